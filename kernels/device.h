@@ -1,0 +1,226 @@
+// Device is the op interface under the one Transformer: everything that touches weights, activations or cached keys and
+// values. CpuDevice and CudaDevice implement it; kernels/reference.h is the slow oracle of every op.
+//
+// Thread: engine. One step at a time: BeginStep, ops in any order, Sample (which waits for the device).
+//
+// Invariants
+//  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing.
+//  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a prompt
+//     was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal bits out.
+//  3. Softmax, scores, norms, the residual stream and logits are fp32; only inputs of a low-precision matrix product are rounded.
+#ifndef HYDRANT_KERNELS_DEVICE_H_
+#define HYDRANT_KERNELS_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/eviction_policy.h"
+#include "kernels/sampling.h"
+
+namespace hydrant {
+
+enum class DType : uint8_t { kF32, kF16, kBF16 };
+
+constexpr size_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// Token slots in a block: one head's tile of 16 x head_dim elements is the unit of every KV kernel.
+inline constexpr int32_t kBlockSlots = 16;
+
+// A piece of device memory; freed with the object. Zeroed when handed out.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  DeviceBuffer(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void* data_;
+  size_t bytes_;
+};
+
+// View of a dense row-major matrix in device memory.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// Reads rows [begin, end) of a host tensor as fp32 into out [end - begin, cols]. Called from several threads at once.
+using RowReader = std::function<void(int64_t begin, int64_t end, float* out)>;
+
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+
+struct LinearSpec {
+  int64_t rows = 0;  // outputs
+  int64_t cols = 0;  // inputs
+  DType dtype = DType::kF32;
+  bool gated = false;  // rows [0, rows/2) are the gate, the rest the up projection; used with Device::LinearGated only
+};
+
+// Weights of y = x W^T (+ bias), packed once into the layout the device multiplies fastest. Also the embedding table.
+class LinearWeight {
+ public:
+  virtual ~LinearWeight() = default;
+  const LinearSpec& spec() const { return spec_; }
+  virtual size_t bytes() const = 0;
+
+ protected:
+  explicit LinearWeight(const LinearSpec& spec) : spec_(spec) {}
+  LinearSpec spec_;
+};
+
+// Rotary embedding in the NeoX convention (element i pairs with i + dims/2).
+struct RopeSpec {
+  int32_t dims = 0;                      // rotated leading elements of a head, even
+  std::span<const double> inv_freq;      // [dims / 2], scaling already applied
+  double attention_factor = 1.0;         // multiplies cos and sin (yarn); else 1
+  int32_t positions_max = 0;             // positions are in [0, positions_max)
+};
+
+// cos/sin for every position, formed in fp64 and stored as fp32.
+class RopeTable {
+ public:
+  virtual ~RopeTable() = default;
+};
+
+struct KvCacheLayout {
+  int32_t layers = 0;
+  int32_t blocks = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  DType dtype = DType::kF32;
+  int32_t state_rows = 0;  // sequences that can be in progress at once
+
+  // Bytes of K, or of V.
+  size_t kv_bytes() const { return side_count() * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
+  // Elements of `score`, or of `position`.
+  size_t side_count() const {
+    return static_cast<size_t>(layers) * static_cast<size_t>(blocks) * static_cast<size_t>(kv_heads) * kBlockSlots;
+  }
+  size_t victim_count() const {
+    return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
+  }
+};
+
+// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer, KV
+// head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16, head_dim]
+// tile of `k` and `v` is the device's own.
+struct KvCacheView {
+  KvCacheLayout layout;
+  void* k = nullptr;           // [layer][block][kv_head][16][head_dim]
+  void* v = nullptr;           // [layer][block][kv_head][16][head_dim]
+  float* score = nullptr;      // [layer][block][kv_head][16]
+  int32_t* position = nullptr; // [layer][block][kv_head][16], the token's logical position
+  int32_t* victim = nullptr;   // [state_row][layer][kv_head], the slot the next token overwrites
+};
+
+// One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live + token_count)
+// and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
+struct BatchRow {
+  int32_t state_row = 0;    // [0, state_rows): keeps its meaning from step to step
+  int32_t token_begin = 0;  // first of its tokens in the flattened batch
+  int32_t token_count = 0;
+  int32_t position = 0;       // logical position of the first token
+  int32_t live = 0;           // slots occupied before this step
+  int32_t prompt_length = 0;  // tokens of the whole prompt
+  bool prefill = false;
+  bool reuse_victim = false;   // decode: the token goes into the chosen victim's slot instead of slot `live`
+  bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
+  EvictionPolicy policy;
+  std::span<const int32_t> block_table;  // covers every slot the step touches
+
+  int32_t live_after() const { return reuse_victim ? live : live + token_count; }
+};
+
+// The flattened batch of a step. Spans must stay valid until the step is over.
+struct StepBatch {
+  std::span<const int32_t> token_ids;  // [tokens]
+  std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
+};
+
+// Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots >=
+// live_to move into the holes below, with score and position.
+struct ShrinkOp {
+  int32_t live_from = 0;
+  int32_t live_to = 0;         // == policy.keep()
+  int32_t logical_length = 0;  // tokens seen: positions are < logical_length
+  bool prompt_cut = false;     // the cut that ends the prompt: pooling applies
+  EvictionPolicy policy;
+  std::span<const int32_t> block_table;
+};
+
+enum class NormKind : uint8_t { kRms, kLayer };
+
+struct NormWeight {
+  NormKind kind = NormKind::kRms;
+  const float* weight = nullptr;  // [cols]
+  const float* bias = nullptr;    // [cols] or null
+  float eps = 1e-5f;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;  // for example "cpu avx512_bf16, 2 threads"
+
+  // True when products of this dtype run on native instructions; `--dtype auto` keeps a checkpoint's dtype only then.
+  virtual bool MultipliesNatively(DType dtype) const = 0;
+
+  // --- set-up -------------------------------------------------------------------------------------------------------
+  // Throws std::bad_alloc when the memory is not to be had.
+  virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
+  virtual void CopyToDevice(void* dst, const void* src, size_t bytes) = 0;
+  virtual void CopyToHost(void* dst, const void* src, size_t bytes) = 0;
+  // `bias` [rows] may be empty.
+  virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+                                                   std::span<const float> bias) = 0;
+  virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
+  // Reserves the scratch memory of the largest step: at most `tokens_max` tokens in `rows_max` rows of at most
+  // `slots_max` slots, matrices at most `cols_max` wide, `query_heads` heads in attention, logits of `vocab` columns.
+  virtual void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
+                              int32_t head_dim, int64_t vocab) = 0;
+
+  // --- a step -------------------------------------------------------------------------------------------------------
+  virtual void BeginStep(const StepBatch& batch) = 0;
+
+  // x[i] = table row of token_ids[i]. x [tokens, cols] fp32.
+  virtual void Embed(const LinearWeight& table, Matrix x) = 0;
+  // y = norm(x) per row; x, y [tokens, cols] fp32.
+  virtual void Norm(const NormWeight& norm, Matrix x, Matrix y) = 0;
+  // y = x W^T + bias, or y += x W^T + bias. x [n, cols], y [n, rows]; n = x.rows may be any part of the batch.
+  virtual void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) = 0;
+  // y = activation(x W^T + bias).
+  virtual void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
+  // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
+  virtual void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
+  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and k on its way
+  // (rope null: neither), writes k and v into each token's slot, sets its position and zeroes its score.
+  virtual void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) = 0;
+  // out [tokens, query_heads * head_dim] = softmax(q K^T * scale) V per token over its sequence's slots: prefill rows
+  // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's policy says.
+  virtual void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) = 0;
+  // y[i] = x[indices[i]].
+  virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
+  // Over all layers and KV heads. Runs after the step's layers.
+  virtual void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) = 0;
+  // Waits for the device. results.size() == requests.size().
+  virtual void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
+
+  // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
+  // One head's tile of `k` or `v` as fp32 [16][head_dim], whatever the device's own order.
+  virtual void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_DEVICE_H_

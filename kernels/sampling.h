@@ -1,0 +1,42 @@
+// What a logits row becomes: one token id and its log-probabilities.
+#ifndef HYDRANT_KERNELS_SAMPLING_H_
+#define HYDRANT_KERNELS_SAMPLING_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace hydrant {
+
+// Plain data, validated by the caller (api/): every field is finite and inside its range.
+struct SamplingParams {
+  float temperature = 1.0f;  // [0, 2]; 0 = greedy (lowest id on a tie)
+  float top_p = 1.0f;        // (0, 1]
+  int32_t top_k = 0;         // <= 0 = off
+  float min_p = 0.0f;        // [0, 1]
+  uint64_t seed = 0;         // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch
+};
+
+struct TokenLogprob {
+  int32_t id;
+  float logprob;  // natural logarithm of softmax(logits), before temperature and filters
+};
+
+// One logits row to turn into a token, or to score a given one.
+struct SampleRequest {
+  int32_t logits_row = 0;                  // row of the logits matrix
+  const SamplingParams* params = nullptr;  // null when scored_id >= 0
+  int64_t position = 0;                    // position of the sampled token: the Philox counter
+  int32_t scored_id = -1;                  // >= 0: do not sample, report this token
+  int32_t logprobs = -1;                   // -1: none; k >= 0: the token's log-probability and the k best
+};
+
+struct SampleResult {
+  int32_t id = -1;
+  bool finite = true;  // false: the row held a NaN or +inf, id is meaningless
+  float logprob = 0.0f;
+  std::vector<TokenLogprob> top;  // the k best, by (logprob descending, id ascending); empty when not asked for
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_SAMPLING_H_

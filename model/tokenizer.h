@@ -1,0 +1,52 @@
+// Tokenizer turns text into token ids and back, exactly as Hugging Face `tokenizers` does for the same checkpoint.
+//
+// Thread: any (immutable).
+#ifndef HYDRANT_MODEL_TOKENIZER_H_
+#define HYDRANT_MODEL_TOKENIZER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual int32_t vocab_size() const = 0;  // ids are in [0, vocab_size)
+
+  struct EncodeOptions {
+    bool add_special_tokens = true;    // BOS/EOS as the checkpoint's post-processor says
+    bool parse_special_tokens = true;  // the text of a special token becomes that token; false: it is plain text
+  };
+  // `text` may be any bytes; linear in its length. Bytes that have no token are dropped, so the result may be empty.
+  virtual std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const = 0;
+
+  // The bytes of one token in running text (not necessarily whole UTF-8 characters). REQUIRES: id in vocabulary.
+  virtual std::string_view TokenBytes(int32_t id) const = 0;
+  // The token as the vocabulary spells it.
+  virtual std::string_view TokenPiece(int32_t id) const = 0;
+  virtual bool IsSpecial(int32_t id) const = 0;
+  // The concatenated bytes; invalid UTF-8 becomes U+FFFD.
+  virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const = 0;
+};
+
+// Streaming decoder of one sequence: Push returns the text that has become certain, whole UTF-8 characters only; Finish
+// returns the rest, an incomplete character as U+FFFD. The concatenation equals Tokenizer::Decode of all ids.
+class Detokenizer {
+ public:
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
+  std::string Push(int32_t id);
+  std::string Finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool skip_special_tokens_;
+  std::string pending_;  // at most 3 bytes: the start of a character
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_TOKENIZER_H_
