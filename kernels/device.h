@@ -5,9 +5,11 @@
 //
 // Invariants
 //  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing.
-//  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a prompt
+//  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a
+//  prompt
 //     was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal bits out.
-//  3. Softmax, scores, norms, the residual stream and logits are fp32; only inputs of a low-precision matrix product are rounded.
+//  3. Softmax, scores, norms, the residual stream and logits are fp32; only inputs of a low-precision matrix product
+//  are rounded.
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
@@ -80,10 +82,10 @@ class LinearWeight {
 
 // Rotary embedding in the NeoX convention (element i pairs with i + dims/2).
 struct RopeSpec {
-  int32_t dims = 0;                      // rotated leading elements of a head, even
-  std::span<const double> inv_freq;      // [dims / 2], scaling already applied
-  double attention_factor = 1.0;         // multiplies cos and sin (yarn); else 1
-  int32_t positions_max = 0;             // positions are in [0, positions_max)
+  int32_t dims = 0;                  // rotated leading elements of a head, even
+  std::span<const double> inv_freq;  // [dims / 2], scaling already applied
+  double attention_factor = 1.0;     // multiplies cos and sin (yarn); else 1
+  int32_t positions_max = 0;         // positions are in [0, positions_max)
 };
 
 // cos/sin for every position, formed in fp64 and stored as fp32.
@@ -111,20 +113,20 @@ struct KvCacheLayout {
   }
 };
 
-// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer, KV
-// head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16, head_dim]
-// tile of `k` and `v` is the device's own.
+// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
+// KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
+// head_dim] tile of `k` and `v` is the device's own.
 struct KvCacheView {
   KvCacheLayout layout;
-  void* k = nullptr;           // [layer][block][kv_head][16][head_dim]
-  void* v = nullptr;           // [layer][block][kv_head][16][head_dim]
-  float* score = nullptr;      // [layer][block][kv_head][16]
-  int32_t* position = nullptr; // [layer][block][kv_head][16], the token's logical position
-  int32_t* victim = nullptr;   // [state_row][layer][kv_head], the slot the next token overwrites
+  void* k = nullptr;            // [layer][block][kv_head][16][head_dim]
+  void* v = nullptr;            // [layer][block][kv_head][16][head_dim]
+  float* score = nullptr;       // [layer][block][kv_head][16]
+  int32_t* position = nullptr;  // [layer][block][kv_head][16], the token's logical position
+  int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
 };
 
-// One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live + token_count)
-// and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
+// One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
+// token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
 struct BatchRow {
   int32_t state_row = 0;    // [0, state_rows): keeps its meaning from step to step
   int32_t token_begin = 0;  // first of its tokens in the flattened batch
@@ -147,8 +149,8 @@ struct StepBatch {
   std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
 };
 
-// Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots >=
-// live_to move into the holes below, with score and position.
+// Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots
+// >= live_to move into the holes below, with score and position.
 struct ShrinkOp {
   int32_t live_from = 0;
   int32_t live_to = 0;         // == policy.keep()
@@ -187,15 +189,15 @@ class Device {
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
   // Reserves the scratch memory of the largest step: at most `tokens_max` tokens in `rows_max` rows of at most
   // `slots_max` slots, matrices at most `cols_max` wide, `query_heads` heads in attention, logits of `vocab` columns.
-  virtual void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
-                              int32_t head_dim, int64_t vocab) = 0;
+  virtual void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
+                              int32_t query_heads, int32_t head_dim, int64_t vocab) = 0;
 
   // --- a step -------------------------------------------------------------------------------------------------------
   virtual void BeginStep(const StepBatch& batch) = 0;
 
   // x[i] = table row of token_ids[i]. x [tokens, cols] fp32.
   virtual void Embed(const LinearWeight& table, Matrix x) = 0;
-  // y = norm(x) per row; x, y [tokens, cols] fp32.
+  // y = norm(x) per row; x, y [n, cols] fp32; y may be x.
   virtual void Norm(const NormWeight& norm, Matrix x, Matrix y) = 0;
   // y = x W^T + bias, or y += x W^T + bias. x [n, cols], y [n, rows]; n = x.rows may be any part of the batch.
   virtual void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) = 0;
@@ -203,11 +205,12 @@ class Device {
   virtual void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
   // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
   virtual void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
-  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and k on its way
-  // (rope null: neither), writes k and v into each token's slot, sets its position and zeroes its score.
+  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and k on its
+  // way (rope null: neither), writes k and v into each token's slot, sets its position and zeroes its score.
   virtual void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) = 0;
   // out [tokens, query_heads * head_dim] = softmax(q K^T * scale) V per token over its sequence's slots: prefill rows
-  // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's policy says.
+  // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's
+  // policy says.
   virtual void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) = 0;
   // y[i] = x[indices[i]].
   virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
@@ -218,7 +221,8 @@ class Device {
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
   // One head's tile of `k` or `v` as fp32 [16][head_dim], whatever the device's own order.
-  virtual void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) = 0;
+  virtual void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head,
+                        float* out) = 0;
 };
 
 }  // namespace hydrant

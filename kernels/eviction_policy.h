@@ -4,14 +4,17 @@
 // Semantics: "Heavy-Hitter Oracle", arXiv 2306.14048, in the form that keeps one score S per (layer, KV head, slot).
 // With t the position of the newest token and L = t + 1 the logical length:
 //
-//   prompt   S[j]  = sum over scored rows i >= j of decay^(P-1-i) * reduce over the group's query heads of p[g,i,j]^(square ? 2 : 1)
-//            then, for the prompt's cut only, S over the candidates [0, P - recent) is max-pooled with width `pool_width`
-//            (the pooled value is also the stored score).
-//            Scored rows are the last min(score_rows, P) prompt rows; score_rows == 0 means all of them.
-//   decode   S[j]  = decay * S[j] + reduce over the group's query heads of p[g,t,j]^(square ? 2 : 1), for every live slot;
+//   prompt   S[j]  = sum over scored rows i >= j of decay^(P-1-i) * reduce over the group's query heads of
+//   p[g,i,j]^(square ? 2 : 1)
+//            then, for the prompt's cut only, S over the candidates [0, P - recent) is max-pooled with width
+//            `pool_width` (the pooled value is also the stored score). Scored rows are the last min(score_rows, P)
+//            prompt rows; score_rows == 0 means all of them.
+//   decode   S[j]  = decay * S[j] + reduce over the group's query heads of p[g,t,j]^(square ? 2 : 1), for every live
+//   slot;
 //            a new token starts at 0 and receives its own probability in the same step.
-//   victim   argmin over slots with pos < L - recent of (S ascending, pos descending): on a tie the lower position survives.
-//   cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every slot with
+//   victim   argmin over slots with pos < L - recent of (S ascending, pos descending): on a tie the lower position
+//   survives. cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every
+//   slot with
 //            pos >= L - recent.
 //
 // Presets are values of this struct; no preset has code of its own. `window` is heavy = 0; `sinks` is heavy = 4 with
@@ -34,10 +37,10 @@ struct EvictionPolicy {
   int32_t recent = 1;   // newest slots that are never candidates, >= 1
   ScoreSource score_source = ScoreSource::kAttention;
   GqaReduce gqa_reduce = GqaReduce::kSum;
-  bool square = false;      // accumulate p*p instead of p
-  float decay = 1.0f;       // in (0, 1]
-  int32_t score_rows = 0;   // prompt rows that are scored; 0 = all
-  int32_t pool_width = 1;   // odd; 1 = no pooling
+  bool square = false;     // accumulate p*p instead of p
+  float decay = 1.0f;      // in (0, 1]
+  int32_t score_rows = 0;  // prompt rows that are scored; 0 = all
+  int32_t pool_width = 1;  // odd; 1 = no pooling
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }

@@ -13,7 +13,8 @@ struct SamplingParams {
   float top_p = 1.0f;        // (0, 1]
   int32_t top_k = 0;         // <= 0 = off
   float min_p = 0.0f;        // [0, 1]
-  uint64_t seed = 0;         // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch
+  uint64_t seed =
+      0;  // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch
 };
 
 struct TokenLogprob {

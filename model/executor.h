@@ -1,8 +1,8 @@
 // Executor runs one step of the model: flat rows in, sampled tokens out. ModelExecutor is the real one; the tests'
 // FakeExecutor remembers which token is behind every slot.
 //
-// Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Tickets are awaited in the
-// order they were launched. Spans inside StepInput must stay valid until Await returns.
+// Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Tickets are awaited in
+// the order they were launched. Spans inside StepInput must stay valid until Await returns.
 #ifndef HYDRANT_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_EXECUTOR_H_
 
@@ -17,20 +17,21 @@ namespace hydrant {
 
 // One sequence's share of a step.
 struct StepRow {
-  int32_t state_row = 0;                 // the sequence's place in device state while it is in progress
-  std::span<const int32_t> tokens;       // to compute now, at positions [position, position + tokens.size())
+  int32_t state_row = 0;            // the sequence's place in device state while it is in progress
+  std::span<const int32_t> tokens;  // to compute now, at positions [position, position + tokens.size())
   int32_t position = 0;
-  int32_t live = 0;                      // slots occupied before this step
+  int32_t live = 0;  // slots occupied before this step
   int32_t prompt_length = 0;
   std::span<const int32_t> block_table;  // covers live plus the step's fresh slots
   bool prefill = false;                  // prompt tokens; else exactly one generated token
   bool reuse_victim = false;             // decode at the budget: overwrite the victim, live stays
   bool choose_victim = false;            // decode: choose the next victim after scoring
-  int32_t shrink_to = 0;                 // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
-  bool sample = false;                   // sample a token from the last token's logits
-  int32_t logprobs = -1;                 // of the sampled token: -1 none, k >= 0 its own and the k best
-  // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token of
-  // the prompt has no target.
+  int32_t shrink_to = 0;   // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
+  bool sample = false;     // sample a token from the last token's logits
+  int32_t forced_id = -1;  // >= 0: take this token instead of sampling one (teacher forcing)
+  int32_t logprobs = -1;   // of the sampled token: -1 none, k >= 0 its own and the k best
+  // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
+  // of the prompt has no target.
   std::span<const int32_t> targets;
   int32_t target_logprobs = -1;
   const EvictionPolicy* policy = nullptr;
@@ -42,8 +43,8 @@ struct StepInput {
 };
 
 struct RowOutput {
-  SampleResult sampled;                // meaningful when the row asked to sample
-  std::vector<SampleResult> targets;   // one per StepRow::targets
+  SampleResult sampled;               // meaningful when the row asked to sample
+  std::vector<SampleResult> targets;  // one per StepRow::targets
 };
 
 struct StepOutput {

@@ -1,5 +1,5 @@
-// ModelConfig is everything the forward pass and the server need to know about a checkpoint's architecture. Families differ
-// in data only: the Transformer reads these fields and has no per-family code.
+// ModelConfig is everything the forward pass and the server need to know about a checkpoint's architecture. Families
+// differ in data only: the Transformer reads these fields and has no per-family code.
 #ifndef HYDRANT_MODEL_MODEL_CONFIG_H_
 #define HYDRANT_MODEL_MODEL_CONFIG_H_
 
@@ -27,18 +27,18 @@ struct ModelConfig {
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
   Activation activation = Activation::kSilu;
-  bool gated = true;              // gate and up projections; else one up projection
-  bool tied_embeddings = false;   // the head is the embedding table
-  bool parallel_residual = false; // attention and MLP both read the layer's input
-  bool qk_norm = false;           // RMS norm of every q and k head before rotation
+  bool gated = true;               // gate and up projections; else one up projection
+  bool tied_embeddings = false;    // the head is the embedding table
+  bool parallel_residual = false;  // attention and MLP both read the layer's input
+  bool qk_norm = false;            // RMS norm of every q and k head before rotation
 
   PositionKind position = PositionKind::kRope;
-  int32_t rope_dims = 0;                  // rotated elements of a head
-  std::vector<double> rope_inv_freq;      // [rope_dims / 2], scaling applied
+  int32_t rope_dims = 0;              // rotated elements of a head
+  std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
   double rope_attention_factor = 1.0;
 
-  int32_t bos_id = -1;            // -1: none
-  std::vector<int32_t> eos_ids;   // any of them ends a generation
+  int32_t bos_id = -1;           // -1: none
+  std::vector<int32_t> eos_ids;  // any of them ends a generation
 
   DType stored_dtype = DType::kF32;  // what most weights are stored as; bf16 stands for quantised types too
 

@@ -1,0 +1,206 @@
+#include "model/model_executor.h"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Logits are taken in tiles of this many rows: the head is re-read once per tile, which costs nothing next to the
+// arithmetic of 64 rows, and a prompt's log-probabilities never need a [prompt, vocab] matrix.
+constexpr int32_t kLogitsRowsMax = 64;
+
+KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& options) {
+  return KvCacheLayout{.layers = config.layers,
+                       .blocks = options.blocks,
+                       .kv_heads = config.kv_heads,
+                       .head_dim = config.head_dim,
+                       .dtype = options.kv_dtype,
+                       .state_rows = options.sequences_max};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Checkpoint& checkpoint, Device& device,
+                                                                     const ModelExecutorOptions& options) {
+  assert(options.blocks > 0 && options.sequences_max > 0 && options.batch_tokens_max > 0 && options.context_max > 0);
+  try {
+    Weights weights = LoadWeights(checkpoint, device, options.weight_dtype, options.context_max);
+    return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config(), std::move(weights), device, options));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "not enough memory for the weights and ", options.blocks, " KV blocks of ",
+        KvCache::BytesPerBlock(checkpoint.config(), options.kv_dtype), " bytes; lower --kv-cache-memory-bytes"));
+  }
+}
+
+ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device& device,
+                             const ModelExecutorOptions& options)
+    : config_(config),
+      options_(options),
+      device_(device),
+      kv_cache_(device, MakeLayout(config, options)),
+      transformer_(
+          config, std::move(weights), device,
+          Transformer::Limits{.tokens_max = options.batch_tokens_max,
+                              .rows_max = options.sequences_max,
+                              .slots_max = std::min<int32_t>(options.context_max, options.blocks * kBlockSlots),
+                              .logits_rows_max = kLogitsRowsMax}) {
+  token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max));
+  rows_.reserve(static_cast<size_t>(options.sequences_max));
+  shrinks_.reserve(static_cast<size_t>(options.sequences_max));
+}
+
+Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
+  assert(launched_ == awaited_ && "one ticket in flight");
+  FlattenRows(input);
+  transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
+  CollectWishes(input);
+  SampleWishes();
+  CutAfterForward(input);
+  if (options_.dump != nullptr) {
+    for (const StepRow& row : input.rows) DumpRow(row);
+  }
+  return Ticket{++launched_};
+}
+
+StepOutput ModelExecutor::Await(Ticket ticket) {
+  assert(ticket.number == awaited_ + 1);
+  awaited_ = ticket.number;
+  return std::move(output_);
+}
+
+void ModelExecutor::FlattenRows(const StepInput& input) {
+  token_ids_.clear();
+  rows_.clear();
+  for (const StepRow& row : input.rows) {
+    assert(row.prefill || row.tokens.size() == 1);
+    assert(row.position + static_cast<int32_t>(row.tokens.size()) <= options_.context_max);
+    rows_.push_back(BatchRow{.state_row = row.state_row,
+                             .token_begin = static_cast<int32_t>(token_ids_.size()),
+                             .token_count = static_cast<int32_t>(row.tokens.size()),
+                             .position = row.position,
+                             .live = row.live,
+                             .prompt_length = row.prompt_length,
+                             .prefill = row.prefill,
+                             .reuse_victim = row.reuse_victim,
+                             .choose_victim = row.choose_victim,
+                             .policy = *row.policy,
+                             .block_table = row.block_table});
+    token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
+  }
+}
+
+void ModelExecutor::CollectWishes(const StepInput& input) {
+  wishes_.clear();
+  output_.rows.assign(input.rows.size(), RowOutput{});
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    const BatchRow& batch_row = rows_[i];
+    RowOutput& out = output_.rows[i];
+    out.targets.resize(row.targets.size());
+    for (size_t t = 0; t < row.targets.size(); ++t) {
+      wishes_.push_back(LogitsWish{.token_index = batch_row.token_begin + static_cast<int32_t>(t),
+                                   .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs},
+                                   .result = &out.targets[t]});
+    }
+    if (!row.sample) continue;
+    const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
+    wishes_.push_back(LogitsWish{.token_index = last,
+                                 .request = {.params = row.sampling,
+                                             .position = row.position + batch_row.token_count,
+                                             .scored_id = row.forced_id,
+                                             .logprobs = row.logprobs},
+                                 .result = &out.sampled});
+  }
+}
+
+void ModelExecutor::SampleWishes() {
+  for (size_t begin = 0; begin < wishes_.size(); begin += kLogitsRowsMax) {
+    const size_t end = std::min(wishes_.size(), begin + kLogitsRowsMax);
+    logits_indices_.clear();
+    requests_.clear();
+    for (size_t i = begin; i < end; ++i) {
+      logits_indices_.push_back(wishes_[i].token_index);
+      requests_.push_back(wishes_[i].request);
+      requests_.back().logits_row = static_cast<int32_t>(i - begin);
+    }
+    results_.assign(requests_.size(), SampleResult{});
+    device_.Sample(transformer_.Logits(logits_indices_), requests_, results_);
+    for (size_t i = begin; i < end; ++i) *wishes_[i].result = std::move(results_[i - begin]);
+  }
+}
+
+void ModelExecutor::CutAfterForward(const StepInput& input) {
+  shrinks_.clear();
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    if (row.shrink_to == 0) continue;
+    const int32_t computed = row.position + static_cast<int32_t>(row.tokens.size());
+    shrinks_.push_back(ShrinkOp{.live_from = rows_[i].live_after(),
+                                .live_to = row.shrink_to,
+                                .logical_length = computed,
+                                .prompt_cut = row.prefill,
+                                .policy = *row.policy,
+                                .block_table = row.block_table});
+  }
+  if (!shrinks_.empty()) device_.Shrink(shrinks_, kv_cache_.view());
+}
+
+void ModelExecutor::DumpRow(const StepRow& row) {
+  const int32_t live_after = row.shrink_to > 0  ? row.shrink_to
+                             : row.reuse_victim ? row.live
+                                                : row.live + static_cast<int32_t>(row.tokens.size());
+  if (row.prefill) {
+    const bool prompt_done = row.position + static_cast<int32_t>(row.tokens.size()) == row.prompt_length;
+    if (!prompt_done) return;
+    KvDumpSink::Positions kept(static_cast<size_t>(config_.layers));
+    for (int32_t layer = 0; layer < config_.layers; ++layer) {
+      for (int32_t head = 0; head < config_.kv_heads; ++head) {
+        std::vector<int32_t> positions = LivePositions(row, live_after, layer, head);
+        std::sort(positions.begin(), positions.end());
+        kept[static_cast<size_t>(layer)].push_back(std::move(positions));
+      }
+    }
+    options_.dump->OnPromptDone(row.state_row, std::move(kept));
+    return;
+  }
+  if (!row.choose_victim) {
+    options_.dump->OnDecode(row.state_row, std::nullopt);
+    return;
+  }
+  const KvCacheView& view = kv_cache_.view();
+  std::vector<std::vector<int32_t>> victims(static_cast<size_t>(config_.layers));
+  std::vector<int32_t> slots(static_cast<size_t>(config_.layers * config_.kv_heads));
+  device_.CopyToHost(slots.data(), view.victim + static_cast<size_t>(row.state_row) * slots.size(),
+                     slots.size() * sizeof(int32_t));
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    for (int32_t head = 0; head < config_.kv_heads; ++head) {
+      const int32_t slot = slots[static_cast<size_t>(layer * config_.kv_heads + head)];
+      victims[static_cast<size_t>(layer)].push_back(
+          LivePositions(row, live_after, layer, head)[static_cast<size_t>(slot)]);
+    }
+  }
+  options_.dump->OnDecode(row.state_row, std::move(victims));
+}
+
+std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head) {
+  const KvCacheView& view = kv_cache_.view();
+  std::vector<int32_t> positions(static_cast<size_t>((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots));
+  for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
+    const int32_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
+    const size_t tile =
+        (static_cast<size_t>(layer) * static_cast<size_t>(view.layout.blocks) + static_cast<size_t>(block)) *
+            static_cast<size_t>(view.layout.kv_heads) +
+        static_cast<size_t>(kv_head);
+    device_.CopyToHost(positions.data() + slot, view.position + tile * kBlockSlots, kBlockSlots * sizeof(int32_t));
+  }
+  positions.resize(static_cast<size_t>(live));
+  return positions;
+}
+
+}  // namespace hydrant

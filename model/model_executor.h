@@ -1,0 +1,95 @@
+// ModelExecutor runs steps of a real model on a Device: it flattens the rows, calls the Transformer, cuts what has to
+// be cut and samples.
+//
+// Thread: engine. Launch computes the whole step; a device with a queue of its own will overlap behind the same calls.
+#ifndef HYDRANT_MODEL_MODEL_EXECUTOR_H_
+#define HYDRANT_MODEL_MODEL_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "model/checkpoint.h"
+#include "model/executor.h"
+#include "model/kv_cache.h"
+#include "model/transformer.h"
+
+namespace hydrant {
+
+// Receives which tokens stay, for --debug-kv-dump (h2o.md section 8.2 of the design). Called on the engine thread.
+class KvDumpSink {
+ public:
+  virtual ~KvDumpSink() = default;
+  // [layer][kv_head][positions, ascending]: what the cache holds once the prompt is computed and cut.
+  using Positions = std::vector<std::vector<std::vector<int32_t>>>;
+  virtual void OnPromptDone(int32_t state_row, Positions kept) = 0;
+  // After each decode step: the chosen victims' positions [layer][kv_head], or nothing when the step chose none.
+  virtual void OnDecode(int32_t state_row, std::optional<std::vector<std::vector<int32_t>>> victims) = 0;
+};
+
+struct ModelExecutorOptions {
+  DType weight_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  int32_t blocks = 0;            // of the KV pool
+  int32_t sequences_max = 0;     // state rows, and rows in one step
+  int32_t batch_tokens_max = 0;  // tokens in one step
+  int32_t context_max = 0;       // positions a sequence may reach
+  KvDumpSink* dump = nullptr;    // outlives the executor; null: off, at no cost
+};
+
+class ModelExecutor : public Executor {
+ public:
+  // Packs the weights and takes all device memory. RESOURCE_EXHAUSTED when there is not enough. `device` outlives the
+  // executor; the checkpoint may be closed afterwards.
+  static absl::StatusOr<std::unique_ptr<ModelExecutor>> Create(const Checkpoint& checkpoint, Device& device,
+                                                               const ModelExecutorOptions& options);
+
+  Ticket Launch(const StepInput& input) override;
+  StepOutput Await(Ticket ticket) override;
+
+  const KvCacheView& kv() const { return kv_cache_.view(); }
+  const Weights& weights() const { return transformer_.weights(); }
+
+ private:
+  // A logits row wanted by the step: what to do with it and where the result goes.
+  struct LogitsWish {
+    int32_t token_index;  // in the flattened batch
+    SampleRequest request;
+    SampleResult* result;
+  };
+
+  ModelExecutor(const ModelConfig& config, Weights weights, Device& device, const ModelExecutorOptions& options);
+
+  void FlattenRows(const StepInput& input);
+  void CutAfterForward(const StepInput& input);
+  void CollectWishes(const StepInput& input);
+  void SampleWishes();
+  void DumpRow(const StepRow& row);
+  std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
+
+  const ModelConfig config_;
+  const ModelExecutorOptions options_;
+  Device& device_;
+  KvCache kv_cache_;
+  Transformer transformer_;
+
+  // Reused from step to step.
+  std::vector<int32_t> token_ids_;
+  std::vector<BatchRow> rows_;
+  std::vector<ShrinkOp> shrinks_;
+  std::vector<LogitsWish> wishes_;
+  std::vector<int32_t> logits_indices_;
+  std::vector<SampleRequest> requests_;
+  std::vector<SampleResult> results_;
+
+  StepOutput output_;  // of the ticket in flight
+  uint64_t launched_ = 0;
+  uint64_t awaited_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_MODEL_EXECUTOR_H_
