@@ -1,4 +1,13 @@
 // What a logits row becomes: one token id and its log-probabilities.
+//
+// A draw, for temperature > 0 (vLLM's order of filters; each keeps at least the best token):
+//   weight[i] = exp((logit[i] - largest) / temperature)
+//   min_p     keeps weight[i] >= min_p
+//   top_k     keeps the first top_k by (logit descending, id ascending): exactly k, so top_k = 1 is greedy
+//   top_p     keeps, in that order, every token whose better tokens hold less than top_p of the mass left so far
+//   u         uniform in [0, 1) from Philox (kernels/philox.h), key `seed`, counter `position`
+//   id        the first in ascending id order at which the cumulative weight of the kept exceeds u times their total
+// A logit of -inf is a token that cannot be drawn; NaN, +inf, or a row without a finite logit is an error of the row.
 #ifndef HYDRANT_KERNELS_SAMPLING_H_
 #define HYDRANT_KERNELS_SAMPLING_H_
 
