@@ -1,0 +1,61 @@
+// KvSpec is what a client (or the server's default) asked about KV eviction: a preset's name, a budget, a cadence.
+// Plain data; the server turns it into the block manager's and the kernels' types. ResolveKv does the arithmetic that
+// needs the prompt's length.
+//
+// Thread: any (plain data, pure functions).
+#ifndef HYDRANT_API_KV_SPEC_H_
+#define HYDRANT_API_KV_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "api/api_error.h"
+
+namespace hydrant {
+
+enum class KvPreset : uint8_t { kFull, kH2o, kH2oReal, kH2oLlama3, kWindow, kSinks };
+
+// "full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks".
+std::string_view KvPresetName(KvPreset preset);
+std::optional<KvPreset> KvPresetFromName(std::string_view name);
+// The names above, separated by ", ": for messages and --help.
+std::string_view KvPresetNames();
+
+enum class KvBudgetKind : uint8_t { kUnset, kTokens, kRatioOfPrompt, kRatioOfTotal };
+
+struct KvSpec {
+  KvPreset preset = KvPreset::kFull;
+  KvBudgetKind budget_kind = KvBudgetKind::kUnset;  // kUnset only with kFull
+  int32_t budget_tokens = 0;                        // kTokens: >= 1
+  double budget_ratio = 0.0;                        // kRatioOf*: in (0, 1]
+  std::optional<int32_t> recent;                    // >= 1; absent: the preset's own share
+  int32_t periodic_beta = 0;                        // 0: cadence exact; > 0: grow to budget + beta, then cut
+
+  bool evicts() const { return preset != KvPreset::kFull; }
+};
+
+// Slots in numbers, for one sequence. `heavy + recent == budget`.
+struct KvSlots {
+  int32_t budget = 0;  // 0: dense, no eviction
+  int32_t heavy = 0;
+  int32_t recent = 0;
+  int32_t periodic_beta = 0;
+};
+
+// The start-of-text slots that `sinks` keeps for ever (StreamingLLM's number).
+inline constexpr int32_t kSinkSlots = 4;
+
+// Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
+// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone. Errors name kv.budget or kv.recent.
+std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
+
+// budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the
+// preset's smallest (1; sinks: 5) and lowered to budget_max. recent: as given, else budget / 2 (at least 1); window:
+// budget; sinks: budget - 4. 400 naming kv.recent when a given `recent` is above the budget that a ratio came to.
+// REQUIRES: CheckKvSpec(spec, budget_max) found nothing.
+ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_KV_SPEC_H_

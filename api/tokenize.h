@@ -1,0 +1,40 @@
+// Bodies of POST /tokenize and POST /detokenize.
+//
+// Thread: any (plain data, pure functions).
+#ifndef HYDRANT_API_TOKENIZE_H_
+#define HYDRANT_API_TOKENIZE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api_error.h"
+#include "api/completion_request.h"
+
+namespace hydrant {
+
+struct TokenizeRequest {
+  std::string prompt;  // may be empty
+  bool add_special_tokens = true;
+  bool return_token_strs = false;
+};
+
+// Errors: 400 naming the field; 404 model_not_found. `messages` is unsupported (400).
+ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context);
+// {"count","max_model_len","tokens","token_strs"}; token_strs null when absent.
+std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
+                         int32_t max_model_len);
+
+struct DetokenizeRequest {
+  std::vector<int32_t> tokens;  // in [0, vocab_size); may be empty
+};
+
+ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context);
+// {"prompt"}
+std::string DetokenizeJson(std::string_view prompt);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_TOKENIZE_H_
