@@ -1,0 +1,150 @@
+// Scheduler decides what every step computes: it admits requests when their memory is certain, gives every decoding
+// sequence its token, fills the rest of the step with prefill chunks, and turns the results into events.
+//
+// Thread: engine. Pure: no clock (`now_us` is an argument), no I/O, no device. Use: Plan, run the plan, Commit, again
+// and again; Add and Cancel between any two calls, also between Plan and Commit. A step with nothing to do has no rows
+// and is committed all the same (it delivers the events of Cancel).
+//
+// Invariants
+//  1. Every added request gets exactly one terminal event, whatever happens to it, and nothing after it.
+//  2. When the terminal event is delivered its blocks and its state row are free.
+//  3. Every decoding sequence has a row in every step, and the longest admitted prefilling one has a chunk in every
+//  step:
+//     admitted sequences advance, whoever else is there.
+//  4. Within a tenant, admission is first come, first served; a request that does not fit yet is overtaken by nobody.
+//  With 3
+//     its wait is at most the time the sequences before it need to run to their max_tokens.
+//  5. Prefill chunks end on multiples of kSlotsPerBlock, the last one of a prompt aside.
+//  6. Counts do not depend on data: what a plan frees is decided when it is made, and freed when it is committed.
+//
+// In steady state Plan and Commit allocate nothing.
+#ifndef HYDRANT_SCHEDULER_SCHEDULER_H_
+#define HYDRANT_SCHEDULER_SCHEDULER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "block_manager/block_manager.h"
+#include "scheduler/request.h"
+#include "scheduler/sequence.h"
+#include "scheduler/step_plan.h"
+#include "scheduler/tenant.h"
+
+namespace hydrant {
+
+struct SchedulerOptions {
+  int32_t blocks = 0;           // in the KV pool
+  int32_t sequences_max = 256;  // in progress at once
+  int32_t waiting_max = 4096;   // in all queues
+  int32_t tokens_max =
+      512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
+  // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
+  int32_t prefill_tokens_max = 128;
+  std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them
+  std::vector<TenantOptions> tenants = {TenantOptions()};
+
+  absl::Status Validate() const;
+};
+
+// A token, an end, or both.
+struct SchedulerEvent {
+  uint64_t request_id = 0;
+  int32_t sequence = 0;  // may be used again after a terminal event
+  int32_t row = -1;      // of the committed plan; -1: the event comes from Cancel alone
+  int32_t token = -1;    // -1: no new token
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
+  int32_t generated = 0;    // tokens so far, this one included
+  int32_t live = 0;         // after the step
+  int32_t evicted = 0;      // tokens dropped so far, per layer and head
+  int32_t blocks = 0;       // held after the step; on a terminal event: held until just now
+  RequestTimes times;
+};
+
+enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel };
+inline constexpr int32_t kFreeCauses = 5;
+
+// Since the start; they only grow.
+struct SchedulerCounters {
+  uint64_t steps = 0;  // with at least one row
+  uint64_t admitted = 0;
+  uint64_t finished[kFinishReasons] = {};   // by FinishReason
+  uint64_t freed_blocks[kFreeCauses] = {};  // by FreeCause
+  uint64_t prompt_tokens = 0;               // computed
+  uint64_t generated_tokens = 0;
+  uint64_t evicted_tokens = 0;  // per layer and head
+};
+
+class Scheduler {
+ public:
+  // REQUIRES: options.Validate().ok().
+  explicit Scheduler(const SchedulerOptions& options);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Queues a request. Returns the index of its sequence, stable until its terminal event, in [0, sequence_indices()).
+  // Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed the whole pool), RESOURCE_EXHAUSTED (queue
+  // full), ALREADY_EXISTS (id in use).
+  absl::StatusOr<int32_t> Add(Request request);
+
+  // Ends a request wherever it is. Its blocks are free at once, or, when a step holds them, at that step's Commit; the
+  // terminal event comes with the next Commit. Returns false if the id is unknown or already ended.
+  bool Cancel(uint64_t id);
+
+  // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
+  const StepPlan& Plan(int64_t now_us);
+
+  // results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
+  std::span<const SchedulerEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
+
+  int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t waiting() const { return waiting_; }
+  // Nothing to compute and no event to deliver.
+  bool idle() const { return running_.empty() && waiting_ == 0 && pending_events_.empty(); }
+  int32_t sequence_indices() const { return static_cast<int32_t>(sequences_.size()); }
+  const Sequence& sequence(int32_t index) const { return sequences_[static_cast<size_t>(index)]; }
+  const Tenant& tenant(int32_t index) const { return tenants_[static_cast<size_t>(index)]; }
+  const BlockManager& block_manager() const { return block_manager_; }
+  const SchedulerCounters& counters() const { return counters_; }
+  const SchedulerOptions& options() const { return options_; }
+
+  // Recounts blocks, rows, queues and counters. O(everything); for tests and idle moments.
+  absl::Status CheckIntegrity() const;
+
+ private:
+  Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
+  Tenant* ChooseTenant();
+  void AdmitWaiting(int64_t now_us);
+  void PlanDecode(int32_t index);
+  bool PlanPrefill(int32_t index, int32_t tokens_left);
+  PlanRow& AddRow(int32_t index, int32_t token_count, int32_t live_after, int32_t shrink_to);
+  void CommitRow(int32_t row_index, const PlanRow& row, const RowResult& result, int64_t now_us);
+  void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
+  void Release(int32_t index, int32_t row_index, int32_t token);
+  SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
+
+  SchedulerOptions options_;
+  BlockManager block_manager_;
+  std::vector<Tenant> tenants_;
+  std::vector<Sequence> sequences_;       // [sequences_max + waiting_max], reused
+  std::vector<int32_t> free_sequences_;   // stack of indices
+  std::vector<int32_t> free_state_rows_;  // stack
+  std::vector<int32_t> running_;          // admitted, oldest first
+  int32_t waiting_ = 0;
+  absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
+
+  StepPlan plan_;
+  bool planned_ = false;                        // plan_ waits for its Commit
+  std::vector<SchedulerEvent> pending_events_;  // of cancelled sequences, for the next Commit
+  std::vector<SchedulerEvent> events_;          // of the last Commit
+  SchedulerCounters counters_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_SCHEDULER_H_

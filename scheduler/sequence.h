@@ -1,0 +1,48 @@
+// Sequence is one generation in progress: its request, four progress counters and its blocks. Every question about its
+// state is answered from the counters.
+//
+// Thread: engine.
+//
+// Invariants
+//  1. computed <= scheduled <= known, and scheduled < known when a step takes it (so a step always has a token to
+//  compute).
+//  2. computed == scheduled exactly when in_flight == 0.
+//  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
+//  scheduled.
+#ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
+#define HYDRANT_SCHEDULER_SEQUENCE_H_
+
+#include <cstdint>
+
+#include "block_manager/block_table.h"
+#include "scheduler/request.h"
+
+namespace hydrant {
+
+struct Sequence {
+  Request request;
+
+  int32_t known = 0;      // tokens whose ids are known: the prompt and what was sampled
+  int32_t scheduled = 0;  // tokens handed to the executor
+  int32_t computed = 0;   // tokens whose keys and values exist: the logical length
+  int32_t live = 0;       // slots occupied once everything scheduled is done
+
+  int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
+  int32_t state_row = -1;  // -1: waits in its tenant's queue
+  int32_t last_token = -1;
+  FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
+  int32_t stop_token = -1;
+  RequestTimes times;
+  BlockTable blocks;
+
+  int32_t prompt_length() const { return static_cast<int32_t>(request.prompt.size()); }
+  int32_t generated() const { return known - prompt_length(); }
+  int32_t evicted() const { return scheduled - live; }
+  bool waiting() const { return state_row < 0; }
+  bool retired() const { return finish != FinishReason::kNone; }
+  bool decodes() const { return scheduled >= prompt_length(); }
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_SEQUENCE_H_

@@ -1,0 +1,44 @@
+// StepPlan is one step as the scheduler sees it: counts, positions and block tables. EngineCore adds what the device
+// needs besides and hands it to the executor.
+#ifndef HYDRANT_SCHEDULER_STEP_PLAN_H_
+#define HYDRANT_SCHEDULER_STEP_PLAN_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hydrant {
+
+struct PlanRow {
+  int32_t sequence = 0;             // index of the sequence, from Add until its terminal event
+  int32_t state_row = 0;            // [0, sequences_max), from admission until its terminal event
+  std::span<const int32_t> tokens;  // to compute now, at positions [position, position + tokens.size())
+  int32_t position = 0;
+  int32_t live = 0;  // slots occupied before the step
+  int32_t prompt_length = 0;
+  std::span<const int32_t> block_table;  // covers every slot the step touches
+  bool prefill = false;                  // prompt tokens; else exactly one generated token
+  bool reuse_victim = false;
+  bool choose_victim = false;
+  int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots
+  bool sample = false;
+  int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head
+};
+
+// Spans are valid until the plan is committed.
+struct StepPlan {
+  uint64_t number = 0;        // 1, 2, 3, …
+  std::vector<PlanRow> rows;  // decode rows first
+  int32_t decode_tokens = 0;
+  int32_t prefill_tokens = 0;
+};
+
+// What the executor said about one row.
+struct RowResult {
+  int32_t token = -1;   // the sampled token; ignored when the row did not sample
+  bool failed = false;  // this row's numbers are meaningless; its request ends, nobody else's
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_STEP_PLAN_H_

@@ -1,0 +1,149 @@
+// EngineCore is scheduler plus executor: it takes requests, runs steps and hands out events. The engine thread and the
+// simulator drive the same code.
+//
+// Thread: engine, every method. Single-threaded and without I/O of its own; time comes from the clock it is given.
+//
+// Life of a request: Add -> events with a token each (or with prompt log-probabilities while the prompt is computed) ->
+// exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest; it may also
+// be called while a step runs (from inside the executor).
+#ifndef HYDRANT_SERVER_ENGINE_CORE_H_
+#define HYDRANT_SERVER_ENGINE_CORE_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/eviction_policy.h"
+#include "kernels/sampling.h"
+#include "model/executor.h"
+#include "scheduler/scheduler.h"
+
+namespace hydrant {
+
+// Labels under which evicted tokens are counted: the server gives every policy name an index below this.
+inline constexpr int32_t kPolicyLabelsMax = 16;
+
+// A request with everything the device needs besides. Plain data, validated by the caller; Add checks what would break
+// somebody else (sizes, ids, capacity).
+struct EngineRequest {
+  Request request;
+  SamplingParams sampling;
+  EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
+  int32_t logprobs = -1;  // of generated tokens: -1 none, k >= 0 the token's own and the k best
+  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
+  int32_t policy_label = 0;      // [0, kPolicyLabelsMax)
+};
+
+// Spans and pointers are valid until the next Step.
+struct EngineEvent {
+  uint64_t id = 0;
+  int32_t token = -1;                     // -1: no new token
+  const SampleResult* sampled = nullptr;  // the token with its log-probabilities; null without a token
+  // Results for prompt tokens [prompt_begin, prompt_begin + prompt_logprobs.size()), in prompt order from token 1 on;
+  // only when the request asked for them.
+  std::span<const SampleResult> prompt_logprobs;
+  int32_t prompt_begin = 0;
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
+  int32_t generated = 0;    // tokens so far, this one included
+  int32_t live = 0;         // slots after the step
+  int32_t evicted = 0;      // tokens dropped so far, per layer and head
+  int32_t blocks = 0;       // held after the step; on a terminal event: held until just now
+  RequestTimes times;
+};
+
+// What the last step did, for histograms of steps. All zero when it had no rows.
+struct StepReport {
+  int32_t rows = 0;
+  int32_t decode_tokens = 0;
+  int32_t prefill_tokens = 0;
+  int64_t plan_us = 0;    // Plan and building the executor's input
+  int64_t device_us = 0;  // Launch to Await's return
+  int64_t commit_us = 0;  // Commit and building the events
+};
+
+// A snapshot of everything metrics need; counters only grow. Plain values: copy it to publish it to another thread.
+struct EngineCounters {
+  SchedulerCounters scheduler;
+  std::array<uint64_t, kPolicyLabelsMax> evicted_tokens = {};  // by policy_label
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int32_t blocks_free = 0;
+  int32_t blocks_used = 0;
+  int32_t blocks_cached = 0;
+  int64_t live_slots = 0;  // of all running sequences
+};
+
+struct EngineCoreOptions {
+  SchedulerOptions scheduler;
+  int32_t vocab = 0;    // > 0; a sampled id outside [0, vocab) fails its request alone
+  int32_t context = 0;  // > 0; prompt + max_tokens may not exceed it
+};
+
+// Monotonic microseconds.
+using EngineClock = std::function<int64_t()>;
+
+class EngineCore {
+ public:
+  // `executor` outlives the core.
+  static absl::StatusOr<std::unique_ptr<EngineCore>> Create(const EngineCoreOptions& options, Executor& executor,
+                                                            EngineClock clock);
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
+
+  // Errors: those of Scheduler::Add; INVALID_ARGUMENT for prompt tokens outside the vocabulary, prompt + max_tokens
+  // above the context, or a policy that contradicts the budget.
+  absl::Status Add(EngineRequest request);
+
+  // Returns false if the id is unknown or already ended.
+  bool Cancel(uint64_t id);
+
+  // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
+  std::span<const EngineEvent> Step();
+
+  // True when Step would neither compute nor deliver anything.
+  bool idle() const { return scheduler_.idle(); }
+
+  const StepReport& report() const { return report_; }
+  EngineCounters counters() const;
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  // What EngineRequest has beside Request, by sequence index.
+  struct Extras {
+    SamplingParams sampling;
+    EvictionPolicy policy;
+    int32_t logprobs = -1;
+    int32_t prompt_logprobs = -1;
+    int32_t policy_label = 0;
+  };
+
+  EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
+  absl::Status Check(const EngineRequest& request) const;
+  void BuildInput(const StepPlan& plan);
+  void BuildResults(const StepPlan& plan);
+  void BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events);
+
+  const EngineCoreOptions options_;
+  Executor& executor_;
+  EngineClock clock_;
+  Scheduler scheduler_;
+  std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
+
+  StepInput input_;
+  StepOutput output_;
+  std::vector<RowResult> results_;
+  std::vector<EngineEvent> events_;
+  std::vector<int32_t> event_of_row_;  // scratch of BuildEvents: row -> index in events_, -1 = none
+  StepReport report_;
+  std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_CORE_H_
