@@ -1,0 +1,89 @@
+// CpuDevice runs every op on a fixed thread pool with kernels chosen for the processor at construction.
+//
+// Thread: engine. The calling thread works too; between steps nobody does.
+//
+// Invariants
+//  1. The invariants of Device. Results differ between instruction sets (products of bf16 are rounded differently), never
+//     between runs, batches, chunkings or thread counts on one.
+//  2. Matrices are dense rows of fp32: stride == cols.
+#ifndef HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
+#define HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_buffer.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+struct AttentionScratch;  // kernels/cpu/attention_scratch.h
+enum class Epilogue : uint8_t;
+
+struct CpuDeviceOptions {
+  int threads = 1;            // >= 1, the calling thread included
+  std::optional<CpuIsa> isa;  // empty: ChooseIsa()
+};
+
+class CpuDevice final : public Device {
+ public:
+  // Errors: no usable instruction set (see ChooseIsa), or options.isa is not supported here.
+  static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(const CpuDeviceOptions& options);
+  ~CpuDevice() override;
+
+  std::string name() const override;
+  bool MultipliesNatively(DType dtype) const override;
+
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
+  void CopyToDevice(void* dst, const void* src, size_t bytes) override;
+  void CopyToHost(void* dst, const void* src, size_t bytes) override;
+  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+                                           std::span<const float> bias) override;
+  std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
+  void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
+                      int32_t head_dim, int64_t vocab) override;
+
+  void BeginStep(const StepBatch& batch) override;
+  void Embed(const LinearWeight& table, Matrix x) override;
+  void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
+  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;
+  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
+  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
+  void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) override;
+  void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) override;
+  void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
+  void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
+  void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
+
+ private:
+  CpuDevice(int threads, const KernelTable& kernels);
+
+  void Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y);
+
+  // Defined in cpu_device_attention.cc; called by the constructor (with zeros) and by ReserveScratch.
+  void ReserveAttentionScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int32_t query_heads,
+                               int32_t head_dim, int64_t vocab);
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  StepBatch batch_;  // of the step in progress; its spans are the caller's
+
+  std::unique_ptr<CpuBuffer> rounded_x_;  // [tokens_max, cols_max rounded up] bf16
+  int64_t rounded_x_capacity_ = 0;        // elements
+
+  struct AttentionScratchDeleter {
+    void operator()(AttentionScratch* scratch) const;  // cpu_device_attention.cc
+  };
+  std::unique_ptr<AttentionScratch, AttentionScratchDeleter> attention_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
