@@ -39,7 +39,7 @@ namespace hydrant {
 struct SchedulerOptions {
   int32_t blocks = 0;           // in the KV pool
   int32_t sequences_max = 256;  // in progress at once
-  int32_t waiting_max = 4096;   // in all queues
+  int32_t waiting_max = 4096;   // held beyond those, in all queues
   int32_t tokens_max =
       512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
   // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
@@ -53,7 +53,7 @@ struct SchedulerOptions {
 // A token, an end, or both.
 struct SchedulerEvent {
   uint64_t request_id = 0;
-  int32_t sequence = 0;  // may be used again after a terminal event
+  int32_t sequence = 0;  // free for another request from a terminal event on; meaningless when row is -1
   int32_t row = -1;      // of the committed plan; -1: the event comes from Cancel alone
   int32_t token = -1;    // -1: no new token
   FinishReason finish = FinishReason::kNone;
@@ -103,11 +103,14 @@ class Scheduler {
   std::span<const SchedulerEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  std::span<const int32_t> running_sequences() const { return running_; }  // indices, oldest first
   int32_t waiting() const { return waiting_; }
   // Nothing to compute and no event to deliver.
   bool idle() const { return running_.empty() && waiting_ == 0 && pending_events_.empty(); }
   int32_t sequence_indices() const { return static_cast<int32_t>(sequences_.size()); }
   const Sequence& sequence(int32_t index) const { return sequences_[static_cast<size_t>(index)]; }
+  // Where an unfinished sequence stands, as an event without a token.
+  SchedulerEvent EventOf(int32_t index) const;
   const Tenant& tenant(int32_t index) const { return tenants_[static_cast<size_t>(index)]; }
   const BlockManager& block_manager() const { return block_manager_; }
   const SchedulerCounters& counters() const { return counters_; }
@@ -118,15 +121,18 @@ class Scheduler {
 
  private:
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
+  Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
+  absl::Status Check(const Request& request) const;
+  void Lift(Tenant& tenant);
   Tenant* ChooseTenant();
   void AdmitWaiting(int64_t now_us);
   void PlanDecode(int32_t index);
-  bool PlanPrefill(int32_t index, int32_t tokens_left);
-  PlanRow& AddRow(int32_t index, int32_t token_count, int32_t live_after, int32_t shrink_to);
-  void CommitRow(int32_t row_index, const PlanRow& row, const RowResult& result, int64_t now_us);
-  void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
-  void Release(int32_t index, int32_t row_index, int32_t token);
+  int32_t PlanPrefill(int32_t index, int32_t tokens_left);
+  void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
+  void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
+  void TakeToken(Sequence& sequence, int32_t token, int64_t now_us);
   SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
+  void Retire(int32_t index, const SchedulerEvent& last);
 
   SchedulerOptions options_;
   BlockManager block_manager_;

@@ -139,7 +139,6 @@ class EngineCore {
   StepOutput output_;
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;
-  std::vector<int32_t> event_of_row_;  // scratch of BuildEvents: row -> index in events_, -1 = none
   StepReport report_;
   std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};
 };

@@ -1,0 +1,419 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+bool Contains(const std::vector<int32_t>& ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// Tokens of the next chunk of a prompt, at most `tokens_left`: to its end, or to the last block edge within reach.
+int32_t ChunkTokens(int32_t scheduled, int32_t prompt_length, int32_t tokens_left) {
+  if (prompt_length - scheduled <= tokens_left) return prompt_length - scheduled;
+  const int32_t end = (scheduled + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
+  return std::max(0, end - scheduled);
+}
+
+FreeCause EndCause(FinishReason finish) {
+  return finish == FinishReason::kAbort ? FreeCause::kCancel : FreeCause::kFinish;
+}
+
+}  // namespace
+
+absl::Status SchedulerOptions::Validate() const {
+  if (blocks < 1 || blocks > kInt32Max / kSlotsPerBlock) {
+    return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
+  }
+  // The bound on both keeps indices and sums far from overflow.
+  constexpr int32_t kSequencesLimit = 1 << 20;
+  if (sequences_max < 1 || sequences_max > kSequencesLimit || waiting_max < 1 || waiting_max > kSequencesLimit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequences in progress and waiting requests must be 1 to ", kSequencesLimit));
+  }
+  if (tokens_max < sequences_max + kSlotsPerBlock - 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a step of ", tokens_max, " tokens has no room for ", sequences_max,
+                                                   " sequences and a block of prefill: at least ",
+                                                   sequences_max + kSlotsPerBlock - 1, " are needed"));
+  }
+  if (prefill_tokens_max < kSlotsPerBlock) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefill beside decodes needs at least ", kSlotsPerBlock, " tokens"));
+  }
+  if (tenants.empty()) return absl::InvalidArgumentError("there is no tenant");
+  for (const TenantOptions& tenant : tenants) {
+    if (!std::isfinite(tenant.weight) || tenant.weight <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": the weight must be positive"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options),
+      block_manager_(options.blocks),
+      sequences_(static_cast<size_t>(options.sequences_max + options.waiting_max)) {
+  assert(options.Validate().ok());
+  for (const TenantOptions& tenant : options.tenants) {
+    tenants_.emplace_back();
+    tenants_.back().options = tenant;
+  }
+  free_sequences_.reserve(sequences_.size());
+  for (int32_t index = sequence_indices() - 1; index >= 0; --index) free_sequences_.push_back(index);
+  const size_t rows = static_cast<size_t>(options.sequences_max);
+  free_state_rows_.reserve(rows);
+  for (int32_t row = options.sequences_max - 1; row >= 0; --row) free_state_rows_.push_back(row);
+  running_.reserve(rows);
+  plan_.rows.reserve(rows);
+  events_.reserve(sequences_.size());
+  pending_events_.reserve(sequences_.size());
+  index_of_.reserve(sequences_.size());
+}
+
+Scheduler::~Scheduler() {
+  // Tables must be empty when they go; what they hold goes with the pool.
+  for (int32_t index : running_) block_manager_.Release(at(index).blocks);
+}
+
+absl::Status Scheduler::Check(const Request& request) const {
+  const int64_t prompt_length = static_cast<int64_t>(request.prompt.size());
+  if (request.tenant < 0 || request.tenant >= static_cast<int32_t>(tenants_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no tenant ", request.tenant));
+  }
+  if (prompt_length == 0) return absl::InvalidArgumentError("the prompt is empty");
+  if (request.max_tokens < 0 || request.min_tokens < 0 || request.min_tokens > request.max_tokens) {
+    return absl::InvalidArgumentError("max_tokens and min_tokens must satisfy 0 <= min_tokens <= max_tokens");
+  }
+  if (prompt_length + request.max_tokens > kInt32Max) return absl::InvalidArgumentError("positions would overflow");
+  if (!request.budget.valid()) return absl::InvalidArgumentError("the KV budget is malformed");
+  const int64_t blocks = PeakBlocks(static_cast<int32_t>(prompt_length), request.max_tokens, request.budget);
+  if (blocks > options_.blocks) {
+    return absl::OutOfRangeError(absl::StrCat("the request needs ", blocks, " blocks of KV cache (", prompt_length,
+                                              " prompt tokens, max_tokens ", request.max_tokens,
+                                              "); the whole pool has ", options_.blocks));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int32_t> Scheduler::Add(Request request) {
+  if (absl::Status status = Check(request); !status.ok()) return status;
+  if (free_sequences_.empty()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", waiting_, " requests wait"));
+  }
+  const int32_t index = free_sequences_.back();
+  if (!index_of_.emplace(request.id, index).second) {
+    return absl::AlreadyExistsError(absl::StrCat("request ", request.id, " is in progress"));
+  }
+  free_sequences_.pop_back();
+  Sequence& sequence = at(index);
+  assert(sequence.waiting() && sequence.blocks.idle());
+  sequence.request = std::move(request);
+  sequence.known = sequence.prompt_length();
+  sequence.times.arrival_us = sequence.request.arrival_us;
+  Tenant& tenant = tenant_of(sequence);
+  if (!tenant.active()) Lift(tenant);
+  tenant.queue.push_back(index);
+  ++waiting_;
+  return index;
+}
+
+// A tenant that returns from idle does not bring the time it was away: it starts beside the least served of those who
+// stayed.
+void Scheduler::Lift(Tenant& tenant) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Tenant& other : tenants_) {
+    if (other.active()) least = std::min(least, other.service);
+  }
+  if (std::isfinite(least)) tenant.service = std::max(tenant.service, least);
+}
+
+bool Scheduler::Cancel(uint64_t id) {
+  const auto found = index_of_.find(id);
+  if (found == index_of_.end()) return false;
+  const int32_t index = found->second;
+  Sequence& sequence = at(index);
+  if (sequence.retired()) return false;
+  sequence.finish = FinishReason::kAbort;
+  if (sequence.in_flight > 0) return true;  // Commit ends it
+
+  if (sequence.waiting()) {
+    std::deque<int32_t>& queue = tenant_of(sequence).queue;
+    queue.erase(std::find(queue.begin(), queue.end(), index));
+    --waiting_;
+  } else {
+    running_.erase(std::find(running_.begin(), running_.end(), index));
+  }
+  const SchedulerEvent event = MakeEvent(index, -1, -1);
+  pending_events_.push_back(event);
+  Retire(index, event);
+  return true;
+}
+
+Tenant* Scheduler::ChooseTenant() {
+  Tenant* chosen = nullptr;
+  for (Tenant& tenant : tenants_) {
+    if (!tenant.queue.empty() && (chosen == nullptr || tenant.service < chosen->service)) chosen = &tenant;
+  }
+  return chosen;
+}
+
+void Scheduler::AdmitWaiting(int64_t now_us) {
+  while (!free_state_rows_.empty()) {
+    Tenant* tenant = ChooseTenant();
+    if (tenant == nullptr) return;
+    const int32_t index = tenant->queue.front();
+    Sequence& sequence = at(index);
+    const Request& request = sequence.request;
+    const int64_t reserved = PeakBlocks(sequence.prompt_length(), request.max_tokens, request.budget);
+    // The head of the line waits for its space and nobody passes it: small requests cannot starve a large one.
+    if (!block_manager_.CanAdmit(reserved)) return;
+    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(reserved));
+    sequence.state_row = free_state_rows_.back();
+    free_state_rows_.pop_back();
+    sequence.times.admitted_us = now_us;
+    tenant->queue.pop_front();
+    ++tenant->running;
+    --waiting_;
+    running_.push_back(index);
+    ++counters_.admitted;
+  }
+}
+
+const StepPlan& Scheduler::Plan(int64_t now_us) {
+  assert(!planned_);
+  planned_ = true;
+  ++plan_.number;
+  plan_.rows.clear();
+  plan_.decode_tokens = 0;
+  plan_.prefill_tokens = 0;
+  AdmitWaiting(now_us);
+
+  for (int32_t index : running_) {
+    if (at(index).decodes()) PlanDecode(index);
+  }
+  int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
+  if (plan_.decode_tokens > 0) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
+  for (int32_t index : running_) {
+    if (tokens_left == 0) break;
+    if (!at(index).decodes()) tokens_left -= PlanPrefill(index, tokens_left);
+  }
+  if (!plan_.rows.empty()) ++counters_.steps;
+  return plan_;
+}
+
+void Scheduler::PlanDecode(int32_t index) {
+  Sequence& sequence = at(index);
+  assert(sequence.in_flight == 0 && sequence.scheduled + 1 == sequence.known);
+  const DecodeCounts counts = sequence.request.budget.Decode(sequence.live);
+  block_manager_.Extend(sequence.blocks, counts.live_after);
+
+  PlanRow& row = plan_.rows.emplace_back();
+  row.sequence = index;
+  row.state_row = sequence.state_row;
+  row.tokens = std::span<const int32_t>(&sequence.last_token, 1);
+  row.position = sequence.scheduled;
+  row.live = sequence.live;
+  row.prompt_length = sequence.prompt_length();
+  row.block_table = sequence.blocks.blocks();
+  row.reuse_victim = counts.reuse_victim;
+  row.choose_victim = counts.choose_victim;
+  row.shrink_to = counts.shrink_to;
+  row.sample = true;
+
+  const int32_t evicted_before = sequence.evicted();
+  ++sequence.scheduled;
+  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+  row.evicted = sequence.evicted() - evicted_before;
+  ++sequence.in_flight;
+  ++plan_.decode_tokens;
+}
+
+int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
+  Sequence& sequence = at(index);
+  assert(sequence.in_flight == 0 && sequence.live == sequence.scheduled);
+  const int32_t prompt_length = sequence.prompt_length();
+  const int32_t tokens = ChunkTokens(sequence.scheduled, prompt_length, tokens_left);
+  if (tokens == 0) return 0;
+  const bool last = sequence.scheduled + tokens == prompt_length;
+  block_manager_.Extend(sequence.blocks, sequence.live + tokens);
+
+  PlanRow& row = plan_.rows.emplace_back();
+  row.sequence = index;
+  row.state_row = sequence.state_row;
+  row.tokens = std::span<const int32_t>(sequence.request.prompt)
+                   .subspan(static_cast<size_t>(sequence.scheduled), static_cast<size_t>(tokens));
+  row.position = sequence.scheduled;
+  row.live = sequence.live;
+  row.prompt_length = prompt_length;
+  row.block_table = sequence.blocks.blocks();
+  row.prefill = true;
+  row.shrink_to = last ? sequence.request.budget.PromptCut(prompt_length) : 0;
+  row.sample = last && sequence.request.max_tokens > 0;
+
+  sequence.scheduled += tokens;
+  sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.scheduled;
+  row.evicted = sequence.evicted();
+  ++sequence.in_flight;
+  plan_.prefill_tokens += tokens;
+  tenant_of(sequence).ChargePrompt(tokens);
+  return tokens;
+}
+
+std::span<const SchedulerEvent> Scheduler::Commit(const StepPlan& plan, std::span<const RowResult> results,
+                                                  int64_t now_us) {
+  assert(planned_ && &plan == &plan_ && results.size() == plan.rows.size());
+  planned_ = false;
+  events_.clear();
+  events_.swap(pending_events_);
+  for (size_t i = 0; i < results.size(); ++i) CommitRow(static_cast<int32_t>(i), results[i], now_us);
+  std::erase_if(running_, [this](int32_t index) { return at(index).waiting(); });
+  return events_;
+}
+
+void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t now_us) {
+  const PlanRow& row = plan_.rows[static_cast<size_t>(row_index)];
+  Sequence& sequence = at(row.sequence);
+  assert(sequence.in_flight > 0);
+  --sequence.in_flight;
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+  sequence.computed += tokens;
+  assert(sequence.computed <= sequence.scheduled && sequence.scheduled <= sequence.known);
+  if (row.prefill) counters_.prompt_tokens += static_cast<uint64_t>(tokens);
+  counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
+
+  int32_t token = -1;
+  if (!sequence.retired()) {
+    if (result.failed) {
+      sequence.finish = FinishReason::kError;
+    } else if (row.sample) {
+      token = result.token;
+      TakeToken(sequence, token, now_us);
+    } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
+      sequence.finish = FinishReason::kLength;
+    }
+    if (row.shrink_to > 0) {
+      ShrinkTo(sequence, row.shrink_to, row.prefill ? FreeCause::kPrefill : FreeCause::kPeriodic);
+    }
+  }
+  if (token < 0 && !sequence.retired()) return;
+  events_.push_back(MakeEvent(row.sequence, row_index, token));
+  if (sequence.retired()) Retire(row.sequence, events_.back());
+}
+
+void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
+  const int64_t steps = DecodeSteps(sequence.request.max_tokens) - (sequence.computed - sequence.prompt_length());
+  const int64_t reserved = BlocksForSlots(sequence.request.budget.PeakSlots(slots, std::max<int64_t>(0, steps)));
+  const int32_t freed = block_manager_.Shrink(
+      sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));
+  counters_.freed_blocks[static_cast<size_t>(cause)] += static_cast<uint64_t>(freed);
+}
+
+void Scheduler::TakeToken(Sequence& sequence, int32_t token, int64_t now_us) {
+  const Request& request = sequence.request;
+  sequence.last_token = token;
+  ++sequence.known;
+  if (sequence.times.first_token_us < 0) sequence.times.first_token_us = now_us;
+  sequence.times.last_token_us = now_us;
+  ++counters_.generated_tokens;
+  tenant_of(sequence).ChargeOutput();
+
+  // A stop token that is also the last one allowed is a stop: the text is complete.
+  if (sequence.generated() >= request.min_tokens) {
+    if (!request.ignore_eos && Contains(options_.eos_ids, token)) {
+      sequence.finish = FinishReason::kStop;
+      return;
+    }
+    if (Contains(request.stop_token_ids, token)) {
+      sequence.finish = FinishReason::kStop;
+      sequence.stop_token = token;
+      return;
+    }
+  }
+  if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;
+}
+
+SchedulerEvent Scheduler::EventOf(int32_t index) const { return MakeEvent(index, -1, -1); }
+
+SchedulerEvent Scheduler::MakeEvent(int32_t index, int32_t row_index, int32_t token) const {
+  const Sequence& from = sequence(index);
+  SchedulerEvent event;
+  event.request_id = from.request.id;
+  event.sequence = index;
+  event.row = row_index;
+  event.token = token;
+  event.finish = from.finish;
+  event.stop_token = from.stop_token;
+  event.generated = from.generated();
+  event.live = from.live;
+  event.evicted = from.evicted();
+  event.blocks = from.blocks.size();
+  event.times = from.times;
+  return event;
+}
+
+void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
+  Sequence& sequence = at(index);
+  assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
+  ++counters_.finished[static_cast<size_t>(last.finish)];
+  const int32_t freed = block_manager_.Release(sequence.blocks);
+  counters_.freed_blocks[static_cast<size_t>(EndCause(last.finish))] += static_cast<uint64_t>(freed);
+  if (!sequence.waiting()) {
+    free_state_rows_.push_back(sequence.state_row);
+    --tenant_of(sequence).running;
+  }
+  index_of_.erase(sequence.request.id);
+  // The table goes on with its memory: the next sequence here allocates nothing.
+  BlockTable blocks = std::move(sequence.blocks);
+  sequence = Sequence();
+  sequence.blocks = std::move(blocks);
+  free_sequences_.push_back(index);
+}
+
+absl::Status Scheduler::CheckIntegrity() const {
+  std::vector<const BlockTable*> tables;
+  std::vector<bool> row_taken(static_cast<size_t>(options_.sequences_max), false);
+  for (int32_t index : running_) {
+    const Sequence& sequence = sequences_[static_cast<size_t>(index)];
+    tables.push_back(&sequence.blocks);
+    const int32_t row = sequence.state_row;
+    if (row < 0 || row >= options_.sequences_max || row_taken[static_cast<size_t>(row)]) {
+      return absl::InternalError(absl::StrCat("sequence ", index, " has state row ", row));
+    }
+    row_taken[static_cast<size_t>(row)] = true;
+    if (sequence.computed > sequence.scheduled || sequence.scheduled > sequence.known ||
+        (sequence.in_flight == 0) != (sequence.computed == sequence.scheduled)) {
+      return absl::InternalError(absl::StrCat("sequence ", index, ": known ", sequence.known, ", scheduled ",
+                                              sequence.scheduled, ", computed ", sequence.computed, ", in flight ",
+                                              sequence.in_flight));
+    }
+    if (sequence.in_flight == 0 && sequence.blocks.size() != BlocksForSlots(sequence.live)) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", index, " holds ", sequence.blocks.size(), " blocks for ", sequence.live, " slots"));
+    }
+  }
+  int64_t queued = 0;
+  int64_t running = 0;
+  for (const Tenant& tenant : tenants_) {
+    queued += static_cast<int64_t>(tenant.queue.size());
+    running += tenant.running;
+  }
+  if (queued != waiting_ || running != this->running() ||
+      free_state_rows_.size() + running_.size() != static_cast<size_t>(options_.sequences_max) ||
+      index_of_.size() != running_.size() + static_cast<size_t>(waiting_) ||
+      free_sequences_.size() + index_of_.size() != sequences_.size()) {
+    return absl::InternalError(absl::StrCat("counts disagree: ", queued, " queued, ", waiting_, " waiting, ", running,
+                                            " running by tenant, ", running_.size(), " running"));
+  }
+  return block_manager_.CheckIntegrity(tables);
+}
+
+}  // namespace hydrant

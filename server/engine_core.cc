@@ -1,0 +1,187 @@
+#include "server/engine_core.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+static_assert(kSlotsPerBlock == kBlockSlots, "the block manager and the device disagree about the size of a block");
+
+absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
+                                                               EngineClock clock) {
+  if (absl::Status status = options.scheduler.Validate(); !status.ok()) return status;
+  if (options.vocab < 1 || options.context < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocabulary (", options.vocab, ") and context (", options.context, ") must be positive"));
+  }
+  return std::unique_ptr<EngineCore>(new EngineCore(options, executor, std::move(clock)));
+}
+
+EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock)
+    : options_(options),
+      executor_(executor),
+      clock_(std::move(clock)),
+      scheduler_(options.scheduler),
+      extras_(static_cast<size_t>(scheduler_.sequence_indices())) {
+  const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
+  input_.rows.reserve(rows);
+  results_.reserve(rows);
+  events_.reserve(rows);
+}
+
+absl::Status EngineCore::Check(const EngineRequest& request) const {
+  for (int32_t id : request.request.prompt) {
+    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
+  }
+  const int64_t total = static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
+  if (total > options_.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt and max_tokens make ", total, " tokens; the context has ", options_.context));
+  }
+  const EvictionPolicy& policy = request.policy;
+  if (policy.evicts != request.request.budget.limited() ||
+      (policy.evicts && (policy.heavy < 0 || policy.recent < 1 || policy.keep() != request.request.budget.keep))) {
+    return absl::InvalidArgumentError("the eviction policy contradicts the KV budget");
+  }
+  if (request.policy_label < 0 || request.policy_label >= kPolicyLabelsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("policy label ", request.policy_label, " is out of range"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineCore::Add(EngineRequest request) {
+  if (absl::Status status = Check(request); !status.ok()) return status;
+  absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
+  if (!index.ok()) return index.status();
+  extras_[static_cast<size_t>(*index)] = {request.sampling, request.policy, request.logprobs, request.prompt_logprobs,
+                                          request.policy_label};
+  return absl::OkStatus();
+}
+
+bool EngineCore::Cancel(uint64_t id) { return scheduler_.Cancel(id); }
+
+std::span<const EngineEvent> EngineCore::Step() {
+  const int64_t begin_us = clock_();
+  const StepPlan& plan = scheduler_.Plan(begin_us);
+  BuildInput(plan);
+  const int64_t launch_us = clock_();
+  output_.rows.clear();
+  if (!plan.rows.empty()) output_ = executor_.Await(executor_.Launch(input_));
+  const int64_t done_us = clock_();
+  BuildResults(plan);
+  BuildEvents(plan, scheduler_.Commit(plan, results_, done_us));
+  report_ = StepReport{};
+  if (!plan.rows.empty()) {
+    report_ = {static_cast<int32_t>(plan.rows.size()),
+               plan.decode_tokens,
+               plan.prefill_tokens,
+               launch_us - begin_us,
+               done_us - launch_us,
+               clock_() - done_us};
+  }
+  return events_;
+}
+
+void EngineCore::BuildInput(const StepPlan& plan) {
+  input_.rows.clear();
+  for (const PlanRow& from : plan.rows) {
+    const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+    StepRow& row = input_.rows.emplace_back();
+    row.state_row = from.state_row;
+    row.tokens = from.tokens;
+    row.position = from.position;
+    row.live = from.live;
+    row.prompt_length = from.prompt_length;
+    row.block_table = from.block_table;
+    row.prefill = from.prefill;
+    row.reuse_victim = from.reuse_victim;
+    row.choose_victim = from.choose_victim;
+    row.shrink_to = from.shrink_to;
+    row.sample = from.sample;
+    row.logprobs = extras.logprobs;
+    row.policy = &extras.policy;
+    row.sampling = &extras.sampling;
+    if (from.prefill && extras.prompt_logprobs >= 0) {
+      // Token i predicts token i + 1, so the last token of the prompt has no target.
+      const std::vector<int32_t>& prompt = scheduler_.sequence(from.sequence).request.prompt;
+      const size_t begin = static_cast<size_t>(from.position) + 1;
+      row.targets =
+          std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
+      row.target_logprobs = extras.prompt_logprobs;
+    }
+    evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
+  }
+}
+
+void EngineCore::BuildResults(const StepPlan& plan) {
+  assert(output_.rows.size() == plan.rows.size());
+  results_.clear();
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const RowOutput& output = output_.rows[i];
+    assert(output.targets.size() == input_.rows[i].targets.size());
+    RowResult& result = results_.emplace_back();
+    if (plan.rows[i].sample) {
+      result.token = output.sampled.id;
+      result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
+    }
+    for (const SampleResult& target : output.targets) result.failed |= !target.finite;
+  }
+}
+
+void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events) {
+  events_.clear();
+  // Events of Cancel come first, then those of rows in the order of rows.
+  auto next = events.begin();
+  const auto append = [this](const SchedulerEvent& from) -> EngineEvent& {
+    EngineEvent& event = events_.emplace_back();
+    event.id = from.request_id;
+    event.token = from.token;
+    event.finish = from.finish;
+    event.stop_token = from.stop_token;
+    event.generated = from.generated;
+    event.live = from.live;
+    event.evicted = from.evicted;
+    event.blocks = from.blocks;
+    event.times = from.times;
+    return event;
+  };
+  for (; next != events.end() && next->row < 0; ++next) append(*next);
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    const RowOutput& output = output_.rows[i];
+    const bool has_event = next != events.end() && next->row == static_cast<int32_t>(i);
+    if (!has_event && output.targets.empty()) continue;
+    EngineEvent* event = nullptr;
+    if (has_event) {
+      event = &append(*next++);
+    } else {
+      // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.
+      event = &append(scheduler_.EventOf(row.sequence));
+    }
+    if (event->token >= 0) event->sampled = &output.sampled;
+    if (event->finish == FinishReason::kAbort || event->finish == FinishReason::kError) continue;
+    event->prompt_logprobs = output.targets;
+    event->prompt_begin = row.position + 1;
+  }
+  assert(next == events.end());
+}
+
+EngineCounters EngineCore::counters() const {
+  EngineCounters counters;
+  counters.scheduler = scheduler_.counters();
+  counters.evicted_tokens = evicted_tokens_;
+  counters.running = scheduler_.running();
+  counters.waiting = scheduler_.waiting();
+  const BlockPool& pool = scheduler_.block_manager().pool();
+  counters.blocks_free = pool.free();
+  counters.blocks_used = pool.used();
+  counters.blocks_cached = pool.cached();
+  for (int32_t index : scheduler_.running_sequences()) counters.live_slots += scheduler_.sequence(index).live;
+  return counters;
+}
+
+}  // namespace hydrant
