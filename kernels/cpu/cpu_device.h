@@ -3,7 +3,8 @@
 // Thread: engine. The calling thread works too; between steps nobody does.
 //
 // Invariants
-//  1. The invariants of Device. Results differ between instruction sets (products of bf16 are rounded differently), never
+//  1. The invariants of Device. Results differ between instruction sets (products of bf16 are rounded differently),
+//  never
 //     between runs, batches, chunkings or thread counts on one.
 //  2. Matrices are dense rows of fp32: stride == cols.
 #ifndef HYDRANT_KERNELS_CPU_CPU_DEVICE_H_

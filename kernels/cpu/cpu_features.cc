@@ -1,7 +1,7 @@
 #include "kernels/cpu/cpu_features.h"
 
 #include <cstdlib>
-#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ constexpr CpuIsa kIsas[] = {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}
 
 }  // namespace
 
-std::string_view IsaName(CpuIsa isa) {
+const char* IsaName(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kAvx2:
       return "avx2";
@@ -27,8 +27,7 @@ std::string_view IsaName(CpuIsa isa) {
 
 bool IsaSupported(CpuIsa isa) {
   // The builtins look at XCR0 too: a set the operating system does not save counts as missing.
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   switch (isa) {
@@ -58,12 +57,12 @@ absl::StatusOr<CpuIsa> ChooseIsa() {
   const char* forced = std::getenv("HYDRANT_CPU_ISA");
   if (forced == nullptr || *forced == '\0') return isas.back();
   for (CpuIsa isa : kIsas) {
-    if (IsaName(isa) != forced) continue;
+    if (std::string_view(forced) != IsaName(isa)) continue;
     if (IsaSupported(isa)) return isa;
-    return absl::FailedPreconditionError(absl::StrCat("HYDRANT_CPU_ISA=", forced, ": this processor does not support it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("HYDRANT_CPU_ISA=", forced, ": this processor does not support it"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("HYDRANT_CPU_ISA=", forced, ": not one of avx2, avx512, avx512_bf16"));
+  return absl::InvalidArgumentError(absl::StrCat("HYDRANT_CPU_ISA=", forced, ": not one of avx2, avx512, avx512_bf16"));
 }
 
 }  // namespace hydrant

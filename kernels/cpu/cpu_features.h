@@ -1,11 +1,11 @@
-// CpuIsa names the instruction sets the CPU kernels are compiled for, lowest first. The choice is made once, at run time.
+// CpuIsa names the instruction sets the CPU kernels are compiled for, lowest first. The choice is made once, at run
+// time.
 //
 // Thread: any; everything here is pure or reads the environment.
 #ifndef HYDRANT_KERNELS_CPU_CPU_FEATURES_H_
 #define HYDRANT_KERNELS_CPU_CPU_FEATURES_H_
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,7 +19,7 @@ enum class CpuIsa : uint8_t {
 };
 
 // "avx2", "avx512", "avx512_bf16".
-std::string_view IsaName(CpuIsa isa);
+const char* IsaName(CpuIsa isa);
 
 // True when the processor and the operating system both support it.
 bool IsaSupported(CpuIsa isa);

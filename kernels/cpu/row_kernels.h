@@ -9,8 +9,8 @@
 namespace hydrant {
 
 struct RowKernels {
-  // x, y [rows, cols] at the given strides (elements); x may be y. Sums run over 16 lanes (column j in lane j % 16), then
-  // over the lanes in a fixed order.
+  // x, y [rows, cols] at the given strides (elements); x may be y. Sums run over 16 lanes (column j in lane j % 16),
+  // then over the lanes in a fixed order.
   void (*norm)(const NormWeight& norm, const float* x, int64_t x_stride, float* y, int64_t y_stride, int64_t rows,
                int64_t cols);
   // values[i] = activation(values[i]).

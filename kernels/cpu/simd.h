@@ -75,7 +75,8 @@ HYDRANT_SIMD __m512i RoundBf16Bits(F32x16 a) {
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x00400000));
   const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
-  return _mm512_and_si512(_mm512_mask_blend_epi32(nan, rounded, quiet), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  return _mm512_and_si512(_mm512_mask_blend_epi32(nan, rounded, quiet),
+                          _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
 }
 HYDRANT_SIMD void StoreBf16(uint16_t* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundBf16Bits(a), 16)));
@@ -154,8 +155,7 @@ HYDRANT_SIMD F32x16 LoadF16(const uint16_t* p) {
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 HYDRANT_SIMD void StoreF16(uint16_t* p, F32x16 a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                   _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8),
                    _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

@@ -7,15 +7,15 @@
 namespace hydrant {
 namespace {
 
-// `pause` takes 40–140 cycles, so this is 30–150 us: longer than the gap between two ops of a step and between two steps of
-// a busy engine, short enough not to matter when the engine goes idle.
+// `pause` takes 40–140 cycles, so this is 30–150 us: longer than the gap between two ops of a step and between two
+// steps of a busy engine, short enough not to matter when the engine goes idle.
 constexpr int kSpinCount = 4000;
 
 }  // namespace
 
 void WaitableCounter::Advance() {
-  // Sequentially consistent, as are the two accesses in WaitWhile: either this thread sees the sleeper, or the sleeper sees
-  // the new value. It also releases everything written before.
+  // Sequentially consistent, as are the two accesses in WaitWhile: either this thread sees the sleeper, or the sleeper
+  // sees the new value. It also releases everything written before.
   value_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
   // With the lock taken once, a sleeper is either before its check of value_ or already waiting.
