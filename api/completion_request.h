@@ -20,24 +20,9 @@
 
 #include "api/api_error.h"
 #include "api/kv_spec.h"
-#include "api/limits.h"
+#include "api/request_context.h"
 
 namespace hydrant {
-
-// What a request cannot know by itself.
-struct RequestContext {
-  RequestLimits limits;
-  std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
-  int32_t vocab_size = 0;
-  int32_t context = 0;  // max_model_len
-  // Defaults of absent fields (generation_config.json).
-  double temperature = 1.0;
-  double top_p = 1.0;
-  int64_t top_k = 0;
-  double min_p = 0.0;
-  KvSpec kv;                  // default of the field `kv`
-  int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
-};
 
 struct CompletionPrompt {
   bool is_ids = false;
@@ -51,9 +36,9 @@ struct CompletionRequest {
   int32_t min_tokens = 0;   // <= max_tokens
   int32_t n = 1;            // samples per prompt
 
-  float temperature = 1.0f;  // 0 = greedy
-  float top_p = 1.0f;
-  int32_t top_k = 0;  // <= 0: off
+  float temperature = 1.0f;  // 0 = greedy; below 1e-6 counts as 0
+  float top_p = 1.0f;        // at least the smallest normal float
+  int32_t top_k = 0;         // <= 0: off
   float min_p = 0.0f;
   std::optional<int64_t> seed;  // absent: the server draws one
 

@@ -1,16 +1,15 @@
-// The one checked JSON reader. JsonDocument holds a parsed body; JsonView is one value in it; ObjectReader takes typed,
-// ranged members out of an object and keeps the first error.
+// The one checked JSON reader. JsonDocument holds a parsed body; JsonView is one value in it; ObjectReader
+// (object_reader.h) takes typed, ranged members out of an object.
 //
-// Thread: any (a document is immutable after Parse; an ObjectReader belongs to one call).
+// Thread: any (a document is immutable after Parse).
 //
 // Invariants:
 //  1. Depth and node count are enforced while parsing, before memory is spent.
 //  2. Strings are valid UTF-8 (Python's strict decoder's idea of it; a lone surrogate escape is refused).
-//  3. A conversion never changes a value: no truncation, no wrap, no bool as number, no "5" as 5. An integer field
-//  takes
-//     integer literals only (16.0 and 1e2 are not integers); a number field takes both.
-//  4. null is the same as an absent member.
-//  5. No message holds input: a syntax error gives a byte offset, a field error the field's path.
+//  3. A conversion never changes a value: no truncation, no wrap, no bool as number, no "5" as 5. An integer is an
+//  integer
+//     literal (16.0 and 1e2 are not); a number is either.
+//  4. No message holds input: a syntax error gives a byte offset.
 #ifndef HYDRANT_API_JSON_READER_H_
 #define HYDRANT_API_JSON_READER_H_
 
@@ -101,44 +100,6 @@ class JsonView {
 
   const JsonDocument* document_ = nullptr;
   uint32_t index_ = 0;
-};
-
-// Takes members out of one object. After the first violation every call returns its default and changes nothing, so
-// that a parser reads straight down and looks at error() once.
-class ObjectReader {
- public:
-  // `object` must be an object, else the error is set. `path` is put before every name: "" or "kv.".
-  // `error` is shared by nested readers and outlives them.
-  ObjectReader(JsonView object, std::string path, std::optional<ApiError>* error);
-
-  bool failed() const { return error_->has_value(); }
-  bool Has(std::string_view name) const;  // there and not null
-
-  bool Bool(std::string_view name, bool otherwise);
-  int64_t Integer(std::string_view name, int64_t otherwise, int64_t min, int64_t max);
-  std::optional<int64_t> OptionalInteger(std::string_view name, int64_t min, int64_t max);
-  // `min_open`: the range is (min, max].
-  double Number(std::string_view name, double otherwise, double min, double max, bool min_open = false);
-  // At most `bytes_max` bytes. `identifier`: no control characters either (an id or a name ends up in headers and
-  // logs).
-  std::string String(std::string_view name, std::string_view otherwise, size_t bytes_max, bool identifier);
-  // Token ids in [0, vocab_size), at most count_max of them. Code token_id_out_of_range.
-  std::vector<int32_t> TokenIds(std::string_view name, int32_t vocab_size, size_t count_max);
-  // A string or an array of strings, none empty.
-  std::vector<std::string> Strings(std::string_view name, size_t count_max, size_t bytes_max);
-  // A member that must be an object; an absent one reads as empty.
-  ObjectReader Object(std::string_view name);
-  JsonView Raw(std::string_view name) const;
-
-  // Sets the error (unless one is set), with this reader's path before `name`.
-  void Fail(std::string_view name, std::string message, std::string_view code = "invalid_value");
-  void FailUnsupported(std::string_view name, std::string_view what);
-  std::string Path(std::string_view name) const;
-
- private:
-  JsonView object_;
-  std::string path_;
-  std::optional<ApiError>* error_;
 };
 
 }  // namespace hydrant

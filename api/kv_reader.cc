@@ -1,0 +1,110 @@
+#include "api/kv_reader.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+KvPreset ReadPreset(ObjectReader* kv, const KvSpec& otherwise) {
+  if (!kv->Has("policy")) {
+    const bool speaks_of_budgets = kv->Has("budget") || kv->Has("recent") || kv->Has("cadence");
+    return !otherwise.evicts() && speaks_of_budgets ? KvPreset::kH2o : otherwise.preset;
+  }
+  const JsonView name = kv->Raw("policy");
+  const std::optional<KvPreset> preset = name.is_string() ? KvPresetFromName(name.string()) : std::nullopt;
+  if (!preset.has_value())
+    kv->Fail("policy", absl::StrCat("'kv.policy' must be one of: ", std::string(KvPresetNames()), "."));
+  return preset.value_or(otherwise.preset);
+}
+
+void ReadBudget(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
+  const JsonView value = kv->Raw("budget");
+  if (!value.valid()) return;
+  if (value.is_integer()) {
+    spec->budget_kind = KvBudgetKind::kTokens;
+    spec->budget_tokens = static_cast<int32_t>(kv->Integer("budget", 1, 1, budget_max));
+    return;
+  }
+  ObjectReader ratios = value.is_object() ? kv->Object("budget") : ObjectReader(JsonView(), "", nullptr);
+  const bool of_prompt = value.is_object() && ratios.Has("ratio_of_prompt");
+  const bool of_total = value.is_object() && ratios.Has("ratio_of_total");
+  if (of_prompt == of_total) {
+    kv->Fail("budget", "'kv.budget' must be a number of tokens, {\"ratio_of_prompt\": r} or {\"ratio_of_total\": r}.");
+    return;
+  }
+  spec->budget_kind = of_prompt ? KvBudgetKind::kRatioOfPrompt : KvBudgetKind::kRatioOfTotal;
+  spec->budget_ratio =
+      ratios.Number(of_prompt ? "ratio_of_prompt" : "ratio_of_total", 1.0, 0.0, 1.0, /*min_open=*/true);
+}
+
+void ReadCadence(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
+  const JsonView value = kv->Raw("cadence");
+  if (!value.valid()) return;
+  if (value.is_string() && value.string() == "exact") {
+    spec->periodic_beta = 0;
+    return;
+  }
+  if (!value.is_object()) {
+    kv->Fail("cadence", "'kv.cadence' must be \"exact\" or {\"periodic\": beta}.");
+    return;
+  }
+  ObjectReader periodic = kv->Object("cadence");
+  if (!periodic.Has("periodic")) {
+    kv->Fail("cadence", "'kv.cadence' must be \"exact\" or {\"periodic\": beta}.");
+    return;
+  }
+  spec->periodic_beta = static_cast<int32_t>(periodic.Integer("periodic", 1, 1, budget_max));
+}
+
+// `name` must be one of two words; the second one belongs to a later version.
+void RefuseWord(ObjectReader* kv, const std::string& name, const std::string& now, const std::string& later) {
+  const JsonView value = kv->Raw(name);
+  if (!value.valid()) return;
+  if (value.is_string() && value.string() == now) return;
+  if (value.is_string() && value.string() == later) {
+    kv->FailUnsupported(name, absl::StrCat("'kv.", name, "': \"", later, "\""));
+    return;
+  }
+  kv->Fail(name, absl::StrCat("'kv.", name, "' must be \"", now, "\" or \"", later, "\"."));
+}
+
+void RefuseLaterMembers(ObjectReader* kv, const KvSpec& spec) {
+  RefuseWord(kv, "position", "absolute", "rolling");
+  RefuseWord(kv, "prefill", "full", "budgeted");
+  if (kv->Bool("elastic", false)) kv->FailUnsupported("elastic", "'kv.elastic': true");
+  const std::optional<int64_t> floor = kv->OptionalInteger("floor", 1, std::numeric_limits<int32_t>::max());
+  const bool floor_is_budget = spec.budget_kind == KvBudgetKind::kTokens && floor == spec.budget_tokens;
+  if (floor.has_value() && !floor_is_budget) kv->FailUnsupported("floor", "A 'kv.floor' other than 'kv.budget'");
+}
+
+}  // namespace
+
+KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget_max) {
+  if (!request->Has("kv")) return otherwise;
+  ObjectReader kv = request->Object("kv");
+  KvSpec spec;
+  spec.preset = ReadPreset(&kv, otherwise);
+  if (spec.evicts() && otherwise.evicts()) {
+    const KvPreset preset = spec.preset;
+    spec = otherwise;
+    spec.preset = preset;
+    if (preset != otherwise.preset || kv.Has("budget")) spec.recent.reset();
+  }
+  ReadBudget(&kv, budget_max, &spec);
+  const std::optional<int64_t> recent = kv.OptionalInteger("recent", 1, budget_max);
+  if (recent.has_value()) spec.recent = static_cast<int32_t>(*recent);
+  ReadCadence(&kv, budget_max, &spec);
+  RefuseLaterMembers(&kv, spec);
+  if (request->failed()) return otherwise;
+  const std::optional<ApiError> error = CheckKvSpec(spec, budget_max);
+  if (error.has_value()) {
+    request->Fail(error->param, error->message, error->code);
+    return otherwise;
+  }
+  return spec;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,106 @@
+#include "api/kv_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+struct PresetName {
+  KvPreset preset;
+  std::string_view name;
+};
+
+constexpr std::array<PresetName, 6> kPresetNames = {{{KvPreset::kFull, "full"},
+                                                     {KvPreset::kH2o, "h2o"},
+                                                     {KvPreset::kH2oReal, "h2o-real"},
+                                                     {KvPreset::kH2oLlama3, "h2o-llama3"},
+                                                     {KvPreset::kWindow, "window"},
+                                                     {KvPreset::kSinks, "sinks"}}};
+
+// The smallest budget with a recent token: the newest token is never a victim.
+int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kSinkSlots + 1 : 1; }
+
+// `window` and `sinks` have no heavy part to trade against: the preset and the budget fix `recent`.
+std::optional<int32_t> FixedRecent(KvPreset preset, int32_t budget) {
+  if (preset == KvPreset::kWindow) return budget;
+  if (preset == KvPreset::kSinks) return budget - kSinkSlots;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view KvPresetName(KvPreset preset) {
+  for (const PresetName& entry : kPresetNames) {
+    if (entry.preset == preset) return entry.name;
+  }
+  assert(false);
+  return "";
+}
+
+std::optional<KvPreset> KvPresetFromName(std::string_view name) {
+  for (const PresetName& entry : kPresetNames) {
+    if (entry.name == name) return entry.preset;
+  }
+  return std::nullopt;
+}
+
+std::string_view KvPresetNames() { return "full, h2o, h2o-real, h2o-llama3, window, sinks"; }
+
+std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
+  const std::string name(KvPresetName(spec.preset));
+  if (!spec.evicts()) {
+    const bool has_budget = spec.budget_kind != KvBudgetKind::kUnset;
+    if (!has_budget && !spec.recent.has_value() && spec.periodic_beta == 0) return std::nullopt;
+    return InvalidField(has_budget                ? "kv.budget"
+                        : spec.recent.has_value() ? "kv.recent"
+                                                  : "kv.cadence",
+                        "'kv.budget', 'kv.recent' and a periodic 'kv.cadence' have no meaning with policy full.");
+  }
+  if (spec.budget_kind == KvBudgetKind::kUnset) {
+    return InvalidField("kv.budget", absl::StrCat("'kv.budget' is required with policy ", name, "."), "missing_field");
+  }
+  const bool in_tokens = spec.budget_kind == KvBudgetKind::kTokens;
+  const int32_t budget_min = SmallestBudget(spec.preset);
+  if (in_tokens && (spec.budget_tokens < budget_min || spec.budget_tokens > budget_max)) {
+    return InvalidField("kv.budget", absl::StrCat("'kv.budget' must be in [", budget_min, ", ", budget_max,
+                                                  "] tokens with policy ", name, "."));
+  }
+  if (!spec.recent.has_value()) return std::nullopt;
+  if (spec.preset == KvPreset::kWindow || spec.preset == KvPreset::kSinks) {
+    if (in_tokens && *spec.recent == *FixedRecent(spec.preset, spec.budget_tokens)) return std::nullopt;
+    return InvalidField("kv.recent", absl::StrCat("'kv.recent' follows from 'kv.budget' with policy ", name, "."));
+  }
+  if (*spec.recent < 1 || *spec.recent > (in_tokens ? spec.budget_tokens : budget_max)) {
+    return InvalidField("kv.recent", "'kv.recent' must be at least 1 and at most 'kv.budget'.");
+  }
+  return std::nullopt;
+}
+
+ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max) {
+  KvSlots slots;
+  if (!spec.evicts()) return slots;
+  int64_t budget = spec.budget_tokens;
+  if (spec.budget_kind == KvBudgetKind::kRatioOfPrompt) {
+    budget = static_cast<int64_t>(spec.budget_ratio * prompt_tokens);
+  } else if (spec.budget_kind == KvBudgetKind::kRatioOfTotal) {
+    budget = static_cast<int64_t>(spec.budget_ratio * (static_cast<double>(prompt_tokens) + max_tokens));
+  }
+  const int64_t budget_min = SmallestBudget(spec.preset);
+  slots.budget =
+      static_cast<int32_t>(std::clamp<int64_t>(budget, budget_min, std::max<int64_t>(budget_min, budget_max)));
+  slots.recent = FixedRecent(spec.preset, slots.budget).value_or(spec.recent.value_or(std::max(1, slots.budget / 2)));
+  if (slots.recent > slots.budget) {
+    return InvalidField("kv.recent", absl::StrCat("'kv.recent' is above the budget of ", slots.budget,
+                                                  " tokens that 'kv.budget' came to."));
+  }
+  slots.heavy = slots.budget - slots.recent;
+  slots.periodic_beta = spec.periodic_beta;
+  return slots;
+}
+
+}  // namespace hydrant

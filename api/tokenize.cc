@@ -1,0 +1,76 @@
+#include "api/tokenize.h"
+
+#include <limits>
+
+#include "api/json_reader.h"
+#include "api/json_writer.h"
+#include "api/object_reader.h"
+
+namespace hydrant {
+
+ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
+  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  if (!document.ok()) return document.error();
+  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
+
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  TokenizeRequest request;
+  CheckModelField(&reader, context);
+  if (!reader.Has("prompt")) {
+    if (reader.Has("messages")) reader.FailUnsupported("messages", "'messages'");
+    reader.Fail("prompt", "'prompt' is required.", "missing_field");
+  }
+  request.prompt = reader.String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
+  request.add_special_tokens = reader.Bool("add_special_tokens", true);
+  request.return_token_strs = reader.Bool("return_token_strs", false);
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
+
+std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
+                         int32_t max_model_len) {
+  std::string out = "{\"count\":";
+  AppendJsonInteger(&out, static_cast<int64_t>(tokens.size()));
+  out.append(",\"max_model_len\":");
+  AppendJsonInteger(&out, max_model_len);
+  out.append(",\"tokens\":");
+  AppendJsonIntegers(&out, tokens);
+  out.append(",\"token_strs\":");
+  if (token_strs.has_value()) {
+    out.push_back('[');
+    for (size_t i = 0; i < token_strs->size(); ++i) {
+      if (i > 0) out.push_back(',');
+      AppendJsonString(&out, (*token_strs)[i]);
+    }
+    out.push_back(']');
+  } else {
+    out.append("null");
+  }
+  out.push_back('}');
+  return out;
+}
+
+ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context) {
+  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  if (!document.ok()) return document.error();
+  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
+
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  DetokenizeRequest request;
+  CheckModelField(&reader, context);
+  if (!reader.Has("tokens")) reader.Fail("tokens", "'tokens' is required.", "missing_field");
+  request.tokens = reader.TokenIds("tokens", context.vocab_size, std::numeric_limits<size_t>::max());
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
+
+std::string DetokenizeJson(std::string_view prompt) {
+  std::string out = "{\"prompt\":";
+  AppendJsonString(&out, prompt);
+  out.push_back('}');
+  return out;
+}
+
+}  // namespace hydrant
