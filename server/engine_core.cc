@@ -37,6 +37,9 @@ absl::Status EngineCore::Check(const EngineRequest& request) const {
   for (int32_t id : request.request.prompt) {
     if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
   }
+  for (int32_t id : request.forced_ids) {
+    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
+  }
   const int64_t total = static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
   if (total > options_.context) {
     return absl::InvalidArgumentError(
@@ -58,7 +61,7 @@ absl::Status EngineCore::Add(EngineRequest request) {
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
   extras_[static_cast<size_t>(*index)] = {request.sampling, request.policy, request.logprobs, request.prompt_logprobs,
-                                          request.policy_label};
+                                          request.policy_label, std::move(request.forced_ids)};
   return absl::OkStatus();
 }
 
@@ -103,6 +106,8 @@ void EngineCore::BuildInput(const StepPlan& plan) {
     row.shrink_to = from.shrink_to;
     row.sample = from.sample;
     row.logprobs = extras.logprobs;
+    const size_t generated = static_cast<size_t>(std::max(0, scheduler_.sequence(from.sequence).generated()));
+    row.forced_id = from.sample && generated < extras.forced_ids.size() ? extras.forced_ids[generated] : -1;
     row.policy = &extras.policy;
     row.sampling = &extras.sampling;
     if (from.prefill && extras.prompt_logprobs >= 0) {

@@ -37,6 +37,9 @@ struct EngineRequest {
   int32_t logprobs = -1;  // of generated tokens: -1 none, k >= 0 the token's own and the k best
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
   int32_t policy_label = 0;      // [0, kPolicyLabelsMax)
+  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
+  // reported as if it had been sampled). For measuring perplexity under eviction.
+  std::vector<int32_t> forced_ids;
 };
 
 // Spans and pointers are valid until the next Step.
@@ -121,6 +124,7 @@ class EngineCore {
     int32_t logprobs = -1;
     int32_t prompt_logprobs = -1;
     int32_t policy_label = 0;
+    std::vector<int32_t> forced_ids;
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);

@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: model_bench MODEL [--threads N] [--dtype auto|float32|bfloat16] [--json FILE] [--only pp,tg,h2o]\n");
     return 64;
   }
-  int threads = 0;
+  int threads = 2;
   std::string dtype_name = "auto", json, only = "pp,tg,h2o";
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
@@ -226,7 +226,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", std::string(checkpoint.status().message()).c_str());
     return 78;
   }
-  CpuDevice device(CpuDeviceOptions{.threads = threads});
+  auto created = CpuDevice::Create(CpuDeviceOptions{.threads = threads});
+  if (!created.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(created.status().message()).c_str());
+    return 78;
+  }
+  CpuDevice& device = **created;
   const bool bf16 = dtype_name == "bfloat16" || (dtype_name == "auto" && (*checkpoint)->config().stored_dtype != DType::kF32 &&
                                                  device.MultipliesNatively(DType::kBF16));
   Driver driver(**checkpoint, device, bf16 ? DType::kBF16 : DType::kF32);

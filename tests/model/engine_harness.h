@@ -1,0 +1,142 @@
+// The whole engine on a small model: checkpoint, CPU device, ModelExecutor, EngineCore, driven to the end.
+#ifndef HYDRANT_TESTS_MODEL_ENGINE_HARNESS_H_
+#define HYDRANT_TESTS_MODEL_ENGINE_HARNESS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_device.h"
+#include "model/checkpoint.h"
+#include "model/model_executor.h"
+#include "server/engine_core.h"
+
+namespace hydrant {
+
+// Where the committed goldens are: one Hugging Face directory per small checkpoint.
+inline std::string GoldenPath(const std::string& name) { return std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/" + name; }
+
+struct HarnessOptions {
+  DType dtype = DType::kF32;
+  int threads = 2;
+  int32_t blocks = 256;
+  int32_t sequences_max = 16;
+  int32_t tokens_max = 256;         // in one step
+  int32_t prefill_tokens_max = 64;  // beside decodes
+  KvDumpSink* dump = nullptr;
+};
+
+struct Generation {
+  std::vector<SampleResult> sampled;
+  std::vector<SampleResult> prompt;  // of prompt tokens 1, 2, …
+  FinishReason finish = FinishReason::kNone;
+  int32_t live = 0, evicted = 0, blocks_max = 0;
+
+  std::vector<int32_t> tokens() const {
+    std::vector<int32_t> ids;
+    for (const SampleResult& result : sampled) ids.push_back(result.id);
+    return ids;
+  }
+};
+
+class EngineHarness {
+ public:
+  EngineHarness(const std::string& model, const HarnessOptions& options) {
+    auto checkpoint = Checkpoint::Open(model);
+    if (!checkpoint.ok()) ADD_FAILURE() << checkpoint.status();
+    checkpoint_ = std::move(*checkpoint);
+    auto device = CpuDevice::Create(CpuDeviceOptions{.threads = options.threads});
+    if (!device.ok()) ADD_FAILURE() << device.status();
+    device_ = std::move(*device);
+    const ModelConfig& config = checkpoint_->config();
+    auto executor = ModelExecutor::Create(*checkpoint_, *device_,
+                                          ModelExecutorOptions{.weight_dtype = options.dtype,
+                                                               .kv_dtype = options.dtype,
+                                                               .blocks = options.blocks,
+                                                               .sequences_max = options.sequences_max,
+                                                               .batch_tokens_max = options.tokens_max,
+                                                               .context_max = config.context,
+                                                               .dump = options.dump});
+    if (!executor.ok()) ADD_FAILURE() << executor.status();
+    executor_ = std::move(*executor);
+    EngineCoreOptions core;
+    core.scheduler.blocks = options.blocks;
+    core.scheduler.sequences_max = options.sequences_max;
+    core.scheduler.tokens_max = options.tokens_max;
+    core.scheduler.prefill_tokens_max = options.prefill_tokens_max;
+    core.vocab = config.vocab;
+    core.context = config.context;
+    auto engine = EngineCore::Create(core, *executor_, [this] { return ++now_us_; });
+    if (!engine.ok()) ADD_FAILURE() << engine.status();
+    engine_ = std::move(*engine);
+  }
+
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  EngineCore& engine() { return *engine_; }
+
+  // Adds requests[i] before step arrivals[i] (all at once when empty) and runs until every one has ended.
+  std::vector<Generation> Run(const std::vector<EngineRequest>& requests, const std::vector<int>& arrivals = {}) {
+    std::vector<Generation> generations(requests.size());
+    std::map<uint64_t, size_t> index_of;
+    size_t ended = 0;
+    for (int step = 0; ended < requests.size(); ++step) {
+      if (step > 100000) {
+        ADD_FAILURE() << "no end in sight";
+        break;
+      }
+      for (size_t i = 0; i < requests.size(); ++i) {
+        if ((arrivals.empty() ? 0 : arrivals[i]) != step) continue;
+        const absl::Status added = engine_->Add(requests[i]);
+        if (!added.ok()) ADD_FAILURE() << added;
+        index_of[requests[i].request.id] = i;
+      }
+      for (const EngineEvent& event : engine_->Step()) {
+        Generation& generation = generations[index_of.at(event.id)];
+        if (event.token >= 0) generation.sampled.push_back(*event.sampled);
+        generation.prompt.insert(generation.prompt.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+        generation.live = event.live;
+        generation.evicted = event.evicted;
+        generation.blocks_max = std::max(generation.blocks_max, event.blocks);
+        generation.finish = event.finish;
+        if (event.finish != FinishReason::kNone) ++ended;
+      }
+    }
+    EXPECT_EQ(engine_->counters().blocks_used, 0);
+    return generations;
+  }
+
+  Generation RunOne(const EngineRequest& request) { return Run({request}).front(); }
+
+ private:
+  int64_t now_us_ = 0;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<ModelExecutor> executor_;
+  std::unique_ptr<EngineCore> engine_;
+};
+
+// A greedy request.
+inline EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
+  EngineRequest request;
+  request.request.id = id;
+  request.request.prompt = std::move(prompt);
+  request.request.max_tokens = max_tokens;
+  request.request.ignore_eos = true;
+  request.sampling.temperature = 0.0f;
+  return request;
+}
+
+// Gives `request` a policy and the budget that goes with it.
+inline EngineRequest With(EngineRequest request, const EvictionPolicy& policy, int32_t beta = 0) {
+  request.policy = policy;
+  request.request.budget = !policy.evicts ? KvBudget::Unlimited()
+                           : beta > 0     ? KvBudget::Periodic(policy.keep(), beta)
+                                          : KvBudget::Exact(policy.keep());
+  return request;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_MODEL_ENGINE_HARNESS_H_

@@ -1,0 +1,162 @@
+#include "model/model_executor.h"
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/model/engine_harness.h"
+
+namespace hydrant {
+namespace {
+
+std::vector<int32_t> RandomPrompt(std::mt19937& random, int32_t length, int32_t vocab) {
+  std::vector<int32_t> prompt(static_cast<size_t>(length));
+  for (int32_t& id : prompt) id = std::uniform_int_distribution<int32_t>(2, vocab - 1)(random);
+  return prompt;
+}
+
+// Eight requests that differ in everything: length around block edges, policy, cadence, temperature, log-probabilities.
+std::vector<EngineRequest> MixedRequests(int32_t vocab) {
+  std::mt19937 random(7);
+  const EvictionPolicy h2o{.evicts = true, .heavy = 8, .recent = 8};
+  const EvictionPolicy first{.evicts = true, .heavy = 10, .recent = 7, .gqa_reduce = GqaReduce::kFirst};
+  const EvictionPolicy window{.evicts = true, .heavy = 0, .recent = 16};
+  const EvictionPolicy sinks{.evicts = true, .heavy = 4, .recent = 12, .score_source = ScoreSource::kNone};
+  std::vector<EngineRequest> requests = {
+      Greedy(1, RandomPrompt(random, 1, vocab), 40),
+      With(Greedy(2, RandomPrompt(random, 15, vocab), 40), h2o),
+      With(Greedy(3, RandomPrompt(random, 16, vocab), 33), window),
+      With(Greedy(4, RandomPrompt(random, 17, vocab), 48), h2o, /*beta=*/16),
+      With(Greedy(5, RandomPrompt(random, 100, vocab), 30), first),
+      Greedy(6, RandomPrompt(random, 77, vocab), 30),
+      With(Greedy(7, RandomPrompt(random, 130, vocab), 45), h2o),
+      With(Greedy(8, RandomPrompt(random, 64, vocab), 20), sinks),
+  };
+  for (EngineRequest& request : requests) {
+    request.logprobs = 3;
+    if (request.request.id % 2 == 0) {
+      request.sampling.temperature = 0.9f;
+      request.sampling.seed = request.request.id;
+      request.sampling.top_p = 0.95f;
+    }
+    if (request.request.id == 6) request.prompt_logprobs = 2;
+  }
+  return requests;
+}
+
+void ExpectSameBits(const SampleResult& a, const SampleResult& b) {
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.logprob, b.logprob);
+  ASSERT_EQ(a.top.size(), b.top.size());
+  for (size_t i = 0; i < a.top.size(); ++i) {
+    EXPECT_EQ(a.top[i].id, b.top[i].id);
+    EXPECT_EQ(a.top[i].logprob, b.top[i].logprob);
+  }
+}
+
+void ExpectSame(const Generation& a, const Generation& b, const std::string& what) {
+  SCOPED_TRACE(what);
+  EXPECT_EQ(a.tokens(), b.tokens());
+  EXPECT_EQ(a.finish, b.finish);
+  EXPECT_EQ(a.live, b.live);
+  EXPECT_EQ(a.evicted, b.evicted);
+  ASSERT_EQ(a.sampled.size(), b.sampled.size());
+  ASSERT_EQ(a.prompt.size(), b.prompt.size());
+  for (size_t i = 0; i < a.sampled.size(); ++i) ExpectSameBits(a.sampled[i], b.sampled[i]);
+  for (size_t i = 0; i < a.prompt.size(); ++i) ExpectSameBits(a.prompt[i], b.prompt[i]);
+}
+
+struct Setting {
+  std::string model;
+  DType dtype;
+};
+
+class Invariance : public testing::TestWithParam<Setting> {
+ protected:
+  std::vector<Generation> Solo() {
+    HarnessOptions options{.dtype = GetParam().dtype, .threads = 1};
+    EngineHarness harness(GoldenPath(GetParam().model), options);
+    std::vector<Generation> solo;
+    for (const EngineRequest& request : MixedRequests(harness.checkpoint().config().vocab)) {
+      solo.push_back(harness.RunOne(request));
+    }
+    return solo;
+  }
+};
+
+TEST_P(Invariance, EightStreamsProduceWhatEachProducesAlone) {
+  const std::vector<Generation> solo = Solo();
+  std::mt19937 random(11);
+  for (int threads : {1, 2, 3}) {
+    EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype, .threads = threads});
+    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config().vocab);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<int> arrivals(requests.size(), 0);
+      for (int& arrival : arrivals) arrival = round == 0 ? 0 : static_cast<int>(random() % 20);
+      const std::vector<Generation> batched = harness.Run(requests, arrivals);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        ExpectSame(batched[i], solo[i],
+                   "request " + std::to_string(i + 1) + ", " + std::to_string(threads) + " threads, round " +
+                       std::to_string(round));
+      }
+    }
+  }
+}
+
+TEST_P(Invariance, ChunkingDoesNotChangeABit) {
+  const std::vector<Generation> solo = Solo();
+  for (int32_t chunk : {16, 32, 48, 112}) {
+    EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype,
+                                                         .threads = 2,
+                                                         .sequences_max = 8,
+                                                         .tokens_max = chunk + 15,
+                                                         .prefill_tokens_max = chunk});
+    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config().vocab);
+    const std::vector<Generation> chunked = harness.Run(requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ExpectSame(chunked[i], solo[i], "request " + std::to_string(i + 1) + ", chunk " + std::to_string(chunk));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Invariance,
+                         testing::Values(Setting{"mha_tied", DType::kF32}, Setting{"gqa_untied", DType::kF32},
+                                         Setting{"gqa_tied", DType::kBF16}, Setting{"mha_untied", DType::kBF16}),
+                         [](const auto& info) {
+                           return info.param.model + (info.param.dtype == DType::kF32 ? "_f32" : "_bf16");
+                         });
+
+TEST(ModelExecutor, ABudgetedSequenceKeepsOneSlotMoreThanItsBudget) {
+  EngineHarness harness(GoldenPath("gqa_tied"), {});
+  std::mt19937 random(3);
+  const EvictionPolicy h2o{.evicts = true, .heavy = 16, .recent = 16};
+  const Generation generation = harness.RunOne(With(Greedy(1, RandomPrompt(random, 120, 288), 64), h2o));
+  EXPECT_EQ(generation.live, 33);
+  EXPECT_EQ(generation.evicted, 120 + 63 - 33);
+}
+
+TEST(ModelExecutor, ScoringAForcedTokenEqualsScoringItAsPrompt) {
+  EngineHarness harness(GoldenPath("gqa_untied"), {});
+  std::mt19937 random(5);
+  const std::vector<int32_t> ids = RandomPrompt(random, 60, 288);
+  EngineRequest scored = Greedy(1, ids, 1);
+  scored.prompt_logprobs = 0;
+  const Generation as_prompt = harness.RunOne(scored);
+  EngineRequest forced = Greedy(2, {ids.begin(), ids.begin() + 40}, 20);
+  forced.logprobs = 0;
+  forced.forced_ids = {ids.begin() + 40, ids.end()};
+  const Generation as_output = harness.RunOne(forced);
+  ASSERT_EQ(as_output.sampled.size(), 20u);
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(as_output.sampled[i].id, ids[40 + i]);
+    // Prefill and decode attention sum in different orders.
+    EXPECT_NEAR(as_output.sampled[i].logprob, as_prompt.prompt[39 + i].logprob, 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
