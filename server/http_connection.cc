@@ -1,0 +1,518 @@
+#include "server/http_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cassert>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/completion_request.h"
+#include "server/ascii_text.h"
+#include "server/clock.h"
+#include "server/log.h"
+#include "server/random_id.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// One read. Larger ones would only help bodies of megabytes.
+constexpr size_t kReadBytes = 16 << 10;
+// A piece of a long response: its own deadline. The same number as stream_buffer_bytes_max, for the same reason.
+constexpr size_t kWriteBytes = 256 << 10;
+// An idle connection gives back input buffers above this.
+constexpr size_t kIdleBufferBytes = 512;
+// How long, and for how many bytes, a refused client may go on sending before the socket is closed under it. Closing at
+// once would reset the connection and could destroy the answer on its way.
+constexpr double kLingerSeconds = 2;
+constexpr size_t kLingerBytes = 16 << 20;
+
+constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
+                                              "OPTIONS", "PATCH", "TRACE", "CONNECT"};
+
+bool Matches(const HttpRoute& route, std::string_view path) {
+  return route.path.ends_with('/') && route.path.size() > 1 ? path.starts_with(route.path) && path.size() > route.path.size()
+                                                            : path == route.path;
+}
+
+bool Accepts(const HttpRoute& route, std::string_view method) {
+  return method == route.method || (method == "HEAD" && route.method == "GET");
+}
+
+// "application/json; charset=utf-8" -> "application/json".
+std::string MediaType(std::string_view value) {
+  return LowerCase(Trim(value.substr(0, value.find(';'))));
+}
+
+}  // namespace
+
+// --- HttpExchange ----------------------------------------------------------------------------------------------------
+
+HttpExchange::HttpExchange(HttpConnection& connection, HttpHead head)
+    : connection_(connection), head_(std::move(head)), arrival_us_(MonotonicUs()) {
+  const std::string* id = head_.Find("x-request-id");
+  request_id_ = id != nullptr && IsRequestId(*id, RequestLimits().request_id_bytes_max) ? *id : RandomId();
+}
+
+HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
+  if (response.close || connection_.service_.draining.load(std::memory_order_relaxed) || !body_read_) {
+    connection_.keep_alive_ = false;
+  }
+  // Only an origin that CheckHead admitted gets here with a response of interest to a page.
+  if (const std::string* origin = head_.Find("origin"); origin != nullptr && response.status != 403) {
+    response.fields.emplace_back("access-control-allow-origin", *origin);
+    response.fields.emplace_back("access-control-expose-headers", "x-request-id, retry-after");
+    response.fields.emplace_back("vary", "origin");
+  }
+  return response;
+}
+
+asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
+  assert(status_ == 0);
+  response = WithCommonFields(std::move(response));
+  status_ = response.status;
+  std::string out;
+  out.reserve(512 + response.body.size());
+  AppendHead(response, head_.version_minor, connection_.keep_alive_, static_cast<int64_t>(response.body.size()), request_id_,
+             &out);
+  if (head_.method != "HEAD") out.append(response.body);
+  co_await connection_.WriteAll(out);
+}
+
+asio::awaitable<void> HttpExchange::RespondError(ApiError error) {
+  HttpResponse response;
+  response.status = error.status;
+  response.body = ErrorJson(error);
+  if (!error.allow.empty()) response.fields.emplace_back("allow", error.allow);
+  if (error.status == 401) response.fields.emplace_back("www-authenticate", "Bearer");
+  if (error.retry_after_s > 0) response.fields.emplace_back("retry-after", absl::StrCat(error.retry_after_s));
+  co_await Respond(std::move(response));
+}
+
+void HttpExchange::BeginStream(HttpResponse head) {
+  assert(status_ == 0);
+  chunked_ = head_.version_minor >= 1;
+  if (!chunked_) head.close = true;
+  head = WithCommonFields(std::move(head));
+  status_ = head.status;
+  streaming_ = true;
+  AppendHead(head, head_.version_minor, connection_.keep_alive_, -1, request_id_, &stream_head_);
+}
+
+asio::awaitable<bool> HttpExchange::Write(std::string_view piece) {
+  assert(streaming_);
+  if (piece.empty()) co_return !connection_.client_gone_;
+  std::string out = std::move(stream_head_);
+  stream_head_.clear();
+  if (chunked_) {
+    absl::StrAppend(&out, absl::Hex(piece.size()), "\r\n");
+    out.append(piece).append("\r\n");
+  } else {
+    out.append(piece);
+  }
+  const bool ok = co_await connection_.WriteAll(out);
+  co_return ok;
+}
+
+asio::awaitable<void> HttpExchange::EndStream() {
+  assert(streaming_);
+  std::string out = std::move(stream_head_);
+  stream_head_.clear();
+  if (chunked_) out.append("0\r\n\r\n");
+  co_await connection_.WriteAll(out);
+}
+
+void HttpExchange::WatchClient() {
+  connection_.watching_ = true;
+  connection_.ArmWatch();
+}
+
+bool HttpExchange::client_gone() const { return connection_.client_gone_; }
+
+asio::awaitable<void> HttpExchange::WaitForWake() {
+  if (!connection_.woken_ && !connection_.client_gone_) {
+    error_code ignored;
+    connection_.wake_timer_.expires_at(asio::steady_timer::time_point::max());
+    co_await connection_.wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  connection_.woken_ = false;
+}
+
+std::function<void()> HttpExchange::Waker() {
+  return [weak = connection_.weak_from_this(), executor = connection_.socket_.get_executor()] {
+    asio::post(executor, [weak] {
+      if (const std::shared_ptr<HttpConnection> connection = weak.lock()) connection->Wake();
+    });
+  };
+}
+
+// --- HttpConnection --------------------------------------------------------------------------------------------------
+
+HttpConnection::HttpConnection(tcp::socket socket, HttpService& service)
+    : socket_(std::move(socket)),
+      service_(service),
+      deadline_(socket_.get_executor()),
+      wake_timer_(socket_.get_executor()) {
+  service_.connections.fetch_add(1, std::memory_order_relaxed);
+}
+
+HttpConnection::~HttpConnection() { service_.connections.fetch_sub(1, std::memory_order_relaxed); }
+
+void HttpConnection::Start(tcp::socket socket, HttpService& service) {
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), service);
+  const auto executor = connection->socket_.get_executor();
+  asio::co_spawn(
+      executor, [connection]() -> asio::awaitable<void> { return connection->Run(); },
+      [connection](const std::exception_ptr& error) {
+        // Out of memory, or an operating system error nobody planned for: this connection ends, no other.
+        if (error != nullptr) Log(LogLevel::kError, "a connection ended with an exception");
+        error_code ignored;
+        connection->socket_.close(ignored);
+      });
+}
+
+asio::awaitable<void> HttpConnection::Run() {
+  while (keep_alive_ && !client_gone_) {
+    HttpHead head;
+    const bool got = co_await ReadHead(&head);
+    if (!got) break;
+    keep_alive_ = head.keep_alive;
+    HttpExchange exchange(*this, std::move(head));
+    service_.exchanges.fetch_add(1, std::memory_order_relaxed);
+    bool failed = false;
+    bool out_of_memory = false;
+    try {
+      co_await Serve(exchange);
+    } catch (const std::bad_alloc&) {
+      failed = out_of_memory = true;
+    } catch (const std::exception&) {
+      failed = true;
+    }
+    watching_ = false;
+    if (failed) {
+      Log(LogLevel::kError, absl::StrCat("request ", exchange.request_id(), ": ",
+                                         out_of_memory ? "out of memory" : "unexpected exception"));
+      keep_alive_ = false;
+      if (exchange.status() == 0) {
+        ApiError error = out_of_memory ? Overloaded("The server is out of memory.", "out_of_memory", 1)
+                                       : ServerError("The request could not be completed.", "internal_error");
+        co_await exchange.RespondError(std::move(error));
+      } else {
+        client_gone_ = true;  // half a response: only the end of the connection can say so
+      }
+    }
+    service_.exchanges.fetch_sub(1, std::memory_order_relaxed);
+    if (LogEnabled(LogLevel::kDebug)) {
+      Log(LogLevel::kDebug, absl::StrCat("request ", exchange.request_id(), " status ", exchange.status(), " us ",
+                                         MonotonicUs() - exchange.arrival_us()));
+    }
+    if (exchange.status() == 0) break;
+    first_request_ = false;
+  }
+  co_await Linger();
+  DisarmDeadline();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
+  HttpHeadReader reader(service_.limits);
+  bool started = !input_.empty();
+  if (!started && input_.capacity() > kIdleBufferBytes) std::string().swap(input_);
+  ArmDeadline(first_request_ || started ? service_.limits.header_timeout_s : service_.limits.keepalive_timeout_s);
+  while (true) {
+    if (!input_.empty()) {
+      if (!started && !first_request_) ArmDeadline(service_.limits.header_timeout_s);
+      started = true;
+      const HttpProgress progress = reader.Read(input_);
+      if (progress == HttpProgress::kRejected) {
+        DisarmDeadline();
+        co_await Refuse(reader.reject());
+        co_return false;
+      }
+      if (progress == HttpProgress::kDone) break;
+    }
+    const ReadResult result = co_await ReadSome();
+    if (result == ReadResult::kClosed) {
+      client_gone_ = true;
+      co_return false;
+    }
+    if (result == ReadResult::kTimeout) {
+      DisarmDeadline();
+      if (started) {
+        co_await Refuse(RequestTimeout());
+      } else {
+        client_gone_ = true;  // nobody is waiting for an answer
+      }
+      co_return false;
+    }
+  }
+  DisarmDeadline();
+  input_.erase(0, reader.consumed());
+  *head = std::move(reader.head());
+  co_return true;
+}
+
+ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** route, HttpResponse* preflight) const {
+  ApiError none;
+  none.status = 0;
+  const HttpHead& head = exchange.head();
+  if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
+    return NotImplemented("The method is not known here.");
+  }
+  std::string allow;
+  bool open = true;
+  for (const HttpRoute& candidate : service_.routes) {
+    if (!Matches(candidate, head.path)) continue;
+    if (!candidate.open) open = false;
+    if (Accepts(candidate, head.method)) *route = &candidate;
+    absl::StrAppend(&allow, allow.empty() ? "" : ", ", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
+  }
+  const std::string* origin = head.Find("origin");
+  const std::string* host = head.Find("host");
+  // A preflight carries no key by its nature (Fetch standard, CORS-preflight fetch).
+  const bool is_preflight = head.method == "OPTIONS" && origin != nullptr && !allow.empty() &&
+                            head.Find("access-control-request-method") != nullptr;
+  if (!open && !is_preflight) {
+    const std::string* authorization = head.Find("authorization");
+    if (!service_.key.Admits(authorization == nullptr ? std::string_view() : *authorization)) return Unauthorized();
+  }
+  if (host != nullptr && !service_.origins.AdmitsHost(*host)) {
+    return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.", "host_not_allowed");
+  }
+  if (origin != nullptr && !service_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
+    return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.", "origin_not_allowed");
+  }
+  if (is_preflight) {
+    preflight->status = 204;
+    preflight->content_type.clear();
+    preflight->fields = {{"access-control-allow-methods", allow},
+                         {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id"},
+                         {"access-control-max-age", "600"}};
+    return none;
+  }
+  if (allow.empty() && head.path == "*") allow = "GET, HEAD, POST";
+  if (allow.empty()) return RouteNotFound();
+  if (*route == nullptr) return MethodNotAllowed(allow);
+  if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
+  if ((*route)->method != "POST" || head.path == "/ping") return none;
+
+  if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
+  if (head.framing == BodyFraming::kLength && head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
+    return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
+  }
+  const std::string* encoding = head.Find("content-encoding");
+  if (encoding != nullptr && !EqualsIgnoreCase(*encoding, "identity")) {
+    return UnsupportedMediaType("Request bodies must not be compressed (Content-Encoding).");
+  }
+  const std::string* type = head.Find("content-type");
+  if (type != nullptr && MediaType(*type) != "application/json") {
+    return UnsupportedMediaType("The Content-Type of a request must be application/json.");
+  }
+  return none;
+}
+
+asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
+  exchange.body_read_ = exchange.head().framing == BodyFraming::kNone;
+  const HttpRoute* route = nullptr;
+  HttpResponse preflight;
+  ApiError error = CheckHead(exchange, &route, &preflight);
+  if (error.status != 0) {
+    // An unknown method may have any framing.
+    if (error.status == 501) exchange.body_read_ = false;
+    co_await exchange.RespondError(std::move(error));
+    co_return;
+  }
+  if (preflight.status == 204) {
+    co_await exchange.Respond(std::move(preflight));
+    co_return;
+  }
+  // A body that comes with a GET is not read; the response ends the connection.
+  if (!exchange.body_read_ && route->method == "POST") {
+    const bool got = co_await ReadBody(exchange);
+    if (!got) co_return;
+  }
+  co_await route->handle(exchange);
+}
+
+asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
+  const HttpHead& head = exchange.head();
+  ArmDeadline(service_.limits.body_timeout_s);
+  if (head.expects_continue && head.version_minor >= 1 && input_.empty()) {
+    const bool ok = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
+    if (!ok) co_return false;
+    ArmDeadline(service_.limits.body_timeout_s);  // WriteAll has one of its own
+  }
+  ChunkedDecoder decoder(service_.limits);
+  std::string& body = exchange.body_;
+  while (true) {
+    HttpProgress progress = HttpProgress::kNeedMore;
+    size_t used = 0;
+    if (head.framing == BodyFraming::kChunked) {
+      progress = decoder.Feed(input_, &used, &body);
+      if (progress == HttpProgress::kRejected) {
+        DisarmDeadline();
+        co_await exchange.RespondError(decoder.reject());
+        co_return false;
+      }
+    } else {
+      used = std::min<uint64_t>(head.content_length - body.size(), input_.size());
+      body.append(input_, 0, used);
+      if (body.size() == head.content_length) progress = HttpProgress::kDone;
+    }
+    input_.erase(0, used);
+    if (progress == HttpProgress::kDone) break;
+    const ReadResult result = co_await ReadSome();
+    if (result == ReadResult::kBytes) continue;
+    DisarmDeadline();
+    if (result == ReadResult::kClosed) {
+      client_gone_ = true;
+    } else {
+      co_await exchange.RespondError(RequestTimeout());
+    }
+    co_return false;
+  }
+  DisarmDeadline();
+  exchange.body_read_ = true;
+  co_return true;
+}
+
+asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
+  keep_alive_ = false;
+  HttpResponse response;
+  response.status = error.status;
+  response.body = ErrorJson(error);
+  std::string out;
+  AppendHead(response, 1, false, static_cast<int64_t>(response.body.size()), RandomId(), &out);
+  out.append(response.body);
+  const bool ok = co_await WriteAll(out);
+  co_return ok;
+}
+
+asio::awaitable<void> HttpConnection::Linger() {
+  if (client_gone_) co_return;
+  error_code error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+  if (error) co_return;
+  ArmDeadline(kLingerSeconds);
+  size_t discarded = input_.size();
+  while (discarded < kLingerBytes) {
+    input_.clear();
+    const ReadResult result = co_await ReadSome();
+    if (result != ReadResult::kBytes) break;
+    discarded += input_.size();
+  }
+}
+
+asio::awaitable<HttpConnection::ReadResult> HttpConnection::ReadSome() {
+  while (true) {
+    if (timed_out_) co_return ReadResult::kTimeout;
+    {
+      // Never alive across a wait, so that an idle connection holds none.
+      std::array<char, kReadBytes> buffer;
+      error_code error;
+      const size_t got = socket_.read_some(asio::buffer(buffer), error);
+      if (!error) {
+        input_.append(buffer.data(), got);
+        co_return ReadResult::kBytes;
+      }
+      if (error != asio::error::would_block && error != asio::error::try_again) co_return ReadResult::kClosed;
+    }
+    error_code error;
+    co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, error));
+    if (timed_out_) co_return ReadResult::kTimeout;
+    if (error || client_gone_) co_return ReadResult::kClosed;
+  }
+}
+
+asio::awaitable<bool> HttpConnection::WriteAll(std::string_view data) {
+  while (!data.empty() && !client_gone_) {
+    std::string_view piece = data.substr(0, kWriteBytes);
+    data.remove_prefix(piece.size());
+    bool armed = false;
+    while (!piece.empty() && !client_gone_) {
+      error_code error;
+      const size_t sent = socket_.write_some(asio::buffer(piece.data(), piece.size()), error);
+      piece.remove_prefix(sent);
+      if (!error) continue;
+      if (error != asio::error::would_block && error != asio::error::try_again) {
+        client_gone_ = true;
+        break;
+      }
+      if (!armed) {
+        ArmDeadline(service_.limits.stream_stall_s);
+        armed = true;
+      }
+      co_await socket_.async_wait(tcp::socket::wait_write, asio::redirect_error(asio::use_awaitable, error));
+      if (error || timed_out_) client_gone_ = true;
+    }
+    if (armed) DisarmDeadline();
+  }
+  co_return !client_gone_;
+}
+
+void HttpConnection::ArmDeadline(double seconds) {
+  timed_out_ = false;
+  const uint64_t number = ++deadline_number_;
+  deadline_.expires_after(std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
+  deadline_.async_wait([weak = weak_from_this(), number](const error_code& error) {
+    const std::shared_ptr<HttpConnection> self = weak.lock();
+    if (error || self == nullptr || number != self->deadline_number_) return;
+    self->timed_out_ = true;
+    error_code ignored;
+    self->socket_.cancel(ignored);
+  });
+}
+
+void HttpConnection::DisarmDeadline() {
+  ++deadline_number_;
+  timed_out_ = false;
+  deadline_.cancel();
+}
+
+void HttpConnection::ArmWatch() {
+  if (watch_pending_ || client_gone_) return;
+  watch_pending_ = true;
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    self->watch_pending_ = false;
+    if (!error && self->watching_) self->OnReadable();
+  });
+}
+
+void HttpConnection::OnReadable() {
+  while (true) {
+    std::array<char, kReadBytes> buffer;
+    error_code error;
+    const size_t got = socket_.read_some(asio::buffer(buffer), error);
+    if (error == asio::error::would_block || error == asio::error::try_again) break;
+    if (error) return LoseClient();
+    input_.append(buffer.data(), got);
+    if (input_.size() > static_cast<size_t>(service_.limits.pipelined_bytes_max)) return LoseClient();
+  }
+  ArmWatch();
+}
+
+void HttpConnection::LoseClient() {
+  client_gone_ = true;
+  error_code ignored;
+  socket_.cancel(ignored);  // a write that waits for room
+  Wake();
+}
+
+void HttpConnection::Wake() {
+  woken_ = true;
+  wake_timer_.cancel();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,137 @@
+#include "server/http_listener.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/http_connection.h"
+#include "server/log.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// The kernel caps it with net.core.somaxconn.
+constexpr int kBacklog = 4096;
+// After a failure to accept; 20 tries a second cost nothing.
+constexpr auto kBackOff = std::chrono::milliseconds(50);
+
+// What a connection over the cap is told. Sent without waiting: it fits an empty socket buffer.
+constexpr std::string_view kFull =
+    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
+    "content-length: 129\r\n\r\n"
+    R"({"error":{"message":"The server has too many connections.","type":"overloaded_error","param":null,"code":"connections_exceeded"}})";
+static_assert(kFull.size() - kFull.find('{') == 129);
+
+void Configure(tcp::socket& socket, const Limits& limits) {
+  error_code ignored;  // a socket that refuses an option still works
+  socket.non_blocking(true, ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  const int fd = socket.native_handle();
+  const auto set = [fd](int option, int value) { (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)); };
+  set(TCP_KEEPIDLE, limits.tcp_keepalive_idle_s);
+  set(TCP_KEEPINTVL, limits.tcp_keepalive_interval_s);
+  set(TCP_KEEPCNT, limits.tcp_keepalive_probes);
+  set(TCP_USER_TIMEOUT, limits.tcp_user_timeout_ms);
+}
+
+}  // namespace
+
+HttpListener::HttpListener(asio::io_context& io, HttpService& service)
+    : io_(io), service_(service), acceptor_(asio::make_strand(io)) {}
+
+HttpListener::~HttpListener() {
+  if (reserve_fd_ >= 0) ::close(reserve_fd_);
+}
+
+absl::Status HttpListener::Open(const std::string& host, uint16_t port) {
+  error_code error;
+  tcp::endpoint endpoint;
+  const asio::ip::address address = asio::ip::make_address(host, error);
+  if (!error) {
+    endpoint = tcp::endpoint(address, port);
+  } else {
+    tcp::resolver resolver(io_);
+    const auto results = resolver.resolve(host, "", tcp::resolver::passive, error);
+    if (error || results.empty()) return absl::InvalidArgumentError(absl::StrCat("--host ", host, ": no such address"));
+    endpoint = tcp::endpoint(results.begin()->endpoint().address(), port);
+  }
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(kBacklog, error);
+  if (error) return absl::UnavailableError(absl::StrCat(host, ":", port, ": ", error.message()));
+  port_ = acceptor_.local_endpoint(error).port();
+  reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  return absl::OkStatus();
+}
+
+void HttpListener::Start() { asio::co_spawn(acceptor_.get_executor(), AcceptLoop(), asio::detached); }
+
+void HttpListener::Close() {
+  asio::post(acceptor_.get_executor(), [this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+  });
+}
+
+void HttpListener::ShedOne() {
+  if (reserve_fd_ >= 0) ::close(reserve_fd_);
+  error_code error;
+  {
+    acceptor_.non_blocking(true, error);
+    tcp::socket socket(io_);
+    acceptor_.accept(socket, error);
+  }
+  reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+asio::awaitable<void> HttpListener::AcceptLoop() {
+  asio::steady_timer pause(acceptor_.get_executor());
+  while (acceptor_.is_open()) {
+    error_code error;
+    // A strand of its own for each connection.
+    tcp::socket socket =
+        co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
+    if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) break;
+    if (error == asio::error::connection_aborted) continue;
+    if (error) {
+      if (error == asio::error::no_descriptors || error.value() == ENFILE) ShedOne();
+      Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
+      pause.expires_after(kBackOff);
+      error_code ignored;
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      continue;
+    }
+    try {
+      Configure(socket, service_.limits);
+      if (service_.connections.load(std::memory_order_relaxed) >= service_.limits.connections_max) {
+        socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
+        socket.shutdown(tcp::socket::shutdown_both, error);
+        continue;
+      }
+      HttpConnection::Start(std::move(socket), service_);
+    } catch (const std::exception&) {
+      Log(LogLevel::kError, "a connection could not be started");
+    }
+  }
+}
+
+}  // namespace hydrant

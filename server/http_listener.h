@@ -1,0 +1,50 @@
+// HttpListener accepts connections until it is closed, whatever the operating system throws at it: a peer that is gone
+// already, no file descriptors left, too many connections. It never spins and never stops by itself.
+//
+// Thread: Open and Close on any one thread, accepting on an io thread.
+#ifndef HYDRANT_SERVER_HTTP_LISTENER_H_
+#define HYDRANT_SERVER_HTTP_LISTENER_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/http_service.h"
+
+namespace hydrant {
+
+class HttpListener {
+ public:
+  // `service` outlives the listener and every connection.
+  HttpListener(boost::asio::io_context& io, HttpService& service);
+  ~HttpListener();
+  HttpListener(const HttpListener&) = delete;
+  HttpListener& operator=(const HttpListener&) = delete;
+
+  // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no such
+  // address. Nothing is accepted before Start.
+  absl::Status Open(const std::string& host, uint16_t port);
+  void Start();
+  void Close();
+
+  uint16_t port() const { return port_; }
+
+ private:
+  boost::asio::awaitable<void> AcceptLoop();
+  void ShedOne();
+
+  boost::asio::io_context& io_;
+  HttpService& service_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  uint16_t port_ = 0;
+  // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
+  // staying in the backlog, where it would wake the loop for ever.
+  int reserve_fd_ = -1;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_LISTENER_H_

@@ -1,0 +1,47 @@
+// HttpService is what all connections share: limits, the key, the origin policy and the table of routes.
+//
+// Thread: any; immutable once the listener runs, the counters aside.
+#ifndef HYDRANT_SERVER_HTTP_SERVICE_H_
+#define HYDRANT_SERVER_HTTP_SERVICE_H_
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api_key.h"
+#include "server/limits.h"
+#include "server/origin_policy.h"
+
+namespace hydrant {
+
+class HttpExchange;
+
+struct HttpRoute {
+  std::string method;  // GET or POST; a GET route answers HEAD too
+  std::string path;    // exact; one that ends with '/' matches every path below it
+  bool open = false;   // needs no key
+  // Answers the exchange. Runs on the connection's strand.
+  std::function<boost::asio::awaitable<void>(HttpExchange&)> handle;
+};
+
+struct HttpService {
+  Limits limits;
+  ApiKey key;
+  OriginPolicy origins;
+  std::vector<HttpRoute> routes;
+
+  // Relaxed: counters for caps and reports, nothing is published through them.
+  std::atomic<int64_t> connections = 0;
+  std::atomic<int64_t> exchanges = 0;  // requests being answered
+  // Set once, when the server stops taking work: every response then ends its connection. Relaxed: a response that
+  // misses it is answered as if it had come earlier.
+  std::atomic<bool> draining = false;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_SERVICE_H_
