@@ -1,0 +1,89 @@
+// Runs a Scheduler without a model: every sampled token is what the test says, and everything that happened is kept.
+#ifndef HYDRANT_TESTS_SCHEDULER_DRIVER_H_
+#define HYDRANT_TESTS_SCHEDULER_DRIVER_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "scheduler/scheduler.h"
+
+namespace hydrant {
+
+inline Request MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_tokens,
+                           KvBudget budget = KvBudget::Unlimited()) {
+  Request request;
+  request.id = id;
+  for (int32_t i = 0; i < prompt_length; ++i) request.prompt.push_back(1000 + i);
+  request.max_tokens = max_tokens;
+  request.budget = budget;
+  return request;
+}
+
+inline SchedulerOptions SmallOptions(int32_t blocks, int32_t sequences_max = 4) {
+  SchedulerOptions options;
+  options.blocks = blocks;
+  options.sequences_max = sequences_max;
+  options.waiting_max = 8;
+  options.tokens_max = 64;
+  options.prefill_tokens_max = 32;
+  options.eos_ids = {2};
+  return options;
+}
+
+class Driver {
+ public:
+  explicit Driver(const SchedulerOptions& options) : scheduler(options) {}
+
+  // Plan and Commit with `token_of` for every sampled row. Returns a copy of the plan's rows; their spans are dead.
+  std::vector<PlanRow> Step() {
+    ++now_us;
+    const StepPlan& plan = scheduler.Plan(now_us);
+    if (between) between();
+    std::vector<RowResult> results;
+    for (const PlanRow& row : plan.rows) {
+      const uint64_t id = scheduler.sequence(row.sequence).request.id;
+      results.push_back({row.sample ? token_of(id) : -1, failing == id});
+    }
+    std::vector<PlanRow> rows = plan.rows;
+    ++now_us;
+    step_events.clear();
+    for (const SchedulerEvent& event : scheduler.Commit(plan, results, now_us)) {
+      step_events.push_back(event);
+      EXPECT_FALSE(finished.contains(event.request_id)) << "an event after the terminal one";
+      if (event.token >= 0) tokens[event.request_id].push_back(event.token);
+      if (event.finish != FinishReason::kNone) finished[event.request_id] = event;
+    }
+    EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
+    return rows;
+  }
+
+  // Steps until nothing is left. Returns how many steps it took.
+  int32_t Drain(int32_t steps_max = 10000) {
+    int32_t steps = 0;
+    while (!scheduler.idle()) {
+      Step();
+      EXPECT_LT(++steps, steps_max) << "it never ends";
+      if (steps >= steps_max) break;
+    }
+    return steps;
+  }
+
+  int32_t used() const { return scheduler.block_manager().pool().used(); }
+
+  Scheduler scheduler;
+  std::function<int32_t(uint64_t id)> token_of = [](uint64_t) { return 7; };
+  std::function<void()> between;  // called between Plan and Commit
+  uint64_t failing = 0;           // request whose row fails
+  int64_t now_us = 0;
+  std::vector<SchedulerEvent> step_events;
+  std::map<uint64_t, std::vector<int32_t>> tokens;
+  std::map<uint64_t, SchedulerEvent> finished;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_SCHEDULER_DRIVER_H_
