@@ -17,15 +17,13 @@ namespace {
 // microsecond).
 constexpr int64_t kParallelElements = 8192;
 
-// Rows of x that every thread rounds for itself rather than wait for each other at a barrier.
-constexpr int64_t kPrivateRoundRows = 4;
+// Up to this many rows of x every thread prepares for itself: that costs less than a barrier.
+constexpr int64_t kPrivateRows = 4;
 
 float* Floats(const Matrix& matrix) {
   assert(matrix.dtype == DType::kF32);
   return static_cast<float*>(matrix.data);
 }
-
-int64_t EvenUp(int64_t count) { return (count + 1) / 2 * 2; }
 
 // Rows per part, so that a part is worth a thread.
 int64_t RowGrain(int64_t cols) { return std::max<int64_t>(1, kParallelElements / std::max<int64_t>(1, cols)); }
@@ -54,9 +52,7 @@ std::string CpuDevice::name() const {
                       pool_.threads() == 1 ? " thread" : " threads");
 }
 
-bool CpuDevice::MultipliesNatively(DType dtype) const {
-  return dtype == DType::kF32 || (dtype == DType::kBF16 && kernels_.linear->input_is_bf16(dtype));
-}
+bool CpuDevice::MultipliesNatively(DType dtype) const { return kernels_.linear->native(dtype); }
 
 std::unique_ptr<DeviceBuffer> CpuDevice::Allocate(size_t bytes) { return std::make_unique<CpuBuffer>(bytes); }
 
@@ -75,9 +71,8 @@ std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, cons
 
 void CpuDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
                                int32_t query_heads, int32_t head_dim, int64_t vocab) {
-  const int64_t private_rows = kPrivateRoundRows * pool_.threads();
-  rounded_x_capacity_ = std::max<int64_t>(tokens_max, private_rows) * EvenUp(cols_max);
-  rounded_x_ = std::make_unique<CpuBuffer>(static_cast<size_t>(rounded_x_capacity_) * sizeof(uint16_t));
+  const int64_t rows = std::max<int64_t>(tokens_max, kPrivateRows * pool_.threads());
+  prepared_x_ = std::make_unique<CpuBuffer>(kernels_.linear->prepared_bytes(rows, cols_max));
   ReserveAttentionScratch(tokens_max, rows_max, slots_max, query_heads, head_dim, vocab);
 }
 
@@ -121,46 +116,39 @@ void CpuDevice::LinearGated(const LinearWeight& weight, Activation activation, M
 
 void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   const auto& linear = static_cast<const CpuLinear&>(weight);
-  assert(x.cols == linear.packed().inputs && y.cols == linear.packed().outputs && x.rows == y.rows);
   const LinearKernels& kernels = *kernels_.linear;
+  const DType dtype = linear.spec().dtype;
+  assert(x.cols == linear.packed().inputs && y.cols == linear.packed().outputs && x.rows == y.rows);
+  const float* in = Floats(x);
+  auto* prepared = static_cast<char*>(prepared_x_->data());
   LinearCall call;
   call.weight = linear.packed();
   call.epilogue = epilogue;
   call.activation = activation;
-  call.x = x.data;
-  call.x_stride = x.cols;
+  call.rows = x.rows;
+  call.x = prepared;
   call.y = Floats(y);
   call.y_stride = y.cols;
-  const float* in = Floats(x);
-  if (!kernels.input_is_bf16(call.weight.dtype)) {
-    pool_.ParallelFor(linear.panels(), 1,
-                      [&](int64_t begin, int64_t end, int) { kernels.multiply(call, 0, x.rows, begin, end); });
-    return;
-  }
+  const int64_t tiles = kernels.tile_count(x.rows);
+  const size_t bytes = kernels.prepared_bytes(x.rows, x.cols);
 
-  const int64_t stride = EvenUp(x.cols);
-  auto* rounded = static_cast<uint16_t*>(rounded_x_->data());
-  call.x_stride = stride;
-  if (x.rows <= kPrivateRoundRows) {
-    assert(x.rows * pool_.threads() * stride <= rounded_x_capacity_);
+  if (x.rows <= kPrivateRows) {
+    assert(bytes * static_cast<size_t>(pool_.threads()) <= prepared_x_->bytes());
     pool_.ParallelFor(linear.panels(), 1, [&](int64_t begin, int64_t end, int thread) {
-      uint16_t* own = rounded + thread * x.rows * stride;
-      kernels.round_to_bf16(in, x.rows, x.cols, x.cols, own, stride);
-      LinearCall own_call = call;
-      own_call.x = own;
-      kernels.multiply(own_call, 0, x.rows, begin, end);
+      LinearCall own = call;
+      own.x = prepared + bytes * static_cast<size_t>(thread);
+      kernels.prepare(dtype, in, x.rows, x.cols, 0, tiles, const_cast<void*>(own.x));
+      kernels.multiply(own, 0, tiles, begin, end);
     });
     return;
   }
-  assert(x.rows * stride <= rounded_x_capacity_);
-  call.x = rounded;
+  assert(bytes <= prepared_x_->bytes());
   pool_.Run([&](int thread) {
-    const ThreadPool::Range rows = pool_.Part(x.rows, 1, thread);
-    kernels.round_to_bf16(in + rows.begin * x.cols, rows.end - rows.begin, x.cols, x.cols,
-                          rounded + rows.begin * stride, stride);
+    const ThreadPool::Range own_tiles = pool_.Part(tiles, 1, thread);
+    kernels.prepare(dtype, in, x.rows, x.cols, own_tiles.begin, own_tiles.end, prepared);
     pool_.Barrier();
     const ThreadPool::Range panels = pool_.Part(linear.panels(), 1, thread);
-    kernels.multiply(call, 0, x.rows, panels.begin, panels.end);
+    kernels.multiply(call, 0, tiles, panels.begin, panels.end);
   });
 }
 

@@ -76,8 +76,7 @@ class CpuDevice final : public Device {
   ThreadPool pool_;
   StepBatch batch_;  // of the step in progress; its spans are the caller's
 
-  std::unique_ptr<CpuBuffer> rounded_x_;  // [tokens_max, cols_max rounded up] bf16
-  int64_t rounded_x_capacity_ = 0;        // elements
+  std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it
 
   struct AttentionScratchDeleter {
     void operator()(AttentionScratch* scratch) const;  // cpu_device_attention.cc

@@ -8,67 +8,57 @@
 namespace hydrant::HYDRANT_ISA {
 namespace {
 
-// One op per stored type: `kInputs` columns of x are consumed per step, `kVectorBytes` of weights per 16 outputs.
+#define HYDRANT_OP static inline __attribute__((always_inline))
+
+// One op per stored type. A step consumes kInputs columns: an X of each row of x, kVectorBytes of weights per 16 outputs.
 struct OpF32 {
   using X = float;
+  using Weight = F32x16;
   static constexpr int kInputs = 1;
   static constexpr int kVectorBytes = 64;
-  struct Weight {
-    F32x16 w;
-  };
-  static inline __attribute__((always_inline)) Weight LoadWeight(const char* p) {
-    return {Load(reinterpret_cast<const float*>(p))};
-  }
-  static inline __attribute__((always_inline)) F32x16 Add(F32x16 sum, const float* x, Weight weight) {
-    return MulAdd(Set(x[0]), weight.w, sum);
-  }
+  HYDRANT_OP Weight LoadWeight(const char* p) { return Load(reinterpret_cast<const float*>(p)); }
+  HYDRANT_OP F32x16 Add(F32x16 sum, const X* x, Weight weight) { return MulAdd(Set(*x), weight, sum); }
 };
 
 struct OpF16 {
   using X = float;
+  using Weight = F32x16;
   static constexpr int kInputs = 1;
   static constexpr int kVectorBytes = 32;
-  struct Weight {
-    F32x16 w;
-  };
-  static inline __attribute__((always_inline)) Weight LoadWeight(const char* p) {
-    return {LoadF16(reinterpret_cast<const uint16_t*>(p))};
-  }
-  static inline __attribute__((always_inline)) F32x16 Add(F32x16 sum, const float* x, Weight weight) {
-    return MulAdd(Set(x[0]), weight.w, sum);
-  }
+  HYDRANT_OP Weight LoadWeight(const char* p) { return LoadF16(reinterpret_cast<const uint16_t*>(p)); }
+  HYDRANT_OP F32x16 Add(F32x16 sum, const X* x, Weight weight) { return MulAdd(Set(*x), weight, sum); }
 };
 
 #ifdef __AVX512BF16__
 
+struct Weight512bh {
+  __m512bh v;
+};
+
 struct OpBf16 {
-  using X = uint16_t;
+  using X = int32_t;  // two bf16
+  using Weight = Weight512bh;
   static constexpr int kInputs = 2;
   static constexpr int kVectorBytes = 64;
-  struct Weight {
-    __m512bh w;
-  };
-  static inline __attribute__((always_inline)) Weight LoadWeight(const char* p) {
-    return {reinterpret_cast<__m512bh>(_mm512_loadu_si512(p))};
-  }
-  static inline __attribute__((always_inline)) F32x16 Add(F32x16 sum, const uint16_t* x, Weight weight) {
-    int32_t pair;
-    __builtin_memcpy(&pair, x, sizeof(pair));
-    return {_mm512_dpbf16_ps(sum.v, weight.w, reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)))};
+  HYDRANT_OP Weight LoadWeight(const char* p) { return {reinterpret_cast<__m512bh>(_mm512_loadu_si512(p))}; }
+  HYDRANT_OP F32x16 Add(F32x16 sum, const X* x, Weight weight) {
+    return {_mm512_dpbf16_ps(sum.v, weight.v, reinterpret_cast<__m512bh>(_mm512_set1_epi32(*x)))};
   }
 };
 
 #else
 
 struct OpBf16 {
-  using X = float;
-  static constexpr int kInputs = 2;
-  static constexpr int kVectorBytes = 64;
+  struct X {
+    float even, odd;
+  };
   struct Weight {
     F32x16 even, odd;
   };
+  static constexpr int kInputs = 2;
+  static constexpr int kVectorBytes = 64;
   // A bf16 is the upper half of an fp32.
-  static inline __attribute__((always_inline)) Weight LoadWeight(const char* p) {
+  HYDRANT_OP Weight LoadWeight(const char* p) {
 #ifdef __AVX512F__
     const __m512i pairs = _mm512_loadu_si512(p);
     const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
@@ -81,23 +71,33 @@ struct OpBf16 {
             {_mm256_castsi256_ps(_mm256_and_si256(low, upper)), _mm256_castsi256_ps(_mm256_and_si256(high, upper))}};
 #endif
   }
-  static inline __attribute__((always_inline)) F32x16 Add(F32x16 sum, const float* x, Weight weight) {
-    return MulAdd(Set(x[1]), weight.odd, MulAdd(Set(x[0]), weight.even, sum));
+  HYDRANT_OP F32x16 Add(F32x16 sum, const X* x, Weight weight) {
+    return MulAdd(Set(x->odd), weight.odd, MulAdd(Set(x->even), weight.even, sum));
   }
 };
 
 #endif
 
-// kRows x rows times kVectors x 16 outputs, all sums in registers. `weight` points at the panel's first vector of the
-// group; sums [kRows][kPanelRows], written from column 0 on.
+// A panel is 2 vectors of 16 outputs wide. Tile height: as many sums as there are registers for, less two for weights and
+// one or two for x. AVX2 has half the registers of half the size and takes the panel's vectors one after the other.
+#ifdef __AVX512F__
+constexpr int kTileRows = 14;
+constexpr int kTileVectors = 2;
+#else
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 1;
+#endif
+
+// kRows x rows times kVectors x 16 outputs. sums [kRows][kPanelRows], written from column 0 on.
 template <typename Op, int kRows, int kVectors>
-void Tile(const typename Op::X* x, int64_t x_stride, const char* weight, int64_t steps, float* sums) {
+void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, float* sums) {
   F32x16 sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
     for (int vector = 0; vector < kVectors; ++vector) sum[row][vector] = Zero();
   }
+#pragma GCC unroll 2
   for (int64_t step = 0; step < steps; ++step) {
     typename Op::Weight w[kVectors];
 #pragma GCC unroll 2
@@ -105,11 +105,10 @@ void Tile(const typename Op::X* x, int64_t x_stride, const char* weight, int64_t
 #pragma GCC unroll 16
     for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
-      for (int vector = 0; vector < kVectors; ++vector) {
-        sum[row][vector] = Op::Add(sum[row][vector], x + row * x_stride, w[vector]);
-      }
+      for (int vector = 0; vector < kVectors; ++vector)
+        sum[row][vector] = Op::Add(sum[row][vector], x + row, w[vector]);
     }
-    x += Op::kInputs;
+    x += kRows;
     weight += 2 * Op::kVectorBytes;
   }
 #pragma GCC unroll 16
@@ -120,31 +119,19 @@ void Tile(const typename Op::X* x, int64_t x_stride, const char* weight, int64_t
   }
 }
 
-// Rows of a tile: as many sums as there are registers for, less two for weights and one or two for x.
-#ifdef __AVX512F__
-constexpr int kTileRows = 14;
-constexpr int kTileVectors = 2;
-#else
-constexpr int kTileRows = 6;
-constexpr int kTileVectors = 1;
-#endif
-
 template <typename Op, int kRows>
-void PanelTile(const typename Op::X* x, int64_t x_stride, const char* panel, int64_t steps, float* sums) {
-  Tile<Op, kRows, kTileVectors>(x, x_stride, panel, steps, sums);
+void Tile(const typename Op::X* x, const char* panel, int64_t steps, float* sums) {
+  TileVectors<Op, kRows, kTileVectors>(x, panel, steps, sums);
   if constexpr (kTileVectors == 1) {
-    Tile<Op, kRows, kTileVectors>(x, x_stride, panel + Op::kVectorBytes, steps, sums + kLanes);
+    TileVectors<Op, kRows, kTileVectors>(x, panel + Op::kVectorBytes, steps, sums + kLanes);
   }
 }
 
 template <typename Op, int kRows = kTileRows>
-void DispatchTile(int rows, const typename Op::X* x, int64_t x_stride, const char* panel, int64_t steps, float* sums) {
+void DispatchTile(int64_t rows, const typename Op::X* x, const char* panel, int64_t steps, float* sums) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) {
-      PanelTile<Op, kRows>(x, x_stride, panel, steps, sums);
-    } else {
-      DispatchTile<Op, kRows - 1>(rows, x, x_stride, panel, steps, sums);
-    }
+    if (rows == kRows) return Tile<Op, kRows>(x, panel, steps, sums);
+    DispatchTile<Op, kRows - 1>(rows, x, panel, steps, sums);
   }
 }
 
@@ -174,14 +161,14 @@ void Finish(const LinearCall& call, const float* sums, const float* bias, float*
   StoreN(y + kLanes, second, in_second);
 }
 
+int64_t TileCount(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+int64_t TileBegin(int64_t rows, int64_t tile) { return rows * tile / TileCount(rows); }
+
 template <typename Op>
-void MultiplyOp(const LinearCall& call, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void MultiplyOp(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {
   const PackedWeight& weight = call.weight;
   const int64_t steps = (weight.inputs + Op::kInputs - 1) / Op::kInputs;
   const auto* x = static_cast<const typename Op::X*>(call.x);
-  const int64_t rows = row_end - row_begin;
-  // Tiles of nearly equal height: 16 rows are 8 + 8, not 14 + 2.
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   alignas(64) float sums[kTileRows * kPanelRows];
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     const char* data = static_cast<const char*>(weight.data) + panel * weight.panel_bytes;
@@ -189,10 +176,10 @@ void MultiplyOp(const LinearCall& call, int64_t row_begin, int64_t row_end, int6
     const int64_t output = panel * weight.panel_outputs;
     const int64_t left = weight.outputs - output;
     const int64_t outputs = left < weight.panel_outputs ? left : weight.panel_outputs;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t begin = row_begin + rows * tile / tiles;
-      const int64_t end = row_begin + rows * (tile + 1) / tiles;
-      DispatchTile<Op>(static_cast<int>(end - begin), x + begin * call.x_stride, call.x_stride, data, steps, sums);
+    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+      const int64_t begin = TileBegin(call.rows, tile);
+      const int64_t end = TileBegin(call.rows, tile + 1);
+      DispatchTile<Op>(end - begin, x + begin * steps, data, steps, sums);
       for (int64_t row = begin; row < end; ++row) {
         Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
       }
@@ -200,95 +187,209 @@ void MultiplyOp(const LinearCall& call, int64_t row_begin, int64_t row_end, int6
   }
 }
 
-void Multiply(const LinearCall& call, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+void Multiply(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {
   switch (call.weight.dtype) {
     case DType::kF32:
-      return MultiplyOp<OpF32>(call, row_begin, row_end, panel_begin, panel_end);
+      return MultiplyOp<OpF32>(call, tile_begin, tile_end, panel_begin, panel_end);
     case DType::kF16:
-      return MultiplyOp<OpF16>(call, row_begin, row_end, panel_begin, panel_end);
+      return MultiplyOp<OpF16>(call, tile_begin, tile_end, panel_begin, panel_end);
     case DType::kBF16:
-      return MultiplyOp<OpBf16>(call, row_begin, row_end, panel_begin, panel_end);
+      return MultiplyOp<OpBf16>(call, tile_begin, tile_end, panel_begin, panel_end);
   }
 }
 
-bool InputIsBf16([[maybe_unused]] DType dtype) {
+bool Native(DType dtype) {
 #ifdef __AVX512BF16__
-  return dtype == DType::kBF16;
+  return dtype != DType::kF16;
 #else
-  return false;
+  return dtype == DType::kF32;
 #endif
 }
 
-void RoundToBf16(const float* x, int64_t rows, int64_t cols, int64_t x_stride, uint16_t* out, int64_t out_stride) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* from = x + row * x_stride;
-    uint16_t* to = out + row * out_stride;
-    int64_t col = 0;
-    for (; col + kLanes <= cols; col += kLanes) StoreBf16(to + col, Load(from + col));
-    if (col < out_stride) {
-      alignas(32) uint16_t rest[kLanes];
-      StoreBf16(rest, LoadN(from + col, cols - col));
-      for (int64_t i = 0; col + i < out_stride; ++i) to[col + i] = i < kLanes ? rest[i] : 0;
-    }
-  }
-}
+// --- layout of x ----------------------------------------------------------------------------------------------------
 
-// rows[lane] = 16 consecutive columns of row `lane` becomes rows[column] = 16 lanes of that column.
-void Transpose16(F32x16 rows[kLanes]) {
-  alignas(64) float block[kLanes][kLanes];
-  for (int row = 0; row < kLanes; ++row) Store(block[row], rows[row]);
 #ifdef __AVX512F__
-  const __m512i index = _mm512_mullo_epi32(_mm512_set1_epi32(kLanes),
-                                           _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-  for (int col = 0; col < kLanes; ++col) rows[col] = {_mm512_i32gather_ps(index, &block[0][col], 4)};
-#else
-  for (int col = 0; col < kLanes; ++col) {
-    alignas(64) float column[kLanes];
-    for (int row = 0; row < kLanes; ++row) column[row] = block[row][col];
-    rows[col] = Load(column);
+
+// Lane j of rows[i] becomes lane i of rows[j].
+void Transpose16(F32x16 rows[kLanes]) {
+  __m512 a[kLanes], b[kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_ps(rows[i].v, rows[i + 1].v);
+    a[i + 1] = _mm512_unpackhi_ps(rows[i].v, rows[i + 1].v);
   }
-#endif
+  // b[4g + q], 128-bit part p: column 4p + q of rows 4g .. 4g + 3.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    b[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
+    b[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
+    b[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
+    b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
+  }
+  // What is left is a 4 x 4 transposition of 128-bit parts between the row groups g, for each q.
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    const __m512 low01 = _mm512_shuffle_f32x4(b[q], b[4 + q], 0x44);
+    const __m512 high01 = _mm512_shuffle_f32x4(b[q], b[4 + q], 0xee);
+    const __m512 low23 = _mm512_shuffle_f32x4(b[8 + q], b[12 + q], 0x44);
+    const __m512 high23 = _mm512_shuffle_f32x4(b[8 + q], b[12 + q], 0xee);
+    rows[q].v = _mm512_shuffle_f32x4(low01, low23, 0x88);
+    rows[4 + q].v = _mm512_shuffle_f32x4(low01, low23, 0xdd);
+    rows[8 + q].v = _mm512_shuffle_f32x4(high01, high23, 0x88);
+    rows[12 + q].v = _mm512_shuffle_f32x4(high01, high23, 0xdd);
+  }
 }
 
-// Columns [col, col + 16) of 16 rows, transposed; missing columns are zero.
-void LoadColumns(const float* rows, int64_t stride, int64_t col, int64_t cols, F32x16 columns[kLanes]) {
-  const int64_t count = cols - col < kLanes ? cols - col : kLanes;
-  for (int row = 0; row < kLanes; ++row) columns[row] = LoadN(rows + row * stride + col, count);
+#else
+
+void Transpose8(__m256 rows[8]) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    rows[q] = _mm256_permute2f128_ps(b[q], b[4 + q], 0x20);
+    rows[4 + q] = _mm256_permute2f128_ps(b[q], b[4 + q], 0x31);
+  }
+}
+
+// Lane j of rows[i] becomes lane i of rows[j].
+void Transpose16(F32x16 rows[kLanes]) {
+  __m256 block[2][2][8];  // [row half][column half][row]
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < 8; ++i) {
+      block[half][0][i] = rows[half * 8 + i].lo;
+      block[half][1][i] = rows[half * 8 + i].hi;
+    }
+    Transpose8(block[half][0]);
+    Transpose8(block[half][1]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    rows[i] = {block[0][0][i], block[1][0][i]};
+    rows[8 + i] = {block[0][1][i], block[1][1][i]};
+  }
+}
+
+#endif
+
+// Columns [col, col + 16) of `count` rows, transposed; missing rows and columns are zero.
+void LoadColumns(const float* rows, int64_t count, int64_t stride, int64_t col, int64_t cols, F32x16 columns[kLanes]) {
+  const int64_t width = cols - col < kLanes ? cols - col : kLanes;
+  for (int64_t row = 0; row < kLanes; ++row)
+    columns[row] = row < count ? LoadN(rows + row * stride + col, width) : Zero();
   Transpose16(columns);
 }
 
 // even, odd: two fp32 columns -> their bf16 pairs, lane by lane.
-void StoreBf16Pairs(char* to, F32x16 even, F32x16 odd) {
+HYDRANT_SIMD F32x16 Bf16Pairs(F32x16 even, F32x16 odd) {
 #ifdef __AVX512F__
-  const __m512i low = _mm512_srli_epi32(RoundBf16Bits(even), 16);
-  _mm512_storeu_si512(to, _mm512_or_si512(low, RoundBf16Bits(odd)));
+  return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(RoundBf16Bits(even), 16), RoundBf16Bits(odd)))};
 #else
   const __m256i low = _mm256_or_si256(_mm256_srli_epi32(RoundBf16BitsHalf(even.lo), 16), RoundBf16BitsHalf(odd.lo));
   const __m256i high = _mm256_or_si256(_mm256_srli_epi32(RoundBf16BitsHalf(even.hi), 16), RoundBf16BitsHalf(odd.hi));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), low);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32), high);
+  return {_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)};
 #endif
 }
 
+int64_t EvenUp(int64_t count) { return (count + 1) / 2 * 2; }
+
+size_t PreparedBytes(int64_t rows, int64_t cols) { return static_cast<size_t>(rows * EvenUp(cols)) * sizeof(float); }
+
+// One row alone: steps follow each other as columns do.
+void PrepareRow(bool rounded, const float* x, int64_t cols, void* prepared) {
+  for (int64_t col = 0; col < cols; col += kLanes) {
+    const int64_t width = cols - col < kLanes ? cols - col : kLanes;
+    const F32x16 values = LoadN(x + col, width);
+    if (!rounded) {
+      StoreN(static_cast<float*>(prepared) + col, values, EvenUp(width));
+      continue;
+    }
+    alignas(32) uint16_t halves[kLanes];
+    StoreBf16(halves, values);
+    __builtin_memcpy(static_cast<uint16_t*>(prepared) + col, halves,
+                     static_cast<size_t>(EvenUp(width)) * sizeof(uint16_t));
+  }
+}
+
+void PrepareTile(DType dtype, const float* x, int64_t rows, int64_t cols, void* prepared) {
+  const bool pairs = dtype == DType::kBF16;
+  const bool rounded = pairs && Native(dtype);
+  if (rows == 1) return PrepareRow(rounded, x, cols, prepared);
+  auto* out = static_cast<float*>(prepared);
+  for (int64_t col = 0; col < cols; col += kLanes) {
+    F32x16 columns[kLanes];
+    LoadColumns(x, rows, cols, col, cols, columns);
+    const int64_t width = cols - col < kLanes ? cols - col : kLanes;
+    if (rounded) {
+      for (int64_t i = 0; i < width; i += 2) {
+        StoreN(out, Bf16Pairs(columns[i], columns[i + 1]), rows);
+        out += rows;
+      }
+    } else if (pairs) {
+      for (int64_t i = 0; i < width; i += 2) {
+        alignas(64) float even[kLanes], odd[kLanes];
+        Store(even, columns[i]);
+        Store(odd, columns[i + 1]);
+        for (int64_t row = 0; row < rows; ++row) {
+          *out++ = even[row];
+          *out++ = odd[row];
+        }
+      }
+    } else {
+      for (int64_t i = 0; i < width; ++i) {
+        StoreN(out, columns[i], rows);
+        out += rows;
+      }
+    }
+  }
+}
+
+void Prepare(DType dtype, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
+             void* prepared) {
+  const int64_t row_bytes = dtype != DType::kBF16 ? cols * 4 : EvenUp(cols) * (Native(dtype) ? 2 : 4);
+  for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    const int64_t begin = TileBegin(rows, tile);
+    PrepareTile(dtype, x + begin * cols, TileBegin(rows, tile + 1) - begin, cols,
+                static_cast<char*>(prepared) + begin * row_bytes);
+  }
+}
+
+// --- layout of weights ----------------------------------------------------------------------------------------------
+
 void PackPanel(const float* rows, int64_t cols, DType dtype, void* panel) {
-  char* out = static_cast<char*>(panel);
+  auto* out = static_cast<char*>(panel);
   for (int64_t half = 0; half < 2; ++half) {
     for (int64_t col = 0; col < cols; col += kLanes) {
       F32x16 columns[kLanes];
-      LoadColumns(rows + half * kLanes * cols, cols, col, cols, columns);
-      const int64_t count = cols - col < kLanes ? cols - col : kLanes;
-      for (int64_t i = 0; i < count; ++i) {
-        switch (dtype) {
-          case DType::kF32:
-            Store(reinterpret_cast<float*>(out + (col + i) * 128 + half * 64), columns[i]);
-            break;
-          case DType::kF16:
-            StoreF16(reinterpret_cast<uint16_t*>(out + (col + i) * 64 + half * 32), columns[i]);
-            break;
-          case DType::kBF16:
-            if (i % 2 == 0) StoreBf16Pairs(out + (col + i) / 2 * 128 + half * 64, columns[i], columns[i + 1]);
-            break;
-        }
+      LoadColumns(rows + half * kLanes * cols, kLanes, cols, col, cols, columns);
+      const int64_t width = cols - col < kLanes ? cols - col : kLanes;
+      switch (dtype) {
+        case DType::kF32:
+          for (int64_t i = 0; i < width; ++i) {
+            Store(reinterpret_cast<float*>(out + ((col + i) * 2 + half) * OpF32::kVectorBytes), columns[i]);
+          }
+          break;
+        case DType::kF16:
+          for (int64_t i = 0; i < width; ++i) {
+            StoreF16(reinterpret_cast<uint16_t*>(out + ((col + i) * 2 + half) * OpF16::kVectorBytes), columns[i]);
+          }
+          break;
+        case DType::kBF16:
+          for (int64_t i = 0; i < width; i += 2) {
+            Store(reinterpret_cast<float*>(out + ((col + i) / 2 * 2 + half) * OpBf16::kVectorBytes),
+                  Bf16Pairs(columns[i], columns[i + 1]));
+          }
+          break;
       }
     }
   }
@@ -320,6 +421,6 @@ void UnpackRow(const void* panel, int64_t lane, int64_t cols, DType dtype, float
 }  // namespace
 
 extern const LinearKernels kLinearKernels;
-const LinearKernels kLinearKernels = {InputIsBf16, RoundToBf16, Multiply, PackPanel, UnpackRow};
+const LinearKernels kLinearKernels = {Native, TileCount, PreparedBytes, Prepare, Multiply, PackPanel, UnpackRow};
 
 }  // namespace hydrant::HYDRANT_ISA

@@ -13,6 +13,7 @@
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_KERNELS_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_KERNELS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/device.h"
@@ -40,25 +41,32 @@ struct PackedWeight {
   int64_t panel_bytes = 0;
 };
 
+// One product. Rows of x are worked on in tiles of nearly equal height, at most as many as the registers hold sums for:
+// 16 rows are 8 + 8, not 14 + 2.
 struct LinearCall {
   PackedWeight weight;
   Epilogue epilogue = Epilogue::kStore;
   Activation activation = Activation::kSilu;
-  const void* x =
-      nullptr;           // [rows, x_stride]: fp32, or bf16 padded with zeros to an even count when InputIsBf16(dtype)
-  int64_t x_stride = 0;  // elements
-  float* y = nullptr;    // [rows, y_stride]
-  int64_t y_stride = 0;  // elements
+  int64_t rows = 0;
+  const void* x = nullptr;  // prepared: see LinearKernels::prepare
+  float* y = nullptr;       // [rows, y_stride]
+  int64_t y_stride = 0;     // elements
 };
 
 struct LinearKernels {
-  // True when x must be handed over as bf16 for weights of this dtype.
-  bool (*input_is_bf16)(DType dtype);
-  // x [rows, cols] fp32 at stride x_stride -> out [rows, out_stride] bf16, the columns from cols to out_stride zero.
-  void (*round_to_bf16)(const float* x, int64_t rows, int64_t cols, int64_t x_stride, uint16_t* out,
-                        int64_t out_stride);
-  // Rows [row_begin, row_end) of x times panels [panel_begin, panel_end).
-  void (*multiply)(const LinearCall& call, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+  // True when products of this dtype run on native instructions, x rounded to that dtype.
+  bool (*native)(DType dtype);
+  int64_t (*tile_count)(int64_t rows);
+  // Bytes that `prepare` fills for `rows` rows of `cols` inputs.
+  size_t (*prepared_bytes)(int64_t rows, int64_t cols);
+  // Tiles [tile_begin, tile_end) of x [rows, cols] -> prepared [tiles][steps][rows of the tile]: what one step of the sum
+  // takes from a row is next to what it takes from the next row. A step is one fp32, or for kBF16 a pair along k: rounded to
+  // bf16 where `native`, else fp32; an odd count is padded with zero.
+  void (*prepare)(DType dtype, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
+                  void* prepared);
+  // Tiles [tile_begin, tile_end) of x times panels [panel_begin, panel_end).
+  void (*multiply)(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
+                   int64_t panel_end);
   // One panel: rows [32, cols] fp32, zero where the weight has no such row -> panel.
   void (*pack_panel)(const float* rows, int64_t cols, DType dtype, void* panel);
   // Output `lane` of one panel as fp32 -> out [cols].
