@@ -15,8 +15,8 @@ namespace {
 
 // Sized so that the accumulators of one pass stay in registers: 16 of 32 (AVX-512), 8 of 16 in half-width pairs (AVX2).
 #ifdef __AVX512F__
-constexpr int kScoreTiles = 2;   // key tiles at once: independent chains that hide the latency of the products
-constexpr int kDecodeHeads = 4;  // query heads per pass over a tile
+constexpr int kScoreTiles = 2;    // key tiles at once: independent chains that hide the latency of the products
+constexpr int kDecodeHeads = 4;   // query heads per pass over a tile
 constexpr int kDecodeChunks = 4;  // 16-element chunks of V at once
 #else
 constexpr int kScoreTiles = 1;
@@ -188,8 +188,8 @@ struct VictimSearch {
   __m512i position = _mm512_set1_epi32(-1);
   __m512i slot = _mm512_set1_epi32(-1);
 
-  HYDRANT_SIMD void Visit(VictimSearch& best, F32x16 scores, const int32_t* positions, int32_t first_slot, int64_t count,
-                          int32_t candidates_end) {
+  HYDRANT_SIMD void Visit(VictimSearch& best, F32x16 scores, const int32_t* positions, int32_t first_slot,
+                          int64_t count, int32_t candidates_end) {
     const __m512i s = _mm512_castps_si512(scores.v);
     const __m512i p = _mm512_loadu_si512(positions);
     const __mmask16 candidate = _mm512_mask_cmplt_epi32_mask(FirstN(count).m, p, _mm512_set1_epi32(candidates_end));
@@ -225,13 +225,14 @@ struct VictimSearch {
     const __m256i lower = _mm256_cmpgt_epi32(*best_score, s);
     const __m256i equal = _mm256_and_si256(_mm256_cmpeq_epi32(*best_score, s), _mm256_cmpgt_epi32(p, *best_position));
     const __m256i take = _mm256_and_si256(candidate, _mm256_or_si256(lower, equal));
-    const __m256i slots = _mm256_add_epi32(_mm256_set1_epi32(first_slot + 8 * half), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const __m256i slots =
+        _mm256_add_epi32(_mm256_set1_epi32(first_slot + 8 * half), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     *best_score = _mm256_blendv_epi8(*best_score, s, take);
     *best_position = _mm256_blendv_epi8(*best_position, p, take);
     *best_slot = _mm256_blendv_epi8(*best_slot, slots, take);
   }
-  HYDRANT_SIMD void Visit(VictimSearch& best, F32x16 scores, const int32_t* positions, int32_t first_slot, int64_t count,
-                          int32_t candidates_end) {
+  HYDRANT_SIMD void Visit(VictimSearch& best, F32x16 scores, const int32_t* positions, int32_t first_slot,
+                          int64_t count, int32_t candidates_end) {
     const Mask16 valid = FirstN(count);
     VisitHalf(best, scores.lo, positions, 0, first_slot, valid.lo, candidates_end);
     VisitHalf(best, scores.hi, positions + 8, 1, first_slot, valid.hi, candidates_end);
@@ -283,7 +284,8 @@ void ScoreAndChooseVictim(const DecodeJoin& join, const float* factor) {
       if (split >= join.splits) split = join.splits - 1;
       const float* w = join.weights + block * kLanes;
       const float* f = factor + split * join.group;
-      const F32x16 sum = policy.square ? GroupProbability<true>(join, w, f, heads) : GroupProbability<false>(join, w, f, heads);
+      const F32x16 sum =
+          policy.square ? GroupProbability<true>(join, w, f, heads) : GroupProbability<false>(join, w, f, heads);
       score = MulAdd(decay, score, sum * mean);
       StoreN(view.score + side, score, count);
     }

@@ -1,8 +1,132 @@
 #include "kernels/cpu/attention_kernels.h"
 
+#include "kernels/cpu/attention_decode.h"
+#include "kernels/cpu/attention_prefill.h"
+#include "kernels/cpu/kv_tile.h"
+#include "kernels/cpu/simd.h"
+
 namespace hydrant::HYDRANT_ISA {
+namespace {
+
+void Rotate(float* x, int32_t heads, int32_t head_dim, int32_t dims, const float* cosine, const float* sine) {
+  const int64_t half = dims / 2;
+  for (int64_t h = 0; h < heads; ++h) {
+    float* first = x + h * head_dim;
+    float* second = first + half;
+    for (int64_t i = 0; i < half; i += kLanes) {
+      const int64_t n = half - i < kLanes ? half - i : kLanes;
+      const F32x16 a = LoadN(first + i, n), b = LoadN(second + i, n);
+      const F32x16 c = LoadN(cosine + i, n), s = LoadN(sine + i, n);
+      StoreN(first + i, NegMulAdd(b, s, a * c), n);
+      StoreN(second + i, MulAdd(a, s, b * c), n);
+    }
+  }
+}
+
+// x rounded to 16 bits, 16 elements at a time; the last ones by way of a padded copy.
+void RoundTo16(DType dtype, const float* x, int64_t count, uint16_t* y) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i < kLanes ? count - i : kLanes;
+    alignas(32) uint16_t rounded[kLanes];
+    if (dtype == DType::kBF16) {
+      StoreBf16(rounded, LoadN(x + i, n));
+    } else {
+      StoreF16(rounded, LoadN(x + i, n));
+    }
+    for (int64_t j = 0; j < n; ++j) y[i + j] = rounded[j];
+  }
+}
+
+constexpr int64_t kHeadDimMax = 256;
+
+void WriteKv(DType dtype, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
+             int32_t offset, bool fresh_tile) {
+  assert(head_dim <= kHeadDimMax && head_dim % 2 == 0 && 0 <= offset && offset < kBlockSlots);
+  const int64_t slot = offset, dim_count = head_dim;
+  if (fresh_tile) __builtin_memset(v_tile, 0, static_cast<size_t>(dim_count) * kBlockSlots * DTypeBytes(dtype));
+  if (dtype == DType::kF32) {
+    float* k_out = reinterpret_cast<float*>(k_tile);
+    float* v_out = reinterpret_cast<float*>(v_tile) + slot * dim_count;
+    for (int64_t d = 0; d < dim_count; ++d) k_out[d * kBlockSlots + slot] = k[d];
+    for (int64_t d = 0; d < dim_count; ++d) v_out[d] = v[d];
+    return;
+  }
+  uint16_t k16[kHeadDimMax], v16[kHeadDimMax];
+  RoundTo16(dtype, k, dim_count, k16);
+  RoundTo16(dtype, v, dim_count, v16);
+  uint16_t* k_out = reinterpret_cast<uint16_t*>(k_tile);
+  uint16_t* v_out = reinterpret_cast<uint16_t*>(v_tile);
+  if (dtype == DType::kF16) {
+    for (int64_t d = 0; d < dim_count; ++d) k_out[d * kBlockSlots + slot] = k16[d];
+    for (int64_t d = 0; d < dim_count; ++d) v_out[slot * dim_count + d] = v16[d];
+    return;
+  }
+  for (int64_t i = 0; i < dim_count / 2; ++i) __builtin_memcpy(k_out + 2 * (i * kBlockSlots + slot), k16 + 2 * i, 4);
+  uint16_t* v_pair = v_out + slot / 2 * 2 * dim_count + slot % 2;
+  for (int64_t d = 0; d < dim_count; ++d) v_pair[2 * d] = v16[d];
+}
+
+void AddScores(const ScoreView& scores, const float* sums, int32_t blocks) {
+  for (int64_t block = 0; block < blocks; ++block) {
+    float* score = scores.score + scores.block_table[block] * scores.stride;
+    Store(score, Load(score) + Load(sums + block * kLanes));
+  }
+}
+
+LogitsSummary SummarizeLogits(const float* logits, int64_t count) {
+  constexpr float kInfinity = __builtin_inff();
+  F32x16 largest = Set(-kInfinity), check = Zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i < kLanes ? count - i : kLanes;
+    const F32x16 x = n == kLanes ? Load(logits + i) : Select(FirstN(n), LoadN(logits + i, n), Set(-kInfinity));
+    largest = Max(largest, x);
+    // 0 for every number and -inf (whose smaller magnitude with 0 is 0), NaN for NaN and +inf.
+    check = MulAdd(Max(Set(0.0f), x), Zero(), check);
+  }
+  const float sum = ReduceAdd(check);
+  LogitsSummary summary{ReduceMax(largest), 0, sum == 0.0f};
+  if (!(summary.largest > -kInfinity)) summary.finite = false;
+  if (!summary.finite) return summary;
+  while (logits[summary.largest_id] != summary.largest) ++summary.largest_id;
+  return summary;
+}
+
+double ExpWeights(const float* logits, int64_t count, float largest, float factor, float* weights, double* block_sums) {
+  const F32x16 shift = Set(largest), scale = Set(factor);
+  double total = 0.0;
+  for (int64_t begin = 0; begin < count; begin += kWeightBlock) {
+    const int64_t end = begin + kWeightBlock < count ? begin + kWeightBlock : count;
+    F32x16 sum = Zero();
+    for (int64_t i = begin; i < end; i += kLanes) {
+      const int64_t n = end - i < kLanes ? end - i : kLanes;
+      F32x16 weight;
+      if (n == kLanes) {
+        weight = Exp((Load(logits + i) - shift) * scale);
+        if (weights != nullptr) Store(weights + i, weight);
+      } else {
+        weight = Select(FirstN(n), Exp((LoadN(logits + i, n) - shift) * scale), Zero());
+        if (weights != nullptr) StoreN(weights + i, weight, n);
+      }
+      sum = sum + weight;
+    }
+    block_sums[begin / kWeightBlock] = static_cast<double>(ReduceAdd(sum));
+    total += block_sums[begin / kWeightBlock];
+  }
+  return total;
+}
+
+}  // namespace
 
 extern const AttentionKernels kAttentionKernels;
-const AttentionKernels kAttentionKernels = {};
+const AttentionKernels kAttentionKernels = {
+    .rotate = Rotate,
+    .write_kv = WriteKv,
+    .decode_split = RunDecodeSplit,
+    .decode_join = RunDecodeJoin,
+    .prefill_tile = RunPrefillTile,
+    .add_scores = AddScores,
+    .summarize_logits = SummarizeLogits,
+    .exp_weights = ExpWeights,
+};
 
 }  // namespace hydrant::HYDRANT_ISA

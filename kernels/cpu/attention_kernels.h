@@ -28,7 +28,7 @@ struct TileView {
   int32_t head_dim = 0;
   const std::byte* k = nullptr;  // tile of block 0
   const std::byte* v = nullptr;
-  ptrdiff_t tile_stride = 0;               // bytes from block b's tile to block b + 1's
+  ptrdiff_t tile_stride = 0;             // bytes from block b's tile to block b + 1's
   const int32_t* block_table = nullptr;  // [blocks of the sequence]
 };
 
@@ -45,10 +45,11 @@ struct DecodeSplit {
   TileView tiles;
   const float* q = nullptr;  // [group, head_dim]
   int32_t group = 0;
-  float scale = 1.0f;        // > 0
-  int32_t slot_begin = 0;    // multiple of 16
+  float scale = 1.0f;      // > 0
+  int32_t slot_begin = 0;  // multiple of 16
   int32_t slot_end = 0;
-  float* weights = nullptr;  // [group, weights_stride], from slot_begin on: exp((q k - largest) * scale), up to a multiple of 16
+  float* weights =
+      nullptr;  // [group, weights_stride], from slot_begin on: exp((q k - largest) * scale), up to a multiple of 16
   int64_t weights_stride = 0;
   float* largest = nullptr;  // [group] of the split: max q k
   float* total = nullptr;    // [group] of the split: sum of the weights
@@ -64,10 +65,10 @@ struct DecodeJoin {
   int32_t live = 0;                // slots attended to
   const float* weights = nullptr;  // [group, weights_stride]
   int64_t weights_stride = 0;
-  float* largest = nullptr;             // [splits, group]; overwritten
-  const float* total = nullptr;         // [splits, group]
-  const float* split_out = nullptr;     // [splits, group, head_dim]
-  float* out = nullptr;                 // [group, head_dim]
+  float* largest = nullptr;          // [splits, group]; overwritten
+  const float* total = nullptr;      // [splits, group]
+  const float* split_out = nullptr;  // [splits, group, head_dim]
+  float* out = nullptr;              // [group, head_dim]
   const EvictionPolicy* policy = nullptr;
   bool choose_victim = false;
   int32_t candidates_end = 0;  // slots with a position below it are candidates
@@ -87,10 +88,10 @@ struct PrefillTile {
   int32_t tile = 0;       // row r of the tile sits in slot 16 * tile + r and sees slots up to its own
   int32_t row_begin = 0;  // rows [row_begin, row_end) of the tile are computed
   int32_t row_end = 0;
-  const float* row_weights = nullptr;        // [16] factor of each row in the scores; null: no scores
-  const EvictionPolicy* policy = nullptr;    // of the scores
-  std::byte* scratch = nullptr;              // PrefillScratchBytes()
-  float* column_sums = nullptr;              // [16 * (tile + 1)], overwritten unless row_weights is null
+  const float* row_weights = nullptr;      // [16] factor of each row in the scores; null: no scores
+  const EvictionPolicy* policy = nullptr;  // of the scores
+  std::byte* scratch = nullptr;            // PrefillScratchBytes()
+  float* column_sums = nullptr;            // [16 * (tile + 1)], overwritten unless row_weights is null
 };
 
 struct LogitsSummary {

@@ -1,21 +1,93 @@
-// The ops of CpuDevice over cached keys and values.
+// The ops of CpuDevice over cached keys and values, and sampling.
+#include <bit>
 #include <cassert>
+#include <cmath>
 
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_scratch.h"
 #include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/kv_layout.h"
+#include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/sampling.h"
+#include "kernels/cpu/shrink.h"
 
 namespace hydrant {
+namespace {
+
+float HalfToFloat(DType dtype, uint16_t half) {
+  if (dtype == DType::kBF16) return std::bit_cast<float>(uint32_t{half} << 16);
+  const int exponent = (half >> 10) & 31, fraction = half & 1023;
+  const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
+  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                               : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
+}
+
+}  // namespace
 
 void CpuDevice::AttentionScratchDeleter::operator()(AttentionScratch* scratch) const { delete scratch; }
-void CpuDevice::ReserveAttentionScratch(int32_t, int32_t, int32_t, int32_t, int32_t, int64_t) {}
-std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec&) {
-  assert(false);
-  return nullptr;
+
+void CpuDevice::ReserveAttentionScratch(int32_t /*tokens_max*/, int32_t rows_max, int32_t slots_max,
+                                        int32_t query_heads, int32_t head_dim, int64_t vocab) {
+  attention_.reset(new AttentionScratch(pool_.threads(), rows_max, slots_max, query_heads, head_dim, vocab));
 }
-void CpuDevice::RopeAndWriteKv(const RopeTable*, int32_t, Matrix, const KvCacheView&) { assert(false); }
-void CpuDevice::Attention(int32_t, float, Matrix, const KvCacheView&, Matrix) { assert(false); }
-void CpuDevice::Shrink(std::span<const ShrinkOp>, const KvCacheView&) { assert(false); }
-void CpuDevice::Sample(Matrix, std::span<const SampleRequest>, std::span<SampleResult>) { assert(false); }
-void CpuDevice::ReadTile(const KvCacheView&, bool, int32_t, int32_t, int32_t, float*) { assert(false); }
+
+std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
+  return std::make_unique<CpuRopeTable>(spec, pool_);
+}
+
+void CpuDevice::RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) {
+  hydrant::RopeAndWriteKv({*kernels_.attention, batch_.rows, layer, qkv, kv}, static_cast<const CpuRopeTable*>(rope),
+                          pool_);
+}
+
+void CpuDevice::Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) {
+  Attend({*kernels_.attention, batch_.rows, layer, qkv, kv}, scale, out, pool_, *attention_);
+}
+
+void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
+  const int64_t pairs = int64_t{kv.layout.layers} * kv.layout.kv_heads;
+  pool_.ParallelFor(std::ssize(ops) * pairs, 1, [&](int64_t begin, int64_t end, int thread) {
+    const ShrinkScratch scratch = attention_->ShrinkOf(thread);
+    for (int64_t i = begin; i < end; ++i) {
+      const ShrinkOp& op = ops[static_cast<size_t>(i / pairs)];
+      assert(op.live_from <= attention_->slots_max);
+      const int32_t pair = static_cast<int32_t>(i % pairs);
+      ShrinkPair(op, kv, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads, scratch);
+    }
+  });
+}
+
+void CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  assert(requests.size() == results.size() && logits.cols <= attention_->vocab);
+  pool_.ParallelFor(std::ssize(requests), 1, [&](int64_t begin, int64_t end, int thread) {
+    const SamplingScratch scratch = attention_->SamplingOf(thread);
+    for (int64_t i = begin; i < end; ++i) {
+      const SampleRequest& request = requests[static_cast<size_t>(i)];
+      assert(request.logits_row >= 0 && request.logits_row < logits.rows);
+      const float* row = static_cast<const float*>(logits.data) + request.logits_row * logits.cols;
+      results[static_cast<size_t>(i)] =
+          SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, scratch);
+    }
+  });
+}
+
+void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) {
+  const KvCacheLayout& layout = kv.layout;
+  const int64_t base = TileOffset(layout, layer, block, kv_head);
+  for (int32_t slot = 0; slot < kBlockSlots; ++slot) {
+    for (int32_t dim = 0; dim < layout.head_dim; ++dim) {
+      const int64_t element =
+          base + (value ? VElement(layout.dtype, layout.head_dim, slot, dim) : KElement(layout.dtype, slot, dim));
+      const void* data = value ? kv.v : kv.k;
+      float& x = out[slot * layout.head_dim + dim];
+      if (layout.dtype == DType::kF32) {
+        x = static_cast<const float*>(data)[element];
+      } else {
+        x = HalfToFloat(layout.dtype, static_cast<const uint16_t*>(data)[element]);
+      }
+    }
+  }
+}
 
 }  // namespace hydrant

@@ -1,0 +1,36 @@
+// Where an element lies inside one head's tile of 16 slots (kernels/cpu/attention_kernels.h gives the orders), for the
+// plain code that moves or reads single tokens.
+//
+// Thread: any; pure functions.
+#ifndef HYDRANT_KERNELS_CPU_KV_LAYOUT_H_
+#define HYDRANT_KERNELS_CPU_KV_LAYOUT_H_
+
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace hydrant {
+
+inline int64_t KElement(DType dtype, int64_t slot, int64_t dim) {
+  if (dtype == DType::kBF16) return (dim / 2 * kBlockSlots + slot) * 2 + dim % 2;
+  return dim * kBlockSlots + slot;
+}
+
+inline int64_t VElement(DType dtype, int64_t head_dim, int64_t slot, int64_t dim) {
+  if (dtype == DType::kBF16) return (slot / 2 * head_dim + dim) * 2 + slot % 2;
+  return slot * head_dim + dim;
+}
+
+// Elements from the start of `k` or `v` to the tile.
+inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t block, int32_t kv_head) {
+  return ((int64_t{layer} * layout.blocks + block) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
+}
+
+// Elements from the start of `score` or `position`.
+inline int64_t SideOffset(const KvCacheLayout& layout, int32_t layer, int64_t block, int32_t kv_head) {
+  return ((int64_t{layer} * layout.blocks + block) * layout.kv_heads + kv_head) * kBlockSlots;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CPU_KV_LAYOUT_H_

@@ -1,0 +1,26 @@
+// One logits row becomes a token id and its log-probabilities; kernels/sampling.h defines the result.
+//
+// Thread: any one per request; scratch belongs to the call.
+#ifndef HYDRANT_KERNELS_CPU_SAMPLING_H_
+#define HYDRANT_KERNELS_CPU_SAMPLING_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/sampling.h"
+
+namespace hydrant {
+
+struct SamplingScratch {
+  float* weights;      // [vocab]
+  double* block_sums;  // [vocab / kWeightBlock + 1]
+  int32_t* ids;        // [vocab]
+};
+
+SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,
+                       const SamplingScratch& scratch);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CPU_SAMPLING_H_
