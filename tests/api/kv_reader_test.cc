@@ -1,0 +1,180 @@
+#include "api/kv_reader.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+struct Outcome {
+  KvSpec spec;
+  std::optional<ApiError> error;
+};
+
+Outcome Read(std::string_view kv, const KvSpec& otherwise = KvSpec()) {
+  const std::string body = "{\"kv\":" + std::string(kv) + "}";
+  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, RequestLimits());
+  EXPECT_TRUE(document.ok()) << body;
+  Outcome outcome;
+  ObjectReader reader(document.value().root(), "", &outcome.error);
+  outcome.spec = ReadKvSpec(&reader, otherwise, 1024);
+  return outcome;
+}
+
+KvSpec ServerDefault() {
+  KvSpec spec;
+  spec.preset = KvPreset::kH2o;
+  spec.budget_kind = KvBudgetKind::kTokens;
+  spec.budget_tokens = 256;
+  spec.recent = 100;
+  spec.periodic_beta = 16;
+  return spec;
+}
+
+TEST(KvReaderTest, AcceptsTheDocumentedForms) {
+  struct Case {
+    const char* kv;
+    KvPreset preset;
+    KvBudgetKind kind;
+    int32_t tokens;
+    double ratio;
+    std::optional<int32_t> recent;
+    int32_t beta;
+  };
+  const Case cases[] = {
+      {"null", KvPreset::kFull, KvBudgetKind::kUnset, 0, 0, {}, 0},
+      {"{}", KvPreset::kFull, KvBudgetKind::kUnset, 0, 0, {}, 0},
+      {R"({"policy":"full"})", KvPreset::kFull, KvBudgetKind::kUnset, 0, 0, {}, 0},
+      {R"({"policy":"h2o","budget":256})", KvPreset::kH2o, KvBudgetKind::kTokens, 256, 0, {}, 0},
+      {R"({"budget":256})", KvPreset::kH2o, KvBudgetKind::kTokens, 256, 0, {}, 0},
+      {R"({"policy":"h2o-real","budget":64,"recent":16})", KvPreset::kH2oReal, KvBudgetKind::kTokens, 64, 0, 16, 0},
+      {R"({"policy":"h2o-llama3","budget":64})", KvPreset::kH2oLlama3, KvBudgetKind::kTokens, 64, 0, {}, 0},
+      {R"({"policy":"window","budget":64})", KvPreset::kWindow, KvBudgetKind::kTokens, 64, 0, {}, 0},
+      {R"({"policy":"sinks","budget":64,"recent":60})", KvPreset::kSinks, KvBudgetKind::kTokens, 64, 0, 60, 0},
+      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.2}})",
+       KvPreset::kH2o,
+       KvBudgetKind::kRatioOfPrompt,
+       0,
+       0.2,
+       {},
+       0},
+      {R"({"policy":"h2o","budget":{"ratio_of_total":1}})", KvPreset::kH2o, KvBudgetKind::kRatioOfTotal, 0, 1, {}, 0},
+      {R"({"policy":"h2o","budget":64,"cadence":"exact"})", KvPreset::kH2o, KvBudgetKind::kTokens, 64, 0, {}, 0},
+      {R"({"policy":"h2o","budget":64,"cadence":{"periodic":16}})",
+       KvPreset::kH2o,
+       KvBudgetKind::kTokens,
+       64,
+       0,
+       {},
+       16},
+      {R"({"policy":"h2o","budget":64,"position":"absolute","prefill":"full","elastic":false,"floor":64})",
+       KvPreset::kH2o,
+       KvBudgetKind::kTokens,
+       64,
+       0,
+       {},
+       0},
+      {R"({"policy":"h2o","budget":64,"recent":null,"cadence":null,"floor":null,"unknown":[1]})",
+       KvPreset::kH2o,
+       KvBudgetKind::kTokens,
+       64,
+       0,
+       {},
+       0},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.kv);
+    const Outcome outcome = Read(c.kv);
+    ASSERT_FALSE(outcome.error.has_value()) << outcome.error->message;
+    EXPECT_EQ(outcome.spec.preset, c.preset);
+    EXPECT_EQ(outcome.spec.budget_kind, c.kind);
+    EXPECT_EQ(outcome.spec.budget_tokens, c.tokens);
+    EXPECT_EQ(outcome.spec.budget_ratio, c.ratio);
+    EXPECT_EQ(outcome.spec.recent, c.recent);
+    EXPECT_EQ(outcome.spec.periodic_beta, c.beta);
+  }
+}
+
+TEST(KvReaderTest, WrongFormsNameTheirField) {
+  struct Case {
+    const char* kv;
+    const char* param;
+    const char* code;
+  };
+  const Case cases[] = {
+      {"[]", "kv", "invalid_type"},
+      {"256", "kv", "invalid_type"},
+      {R"({"policy":"nope","budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":"snapkv","budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":"H2O","budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":7,"budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":"h2o"})", "kv.budget", "missing_field"},
+      {R"({"policy":"h2o","budget":0})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":-1})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":1025})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":4294967297})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":0.2})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":"256"})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":{}})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio":0.5}})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.5,"ratio_of_total":0.5}})", "kv.budget", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0}})", "kv.budget.ratio_of_prompt", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio_of_total":1.01}})", "kv.budget.ratio_of_total", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio_of_total":"x"}})", "kv.budget.ratio_of_total", "invalid_type"},
+      {R"({"policy":"sinks","budget":4})", "kv.budget", "invalid_value"},
+      {R"({"policy":"full","budget":64})", "kv.budget", "invalid_value"},
+      {R"({"policy":"full","recent":64})", "kv.recent", "invalid_value"},
+      {R"({"policy":"full","cadence":{"periodic":16}})", "kv.cadence", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recent":0})", "kv.recent", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recent":65})", "kv.recent", "invalid_value"},
+      {R"({"policy":"window","budget":64,"recent":32})", "kv.recent", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"cadence":"periodic"})", "kv.cadence", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"cadence":{}})", "kv.cadence", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"cadence":{"periodic":0}})", "kv.cadence.periodic", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"cadence":{"periodic":1e9}})", "kv.cadence.periodic", "invalid_type"},
+      {R"({"policy":"h2o","budget":64,"position":"rolling"})", "kv.position", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"position":"spinning"})", "kv.position", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"prefill":"budgeted"})", "kv.prefill", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"elastic":true})", "kv.elastic", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"elastic":1})", "kv.elastic", "invalid_type"},
+      {R"({"policy":"h2o","budget":64,"floor":32})", "kv.floor", "unsupported"},
+      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.5},"floor":32})", "kv.floor", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"floor":0})", "kv.floor", "invalid_value"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.kv);
+    const Outcome outcome = Read(c.kv);
+    ASSERT_TRUE(outcome.error.has_value());
+    EXPECT_EQ(outcome.error->status, 400);
+    EXPECT_EQ(outcome.error->param, c.param);
+    EXPECT_EQ(outcome.error->code, c.code);
+  }
+}
+
+TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {
+  const KvSpec otherwise = ServerDefault();
+  EXPECT_EQ(Read("null", otherwise).spec.recent, 100);
+  EXPECT_EQ(Read("{}", otherwise).spec.budget_tokens, 256);
+
+  const Outcome smaller = Read(R"({"budget":64})", otherwise);
+  EXPECT_EQ(smaller.spec.preset, KvPreset::kH2o);
+  EXPECT_EQ(smaller.spec.budget_tokens, 64);
+  EXPECT_EQ(smaller.spec.recent, std::nullopt);  // the default's 100 belongs to its own budget
+  EXPECT_EQ(smaller.spec.periodic_beta, 16);
+
+  const Outcome sinks = Read(R"({"policy":"sinks"})", otherwise);
+  EXPECT_EQ(sinks.spec.preset, KvPreset::kSinks);
+  EXPECT_EQ(sinks.spec.budget_tokens, 256);
+  EXPECT_EQ(sinks.spec.recent, std::nullopt);
+
+  const Outcome exact = Read(R"({"cadence":"exact"})", otherwise);
+  EXPECT_EQ(exact.spec.periodic_beta, 0);
+  EXPECT_EQ(exact.spec.recent, 100);
+
+  const Outcome full = Read(R"({"policy":"full"})", otherwise);
+  ASSERT_FALSE(full.error.has_value());
+  EXPECT_FALSE(full.spec.evicts());
+  EXPECT_EQ(full.spec.budget_kind, KvBudgetKind::kUnset);
+}
+
+}  // namespace
+}  // namespace hydrant
