@@ -1,0 +1,133 @@
+// The forward pass against independent implementations: tests/golden/README.md says what the files hold.
+#include "model/transformer.h"
+
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/model/engine_harness.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kModels[] = {"mha_tied", "mha_untied", "gqa_tied", "gqa_untied", "gqa_llama3_rope"};
+
+json ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.is_open()) << path;
+  return json::parse(file);
+}
+
+std::vector<int32_t> Ids(const json& array) {
+  std::vector<int32_t> ids;
+  for (const json& id : array) ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
+  return ids;
+}
+
+EvictionPolicy PolicyOf(const json& from) {
+  EvictionPolicy policy{.evicts = true};
+  policy.heavy = from.at("heavy").get<int32_t>();
+  policy.recent = from.at("recent").get<int32_t>();
+  const std::string reduce = from.at("gqa_reduce").get<std::string>();
+  policy.gqa_reduce = reduce == "first"  ? GqaReduce::kFirst
+                      : reduce == "mean" ? GqaReduce::kMean
+                                         : GqaReduce::kSum;
+  policy.score_source =
+      from.at("score_source").get<std::string>() == "none" ? ScoreSource::kNone : ScoreSource::kAttention;
+  policy.square = from.at("square").get<bool>();
+  policy.decay = from.at("decay").get<float>();
+  policy.score_rows = from.at("score_rows").get<int32_t>();
+  policy.pool_width = from.at("pool_width").get<int32_t>();
+  return policy;
+}
+
+class Goldens : public testing::TestWithParam<const char*> {
+ protected:
+  json File(const std::string& name) { return ReadJson(GoldenPath(GetParam()) + "/" + name); }
+};
+
+TEST_P(Goldens, GreedyTokensAndLogProbabilitiesEqualTransformers) {
+  const json file = File("greedy.json");
+  // Four times the spread between three correct implementations.
+  const float tolerance = 4 * file.at("logprob_error").get<float>();
+  EngineHarness harness(GoldenPath(GetParam()), {});
+  uint64_t id = 0;
+  for (const json& golden : file.at("prompts")) {
+    SCOPED_TRACE(golden.at("name").get<std::string>());
+    const std::vector<int32_t> tokens = Ids(golden.at("tokens"));
+    EngineRequest request = Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size()));
+    request.logprobs = 5;
+    request.prompt_logprobs = 0;
+    const Generation generation = harness.RunOne(request);
+    EXPECT_EQ(generation.tokens(), tokens);
+    ASSERT_EQ(generation.sampled.size(), tokens.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const json& top5 = golden.at("top5")[i];
+      ASSERT_EQ(generation.sampled[i].top.size(), 5u);
+      for (size_t k = 0; k < 5; ++k) {
+        EXPECT_NEAR(generation.sampled[i].top[k].logprob, top5[k][1].get<float>(), tolerance) << "token " << i;
+      }
+    }
+    const json& prompt = golden.at("prompt_logprobs");
+    ASSERT_EQ(generation.prompt.size() + 1, prompt.size());
+    for (size_t i = 1; i < prompt.size(); ++i) {
+      EXPECT_NEAR(generation.prompt[i - 1].logprob, prompt[i].get<float>(), tolerance) << "prompt token " << i;
+    }
+  }
+}
+
+// What the cache kept and whom it evicted, of one sequence at a time.
+class Recorder : public KvDumpSink {
+ public:
+  void OnPromptDone(int32_t, Positions kept_positions) override { kept = std::move(kept_positions); }
+  void OnDecode(int32_t, std::optional<std::vector<std::vector<int32_t>>> step) override { victims.push_back(step); }
+
+  Positions kept;
+  std::vector<std::optional<std::vector<std::vector<int32_t>>>> victims;
+};
+
+TEST_P(Goldens, KeptSetsVictimsAndTokensEqualTheIndependentH2o) {
+  const json file = File("h2o.json");
+  Recorder recorder;
+  EngineHarness harness(GoldenPath(GetParam()), {.dump = &recorder});
+  uint64_t id = 0;
+  int64_t victims = 0, other_victims = 0;
+  for (const json& golden : file.at("cases")) {
+    SCOPED_TRACE(golden.at("name").get<std::string>());
+    recorder = Recorder();
+    const std::vector<int32_t> tokens = Ids(golden.at("tokens"));
+    const EvictionPolicy policy = PolicyOf(golden.at("policy"));
+    const std::vector<int32_t> prompt = Ids(golden.at("prompt_ids"));
+    const Generation generation =
+        harness.RunOne(With(Greedy(++id, prompt, static_cast<int32_t>(tokens.size())), policy));
+    EXPECT_EQ(generation.tokens(), tokens);
+    EXPECT_EQ(json(recorder.kept), golden.at("kept_after_prefill"));
+    ASSERT_EQ(recorder.victims.size(), golden.at("victims").size());
+    for (size_t step = 0; step < recorder.victims.size(); ++step) {
+      const json& expected = golden.at("victims")[step];
+      ASSERT_EQ(recorder.victims[step].has_value(), !expected.is_null()) << "step " << step;
+      if (!recorder.victims[step]) continue;
+      EXPECT_EQ(json(*recorder.victims[step]), expected) << "step " << step;
+      const int32_t leaves_window = static_cast<int32_t>(prompt.size() + step) - policy.recent;
+      for (const auto& layer : *recorder.victims[step]) {
+        for (int32_t position : layer) {
+          ++victims;
+          if (position != leaves_window) ++other_victims;
+        }
+      }
+    }
+  }
+  // A program that always drops the token leaving the window must not pass.
+  EXPECT_GE(other_victims, victims / 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Goldens, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hydrant
