@@ -11,10 +11,11 @@ namespace hydrant::HYDRANT_ISA {
 // x / (1 + e^-x).
 HYDRANT_SIMD F32x16 Silu(F32x16 x) { return x / (Set(1.0f) + Exp(Zero() - x)); }
 
-// erfc(z) for z >= 0, by the Chebyshev fit of Numerical Recipes (erfcc): relative error below 1.2e-7 before rounding.
-HYDRANT_SIMD F32x16 ErfcNonNegative(F32x16 z) {
-  z = Min(Set(20.0f), z);  // erfc(20) is 0 in fp32; an infinite square would turn into a NaN below
-  const F32x16 t = Set(1.0f) / MulAdd(Set(0.5f), z, Set(1.0f));
+// Phi(-m) = erfc(m / sqrt 2) / 2 for m >= 0. erfc by the Chebyshev fit of Numerical Recipes (erfcc), whose relative error
+// is below 1.2e-7 before rounding.
+HYDRANT_SIMD F32x16 NormalTail(F32x16 m) {
+  m = Min(Set(28.0f), m);  // the tail is 0 in fp32 from 15 on; an infinite square would turn into a NaN below
+  const F32x16 t = Set(1.0f) / MulAdd(Set(0.5f * 0.70710678118654752f), m, Set(1.0f));
   F32x16 p = Set(0.17087277f);
   p = MulAdd(p, t, Set(-0.82215223f));
   p = MulAdd(p, t, Set(1.48851587f));
@@ -25,16 +26,16 @@ HYDRANT_SIMD F32x16 ErfcNonNegative(F32x16 z) {
   p = MulAdd(p, t, Set(0.37409196f));
   p = MulAdd(p, t, Set(1.00002368f));
   p = MulAdd(p, t, Set(-1.26551223f));
-  // e^-(z^2) with the rounding error of z^2 put back: an error of 2^-24 relative in an exponent near -80 would be 5e-6.
-  const F32x16 square = z * z;
-  const F32x16 lost = NegMulAdd(z, z, square);
-  return t * Exp(Zero() - square) * Exp(p + lost);
+  // e^-(m^2 / 2) with the rounding error of the square put back: 2^-24 of an exponent near -80 would be 5e-6.
+  const F32x16 half = Set(0.5f) * m;
+  const F32x16 square = half * m;
+  const F32x16 lost = NegMulAdd(half, m, square);
+  return Set(0.5f) * t * Exp(Zero() - square) * Exp(p + lost);
 }
 
 // x * Phi(x).
 HYDRANT_SIMD F32x16 Gelu(F32x16 x) {
-  const F32x16 magnitude = Max(x, Zero() - x);
-  const F32x16 tail = Set(0.5f) * ErfcNonNegative(magnitude * Set(0.70710678118654752f));
+  const F32x16 tail = NormalTail(Max(Zero() - x, x));
   return x * Select(Less(x, Zero()), tail, Set(1.0f) - tail);
 }
 

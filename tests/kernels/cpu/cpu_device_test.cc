@@ -1,0 +1,155 @@
+// Set-up, norms and row copies of CpuDevice.
+#include "kernels/cpu/cpu_device.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/reference.h"
+
+namespace hydrant {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads) {
+  CpuDeviceOptions options;
+  options.threads = threads;
+  options.isa = isa;
+  return CpuDevice::Create(options).value();
+}
+
+Floats Random(int64_t count, uint32_t seed, float mean, float scale) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(mean, scale);
+  Floats values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
+
+class CpuDeviceTest : public ::testing::TestWithParam<CpuIsa> {};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuDeviceTest, ::testing::ValuesIn(SupportedIsas()),
+                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+
+TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {
+  const auto device = MakeDevice(GetParam(), 2);
+  for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    for (int64_t cols : {1, 15, 16, 17, 48, 576, 1023}) {
+      for (float mean : {0.0f, 30.0f}) {
+        const int64_t n = 7;
+        Floats x = Random(n * cols, 3, mean, 2.0f);
+        const Floats weight = Random(cols, 4, 1.0f, 0.5f);
+        const Floats bias = Random(cols, 5, 0.0f, 1.0f);
+        for (bool with_bias : {false, true}) {
+          const NormWeight norm = {kind, weight.data(), with_bias ? bias.data() : nullptr, 1e-5f};
+          Floats y(x.size());
+          device->Norm(norm, View(x, n, cols), View(y, n, cols));
+          const auto expected = reference::Norm(kind, reference::ToDouble(weight),
+                                                with_bias ? reference::ToDouble(bias) : reference::Values(), norm.eps,
+                                                reference::ToDouble(x), n, cols);
+          // Centring loses the bits that the mean has in common with x; after it everything is a few roundings.
+          const double eps = 0x1p-24 * (std::abs(mean) + 8.0) * (std::log2(static_cast<double>(cols)) + 8.0);
+          for (size_t i = 0; i < y.size(); ++i) {
+            // One column of LayerNorm is 0 / sqrt(eps): a rounding of the mean would be blown up, but there is none.
+            ASSERT_NEAR(y[i], expected[i], eps * (1.0 + std::abs(expected[i]))) << cols << " columns, mean " << mean;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuDeviceTest, NormRowsDoNotDependOnTheBatchOrTheThreads) {
+  const int64_t n = 100, cols = 577;
+  Floats x = Random(n * cols, 6, 0.5f, 1.0f);
+  const Floats weight = Random(cols, 7, 1.0f, 0.1f);
+  for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    const NormWeight norm = {kind, weight.data(), nullptr, 1e-6f};
+    Floats expected(x.size());
+    const auto one = MakeDevice(GetParam(), 1);
+    for (int64_t row = 0; row < n; ++row) {
+      one->Norm(norm, {x.data() + row * cols, DType::kF32, 1, cols},
+                {expected.data() + row * cols, DType::kF32, 1, cols});
+    }
+    for (int threads : {1, 2, 3}) {
+      Floats y(x.size());
+      MakeDevice(GetParam(), threads)->Norm(norm, View(x, n, cols), View(y, n, cols));
+      EXPECT_EQ(y, expected) << threads << " threads";
+      // In place as well.
+      Floats in_place = x;
+      MakeDevice(GetParam(), threads)->Norm(norm, View(in_place, n, cols), View(in_place, n, cols));
+      EXPECT_EQ(in_place, expected) << threads << " threads";
+    }
+  }
+}
+
+TEST_P(CpuDeviceTest, GatherRowsCopies) {
+  const auto device = MakeDevice(GetParam(), 2);
+  const int64_t cols = 17;
+  Floats x = Random(40 * cols, 8, 0.0f, 1.0f);
+  const std::vector<int32_t> indices = {39, 0, 0, 16, 15, 17};
+  Floats y(indices.size() * cols);
+  device->GatherRows(View(x, 40, cols), indices, View(y, static_cast<int64_t>(indices.size()), cols));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    for (int64_t col = 0; col < cols; ++col) {
+      EXPECT_EQ(y[i * cols + static_cast<size_t>(col)], x[static_cast<size_t>(indices[i] * cols + col)]);
+    }
+  }
+}
+
+TEST_P(CpuDeviceTest, MemoryIsZeroedAlignedAndCopied) {
+  const auto device = MakeDevice(GetParam(), 1);
+  for (size_t bytes :
+       {size_t{0}, size_t{1}, size_t{4096}, (size_t{2} << 20) - 1, size_t{2} << 20, (size_t{5} << 20) + 3}) {
+    const auto buffer = device->Allocate(bytes);
+    ASSERT_EQ(buffer->bytes(), bytes);
+    const auto* data = static_cast<const unsigned char*>(buffer->data());
+    if (bytes == 0) continue;
+    const size_t alignment = bytes >= size_t{2} << 20 ? size_t{2} << 20 : 64;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % alignment, 0u);
+    EXPECT_EQ(data[0], 0);
+    EXPECT_EQ(data[bytes - 1], 0);
+    const unsigned char value = 7;
+    device->CopyToDevice(static_cast<unsigned char*>(buffer->data()) + bytes - 1, &value, 1);
+    unsigned char back = 0;
+    device->CopyToHost(&back, data + bytes - 1, 1);
+    EXPECT_EQ(back, 7);
+  }
+}
+
+TEST_P(CpuDeviceTest, NameSaysInstructionSetAndThreads) {
+  EXPECT_EQ(MakeDevice(GetParam(), 1)->name(), std::string("cpu ") + IsaName(GetParam()) + ", 1 thread");
+  EXPECT_EQ(MakeDevice(GetParam(), 3)->name(), std::string("cpu ") + IsaName(GetParam()) + ", 3 threads");
+}
+
+TEST(CpuDevice, MultipliesBf16NativelyOnlyWithTheInstruction) {
+  for (CpuIsa isa : SupportedIsas()) {
+    const auto device = MakeDevice(isa, 1);
+    EXPECT_TRUE(device->MultipliesNatively(DType::kF32));
+    EXPECT_FALSE(device->MultipliesNatively(DType::kF16));
+    EXPECT_EQ(device->MultipliesNatively(DType::kBF16), isa == CpuIsa::kAvx512Bf16);
+  }
+}
+
+TEST(CpuDevice, RefusesNoThreads) {
+  CpuDeviceOptions options;
+  options.threads = 0;
+  EXPECT_EQ(CpuDevice::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuDevice, ImpossibleAllocationThrowsBadAlloc) {
+  const auto device = MakeDevice(SupportedIsas().front(), 1);
+  EXPECT_THROW(device->Allocate(size_t{1} << 62), std::bad_alloc);
+  EXPECT_THROW(device->Allocate(~size_t{0}), std::bad_alloc);
+}
+
+}  // namespace
+}  // namespace hydrant
