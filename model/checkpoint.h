@@ -59,6 +59,8 @@ class Checkpoint {
   virtual const GenerationDefaults& generation_defaults() const = 0;
   virtual const std::string& chat_template() const = 0;    // empty when there is none
   virtual const std::vector<std::string>& warnings() const = 0;  // things worth a log line: extra tensors, ignored fields
+  // Names of tensors of which a row read so far held a NaN or an infinity: worth a log line once all weights are packed.
+  virtual std::vector<std::string> NonFiniteTensors() const { return {}; }
 };
 
 }  // namespace hydrant

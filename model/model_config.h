@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/device.h"
 
 namespace hydrant {
@@ -45,6 +47,16 @@ struct ModelConfig {
   int32_t q_cols() const { return query_heads * head_dim; }
   int32_t kv_cols() const { return kv_heads * head_dim; }
 };
+
+// What a file calls the fields that can be out of range, for messages.
+struct ConfigFieldNames {
+  std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id, eos_id;
+};
+
+// Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
+// divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
+// Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
+absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
 
 }  // namespace hydrant
 

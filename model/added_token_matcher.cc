@@ -1,0 +1,135 @@
+#include "model/added_token_matcher.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "model/utf8.h"
+
+namespace hydrant {
+namespace {
+
+// Unicode White_Space.
+bool IsSpace(uint32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+}
+
+// \w of the regular expressions Hugging Face decides single_word with: letters, marks, decimal digits and connectors.
+bool IsWord(uint32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The character before the end of `text`; an invalid byte counts as U+FFFD.
+Utf8Unit LastUnit(std::string_view text) {
+  for (size_t bytes = 1; bytes <= 4 && bytes <= text.size(); ++bytes) {
+    const Utf8Unit unit = NextUtf8Unit(text.substr(text.size() - bytes));
+    if (unit.kind == Utf8Kind::kCharacter && unit.bytes == bytes) return unit;
+  }
+  return {Utf8Kind::kInvalid, 0xFFFD, 1};
+}
+
+bool EndsWithWord(std::string_view text) { return !text.empty() && IsWord(LastUnit(text).code_point); }
+bool BeginsWithWord(std::string_view text) { return !text.empty() && IsWord(NextUtf8Unit(text).code_point); }
+
+size_t SpacesAtEnd(std::string_view text) {
+  const size_t before = text.size();
+  while (!text.empty()) {
+    const Utf8Unit unit = LastUnit(text);
+    if (unit.kind != Utf8Kind::kCharacter || !IsSpace(unit.code_point)) break;
+    text.remove_suffix(unit.bytes);
+  }
+  return before - text.size();
+}
+
+size_t SpacesAtFront(std::string_view text) {
+  const size_t before = text.size();
+  while (!text.empty()) {
+    const Utf8Unit unit = NextUtf8Unit(text);
+    if (unit.kind != Utf8Kind::kCharacter || !IsSpace(unit.code_point)) break;
+    text.remove_prefix(unit.bytes);
+  }
+  return before - text.size();
+}
+
+}  // namespace
+
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) : nodes_(1) {
+  for (const AddedToken& token : tokens) {
+    if (token.content.empty()) continue;
+    uint32_t node = 0;
+    for (const char c : token.content) {
+      const auto byte = static_cast<unsigned char>(c);
+      auto& children = nodes_[node].children;
+      const auto found = std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == byte; });
+      if (found != children.end()) {
+        node = found->second;
+        continue;
+      }
+      const auto fresh = static_cast<uint32_t>(nodes_.size());
+      children.emplace_back(byte, fresh);
+      nodes_.emplace_back();
+      node = fresh;
+    }
+    first_[static_cast<unsigned char>(token.content[0])] = true;
+    if (nodes_[node].token >= 0) continue;
+    nodes_[node].token = static_cast<int32_t>(tokens_.size());
+    tokens_.push_back({token.id, token.content.size(), token.special, token.single_word, token.lstrip, token.rstrip});
+  }
+}
+
+const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view text) const {
+  const Token* longest = nullptr;
+  uint32_t node = 0;
+  for (const char c : text) {
+    const auto& children = nodes_[node].children;
+    const auto found =
+        std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == static_cast<unsigned char>(c); });
+    if (found == children.end()) break;
+    node = found->second;
+    if (nodes_[node].token >= 0) longest = &tokens_[static_cast<size_t>(nodes_[node].token)];
+  }
+  return longest;
+}
+
+std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text, bool skip_special) const {
+  std::vector<Segment> segments;
+  size_t done = 0;  // text before it is in segments
+  for (size_t at = 0; at < text.size();) {
+    const Token* token = first_[static_cast<unsigned char>(text[at])] ? LongestAt(text.substr(at)) : nullptr;
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    size_t begin = at;
+    size_t end = at + token->bytes;
+    at = end;  // whatever becomes of this match, the next one begins behind it
+    if (skip_special && token->special) continue;
+    if (token->single_word && (EndsWithWord(text.substr(0, begin)) || BeginsWithWord(text.substr(end)))) continue;
+    if (token->lstrip) begin = std::max(begin - SpacesAtEnd(text.substr(0, begin)), done);
+    if (token->rstrip) end += SpacesAtFront(text.substr(end));
+    if (begin > done) segments.push_back({-1, text.substr(done, begin - done)});
+    segments.push_back({token->id, text.substr(std::min(begin, end), end - std::min(begin, end))});
+    done = end;
+  }
+  if (done < text.size()) segments.push_back({-1, text.substr(done)});
+  return segments;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,34 @@
+// CheckpointParts is what the reader of a format hands over: everything a Checkpoint shows, and the mappings it stands on.
+#ifndef HYDRANT_MODEL_CHECKPOINT_PARTS_H_
+#define HYDRANT_MODEL_CHECKPOINT_PARTS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/checkpoint.h"
+#include "model/mapped_file.h"
+#include "model/model_config.h"
+#include "model/tensor_table.h"
+#include "model/tokenizer.h"
+
+namespace hydrant {
+
+struct CheckpointParts {
+  std::vector<std::unique_ptr<MappedFile>> files;  // outlive `tensors`
+  ModelConfig config;
+  TensorTable tensors;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Checkpoint::GenerationDefaults generation_defaults;
+  std::string chat_template;
+  std::vector<std::string> warnings;
+};
+
+absl::StatusOr<CheckpointParts> ReadGgufCheckpoint(const std::string& path);
+// A Hugging Face model directory.
+absl::StatusOr<CheckpointParts> ReadDirectoryCheckpoint(const std::string& path);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_CHECKPOINT_PARTS_H_

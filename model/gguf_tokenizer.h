@@ -1,0 +1,20 @@
+// ReadGgufTokenizer reads tokenizer.ggml.* of a GGUF file. `tokenizer.ggml.pre` names the pre-tokenizer; the names that are
+// byte-level BPE and whose split is known here are accepted, every other is refused by name.
+#ifndef HYDRANT_MODEL_GGUF_TOKENIZER_H_
+#define HYDRANT_MODEL_GGUF_TOKENIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/gguf_file.h"
+#include "model/tokenizer_spec.h"
+
+namespace hydrant {
+
+// Views of the result point into the file's bytes.
+absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vector<std::string>& warnings);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_GGUF_TOKENIZER_H_

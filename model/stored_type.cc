@@ -1,0 +1,144 @@
+// Compiled with -O3 (CMakeLists.txt): the loops are written so that the compiler vectorises them, once for every
+// instruction set below, and the widest one the machine has is chosen at run time.
+#include "model/stored_type.h"
+
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kQuantBlock = 32;
+
+constexpr StoredTypeInfo kInfos[] = {
+    {"F32", 1, 4}, {"F16", 1, 2}, {"BF16", 1, 2}, {"Q8_0", kQuantBlock, 34}, {"Q4_0", kQuantBlock, 18}, {"Q4_1", kQuantBlock, 20},
+};
+
+#define HYDRANT_INLINE inline __attribute__((always_inline))
+
+// Branch-free fp16 -> fp32. Shifting the exponent and mantissa into place leaves an exponent too small by 112, which one
+// multiplication by 2^112 repairs, subnormals included; infinities and NaNs get the rest of their exponent by hand.
+HYDRANT_INLINE float HalfToFloat(uint16_t half) {
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u;
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
+}
+
+template <typename T>
+HYDRANT_INLINE T LoadUnaligned(const uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+HYDRANT_INLINE void ExpandF16(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2 * i));
+}
+
+HYDRANT_INLINE void ExpandBF16(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(LoadUnaligned<uint16_t>(stored + 2 * i)) << 16);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ8_0(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 34, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const auto* q = reinterpret_cast<const int8_t*>(stored + 2);
+    for (int i = 0; i < kQuantBlock; ++i) out[i] = d * static_cast<float>(q[i]);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_0(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 18, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const uint8_t* q = stored + 2;
+    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>((q[i] & 0x0F) - 8);
+    for (int i = 0; i < 16; ++i) out[i + 16] = d * static_cast<float>((q[i] >> 4) - 8);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_1(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 20, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const float m = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2));
+    const uint8_t* q = stored + 4;
+    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(q[i] & 0x0F) + m;
+    for (int i = 0; i < 16; ++i) out[i + 16] = d * static_cast<float>(q[i] >> 4) + m;
+  }
+}
+
+HYDRANT_INLINE bool AllFinite(const float* values, int64_t n) {
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & 0x7F800000u) == 0x7F800000u ? 1u : 0u;
+  return bad == 0;
+}
+
+HYDRANT_INLINE bool Expand(StoredType type, const uint8_t* stored, int64_t n, float* out) {
+  switch (type) {
+    case StoredType::kF32:
+      std::memcpy(out, stored, static_cast<size_t>(n) * sizeof(float));
+      break;
+    case StoredType::kF16:
+      ExpandF16(stored, n, out);
+      break;
+    case StoredType::kBF16:
+      ExpandBF16(stored, n, out);
+      break;
+    case StoredType::kQ8_0:
+      ExpandQ8_0(stored, n, out);
+      break;
+    case StoredType::kQ4_0:
+      ExpandQ4_0(stored, n, out);
+      break;
+    case StoredType::kQ4_1:
+      ExpandQ4_1(stored, n, out);
+      break;
+  }
+  return AllFinite(out, n);  // the row is still in the nearest cache
+}
+
+using ExpandFunction = bool (*)(StoredType, const uint8_t*, int64_t, float*);
+
+struct Variant {
+  std::string_view name;
+  ExpandFunction expand;
+};
+
+bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) { return Expand(type, stored, n, out); }
+
+#if defined(__x86_64__)
+// No FMA in either: d * q + m must round twice everywhere, or a model would load differently on different machines.
+__attribute__((target("avx2,prefer-vector-width=256"))) bool ExpandAvx2(StoredType type, const uint8_t* stored, int64_t n,
+                                                                         float* out) {
+  return Expand(type, stored, n, out);
+}
+
+Variant Choose() {
+  if (__builtin_cpu_supports("avx2")) return {"avx2", ExpandAvx2};
+  return {"baseline", ExpandBaseline};
+}
+#else
+Variant Choose() { return {"baseline", ExpandBaseline}; }
+#endif
+
+const Variant& Chosen() {
+  static const Variant variant = Choose();
+  return variant;
+}
+
+}  // namespace
+
+const StoredTypeInfo& InfoOf(StoredType type) { return kInfos[static_cast<size_t>(type)]; }
+
+bool DequantizeRow(StoredType type, const void* stored, int64_t elements, float* out) {
+  assert(elements % InfoOf(type).block_elements == 0);
+  return Chosen().expand(type, static_cast<const uint8_t*>(stored), elements, out);
+}
+
+std::string_view DequantizeVariant() { return Chosen().name; }
+
+}  // namespace hydrant
