@@ -1,0 +1,294 @@
+"""The tidy rules. A rule takes a Tree and yields (path, line, message). Its docstring says what it holds and why.
+
+Exceptions are listed beside the rule, each with its reason; a list only ever gets shorter.
+"""
+
+import re
+
+from tree import LIBRARIES, split_cpp
+
+RULES = []
+
+
+def rule(function):
+    RULES.append(function)
+    return function
+
+
+def matches(pattern, text):
+    """(line, match) of every match."""
+    for match in re.finditer(pattern, text, re.MULTILINE):
+        yield text.count("\n", 0, match.start()) + 1, match
+
+
+# --- the dependency graph --------------------------------------------------------------------------------------------
+
+MAY_INCLUDE = {
+    "api": set(),
+    "block_manager": set(),
+    "scheduler": {"block_manager"},
+    "kernels": set(),
+    "model": {"kernels"},
+    "server": {"api", "block_manager", "scheduler", "kernels", "model"},
+    "loadgen": {"api"},
+}
+MAY_LINK = {**MAY_INCLUDE, "server": {"api", "scheduler", "model"}}
+
+# First path components of packages' headers, by folder. Standard headers have no slash and no .h.
+PACKAGES = {
+    "api": {"nlohmann", "absl"},
+    "block_manager": {"absl"},
+    "scheduler": {"absl"},
+    "kernels": {"absl", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
+    "model": {"absl", "nlohmann", "pcre2.h", "utf8proc.h", "fcntl.h", "signal.h", "sys", "unistd.h"},
+}
+# What would make the deterministic simulator lie.
+IMPURE = {"chrono", "thread", "mutex", "shared_mutex", "atomic", "condition_variable", "future", "fstream", "iostream",
+          "filesystem", "random", "cstdio", "ctime"}  # fmt: skip
+PURE_FOLDERS = ("block_manager", "scheduler")
+
+
+@rule
+def include_dag(tree):
+    """Folders include each other only along the arrows, and third parties only where the table of DESIGN.md allows."""
+    for path, text in tree.cpp(*LIBRARIES):
+        folder = path.split("/")[0]
+        # Comments blanked, strings kept: the include's path is one.
+        for line, match in matches(r'^\s*#\s*include\s*(["<])([^">]+)[">]', text):
+            target, first = match[2], match[2].split("/")[0]
+            if match[1] == '"':
+                if first in LIBRARIES and first != folder and first not in MAY_INCLUDE[folder]:
+                    yield path, line, f"{folder} may not include {first}"
+                elif first not in LIBRARIES and "/" in target and first not in PACKAGES.get(folder, {first}):
+                    yield path, line, f"{folder} may not use {first}"
+                elif "/" not in target:
+                    yield path, line, "includes are written from the root of the repository"
+            elif ("/" in target or target.endswith(".h")) and first not in PACKAGES.get(folder, {first}):
+                yield path, line, f"{folder} may not use {target}"
+            elif target in IMPURE and folder in PURE_FOLDERS:
+                yield path, line, f"{folder} is pure: no <{target}>"
+
+
+@rule
+def link_dag(tree):
+    """The CMake link lines draw the same arrows."""
+    for path, text in tree.files.items():
+        folder = path.split("/")[0]
+        if folder not in MAY_LINK or not path.endswith("CMakeLists.txt"):
+            continue
+        for line, match in matches(r"hydrant_library\([^)]*DEPS([^)]*)\)|target_link_libraries\(([^)]*)\)", text):
+            linked = set(re.findall(r"\bhydrant_(\w+)", match[1] or match[2])) & set(LIBRARIES)
+            for other in sorted(linked - MAY_LINK[folder] - {folder}):
+                yield path, line, f"{folder} may not link {other}"
+
+
+@rule
+def sources_are_built(tree):
+    """A source file that no CMakeLists.txt names is dead."""
+    for path, _ in tree.cpp():
+        if path.endswith(".h") or path.endswith(".cuh"):
+            continue
+        parts = path.split("/")
+        lists = ["/".join(parts[:depth] + ["CMakeLists.txt"]) for depth in range(len(parts))]
+        if not any(re.search(rf"\b{re.escape(parts[-1])}|\b{re.escape(parts[-1].rsplit('.', 1)[0])}\b", tree.files.get(name, "")) for name in lists):
+            yield path, 1, "no CMakeLists.txt above it names this file"
+
+
+# --- banned --------------------------------------------------------------------------------------------------------
+
+# Pattern over code, folders it applies to (None: everywhere), paths where it is allowed, and why it is banned.
+BANNED = [
+    (r"(\.|->)(template )?(get|get_to|get_ptr|get_ref|value)<", LIBRARIES,
+     ("api/json_reader.h", "api/json_reader.cc", "model/json_reader.h", "model/json_reader.cc"),
+     "JSON is read through the checked reader: get<int>() turns -1, 1e30 and true into numbers"),
+    (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(", ("tests",),
+     ("tests/kernels/cpu/thread_pool_test.cc",),  # sleeping and waking up is what it tests
+     "a test waits for an event, never for a time"),
+    (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\brandom_shuffle\b", None, (), "std::rand is neither seeded nor portable"),
+    (r"\bNDEBUG\b", None, (), "assertions are part of the program"),
+    (r"\b(std::)?(printf|fprintf|puts|fputs|putchar)\s*\(|\bstd::(cout|cerr|clog)\b",
+     LIBRARIES, ("server/main.cc", "loadgen/main.cc"), "libraries log through the server, or not at all"),
+    (r"\busing\s+namespace\b", None, (), "names are spelled out"),
+    (r"\bstd::regex\b", None, (), "std::regex recurses over its input"),
+    (r"\b(gets|strcpy|strcat|sprintf|alloca|atoi|atol|atof)\s*\(", LIBRARIES, (), "there is a checked way"),
+]  # fmt: skip
+
+
+@rule
+def banned_calls(tree):
+    """Calls that have a better way here; each entry says which."""
+    for path, text in tree.cpp():
+        code = split_cpp(text)[0]
+        for pattern, folders, allowed, reason in BANNED:
+            if path in allowed or (folders and path.split("/")[0] not in folders):
+                continue
+            for line, match in matches(pattern, code):
+                yield path, line, f"`{match[0].strip()}` is banned: {reason}"
+
+
+@rule
+def assertions_stay_on(tree):
+    """No build file defines NDEBUG, or asks for CMake's flags that do."""
+    for path, text in tree.files.items():
+        if path.endswith(("CMakeLists.txt", ".cmake", "CMakePresets.json")):
+            for line, match in matches(r"^[^#\n]*(-D\s*NDEBUG|\bNDEBUG\b|RelWithDebInfo|MinSizeRel)", text):
+                yield path, line, f"{match[1]} switches assertions off"
+
+
+# --- the shape of the repository --------------------------------------------------------------------------------------
+
+# Sources without a test file of their own, and where they are tested instead.
+UNTESTED = {
+    "server/main.cc": "tests/conformance starts the program",
+}
+
+
+@rule
+def tests_mirror_the_tree(tree):
+    """The test of a/b.cc is tests/a/b_test.cc, and nothing else lies in tests/a."""
+    for path, _ in tree.cpp(*LIBRARIES):
+        stem, _, extension = path.rpartition(".")
+        if extension == "cc" and path not in UNTESTED and f"tests/{stem}_test.cc" not in tree.files:
+            yield path, 1, f"has no tests/{stem}_test.cc"
+    for path, _ in tree.cpp(*("tests/" + folder for folder in LIBRARIES)):
+        tested = path[len("tests/") :].rpartition("_test.")[0]
+        if tested and not any(f"{tested}.{extension}" in tree.files for extension in ("h", "cc", "cu")):
+            yield path, 1, f"tests {tested}, which does not exist"
+    for path in UNTESTED:
+        if path in tree.files and f"tests/{path.rpartition('.')[0]}_test.cc" in tree.files:
+            yield path, 1, "has a test now: take it off the list of those that have none"
+
+
+FILE_LINES_MAX = 600
+LONG_FILES = {}  # path: reason
+
+
+@rule
+def file_length(tree):
+    """A file over 600 lines has more than one idea in it."""
+    for path, text in tree.files.items():
+        lines = text.count("\n")
+        if lines > FILE_LINES_MAX and path not in LONG_FILES and not path.endswith((".json", ".svg")):
+            yield path, lines, f"{lines} lines; at most {FILE_LINES_MAX}"
+
+
+FUNCTION_LINES_MAX = {"kernels": 120, "tests": 120}
+FUNCTION_LINES_MAX_ELSEWHERE = 70
+LONG_FUNCTIONS = {}  # "path: first line": reason
+
+
+@rule
+def function_length(tree):
+    """A function over 70 lines (kernels and tests: 120) does more than one thing."""
+    for path, text in tree.cpp():
+        limit = FUNCTION_LINES_MAX.get(path.split("/")[0], FUNCTION_LINES_MAX_ELSEWHERE)
+        lines = text.split("\n")
+        head = begin = None  # where a definition at column 0 starts, and where its body does
+        for line, content in enumerate(split_cpp(text)[0].split("\n"), 1):
+            if content.startswith("}"):
+                if begin and line - begin - 1 > limit and f"{path}: {lines[head - 1].strip()}" not in LONG_FUNCTIONS:
+                    yield path, head, f"a function of {line - begin - 1} lines; at most {limit}"
+                head = begin = None
+                continue
+            if begin:
+                continue
+            if re.match(r"[^\s#]", content):
+                scope = re.match(r"(inline )?(namespace|class|struct|enum|union|extern)\b|.*=\s*\{\s*$", content)
+                head = None if scope or content.startswith("template") else line
+            if head and content.rstrip().endswith("{"):
+                begin = line
+            elif content.rstrip().endswith(";"):
+                head = None
+
+
+@rule
+def header_guards(tree):
+    """Guards are named by path."""
+    for path, text in tree.cpp():
+        if path.endswith((".h", ".cuh")):
+            guard = "HYDRANT_" + re.sub(r"[/.]", "_", path).upper() + "_"
+            if f"#ifndef {guard}\n#define {guard}\n" not in text:
+                yield path, 1, f"the guard is not {guard}"
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+@rule
+def whitespace(tree):
+    """No tabs, no trailing blanks, one newline at the end."""
+    for path, text in tree.files.items():
+        if path.endswith((".json", ".svg")):
+            continue
+        for line, match in matches(r"[ \t\r]+$|\t", text):
+            yield path, line, "tab" if "\t" in match[0] else "trailing blank"
+        if text and not text.endswith("\n"):
+            yield path, text.count("\n") + 1, "no newline at the end"
+        elif text.endswith("\n\n"):
+            yield path, text.count("\n"), "blank line at the end"
+
+
+NAMED_HOSTS = (
+    r"pypi\.org|pythonhosted\.org|huggingface\.co\b|docker\.io|quay\.io|ghcr\.io|deb\.debian\.org|crates\.io|npmjs|"
+    r"proxy\.golang\.org|registry-1\b"
+)
+
+
+@rule
+def no_private_places(tree):
+    """No path of one machine, no registry's host name: where things come from is the machine's own configuration."""
+    for path, text in tree.files.items():
+        if path.startswith("tests/tidy/"):
+            continue
+        for line, match in matches(r"(?<![\w.}])/(home|root|work|tmp|Users|mnt)/[\w.]+|" + NAMED_HOSTS, text):
+            yield path, line, f"names {match[0]}"
+
+
+@rule
+def documents_exist(tree):
+    """A document that a file refers to is in the repository."""
+    here = {path.rsplit("/", 1)[-1] for path in tree.files if path.endswith(".md")}
+    for path, text in tree.files.items():
+        if path.startswith("tests/tidy/"):
+            continue
+        for line, match in matches(r"\b[\w-]+\.md\b", text):
+            if match[0] not in here:
+                yield path, line, f"refers to {match[0]}, which does not exist here"
+
+
+# One word per thing (the glossary of DESIGN.md). Words of the operating system keep their meaning.
+GLOSSARY = [
+    # A web page is a page: the server and the API may speak of those.
+    (("block_manager", "scheduler", "kernels", "model"),
+     r"(?i)\bpages?\b|\bpage_\w+|\w+_pages?\b|\b[a-z]*Pages?(?=[A-Z]|\b)",
+     r"(?i)huge[- _]?pages?|page[- _]?(size|cache|fault|aligned)|HUGEPAGE|memory pages?|(?-i:Page(Size|Fault))", "block"),
+    (LIBRARIES, r"(?i)\b\w*iterations?\w*\b", r"(?i)iteration_tokens|unordered iteration|iterates", "step"),
+]  # fmt: skip
+
+
+@rule
+def glossary(tree):
+    """One word per thing: a block is never a page, a step never an iteration."""
+    for folders, pattern, allowed, word in GLOSSARY:
+        for path, text in tree.cpp(*folders):
+            lines = text.split("\n")
+            for view in split_cpp(text):
+                for line, match in matches(pattern, view):
+                    if not re.search(allowed, lines[line - 1]):
+                        yield path, line, f"`{match[0]}`: the word here is {word}"
+
+
+@rule
+def ascii_code(tree):
+    """Outside comments and strings, code is ASCII."""
+    for path, text in tree.cpp():
+        for line, match in matches(r"[^\x00-\x7f]", split_cpp(text)[0]):
+            yield path, line, f"{ascii(match[0])} outside comments and strings"
+
+
+@rule
+def todo_has_a_condition(tree):
+    """A TODO says what it waits for; other such marks do not exist."""
+    for path, text in tree.cpp():
+        for line, match in matches(r"\b(FIXME|XXX|HACK)\b|\bTODO\b(?!.*\b(when|once|until|if|after)\b)", split_cpp(text)[1]):
+            yield path, line, f"{match[0]} without a condition"

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Every rule is shown failing on a planted violation, and silent on what it must not mistake for one."""
+
+import unittest
+
+import rules
+from tree import Tree, split_cpp
+
+# rule: (files that violate it, files that do not)
+PLANTED = {
+    "include_dag": (
+        [
+            {"api/a.cc": '#include "model/tokenizer.h"\n'},
+            {"scheduler/a.h": '#include "kernels/device.h"\n'},
+            {"model/a.cc": '#include "scheduler/scheduler.h"\n'},
+            {"block_manager/a.cc": "#include <chrono>\n"},
+            {"scheduler/a.cc": "#include <nlohmann/json.hpp>\n"},
+            {"kernels/a.cc": '#include "nlohmann/json.hpp"\n'},
+            {"model/a.cc": '#include "tokenizer.h"\n'},
+        ],
+        {
+            "server/a.cc": '#include "kernels/cpu/cpu_device.h"\n#include <boost/asio.hpp>\n',
+            "model/a.cc": '#include "kernels/device.h"\n#include <chrono>\n#include "absl/status/status.h"\n',
+            "tests/model/a_test.cc": '#include "server/engine.h"\n',
+        },
+    ),
+    "link_dag": (
+        [
+            {"model/CMakeLists.txt": "hydrant_library(hydrant_model\n  SOURCES a.cc\n  DEPS hydrant_scheduler)\n"},
+            {"server/CMakeLists.txt": "hydrant_library(hydrant_server SOURCES a.cc DEPS hydrant_kernels)\n"},
+            {"api/CMakeLists.txt": "target_link_libraries(hydrant_api PUBLIC hydrant_model)\n"},
+        ],
+        {
+            "model/CMakeLists.txt": "hydrant_library(hydrant_model SOURCES a.cc DEPS hydrant_kernels absl::status)\n",
+            "server/CMakeLists.txt": "hydrant_library(hydrant_server SOURCES a.cc DEPS hydrant_asio hydrant_flags)\n",
+            "tests/sim/CMakeLists.txt": "target_link_libraries(a hydrant_kernels)\n",
+        },
+    ),
+    "sources_are_built": (
+        [{"api/CMakeLists.txt": "a.cc\n", "api/b.cc": ""}],
+        {"kernels/CMakeLists.txt": "cpu/gemm.cc\n", "kernels/cpu/gemm.cc": "", "kernels/cpu/gemm.h": ""},
+    ),
+    "banned_calls": (
+        [
+            {"api/request.cc": "int n = j.get<int>();\n"},
+            {"model/config.cc": 'auto n = j["x"].template get<int>();\n'},
+            {"tests/server/a_test.cc": "std::this_thread::sleep_for(1ms);\n"},
+            {"kernels/a.cc": "int x = rand();\n"},
+            {"kernels/a.cc": "#ifdef NDEBUG\n"},
+            {"model/a.cc": 'printf("%d", 1);\n'},
+            {"server/a.cc": "std::cerr << 1;\n"},
+            {"tests/a.cc": "using namespace std;\n"},
+        ],
+        {
+            "api/json_reader.cc": "j.get<int64_t>();\n",
+            "api/a.cc": '// j.get<int>() is a silent cast\nstd::get<0>(t); x.get(); const char* s = "printf(";\n',
+            "model/a.cc": "std::snprintf(b, n, f); int operand(int); operand(1); DefaultRand(2);\n",
+            "server/main.cc": "std::fprintf(stderr, s);\n",
+        },
+    ),
+    "assertions_stay_on": (
+        [{"CMakeLists.txt": 'set(CMAKE_CXX_FLAGS "-O2 -DNDEBUG")\n'}, {"CMakePresets.json": '"RelWithDebInfo"'}],
+        {"CMakeLists.txt": '# NDEBUG is never defined.\nset(CMAKE_CXX_FLAGS_RELEASE "-O2")\n'},
+    ),
+    "tests_mirror_the_tree": (
+        [{"api/a.cc": ""}, {"tests/kernels/cpu/b_test.cc": ""}],
+        {"kernels/cpu/a.cc": "", "tests/kernels/cpu/a_test.cc": "", "api/b.h": "", "tests/api/b_test.cc": "",
+         "tests/sim/anything_test.cc": "", "tests/api/fixture.h": ""},
+    ),
+    "file_length": ([{"api/a.h": "\n" * 601}], {"api/a.h": "\n" * 600, "tests/golden/x.json": "\n" * 5000}),
+    "function_length": (
+        [
+            {"api/a.cc": "void F() {\n" + "  x();\n" * 71 + "}\n"},
+            {"kernels/a.cc": "void F(int a,\n       int b) {\n" + "  x();\n" * 121 + "}\n"},
+            {"api/a.cc": "template <typename T>\nvoid F(T a,\n       T b) {\n" + "  x();\n\n" * 36 + "}\n"},
+        ],
+        {
+            "api/a.cc": "namespace hydrant {\n" + "void F() {\n" + "  x();\n" * 70 + "}\n" * 2,
+            "api/b.h": "class A {\n" + "  int x;\n" * 200 + "};\n",
+            "api/c.cc": "constexpr int kTable[] = {\n" + "  1,\n" * 200 + "};\n",
+        },
+    ),
+    "header_guards": (
+        [{"api/a.h": "#ifndef A_H\n#define A_H\n#endif\n"}, {"kernels/cpu/a.h": "#pragma once\n"}],
+        {"kernels/cpu/a.h": "#ifndef HYDRANT_KERNELS_CPU_A_H_\n#define HYDRANT_KERNELS_CPU_A_H_\n#endif\n"},
+    ),
+    "whitespace": (
+        [{"a.cc": "x \n"}, {"a.py": "\tx\n"}, {"a.cc": "x"}, {"a.cc": "x\r\n"}, {"a.md": "x\n\n"}],
+        {"a.cc": "  x\n\ny\n", "a.json": "x"},
+    ),
+    "no_private_places": (
+        [{"a.cc": '"/home/me/x"\n'}, {"a.md": "see /work/main\n"}, {"a.sh": "curl https://pypi.org/simple\n"}],
+        {"a.cc": '"/proc/self/maps" "/etc/passwd" a/work/b\n', "a.sh": '"$PWD/tmp/x" ./root/x\n'},
+    ),
+    "documents_exist": (
+        [{"a.cc": "// see nowhere.md section 3\n"}],
+        {"a.cc": "// see DESIGN.md\n", "DESIGN.md": "x\n"},
+    ),
+    "glossary": (
+        [
+            {"block_manager/a.h": "int page_count;\n"},
+            {"scheduler/a.cc": "// Every page of a sequence.\n"},
+            {"kernels/a.cc": "struct PageTable {};\n"},
+            {"server/a.cc": "void Iteration();\n"},
+            {"scheduler/a.cc": "// The next iteration of the engine.\n"},
+        ],
+        {
+            "kernels/a.cc": "// Huge pages halve the misses.\nmadvise(p, n, MADV_HUGEPAGE);\nint page_size;\n",
+            "kernels/b.cc": "// Paged attention, and the page cache.\nfor (auto iterator : x) {}\n",
+            "model/a.cc": "if (factor.value < 0) {}\n",
+            "server/a.cc": '// A page in a browser.\nHistogram("vllm:iteration_tokens_total");\n',
+        },
+    ),
+    "ascii_code": (
+        [{"a.cc": "int café;\n"}],
+        {"a.cc": '// rows × columns\nconst char* s = "é"; auto r = R"(ü)";\n'},
+    ),
+    "todo_has_a_condition": (
+        [{"a.cc": "// TODO: make faster\n"}, {"a.cc": "// FIXME\n"}],
+        {"a.cc": "// TODO: drop this once Debian 13 is the floor.\n"},
+    ),
+}
+
+
+class TidyTest(unittest.TestCase):
+    def violations(self, name, files):
+        function = next(rule for rule in rules.RULES if rule.__name__ == name)
+        return list(function(Tree(files)))
+
+    def test_every_rule_is_planted(self):
+        self.assertEqual([rule.__name__ for rule in rules.RULES], list(PLANTED))
+
+    def test_planted_violations_are_found(self):
+        for name, (bad, _) in PLANTED.items():
+            for files in bad:
+                with self.subTest(rule=name, files=files):
+                    self.assertTrue(self.violations(name, files))
+
+    def test_good_files_pass(self):
+        for name, (_, good) in PLANTED.items():
+            with self.subTest(rule=name):
+                self.assertEqual(self.violations(name, good), [])
+
+    def test_comments_and_strings_are_told_from_code(self):
+        text = 'a("// no", \'"\', 1\'000); // yes "x"\nR"x(/* )" no)x"; /* yes\nyes */ b\n'
+        code, comments = split_cpp(text)
+        self.assertEqual(len(code), len(text))
+        self.assertNotIn("no", code + comments)
+        self.assertNotIn("yes", code)
+        self.assertEqual(comments.count("yes"), 3)
+        self.assertIn("b", code)
+
+    def test_violations_name_their_line(self):
+        (violation,) = self.violations("banned_calls", {"model/a.cc": "\n\nj.get<int>();\n"})
+        self.assertEqual(violation[:2], ("model/a.cc", 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
