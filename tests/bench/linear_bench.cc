@@ -1,0 +1,191 @@
+// Times the products of a model's shapes through CpuDevice against what the machine can do at best: for each batch size,
+// one pass over all layers and the head, with the whole weight set in memory so that no cache holds it from pass to pass.
+//
+//   linear_bench [--threads n] [--dtype bf16|f32|f16] [--rows m,m,…] [--repeats n]
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "tests/bench/bandwidth.h"
+
+namespace hydrant {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// SmolLM2-135M.
+constexpr int64_t kHidden = 576;
+constexpr int64_t kQkv = 576 + 2 * 192;
+constexpr int64_t kFfn = 1536;
+constexpr int64_t kVocab = 49152;
+constexpr int kLayers = 30;
+
+struct Options {
+  int threads = 2;
+  DType dtype = DType::kBF16;
+  std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512};
+  int repeats = 10;
+};
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const std::string value = argv[i + 1];
+    if (name == "--threads") options.threads = std::atoi(value.c_str());
+    if (name == "--repeats") options.repeats = std::atoi(value.c_str());
+    if (name == "--dtype") {
+      options.dtype = value == "f32" ? DType::kF32 : value == "f16" ? DType::kF16 : DType::kBF16;
+    }
+    if (name == "--rows") {
+      options.rows.clear();
+      for (const char* p = value.c_str(); p != nullptr; p = std::strchr(p, ',') ? std::strchr(p, ',') + 1 : nullptr) {
+        options.rows.push_back(std::atoll(p));
+      }
+    }
+  }
+  return options;
+}
+
+struct Layer {
+  std::unique_ptr<LinearWeight> qkv, out, gate_up, down;
+};
+
+class Model {
+ public:
+  Model(CpuDevice& device, DType dtype) : device_(device) {
+    std::mt19937 engine(1);
+    std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
+    source_.resize(static_cast<size_t>(kHidden * kFfn));
+    for (float& value : source_) value = uniform(engine);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      layers_.push_back({Make({kQkv, kHidden, dtype}), Make({kHidden, kHidden, dtype}),
+                         Make({2 * kFfn, kHidden, dtype, true}), Make({kHidden, kFfn, dtype})});
+    }
+    head_ = Make({kVocab, kHidden, dtype});
+  }
+
+  // The products alone: x is the same for all layers.
+  void Pass(int64_t rows, bool head_for_all) {
+    const Matrix hidden = View(hidden_, rows, kHidden);
+    const Matrix qkv = View(qkv_, rows, kQkv);
+    const Matrix ffn = View(ffn_, rows, kFfn);
+    for (const Layer& layer : layers_) {
+      device_.Linear(*layer.qkv, hidden, qkv, false);
+      device_.Linear(*layer.out, hidden, hidden, false);
+      device_.LinearGated(*layer.gate_up, Activation::kSilu, hidden, ffn);
+      device_.Linear(*layer.down, ffn, hidden, false);
+    }
+    const int64_t head_rows = head_for_all ? rows : 1;
+    device_.Linear(*head_, View(hidden_, head_rows, kHidden), View(logits_, head_rows, kVocab), false);
+  }
+
+  void Reserve(int64_t rows_max) {
+    const auto rows = static_cast<size_t>(rows_max);
+    device_.ReserveScratch(static_cast<int32_t>(rows_max), 1, 16, kFfn, 1, 16, 16);
+    hidden_.assign(rows * kHidden, 0.01f);
+    qkv_.assign(rows * kQkv, 0.0f);
+    ffn_.assign(rows * kFfn, 0.0f);
+    logits_.assign(rows * kVocab, 0.0f);
+  }
+
+  double bytes() const {
+    size_t sum = head_->bytes();
+    for (const Layer& layer : layers_) {
+      sum += layer.qkv->bytes() + layer.out->bytes() + layer.gate_up->bytes() + layer.down->bytes();
+    }
+    return static_cast<double>(sum);
+  }
+
+  static double Operations(int64_t rows, bool head_for_all) {
+    const double layer = static_cast<double>(kHidden) * (kQkv + kHidden + 3 * kFfn);
+    const double head = static_cast<double>(kHidden) * kVocab;
+    return 2.0 *
+           (static_cast<double>(rows) * layer * kLayers + (head_for_all ? static_cast<double>(rows) : 1.0) * head);
+  }
+
+  const std::vector<Layer>& layers() const { return layers_; }
+  const LinearWeight& head() const { return *head_; }
+
+ private:
+  static Matrix View(std::vector<float>& values, int64_t rows, int64_t cols) {
+    return {values.data(), DType::kF32, rows, cols};
+  }
+
+  std::unique_ptr<LinearWeight> Make(const LinearSpec& spec) {
+    const RowReader reader = [&](int64_t begin, int64_t end, float* out) {
+      for (int64_t row = begin; row < end; ++row, out += spec.cols) {
+        const size_t offset = static_cast<size_t>(row * 7919) % (source_.size() - static_cast<size_t>(spec.cols));
+        std::memcpy(out, source_.data() + offset, static_cast<size_t>(spec.cols) * sizeof(float));
+      }
+    };
+    return device_.MakeLinear(spec, reader, {});
+  }
+
+  CpuDevice& device_;
+  std::vector<float> source_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<LinearWeight> head_;
+  std::vector<float> hidden_, qkv_, ffn_, logits_;
+};
+
+int Main(int argc, char** argv) {
+  const Options options = ParseOptions(argc, argv);
+  CpuDeviceOptions device_options;
+  device_options.threads = options.threads;
+  auto created = CpuDevice::Create(device_options);
+  if (!created.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(created.status().message()).c_str());
+    return 1;
+  }
+  CpuDevice& device = **created;
+
+  const double bandwidth = MeasureReadBandwidth(options.threads);
+  const bool bf16 = options.dtype == DType::kBF16 && device.MultipliesNatively(DType::kBF16);
+  const double peak = bf16 ? MeasurePeakBf16(options.threads) : MeasurePeakF32(options.threads);
+  std::printf("%s: read %.1f GB/s, %s peak %.0f GFLOP/s\n", device.name().c_str(), bandwidth * 1e-9,
+              bf16 ? "bf16" : "fp32", peak * 1e-9);
+
+  auto start = Clock::now();
+  Model model(device, options.dtype);
+  std::printf("packed %.0f MB in %.3f s\n", model.bytes() * 1e-6, SecondsSince(start));
+  model.Reserve(*std::max_element(options.rows.begin(), options.rows.end()));
+
+  std::printf("%6s %10s %9s %9s %7s %9s %7s %9s\n", "rows", "best us", "median us", "GB/s", "% read", "GFLOP/s",
+              "% peak", "% limit");
+  for (int64_t rows : options.rows) {
+    // From 128 rows on this is prefill, where one row alone reaches the head.
+    const bool head_for_all = rows < 128;
+    std::vector<double> seconds;
+    model.Pass(rows, head_for_all);
+    for (int repeat = 0; repeat < options.repeats; ++repeat) {
+      start = Clock::now();
+      model.Pass(rows, head_for_all);
+      seconds.push_back(SecondsSince(start));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    const double best = seconds.front();
+    const double operations = Model::Operations(rows, head_for_all);
+    const double limit = std::max(model.bytes() / bandwidth, operations / peak);
+    std::printf("%6lld %10.0f %9.0f %9.1f %7.1f %9.0f %7.1f %9.1f\n", static_cast<long long>(rows), best * 1e6,
+                seconds[seconds.size() / 2] * 1e6, model.bytes() / best * 1e-9,
+                100.0 * model.bytes() / best / bandwidth, operations / best * 1e-9, 100.0 * operations / best / peak,
+                100.0 * limit / best);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace hydrant
+
+int main(int argc, char** argv) { return hydrant::Main(argc, argv); }
