@@ -1,0 +1,273 @@
+// A CpuDevice with a small paged cache and sequences whose q, k, v are made up, for tests of the ops over cached keys and
+// values.
+#ifndef HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
+#define HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+struct KvShape {
+  int32_t layers = 1;
+  int32_t kv_heads = 2;
+  int32_t group = 3;
+  int32_t head_dim = 16;
+  DType dtype = DType::kF32;
+
+  int32_t query_heads() const { return kv_heads * group; }
+  int32_t cols() const { return (query_heads() + 2 * kv_heads) * head_dim; }
+  int32_t out_cols() const { return query_heads() * head_dim; }
+};
+
+// What the model would compute for a sequence: one qkv row per token and layer.
+class TokenStream {
+ public:
+  // `spread` scales the logits: their standard deviation is about spread * spread.
+  TokenStream(const KvShape& shape, int32_t tokens, uint64_t seed, float spread = 1.5f) : shape_(shape) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal(0.0f, spread);
+    qkv_.resize(static_cast<size_t>(tokens) * static_cast<size_t>(shape.layers * shape.cols()));
+    for (float& x : qkv_) x = normal(random);
+  }
+  // Makes some tokens popular with every query, as real attention does: without it each new token's own probability makes
+  // the one that leaves the recent window the victim nearly always. Adds `popularity` * N(0, 1) to a token's logits.
+  void AddPopularity(float popularity, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal(0.0f, popularity);
+    // All queries share a component along the first element; keys differ there.
+    for (int32_t token = 0; token < tokens(); ++token) {
+      for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+        for (int32_t head = 0; head < shape_.query_heads(); ++head) HeadAt(token, layer, head)[0] = 2.0f;
+        for (int32_t head = 0; head < shape_.kv_heads; ++head) {
+          K(token, layer, head)[0] = 0.5f * std::sqrt(static_cast<float>(shape_.head_dim)) * normal(random);
+        }
+      }
+    }
+  }
+  int32_t tokens() const { return static_cast<int32_t>(std::ssize(qkv_) / (shape_.layers * shape_.cols())); }
+  std::span<float> Row(int32_t token, int32_t layer) {
+    const size_t cols = static_cast<size_t>(shape_.cols());
+    return std::span(qkv_).subspan(static_cast<size_t>(token * shape_.layers + layer) * cols, cols);
+  }
+  std::span<float> Q(int32_t token, int32_t layer, int32_t kv_head) {
+    const int32_t width = shape_.group * shape_.head_dim;
+    return Row(token, layer).subspan(static_cast<size_t>(kv_head * width), static_cast<size_t>(width));
+  }
+  std::span<float> K(int32_t token, int32_t layer, int32_t kv_head) {
+    return HeadAt(token, layer, shape_.query_heads() + kv_head);
+  }
+  std::span<float> V(int32_t token, int32_t layer, int32_t kv_head) {
+    return HeadAt(token, layer, shape_.query_heads() + shape_.kv_heads + kv_head);
+  }
+
+ private:
+  std::span<float> HeadAt(int32_t token, int32_t layer, int32_t head) {
+    return Row(token, layer).subspan(static_cast<size_t>(head * shape_.head_dim), static_cast<size_t>(shape_.head_dim));
+  }
+
+  KvShape shape_;
+  std::vector<float> qkv_;
+};
+
+// A sequence in progress, with the bookkeeping that block manager and scheduler do.
+struct TestSequence {
+  TokenStream* stream = nullptr;
+  EvictionPolicy policy;
+  int32_t state_row = 0;
+  int32_t prompt_length = 0;
+  std::vector<int32_t> block_table;
+
+  int32_t live = 0;
+  int32_t position = 0;  // logical length so far
+  bool has_victim = false;
+
+  int32_t Block(int32_t slot) const { return block_table[static_cast<size_t>(slot / kBlockSlots)]; }
+};
+
+// A sequence's share of a step: its next `tokens` prompt tokens, or one generated token.
+struct TestRow {
+  TestSequence* sequence = nullptr;
+  int32_t tokens = 1;
+  bool prefill = false;
+};
+
+class KvFixture {
+ public:
+  KvFixture(const KvShape& kv_shape, CpuIsa isa, int threads, int32_t blocks, int32_t state_rows = 8,
+            int32_t tokens_max = 2048)
+      : shape(kv_shape), tokens_max_(tokens_max) {
+    device = CpuDevice::Create({.threads = threads, .isa = isa}).value();
+    device->ReserveScratch(tokens_max, state_rows, blocks * kBlockSlots, 1, shape.query_heads(), shape.head_dim, 1);
+    KvCacheLayout& layout = kv.layout;
+    layout = {.layers = shape.layers,
+              .blocks = blocks,
+              .kv_heads = shape.kv_heads,
+              .head_dim = shape.head_dim,
+              .dtype = shape.dtype,
+              .state_rows = state_rows};
+    kv.k = Allocate(layout.kv_bytes());
+    kv.v = Allocate(layout.kv_bytes());
+    kv.score = static_cast<float*>(Allocate(layout.side_count() * sizeof(float)));
+    kv.position = static_cast<int32_t*>(Allocate(layout.side_count() * sizeof(int32_t)));
+    kv.victim = static_cast<int32_t*>(Allocate(layout.victim_count() * sizeof(int32_t)));
+    free_blocks_.resize(static_cast<size_t>(blocks));
+    std::iota(free_blocks_.begin(), free_blocks_.end(), 0);
+    std::shuffle(free_blocks_.begin(), free_blocks_.end(), std::mt19937_64(7));
+  }
+
+  // Fills the cache with what a former owner may have left.
+  void Poison() {
+    const auto fill = [](void* data, size_t bytes) { std::fill_n(static_cast<uint8_t*>(data), bytes, uint8_t{0xff}); };
+    fill(kv.k, kv.layout.kv_bytes());  // NaN in every element type
+    fill(kv.v, kv.layout.kv_bytes());
+    fill(kv.score, kv.layout.side_count() * sizeof(float));
+  }
+
+  // `slots` is the most the sequence will occupy.
+  TestSequence Sequence(TokenStream& stream, const EvictionPolicy& policy, int32_t prompt_length, int32_t state_row,
+                        int32_t slots) {
+    TestSequence sequence{
+        .stream = &stream, .policy = policy, .state_row = state_row, .prompt_length = prompt_length, .block_table = {}};
+    for (int32_t slot = 0; slot < slots; slot += kBlockSlots) {
+      assert(!free_blocks_.empty());
+      sequence.block_table.push_back(free_blocks_.back());
+      free_blocks_.pop_back();
+    }
+    return sequence;
+  }
+
+  // One step: every layer's write and attention, then the cut of prompts that end above their budget. Returns the outputs
+  // [layer][token][out_cols].
+  std::vector<float> Step(std::span<const TestRow> test_rows, const RopeTable* rope = nullptr) {
+    std::vector<BatchRow> rows;
+    std::vector<int32_t> ids;
+    for (const TestRow& row : test_rows) rows.push_back(Begin(row, ids));
+    device->BeginStep({.token_ids = ids, .rows = rows});
+
+    const size_t tokens = ids.size(), cols = static_cast<size_t>(shape.cols());
+    assert(std::ssize(ids) <= tokens_max_);
+    std::vector<float> outputs(static_cast<size_t>(shape.layers) * tokens * static_cast<size_t>(shape.out_cols()));
+    rotated.assign(static_cast<size_t>(shape.layers) * tokens * cols, 0.0f);
+    for (int32_t layer = 0; layer < shape.layers; ++layer) {
+      float* qkv_data = &rotated[static_cast<size_t>(layer) * tokens * cols];
+      for (size_t i = 0; i < test_rows.size(); ++i) {
+        TestSequence& sequence = *test_rows[i].sequence;
+        for (int32_t t = 0; t < test_rows[i].tokens; ++t) {
+          const std::span<float> source = sequence.stream->Row(sequence.position + t, layer);
+          std::copy(source.begin(), source.end(), qkv_data + static_cast<size_t>(rows[i].token_begin + t) * cols);
+        }
+      }
+      const Matrix qkv{.data = qkv_data, .rows = std::ssize(ids), .cols = shape.cols()};
+      const Matrix out{.data = &outputs[static_cast<size_t>(layer) * tokens * static_cast<size_t>(shape.out_cols())],
+                       .rows = std::ssize(ids),
+                       .cols = shape.out_cols()};
+      device->RopeAndWriteKv(rope, layer, qkv, kv);
+      device->Attention(layer, scale, qkv, kv, out);
+    }
+    std::vector<ShrinkOp> cuts;
+    for (size_t i = 0; i < test_rows.size(); ++i) End(test_rows[i], rows[i], cuts);
+    if (!cuts.empty()) device->Shrink(cuts, kv);
+    return outputs;
+  }
+
+  // Score of a slot, and the position of its token.
+  float& Score(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
+    return kv.score[Side(sequence, layer, kv_head, slot)];
+  }
+  int32_t& Position(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
+    return kv.position[Side(sequence, layer, kv_head, slot)];
+  }
+  int32_t VictimSlot(const TestSequence& sequence, int32_t layer, int32_t kv_head) const {
+    return kv.victim[(sequence.state_row * shape.layers + layer) * shape.kv_heads + kv_head];
+  }
+  // Ascending.
+  std::vector<int32_t> Positions(const TestSequence& sequence, int32_t layer, int32_t kv_head) {
+    std::vector<int32_t> positions;
+    for (int32_t slot = 0; slot < sequence.live; ++slot) {
+      positions.push_back(Position(sequence, layer, kv_head, slot));
+    }
+    std::sort(positions.begin(), positions.end());
+    return positions;
+  }
+  // [head_dim] of one slot.
+  std::vector<float> ReadSlot(const TestSequence& sequence, bool value, int32_t layer, int32_t kv_head, int32_t slot) {
+    std::vector<float> tile(static_cast<size_t>(kBlockSlots * shape.head_dim));
+    device->ReadTile(kv, value, layer, sequence.Block(slot), kv_head, tile.data());
+    const auto first = tile.begin() + slot % kBlockSlots * shape.head_dim;
+    return std::vector<float>(first, first + shape.head_dim);
+  }
+
+  const KvShape shape;
+  float scale = 0.25f;
+  std::unique_ptr<CpuDevice> device;
+  KvCacheView kv;
+  std::vector<float> rotated;  // qkv of the last step after rope, [layer][token][cols]
+  bool cut_prompts = true;     // false: the test calls Shrink itself
+
+ private:
+  void* Allocate(size_t bytes) {
+    buffers_.push_back(device->Allocate(bytes));
+    return buffers_.back()->data();
+  }
+  size_t Side(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
+    const size_t tile =
+        static_cast<size_t>((layer * kv.layout.blocks + sequence.Block(slot)) * shape.kv_heads + kv_head);
+    return tile * kBlockSlots + static_cast<size_t>(slot % kBlockSlots);
+  }
+
+  BatchRow Begin(const TestRow& test_row, std::vector<int32_t>& ids) const {
+    const TestSequence& sequence = *test_row.sequence;
+    BatchRow row{.state_row = sequence.state_row,
+                 .token_begin = static_cast<int32_t>(ids.size()),
+                 .token_count = test_row.tokens,
+                 .position = sequence.position,
+                 .live = sequence.live,
+                 .prompt_length = sequence.prompt_length,
+                 .prefill = test_row.prefill,
+                 .policy = sequence.policy,
+                 .block_table = sequence.block_table};
+    ids.resize(ids.size() + static_cast<size_t>(test_row.tokens));
+    if (!test_row.prefill && sequence.policy.evicts) {
+      row.reuse_victim = sequence.has_victim;
+      row.choose_victim = row.live_after() > sequence.policy.keep();
+    }
+    return row;
+  }
+
+  void End(const TestRow& test_row, const BatchRow& row, std::vector<ShrinkOp>& cuts) const {
+    TestSequence& sequence = *test_row.sequence;
+    sequence.live = row.live_after();
+    sequence.position += test_row.tokens;
+    sequence.has_victim = row.choose_victim;
+    const EvictionPolicy& policy = sequence.policy;
+    if (!cut_prompts || !row.prefill || !policy.evicts) return;
+    if (sequence.position < sequence.prompt_length || sequence.live <= policy.keep()) return;
+    cuts.push_back({.live_from = sequence.live,
+                    .live_to = policy.keep(),
+                    .logical_length = sequence.position,
+                    .prompt_cut = true,
+                    .policy = policy,
+                    .block_table = sequence.block_table});
+    sequence.live = policy.keep();
+  }
+
+  const int32_t tokens_max_;
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
+  std::vector<int32_t> free_blocks_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
