@@ -189,8 +189,8 @@ class H2oSession:
             if worst_kept != best_dropped:
                 self.margins.append((worst_kept - best_dropped) / abs(worst_kept))
 
-    def prefill(self, ids):
-        """Full attention; afterwards the cut. Returns the logits of every prompt row [P, vocab]."""
+    def prefill(self, ids, last_only=False):
+        """Full attention; afterwards the cut. Returns the logits of every prompt row [P, vocab], or of the last [1, vocab]."""
         model, policy, length = self.model, self.policy, len(ids)
         positions = torch.arange(length)
         x = model.tensors["model.embed_tokens.weight"][torch.tensor(ids)]
@@ -211,7 +211,7 @@ class H2oSession:
             for index, cache in enumerate(self.caches):
                 self.cut(index, cache)
         self.kept_after_prefill = [cache.position.tolist() for cache in self.caches]
-        return model.logits(x)
+        return model.logits(x[-1:] if last_only else x)
 
     def prompt_scores(self, p):
         """p [query_heads, P, P] -> [kv_heads, P]."""
@@ -233,7 +233,7 @@ class H2oSession:
             if self.decisions is not None:
                 self.decisions.append(("cut", layer, head, cache.position[head, :candidates].clone(), score.clone()))
             if self.imposed:
-                kept = torch.tensor(self.imposed["kept"][layer][head])
+                kept = torch.tensor(self.imposed["kept"][layer][head])  # before the first cut, positions are slots
             else:
                 tail = torch.arange(candidates, self.length)
                 kept = torch.cat((order[: policy.heavy].sort().values, tail))

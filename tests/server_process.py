@@ -1,0 +1,94 @@
+"""Runs the real hydrantd for scripts: started on a free port, ready when the constructor returns, stopped at the end of a
+`with` block. Python's standard library only."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DEFAULT_MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+DEFAULT_BINARY = ROOT / "build" / "release" / "server" / "hydrantd"
+READY_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 30
+
+
+class ServerProcess:
+    def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=()):
+        self.log = []
+        self._listening = threading.Event()
+        started = time.monotonic()
+        self.process = subprocess.Popen(
+            [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace",
+        )  # fmt: skip
+        threading.Thread(target=self._read_log, daemon=True).start()
+        if not self._listening.wait(READY_TIMEOUT_S) or self.base is None:
+            self.stop()
+            raise RuntimeError("hydrantd did not become ready:\n" + "".join(self.log[-20:]))
+        self.ready_s = time.monotonic() - started
+
+    def _read_log(self):
+        self.base = None
+        for line in self.process.stderr:
+            self.log.append(line)
+            match = re.search(r"listening on (http://\S+)", line)
+            if match:
+                self.base = match[1]
+                self._listening.set()
+        self._listening.set()  # it ended: whoever waits looks at `base`
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def get(self, path):
+        with urllib.request.urlopen(self.base + path, timeout=60) as response:
+            return response.read().decode()
+
+    def open(self, path, body):
+        """The response object of a POST, for streams."""
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"})
+        try:
+            return urllib.request.urlopen(request, timeout=600)
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{path}: {error.code} {error.read().decode(errors='replace')}") from None
+
+    def post(self, path, body):
+        with self.open(path, body) as response:
+            return json.load(response)
+
+    def metric(self, name, **labels):
+        """The sum of a metric's series that carry these labels."""
+        total = 0.0
+        for line in self.get("/metrics").splitlines():
+            if re.match(re.escape(name) + r"[{ ]", line) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def cpu_s(self):
+        """Processor time used so far."""
+        threads = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+    def stop(self):
+        """SIGTERM and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
