@@ -291,18 +291,19 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
   counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
 
   int32_t token = -1;
-  if (!sequence.retired()) {
-    if (result.failed) {
-      sequence.finish = FinishReason::kError;
-    } else if (row.sample) {
-      token = result.token;
-      TakeToken(sequence, token, now_us);
-    } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
-      sequence.finish = FinishReason::kLength;
-    }
-    if (row.shrink_to > 0) {
-      ShrinkTo(sequence, row.shrink_to, row.prefill ? FreeCause::kPrefill : FreeCause::kPeriodic);
-    }
+  if (sequence.retired()) {
+    // Cancelled in flight: nobody wants what this step found out.
+  } else if (result.failed) {
+    sequence.finish = FinishReason::kError;
+  } else if (row.sample) {
+    token = result.token;
+    TakeToken(sequence, token, now_us);
+  } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
+    sequence.finish = FinishReason::kLength;
+  }
+  // The device made the cut whatever became of the sequence.
+  if (row.shrink_to > 0) {
+    ShrinkTo(sequence, row.shrink_to, row.prefill ? FreeCause::kPrefill : FreeCause::kPeriodic);
   }
   if (token < 0 && !sequence.retired()) return;
   events_.push_back(MakeEvent(row.sequence, row_index, token));

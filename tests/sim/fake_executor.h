@@ -1,0 +1,89 @@
+// FakeExecutor is the device without arithmetic: a cell for every (layer and KV head pair, block, slot) that remembers whose
+// token it holds, at which position. Every pair chooses its own victims, so contents really differ per head. It does what
+// the rows say, with the memory they name, and checks on the way:
+//
+//  contract    each row says exactly what the oracle expects of it: tokens, position, counts, flags, table size
+//  provenance  every live slot it reads holds a token of this very request that the oracle still has, in every pair
+//  ownership   a block is in one table only; a fresh one is nobody's; what a freed one held is never read again
+//
+// Work is done in Await, after whatever happens between Launch and Await.
+#ifndef HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
+#define HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "model/executor.h"
+#include "tests/sim/failure.h"
+#include "tests/sim/sim_request.h"
+
+namespace hydrant::sim {
+
+class FakeExecutor : public Executor {
+ public:
+  struct Options {
+    int32_t blocks = 0;
+    int32_t pairs = 1;
+    int32_t state_rows = 1;
+    int32_t vocab = 2;
+    bool check_contract = true;  // off: only what the memory shows counts
+  };
+
+  // requests[i] has id i + 1; it outlives the executor and may grow.
+  FakeExecutor(const Options& options, std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure);
+
+  Ticket Launch(const StepInput& input) override;
+  StepOutput Await(Ticket ticket) override;
+
+  // The request ended: its blocks are nobody's.
+  void Forget(SimRequest& request);
+
+  int32_t held_blocks() const { return held_blocks_; }
+  int64_t live_slots() const { return live_slots_; }
+  int32_t decoding() const { return decoding_; }  // requests past their prompt, not forgotten
+  uint64_t slots_checked() const { return slots_checked_; }
+
+  std::function<void()> in_flight;  // called between Launch and the work
+
+ private:
+  struct Cell {
+    uint32_t owner = 0;  // request id, 0 = nobody's
+    int32_t position = -1;
+    int32_t token = -1;
+  };
+  struct Slots;  // one pair's view of a row's slots
+
+  SimRequest* RequestOf(const StepRow& row);
+  bool CheckContract(const StepRow& row, const SimRequest& request);
+  bool CheckTargets(const StepRow& row, const SimRequest& request);
+  bool ClaimBlocks(const StepRow& row, SimRequest& request, int32_t live_in);
+  void RunRow(const StepRow& row, RowOutput& output);
+  bool RunPrefill(const StepRow& row, SimRequest& request, uint64_t* shares);
+  bool RunDecode(const StepRow& row, SimRequest& request, uint64_t* shares);
+  bool Shrink(const StepRow& row, SimRequest& request, int32_t live_from);
+  void Report(const StepRow& row, const SimRequest& request, uint64_t shares, RowOutput& output) const;
+  void SetLive(SimRequest& request, int32_t live);
+  Slots SlotsOf(const StepRow& row, int32_t pair);
+  void FreeBlock(int32_t block);
+
+  const Options options_;
+  std::vector<std::unique_ptr<SimRequest>>& requests_;
+  Failure& failure_;
+  std::vector<Cell> cells_;         // [pair][block][16]
+  std::vector<int32_t> victims_;    // [state_row][pair], slot; -1 = none chosen
+  std::vector<uint64_t> holder_;    // [block], request id, 0 = nobody
+  std::vector<uint64_t> row_user_;  // [state_row], number of the last step that used it
+
+  const StepInput* launched_ = nullptr;
+  uint64_t step_ = 0;
+  int32_t held_blocks_ = 0;
+  int64_t live_slots_ = 0;
+  int32_t decoding_ = 0;
+  uint64_t slots_checked_ = 0;
+};
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_

@@ -1,0 +1,193 @@
+#include "tests/sim/planted_bug.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hydrant::sim {
+
+const char* NameOf(PlantedBug bug) {
+  switch (bug) {
+    case PlantedBug::kNone:
+      return "None";
+    case PlantedBug::kSwappedTables:
+      return "SwappedTables";
+    case PlantedBug::kForeignBlock:
+      return "ForeignBlock";
+    case PlantedBug::kStaleBlock:
+      return "StaleBlock";
+    case PlantedBug::kLiveTooHigh:
+      return "LiveTooHigh";
+    case PlantedBug::kLiveTooLow:
+      return "LiveTooLow";
+    case PlantedBug::kVictimNotReused:
+      return "VictimNotReused";
+    case PlantedBug::kVictimNotChosen:
+      return "VictimNotChosen";
+    case PlantedBug::kCutForgotten:
+      return "CutForgotten";
+    case PlantedBug::kCutTooDeep:
+      return "CutTooDeep";
+    case PlantedBug::kWrongToken:
+      return "WrongToken";
+    case PlantedBug::kPositionOff:
+      return "PositionOff";
+    case PlantedBug::kRowDropped:
+      return "RowDropped";
+    case PlantedBug::kStateRowsSwapped:
+      return "StateRowsSwapped";
+    case PlantedBug::kWrongPolicy:
+      return "WrongPolicy";
+    case PlantedBug::kAnswersSwapped:
+      return "AnswersSwapped";
+    case PlantedBug::kFailureHidden:
+      return "FailureHidden";
+    case PlantedBug::kTerminalLost:
+      return "TerminalLost";
+    case PlantedBug::kTerminalTwice:
+      return "TerminalTwice";
+    case PlantedBug::kTokenLost:
+      return "TokenLost";
+    case PlantedBug::kTokenTwice:
+      return "TokenTwice";
+    case PlantedBug::kCancelIgnored:
+      return "CancelIgnored";
+    case PlantedBug::kEventsMixedUp:
+      return "EventsMixedUp";
+    case PlantedBug::kLiveMisreported:
+      return "LiveMisreported";
+  }
+  return "?";
+}
+
+Executor::Ticket BuggyExecutor::Launch(const StepInput& input) {
+  if (bug_ == PlantedBug::kNone) return inner_.Launch(input);
+  input_ = input;
+  copies_.clear();
+  dropped_row_ = -1;
+  SpoilInput();
+  return inner_.Launch(input_);
+}
+
+StepOutput BuggyExecutor::Await(Ticket ticket) {
+  StepOutput output = inner_.Await(ticket);
+  if (bug_ != PlantedBug::kNone) SpoilOutput(output);
+  return output;
+}
+
+std::span<const int32_t> BuggyExecutor::CopyOf(std::span<const int32_t> values) {
+  return copies_.emplace_back(values.begin(), values.end());
+}
+
+void BuggyExecutor::SpoilInput() {
+  if (input_.rows.size() >= 2) SpoilPair(input_.rows[0], input_.rows[1]);
+  SpoilRow(input_.rows[0]);
+  if (bug_ == PlantedBug::kRowDropped && input_.rows.size() >= 2 && input_.rows[0].targets.empty()) {
+    dropped_row_ = 0;
+    input_.rows.erase(input_.rows.begin());
+  }
+}
+
+void BuggyExecutor::SpoilPair(StepRow& a, StepRow& b) {
+  if (bug_ == PlantedBug::kSwappedTables && a.block_table.size() == b.block_table.size()) {
+    std::swap(a.block_table, b.block_table);
+  }
+  if (bug_ == PlantedBug::kForeignBlock) {
+    copies_.emplace_back(a.block_table.begin(), a.block_table.end()).back() = b.block_table.back();
+    a.block_table = copies_.back();
+  }
+  if (bug_ == PlantedBug::kStateRowsSwapped && a.reuse_victim && b.reuse_victim) std::swap(a.state_row, b.state_row);
+}
+
+void BuggyExecutor::SpoilRow(StepRow& row) {
+  switch (bug_) {
+    case PlantedBug::kStaleBlock:
+      if (last_table_.size() > row.block_table.size()) {
+        copies_.emplace_back(row.block_table.begin(), row.block_table.end()).back() = last_table_.back();
+      }
+      last_table_.assign(row.block_table.begin(), row.block_table.end());
+      if (!copies_.empty()) row.block_table = copies_.back();
+      break;
+    case PlantedBug::kLiveTooHigh:
+      if (row.live + 1 < static_cast<int32_t>(row.block_table.size()) * kSlotsPerBlock && row.live > 0) ++row.live;
+      break;
+    case PlantedBug::kLiveTooLow:
+      if (row.live > 1) --row.live;
+      break;
+    case PlantedBug::kVictimNotReused:
+      row.reuse_victim = false;
+      break;
+    case PlantedBug::kVictimNotChosen:
+      row.choose_victim = false;
+      break;
+    case PlantedBug::kCutForgotten:
+      row.shrink_to = 0;
+      break;
+    case PlantedBug::kCutTooDeep:
+      if (row.shrink_to > 1) --row.shrink_to;
+      break;
+    case PlantedBug::kWrongToken:
+      if (!row.prefill) {
+        copies_.push_back({(row.tokens[0] + 1) % 2});
+        row.tokens = copies_.back();
+      }
+      break;
+    case PlantedBug::kPositionOff:
+      if (!row.prefill) --row.position;
+      break;
+    case PlantedBug::kWrongPolicy:
+      if (row.policy->evicts && row.policy->heavy > 0) {
+        policy_ = *row.policy;
+        --policy_.heavy;
+        ++policy_.recent;
+        row.policy = &policy_;
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void BuggyExecutor::SpoilOutput(StepOutput& output) const {
+  if (dropped_row_ >= 0) {
+    output.rows.insert(output.rows.begin(), RowOutput());
+    output.rows[0].sampled.id = 0;
+  }
+  if (bug_ == PlantedBug::kAnswersSwapped && output.rows.size() >= 2) {
+    std::swap(output.rows[0].sampled, output.rows[1].sampled);
+  }
+  if (bug_ != PlantedBug::kFailureHidden) return;
+  for (RowOutput& row : output.rows) {
+    if (!row.sampled.finite) row.sampled.finite = true;
+  }
+}
+
+void SpoilEvents(PlantedBug bug, std::vector<EngineEvent>& events) {
+  const auto is_end = [](const EngineEvent& event) { return event.finish != FinishReason::kNone; };
+  const auto end = std::find_if(events.begin(), events.end(), is_end);
+  const auto token = std::find_if(events.begin(), events.end(),
+                                  [&](const EngineEvent& event) { return event.token >= 0 && !is_end(event); });
+  switch (bug) {
+    case PlantedBug::kTerminalLost:
+      if (end != events.end()) events.erase(end);
+      break;
+    case PlantedBug::kTerminalTwice:
+      if (end != events.end()) events.push_back(EngineEvent(*end));
+      break;
+    case PlantedBug::kTokenLost:
+      if (token != events.end()) events.erase(token);
+      break;
+    case PlantedBug::kTokenTwice:
+      if (token != events.end()) events.push_back(EngineEvent(*token));
+      break;
+    case PlantedBug::kEventsMixedUp:
+      if (events.size() >= 2) std::swap(events[0].id, events[1].id);
+      break;
+    case PlantedBug::kLiveMisreported:
+      if (!events.empty()) ++events[0].live;
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace hydrant::sim

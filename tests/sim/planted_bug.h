@@ -1,0 +1,76 @@
+// Bugs planted between the engine and its checkers, to show that the checkers see them: each stands for a mistake a
+// scheduler, an engine core or a server could make.
+#ifndef HYDRANT_TESTS_SIM_PLANTED_BUG_H_
+#define HYDRANT_TESTS_SIM_PLANTED_BUG_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "model/executor.h"
+#include "server/engine_core.h"
+
+namespace hydrant::sim {
+
+enum class PlantedBug : uint8_t {
+  kNone,
+  // In what the executor is told.
+  kSwappedTables,     // two rows get each other's blocks
+  kForeignBlock,      // one block of a row is another row's
+  kStaleBlock,        // one block of a row is the one its table had before
+  kLiveTooHigh,       // one slot that was never written
+  kLiveTooLow,        // one slot forgotten
+  kVictimNotReused,   // the token takes a fresh slot although a victim waits
+  kVictimNotChosen,   // the slot to overwrite stays the old one
+  kCutForgotten,      // no cut at the end of the prompt or period
+  kCutTooDeep,        // one slot more is dropped
+  kWrongToken,        // a token nobody sampled is computed
+  kPositionOff,       // a position is used twice
+  kRowDropped,        // a row is not computed; its last answer is repeated
+  kStateRowsSwapped,  // two sequences use each other's device state
+  kWrongPolicy,       // one more recent token is protected than asked
+  // In what the executor answered.
+  kAnswersSwapped,  // two rows get each other's tokens
+  kFailureHidden,   // a row that failed passes for good
+  // In what the client sees.
+  kTerminalLost,
+  kTerminalTwice,
+  kTokenLost,
+  kTokenTwice,
+  kCancelIgnored,  // Cancel says yes and does nothing
+  kEventsMixedUp,  // two streams get each other's events
+  kLiveMisreported,
+};
+inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kLiveMisreported;
+
+const char* NameOf(PlantedBug bug);
+
+// Changes rows on their way to the executor and answers on their way back. Without a bug it passes everything on.
+class BuggyExecutor : public Executor {
+ public:
+  BuggyExecutor(PlantedBug bug, Executor& inner) : bug_(bug), inner_(inner) {}
+
+  Ticket Launch(const StepInput& input) override;
+  StepOutput Await(Ticket ticket) override;
+
+ private:
+  void SpoilInput();
+  void SpoilPair(StepRow& a, StepRow& b);
+  void SpoilRow(StepRow& row);
+  void SpoilOutput(StepOutput& output) const;
+  std::span<const int32_t> CopyOf(std::span<const int32_t> values);
+
+  const PlantedBug bug_;
+  Executor& inner_;
+  StepInput input_;
+  EvictionPolicy policy_;  // what a spoiled row points to
+  int32_t dropped_row_ = -1;
+  std::vector<std::vector<int32_t>> copies_;  // what spoiled spans point to, for one step
+  std::vector<int32_t> last_table_;           // of the row spoiled last
+};
+
+// Changes the events of a step on their way to the client.
+void SpoilEvents(PlantedBug bug, std::vector<EngineEvent>& events);
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_PLANTED_BUG_H_

@@ -1,0 +1,330 @@
+#include "tests/sim/simulator.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/fake_executor.h"
+#include "tests/sim/workload.h"
+
+namespace hydrant::sim {
+namespace {
+
+class Episode {
+ public:
+  explicit Episode(const EpisodeOptions& options)
+      : options_(options),
+        workload_(options.seed),
+        executor_({workload_.core().scheduler.blocks, workload_.pairs(), workload_.core().scheduler.sequences_max,
+                   workload_.core().vocab, options.check_contract},
+                  requests_, failure_),
+        buggy_(options.bug, executor_) {
+    executor_.in_flight = [this] { ActInFlight(); };
+  }
+
+  EpisodeResult Run();
+
+ private:
+  bool Start();
+  void Act();
+  void ActInFlight();
+  void AddRequest();
+  void CancelSomebody(bool in_flight);
+  void Step();
+  void CheckEvent(const EngineEvent& event);
+  void CheckTokens(const EngineEvent& event, SimRequest& request);
+  void CheckEnd(const EngineEvent& event, SimRequest& request);
+  void CheckState();
+  void CheckFinal();
+  int32_t unfinished() const { return core_->scheduler().running() + core_->scheduler().waiting(); }
+
+  const EpisodeOptions options_;
+  Workload workload_;
+  Failure failure_;
+  std::vector<std::unique_ptr<SimRequest>> requests_;
+  FakeExecutor executor_;
+  BuggyExecutor buggy_;
+  std::unique_ptr<EngineCore> core_;
+  int64_t now_us_ = 0;
+  int64_t step_ = 0;
+  int64_t outstanding_steps_ = 0;  // the most steps all unfinished requests need, one after the other
+  int64_t last_deadline_ = 0;
+  uint64_t added_ = 0;
+  uint64_t ends_ = 0;
+  EpisodeResult result_;
+};
+
+bool Episode::Start() {
+  absl::StatusOr<std::unique_ptr<EngineCore>> core =
+      EngineCore::Create(workload_.core(), buggy_, [this] { return ++now_us_; });
+  if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
+  core_ = std::move(*core);
+  return true;
+}
+
+EpisodeResult Episode::Run() {
+  if (!Start()) {
+    result_.failure = failure_.text();
+    return result_;
+  }
+  while (!failure_.any()) {
+    ++step_;
+    Act();
+    if (core_->idle()) {
+      if (workload_.exhausted()) break;
+      continue;
+    }
+    Step();
+    if (step_ > last_deadline_ && ends_ != added_) failure_.Set("step ", step_, ": somebody waits for ever");
+  }
+  CheckFinal();
+  result_.failure = failure_.text();
+  result_.block_operations = core_->scheduler().block_manager().pool().operations();
+  result_.slots_checked = executor_.slots_checked();
+  result_.steps = core_->scheduler().counters().steps;
+  result_.requests = requests_.size();
+  result_.evicted_tokens = core_->scheduler().counters().evicted_tokens;
+  return result_;
+}
+
+void Episode::Act() {
+  if (!workload_.exhausted()) {
+    for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
+  }
+  if (workload_.CancelsNow()) CancelSomebody(false);
+}
+
+void Episode::ActInFlight() {
+  if (workload_.CancelsInFlight()) CancelSomebody(true);
+  if (!workload_.exhausted() && workload_.AddsInFlight()) {
+    for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
+  }
+}
+
+void Episode::AddRequest() {
+  SimRequest& request = *requests_.emplace_back(std::make_unique<SimRequest>());
+  const EngineCoreOptions& core = workload_.core();
+  request.request = workload_.MakeRequest(requests_.size(), now_us_);
+  request.fate = workload_.MakeFate(request.request);
+  request.solo = RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids);
+  for (int32_t pair = 0; pair < workload_.pairs(); ++pair) {
+    request.scores[static_cast<size_t>(pair)] = FakeScores(request.id(), pair, request.fate.score_levels_log2);
+  }
+
+  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request)) > core.scheduler.blocks;
+  const bool full = unfinished() == core.scheduler.sequences_max + core.scheduler.waiting_max;
+  const absl::StatusCode expected = too_large ? absl::StatusCode::kOutOfRange
+                                    : full    ? absl::StatusCode::kResourceExhausted
+                                              : absl::StatusCode::kOk;
+  const absl::Status status = core_->Add(request.request);
+  if (status.code() != expected) {
+    failure_.Set("request ", request.id(), ": Add says ", status.ToString(), ", expected ",
+                 absl::StatusCodeToString(expected));
+  }
+  if (!status.ok()) {
+    request.ended = true;
+    request.gone = true;
+    ++result_.refused;
+    return;
+  }
+  ++added_;
+  // The oldest unfinished request advances in every step, by a block of its prompt or by a token: so those before this one
+  // take at most the sum of their own lengths. One step more delivers the end of a cancelled one.
+  request.cost_steps = BlocksForSlots(request.prompt_length()) + request.request.request.max_tokens + 2;
+  outstanding_steps_ += request.cost_steps;
+  request.deadline_step = step_ + outstanding_steps_;
+  last_deadline_ = std::max(last_deadline_, request.deadline_step);
+}
+
+void Episode::CancelSomebody(bool in_flight) {
+  if (requests_.empty()) return;
+  // Mostly a young one, for those are likely to be there still; sometimes any, or one that never was.
+  const int32_t count = static_cast<int32_t>(requests_.size());
+  const int32_t back = workload_.random().Chance(90) ? std::min(count, 1 + workload_.random().Below(16))
+                                                     : workload_.random().Below(count + 1);
+  const uint64_t id = static_cast<uint64_t>(count - back + 1);
+  const bool alive = id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled;
+  if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
+    const bool cancelled = core_->Cancel(id);
+    if (cancelled != alive) failure_.Set("Cancel of request ", id, " says ", cancelled, ", expected ", alive);
+  }
+  if (!alive) return;
+  SimRequest& request = *requests_[id - 1];
+  request.cancelled = true;
+  ++result_.cancelled;
+  if (in_flight) {
+    ++result_.cancelled_in_flight;
+    return;
+  }
+  executor_.Forget(request);
+  if (options_.bug == PlantedBug::kCancelIgnored) return;
+  const int32_t used = core_->scheduler().block_manager().pool().used();
+  if (used != executor_.held_blocks()) {
+    failure_.Set("after Cancel of request ", id, " ", used, " blocks are used, ", executor_.held_blocks(), " are live");
+  }
+}
+
+void Episode::Step() {
+  const bool work = unfinished() > 0;
+  const std::span<const EngineEvent> delivered = core_->Step();
+  std::vector<EngineEvent> events(delivered.begin(), delivered.end());
+  SpoilEvents(options_.bug, events);
+  for (const EngineEvent& event : events) {
+    if (!failure_.any()) CheckEvent(event);
+  }
+  if (work != (core_->report().rows > 0)) failure_.Set("step ", step_, ": there is work and nothing is computed");
+  if (!failure_.any()) CheckState();
+}
+
+void Episode::CheckEvent(const EngineEvent& event) {
+  if (event.id == 0 || event.id > requests_.size()) {
+    failure_.Set("an event of request ", event.id);
+    return;
+  }
+  SimRequest& request = *requests_[event.id - 1];
+  if (request.ended) {
+    failure_.Set("request ", event.id, ": an event after its end");
+    return;
+  }
+  // A cancelled one whose blocks went before this step reports what it held then.
+  const bool gone_before = request.gone;
+  if (!gone_before) {
+    if (event.live != request.live || event.evicted != request.computed - request.live ||
+        event.blocks != static_cast<int32_t>(request.blocks.size())) {
+      failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
+                   event.blocks, "; it has live ", request.live, ", computed ", request.computed, ", blocks ",
+                   request.blocks.size());
+      return;
+    }
+  }
+  CheckTokens(event, request);
+  if (event.finish != FinishReason::kNone) {
+    CheckEnd(event, request);
+  } else if (request.cancelled) {
+    failure_.Set("request ", event.id, ": an event after Cancel that is not its end");
+  }
+}
+
+void Episode::CheckTokens(const EngineEvent& event, SimRequest& request) {
+  const uint64_t id = request.id();
+  if (!event.prompt_logprobs.empty()) {
+    if (request.request.prompt_logprobs < 0 || event.prompt_begin != request.prompt_seen) {
+      failure_.Set("request ", id, ": prompt log-probabilities from ", event.prompt_begin, ", expected from ",
+                   request.prompt_seen);
+      return;
+    }
+    for (const SampleResult& result : event.prompt_logprobs) {
+      const int32_t position = request.prompt_seen++;
+      if (result.id != request.solo.text[static_cast<size_t>(position)] ||
+          result.logprob != FakeLogprob(id, position)) {
+        failure_.Set("request ", id, ": wrong log-probability of prompt token ", position);
+      }
+    }
+  }
+  if ((event.token >= 0) != (event.sampled != nullptr)) failure_.Set("request ", id, ": a token without its result");
+  if (event.token < 0) {
+    if (event.generated != request.tokens_seen) failure_.Set("request ", id, " reports ", event.generated, " tokens");
+    return;
+  }
+  const int32_t position = request.prompt_length() + request.tokens_seen++;
+  if (position >= static_cast<int32_t>(request.solo.text.size()) ||
+      event.token != request.solo.text[static_cast<size_t>(position)]) {
+    failure_.Set("request ", id, ": token ", event.token, " at ", position, " is not what it says alone");
+  } else if (event.generated != request.tokens_seen || event.sampled->id != event.token ||
+             event.sampled->logprob != FakeLogprob(id, position)) {
+    failure_.Set("request ", id, ": token ", position, " comes with another's numbers");
+  }
+}
+
+void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
+  const uint64_t id = request.id();
+  const FinishReason expected = request.cancelled ? FinishReason::kAbort : request.solo.finish;
+  if (event.finish != expected) {
+    failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), ", expected ",
+                 static_cast<int>(expected));
+    return;
+  }
+  if (!request.cancelled) {
+    if (request.tokens_seen != request.solo.generated() || event.stop_token != request.solo.stop_token) {
+      failure_.Set("request ", id, " ends after ", request.tokens_seen, " tokens, expected ", request.solo.generated());
+    }
+    const bool whole_prompt = event.finish != FinishReason::kError && request.request.prompt_logprobs >= 0;
+    if (whole_prompt && request.prompt_seen != request.prompt_length()) {
+      failure_.Set("request ", id, ": log-probabilities of ", request.prompt_seen, " prompt tokens");
+    }
+  }
+  const RequestTimes& times = event.times;
+  const bool ordered =
+      times.arrival_us == request.request.request.arrival_us &&
+      (times.admitted_us == -1 || times.admitted_us >= times.arrival_us) &&
+      (request.tokens_seen == 0 ? times.first_token_us == -1 && times.last_token_us == -1
+                                : times.first_token_us > times.admitted_us &&
+                                      times.last_token_us >= times.first_token_us && times.last_token_us <= now_us_);
+  if (!ordered) failure_.Set("request ", id, ": its times are not in order");
+  // With several tenants a later request may go first, and the bound is another.
+  if (workload_.tenants() == 1 && step_ > request.deadline_step) {
+    failure_.Set("request ", id, " waited until step ", step_, ", at most ", request.deadline_step, " was possible");
+  }
+  request.ended = true;
+  request.times = times;
+  ++ends_;
+  outstanding_steps_ -= request.cost_steps;
+  if (!request.gone) executor_.Forget(request);
+  result_.failed += event.finish == FinishReason::kError ? 1 : 0;
+  result_.stopped += event.finish == FinishReason::kStop ? 1 : 0;
+  // A step takes the clock a few ticks ahead: more means it was not admitted at the first opportunity.
+  result_.waited += times.admitted_us - times.arrival_us > 4 ? 1 : 0;
+}
+
+void Episode::CheckState() {
+  if (const absl::Status status = core_->scheduler().CheckIntegrity(); !status.ok()) {
+    failure_.Set("step ", step_, ": ", status.message());
+  }
+  const EngineCounters counters = core_->counters();
+  if (counters.blocks_used != executor_.held_blocks() || counters.live_slots != executor_.live_slots()) {
+    failure_.Set("step ", step_, ": ", counters.blocks_used, " blocks used for ", counters.live_slots,
+                 " slots; the live sequences hold ", executor_.held_blocks(), " for ", executor_.live_slots());
+  }
+  if (counters.blocks_free + counters.blocks_used + counters.blocks_cached != workload_.core().scheduler.blocks) {
+    failure_.Set("step ", step_, ": blocks do not add up");
+  }
+}
+
+void Episode::CheckFinal() {
+  if (failure_.any()) return;
+  const EngineCounters counters = core_->counters();
+  if (ends_ != added_) failure_.Set(added_, " requests, ", ends_, " ends");
+  if (counters.blocks_used != 0 || core_->scheduler().block_manager().promised() != 0) {
+    failure_.Set("idle with ", counters.blocks_used, " blocks in use");
+  }
+  uint64_t evicted = 0;
+  for (uint64_t by_label : counters.evicted_tokens) evicted += by_label;
+  uint64_t ended = 0;
+  for (uint64_t by_reason : counters.scheduler.finished) ended += by_reason;
+  uint64_t freed = 0;
+  for (uint64_t by_cause : counters.scheduler.freed_blocks) freed += by_cause;
+  uint64_t tokens = 0;
+  for (const std::unique_ptr<SimRequest>& request : requests_) tokens += static_cast<uint64_t>(request->tokens_seen);
+  if (evicted != counters.scheduler.evicted_tokens || ended != added_ ||
+      tokens != counters.scheduler.generated_tokens ||
+      2 * freed != core_->scheduler().block_manager().pool().operations()) {
+    failure_.Set("the counters do not add up: evicted ", evicted, ", ended ", ended, ", freed ", freed, ", tokens ",
+                 tokens);
+  }
+  // First come, first served, within a tenant.
+  std::vector<int64_t> last_admitted(static_cast<size_t>(workload_.tenants()), -1);
+  for (const std::unique_ptr<SimRequest>& request : requests_) {
+    if (request->times.admitted_us < 0) continue;
+    int64_t& last = last_admitted[static_cast<size_t>(request->request.request.tenant)];
+    if (request->times.admitted_us < last) failure_.Set("request ", request->id(), " overtook another one");
+    last = request->times.admitted_us;
+  }
+}
+
+}  // namespace
+
+EpisodeResult RunEpisode(const EpisodeOptions& options) { return Episode(options).Run(); }
+
+}  // namespace hydrant::sim

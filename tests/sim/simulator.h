@@ -1,0 +1,44 @@
+// One episode of the deterministic simulator: the real EngineCore, Scheduler and BlockManager run a random workload on the
+// fake executor in virtual time, and everything that must hold is checked at every step. An episode is a pure function of
+// its seed: sizes of pool, batch and prompts, budgets, cadences, arrivals, cancels, failures.
+//
+// Checked: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live slots; the
+// integrity of pool, tables and counters; refusals exactly when the oracle says so; each token and log-probability equal to
+// the oracle's, in order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows
+// from first come, first served; all blocks free at the end.
+#ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
+#define HYDRANT_TESTS_SIM_SIMULATOR_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tests/sim/planted_bug.h"
+
+namespace hydrant::sim {
+
+struct EpisodeOptions {
+  uint64_t seed = 1;
+  PlantedBug bug = PlantedBug::kNone;
+  bool check_contract = true;  // off: a planted bug must be seen in the memory or by the client
+};
+
+struct EpisodeResult {
+  std::string failure;  // empty: everything held
+  uint64_t block_operations = 0;
+  uint64_t slots_checked = 0;
+  uint64_t steps = 0;
+  uint64_t requests = 0;
+  uint64_t refused = 0;
+  uint64_t cancelled = 0;
+  uint64_t cancelled_in_flight = 0;
+  uint64_t failed = 0;
+  uint64_t stopped = 0;
+  uint64_t evicted_tokens = 0;
+  uint64_t waited = 0;  // requests that were not admitted in the step after they came
+};
+
+EpisodeResult RunEpisode(const EpisodeOptions& options);
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_SIMULATOR_H_

@@ -1,0 +1,164 @@
+#include "tests/sim/solo_run.h"
+
+#include <algorithm>
+
+namespace hydrant::sim {
+namespace {
+
+// The tokens one (layer, KV head) pair keeps.
+class KeptSet {
+ public:
+  KeptSet(const EngineRequest& request, const Fate& fate, int32_t pair)
+      : policy_(request.policy), scores_(request.request.id, pair, fate.score_levels_log2), pair_(pair) {}
+
+  void Append(int32_t position, int32_t token) {
+    entries_.push_back({position, scores_.of(position), Share(pair_, position, token)});
+    shares_ += entries_.back().share;
+  }
+
+  // Drops the candidate with the lowest score; of equal ones the latest goes, the lower position survives.
+  void EvictOne(int32_t logical_length) {
+    size_t victim = entries_.size();
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].position >= logical_length - policy_.recent) break;
+      if (victim == entries_.size() || entries_[i].score <= entries_[victim].score) victim = i;
+    }
+    shares_ -= entries_.at(victim).share;
+    entries_.erase(entries_.begin() + static_cast<long>(victim));
+  }
+
+  // Dropping the worst one by one is the same as keeping the best: scores do not change on the way.
+  void CutTo(int32_t count, int32_t logical_length) {
+    if (static_cast<int32_t>(entries_.size()) - count < 8) {
+      while (static_cast<int32_t>(entries_.size()) > count) EvictOne(logical_length);
+      return;
+    }
+    std::vector<Entry> candidates;
+    std::vector<Entry> kept;
+    for (const Entry& entry : entries_) {
+      (entry.position < logical_length - policy_.recent ? candidates : kept).push_back(entry);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Entry& a, const Entry& b) { return a.score > b.score; });
+    candidates.resize(static_cast<size_t>(policy_.heavy));
+    kept.insert(kept.end(), candidates.begin(), candidates.end());
+    std::sort(kept.begin(), kept.end(), [](const Entry& a, const Entry& b) { return a.position < b.position; });
+    entries_ = kept;
+    shares_ = 0;
+    for (const Entry& entry : entries_) shares_ += entry.share;
+  }
+
+  int32_t size() const { return static_cast<int32_t>(entries_.size()); }
+  uint64_t shares() const { return shares_; }
+
+ private:
+  struct Entry {
+    int32_t position;
+    uint64_t score;
+    uint64_t share;
+  };
+
+  EvictionPolicy policy_;
+  FakeScores scores_;
+  int32_t pair_;
+  std::vector<Entry> entries_;  // by position
+  uint64_t shares_ = 0;
+};
+
+// The reason a request ends after `token`, its `generated`-th one.
+FinishReason EndAfter(const Request& request, const std::vector<int32_t>& eos_ids, int32_t token, int32_t generated,
+                      int32_t* stop_token) {
+  const auto is_in = [token](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  const bool may_stop = generated >= request.min_tokens;
+  if (may_stop && !request.ignore_eos && is_in(eos_ids)) return FinishReason::kStop;
+  if (may_stop && is_in(request.stop_token_ids)) {
+    *stop_token = token;
+    return FinishReason::kStop;
+  }
+  return generated == request.max_tokens ? FinishReason::kLength : FinishReason::kNone;
+}
+
+}  // namespace
+
+SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t pairs, int32_t vocab,
+                const std::vector<int32_t>& eos_ids) {
+  const Request& request = engine_request.request;
+  const int32_t keep = request.budget.keep;
+  const int32_t cut_at = request.budget.periodic ? keep + request.budget.slack : keep + 1;
+  SoloRun run;
+  run.text = request.prompt;
+  run.prompt_length = static_cast<int32_t>(request.prompt.size());
+  run.peak_slots = run.prompt_length;
+
+  std::vector<KeptSet> kept;
+  uint64_t shares = 0;
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    KeptSet& set = kept.emplace_back(engine_request, fate, pair);
+    for (int32_t position = 0; position < run.prompt_length; ++position) {
+      set.Append(position, run.text[static_cast<size_t>(position)]);
+    }
+    shares += set.shares();
+    if (keep > 0) set.CutTo(std::min(keep, run.prompt_length), run.prompt_length);
+  }
+  run.live_after_prompt = kept[0].size();
+  if (engine_request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
+    run.finish = FinishReason::kError;
+    return run;
+  }
+  if (request.max_tokens == 0) {
+    run.finish = FinishReason::kLength;
+    return run;
+  }
+
+  bool victim_waits = false;
+  for (int32_t generated = 0;; ++generated) {
+    // `shares` is what the row that samples this token read.
+    if (generated == fate.fail_generated) {
+      run.finish = FinishReason::kError;
+      return run;
+    }
+    const int32_t position = run.prompt_length + generated;
+    const int32_t token = NextToken(request.id, position, shares, vocab);
+    run.text.push_back(token);
+    run.finish = EndAfter(request, eos_ids, token, generated + 1, &run.stop_token);
+    if (run.finish != FinishReason::kNone) return run;
+
+    DecodeFacts& facts = run.decodes.emplace_back();
+    facts.victim_waits = victim_waits;
+    facts.live = kept[0].size() + (victim_waits ? 1 : 0);
+    shares = 0;
+    bool evicted = false;
+    for (int32_t pair = 0; pair < pairs; ++pair) {
+      KeptSet& set = kept[static_cast<size_t>(pair)];
+      facts.shares[static_cast<size_t>(pair)] = set.shares();
+      set.Append(position, token);
+      shares += set.shares();
+      facts.live_in = set.size();
+      evicted = keep > 0 && set.size() == cut_at;
+      if (evicted) set.CutTo(keep, position + 1);
+    }
+    // An exact victim stays where it is until the next token comes: its slot still counts.
+    victim_waits = evicted && !request.budget.periodic;
+    facts.live_after = kept[0].size() + (victim_waits ? 1 : 0);
+    run.peak_slots = std::max(run.peak_slots, facts.live_in);
+  }
+}
+
+int32_t SoloPeakSlots(const EngineRequest& request) {
+  // Played, not derived: grow token by token and cut where h2o.md says so.
+  const KvBudget& budget = request.request.budget;
+  const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
+  const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;
+  int32_t peak = prompt_length;
+  int32_t size = budget.keep > 0 ? std::min(prompt_length, budget.keep) : prompt_length;
+  for (int32_t step = 1; step < request.request.max_tokens; ++step) {
+    ++size;
+    peak = std::max(peak, size);
+    if (budget.keep > 0 && size == cut_at) size = budget.keep;
+  }
+  return peak;
+}
+
+}  // namespace hydrant::sim

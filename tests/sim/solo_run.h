@@ -1,0 +1,52 @@
+// SoloRun is the oracle: a request computed alone, with plain sets of positions, from the text of h2o.md. It knows nothing
+// of blocks, slots, steps shared with others, or of the code under test.
+#ifndef HYDRANT_TESTS_SIM_SOLO_RUN_H_
+#define HYDRANT_TESTS_SIM_SOLO_RUN_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "server/engine_core.h"
+#include "tests/sim/fake_model.h"
+
+namespace hydrant::sim {
+
+// What is special about a request's life besides its EngineRequest.
+struct Fate {
+  int32_t fail_generated = -1;  // the row that samples this token (0 = first) fails
+  bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
+  int32_t fail_prompt = -1;     // the log-probability of this prompt token is not finite
+  int32_t score_levels_log2 = 64;
+};
+
+// What is true of a decode step.
+struct DecodeFacts {
+  int32_t live = 0;                             // slots occupied before it
+  int32_t live_in = 0;                          // … when its token is in
+  int32_t live_after = 0;                       // … when it is over
+  bool victim_waits = false;                    // the slot to overwrite was chosen one step before
+  std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that may still be read, before the step
+};
+
+struct SoloRun {
+  std::vector<int32_t> text;  // prompt, then what is generated
+  int32_t prompt_length = 0;
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop_token = -1;
+  int32_t live_after_prompt = 0;
+  int32_t peak_slots = 0;
+  std::vector<DecodeFacts> decodes;  // decodes[i] computes text[prompt_length + i]
+
+  int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }
+};
+
+SoloRun RunSolo(const EngineRequest& request, const Fate& fate, int32_t pairs, int32_t vocab,
+                const std::vector<int32_t>& eos_ids);
+
+// Slots the request would occupy at most if it used all of max_tokens.
+int32_t SoloPeakSlots(const EngineRequest& request);
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_SOLO_RUN_H_

@@ -1,0 +1,106 @@
+#include "tests/sim/workload.h"
+
+#include <algorithm>
+
+namespace hydrant::sim {
+namespace {
+
+constexpr int32_t kEdges[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49};
+
+}  // namespace
+
+Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
+  Random& r = random_;
+  SchedulerOptions& scheduler = core_.scheduler;
+  scheduler.blocks = r.Chance(50) ? r.Between(3, 12) : r.Between(8, 80);
+  scheduler.sequences_max = r.Chance(20) ? 1 : r.Between(2, 12);
+  scheduler.waiting_max = r.Chance(15) ? r.Between(1, 4) : r.Between(16, 80);
+  scheduler.tokens_max = scheduler.sequences_max + 15 + (r.Chance(30) ? 0 : r.Below(120));
+  scheduler.prefill_tokens_max = r.Chance(30) ? 16 : r.Between(16, 96);
+  core_.vocab = r.Chance(50) ? r.Between(8, 40) : r.Between(100, 2000);
+  core_.context = 1 << 20;
+  scheduler.eos_ids = {1};
+  if (r.Chance(30)) scheduler.eos_ids.push_back(3);
+  if (r.Chance(20)) {
+    scheduler.tenants.clear();
+    for (int32_t i = r.Between(2, 3); i > 0; --i) scheduler.tenants.push_back({"t", r.Between(1, 8) / 2.0});
+  }
+
+  pairs_ = r.Between(1, kPairsMax);
+  requests_left_ = r.Between(100, 300);
+  arrival_percent_ = r.Between(3, 50);
+  burst_max_ = r.Chance(20) ? r.Between(2, 12) : 1;
+  cancel_percent_ = r.Chance(40) ? 0 : r.Between(1, 30);
+  cancel_in_flight_percent_ = r.Chance(40) ? 0 : r.Between(1, 30);
+  fail_percent_ = r.Chance(50) ? 0 : r.Between(1, 20);
+  // Up to a little more than the pool holds, so that some must be refused.
+  prompt_max_ = std::min(r.Chance(50) ? 60 : 240, scheduler.blocks * kSlotsPerBlock + 8);
+  output_max_ = r.Chance(20) ? 3 : r.Between(4, 60);
+  unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
+  periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
+  score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
+}
+
+int32_t Workload::Arrivals() {
+  if (!random_.Chance(arrival_percent_)) return 0;
+  const int32_t count = std::min(requests_left_, random_.Between(1, burst_max_));
+  requests_left_ -= count;
+  return count;
+}
+
+int32_t Workload::PromptLength() {
+  const int32_t length = random_.Chance(40) ? kEdges[random_.Below(std::size(kEdges))] + 16 * random_.Below(3)
+                                            : random_.Between(1, prompt_max_);
+  return std::min(length, prompt_max_);
+}
+
+KvBudget Workload::Budget() {
+  if (random_.Chance(unlimited_percent_)) return KvBudget::Unlimited();
+  const int32_t keep = random_.Chance(50) ? kEdges[random_.Below(std::size(kEdges))] : random_.Between(1, 80);
+  if (!random_.Chance(periodic_percent_)) return KvBudget::Exact(keep);
+  return KvBudget::Periodic(keep, random_.Chance(30) ? 1 : random_.Between(1, 34));
+}
+
+EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
+  Random& r = random_;
+  EngineRequest made;
+  Request& request = made.request;
+  request.id = id;
+  request.tenant = r.Below(tenants());
+  const int32_t length = PromptLength();
+  for (int32_t i = 0; i < length; ++i) request.prompt.push_back(r.Below(core_.vocab));
+  request.max_tokens = r.Chance(5) ? 0 : r.Between(1, output_max_);
+  request.min_tokens = r.Chance(20) ? r.Between(0, request.max_tokens) : 0;
+  request.budget = Budget();
+  request.ignore_eos = r.Chance(30);
+  if (r.Chance(20)) request.stop_token_ids = {r.Below(core_.vocab), 2};
+  request.arrival_us = now_us;
+
+  made.sampling.seed = id;  // by which the fake executor knows whose row it is
+  made.policy.evicts = request.budget.limited();
+  if (made.policy.evicts) {
+    made.policy.recent = r.Chance(20) ? request.budget.keep : r.Between(1, request.budget.keep);
+    made.policy.heavy = request.budget.keep - made.policy.recent;
+  }
+  made.logprobs = r.Chance(20) ? r.Below(5) : -1;
+  made.prompt_logprobs = r.Chance(20) ? r.Below(5) : -1;
+  made.policy_label = r.Below(kPolicyLabelsMax);
+  return made;
+}
+
+Fate Workload::MakeFate(const EngineRequest& request) {
+  Random& r = random_;
+  Fate fate;
+  fate.score_levels_log2 = score_levels_log2_;
+  if (r.Chance(fail_percent_)) {
+    fate.fail_generated = r.Below(std::max(1, request.request.max_tokens));
+    fate.fail_by_id = r.Chance(50);
+  }
+  const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
+  if (request.prompt_logprobs >= 0 && prompt_length > 1 && r.Chance(fail_percent_)) {
+    fate.fail_prompt = r.Between(1, prompt_length - 1);
+  }
+  return fate;
+}
+
+}  // namespace hydrant::sim

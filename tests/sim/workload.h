@@ -1,0 +1,65 @@
+// Workload draws what an episode is made of. Every episode has its own profile, so that rare mixtures (a pool of four
+// blocks with only periodic budgets, a batch of one, nothing but cancels) come up.
+#ifndef HYDRANT_TESTS_SIM_WORKLOAD_H_
+#define HYDRANT_TESTS_SIM_WORKLOAD_H_
+
+#include <cstdint>
+
+#include "tests/sim/sim_request.h"
+
+namespace hydrant::sim {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
+  int32_t Below(int32_t n) { return static_cast<int32_t>(Next() % static_cast<uint64_t>(n)); }
+  int32_t Between(int32_t low, int32_t high) { return low + Below(high - low + 1); }  // both included
+  bool Chance(int32_t percent) { return Below(100) < percent; }
+
+ private:
+  uint64_t state_;
+};
+
+class Workload {
+ public:
+  explicit Workload(uint64_t seed);
+
+  // How many requests come now, of those that are left.
+  int32_t Arrivals();
+  bool CancelsNow() { return random_.Chance(cancel_percent_); }
+  bool CancelsInFlight() { return random_.Chance(cancel_in_flight_percent_); }
+  bool AddsInFlight() { return random_.Chance(10); }
+  bool exhausted() const { return requests_left_ == 0; }
+
+  EngineRequest MakeRequest(uint64_t id, int64_t now_us);
+  Fate MakeFate(const EngineRequest& request);
+
+  Random& random() { return random_; }
+  const EngineCoreOptions& core() const { return core_; }
+  int32_t pairs() const { return pairs_; }
+  int32_t tenants() const { return static_cast<int32_t>(core_.scheduler.tenants.size()); }
+
+ private:
+  int32_t PromptLength();
+  KvBudget Budget();
+
+  Random random_;
+  EngineCoreOptions core_;
+  int32_t pairs_ = 1;
+  int32_t requests_left_ = 0;
+  int32_t arrival_percent_ = 50;
+  int32_t burst_max_ = 1;
+  int32_t cancel_percent_ = 0;
+  int32_t cancel_in_flight_percent_ = 0;
+  int32_t fail_percent_ = 0;
+  int32_t prompt_max_ = 1;
+  int32_t output_max_ = 1;
+  int32_t unlimited_percent_ = 0;
+  int32_t periodic_percent_ = 0;
+  int32_t score_levels_log2_ = 64;
+};
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_WORKLOAD_H_
