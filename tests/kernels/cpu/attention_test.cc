@@ -1,0 +1,419 @@
+// Attention over the paged cache against the double-precision oracle, and the promise that a row's bits depend on nothing
+// but the row.
+#include "kernels/cpu/attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/reference.h"
+#include "tests/kernels/cpu/kv_fixture.h"
+
+namespace hydrant {
+namespace {
+
+using reference::RoundTo;
+using reference::ToDouble;
+using reference::Values;
+
+EvictionPolicy Policy(int32_t heavy, int32_t recent) {
+  EvictionPolicy policy;
+  policy.evicts = true;
+  policy.heavy = heavy;
+  policy.recent = recent;
+  return policy;
+}
+
+std::string Name(DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16"; }
+
+// Prefill with bf16 dot products rounds q and the softmax weights to bf16.
+bool RoundsInPrefill(CpuIsa isa, DType dtype) { return isa == CpuIsa::kAvx512Bf16 && dtype == DType::kBF16; }
+
+// The oracle of one query row, and how far fp32 arithmetic may be from it.
+struct Expected {
+  Values out;
+  double tolerance = 0.0;
+};
+
+Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head, int32_t slots,
+                double scale, bool rounds) {
+  Values q = ToDouble(stream.Q(token, layer, head));
+  if (rounds) q = RoundTo(DType::kBF16, q);
+  Values keys, values;
+  double value_max = 0.0, logit_error = 0.0, logit_max = 0.0;
+  constexpr double kUlp = 0x1p-24;
+  for (int32_t t = 0; t < slots; ++t) {
+    const Values k = RoundTo(shape.dtype, ToDouble(stream.K(t, layer, head)));
+    const Values v = RoundTo(shape.dtype, ToDouble(stream.V(t, layer, head)));
+    keys.insert(keys.end(), k.begin(), k.end());
+    values.insert(values.end(), v.begin(), v.end());
+    for (double x : v) value_max = std::max(value_max, std::abs(x));
+    const Values magnitude = reference::LinearMagnitude(q, shape.group, k, 1, shape.head_dim);
+    for (double m : magnitude) {
+      logit_error = std::max(logit_error, (shape.head_dim + 2) * kUlp * m * scale);
+      logit_max = std::max(logit_max, m * scale);
+    }
+  }
+  Expected expected;
+  expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale).out;
+  // A weight is off by the error of its logit, by that of the largest logit, by the subtraction, and by exp (4 ulp); their
+  // sum and the sum of values round `slots` times each. Rounding the weights to bf16 adds half an ulp of 8 bits.
+  const double weight_error = 2 * logit_error + 2 * kUlp * logit_max + 8 * kUlp + 2 * slots * kUlp;
+  expected.tolerance = value_max * (2 * weight_error + (rounds ? 0x1p-8 : 0.0));
+  return expected;
+}
+
+using ShapeCase = std::tuple<CpuIsa, DType, int32_t /*head_dim*/, int32_t /*group*/>;
+
+class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
+ protected:
+  const CpuIsa isa_ = std::get<0>(GetParam());
+  const KvShape shape_ = {.layers = 2,
+                          .kv_heads = 2,
+                          .group = std::get<3>(GetParam()),
+                          .head_dim = std::get<2>(GetParam()),
+                          .dtype = std::get<1>(GetParam())};
+};
+
+TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
+  constexpr int32_t kPrompt = 67, kTokens = 86;  // decode crosses the end of a block
+  KvFixture fixture(shape_, isa_, 2, 8);
+  fixture.Poison();
+  fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+  TokenStream stream(shape_, kTokens, 5);
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), kPrompt, 1, kTokens);
+  const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t tokens, bool rounds) {
+    for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+      for (int32_t head = 0; head < shape_.kv_heads; ++head) {
+        for (int32_t t = 0; t < tokens; ++t) {
+          const Expected expected =
+              Oracle(stream, shape_, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale), rounds);
+          const int64_t width = std::ssize(expected.out);
+          const float* actual =
+              &outputs[static_cast<size_t>((layer * tokens + t) * int64_t{shape_.out_cols()} + head * width)];
+          for (int64_t i = 0; i < width; ++i) {
+            ASSERT_NEAR(actual[i], expected.out[static_cast<size_t>(i)], expected.tolerance)
+                << "layer " << layer << " head " << head << " token " << first + t << " element " << i;
+          }
+        }
+      }
+    }
+  };
+  for (int32_t begin = 0; begin < kPrompt; begin += 48) {
+    const TestRow row{&sequence, std::min(48, kPrompt - begin), true};
+    check(fixture.Step({&row, 1}), begin, row.tokens, RoundsInPrefill(isa_, shape_.dtype));
+  }
+  for (int32_t t = kPrompt; t < kTokens; ++t) {
+    const TestRow row{&sequence, 1, false};
+    check(fixture.Step({&row, 1}), t, 1, false);
+  }
+}
+
+std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
+  return std::string(IsaName(std::get<0>(info.param))) + "_" + Name(std::get<1>(info.param)) + "_dim" +
+         std::to_string(std::get<2>(info.param)) + "_group" + std::to_string(std::get<3>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadDims, AttentionShapeTest,
+                         testing::Combine(testing::ValuesIn(SupportedIsas()),
+                                          testing::Values(DType::kF32, DType::kF16, DType::kBF16),
+                                          testing::Values(8, 16, 20, 34, 64, 80, 128, 256), testing::Values(3)),
+                         ShapeName);
+INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
+                         testing::Combine(testing::ValuesIn(SupportedIsas()),
+                                          testing::Values(DType::kF32, DType::kBF16), testing::Values(32),
+                                          testing::Values(1, 2, 4, 5, 7, 8, 16)),
+                         ShapeName);
+
+class AttentionTest : public testing::TestWithParam<CpuIsa> {};
+
+// Decode over every number of slots at which the split of the work changes shape.
+TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .dtype = DType::kF32};
+  for (int32_t live : {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 319, 320, 321, 512, 576, 577, 600}) {
+    KvFixture fixture(shape, GetParam(), 3, 40);
+    fixture.Poison();
+    TokenStream stream(shape, live, 9);
+    TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), live, 0, live);
+    std::vector<TestRow> rows = {{&sequence, live - 1, true}};
+    if (live > 1) fixture.Step(rows);
+    rows[0] = {&sequence, 1, false};
+    const std::vector<float> outputs = fixture.Step(rows);
+    for (int32_t head = 0; head < shape.kv_heads; ++head) {
+      const Expected expected =
+          Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale), false);
+      const int64_t width = std::ssize(expected.out);
+      for (int64_t i = 0; i < width; ++i) {
+        ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
+                    expected.tolerance)
+            << "live " << live;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, SplitsCoverTheSlotsOnce) {
+  for (int32_t live = 1; live < 3000; ++live) {
+    const int32_t splits = DecodeSplits(live);
+    ASSERT_GE(splits, 1);
+    const int32_t last = live - (splits - 1) * kDecodeSplitSlots;
+    ASSERT_GE(last, 1) << live;
+    ASSERT_LE(last, kDecodeSplitSlots + kDecodeTailSlots) << live;
+  }
+}
+
+// --- equal bits -------------------------------------------------------------------------------------------------------
+
+// Everything a sequence's future depends on.
+struct Trace {
+  std::vector<std::vector<float>> outputs;  // per token
+  std::vector<float> scores;                // of all live slots, all pairs
+  std::vector<int32_t> positions;
+  std::vector<int32_t> victims;
+
+  bool operator==(const Trace&) const = default;
+};
+
+struct Story {
+  int32_t prompt = 0;
+  int32_t steps = 0;
+  EvictionPolicy policy;
+  uint64_t seed = 0;
+};
+
+constexpr KvShape kStoryShape = {.layers = 2, .kv_heads = 3, .group = 3, .head_dim = 64, .dtype = DType::kBF16};
+
+// Tokens `first`, … of a sequence out of a step's outputs.
+void Record(const KvFixture& fixture, const std::vector<float>& outputs, size_t step_tokens, size_t token_begin,
+            size_t count, Trace& trace) {
+  const size_t width = static_cast<size_t>(fixture.shape.out_cols());
+  for (size_t t = token_begin; t < token_begin + count; ++t) {
+    std::vector<float> row;
+    for (size_t layer = 0; layer < static_cast<size_t>(fixture.shape.layers); ++layer) {
+      const auto first = outputs.begin() + static_cast<ptrdiff_t>((layer * step_tokens + t) * width);
+      row.insert(row.end(), first, first + static_cast<ptrdiff_t>(width));
+    }
+    trace.outputs.push_back(std::move(row));
+  }
+}
+
+void RecordState(KvFixture& fixture, const TestSequence& sequence, Trace& trace) {
+  for (int32_t layer = 0; layer < fixture.shape.layers; ++layer) {
+    for (int32_t head = 0; head < fixture.shape.kv_heads; ++head) {
+      for (int32_t slot = 0; slot < sequence.live; ++slot) {
+        trace.scores.push_back(fixture.Score(sequence, layer, head, slot));
+        trace.positions.push_back(fixture.Position(sequence, layer, head, slot));
+      }
+      if (sequence.has_victim) trace.victims.push_back(fixture.VictimSlot(sequence, layer, head));
+    }
+  }
+}
+
+// Runs the stories together: each sequence takes its prompt in chunks of `chunk`, then decodes, all in the same steps.
+std::vector<Trace> Tell(const std::vector<Story>& stories, CpuIsa isa, int threads, int32_t chunk) {
+  KvFixture fixture(kStoryShape, isa, threads, 256);
+  fixture.Poison();
+  std::vector<TokenStream> streams;
+  for (const Story& story : stories) {
+    streams.emplace_back(kStoryShape, story.prompt + story.steps, story.seed);
+    streams.back().AddPopularity(2.0f, story.seed);
+  }
+  std::vector<TestSequence> sequences;
+  for (size_t i = 0; i < stories.size(); ++i) {
+    sequences.push_back(fixture.Sequence(streams[i], stories[i].policy, stories[i].prompt, static_cast<int32_t>(i),
+                                         stories[i].prompt + stories[i].steps));
+  }
+  std::vector<Trace> traces(stories.size());
+  while (true) {
+    std::vector<TestRow> rows;
+    std::vector<size_t> owner;
+    for (size_t i = 0; i < stories.size(); ++i) {
+      const int32_t left = stories[i].prompt - sequences[i].position;
+      if (left <= -stories[i].steps) continue;
+      rows.push_back({&sequences[i], left > 0 ? std::min(left, chunk) : 1, left > 0});
+      owner.push_back(i);
+    }
+    if (rows.empty()) break;
+    const std::vector<float> outputs = fixture.Step(rows);
+    size_t tokens = 0, begin = 0;
+    for (const TestRow& row : rows) tokens += static_cast<size_t>(row.tokens);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      Record(fixture, outputs, tokens, begin, static_cast<size_t>(rows[r].tokens), traces[owner[r]]);
+      begin += static_cast<size_t>(rows[r].tokens);
+      if (rows[r].prefill && sequences[owner[r]].position < stories[owner[r]].prompt) continue;
+      RecordState(fixture, sequences[owner[r]], traces[owner[r]]);
+    }
+  }
+  return traces;
+}
+
+std::vector<Story> Stories() {
+  EvictionPolicy decayed = Policy(20, 13);
+  decayed.decay = 0.9375f;
+  decayed.square = true;
+  decayed.score_rows = 64;
+  decayed.pool_width = 15;
+  EvictionPolicy mean = Policy(100, 50);
+  mean.gqa_reduce = GqaReduce::kMean;
+  mean.score_rows = 32;
+  EvictionPolicy first = Policy(16, 16);
+  first.gqa_reduce = GqaReduce::kFirst;
+  return {{.prompt = 200, .steps = 20, .policy = Policy(64, 64), .seed = 1},
+          {.prompt = 17, .steps = 30, .policy = decayed, .seed = 2},
+          {.prompt = 333, .steps = 9, .policy = EvictionPolicy(), .seed = 3},
+          {.prompt = 97, .steps = 25, .policy = decayed, .seed = 4},
+          {.prompt = 400, .steps = 12, .policy = mean, .seed = 5},
+          {.prompt = 64, .steps = 40, .policy = first, .seed = 6},
+          {.prompt = 350, .steps = 3, .policy = Policy(330, 1), .seed = 7}};
+}
+
+TEST_P(AttentionTest, BatchedRowsEqualSoloRowsBitForBit) {
+  const std::vector<Trace> together = Tell(Stories(), GetParam(), 2, 64);
+  for (size_t i = 0; i < Stories().size(); ++i) {
+    EXPECT_EQ(Tell({Stories()[i]}, GetParam(), 2, 64)[0], together[i]) << "story " << i;
+  }
+}
+
+TEST_P(AttentionTest, ThreadCountChangesNoBit) {
+  const std::vector<Trace> one = Tell(Stories(), GetParam(), 1, 64);
+  EXPECT_EQ(Tell(Stories(), GetParam(), 2, 64), one);
+  EXPECT_EQ(Tell(Stories(), GetParam(), 3, 64), one);
+}
+
+TEST_P(AttentionTest, ChunkingChangesNoBit) {
+  const std::vector<Trace> whole = Tell(Stories(), GetParam(), 2, 2048);
+  for (int32_t chunk : {16, 32, 48, 256}) EXPECT_EQ(Tell(Stories(), GetParam(), 2, chunk), whole) << "chunk " << chunk;
+}
+
+// A session goes on: its new tokens start inside a block, after slots that are not in the order of positions.
+TEST_P(AttentionTest, LaterPromptAttendsToEverySlotBelowLive) {
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 32, .dtype = DType::kF32};
+  constexpr int32_t kFirst = 60, kDecode = 9, kSecond = 40;
+  KvFixture fixture(shape, GetParam(), 2, 16);
+  TokenStream stream(shape, kFirst + kDecode + kSecond, 21);
+  TestSequence sequence = fixture.Sequence(stream, Policy(20, 17), kFirst, 0, 200);
+  std::vector<TestRow> rows = {{&sequence, kFirst, true}};
+  fixture.Step(rows);
+  rows[0] = {&sequence, 1, false};
+  for (int32_t i = 0; i < kDecode; ++i) fixture.Step(rows);
+  const int32_t before = sequence.live;
+  ASSERT_EQ(before, 38);
+  std::vector<int32_t> positions;
+  Values scores;
+  for (int32_t slot = 0; slot < before; ++slot) {
+    positions.push_back(fixture.Position(sequence, 0, 0, slot));
+    scores.push_back(static_cast<double>(fixture.Score(sequence, 0, 0, slot)));
+  }
+  sequence.prompt_length = kFirst + kDecode + kSecond;
+  fixture.cut_prompts = false;
+  rows[0] = {&sequence, kSecond, true};
+  const std::vector<float> outputs = fixture.Step(rows);
+
+  Values keys, values;
+  for (int32_t slot = 0; slot < before + kSecond; ++slot) {
+    const int32_t token = slot < before ? positions[static_cast<size_t>(slot)] : kFirst + kDecode + slot - before;
+    ASSERT_EQ(fixture.Position(sequence, 0, 0, slot), token);
+    const Values k = ToDouble(stream.K(token, 0, 0)), v = ToDouble(stream.V(token, 0, 0));
+    keys.insert(keys.end(), k.begin(), k.end());
+    values.insert(values.end(), v.begin(), v.end());
+  }
+  scores.resize(static_cast<size_t>(before + kSecond), 0.0);
+  for (int32_t i = 0; i < kSecond; ++i) {
+    const int32_t slots = before + i + 1;
+    const auto result = reference::Attention(ToDouble(stream.Q(kFirst + kDecode + i, 0, 0)), 2, keys, values, slots, 32,
+                                             static_cast<double>(fixture.scale));
+    for (size_t j = 0; j < result.out.size(); ++j) {
+      ASSERT_NEAR(outputs[static_cast<size_t>(i) * result.out.size() + j], result.out[j], 1e-4);
+    }
+    for (size_t j = 0; j < result.probabilities.size(); ++j)
+      scores[j % static_cast<size_t>(slots)] += result.probabilities[j];
+  }
+  for (int32_t slot = 0; slot < before + kSecond; ++slot) {
+    EXPECT_NEAR(fixture.Score(sequence, 0, 0, slot), scores[static_cast<size_t>(slot)], 1e-4) << slot;
+  }
+}
+
+TEST_P(AttentionTest, NanOfOneSequenceStaysThere) {
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 16, .dtype = DType::kBF16};
+  const auto run = [&](bool poisoned) {
+    KvFixture fixture(shape, GetParam(), 2, 32);
+    TokenStream stream(shape, 60, 1), other(shape, 60, 2);
+    if (poisoned) {
+      for (float& x : other.Row(20, 0)) x = NAN;
+    }
+    std::vector<TestSequence> sequences;
+    sequences.push_back(fixture.Sequence(stream, Policy(8, 8), 40, 0, 60));
+    sequences.push_back(fixture.Sequence(other, Policy(8, 8), 40, 1, 60));
+    std::vector<float> outputs =
+        fixture.Step(std::vector<TestRow>{{&sequences[0], 40, true}, {&sequences[1], 40, true}});
+    const size_t half = outputs.size() / 2;
+    EXPECT_EQ(std::isnan(outputs.back()), poisoned);
+    outputs.resize(half);
+    for (int i = 0; i < 20; ++i) {
+      const auto step = fixture.Step(std::vector<TestRow>{{&sequences[0], 1, false}, {&sequences[1], 1, false}});
+      outputs.insert(outputs.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(step.size() / 2));
+    }
+    return outputs;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+// --- rope and writes --------------------------------------------------------------------------------------------------
+
+TEST_P(AttentionTest, RopeRotatesQAndKButNotV) {
+  for (const auto& [head_dim, dims] : {std::pair{64, 64}, {64, 32}, {20, 20}, {32, 10}, {128, 128}}) {
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .dtype = DType::kF32};
+    std::vector<double> inv_freq;
+    for (int32_t i = 0; i < dims / 2; ++i) inv_freq.push_back(std::pow(10000.0, -2.0 * i / dims));
+    const RopeSpec spec{.dims = dims, .inv_freq = inv_freq, .attention_factor = 1.25, .positions_max = 5000};
+    KvFixture fixture(shape, GetParam(), 2, 8);
+    const std::unique_ptr<RopeTable> rope = fixture.device->MakeRope(spec);
+    TokenStream stream(shape, 5000, 3);
+    TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 0, 0, 32);
+    int32_t slot = 0;
+    for (int32_t position : {0, 1, 255, 256, 4095, 4999}) {
+      sequence.position = position;
+      sequence.live = slot;
+      const TestRow row{&sequence, 1, false};
+      fixture.Step({&row, 1}, rope.get());
+      const Values q =
+          reference::Rope(spec, position, ToDouble(stream.Row(position, 0).first(size_t(4 * head_dim))), 4, head_dim);
+      for (size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(fixture.rotated[i], q[i], 1e-5) << position << " " << i;
+      for (int32_t head = 0; head < 2; ++head) {
+        const Values k = reference::Rope(spec, position, ToDouble(stream.K(position, 0, head)), 1, head_dim);
+        const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, head, slot);
+        for (size_t i = 0; i < k.size(); ++i) ASSERT_NEAR(key[i], k[i], 1e-5) << position << " " << i;
+        const std::span<float> v = stream.V(position, 0, head);
+        EXPECT_EQ(fixture.ReadSlot(sequence, true, 0, head, slot), std::vector<float>(v.begin(), v.end()));
+        EXPECT_EQ(fixture.Position(sequence, 0, head, slot), position);
+      }
+      ++slot;
+    }
+  }
+}
+
+TEST(RopeTableTest, IsTheRoundedDoubleAtEveryPosition) {
+  constexpr int32_t kPositions = 131072;
+  const std::vector<double> inv_freq = {1.0, 0.3, 0.01, 5e-6};
+  ThreadPool pool(2);
+  const CpuRopeTable table({.dims = 8, .inv_freq = inv_freq, .positions_max = kPositions}, pool);
+  for (int32_t position = 0; position < kPositions; position += 7) {
+    for (size_t i = 0; i < inv_freq.size(); ++i) {
+      const double angle = position * inv_freq[i];
+      // Half an ulp of fp32 below 1, and the fp64 rounding of angle and products.
+      ASSERT_NEAR(table.cosine(position)[i], std::cos(angle), 0x1p-25 + 1e-10);
+      ASSERT_NEAR(table.sine(position)[i], std::sin(angle), 0x1p-25 + 1e-10);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(SupportedIsas()),
+                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+
+}  // namespace
+}  // namespace hydrant
