@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
+`--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
+
+A bench is a program NAME_bench that prints a table and takes the arguments in ARGUMENTS. Figures are only as good as the
+machine is quiet; the load average is printed with them. Python's standard library only."""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from server_process import ServerProcess
+
+ARGUMENTS = {"model": ["{model}"]}
+STARTS = 5
+IDLE_S = 5.0
+DECODED = 128
+
+
+def line(what, value, unit, limit="", verdict=""):
+    print(f"{what:<34} {value:>10.3f} {unit:<8} {limit:>10} {verdict:>8}", flush=True)
+
+
+def bench_server(arguments):
+    """Start to ready, idle cost, and what HTTP adds to a single stream, on the real program."""
+    binary = arguments.build / "server" / "hydrantd"
+    arguments.model.read_bytes()  # into the file cache: the goal is stated for a warm file
+    ready = []
+    for _ in range(STARTS):
+        with ServerProcess(binary, arguments.model) as server:
+            ready.append(server.ready_s)
+    line("start to ready, median of 5", statistics.median(ready), "s", "<= 1", "ok" if statistics.median(ready) <= 1 else "MISSED")
+    with ServerProcess(binary, arguments.model) as server:
+        before = server.cpu_s()
+        time.sleep(IDLE_S)
+        idle = (server.cpu_s() - before) / IDLE_S
+        line("idle processor use", 100 * idle, "%", "0", "ok" if idle < 0.001 else "MISSED")
+        body = {"prompt": "Once upon a time", "temperature": 0, "ignore_eos": True, "stream": True}
+        speeds, first = [], []
+        for _ in range(4):
+            started = time.monotonic()
+            with server.open("/v1/completions", {**body, "max_tokens": DECODED}) as response:
+                times = [time.monotonic() for event in response if event.startswith(b"data: {")]
+            first.append(times[0] - started)
+            speeds.append((DECODED - 1) / (times[-1] - times[0]))
+        line("single stream over HTTP", statistics.median(speeds[1:]), "tok/s")
+        line("time to first token, 4-token prompt", 1e3 * statistics.median(first[1:]), "ms")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./hydrant bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="name the benches")
+    parser.add_argument("--peer", choices=("llama.cpp",), help="compare with a peer, which is fetched and built first")
+    parser.add_argument("--rounds", type=int, default=3, help="alternations with the peer")
+    parser.add_argument("--threads", type=int, default=0, help="for --peer; default: the processors this process may use")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+
+    programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
+    names = [*programs, "server"]
+    if arguments.list:
+        print("\n".join(names))
+        return 0
+    unknown = [name for name in arguments.names if name not in names]
+    if unknown:
+        parser.error(f"there is no bench {unknown[0]}; these exist: {', '.join(names)}")
+    if arguments.peer:
+        import peer_llama_cpp
+
+        return peer_llama_cpp.compare(arguments)
+    failed = 0
+    for name in arguments.names or names:
+        print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
+        if name == "server":
+            bench_server(arguments)
+        else:
+            extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
+            failed += subprocess.run([programs[name], *extra]).returncode != 0
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
