@@ -1,0 +1,328 @@
+#include "server/engine_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int32_t kVocab = 100;
+
+// Answers each row as the test says and keeps the last input's scalars.
+class ScriptedExecutor : public Executor {
+ public:
+  Ticket Launch(const StepInput& input) override {
+    input_ = &input;
+    rows = input.rows;
+    ++launches;
+    return {static_cast<uint64_t>(launches)};
+  }
+  StepOutput Await(Ticket) override {
+    if (in_flight) in_flight();
+    StepOutput output;
+    for (const StepRow& row : input_->rows) {
+      RowOutput& answer = output.rows.emplace_back();
+      for (int32_t target : row.targets) {
+        SampleResult& result = answer.targets.emplace_back();
+        result.id = target;
+        result.logprob = -static_cast<float>(target);
+      }
+      if (row.sample) answer.sampled = sampled;
+      if (spoil) spoil(row, answer);
+    }
+    return output;
+  }
+
+  SampleResult sampled = {.id = 7, .finite = true, .logprob = -0.5f, .top = {}};
+  std::function<void(const StepRow&, RowOutput&)> spoil;
+  std::function<void()> in_flight;
+  std::vector<StepRow> rows;  // spans are dead after the step
+  int32_t launches = 0;
+
+ private:
+  const StepInput* input_ = nullptr;
+};
+
+EngineCoreOptions Options() {
+  EngineCoreOptions options;
+  options.scheduler.blocks = 64;
+  options.scheduler.sequences_max = 4;
+  options.scheduler.waiting_max = 4;
+  options.scheduler.tokens_max = 64;
+  options.scheduler.prefill_tokens_max = 32;
+  options.scheduler.eos_ids = {2};
+  options.vocab = kVocab;
+  options.context = 512;
+  return options;
+}
+
+EngineRequest MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_tokens, int32_t keep = 0) {
+  EngineRequest request;
+  request.request.id = id;
+  request.request.prompt.resize(static_cast<size_t>(prompt_length));
+  for (int32_t i = 0; i < prompt_length; ++i) request.request.prompt[static_cast<size_t>(i)] = i % kVocab;
+  request.request.max_tokens = max_tokens;
+  request.sampling.seed = id;
+  if (keep > 0) {
+    request.request.budget = KvBudget::Exact(keep);
+    request.policy.evicts = true;
+    request.policy.recent = (keep + 1) / 2;
+    request.policy.heavy = keep / 2;
+  }
+  return request;
+}
+
+class EngineCoreTest : public testing::Test {
+ protected:
+  EngineCoreTest() {
+    absl::StatusOr<std::unique_ptr<EngineCore>> made =
+        EngineCore::Create(Options(), executor, [this] { return now_us += 10; });
+    EXPECT_TRUE(made.ok()) << made.status();
+    core = std::move(*made);
+  }
+
+  ScriptedExecutor executor;
+  int64_t now_us = 0;
+  std::unique_ptr<EngineCore> core;
+};
+
+TEST_F(EngineCoreTest, ARowCarriesWhatTheDeviceNeeds) {
+  EngineRequest request = MakeRequest(5, 40, 3, 16);
+  request.logprobs = 2;
+  ASSERT_TRUE(core->Add(request).ok());
+  core->Step();
+  ASSERT_THAT(executor.rows, SizeIs(1));
+  const StepRow& row = executor.rows[0];
+  EXPECT_EQ(row.sampling->seed, 5u);
+  EXPECT_EQ(row.policy->heavy, 8);
+  EXPECT_EQ(row.policy->recent, 8);
+  EXPECT_EQ(row.logprobs, 2);
+  EXPECT_EQ(row.shrink_to, 16);
+  EXPECT_TRUE(row.prefill && row.sample);
+  EXPECT_EQ(row.prompt_length, 40);
+  EXPECT_THAT(row.targets, IsEmpty());
+  core->Step();
+  EXPECT_FALSE(executor.rows[0].prefill);
+  EXPECT_EQ(executor.rows[0].position, 40);
+  EXPECT_EQ(executor.rows[0].live, 16);
+  EXPECT_TRUE(executor.rows[0].choose_victim);
+  core->Step();
+  EXPECT_TRUE(executor.rows[0].reuse_victim);
+}
+
+TEST_F(EngineCoreTest, TokensComeWithTheirLogprobs) {
+  executor.sampled.top = {{7, -0.5f}, {9, -1.5f}};
+  EngineRequest request = MakeRequest(1, 5, 2);
+  request.logprobs = 2;
+  ASSERT_TRUE(core->Add(request).ok());
+  const std::span<const EngineEvent> events = core->Step();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].id, 1u);
+  EXPECT_EQ(events[0].token, 7);
+  EXPECT_EQ(events[0].finish, FinishReason::kNone);
+  ASSERT_NE(events[0].sampled, nullptr);
+  EXPECT_THAT(events[0].sampled->top, SizeIs(2));
+  EXPECT_EQ(core->Step()[0].finish, FinishReason::kLength);
+  EXPECT_TRUE(core->idle());
+}
+
+TEST_F(EngineCoreTest, PromptLogprobsArriveInOrderOverTheChunks) {
+  for (const int32_t prompt_length : {1, 2, 64, 65, 150}) {
+    for (const int32_t max_tokens : {0, 1, 2}) {
+      SCOPED_TRACE(testing::Message() << prompt_length << " prompt tokens, max_tokens " << max_tokens);
+      EngineRequest request = MakeRequest(1, prompt_length, max_tokens);
+      request.prompt_logprobs = 0;
+      ASSERT_TRUE(core->Add(request).ok());
+      std::vector<int32_t> targets;
+      std::vector<int32_t> tokens;
+      FinishReason finish = FinishReason::kNone;
+      while (finish == FinishReason::kNone) {
+        for (const EngineEvent& event : core->Step()) {
+          if (!event.prompt_logprobs.empty()) {
+            EXPECT_EQ(event.prompt_begin, static_cast<int32_t>(targets.size()) + 1);
+          }
+          for (const SampleResult& result : event.prompt_logprobs) targets.push_back(result.id);
+          if (event.token >= 0) tokens.push_back(event.token);
+          finish = event.finish;
+        }
+      }
+      EXPECT_EQ(finish, FinishReason::kLength);
+      EXPECT_THAT(tokens, SizeIs(max_tokens));
+      EXPECT_EQ(targets, std::vector<int32_t>(request.request.prompt.begin() + 1, request.request.prompt.end()));
+    }
+  }
+}
+
+struct FailCase {
+  const char* name;
+  void (*spoil)(RowOutput&);
+};
+
+TEST_F(EngineCoreTest, AnAnswerThatIsNoTokenEndsItsRequestAlone) {
+  const FailCase cases[] = {
+      {"not finite", [](RowOutput& row) { row.sampled.finite = false; }},
+      {"negative id", [](RowOutput& row) { row.sampled.id = -1; }},
+      {"id beyond the vocabulary", [](RowOutput& row) { row.sampled.id = kVocab; }},
+      {"prompt log-probability not finite", [](RowOutput& row) { row.targets.back().finite = false; }},
+  };
+  for (const FailCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    for (uint64_t id : {1, 2, 3}) {
+      EngineRequest request = MakeRequest(id, 5, 2);
+      request.prompt_logprobs = 0;
+      ASSERT_TRUE(core->Add(request).ok());
+    }
+    executor.spoil = [&c](const StepRow& row, RowOutput& answer) {
+      if (row.sampling->seed == 2) c.spoil(answer);
+    };
+    std::map<uint64_t, EngineEvent> events;
+    for (const EngineEvent& event : core->Step()) events[event.id] = event;
+    ASSERT_THAT(events, SizeIs(3));
+    EXPECT_EQ(events[2].finish, FinishReason::kError);
+    EXPECT_EQ(events[2].token, -1);
+    EXPECT_EQ(events[2].sampled, nullptr);
+    EXPECT_THAT(events[2].prompt_logprobs, IsEmpty());
+    for (uint64_t id : {1, 3}) {
+      EXPECT_EQ(events[id].finish, FinishReason::kNone);
+      EXPECT_EQ(events[id].token, 7);
+    }
+    while (!core->idle()) core->Step();
+    EXPECT_EQ(core->counters().blocks_used, 0);
+  }
+}
+
+TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
+  const auto code = [this](const EngineRequest& request) { return core->Add(request).code(); };
+  EngineRequest request = MakeRequest(1, 5, 2);
+  request.request.prompt[3] = kVocab;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request.request.prompt[3] = -1;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 500, 13)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 500, 12)), absl::StatusCode::kOk) << "exactly the context";
+  EXPECT_TRUE(core->Cancel(1));
+
+  request = MakeRequest(2, 5, 2, 16);
+  request.policy.heavy = 7;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request = MakeRequest(2, 5, 2, 16);
+  request.policy.evicts = false;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request = MakeRequest(2, 5, 2, 16);
+  request.policy.heavy = 16;
+  request.policy.recent = 0;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request = MakeRequest(2, 5, 2, 16);
+  request.policy_label = kPolicyLabelsMax;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(2, 0, 2)), absl::StatusCode::kInvalidArgument)
+      << "the scheduler's own checks come through";
+}
+
+TEST_F(EngineCoreTest, CancelWithNothingElseToDoIsDeliveredByTheNextStep) {
+  ASSERT_TRUE(core->Add(MakeRequest(1, 5, 50)).ok());
+  core->Step();
+  EXPECT_TRUE(core->Cancel(1));
+  EXPECT_FALSE(core->Cancel(1));
+  EXPECT_EQ(core->counters().blocks_used, 0);
+  EXPECT_FALSE(core->idle());
+  const int32_t launches = executor.launches;
+  const std::span<const EngineEvent> events = core->Step();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].finish, FinishReason::kAbort);
+  EXPECT_EQ(executor.launches, launches) << "no empty step reaches the device";
+  EXPECT_EQ(core->report().rows, 0);
+  EXPECT_TRUE(core->idle());
+  EXPECT_THAT(core->Step(), IsEmpty());
+}
+
+TEST_F(EngineCoreTest, CancelInFlightDropsTheToken) {
+  ASSERT_TRUE(core->Add(MakeRequest(1, 5, 50)).ok());
+  ASSERT_TRUE(core->Add(MakeRequest(2, 5, 50)).ok());
+  executor.in_flight = [this] { core->Cancel(1); };
+  const std::span<const EngineEvent> events = core->Step();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].id, 1u);
+  EXPECT_EQ(events[0].finish, FinishReason::kAbort);
+  EXPECT_EQ(events[0].token, -1);
+  EXPECT_EQ(events[1].token, 7);
+  EXPECT_EQ(core->counters().blocks_used, 1);
+}
+
+TEST_F(EngineCoreTest, CountersTellBlocksSlotsAndEvictions) {
+  EngineRequest request = MakeRequest(1, 40, 10, 16);
+  request.policy_label = 3;
+  ASSERT_TRUE(core->Add(request).ok());
+  request = MakeRequest(2, 20, 10, 16);
+  request.policy_label = 5;
+  ASSERT_TRUE(core->Add(request).ok());
+  EXPECT_EQ(core->counters().waiting, 2);
+  core->Step();
+  core->Step();
+  EngineCounters counters = core->counters();
+  EXPECT_EQ(counters.running, 2);
+  EXPECT_EQ(counters.waiting, 0);
+  EXPECT_EQ(counters.live_slots, 17 + 17);
+  EXPECT_EQ(counters.blocks_used, 4);
+  EXPECT_EQ(counters.blocks_free, 60);
+  EXPECT_EQ(counters.blocks_cached, 0);
+  EXPECT_EQ(counters.evicted_tokens[3], 24u);
+  EXPECT_EQ(counters.evicted_tokens[5], 4u);
+  while (!core->idle()) core->Step();
+  counters = core->counters();
+  EXPECT_EQ(counters.evicted_tokens[3], 40u + 9 - 17);
+  EXPECT_EQ(counters.evicted_tokens[5], 20u + 9 - 17);
+  EXPECT_EQ(counters.scheduler.evicted_tokens, counters.evicted_tokens[3] + counters.evicted_tokens[5]);
+  EXPECT_EQ(counters.live_slots, 0);
+}
+
+TEST_F(EngineCoreTest, TimesAndReportFollowTheClock) {
+  EngineRequest request = MakeRequest(1, 5, 1);
+  request.request.arrival_us = -3;
+  ASSERT_TRUE(core->Add(request).ok());
+  // The clock is read before Plan (10), before Launch (20), after Await (30) and at the end (40).
+  const std::span<const EngineEvent> events = core->Step();
+  EXPECT_EQ(events[0].times.arrival_us, -3);
+  EXPECT_EQ(events[0].times.admitted_us, 10);
+  EXPECT_EQ(events[0].times.first_token_us, 30);
+  EXPECT_EQ(events[0].times.last_token_us, 30);
+  const StepReport& report = core->report();
+  EXPECT_EQ(report.rows, 1);
+  EXPECT_EQ(report.prefill_tokens, 5);
+  EXPECT_EQ(report.decode_tokens, 0);
+  EXPECT_EQ(report.plan_us, 10);
+  EXPECT_EQ(report.device_us, 10);
+  EXPECT_EQ(report.commit_us, 10);
+}
+
+TEST(EngineCoreCreate, RefusesImpossibleOptions) {
+  ScriptedExecutor executor;
+  const auto code = [&executor](const EngineCoreOptions& options) {
+    return EngineCore::Create(options, executor, [] { return int64_t{0}; }).status().code();
+  };
+  EXPECT_EQ(code(Options()), absl::StatusCode::kOk);
+  EngineCoreOptions options = Options();
+  options.vocab = 0;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options = Options();
+  options.context = 0;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+  options = Options();
+  options.scheduler.blocks = 0;
+  EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hydrant
