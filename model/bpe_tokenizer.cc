@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -46,11 +47,17 @@ bool AppendSpelledBytes(std::string_view piece, std::string& out) {
   return true;
 }
 
-std::vector<AddedToken> Select(const std::vector<AddedToken>& tokens, bool normalized) {
+// The matcher of the tokens that are looked for before, or after, normalisation; those after it are normalised themselves.
+AddedTokenMatcher MakeMatcher(const TokenizerSpec& spec, bool normalized) {
   std::vector<AddedToken> selected;
-  std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(selected),
-               [&](const AddedToken& token) { return token.normalized == normalized; });
-  return selected;
+  std::deque<std::string> contents;
+  for (const AddedToken& token : spec.added) {
+    if (token.normalized != normalized) continue;
+    selected.push_back(token);
+    if (!normalized || !spec.nfc || ValidUtf8Prefix(token.content) < token.content.size()) continue;
+    selected.back().content = contents.emplace_back(NormalizeNfc(token.content));
+  }
+  return AddedTokenMatcher(selected);
 }
 
 }  // namespace
@@ -73,8 +80,8 @@ absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const T
 
 BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, TextSplitter splitter)
     : splitter_(std::move(splitter)),
-      raw_added_(Select(spec.added, false)),
-      normalized_added_(Select(spec.added, true)),
+      raw_added_(MakeMatcher(spec, false)),
+      normalized_added_(MakeMatcher(spec, true)),
       nfc_(spec.nfc),
       ignore_merges_(spec.ignore_merges),
       fuse_unknown_(spec.fuse_unknown),

@@ -114,15 +114,11 @@ absl::StatusOr<size_t> RegularFileBytes(int fd, std::string_view name) {
   return static_cast<size_t>(info.st_size);
 }
 
-bool IsPlainName(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos && name.find('\0') == name.npos;
-}
-
 // O_NONBLOCK: opening a pipe must not wait for its writer; it has no effect on regular files.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 absl::StatusOr<int> OpenInside(int directory, std::string_view name) {
-  if (!IsPlainName(name)) return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
+  if (!WeightDirectory::IsPlainName(name)) return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
   const int fd = openat(directory, std::string(name).c_str(), kOpenFlags | O_NOFOLLOW);
   if (fd < 0) return OpenError(name, errno);
   return fd;
@@ -160,6 +156,10 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(int fd, std::string 
   // All of it is about to be read once; a hint, so its result does not matter.
   madvise(data, size, MADV_WILLNEED);
   return std::unique_ptr<MappedFile>(new MappedFile(std::move(name), bytes, region));
+}
+
+bool WeightDirectory::IsPlainName(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos && name.find('\0') == name.npos;
 }
 
 absl::StatusOr<WeightDirectory> WeightDirectory::Open(const std::string& path) {

@@ -48,7 +48,10 @@ class WeightDirectory {
   WeightDirectory(WeightDirectory&& other) noexcept;
   ~WeightDirectory();
 
-  // `name` must be a plain file name. Symbolic links, directories, pipes and devices are refused.
+  // Not empty, no '/', not "." or "..": a name that cannot lead out of a directory.
+  static bool IsPlainName(std::string_view name);
+
+  // `name` must be a plain name. Symbolic links, directories, pipes and devices are refused.
   absl::StatusOr<std::unique_ptr<MappedFile>> Map(std::string_view name) const;
   // The whole file as a string. NotFound when there is none, an error when it is larger than `bytes_max`.
   absl::StatusOr<std::string> Read(std::string_view name, size_t bytes_max) const;

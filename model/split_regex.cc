@@ -20,8 +20,8 @@ constexpr size_t kPatternBytesMax = 8192;
 // Backtracking steps of one match. Published patterns need at most a few per character; PCRE2's own default.
 constexpr uint32_t kMatchLimit = 10'000'000;
 // Bytes of each self-test text and the steps one match may take on it: 64 per byte is far more than a linear pattern needs
-// and a 32nd of what a quadratic one takes.
-constexpr size_t kSelfTestBytes = 2048;
+// and an eighth of what a quadratic one takes.
+constexpr size_t kSelfTestBytes = 1024;
 constexpr uint32_t kSelfTestSteps = 64 * kSelfTestBytes;
 constexpr size_t kJitStackMin = 32 * 1024;
 constexpr size_t kJitStackMax = 1024 * 1024;

@@ -132,6 +132,9 @@ class TensorTable::Binder {
     if (found == by_name_.end()) return FileError(file_, "tensor " + Quoted(name), "is missing");
     const RawTensor& tensor = tensors_[found->second];
     taken_[found->second] = true;
+    if (!tensor.refused_type.empty()) {
+      return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type, " is not supported (F32, F16 and BF16 are)");
+    }
     const std::vector<int64_t> expected = ExpectedShape(role, config_);
     if (tensor.shape != expected) {
       return FileError(tensor.file, "tensor " + Quoted(name), "its shape is [", absl::StrJoin(tensor.shape, ", "),
@@ -194,6 +197,7 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
 
   int64_t elements[3] = {};
   for (const RawTensor& tensor : tensors) {
+    if (!tensor.refused_type.empty()) continue;
     const StoredTypeInfo& info = InfoOf(tensor.type);
     const DType dtype = tensor.type == StoredType::kF32 ? DType::kF32 : tensor.type == StoredType::kF16 ? DType::kF16 : DType::kBF16;
     elements[static_cast<size_t>(dtype)] += static_cast<int64_t>(tensor.data.size()) / info.block_bytes * info.block_elements;
