@@ -60,10 +60,10 @@ class H2oHistory {
   Values CutScores(int32_t logical_length, bool prompt_cut) const;
   bool Recent(int32_t position, int32_t logical_length) const { return position >= logical_length - policy_.recent; }
 
-  const EvictionPolicy policy_;
-  const int64_t heads_;
-  const int64_t head_dim_;
-  const double scale_;
+  EvictionPolicy policy_;
+  int64_t heads_;
+  int64_t head_dim_;
+  double scale_;
   std::vector<Token> tokens_;  // by position
 };
 

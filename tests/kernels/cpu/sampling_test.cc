@@ -1,0 +1,251 @@
+#include "kernels/cpu/sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/reference.h"
+
+namespace hydrant {
+namespace {
+
+using reference::ToDouble;
+using reference::Values;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<float> RandomLogits(int64_t count, uint64_t seed, float spread = 3.0f) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0.0f, spread);
+  std::vector<float> logits(static_cast<size_t>(count));
+  for (float& x : logits) x = normal(random);
+  return logits;
+}
+
+class SamplingTest : public testing::TestWithParam<CpuIsa> {
+ protected:
+  SamplingTest() : device_(CpuDevice::Create({.threads = 2, .isa = GetParam()}).value()) {
+    device_->ReserveScratch(16, 16, 16, 16, 1, 16, 160000);
+  }
+
+  SampleResult Sample(std::vector<float> logits, SampleRequest request) {
+    SampleResult result;
+    device_->Sample({.data = logits.data(), .rows = 1, .cols = std::ssize(logits)}, {&request, 1}, {&result, 1});
+    return result;
+  }
+  int32_t Draw(const std::vector<float>& logits, const SamplingParams& params, int64_t position) {
+    return Sample(logits, {.params = &params, .position = position}).id;
+  }
+
+  std::unique_ptr<CpuDevice> device_;
+};
+
+TEST_P(SamplingTest, GreedyTakesTheLargestAndTheLowestIdOnATie) {
+  const SamplingParams greedy{.temperature = 0.0f};
+  EXPECT_EQ(Draw({1, 3, 2, 3}, greedy, 0), 1);
+  EXPECT_EQ(Draw({-kInfinity, -5, -5}, greedy, 0), 1);
+  EXPECT_EQ(Draw({-2}, greedy, 0), 0);
+  for (int64_t vocab : {15, 16, 17, 31, 33, 255, 257, 49152}) {
+    std::vector<float> logits(static_cast<size_t>(vocab), -1.0f);
+    logits.back() = 0.5f;
+    EXPECT_EQ(Draw(logits, greedy, 0), vocab - 1);
+    logits[static_cast<size_t>(vocab / 2)] = 0.5f;
+    EXPECT_EQ(Draw(logits, greedy, 0), vocab / 2);
+    EXPECT_EQ(Draw(std::vector<float>(static_cast<size_t>(vocab), -0.0f), greedy, 0), 0);
+  }
+}
+
+TEST_P(SamplingTest, BrokenRowsAreReportedWhereverTheNumberSits) {
+  const SamplingParams params;
+  for (int64_t vocab : {1, 15, 16, 17, 300}) {
+    for (int64_t at : {int64_t{0}, vocab / 2, vocab - 1}) {
+      for (float broken :
+           {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
+        std::vector<float> logits = RandomLogits(vocab, 1);
+        EXPECT_TRUE(Sample(logits, {.params = &params}).finite);
+        logits[static_cast<size_t>(at)] = broken;
+        EXPECT_FALSE(Sample(logits, {.params = &params, .logprobs = 2}).finite) << vocab << " " << at;
+        EXPECT_FALSE(Sample(logits, {.scored_id = 0, .logprobs = 2}).finite) << vocab << " " << at;
+      }
+    }
+    const std::vector<float> nothing(static_cast<size_t>(vocab), -kInfinity);
+    EXPECT_FALSE(Sample(nothing, {.params = &params}).finite) << vocab;
+  }
+}
+
+TEST_P(SamplingTest, MinusInfinityIsNeverDrawn) {
+  std::vector<float> logits(600, -kInfinity);
+  logits[3] = logits[290] = logits[599] = 1.0f;
+  const SamplingParams params{.temperature = 2.0f, .seed = 5};
+  for (int64_t position = 0; position < 500; ++position) {
+    EXPECT_THAT(Draw(logits, params, position), testing::AnyOf(3, 290, 599));
+  }
+}
+
+struct FilterCase {
+  const char* name;
+  SamplingParams params;
+};
+
+const FilterCase kFilters[] = {
+    {"plain", {}},
+    {"hot", {.temperature = 2.0f}},
+    {"cold", {.temperature = 0.25f}},
+    {"top_k_1", {.top_k = 1}},
+    {"top_k_5", {.top_k = 5}},
+    {"top_k_beyond", {.top_k = 100000}},
+    {"top_p_half", {.top_p = 0.5f}},
+    {"top_p_most", {.top_p = 0.98f}},
+    {"top_p_tiny", {.top_p = 1e-6f}},
+    {"min_p", {.min_p = 0.1f}},
+    {"min_p_one", {.min_p = 1.0f}},
+    {"all", {.temperature = 1.5f, .top_p = 0.9f, .top_k = 40, .min_p = 0.02f}},
+};
+
+TEST_P(SamplingTest, DrawsWhatTheOracleDraws) {
+  int64_t compared = 0, skipped = 0;
+  for (const FilterCase& filter : kFilters) {
+    for (int64_t vocab : {1, 7, 16, 17, 256, 257, 1000}) {
+      for (uint64_t seed = 0; seed < 40; ++seed) {
+        std::vector<float> logits = RandomLogits(vocab, seed);
+        // Ties everywhere in a quarter of the rows.
+        if (seed % 4 == 0)
+          std::transform(logits.begin(), logits.end(), logits.begin(), [](float x) { return std::round(x); });
+        SamplingParams params = filter.params;
+        params.seed = seed * 77;
+        double margin = 0.0;
+        const SampleRequest request{.params = &params, .position = static_cast<int64_t>(seed) + 3};
+        const SampleResult expected = reference::Sample(ToDouble(logits), request, &margin);
+        // The nucleus may end one token earlier or later, and a draw fall to the neighbour, where fp32 weights decide.
+        if (margin < 1e-5 || (filter.params.top_p < 1.0f && margin < 1e-3)) {
+          ++skipped;
+          continue;
+        }
+        EXPECT_EQ(Sample(logits, request).id, expected.id) << filter.name << " vocab " << vocab << " seed " << seed;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 30 * skipped);
+}
+
+// Pearson's statistic of many draws against the oracle's distribution; seeds are fixed, so this passes always or never.
+TEST_P(SamplingTest, FrequenciesFollowTheDistribution) {
+  constexpr int kDraws = 20000;
+  const std::vector<float> logits = RandomLogits(40, 9, 1.5f);
+  for (const FilterCase& filter : kFilters) {
+    SamplingParams params = filter.params;
+    params.seed = 123;
+    const Values p = reference::SamplingDistribution(ToDouble(logits), params);
+    std::vector<int> counts(logits.size(), 0);
+    for (int64_t position = 0; position < kDraws; ++position)
+      ++counts[static_cast<size_t>(Draw(logits, params, position))];
+    double statistic = 0.0, rare_expected = 0.0;
+    int degrees = -1, rare_count = 0;
+    for (size_t id = 0; id < p.size(); ++id) {
+      if (p[id] == 0.0) {
+        EXPECT_EQ(counts[id], 0) << filter.name << " drew the filtered id " << id;
+      } else if (p[id] * kDraws < 8.0) {
+        rare_expected += p[id] * kDraws;
+        rare_count += counts[id];
+      } else {
+        statistic += std::pow(counts[id] - p[id] * kDraws, 2) / (p[id] * kDraws);
+        ++degrees;
+      }
+    }
+    if (rare_expected > 0.0) {
+      statistic += std::pow(rare_count - rare_expected, 2) / rare_expected;
+      ++degrees;
+    }
+    // Mean + 4 standard deviations of the chi-square distribution.
+    EXPECT_LE(statistic, degrees + 4 * std::sqrt(2.0 * std::max(degrees, 1))) << filter.name;
+  }
+}
+
+TEST_P(SamplingTest, TopKOfOneIsGreedyEvenOnATie) {
+  const SamplingParams one{.temperature = 1.0f, .top_k = 1};
+  for (int64_t position = 0; position < 50; ++position) EXPECT_EQ(Draw({1, 3, 3, 3, 2}, one, position), 1);
+}
+
+TEST_P(SamplingTest, LogprobsAreThoseOfTheRawLogits) {
+  const std::vector<float> logits = RandomLogits(49152, 4);
+  const Values expected = reference::LogSoftmax(ToDouble(logits));
+  const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
+  const SamplingParams params{.temperature = 0.7f, .top_k = 50, .seed = 8};
+  for (int32_t wanted : {0, 1, 5, 20}) {
+    const SampleResult result = Sample(logits, {.params = &params, .position = 9, .logprobs = wanted});
+    // Half an ulp of a number below 16, and the sum's relative error of about 1e-6.
+    EXPECT_NEAR(result.logprob, expected[static_cast<size_t>(result.id)], 2e-6);
+    ASSERT_EQ(std::ssize(result.top), wanted);
+    for (int32_t i = 0; i < wanted; ++i) {
+      EXPECT_EQ(result.top[static_cast<size_t>(i)].id, ranked[static_cast<size_t>(i)]);
+      EXPECT_NEAR(result.top[static_cast<size_t>(i)].logprob,
+                  expected[static_cast<size_t>(ranked[static_cast<size_t>(i)])], 2e-6);
+      if (result.top[static_cast<size_t>(i)].id == result.id) {
+        EXPECT_EQ(result.top[static_cast<size_t>(i)].logprob, result.logprob);
+      }
+    }
+  }
+}
+
+TEST_P(SamplingTest, TheKBestAreOrderedByLogprobThenId) {
+  const SampleResult result = Sample({1, 2, 2, 0, 2, 3, -kInfinity}, {.scored_id = 2, .logprobs = 20});
+  std::vector<int32_t> ids;
+  for (const TokenLogprob& entry : result.top) ids.push_back(entry.id);
+  EXPECT_THAT(ids, testing::ElementsAre(5, 1, 2, 4, 0, 3, 6));
+  EXPECT_EQ(result.id, 2);
+  EXPECT_EQ(result.logprob, result.top[2].logprob);
+  EXPECT_EQ(result.top[6].logprob, -kInfinity);
+}
+
+TEST_P(SamplingTest, ScoredTokenNeedsNoParameters) {
+  const std::vector<float> logits = RandomLogits(1000, 3);
+  const SampleResult result = Sample(logits, {.scored_id = 17, .logprobs = 0});
+  EXPECT_EQ(result.id, 17);
+  EXPECT_NEAR(result.logprob, reference::LogSoftmax(ToDouble(logits))[17], 2e-6);
+  EXPECT_TRUE(result.top.empty());
+}
+
+// A draw is a function of (logits, parameters, position): its place in the batch and the number of threads are not.
+TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
+  constexpr int64_t kVocab = 5000, kRows = 9;
+  std::vector<float> logits = RandomLogits(kVocab * kRows, 6);
+  std::vector<SamplingParams> params(kRows);
+  std::vector<SampleRequest> requests;
+  for (int32_t row = 0; row < kRows; ++row) {
+    params[static_cast<size_t>(row)] = kFilters[row].params;
+    params[static_cast<size_t>(row)].seed = static_cast<uint64_t>(row);
+    requests.push_back(
+        {.logits_row = row, .params = &params[static_cast<size_t>(row)], .position = 100 + row, .logprobs = 5});
+  }
+  const auto equal = [](const SampleResult& a, const SampleResult& b) {
+    return a.id == b.id && a.logprob == b.logprob &&
+           std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(),
+                      [](const auto& x, const auto& y) { return x.id == y.id && x.logprob == y.logprob; });
+  };
+  const Matrix all{.data = logits.data(), .rows = kRows, .cols = kVocab};
+  std::vector<SampleResult> together(kRows);
+  device_->Sample(all, requests, together);
+  for (int threads : {1, 3}) {
+    const auto device = CpuDevice::Create({.threads = threads, .isa = GetParam()}).value();
+    device->ReserveScratch(16, 16, 16, 16, 1, 16, kVocab);
+    for (size_t row = 0; row < kRows; ++row) {
+      SampleResult alone;
+      device->Sample(all, {&requests[row], 1}, {&alone, 1});
+      EXPECT_TRUE(equal(alone, together[row])) << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, SamplingTest, testing::ValuesIn(SupportedIsas()),
+                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,306 @@
+// Cuts and victims with planted scores: exact ties, edges of the budget, and every preset's rule. No tolerance anywhere.
+#include "kernels/cpu/shrink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/h2o_reference.h"
+#include "tests/kernels/cpu/kv_fixture.h"
+
+namespace hydrant {
+namespace {
+
+using reference::H2oHistory;
+
+EvictionPolicy Policy(int32_t heavy, int32_t recent) {
+  EvictionPolicy policy;
+  policy.evicts = true;
+  policy.heavy = heavy;
+  policy.recent = recent;
+  return policy;
+}
+
+constexpr KvShape kShape = {.layers = 2, .kv_heads = 3, .group = 1, .head_dim = 8, .dtype = DType::kBF16};
+
+// A cache whose slots hold given positions and scores, and keys that name their position.
+class PlantedCache {
+ public:
+  PlantedCache(int32_t slots, const EvictionPolicy& policy, int threads = 2)
+      : fixture_(kShape, SupportedIsas().front(), threads, 40),
+        stream_(kShape, 1, 1),
+        sequence_(fixture_.Sequence(stream_, policy, slots, 0, slots)),
+        slots_(slots) {}
+
+  void Plant(int32_t layer, int32_t head, std::vector<int32_t> positions, const std::vector<float>& scores) {
+    H2oHistory oracle(sequence_.policy, 1, 1, 1.0);
+    std::map<int32_t, float> by_position;
+    for (int32_t slot = 0; slot < slots_; ++slot) {
+      const size_t i = static_cast<size_t>(slot);
+      fixture_.Position(sequence_, layer, head, slot) = positions[i];
+      fixture_.Score(sequence_, layer, head, slot) = scores[i];
+      by_position[positions[i]] = scores[i];
+    }
+    for (const auto& [position, score] : by_position) {
+      oracle.mutable_tokens().push_back({position, static_cast<double>(score), {}, {}});
+    }
+    oracles_.insert_or_assign({layer, head}, oracle);
+    FillKv(layer, head, positions);
+  }
+
+  void Cut(int32_t logical_length, bool prompt_cut) {
+    const ShrinkOp op{.live_from = slots_,
+                      .live_to = sequence_.policy.keep(),
+                      .logical_length = logical_length,
+                      .prompt_cut = prompt_cut,
+                      .policy = sequence_.policy,
+                      .block_table = sequence_.block_table};
+    fixture_.device->Shrink({&op, 1}, fixture_.kv);
+    sequence_.live = std::min(slots_, sequence_.policy.keep());
+  }
+
+  // The pair's slots hold exactly what the oracle keeps, with its scores, and every token brought its key and value along.
+  void ExpectOracle(int32_t layer, int32_t head, int32_t logical_length, bool prompt_cut) {
+    H2oHistory& oracle = oracles_.at({layer, head});
+    const std::vector<int32_t> kept = oracle.CutSurvivors(logical_length, prompt_cut);
+    ASSERT_EQ(fixture_.Positions(sequence_, layer, head), kept);
+    oracle.Keep(kept, logical_length, prompt_cut);
+    for (int32_t slot = 0; slot < sequence_.live; ++slot) {
+      const int32_t position = fixture_.Position(sequence_, layer, head, slot);
+      for (const H2oHistory::Token& token : oracle.tokens()) {
+        if (token.position == position) {
+          EXPECT_EQ(fixture_.Score(sequence_, layer, head, slot), token.score) << position;
+        }
+      }
+      EXPECT_EQ(fixture_.ReadSlot(sequence_, false, layer, head, slot), Key(layer, head, position, 0.0f));
+      EXPECT_EQ(fixture_.ReadSlot(sequence_, true, layer, head, slot), Key(layer, head, position, 64.0f));
+    }
+  }
+
+  KvFixture& fixture() { return fixture_; }
+  TestSequence& sequence() { return sequence_; }
+
+ private:
+  static std::vector<float> Key(int32_t layer, int32_t head, int32_t position, float base) {
+    return {base + static_cast<float>(layer),
+            base + static_cast<float>(head),
+            static_cast<float>(position % 64),
+            static_cast<float>(position / 64),
+            base,
+            1.0f,
+            2.0f,
+            3.0f};
+  }
+  void FillKv(int32_t layer, int32_t head, const std::vector<int32_t>& positions) {
+    for (int32_t slot = 0; slot < slots_; ++slot) {
+      const int32_t position = positions[static_cast<size_t>(slot)];
+      const auto write = [&](void* data, bool value) {
+        const std::vector<float> source = Key(layer, head, position, value ? 64.0f : 0.0f);
+        const int64_t tile =
+            (int64_t{layer} * fixture_.kv.layout.blocks + sequence_.Block(slot)) * kShape.kv_heads + head;
+        for (int32_t d = 0; d < kShape.head_dim; ++d) {
+          // The orders that kernels/cpu/attention_kernels.h documents.
+          const int32_t offset = slot % kBlockSlots;
+          const int32_t element =
+              value ? (offset / 2 * kShape.head_dim + d) * 2 + offset % 2 : (d / 2 * kBlockSlots + offset) * 2 + d % 2;
+          const uint32_t bits = std::bit_cast<uint32_t>(source[static_cast<size_t>(d)]);
+          static_cast<uint16_t*>(data)[tile * kBlockSlots * kShape.head_dim + element] =
+              static_cast<uint16_t>(bits >> 16);
+        }
+      };
+      write(fixture_.kv.k, false);
+      write(fixture_.kv.v, true);
+    }
+  }
+
+  KvFixture fixture_;
+  TokenStream stream_;
+  TestSequence sequence_;
+  const int32_t slots_;
+  std::map<std::pair<int32_t, int32_t>, H2oHistory> oracles_;
+};
+
+TEST(ShrinkTest, RandomCutsWithManyTiesMatchTheOracleExactly) {
+  std::mt19937_64 random(17);
+  for (int round = 0; round < 300; ++round) {
+    const int32_t slots = std::vector{2, 15, 16, 17, 31, 33, 64, 100, 257, 400}[random() % 10];
+    const int32_t recent = 1 + static_cast<int32_t>(random() % static_cast<uint64_t>(slots - 1));
+    const int32_t heavy = static_cast<int32_t>(random() % static_cast<uint64_t>(slots - recent));
+    EvictionPolicy policy = Policy(heavy, recent);
+    policy.pool_width = std::vector{1, 3, 7, 15}[random() % 4];
+    const bool prompt_cut = random() % 2 == 0;
+    const bool shuffled = !prompt_cut || random() % 2 == 0;
+    PlantedCache cache(slots, policy, 1 + round % 3);
+    const int32_t gap = static_cast<int32_t>(random() % 50);  // positions that were evicted before
+    for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+      for (int32_t head = 0; head < kShape.kv_heads; ++head) {
+        std::vector<int32_t> positions;
+        // Old tokens have gaps between them; the newest `recent` are always all there.
+        for (int32_t i = 0; i < slots - recent; ++i) positions.push_back(i);
+        for (int32_t i = 0; i < recent; ++i) positions.push_back(slots - recent + gap + i);
+        if (shuffled) std::shuffle(positions.begin(), positions.end(), random);
+        std::vector<float> scores;
+        for (int32_t i = 0; i < slots; ++i) scores.push_back(static_cast<float>(random() % 6) * 0.25f);
+        cache.Plant(layer, head, positions, scores);
+      }
+    }
+    cache.Cut(slots + gap, prompt_cut);
+    for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+      for (int32_t head = 0; head < kShape.kv_heads; ++head) cache.ExpectOracle(layer, head, slots + gap, prompt_cut);
+    }
+    ASSERT_FALSE(HasFailure()) << "round " << round << " slots " << slots << " heavy " << heavy << " recent " << recent;
+  }
+}
+
+std::vector<int32_t> Ascending(int32_t count) {
+  std::vector<int32_t> positions(static_cast<size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
+}
+
+std::vector<int32_t> KeptOf(const EvictionPolicy& policy, const std::vector<float>& scores, bool prompt_cut = true) {
+  const int32_t slots = static_cast<int32_t>(scores.size());
+  PlantedCache cache(slots, policy);
+  for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+    for (int32_t head = 0; head < kShape.kv_heads; ++head) cache.Plant(layer, head, Ascending(slots), scores);
+  }
+  cache.Cut(slots, prompt_cut);
+  return cache.fixture().Positions(cache.sequence(), 1, 2);
+}
+
+using testing::ElementsAre;
+
+TEST(ShrinkTest, KeepsTheHighestScoresAndTheNewestTokens) {
+  EXPECT_THAT(KeptOf(Policy(2, 2), {1, 5, 2, 4, 3, 0, 0, 0}), ElementsAre(1, 3, 6, 7));
+}
+TEST(ShrinkTest, EqualScoresKeepTheLowerPosition) {
+  EXPECT_THAT(KeptOf(Policy(2, 1), {1, 2, 2, 2, 1, 9}), ElementsAre(1, 2, 5));
+}
+TEST(ShrinkTest, WindowKeepsTheNewestOnly) {
+  EXPECT_THAT(KeptOf(Policy(0, 3), {9, 9, 9, 9, 0, 0, 0}), ElementsAre(4, 5, 6));
+}
+TEST(ShrinkTest, SinksKeepTheFirstFourAndTheNewest) {
+  EvictionPolicy policy = Policy(4, 3);
+  policy.score_source = ScoreSource::kNone;
+  EXPECT_THAT(KeptOf(policy, std::vector<float>(20, 0.0f)), ElementsAre(0, 1, 2, 3, 17, 18, 19));
+}
+TEST(ShrinkTest, PoolingSpreadsAPeakOverItsNeighboursAmongTheCandidates) {
+  EvictionPolicy policy = Policy(3, 2);
+  policy.pool_width = 3;
+  // The peak at 4 lifts 3 and 5; the higher score of the recent token 8 reaches nobody.
+  EXPECT_THAT(KeptOf(policy, {1, 1, 1, 1, 5, 1, 1, 1, 9, 9}), ElementsAre(3, 4, 5, 8, 9));
+}
+TEST(ShrinkTest, PoolingAppliesToThePromptsCutOnly) {
+  EvictionPolicy policy = Policy(3, 2);
+  policy.pool_width = 3;
+  EXPECT_THAT(KeptOf(policy, {1, 1, 1, 1, 5, 1, 1, 1, 9, 9}, false), ElementsAre(0, 1, 4, 8, 9));
+}
+TEST(ShrinkTest, NothingMovesWhenTheSequenceFits) {
+  EXPECT_THAT(KeptOf(Policy(3, 2), {1, 2, 3, 4, 5}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(KeptOf(Policy(3, 2), {1, 2, 3}), ElementsAre(0, 1, 2));
+}
+TEST(ShrinkTest, DropsOneTokenAtOnePastTheBudget) {
+  EXPECT_THAT(KeptOf(Policy(3, 2), {4, 1, 2, 3, 0, 0}), ElementsAre(0, 2, 3, 4, 5));
+}
+
+TEST(ShrinkTest, SurvivorsBelowTheCutStayInTheirSlots) {
+  PlantedCache cache(40, Policy(10, 10));
+  std::vector<float> scores(40, 0.0f);
+  for (int32_t slot : {2, 3, 17, 19, 21, 22, 23, 24, 25, 26}) scores[static_cast<size_t>(slot)] = 1.0f;
+  for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+    for (int32_t head = 0; head < kShape.kv_heads; ++head) cache.Plant(layer, head, Ascending(40), scores);
+  }
+  cache.Cut(40, true);
+  for (int32_t slot : {2, 3, 17, 19}) EXPECT_EQ(cache.fixture().Position(cache.sequence(), 0, 0, slot), slot);
+}
+
+// --- victims ----------------------------------------------------------------------------------------------------------
+
+class VictimTest : public testing::TestWithParam<CpuIsa> {};
+
+// A decode step whose attention all goes to one token, so that the scores of the others stay the planted ones, ties and all.
+TEST_P(VictimTest, PlantedTiesGoToTheHighestPositionAtEverySlotCount) {
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .dtype = DType::kF32};
+  std::mt19937_64 random(23);
+  int64_t other_victims = 0, victims = 0;
+  for (int32_t live : {2, 3, 15, 16, 17, 18, 31, 32, 33, 63, 65, 250, 257, 270, 319}) {
+    for (int32_t recent : {1, 2, 7, live / 2, live - 1}) {
+      if (recent < 1 || recent >= live) continue;
+      KvFixture fixture(shape, GetParam(), 2, 24);
+      TokenStream stream(shape, live + 1, 2);
+      // Every query is along the first element, which only the first token has: logits 10,000 and 0, probabilities 1 and 0.
+      for (int32_t t = 0; t <= live; ++t) {
+        for (float& x : stream.Row(t, 0)) x = 0.0f;
+        for (int32_t head = 0; head < 2; ++head) {
+          stream.Q(t, 0, head)[0] = stream.Q(t, 0, head)[16] = 200.0f;
+          stream.K(t, 0, head)[0] = t == 0 ? 200.0f : 0.0f;
+        }
+      }
+      TestSequence sequence = fixture.Sequence(stream, Policy(live - recent, recent), live, 0, live + 1);
+      const TestRow prompt{&sequence, live, true};
+      fixture.Step({&prompt, 1});
+      ASSERT_EQ(sequence.live, live);
+      std::vector<H2oHistory> oracles;
+      for (int32_t head = 0; head < 2; ++head) {
+        H2oHistory oracle(sequence.policy, 2, 16, 0.25);
+        for (int32_t slot = 0; slot < live; ++slot) {
+          const float score = static_cast<float>(1 + random() % 3) * 0.5f;
+          fixture.Score(sequence, 0, head, slot) = score;
+          const auto k = reference::ToDouble(stream.K(slot, 0, head));
+          oracle.mutable_tokens().push_back({slot, static_cast<double>(score), k, k});
+        }
+        oracles.push_back(oracle);
+      }
+      const TestRow decode{&sequence, 1, false};
+      fixture.Step({&decode, 1});
+      for (int32_t head = 0; head < 2; ++head) {
+        oracles[static_cast<size_t>(head)].Decode(reference::ToDouble(stream.Q(live, 0, head)),
+                                                  reference::ToDouble(stream.K(live, 0, head)),
+                                                  reference::ToDouble(stream.V(live, 0, head)), live);
+        const int32_t victim = fixture.Position(sequence, 0, head, fixture.VictimSlot(sequence, 0, head));
+        EXPECT_EQ(victim, oracles[static_cast<size_t>(head)].Victim(live + 1))
+            << "live " << live << " recent " << recent;
+        ++victims;
+        if (victim != live - recent) ++other_victims;
+      }
+    }
+  }
+  EXPECT_GE(other_victims * 3, victims);
+}
+
+// `sinks` has no scores: in every step the token that leaves the window goes, and the first four stay for ever.
+TEST_P(VictimTest, SinksAndWindowSlideOverTheStream) {
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .dtype = DType::kBF16};
+  for (int32_t heavy : {0, 4}) {
+    EvictionPolicy policy = Policy(heavy, 20);
+    policy.score_source = heavy == 0 ? ScoreSource::kAttention : ScoreSource::kNone;
+    KvFixture fixture(shape, GetParam(), 2, 24);
+    TokenStream stream(shape, 200, 2);
+    TestSequence sequence = fixture.Sequence(stream, policy, 50, 0, 200);
+    const TestRow prompt{&sequence, 50, true};
+    fixture.Step({&prompt, 1});
+    while (sequence.position < 200) {
+      const TestRow decode{&sequence, 1, false};
+      fixture.Step({&decode, 1});
+      std::vector<int32_t> expected;
+      for (int32_t i = 0; i < heavy; ++i) expected.push_back(i);
+      // The victim of this step, whose slot the next token takes, and the window.
+      for (int32_t i = sequence.position - 21; i < sequence.position; ++i) expected.push_back(i);
+      ASSERT_EQ(fixture.Positions(sequence, 0, 1), expected);
+      ASSERT_EQ(fixture.Position(sequence, 0, 1, fixture.VictimSlot(sequence, 0, 1)), sequence.position - 21);
+      ASSERT_EQ(sequence.live, policy.keep() + 1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, VictimTest, testing::ValuesIn(SupportedIsas()),
+                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+
+}  // namespace
+}  // namespace hydrant
