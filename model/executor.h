@@ -18,11 +18,11 @@ namespace hydrant {
 // One sequence's share of a step.
 struct StepRow {
   int32_t state_row = 0;            // the sequence's place in device state while it is in progress
-  std::span<const int32_t> tokens;  // to compute now, at positions [position, position + tokens.size())
+  std::span<const int32_t> tokens = {};  // to compute now, at positions [position, position + tokens.size())
   int32_t position = 0;
   int32_t live = 0;  // slots occupied before this step
   int32_t prompt_length = 0;
-  std::span<const int32_t> block_table;  // covers live plus the step's fresh slots
+  std::span<const int32_t> block_table = {};  // covers live plus the step's fresh slots
   bool prefill = false;                  // prompt tokens; else exactly one generated token
   bool reuse_victim = false;             // decode at the budget: overwrite the victim, live stays
   bool choose_victim = false;            // decode: choose the next victim after scoring
@@ -32,7 +32,7 @@ struct StepRow {
   int32_t logprobs = -1;   // of the sampled token: -1 none, k >= 0 its own and the k best
   // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
   // of the prompt has no target.
-  std::span<const int32_t> targets;
+  std::span<const int32_t> targets = {};
   int32_t target_logprobs = -1;
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;

@@ -29,7 +29,7 @@ enum class Epilogue : uint8_t;
 
 struct CpuDeviceOptions {
   int threads = 1;            // >= 1, the calling thread included
-  std::optional<CpuIsa> isa;  // empty: ChooseIsa()
+  std::optional<CpuIsa> isa = {};  // empty: ChooseIsa()
 };
 
 class CpuDevice final : public Device {
