@@ -90,13 +90,18 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   co_await connection_.WriteAll(out);
 }
 
-asio::awaitable<void> HttpExchange::RespondError(ApiError error) {
+HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = ErrorJson(error);
   if (!error.allow.empty()) response.fields.emplace_back("allow", error.allow);
   if (error.status == 401) response.fields.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) response.fields.emplace_back("retry-after", absl::StrCat(error.retry_after_s));
+  return response;
+}
+
+asio::awaitable<void> HttpExchange::RespondError(ApiError error) {
+  HttpResponse response = ErrorResponse(error);
   co_await Respond(std::move(response));
 }
 

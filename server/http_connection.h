@@ -31,6 +31,9 @@ namespace hydrant {
 
 class HttpConnection;
 
+// The response that carries `error`.
+HttpResponse ErrorResponse(const ApiError& error);
+
 class HttpExchange {
  public:
   HttpExchange(HttpConnection& connection, HttpHead head);

@@ -1,0 +1,104 @@
+#include "server/choice_assembler.h"
+
+#include <cassert>
+#include <utility>
+
+#include "api/json_writer.h"
+
+namespace hydrant {
+
+ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request,
+                                 const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials)
+    : tokenizer_(tokenizer),
+      request_(request),
+      prompt_(prompt),
+      hidden_specials_(hidden_specials),
+      show_specials_(show_specials),
+      detokenizer_(tokenizer, request.skip_special_tokens),
+      matcher_(request.stop, request.include_stop_str_in_output) {}
+
+void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
+  assert(event.begin == static_cast<int32_t>(prompt_results_.size()) + 1);
+  prompt_results_.insert(prompt_results_.end(), event.results.begin(), event.results.end());
+}
+
+PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result) const {
+  PositionLogprobs position;
+  position.id = id;
+  position.text = LogprobTokenText(tokenizer_.TokenBytes(id));
+  position.text_offset = characters_;
+  if (result == nullptr) return position;
+  position.logprob = result->logprob;
+  position.top.reserve(result->top.size());
+  for (const TokenLogprob& best : result->top) {
+    position.top.push_back({best.id, best.logprob, LogprobTokenText(tokenizer_.TokenBytes(best.id))});
+  }
+  return position;
+}
+
+void ChoiceAssembler::EchoPrompt() {
+  echoed_ = true;
+  if (!request_.echo) return;
+  Detokenizer detokenizer(tokenizer_, request_.skip_special_tokens && !show_specials_);
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    if (request_.logprobs >= 0) {
+      const SampleResult* result = i == 0 || i > prompt_results_.size() ? nullptr : &prompt_results_[i - 1];
+      output_.logprobs.push_back(MakeLogprobs(prompt_[i], result));
+    }
+    if (static_cast<int32_t>(i) < hidden_specials_) continue;
+    const std::string piece = detokenizer.Push(prompt_[i]);
+    characters_ += CountCharacters(piece);
+    output_.text += piece;
+  }
+  const std::string rest = detokenizer.Finish();
+  characters_ += CountCharacters(rest);
+  output_.text += rest;
+  prompt_results_ = {};
+}
+
+void ChoiceAssembler::AddToken(const TokenEvent& event) {
+  assert(!finished());
+  if (!echoed_) EchoPrompt();
+  end_ = event.end;
+  if (event.token >= 0) {
+    ++generated_;
+    output_.token_ids.push_back(event.token);
+    if (event.logprobs != nullptr) output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get()));
+    // The token that stops a sequence is counted and reported, but is not text.
+    const bool is_text = event.end != SequenceEnd::kStop || request_.include_stop_str_in_output;
+    const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
+    characters_ += CountCharacters(piece);
+    output_.text += generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece);
+  }
+  ++pending_tokens_;
+  if (matcher_.matched()) {
+    end_ = SequenceEnd::kStop;
+    stop_reason_ = matcher_.match();
+    return;
+  }
+  if (!finished()) return;
+  if (event.stop_token >= 0) stop_reason_ = event.stop_token;
+  output_.text += matcher_.Push(detokenizer_.Finish());
+  if (matcher_.matched()) {
+    end_ = SequenceEnd::kStop;
+    stop_reason_ = matcher_.match();
+    return;
+  }
+  output_.text += matcher_.Finish();
+}
+
+FinishReason ChoiceAssembler::finish_reason() const {
+  assert(finished());
+  switch (end_) {
+    case SequenceEnd::kStop: return FinishReason::kStop;
+    case SequenceEnd::kLength: return FinishReason::kLength;
+    default: return FinishReason::kAbort;
+  }
+}
+
+ChoiceAssembler::Output ChoiceAssembler::Take() {
+  pending_tokens_ = 0;
+  return std::exchange(output_, {});
+}
+
+}  // namespace hydrant

@@ -1,0 +1,263 @@
+#include "server/completion_run.h"
+
+#include <algorithm>
+#include <cassert>
+#include <ctime>
+#include <utility>
+
+#include "api/sse.h"
+#include "server/clock.h"
+#include "server/random_id.h"
+
+namespace hydrant {
+namespace {
+
+FinishedReason Reason(SequenceEnd end) {
+  switch (end) {
+    case SequenceEnd::kStop: return FinishedReason::kStop;
+    case SequenceEnd::kLength: return FinishedReason::kLength;
+    case SequenceEnd::kError:
+    case SequenceEnd::kRefused: return FinishedReason::kError;
+    default: return FinishedReason::kAbort;
+  }
+}
+
+}  // namespace
+
+CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue,
+                             Metrics& metrics, int64_t arrival_us, std::string id)
+    : prepared_(std::move(prepared)),
+      context_(context),
+      queue_(queue),
+      metrics_(metrics),
+      arrival_us_(arrival_us),
+      head_{std::move(id), static_cast<int64_t>(std::time(nullptr)), context.request.model_names.front(),
+            context.system_fingerprint},
+      stream_(head_) {
+  const CompletionRequest& request = prepared_.request;
+  for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
+    const PreparedPrompt& prompt = prepared_.prompts[p];
+    prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
+    for (int32_t sample = 0; sample < request.n; ++sample) {
+      Choice& choice = choices_.emplace_back();
+      choice.prompt = static_cast<int32_t>(p);
+      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, prompt.ids, prompt.hidden_specials,
+                                                           prompt.show_specials);
+    }
+  }
+  open_ = unclosed_ = static_cast<int32_t>(choices_.size());
+}
+
+CompletionRun::~CompletionRun() {
+  if (first_id_ == 0) return;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (choices_[i].assembler->finished()) continue;
+    choices_[i].assembler->Abort();
+    Finish(static_cast<int32_t>(i));
+  }
+  CancelOpen();
+}
+
+bool CompletionRun::Submit(std::function<void()> wake) {
+  const CompletionRequest& request = prepared_.request;
+  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), std::move(wake));
+  GenerationJob job;
+  job.arrival_us = arrival_us_;
+  job.mailbox = mailbox_;
+  job.sequences.reserve(choices_.size());
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
+    GenerationSequence& sequence = job.sequences.emplace_back();
+    sequence.prompt = prompt.ids;
+    sequence.max_tokens = request.max_tokens;
+    sequence.min_tokens = request.min_tokens;
+    sequence.stop_token_ids = request.stop_token_ids;
+    sequence.ignore_eos = request.ignore_eos;
+    sequence.logprobs = request.logprobs;
+    sequence.prompt_logprobs = request.echo ? request.logprobs : -1;
+    sequence.budget = prompt.kv.budget;
+    sequence.policy = prompt.kv.policy;
+    sequence.policy_label = prompt.kv.policy_label;
+    SamplingParams& sampling = sequence.sampling;
+    sampling.temperature = request.temperature;
+    sampling.top_p = request.top_p;
+    sampling.top_k = request.top_k;
+    sampling.min_p = request.min_p;
+    // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in
+    // two requests.
+    const auto sample = static_cast<uint64_t>(i % static_cast<size_t>(request.n));
+    sampling.seed = request.seed.has_value() ? static_cast<uint64_t>(*request.seed) + sample : RandomSeed();
+  }
+  const std::optional<uint64_t> first_id = queue_.TrySubmit(std::move(job));
+  if (!first_id.has_value()) return false;
+  first_id_ = *first_id;
+  return true;
+}
+
+void CompletionRun::Absorb() {
+  mailbox_->Take(&batch_);
+  for (const PromptEvent& event : batch_.prompts) {
+    choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
+  }
+  for (const TokenEvent& event : batch_.tokens) {
+    Choice& choice = choices_[static_cast<size_t>(event.choice)];
+    if (event.end != SequenceEnd::kNone) choice.ended_in_engine = true;
+    if (choice.assembler->finished()) continue;  // ended by a stop string; the engine did not know yet
+    if (event.token >= 0) {
+      if (choice.last_token_us < 0) {
+        metrics_.ObserveFirstToken(event.time_us - arrival_us_);
+      } else {
+        metrics_.ObserveTokenGap(event.time_us - choice.last_token_us);
+      }
+      choice.last_token_us = event.time_us;
+    }
+    choice.assembler->AddToken(event);
+    if (event.end == SequenceEnd::kError) {
+      error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
+    } else if (event.end == SequenceEnd::kRefused) {
+      error_ = Overloaded("The server could not take the request.", "engine_refused", 1);
+    }
+    if (!choice.assembler->finished()) continue;
+    Finish(event.choice);
+    if (!choice.ended_in_engine) {
+      choice.cancelled = true;
+      queue_.Cancel(first_id_ + static_cast<uint64_t>(event.choice));
+    }
+  }
+  if (batch_.failed) {
+    for (Choice& choice : choices_) choice.ended_in_engine = true;
+    if (open_ > 0) error_ = ServerError("The engine stopped.", "engine_failed");
+  }
+}
+
+void CompletionRun::Finish(int32_t index) {
+  const Choice& choice = choices_[static_cast<size_t>(index)];
+  --open_;
+  SequenceReport report;
+  report.reason = Reason(choice.assembler->end());
+  report.prompt_tokens = static_cast<int32_t>(prepared_.prompts[static_cast<size_t>(choice.prompt)].ids.size());
+  report.generated_tokens = choice.assembler->generated();
+  report.max_tokens = prepared_.request.max_tokens;
+  report.arrival_us = arrival_us_;
+  report.ended_us = MonotonicUs();
+  if (!batch_.status.empty()) {
+    const SequenceStatus& status = batch_.status[static_cast<size_t>(index)];
+    report.admitted_us = status.admitted_us;
+    report.first_token_us = status.first_token_us;
+    report.last_token_us = status.last_token_us;
+  }
+  metrics_.ObserveSequence(report);
+  if (open_ > 0) return;
+  int32_t most = 0;
+  for (const Choice& other : choices_) most = std::max(most, other.assembler->generated());
+  metrics_.ObserveRequest(prepared_.request.n, most);
+}
+
+void CompletionRun::CancelOpen() {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    if (choice.ended_in_engine || choice.cancelled) continue;
+    choice.cancelled = true;
+    queue_.Cancel(first_id_ + i);
+  }
+}
+
+int64_t CompletionRun::generated_tokens() const {
+  int64_t tokens = 0;
+  for (const Choice& choice : choices_) tokens += choice.assembler->generated();
+  return tokens;
+}
+
+Usage CompletionRun::MakeUsage() const {
+  Usage usage;
+  usage.prompt_tokens = prompt_tokens_;
+  usage.completion_tokens = generated_tokens();
+  return usage;
+}
+
+KvReport CompletionRun::MakeKvReport() const {
+  const SequenceStatus& status = batch_.status.back();
+  KvReport report;
+  report.live = status.live;
+  report.budget = prepared_.prompts.back().kv.budget.keep;
+  report.evicted = status.evicted;
+  report.blocks = status.blocks;
+  return report;
+}
+
+void CompletionRun::AppendChunk(int32_t index, std::string* out) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  const CompletionRequest& request = prepared_.request;
+  const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
+  const ChoiceAssembler::Output output = choice.assembler->Take();
+  CompletionDelta delta;
+  delta.index = index;
+  delta.text = output.text;
+  if (request.logprobs >= 0) delta.logprobs = &output.logprobs;
+  if (request.return_token_ids) {
+    delta.token_ids = &output.token_ids;
+    if (!choice.announced) delta.prompt_token_ids = &prompt.ids;
+  }
+  choice.announced = true;
+  Usage usage;
+  if (request.continuous_usage_stats) {
+    usage.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
+    usage.completion_tokens = choice.assembler->generated();
+    delta.usage = &usage;
+  }
+  KvReport kv;
+  if (choice.assembler->finished()) {
+    choice.closed = true;
+    --unclosed_;
+    delta.finish_reason = choice.assembler->finish_reason();
+    delta.stop_reason = &choice.assembler->stop_reason();
+    if (unclosed_ == 0 && request.kv_report && !request.include_usage) {
+      kv = MakeKvReport();
+      delta.kv = &kv;
+    }
+  }
+  stream_.AppendChunk(out, delta);
+}
+
+void CompletionRun::AppendEvents(std::string* out) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    if (choice.closed || !choice.assembler->has_output()) continue;
+    // The first token goes out at once, whatever the interval.
+    const bool due = !choice.announced || choice.assembler->finished() ||
+                     choice.assembler->pending_tokens() >= prepared_.request.stream_interval;
+    if (due) AppendChunk(static_cast<int32_t>(i), out);
+  }
+  if (unclosed_ > 0) return;
+  if (prepared_.request.include_usage) {
+    const KvReport kv = MakeKvReport();
+    stream_.AppendUsage(out, MakeUsage(), prepared_.request.kv_report ? &kv : nullptr);
+  }
+  out->append(kSseDone);
+}
+
+std::string CompletionRun::Body() {
+  assert(done());
+  const CompletionRequest& request = prepared_.request;
+  CompletionResponse response;
+  response.head = head_;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    ChoiceAssembler& assembler = *choices_[i].assembler;
+    ChoiceAssembler::Output output = assembler.Take();
+    CompletionChoice& choice = response.choices.emplace_back();
+    choice.index = static_cast<int32_t>(i);
+    choice.text = std::move(output.text);
+    if (request.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
+    choice.finish_reason = assembler.finish_reason();
+    choice.stop_reason = assembler.stop_reason();
+    if (request.return_token_ids) {
+      choice.token_ids = std::move(output.token_ids);
+      choice.prompt_token_ids = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)].ids;
+    }
+  }
+  response.usage = MakeUsage();
+  if (request.kv_report) response.kv = MakeKvReport();
+  return CompletionJson(response);
+}
+
+}  // namespace hydrant

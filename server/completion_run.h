@@ -1,0 +1,89 @@
+// CompletionRun is one /v1/completions request between submission and its last byte: a ChoiceAssembler per sequence, what
+// to report about each, and the bodies and chunks made of them. It does no I/O.
+//
+// Thread: the connection's strand.
+#ifndef HYDRANT_SERVER_COMPLETION_RUN_H_
+#define HYDRANT_SERVER_COMPLETION_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/api_error.h"
+#include "api/completion_response.h"
+#include "server/choice_assembler.h"
+#include "server/completion_service.h"
+#include "server/generation.h"
+#include "server/stream_mailbox.h"
+
+namespace hydrant {
+
+class CompletionRun {
+ public:
+  // `context`, `queue` and `metrics` outlive the run.
+  CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+                int64_t arrival_us, std::string id);
+  // Cancels what has not ended.
+  ~CompletionRun();
+  CompletionRun(const CompletionRun&) = delete;
+  CompletionRun& operator=(const CompletionRun&) = delete;
+
+  // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
+  bool Submit(std::function<void()> wake);
+
+  // Takes what the engine has sent so far.
+  void Absorb();
+  // Why the request as a whole has failed, if it has.
+  const std::optional<ApiError>& error() const { return error_; }
+  bool done() const { return open_ == 0; }
+
+  // Events for what has become visible; after the last one, usage if it was asked for, and [DONE].
+  void AppendEvents(std::string* out);
+  // REQUIRES: done().
+  std::string Body();
+
+  const CompletionRequest& request() const { return prepared_.request; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t generated_tokens() const;
+
+ private:
+  struct Choice {
+    std::unique_ptr<ChoiceAssembler> assembler;
+    int32_t prompt = 0;             // index of its prompt
+    bool ended_in_engine = false;   // its terminal event has come: nothing to cancel
+    bool cancelled = false;
+    bool announced = false;         // its first chunk is out
+    bool closed = false;            // its last chunk is out
+    int64_t last_token_us = -1;
+  };
+
+  void Finish(int32_t index);
+  void CancelOpen();
+  KvReport MakeKvReport() const;
+  Usage MakeUsage() const;
+  void AppendChunk(int32_t index, std::string* out);
+
+  const PreparedCompletion prepared_;
+  const ServingContext& context_;
+  GenerationQueue& queue_;
+  Metrics& metrics_;
+  const int64_t arrival_us_;
+  const CompletionHead head_;
+  const CompletionStream stream_;
+
+  std::vector<Choice> choices_;
+  int32_t open_ = 0;          // choices without an end
+  int32_t unclosed_ = 0;      // choices whose last chunk is not out
+  int64_t prompt_tokens_ = 0;
+  uint64_t first_id_ = 0;     // 0: not submitted
+  std::shared_ptr<StreamMailbox> mailbox_;
+  StreamBatch batch_;
+  std::optional<ApiError> error_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_COMPLETION_RUN_H_

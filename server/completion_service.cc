@@ -1,0 +1,194 @@
+#include "server/completion_service.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/completion_response.h"
+#include "api/sse.h"
+#include "server/clock.h"
+#include "server/completion_run.h"
+#include "server/log.h"
+#include "server/offload.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// Parsing and tokenising 16 KiB takes a millisecond or two; more would be felt by the other streams of an io thread.
+constexpr size_t kInlineBytes = 16 << 10;
+// An honest answer to "when", however the estimate came out.
+constexpr int32_t kRetryAfterMaxS = 60;
+
+}  // namespace
+
+ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context) {
+  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, context.request);
+  if (!parsed.ok()) return parsed.error();
+  PreparedCompletion prepared;
+  prepared.request = std::move(parsed.value());
+  CompletionRequest& request = prepared.request;
+  prepared.prompts.reserve(request.prompts.size());
+  for (CompletionPrompt& from : request.prompts) {
+    PreparedPrompt& prompt = prepared.prompts.emplace_back();
+    if (from.is_ids) {
+      prompt.ids = std::move(from.ids);
+    } else {
+      Tokenizer::EncodeOptions options;
+      options.add_special_tokens = request.add_special_tokens;
+      prompt.ids = context.tokenizer->Encode(from.text, options);
+      const bool added_bos = request.add_special_tokens && context.bos_id >= 0 && !prompt.ids.empty() &&
+                             prompt.ids.front() == context.bos_id;
+      prompt.hidden_specials = added_bos ? 1 : 0;
+      prompt.show_specials = true;
+      from.text = {};
+    }
+    if (request.truncate_prompt_tokens.has_value()) {
+      TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
+    }
+    const auto length = static_cast<int64_t>(prompt.ids.size());
+    if (std::optional<ApiError> error = CheckPromptLength(length, request.max_tokens, context.request.context)) {
+      return std::move(*error);
+    }
+    ApiResult<KvResolution> kv =
+        ResolveKvPolicy(request.kv, static_cast<int32_t>(length), request.max_tokens, context.kv);
+    if (!kv.ok()) return kv.error();
+    prompt.kv = kv.value();
+    const int64_t needed = PeakBlocks(static_cast<int32_t>(length), request.max_tokens, prompt.kv.budget);
+    if (needed > context.blocks) return KvCapacityExceeded(needed, context.blocks);
+  }
+  return prepared;
+}
+
+CompletionService::CompletionService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+                                     asio::thread_pool& workers)
+    : context_(context), queue_(queue), metrics_(metrics), workers_(workers) {}
+
+asio::awaitable<void> CompletionService::Complete(HttpExchange& exchange) {
+  struct InFlight {
+    explicit InFlight(std::atomic<int64_t>& count_in) : count(count_in) { count.fetch_add(1, std::memory_order_relaxed); }
+    ~InFlight() { count.fetch_sub(1, std::memory_order_relaxed); }
+    std::atomic<int64_t>& count;
+  };
+  const InFlight guard(in_flight_);
+  metrics_.CountRequest();
+  co_await Serve(exchange);
+}
+
+asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, ApiError error, RejectReason reason) {
+  metrics_.CountReject(reason);
+  HttpResponse response = ErrorResponse(error);
+  if (error.status == 503) {
+    const Backlog backlog = queue_.backlog();
+    const auto add = [&response](const char* name, int64_t value) {
+      response.fields.emplace_back(name, absl::StrCat(std::max<int64_t>(0, value)));
+    };
+    add("x-ratelimit-limit-requests", backlog.sequences_max);
+    add("x-ratelimit-remaining-requests", backlog.sequences_max - backlog.sequences);
+    add("x-ratelimit-limit-tokens", backlog.prompt_tokens_max);
+    add("x-ratelimit-remaining-tokens", backlog.prompt_tokens_max - backlog.prompt_tokens);
+    response.fields.emplace_back("x-ratelimit-reset-requests", absl::StrCat(error.retry_after_s, "s"));
+    response.fields.emplace_back("x-ratelimit-reset-tokens", absl::StrCat(error.retry_after_s, "s"));
+  }
+  co_await exchange.Respond(std::move(response));
+}
+
+asio::awaitable<void> CompletionService::Serve(HttpExchange& exchange) {
+  if (draining()) {
+    ApiError error = Overloaded("The server is shutting down.", "draining", 5);
+    co_await Reject(exchange, std::move(error), RejectReason::kDraining);
+    co_return;
+  }
+  const std::string body = exchange.TakeBody();
+  std::optional<ApiResult<PreparedCompletion>> prepared;
+  const auto prepare = [&] { prepared.emplace(PrepareCompletion(body, context_)); };
+  if (body.size() <= kInlineBytes) {
+    prepare();
+  } else {
+    co_await Offload(workers_, prepare);
+  }
+  if (!prepared->ok()) {
+    ApiError error = prepared->error();
+    co_await Reject(exchange, std::move(error), RejectReason::kInvalid);
+    co_return;
+  }
+  std::string id = prepared->value().request.request_id;
+  if (id.empty()) id = exchange.request_id();
+  CompletionRun run(std::move(prepared->value()), context_, queue_, metrics_, exchange.arrival_us(), "cmpl-" + id);
+  prepared.reset();
+  exchange.WatchClient();
+  if (!run.Submit(exchange.Waker())) {
+    const double wait_s = std::ceil(queue_.backlog().wait_s);
+    const auto retry_after_s = static_cast<int32_t>(std::clamp(wait_s, 1.0, double{kRetryAfterMaxS}));
+    ApiError error = Overloaded("The server has no room for another request.", "queue_full", retry_after_s);
+    co_await Reject(exchange, std::move(error), RejectReason::kOverloaded);
+    co_return;
+  }
+  if (run.request().stream) {
+    co_await Stream(exchange, run);
+  } else {
+    co_await Collect(exchange, run);
+  }
+  if (LogEnabled(LogLevel::kInfo)) {
+    Log(LogLevel::kInfo,
+        absl::StrCat("completion ", exchange.request_id(), " status ", exchange.status(), exchange.client_gone() ? " gone" : "",
+                     " prompt_tokens ", run.prompt_tokens(), " generated_tokens ", run.generated_tokens(), " ms ",
+                     (MonotonicUs() - exchange.arrival_us()) / 1000));
+  }
+}
+
+asio::awaitable<void> CompletionService::Collect(HttpExchange& exchange, CompletionRun& run) {
+  while (!run.done() && !run.error().has_value()) {
+    co_await exchange.WaitForWake();
+    if (exchange.client_gone()) co_return;
+    run.Absorb();
+  }
+  if (run.error().has_value()) {
+    ApiError error = *run.error();
+    co_await exchange.RespondError(std::move(error));
+    co_return;
+  }
+  HttpResponse response;
+  response.body = run.Body();
+  co_await exchange.Respond(std::move(response));
+}
+
+asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, CompletionRun& run) {
+  std::string out;
+  bool begun = false;
+  while (!run.done()) {
+    co_await exchange.WaitForWake();
+    if (exchange.client_gone()) co_return;
+    run.Absorb();
+    if (run.error().has_value()) break;
+    out.clear();
+    run.AppendEvents(&out);
+    if (out.empty()) continue;
+    if (!begun) {
+      HttpResponse head;
+      head.content_type = kSseContentType;
+      head.fields.emplace_back("cache-control", "no-cache");
+      exchange.BeginStream(std::move(head));
+      begun = true;
+    }
+    const bool ok = co_await exchange.Write(out);
+    if (!ok) co_return;
+  }
+  if (run.error().has_value()) {
+    ApiError error = *run.error();
+    if (!begun) {
+      co_await exchange.RespondError(std::move(error));
+      co_return;
+    }
+    out.clear();
+    AppendSseError(&out, error);
+    out.append(kSseDone);
+    const bool ok = co_await exchange.Write(out);
+    if (!ok) co_return;
+  }
+  co_await exchange.EndStream();
+}
+
+}  // namespace hydrant

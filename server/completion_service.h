@@ -1,0 +1,92 @@
+// CompletionService answers POST /v1/completions: it prepares a request (parse, tokenise, resolve its KV policy, check
+// that it can ever fit), submits it, and turns the events that come back into a JSON body or a stream of events.
+//
+// Thread: any strand; everything a request owns lives in its coroutine.
+//
+// Invariants
+//  1. Whatever ends a request (done, error, client gone, stop string), every sequence it submitted has ended or has been
+//     cancelled before Complete returns.
+//  2. The HTTP status is sent with the first output, so that every error before it has its own status.
+#ifndef HYDRANT_SERVER_COMPLETION_SERVICE_H_
+#define HYDRANT_SERVER_COMPLETION_SERVICE_H_
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/completion_request.h"
+#include "model/tokenizer.h"
+#include "server/generation.h"
+#include "server/http_connection.h"
+#include "server/kv_resolution.h"
+#include "server/metrics.h"
+
+namespace hydrant {
+
+// What every request is checked against and answered with.
+struct ServingContext {
+  RequestContext request;
+  KvModelFacts kv;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  int32_t bos_id = -1;  // -1: the tokenizer adds none
+  int32_t blocks = 0;   // of the pool
+  std::string system_fingerprint;
+};
+
+// A prompt as the engine will see it.
+struct PreparedPrompt {
+  std::vector<int32_t> ids;
+  int32_t hidden_specials = 0;  // leading ids the server added
+  bool show_specials = false;   // an echo shows special tokens: they were sent as text
+  KvResolution kv;
+};
+
+struct PreparedCompletion {
+  CompletionRequest request;
+  std::vector<PreparedPrompt> prompts;
+};
+
+// Pure; linear in the body. Errors: those of ParseCompletionRequest, CheckPromptLength and ResolveKvPolicy;
+// kv_capacity_exceeded.
+ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context);
+
+class CompletionRun;
+
+class CompletionService {
+ public:
+  // The arguments outlive the service.
+  CompletionService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+                    boost::asio::thread_pool& workers);
+
+  boost::asio::awaitable<void> Complete(HttpExchange& exchange);
+
+  // From now on new requests get 503.
+  void Drain() { draining_.store(true, std::memory_order_relaxed); }
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+  // Requests being prepared or generated.
+  int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+
+ private:
+  boost::asio::awaitable<void> Serve(HttpExchange& exchange);
+  boost::asio::awaitable<void> Stream(HttpExchange& exchange, CompletionRun& run);
+  boost::asio::awaitable<void> Collect(HttpExchange& exchange, CompletionRun& run);
+  boost::asio::awaitable<void> Reject(HttpExchange& exchange, ApiError error, RejectReason reason);
+
+  const ServingContext& context_;
+  GenerationQueue& queue_;
+  Metrics& metrics_;
+  boost::asio::thread_pool& workers_;
+  // Relaxed: flags and numbers, nothing is published through them.
+  std::atomic<bool> draining_ = false;
+  std::atomic<int64_t> in_flight_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_COMPLETION_SERVICE_H_

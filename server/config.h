@@ -1,0 +1,66 @@
+// Config is what the command line and the configuration file say. Flags mean what vLLM's flags of the same name mean.
+//
+// Thread: any (plain data, pure functions).
+#ifndef HYDRANT_SERVER_CONFIG_H_
+#define HYDRANT_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/kv_spec.h"
+#include "kernels/device.h"
+#include "server/limits.h"
+#include "server/log.h"
+
+namespace hydrant {
+
+// What the process answers to whoever started it (sysexits.h).
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitUsage = 64;      // the command line
+inline constexpr int kExitInternal = 70;   // the program
+inline constexpr int kExitResources = 75;  // port taken, not enough memory
+inline constexpr int kExitConfig = 78;     // the model or the configuration file
+
+struct Config {
+  std::string model_path;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;
+  std::string served_model_name;  // empty: the folder's or file's name
+  std::string api_key;            // empty: none
+  std::string device = "auto";
+  int32_t threads = 0;                // 0: physical cores
+  std::optional<DType> weight_dtype;  // nullopt: auto
+  std::optional<DType> kv_dtype;      // nullopt: auto
+  int32_t max_model_len = 0;          // 0: from the model
+  int32_t sequences_max = 256;
+  int32_t batch_tokens_max = 2048;
+  int32_t prefill_tokens_max = 256;    // of a step that also decodes
+  int64_t kv_cache_memory_bytes = 0;   // 0: not given
+  int32_t blocks_override = 0;         // 0: not given
+  double memory_utilization = 0;       // 0: not given
+  KvSpec kv;                           // server-wide default
+  std::string kv_dump_path;
+  std::vector<std::string> allowed_origins;
+  std::vector<std::string> allowed_hosts;
+  bool insecure = false;
+  LogLevel log_level = LogLevel::kInfo;
+  double shutdown_timeout_s = 30;
+  Limits limits;  // the fields that are flags; the rest is derived
+};
+
+// Either a config, or a text for the user and the code to exit with.
+struct ConfigResult {
+  std::optional<Config> config;
+  std::string message;  // one line for errors; without a newline at the end
+  int exit_code = kExitOk;
+};
+
+// `arguments` without the program's name. Reads the file of --config and, when there is no --api-key, the environment
+// variable HYDRANT_API_KEY.
+ConfigResult ParseCommandLine(const std::vector<std::string>& arguments);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_CONFIG_H_

@@ -1,0 +1,204 @@
+#include "server/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/clock.h"
+#include "server/kv_dump.h"
+#include "server/log.h"
+
+namespace hydrant {
+namespace {
+
+// How much the newest second weighs in a rate.
+constexpr double kRateHalfLifeS = 5;
+// Prompts of four full contexts may always wait, however slow the device has been so far.
+constexpr int64_t kWaitingContextsMin = 4;
+// Prompts that would wait longer than this are better sent elsewhere.
+constexpr double kWaitTargetS = 60;
+
+// Moves `rate` towards `amount / seconds` as far as `seconds` are worth.
+void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
+  if (seconds <= 0) return;
+  const double old = rate->load(std::memory_order_relaxed);
+  const double weight = old == 0 ? 1 : std::min(1.0, seconds / kRateHalfLifeS);
+  rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks)
+    : limits_(limits),
+      hooks_(std::move(hooks)),
+      inbox_(static_cast<size_t>(limits.inbox_max)),
+      core_(std::move(core)),
+      router_(hooks_.fan_out) {
+  counters_ = core_->counters();
+}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  assert(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Engine::Stop() {
+  inbox_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+int64_t Engine::WaitingTokensMax() const {
+  const double affordable = prefill_rate_.load(std::memory_order_relaxed) * kWaitTargetS;
+  return std::max(kWaitingContextsMin * limits_.context_max, static_cast<int64_t>(std::min(affordable, 1e15)));
+}
+
+std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
+  const auto sequences = static_cast<int64_t>(job.sequences.size());
+  assert(sequences > 0);
+  int64_t tokens = 0;
+  for (const GenerationSequence& sequence : job.sequences) tokens += static_cast<int64_t>(sequence.prompt.size());
+
+  if (dead()) return std::nullopt;
+  const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
+  const int64_t tokens_before = waiting_tokens_.fetch_add(tokens, std::memory_order_relaxed);
+  bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
+  // The first request in the queue is always let in: it waits for nobody.
+  if (tokens_before > 0 && tokens_before + tokens > WaitingTokensMax()) room = false;
+  const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
+  job.first_id = first_id;
+  if (room && inbox_.TryPush(std::move(job))) return first_id;
+  open_sequences_.fetch_sub(sequences, std::memory_order_relaxed);
+  waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+Backlog Engine::backlog() const {
+  Backlog backlog;
+  backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
+  backlog.sequences_max = int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
+  backlog.prompt_tokens = waiting_tokens_.load(std::memory_order_relaxed);
+  backlog.prompt_tokens_max = WaitingTokensMax();
+  const double prefill_rate = prefill_rate_.load(std::memory_order_relaxed);
+  const double completion_rate = completion_rate_.load(std::memory_order_relaxed);
+  if (prefill_rate > 0) backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
+  const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
+  if (completion_rate > 0 && queued > 0) backlog.wait_s = std::max(backlog.wait_s, queued / completion_rate);
+  return backlog;
+}
+
+EngineCounters Engine::counters() const {
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  return counters_;
+}
+
+bool Engine::stalled() const {
+  if (dead()) return true;
+  const int64_t started = step_started_us_.load(std::memory_order_relaxed);
+  return started != 0 && static_cast<double>(MonotonicUs() - started) > limits_.engine_stall_s * 1e6;
+}
+
+void Engine::Run() {
+  try {
+    Loop();
+    return;
+  } catch (const std::exception& error) {
+    // The messages of exceptions from the device and the standard library hold no request text.
+    Log(LogLevel::kError, absl::StrCat("engine: ", error.what()));
+  }
+  dead_.store(true, std::memory_order_relaxed);
+  inbox_.Close();
+  router_.FailAll();
+  if (hooks_.on_death) hooks_.on_death("the engine failed");
+}
+
+void Engine::Loop() {
+  Inbox<GenerationJob>::Batch batch;
+  bool closing = false;
+  while (true) {
+    if (core_->idle() && !closing) {
+      step_started_us_.store(0, std::memory_order_relaxed);
+      inbox_.WaitAndDrain(&batch);
+    } else {
+      inbox_.Drain(&batch);
+    }
+    const int64_t started = MonotonicUs();
+    step_started_us_.store(started, std::memory_order_relaxed);
+    for (GenerationJob& job : batch.items) Accept(std::move(job));
+    // After the items: a cancel never overtakes its job.
+    for (const uint64_t id : batch.cancels) core_->Cancel(id);
+    if (batch.closed && !closing) {
+      closing = true;
+      for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
+    }
+    if (core_->idle()) {
+      if (closing) break;
+      continue;
+    }
+    const std::span<const EngineEvent> events = core_->Step();
+    const int64_t ended = MonotonicUs();
+    const EventRouter::Settled settled = router_.Deliver(events, ended);
+    Settle(settled);
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
+    const StepReport& report = core_->report();
+    const double seconds = static_cast<double>(ended - started) * 1e-6;
+    if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
+    UpdateRate(&completion_rate_, settled.sequences, seconds);
+    Publish();
+    if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
+  }
+  step_started_us_.store(0, std::memory_order_relaxed);
+  Publish();
+}
+
+void Engine::Accept(GenerationJob job) {
+  const auto count = static_cast<int32_t>(job.sequences.size());
+  for (int32_t choice = 0; choice < count; ++choice) {
+    GenerationSequence& from = job.sequences[static_cast<size_t>(choice)];
+    const uint64_t id = job.first_id + static_cast<uint64_t>(choice);
+    EventRouter::Route route;
+    route.mailbox = job.mailbox;
+    route.choice = choice;
+    route.waiting_tokens = static_cast<int32_t>(from.prompt.size());
+    route.with_logprobs = from.logprobs >= 0;
+    router_.Add(id, std::move(route));
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(id, from);
+
+    EngineRequest request;
+    request.request.id = id;
+    request.request.prompt = std::move(from.prompt);
+    request.request.max_tokens = from.max_tokens;
+    request.request.min_tokens = from.min_tokens;
+    request.request.budget = from.budget;
+    request.request.stop_token_ids = std::move(from.stop_token_ids);
+    request.request.ignore_eos = from.ignore_eos;
+    request.request.arrival_us = job.arrival_us;
+    request.sampling = from.sampling;
+    request.policy = from.policy;
+    request.logprobs = from.logprobs;
+    request.prompt_logprobs = from.prompt_logprobs;
+    request.policy_label = from.policy_label;
+    const absl::Status status = core_->Add(std::move(request));
+    if (status.ok()) continue;
+    // Everything was checked before it came here; a refusal is this server's mistake and fails this request alone.
+    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
+    Settle(router_.Refuse(id));
+  }
+}
+
+void Engine::Settle(const EventRouter::Settled& settled) {
+  open_sequences_.fetch_sub(settled.sequences, std::memory_order_relaxed);
+  waiting_tokens_.fetch_sub(settled.prompt_tokens, std::memory_order_relaxed);
+}
+
+void Engine::Publish() {
+  const EngineCounters counters = core_->counters();
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  counters_ = counters;
+}
+
+}  // namespace hydrant

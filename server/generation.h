@@ -1,0 +1,100 @@
+// What the HTTP side asks of the engine, and what comes back: plain data that knows neither JSON nor the scheduler.
+#ifndef HYDRANT_SERVER_GENERATION_H_
+#define HYDRANT_SERVER_GENERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "block_manager/kv_budget.h"
+#include "kernels/eviction_policy.h"
+#include "kernels/sampling.h"
+
+namespace hydrant {
+
+class StreamMailbox;
+
+// One sequence to generate, checked in every respect.
+struct GenerationSequence {
+  std::vector<int32_t> prompt;
+  int32_t max_tokens = 16;
+  int32_t min_tokens = 0;
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  SamplingParams sampling;
+  int32_t logprobs = -1;         // of generated tokens; -1: none
+  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …
+  KvBudget budget;
+  EvictionPolicy policy;
+  int32_t policy_label = 0;  // EngineRequest::policy_label
+};
+
+// The sequences of one request: sequence i reports as choice i, under the id first_id + i.
+struct GenerationJob {
+  uint64_t first_id = 0;
+  int64_t arrival_us = 0;  // monotonic
+  std::vector<GenerationSequence> sequences;
+  std::shared_ptr<StreamMailbox> mailbox;
+};
+
+enum class SequenceEnd : uint8_t {
+  kNone,     // goes on
+  kStop,     // a stop token
+  kLength,   // max_tokens
+  kAbort,    // cancelled
+  kError,    // its numbers were not finite
+  kRefused,  // the engine would not take it
+};
+
+// A token, an end, or both.
+struct TokenEvent {
+  int32_t choice = 0;
+  int32_t token = -1;  // -1: none
+  int64_t time_us = 0;
+  std::unique_ptr<SampleResult> logprobs;  // null when not asked for
+  SequenceEnd end = SequenceEnd::kNone;
+  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids
+};
+
+// Log-probabilities of prompt tokens [begin, begin + results.size()).
+struct PromptEvent {
+  int32_t choice = 0;
+  int32_t begin = 0;
+  std::vector<SampleResult> results;
+};
+
+// Where a sequence stands. Moments are monotonic microseconds, -1 = not reached.
+struct SequenceStatus {
+  int32_t live = 0;
+  int32_t evicted = 0;
+  int32_t blocks = 0;
+  int64_t admitted_us = -1;
+  int64_t first_token_us = -1;
+  int64_t last_token_us = -1;
+};
+
+// Work accepted and not finished.
+struct Backlog {
+  int64_t sequences = 0;
+  int64_t sequences_max = 0;
+  int64_t prompt_tokens = 0;  // of sequences without a first token
+  int64_t prompt_tokens_max = 0;
+  double wait_s = 0;  // an estimate of how long a new request would wait
+};
+
+// The engine as the HTTP side sees it. Thread: any.
+class GenerationQueue {
+ public:
+  virtual ~GenerationQueue() = default;
+  // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job happens.
+  // An accepted sequence reports exactly one end.
+  virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
+  // Ends a sequence within one step; ignored when it has ended. REQUIRES: called at most once for an id.
+  virtual void Cancel(uint64_t id) = 0;
+  virtual Backlog backlog() const = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_H_

@@ -1,0 +1,164 @@
+#include "server/http_server.h"
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/clock.h"
+#include "server/log.h"
+#include "server/routes.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// Connections cost little; a second thread keeps one long piece of work (rendering /metrics, a large body) from holding
+// up every stream.
+constexpr int kIoThreads = 2;
+constexpr int kWorkerThreads = 1;
+// How often a draining server looks whether it is done: the most a shutdown is late.
+constexpr auto kDrainPoll = std::chrono::milliseconds(10);
+// After everything was cancelled: for last events to get out.
+constexpr int64_t kFlushUs = 1'000'000;
+
+}  // namespace
+
+HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      io_(kIoThreads),
+      workers_(kWorkerThreads),
+      listener_(io_, service_),
+      control_(asio::make_strand(io_)),
+      signals_(control_),
+      drain_timer_(control_) {
+  service_.limits = options_.limits;
+  service_.key = options_.key;
+  service_.origins = options_.origins;
+}
+
+HttpServer::~HttpServer() {
+  workers_.join();
+  io_.stop();
+}
+
+EventRouter::FanOut HttpServer::fan_out() {
+  return [this](EventRouter::MailboxList mailboxes) {
+    asio::post(io_, [mailboxes = std::move(mailboxes)] {
+      for (const auto& mailbox : mailboxes) mailbox->Wake();
+    });
+  };
+}
+
+absl::Status HttpServer::Open(EngineView engine) {
+  engine_ = std::move(engine);
+  completions_ = std::make_unique<CompletionService>(options_.context, *engine_.queue, metrics_, workers_);
+  ModelCard card;
+  card.id = options_.context.request.model_names.front();
+  card.created = static_cast<int64_t>(std::time(nullptr));
+  card.root = options_.model_root;
+  card.max_model_len = options_.context.request.context;
+  service_.routes = MakeRoutes({options_.context, *completions_, workers_, std::move(card), options_.version,
+                                engine_.stalled, engine_.metrics});
+  const absl::Status status = listener_.Open(options_.host, options_.port);
+  if (!status.ok()) return status;
+  if (options_.handle_signals) {
+    // A peer or a reader of stderr that goes away is an error code, not a signal. There is nothing to reload yet.
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
+    signals_.add(SIGTERM);
+    signals_.add(SIGINT);
+    OnSignal();
+  }
+  listener_.Start();
+  return absl::OkStatus();
+}
+
+void HttpServer::OnSignal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int) {
+    if (error) return;
+    if (!draining_) {
+      Log(LogLevel::kInfo, absl::StrCat("draining: ", completions_->in_flight(), " requests"));
+      BeginDrain();
+    } else {
+      Log(LogLevel::kInfo, "second signal: ending running requests");
+      CancelRunning();
+    }
+    OnSignal();
+  });
+}
+
+int HttpServer::Run() {
+  std::vector<std::thread> threads;
+  for (int i = 1; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(); });
+  RunIo();
+  for (std::thread& thread : threads) thread.join();
+  return exit_code_;
+}
+
+void HttpServer::RunIo() {
+  const auto guard = asio::make_work_guard(io_);
+  while (true) {
+    try {
+      io_.run();
+      return;
+    } catch (const std::exception&) {
+      // Handlers catch what they can expect; whatever else there is must not take the other connections along.
+      Log(LogLevel::kError, "an io handler ended with an exception");
+    }
+  }
+}
+
+void HttpServer::Shutdown() {
+  asio::post(control_, [this] { BeginDrain(); });
+}
+
+void HttpServer::Fail(int exit_code) {
+  asio::post(control_, [this, exit_code] {
+    exit_code_ = exit_code;
+    BeginDrain();
+    CancelRunning();
+  });
+}
+
+void HttpServer::BeginDrain() {
+  if (draining_) return;
+  draining_ = true;
+  completions_->Drain();
+  service_.draining.store(true, std::memory_order_relaxed);
+  deadline_us_ = MonotonicUs() + static_cast<int64_t>(options_.shutdown_timeout_s * 1e6);
+  PollDrain();
+}
+
+void HttpServer::PollDrain() {
+  if (completions_->in_flight() == 0 || (cancelled_ && MonotonicUs() > deadline_us_)) {
+    if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
+    io_.stop();
+    return;
+  }
+  if (MonotonicUs() > deadline_us_) {
+    Log(LogLevel::kWarning, absl::StrCat("ending ", completions_->in_flight(), " requests at the shutdown deadline"));
+    CancelRunning();
+  }
+  drain_timer_.expires_after(kDrainPoll);
+  drain_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) PollDrain();
+  });
+}
+
+void HttpServer::CancelRunning() {
+  if (cancelled_) return;
+  cancelled_ = true;
+  deadline_us_ = MonotonicUs() + kFlushUs;
+  // Ends within one step. The other io thread goes on meanwhile.
+  engine_.stop();
+}
+
+}  // namespace hydrant

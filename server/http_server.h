@@ -1,0 +1,100 @@
+// HttpServer is the whole HTTP side over any GenerationQueue: routes, listener, io threads, workers, drain. Tests run it
+// over engines of their own.
+//
+// Thread: construction, Open, Run and destruction on one thread; the rest any.
+#ifndef HYDRANT_SERVER_HTTP_SERVER_H_
+#define HYDRANT_SERVER_HTTP_SERVER_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/completion_service.h"
+#include "server/event_router.h"
+#include "server/http_listener.h"
+#include "server/http_service.h"
+#include "server/metrics.h"
+
+namespace hydrant {
+
+struct HttpServerOptions {
+  Limits limits;
+  ApiKey key;
+  OriginPolicy origins;
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;
+  double shutdown_timeout_s = 30;
+  ServingContext context;
+  std::string model_root;  // what was loaded, for /v1/models
+  std::string version;
+  bool handle_signals = false;
+};
+
+// What the HTTP side needs of the engine beyond GenerationQueue.
+struct EngineView {
+  GenerationQueue* queue = nullptr;
+  std::function<bool()> stalled;
+  std::function<std::string()> metrics;
+  std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
+};
+
+class HttpServer {
+ public:
+  // `metrics` outlives the server.
+  HttpServer(HttpServerOptions options, Metrics& metrics);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // How the engine's events reach the connections; may be used until Run has returned.
+  EventRouter::FanOut fan_out();
+
+  // Binds the port and accepts from now on. Errors: HttpListener::Open's.
+  absl::Status Open(EngineView engine);
+  uint16_t port() const { return listener_.port(); }
+  const Limits& limits() const { return options_.limits; }
+
+  // Runs the io threads until the server has shut down. Returns the exit code.
+  int Run();
+
+  // Any thread: what a signal does, and the end after a failure.
+  void Shutdown();
+  void Fail(int exit_code);
+
+ private:
+  void OnSignal();
+  void BeginDrain();
+  void PollDrain();
+  void CancelRunning();
+  void RunIo();
+
+  const HttpServerOptions options_;
+  Metrics& metrics_;
+  EngineView engine_;
+  HttpService service_;
+
+  boost::asio::io_context io_;
+  boost::asio::thread_pool workers_;
+  HttpListener listener_;
+  std::unique_ptr<CompletionService> completions_;
+  // On its own strand, so that the members below need no lock.
+  boost::asio::strand<boost::asio::io_context::executor_type> control_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer drain_timer_;
+  bool draining_ = false;
+  bool cancelled_ = false;
+  int64_t deadline_us_ = 0;
+  int exit_code_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_SERVER_H_

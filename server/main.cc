@@ -1,0 +1,23 @@
+// hydrantd: the server program.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "server/config.h"
+#include "server/server.h"
+
+int main(int argc, char** argv) {
+  try {
+    const hydrant::ConfigResult parsed = hydrant::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+    if (!parsed.config.has_value()) {
+      const bool failed = parsed.exit_code != hydrant::kExitOk;
+      (void)std::fprintf(failed ? stderr : stdout, "%s%s\n", failed ? "hydrantd: " : "", parsed.message.c_str());
+      return parsed.exit_code;
+    }
+    return hydrant::Serve(*parsed.config);
+  } catch (const std::exception& error) {
+    (void)std::fprintf(stderr, "hydrantd: %s\n", error.what());
+    return hydrant::kExitInternal;
+  }
+}

@@ -1,0 +1,391 @@
+#include "server/metrics.h"
+
+#include <dirent.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#include "server/engine_core.h"
+
+namespace hydrant {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::Registry;
+using Buckets = Histogram::BucketBoundaries;
+
+const Buckets& FirstTokenBuckets() {
+  static const Buckets buckets = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                  1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+  return buckets;
+}
+
+const Buckets& TokenGapBuckets() {
+  static const Buckets buckets = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+  return buckets;
+}
+
+const Buckets& RequestBuckets() {
+  static const Buckets buckets = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+  return buckets;
+}
+
+// From half a millisecond: vLLM's lowest bounds are too coarse for a small model.
+const Buckets& FineBuckets() {
+  static const Buckets buckets = {.0005, .001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1,
+                                  .15,   .2,   .3,   .5,   .75,  1,     2.5, 5,    10,  20,  40,  80,   160};
+  return buckets;
+}
+
+const Buckets& StepBuckets() {
+  static const Buckets buckets = {.00001, .00002, .00005, .0001, .0002, .0005, .001, .002, .005, .01,
+                                  .02,    .05,    .1,     .2,    .5,    1,     2,    5,    10,   30};
+  return buckets;
+}
+
+const Buckets& StepTokenBuckets() {
+  static const Buckets buckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+  return buckets;
+}
+
+// 1, 2, 5, 10, 20, 50, … up to `max`.
+Buckets OneTwoFive(int32_t max) {
+  Buckets buckets;
+  for (int64_t decade = 1; decade <= max; decade *= 10) {
+    for (const int64_t step : {1, 2, 5}) {
+      if (decade * step <= max) buckets.push_back(static_cast<double>(decade * step));
+    }
+  }
+  return buckets;
+}
+
+double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
+
+// Brings a counter, which can only be incremented, up to a total kept elsewhere.
+void RaiseTo(Counter* counter, uint64_t total) {
+  const double missing = static_cast<double>(total) - counter->Value();
+  if (missing > 0) counter->Increment(missing);
+}
+
+int64_t OpenFileDescriptors() {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return 0;
+  int64_t count = -3;  // ".", "..", and the directory's own descriptor
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+struct Metrics::Series {
+  explicit Series(const MetricsOptions& options);
+
+  Counter* AddCounter(const std::string& name, const std::string& help, const Labels& labels) {
+    return &prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Gauge* AddGauge(const std::string& name, const std::string& help, const Labels& labels) {
+    return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Histogram* AddHistogram(const std::string& name, const std::string& help, const Labels& labels, const Buckets& buckets) {
+    return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+  }
+  Counter* Vllm(const std::string& name, const std::string& help, Labels extra = {}) {
+    extra.insert(model.begin(), model.end());
+    return AddCounter("vllm:" + name + "_total", help, extra);
+  }
+  Gauge* VllmGauge(const std::string& name, const std::string& help, Labels extra = {}) {
+    extra.insert(model.begin(), model.end());
+    return AddGauge("vllm:" + name, help, extra);
+  }
+  Histogram* VllmHistogram(const std::string& name, const std::string& help, const Buckets& buckets) {
+    return AddHistogram("vllm:" + name, help, model, buckets);
+  }
+  void AddVllmEngine(const MetricsOptions& options);
+  void AddVllmRequests(const MetricsOptions& options);
+  void AddOurs(const MetricsOptions& options);
+
+  Registry registry;
+  const Labels model;
+  const Labels tenant = {{"tenant", "default"}};
+
+  // The engine's totals, brought up to date at a scrape.
+  Gauge* running;
+  Gauge* waiting;
+  Gauge* waiting_capacity;
+  Gauge* cache_usage;
+  Gauge* cache_usage_alias;
+  Counter* prompt_tokens;
+  Counter* prompt_tokens_local;
+  Counter* generation_tokens;
+  Gauge* blocks_free;
+  Gauge* blocks_used;
+  Gauge* blocks_cached;
+  Gauge* live_slots;
+  Gauge* tenant_blocks;
+  Counter* tenant_prompt_tokens;
+  Counter* tenant_generation_tokens;
+  Counter* tenant_service;
+  std::vector<Counter*> evicted;
+  Counter* freed[kFreeCauses];
+  Counter* stalls;
+  Gauge* open_fds;
+  Gauge* resident_bytes;
+  Counter* cpu_seconds;
+
+  // Observed as things happen.
+  Histogram* step_plan;
+  Histogram* step_device;
+  Histogram* step_commit;
+  Histogram* step_tokens;
+  Histogram* batch_tokens;
+  Counter* requests;
+  Counter* rejected[kRejectReasons];
+  Counter* success[kFinishedReasons];
+  Histogram* first_token;
+  Histogram* tenant_first_token;
+  Histogram* token_gap;
+  Histogram* token_gap_alias;
+  Histogram* tenant_token_gap;
+  Histogram* tenant_queue;
+  Histogram* time_per_token;
+  Histogram* e2e;
+  Histogram* queue;
+  Histogram* inference;
+  Histogram* prefill;
+  Histogram* decode;
+  Histogram* request_prompt_tokens;
+  Histogram* request_generation_tokens;
+  Histogram* request_max_generation_tokens;
+  Histogram* params_max_tokens;
+  Histogram* prefill_computed;
+  Histogram* params_n;
+
+  std::mutex render_mutex;  // two scrapes at once would count an increment twice
+  bool was_stalled = false;  // guarded by render_mutex
+};
+
+Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", options.model_name}, {"engine", "0"}}) {
+  AddVllmEngine(options);
+  AddVllmRequests(options);
+  AddOurs(options);
+}
+
+void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
+  running = VllmGauge("num_requests_running", "Sequences in the execution batch.");
+  waiting = VllmGauge("num_requests_waiting", "Sequences that wait to be admitted.");
+  waiting_capacity = VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "capacity"}});
+  VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "deferred"}});
+  cache_usage = VllmGauge("kv_cache_usage_perc", "KV blocks in use; 1 means all.");
+  cache_usage_alias = VllmGauge("gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.");
+  const std::string slots = std::to_string(int64_t{options.blocks} * options.block_slots);
+  AddGauge("vllm:cache_config_info", "The configuration of the KV cache.",
+           {{"block_size", std::to_string(options.block_slots)},
+            {"num_gpu_blocks", std::to_string(options.blocks)},
+            {"num_cpu_blocks", "0"},
+            {"cache_dtype", options.cache_dtype},
+            {"enable_prefix_caching", "False"},
+            {"kv_cache_size_tokens", slots},
+            {"engine", "0"}})
+      ->Set(1);
+  prompt_tokens = Vllm("prompt_tokens", "Prompt tokens processed.");
+  generation_tokens = Vllm("generation_tokens", "Tokens generated.");
+  Vllm("prompt_tokens_cached", "Prompt tokens that did not have to be computed.");
+  static constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
+  prompt_tokens_local = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_compute"}});
+  Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
+  Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
+  Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
+  Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
+  Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
+  Vllm("gpu_prefix_cache_hits", "The former name of vllm:prefix_cache_hits.");
+  Vllm("num_preemptions", "Sequences preempted.");
+  step_tokens = VllmHistogram("iteration_tokens_total", "Tokens of a step.", StepTokenBuckets());
+}
+
+void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
+  static constexpr const char* kReasons[kFinishedReasons] = {"stop", "length", "abort", "error", "repetition"};
+  for (int32_t i = 0; i < kFinishedReasons; ++i) {
+    success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kReasons[i]}});
+  }
+  first_token = VllmHistogram("time_to_first_token_seconds", "From arrival to the first token.", FirstTokenBuckets());
+  token_gap = VllmHistogram("inter_token_latency_seconds", "Between two tokens of a sequence.", TokenGapBuckets());
+  token_gap_alias = VllmHistogram("time_per_output_token_seconds", "The former name of vllm:inter_token_latency_seconds.",
+                                  TokenGapBuckets());
+  time_per_token = VllmHistogram("request_time_per_output_token_seconds",
+                                 "Decode time of a sequence per token after the first.", TokenGapBuckets());
+  e2e = VllmHistogram("e2e_request_latency_seconds", "From arrival to the last output.", RequestBuckets());
+  queue = VllmHistogram("request_queue_time_seconds", "From arrival to admission.", RequestBuckets());
+  inference = VllmHistogram("request_inference_time_seconds", "From admission to the last token.", RequestBuckets());
+  prefill = VllmHistogram("request_prefill_time_seconds", "From admission to the first token.", RequestBuckets());
+  decode = VllmHistogram("request_decode_time_seconds", "From the first to the last token.", RequestBuckets());
+  const Buckets tokens = OneTwoFive(options.context);
+  request_prompt_tokens = VllmHistogram("request_prompt_tokens", "Prompt tokens of a sequence.", tokens);
+  request_generation_tokens = VllmHistogram("request_generation_tokens", "Generated tokens of a sequence.", tokens);
+  request_max_generation_tokens =
+      VllmHistogram("request_max_num_generation_tokens", "Most tokens any sequence of a request generated.", tokens);
+  params_max_tokens = VllmHistogram("request_params_max_tokens", "max_tokens of a request.", tokens);
+  prefill_computed = VllmHistogram("request_prefill_kv_computed_tokens", "Prompt tokens computed for a sequence.", tokens);
+  params_n = VllmHistogram("request_params_n", "n of a request.", {1, 2, 5, 10, 20});
+}
+
+void Metrics::Series::AddOurs(const MetricsOptions& options) {
+  static constexpr char kBlocks[] = "Blocks of the KV pool by state.";
+  blocks_free = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "free"}});
+  blocks_used = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "used"}});
+  blocks_cached = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "cached"}});
+  for (const std::string& name : options.policy_names) {
+    evicted.push_back(AddCounter("hydrant_evicted_tokens_total",
+                                 "Positions dropped from the KV cache, once per sequence (not per layer and head).",
+                                 {{"policy", name}}));
+  }
+  static constexpr const char* kCauses[kFreeCauses] = {"prefill", "shrink", "periodic", "finish", "cancel"};
+  for (int32_t i = 0; i < kFreeCauses; ++i) {
+    freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
+  }
+  for (const char* name : {"shrinks", "parks", "restores"}) {
+    AddCounter(std::string("hydrant_") + name + "_total", "Not in this version: always 0.", {});
+  }
+  for (const char* state : {"resident", "parked"}) {
+    AddGauge("hydrant_sessions", "Not in this version: always 0.", {{"state", state}});
+  }
+  static constexpr char kStep[] = "Parts of an engine step.";
+  step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
+  step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
+  step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
+  batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
+  stalls = AddCounter("hydrant_stalls_total", "How often the engine was found stalled.", {});
+
+  requests = AddCounter("hydrant_requests_total", "Requests for generation.", tenant);
+  tenant_prompt_tokens = AddCounter("hydrant_prompt_tokens_total", "Prompt tokens computed.", tenant);
+  tenant_generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", tenant);
+  tenant_service = AddCounter("hydrant_service_total", "Fair-share service received.", tenant);
+  static constexpr const char* kRejects[kRejectReasons] = {"invalid", "overloaded", "draining"};
+  for (int32_t i = 0; i < kRejectReasons; ++i) {
+    Labels labels = tenant;
+    labels.emplace("reason", kRejects[i]);
+    rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", labels);
+  }
+  tenant_queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", tenant, FineBuckets());
+  tenant_first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", tenant, FineBuckets());
+  tenant_token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", tenant, FineBuckets());
+  live_slots = AddGauge("hydrant_live_slots", "Occupied token slots.", tenant);
+  tenant_blocks = AddGauge("hydrant_blocks", "Blocks in use.", tenant);
+
+  open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
+  resident_bytes = AddGauge("process_resident_memory_bytes", "Resident memory.", {});
+  cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
+  AddGauge("process_start_time_seconds", "Start of the process, Unix time.", {})
+      ->Set(static_cast<double>(std::time(nullptr)));
+}
+
+Metrics::Metrics(const MetricsOptions& options) : series_(std::make_unique<Series>(options)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us) {
+  series_->step_plan->Observe(Seconds(plan_us));
+  series_->step_device->Observe(Seconds(device_us));
+  series_->step_commit->Observe(Seconds(commit_us));
+  series_->step_tokens->Observe(tokens);
+  series_->batch_tokens->Observe(tokens);
+}
+
+void Metrics::CountRequest() { series_->requests->Increment(); }
+
+void Metrics::CountReject(RejectReason reason) { series_->rejected[static_cast<int32_t>(reason)]->Increment(); }
+
+void Metrics::ObserveFirstToken(int64_t us) {
+  series_->first_token->Observe(Seconds(us));
+  series_->tenant_first_token->Observe(Seconds(us));
+}
+
+void Metrics::ObserveTokenGap(int64_t us) {
+  series_->token_gap->Observe(Seconds(us));
+  series_->token_gap_alias->Observe(Seconds(us));
+  series_->tenant_token_gap->Observe(Seconds(us));
+}
+
+void Metrics::ObserveSequence(const SequenceReport& report) {
+  series_->success[static_cast<int32_t>(report.reason)]->Increment();
+  series_->params_max_tokens->Observe(report.max_tokens);
+  series_->request_prompt_tokens->Observe(report.prompt_tokens);
+  series_->request_generation_tokens->Observe(report.generated_tokens);
+  series_->e2e->Observe(Seconds(report.ended_us - report.arrival_us));
+  if (report.admitted_us < 0) return;
+  series_->queue->Observe(Seconds(report.admitted_us - report.arrival_us));
+  series_->tenant_queue->Observe(Seconds(report.admitted_us - report.arrival_us));
+  if (report.first_token_us < 0) return;
+  series_->prefill_computed->Observe(report.prompt_tokens);
+  series_->prefill->Observe(Seconds(report.first_token_us - report.admitted_us));
+  series_->inference->Observe(Seconds(report.last_token_us - report.admitted_us));
+  series_->decode->Observe(Seconds(report.last_token_us - report.first_token_us));
+  if (report.generated_tokens > 1) {
+    series_->time_per_token->Observe(Seconds(report.last_token_us - report.first_token_us) / (report.generated_tokens - 1));
+  }
+}
+
+void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
+  series_->params_n->Observe(n);
+  series_->request_max_generation_tokens->Observe(generated_tokens_max);
+}
+
+std::string Metrics::Render(const EngineCounters& engine, bool stalled) {
+  Series& series = *series_;
+  const std::lock_guard<std::mutex> lock(series.render_mutex);
+  const int32_t blocks = engine.blocks_free + engine.blocks_used + engine.blocks_cached;
+  const double usage = blocks > 0 ? static_cast<double>(engine.blocks_used) / blocks : 0.0;
+  series.running->Set(engine.running);
+  series.waiting->Set(engine.waiting);
+  series.waiting_capacity->Set(engine.waiting);
+  series.cache_usage->Set(usage);
+  series.cache_usage_alias->Set(usage);
+  series.blocks_free->Set(engine.blocks_free);
+  series.blocks_used->Set(engine.blocks_used);
+  series.blocks_cached->Set(engine.blocks_cached);
+  series.live_slots->Set(static_cast<double>(engine.live_slots));
+  series.tenant_blocks->Set(engine.blocks_used);
+
+  const SchedulerCounters& totals = engine.scheduler;
+  RaiseTo(series.prompt_tokens, totals.prompt_tokens);
+  RaiseTo(series.prompt_tokens_local, totals.prompt_tokens);
+  RaiseTo(series.tenant_prompt_tokens, totals.prompt_tokens);
+  RaiseTo(series.generation_tokens, totals.generated_tokens);
+  RaiseTo(series.tenant_generation_tokens, totals.generated_tokens);
+  RaiseTo(series.tenant_service, totals.prompt_tokens + 2 * totals.generated_tokens);
+  for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
+  for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
+  if (stalled && !series.was_stalled) series.stalls->Increment();
+  series.was_stalled = stalled;
+
+  rusage usage_times{};
+  getrusage(RUSAGE_SELF, &usage_times);
+  const double cpu = static_cast<double>(usage_times.ru_utime.tv_sec + usage_times.ru_stime.tv_sec) +
+                     Seconds(usage_times.ru_utime.tv_usec + usage_times.ru_stime.tv_usec);
+  series.cpu_seconds->Increment(std::max(0.0, cpu - series.cpu_seconds->Value()));
+  series.open_fds->Set(static_cast<double>(OpenFileDescriptors()));
+  series.resident_bytes->Set(static_cast<double>(ResidentBytes()));
+  return prometheus::TextSerializer().Serialize(series.registry.Collect());
+}
+
+}  // namespace hydrant

@@ -1,0 +1,138 @@
+#include "server/routes.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "api/tokenize.h"
+#include "server/http_connection.h"
+#include "server/offload.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// As in completion_service.cc: more would be felt by other streams of the io thread.
+constexpr size_t kInlineBytes = 16 << 10;
+
+int HexValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// "%2F" -> "/". What is not an escape stays as it is.
+std::string PercentDecode(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && HexValue(text[i + 1]) >= 0 && HexValue(text[i + 2]) >= 0) {
+      out.push_back(static_cast<char>(HexValue(text[i + 1]) * 16 + HexValue(text[i + 2])));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+HttpResponse Json(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+// vLLM's /health and /ping answer with nothing.
+HttpResponse Empty(int status) {
+  HttpResponse response;
+  response.status = status;
+  return response;
+}
+
+HttpResponse TokenizeNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(body, context.request);
+  if (!request.ok()) return ErrorResponse(request.error());
+  Tokenizer::EncodeOptions options;
+  options.add_special_tokens = request.value().add_special_tokens;
+  const std::vector<int32_t> tokens = context.tokenizer->Encode(request.value().prompt, options);
+  std::optional<std::vector<std::string>> pieces;
+  if (request.value().return_token_strs) {
+    pieces.emplace();
+    for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));
+  }
+  return Json(TokenizeJson(tokens, pieces, context.request.context));
+}
+
+HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, context.request);
+  if (!request.ok()) return ErrorResponse(request.error());
+  return Json(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
+}
+
+// A route whose response is a function of the request's head.
+HttpRoute Simple(std::string method, std::string path, bool open, std::function<HttpResponse(const HttpHead&)> make) {
+  return {std::move(method), std::move(path), open,
+          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            HttpResponse response = make(exchange.head());
+            co_await exchange.Respond(std::move(response));
+          }};
+}
+
+// A route whose response is a function of the body, computed on the worker threads when that may take long.
+HttpRoute OnBody(std::string path, asio::thread_pool& workers, std::function<HttpResponse(const std::string&)> make) {
+  return {"POST", std::move(path), false,
+          [&workers, make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            HttpResponse response;
+            const auto work = [&] { response = make(exchange.body()); };
+            if (exchange.body().size() <= kInlineBytes) {
+              work();
+            } else {
+              co_await Offload(workers, work);
+            }
+            co_await exchange.Respond(std::move(response));
+          }};
+}
+
+}  // namespace
+
+std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
+  const auto sources = std::make_shared<const RouteSources>(std::move(sources_in));
+  const ServingContext& context = sources->context;
+  CompletionService& completions = sources->completions;
+  std::vector<HttpRoute> routes;
+  routes.push_back({"POST", "/v1/completions", false,
+                    [&completions](HttpExchange& exchange) { return completions.Complete(exchange); }});
+  routes.push_back(Simple("GET", "/v1/models", false,
+                          [sources](const HttpHead&) { return Json(ModelListJson({sources->model})); }));
+  routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
+    const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
+    return id == sources->model.id ? Json(ModelJson(sources->model)) : ErrorResponse(ModelNotFound(sources->model.id));
+  }));
+  routes.push_back(OnBody("/tokenize", sources->workers,
+                          [&context](const std::string& body) { return TokenizeNow(body, context); }));
+  routes.push_back(OnBody("/detokenize", sources->workers,
+                          [&context](const std::string& body) { return DetokenizeNow(body, context); }));
+  routes.push_back(Simple("GET", "/load", false, [&completions](const HttpHead&) {
+    return Json(LoadJson(completions.in_flight()));
+  }));
+
+  const auto health = [sources](const HttpHead&) { return Empty(sources->stalled() ? 503 : 200); };
+  routes.push_back(Simple("GET", "/health", true, health));
+  routes.push_back(Simple("GET", "/ping", true, health));
+  routes.push_back(Simple("POST", "/ping", true, health));
+  routes.push_back(Simple("GET", "/ready", true, [sources, &completions](const HttpHead&) {
+    if (completions.draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
+    if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
+    return Empty(200);
+  }));
+  routes.push_back(Simple("GET", "/version", true, [sources](const HttpHead&) { return Json(VersionJson(sources->version)); }));
+  routes.push_back(Simple("GET", "/metrics", true, [sources](const HttpHead&) {
+    HttpResponse response = Json(sources->metrics());
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return response;
+  }));
+  return routes;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,221 @@
+#include "server/server.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_device.h"
+#include "model/checkpoint.h"
+#include "model/model_executor.h"
+#include "server/clock.h"
+#include "server/engine.h"
+#include "server/host_facts.h"
+#include "server/http_server.h"
+#include "server/kv_dump.h"
+#include "server/sizing.h"
+#include "server/version.h"
+
+namespace hydrant {
+namespace {
+
+int FailStart(int exit_code, const std::string& message) {
+  StopLog();
+  (void)std::fprintf(stderr, "hydrantd: %s\n", message.c_str());
+  return exit_code;
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable: return kExitResources;
+    case absl::StatusCode::kInternal: return kExitInternal;
+    default: return kExitConfig;
+  }
+}
+
+// "models/SmolLM2.gguf" -> "SmolLM2"; a directory's own name.
+std::string NameOf(const std::string& path, bool keep_extension) {
+  std::filesystem::path name(path);
+  if (!name.has_filename()) name = name.parent_path();
+  name = name.filename();
+  return !keep_extension && name.extension() == ".gguf" ? name.stem().string() : name.string();
+}
+
+ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint) {
+  const ModelConfig& model = checkpoint.config();
+  ServingContext context;
+  RequestContext& request = context.request;
+  request.limits.json_depth_max = limits.json_depth_max;
+  request.limits.json_nodes_max = limits.json_nodes_max;
+  request.limits.prompts_max = limits.prompts_max;
+  request.limits.n_max = limits.choices_max;
+  request.model_names = {config.served_model_name.empty() ? NameOf(config.model_path, false) : config.served_model_name};
+  request.vocab_size = model.vocab;
+  request.context = limits.context_max;
+  const Checkpoint::GenerationDefaults& defaults = checkpoint.generation_defaults();
+  if (defaults.temperature >= 0) request.temperature = defaults.temperature;
+  if (defaults.top_p >= 0) request.top_p = defaults.top_p;
+  if (defaults.min_p >= 0) request.min_p = defaults.min_p;
+  if (defaults.top_k >= 0) request.top_k = defaults.top_k;
+  request.kv = config.kv;
+  context.kv = {model.query_heads, model.kv_heads, limits.context_max};
+  context.tokenizer = checkpoint.shared_tokenizer();
+  context.bos_id = model.bos_id;
+  context.blocks = limits.blocks;
+  context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
+  return context;
+}
+
+EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model) {
+  EngineCoreOptions options;
+  options.scheduler.blocks = limits.blocks;
+  options.scheduler.sequences_max = limits.sequences_max;
+  // A job is counted against the bound when it is submitted, so the scheduler's queue never has to refuse one.
+  options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
+  options.scheduler.tokens_max = limits.batch_tokens_max;
+  options.scheduler.prefill_tokens_max = config.prefill_tokens_max;
+  options.scheduler.eos_ids = model.eos_ids;
+  options.vocab = model.vocab;
+  options.context = limits.context_max;
+  return options;
+}
+
+HttpServerOptions MakeHttpOptions(const Config& config, const Limits& limits, ServingContext context) {
+  HttpServerOptions options;
+  options.limits = limits;
+  if (!config.api_key.empty()) options.key = ApiKey(config.api_key);
+  options.origins = OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
+  options.host = config.host;
+  options.port = config.port;
+  options.shutdown_timeout_s = config.shutdown_timeout_s;
+  options.context = std::move(context);
+  options.model_root = NameOf(config.model_path, true);
+  options.version = kVersion;
+  options.handle_signals = true;
+  return options;
+}
+
+MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& sizing) {
+  MetricsOptions options;
+  options.model_name = context.request.model_names.front();
+  options.context = sizing.limits.context_max;
+  options.blocks = sizing.limits.blocks;
+  options.block_slots = kBlockSlots;
+  options.cache_dtype = DTypeName(sizing.kv_dtype);
+  options.policy_names = KvPolicyLabels();
+  return options;
+}
+
+// The parts of a running server, in the order they are built; they go in the opposite one.
+struct Parts {
+  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<KvDump> kv_dump;
+  std::unique_ptr<ModelExecutor> executor;
+  std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<Engine> engine;
+};
+
+absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {
+  CpuDeviceOptions device_options;
+  device_options.threads = config.threads > 0 ? config.threads : UsableCores();
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(device_options);
+  if (!device.ok()) return device.status();
+  parts->device = std::move(*device);
+  Log(LogLevel::kInfo, absl::StrCat("device ", parts->device->name()));
+
+  const ModelConfig& model = checkpoint.config();
+  const HostFacts host = {AvailableMemoryBytes(), RaiseOpenFileLimit()};
+  const auto native = [&parts](DType dtype) { return parts->device->MultipliesNatively(dtype); };
+  absl::StatusOr<Sizing> derived = DeriveLimits(config, model, native, host);
+  if (!derived.ok()) return derived.status();
+  *sizing = std::move(*derived);
+  for (const std::string& line : sizing->explanation) Log(LogLevel::kInfo, line);
+
+  if (!config.kv_dump_path.empty()) {
+    absl::StatusOr<std::unique_ptr<KvDump>> dump = KvDump::Open(config.kv_dump_path, KvPolicyLabels());
+    if (!dump.ok()) return dump.status();
+    parts->kv_dump = std::move(*dump);
+  }
+  ModelExecutorOptions executor_options;
+  executor_options.weight_dtype = sizing->weight_dtype;
+  executor_options.kv_dtype = sizing->kv_dtype;
+  executor_options.blocks = sizing->limits.blocks;
+  executor_options.sequences_max = sizing->limits.sequences_max;
+  executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
+  executor_options.context_max = sizing->limits.context_max;
+  executor_options.dump = parts->kv_dump.get();
+  absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
+      ModelExecutor::Create(checkpoint, *parts->device, executor_options);
+  if (!executor.ok()) return executor.status();
+  parts->executor = std::move(*executor);
+  return absl::OkStatus();
+}
+
+absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing, Parts* parts) {
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
+      MakeCoreOptions(config, sizing.limits, checkpoint.config()), *parts->executor, MonotonicUs);
+  if (!core.ok()) return core.status();
+  if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
+
+  ServingContext context = MakeContext(config, sizing.limits, checkpoint);
+  parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing));
+  parts->http =
+      std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)), *parts->metrics);
+  Metrics& metrics = *parts->metrics;
+  HttpServer& http = *parts->http;
+  EngineHooks hooks;
+  hooks.fan_out = http.fan_out();
+  hooks.on_step = [&metrics](const StepReport& report) {
+    metrics.ObserveStep(report.decode_tokens + report.prefill_tokens, report.plan_us, report.device_us, report.commit_us);
+  };
+  hooks.on_death = [&http](const std::string&) { http.Fail(kExitInternal); };
+  hooks.kv_dump = parts->kv_dump.get();
+  parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
+  Engine& engine = *parts->engine;
+  EngineView view;
+  view.queue = &engine;
+  view.stalled = [&engine] { return engine.stalled(); };
+  view.metrics = [&engine, &metrics] { return metrics.Render(engine.counters(), engine.stalled()); };
+  view.stop = [&engine] { engine.Stop(); };
+  engine.Start();
+  return http.Open(std::move(view));
+}
+
+}  // namespace
+
+int Serve(const Config& config) {
+  StartLog(config.log_level);
+  const int64_t started_us = MonotonicUs();
+  absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
+  if (!checkpoint.ok()) return FailStart(kExitConfig, std::string(checkpoint.status().message()));
+  for (const std::string& warning : (*checkpoint)->warnings()) Log(LogLevel::kWarning, warning);
+
+  Sizing sizing;
+  Parts parts;
+  absl::Status status;
+  try {
+    status = Build(config, **checkpoint, &sizing, &parts);
+    if (status.ok()) status = Start(config, **checkpoint, sizing, &parts);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("not enough memory");
+  }
+  if (!status.ok()) return FailStart(ExitCodeOf(status), std::string(status.message()));
+  checkpoint->reset();  // weights are packed; the files may go
+
+  const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
+  Log(LogLevel::kInfo, absl::StrCat("ready after ", ready_ms, " ms"));
+  const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
+  (void)std::fprintf(stderr, "listening on http://%s:%d\n", host.c_str(), parts.http->port());
+  const int exit_code = parts.http->Run();
+  parts.engine->Stop();
+  Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));
+  StopLog();
+  return exit_code;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,114 @@
+#include "server/sizing.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Descriptors that are not connections: listener, reserve, epoll, timers, stderr, the dump file, and room for a scrape's
+// reading of /proc.
+constexpr int64_t kOtherFiles = 64;
+
+absl::StatusOr<DType> ChooseWeightDType(const Config& config, const ModelConfig& model,
+                                        const std::function<bool(DType)>& native) {
+  if (!config.weight_dtype.has_value()) return native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
+  if (*config.weight_dtype == DType::kF16) return absl::InvalidArgumentError("--dtype float16: not supported on the CPU");
+  return *config.weight_dtype;
+}
+
+}  // namespace
+
+std::string DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "float32";
+    case DType::kF16: return "float16";
+    case DType::kBF16: return "bfloat16";
+  }
+  return "";
+}
+
+int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
+  KvCacheLayout one;
+  one.layers = model.layers;
+  one.blocks = 1;
+  one.kv_heads = model.kv_heads;
+  one.head_dim = model.head_dim;
+  one.dtype = kv_dtype;
+  return static_cast<int64_t>(2 * one.kv_bytes() + one.side_count() * (sizeof(float) + sizeof(int32_t)));
+}
+
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model,
+                                    const std::function<bool(DType)>& native, const HostFacts& host) {
+  Sizing sizing;
+  sizing.limits = config.limits;
+  Limits& limits = sizing.limits;
+
+  const absl::StatusOr<DType> weight_dtype = ChooseWeightDType(config, model, native);
+  if (!weight_dtype.ok()) return weight_dtype.status();
+  sizing.weight_dtype = *weight_dtype;
+  // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
+  sizing.kv_dtype = config.kv_dtype.value_or(sizing.weight_dtype);
+  if (sizing.kv_dtype == DType::kF16) {
+    return absl::InvalidArgumentError("--kv-cache-dtype float16: not supported on the CPU");
+  }
+
+  limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
+  if (limits.context_max > model.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max-model-len ", limits.context_max, ": the model has ", model.context, " positions"));
+  }
+  limits.sequences_max = config.sequences_max;
+  limits.batch_tokens_max = config.batch_tokens_max;
+  // One block of prefill must fit beside a decode of every sequence.
+  const int32_t batch_tokens_min = limits.sequences_max + kBlockSlots - 1;
+  if (limits.batch_tokens_max < batch_tokens_min) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens ", limits.batch_tokens_max, ": must be at least ",
+                                                   batch_tokens_min, " with --max-num-seqs ", limits.sequences_max));
+  }
+
+  const int64_t block_bytes = BlockBytes(model, sizing.kv_dtype);
+  int64_t budget_bytes = 0;
+  int64_t blocks = 0;
+  std::string source;
+  if (config.kv_cache_memory_bytes > 0) {
+    budget_bytes = config.kv_cache_memory_bytes;
+    source = "--kv-cache-memory-bytes";
+  } else if (config.blocks_override > 0) {
+    blocks = config.blocks_override;
+    source = "--num-gpu-blocks-override";
+  } else {
+    const double share = config.memory_utilization > 0 ? config.memory_utilization : 0.25;
+    budget_bytes = static_cast<int64_t>(static_cast<double>(host.available_memory_bytes) * share);
+    source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
+                          host.available_memory_bytes, " free bytes");
+  }
+  if (blocks == 0) blocks = budget_bytes / block_bytes;
+  if (blocks < 1) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("KV cache: ", budget_bytes, " bytes (", source, ") hold no block of ", block_bytes, " bytes"));
+  }
+  limits.blocks = static_cast<int32_t>(std::min<int64_t>(blocks, 1 << 28));
+
+  const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
+  limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
+
+  const auto explain = [&sizing](std::string line) { sizing.explanation.push_back(std::move(line)); };
+  explain(absl::StrCat("weights ", DTypeName(sizing.weight_dtype), ", KV ", DTypeName(sizing.kv_dtype), ", context ",
+                       limits.context_max));
+  explain(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
+                       kBlockSlots, " slots x (2 x ", model.head_dim, " x ", DTypeBytes(sizing.kv_dtype), " + 8)"));
+  explain(absl::StrCat("KV pool ", limits.blocks, " blocks = ", int64_t{limits.blocks} * kBlockSlots, " slots, ",
+                       int64_t{limits.blocks} * block_bytes, " bytes (", source, ")"));
+  explain(absl::StrCat("sequences ", limits.sequences_max, " running + ", limits.waiting_sequences_max,
+                       " waiting, tokens per step ", limits.batch_tokens_max));
+  explain(absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles,
+                       "), body ", limits.body_bytes_max, " bytes, header ", limits.header_bytes_max, " bytes"));
+  if (int64_t{limits.blocks} * kBlockSlots < limits.context_max) {
+    explain("the pool holds less than one full context: long requests without a budget will be refused");
+  }
+  return sizing;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,44 @@
+// DeriveLimits sizes everything that depends on the model, the device and this machine, and says in words how.
+//
+// Thread: any (pure).
+#ifndef HYDRANT_SERVER_SIZING_H_
+#define HYDRANT_SERVER_SIZING_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "model/model_config.h"
+#include "server/config.h"
+#include "server/limits.h"
+
+namespace hydrant {
+
+struct HostFacts {
+  int64_t available_memory_bytes = 0;
+  int64_t open_files_max = 0;
+};
+
+struct Sizing {
+  DType weight_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  Limits limits;
+  std::vector<std::string> explanation;  // lines for the log: every term of every sum
+};
+
+std::string DTypeName(DType dtype);
+
+// Bytes of one block: K, V, score and position of 16 slots in all layers and KV heads.
+int64_t BlockBytes(const ModelConfig& model, DType kv_dtype);
+
+// `native(dtype)`: the device multiplies it natively. Errors: INVALID_ARGUMENT (a flag contradicts the model or another
+// flag), RESOURCE_EXHAUSTED (not one block fits).
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native,
+                                    const HostFacts& host);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SIZING_H_

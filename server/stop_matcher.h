@@ -1,0 +1,42 @@
+// StopMatcher finds stop strings in text that arrives in pieces, and never lets go of text that may still turn out to be
+// the start of one.
+//
+// Thread: any (one connection).
+#ifndef HYDRANT_SERVER_STOP_MATCHER_H_
+#define HYDRANT_SERVER_STOP_MATCHER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+class StopMatcher {
+ public:
+  // `stops` are not empty and outlive the matcher. `include_stop`: the matched string is part of the text.
+  StopMatcher(const std::vector<std::string>& stops, bool include_stop) : stops_(stops), include_stop_(include_stop) {}
+
+  // Returns the text that is certain to come before any stop string. After a match it ends with, or before, the match.
+  // Of several matches the one that ends first counts, of those the one that starts first.
+  // REQUIRES: !matched().
+  std::string Push(std::string_view piece);
+  // Text that is not searched (before min_tokens): what was held back, then the piece.
+  std::string PushUnsearched(std::string_view piece);
+  // The text held back, when the generation ends without a match.
+  std::string Finish();
+
+  bool matched() const { return matched_ >= 0; }
+  // REQUIRES: matched().
+  const std::string& match() const { return stops_[static_cast<size_t>(matched_)]; }
+
+ private:
+  const std::vector<std::string>& stops_;
+  const bool include_stop_;
+  std::string held_;  // the longest end of the text that starts some stop string: shorter than the longest of them
+  int32_t matched_ = -1;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_STOP_MATCHER_H_
