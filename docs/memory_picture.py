@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws docs/memory.svg: KV blocks in use over one generation, with and without H2O, as `/metrics` of the real server tells it.
 
-    docs/memory_picture.py [--binary build/release/server/hydrantd] [--model FILE] [--out docs/memory.svg]
+    docs/memory_picture.py [--binary build/release/hydrantd] [--model FILE] [--out docs/memory.svg]
 
 One request at a time: 2,000 prompt tokens, 500 generated. Python's standard library only; a minute."""
 

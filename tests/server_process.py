@@ -13,7 +13,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DEFAULT_MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-DEFAULT_BINARY = ROOT / "build" / "release" / "server" / "hydrantd"
+DEFAULT_BINARY = ROOT / "build" / "release" / "hydrantd"
 READY_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 

@@ -30,7 +30,7 @@ def line(what, value, unit, limit="", verdict=""):
 
 def bench_server(arguments):
     """Start to ready, idle cost, and what HTTP adds to a single stream, on the real program."""
-    binary = arguments.build / "server" / "hydrantd"
+    binary = arguments.build / "hydrantd"
     arguments.model.read_bytes()  # into the file cache: the goal is stated for a warm file
     ready = []
     for _ in range(STARTS):

@@ -6,7 +6,7 @@ llama_oracle.py on the same dequantised weights. Slow (minutes each), so not par
     .venv/bin/python tests/golden/check_default_model.py h2o         # every eviction, under teacher forcing
     .venv/bin/python tests/golden/check_default_model.py perplexity  # quality against budget [--oracle: both, compared]
 
-It starts build/release/server/hydrantd (--binary) itself. Texts come from ../shared/data/bench where that exists, or from
+It starts build/release/hydrantd (--binary) itself. Texts come from ../shared/data/bench where that exists, or from
 --text FILE. Each check prints a table and ends with PASS or FAIL; the exit code says the same.
 """
 

@@ -195,7 +195,7 @@ def function_length(tree):
             if re.match(r"[^\s#]", content):
                 scope = re.match(r"(inline )?(namespace|class|struct|enum|union|extern)\b|.*=\s*\{\s*$", content)
                 head = None if scope or content.startswith("template") else line
-            if head and content.rstrip().endswith("{"):
+            if head and content.rstrip().endswith("{") and "(" in "".join(lines[head - 1 : line]):
                 begin = line
             elif content.rstrip().endswith(";"):
                 head = None

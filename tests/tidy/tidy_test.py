@@ -78,6 +78,7 @@ PLANTED = {
             "api/a.cc": "namespace hydrant {\n" + "void F() {\n" + "  x();\n" * 70 + "}\n" * 2,
             "api/b.h": "class A {\n" + "  int x;\n" * 200 + "};\n",
             "api/c.cc": "constexpr int kTable[] = {\n" + "  1,\n" * 200 + "};\n",
+            "api/d.cc": "constexpr Names kNames{\n    1, 2};\n" + "int x;\n" * 200,
         },
     ),
     "header_guards": (
