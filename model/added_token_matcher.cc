@@ -13,7 +13,8 @@ namespace {
 bool IsSpace(uint32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
 }
 
 // \w of the regular expressions Hugging Face decides single_word with: letters, marks, decimal digits and connectors.
@@ -77,7 +78,8 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) : no
     for (const char c : token.content) {
       const auto byte = static_cast<unsigned char>(c);
       auto& children = nodes_[node].children;
-      const auto found = std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == byte; });
+      const auto found =
+          std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == byte; });
       if (found != children.end()) {
         node = found->second;
         continue;
@@ -99,8 +101,8 @@ const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view te
   uint32_t node = 0;
   for (const char c : text) {
     const auto& children = nodes_[node].children;
-    const auto found =
-        std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == static_cast<unsigned char>(c); });
+    const auto found = std::find_if(children.begin(), children.end(),
+                                    [&](const auto& child) { return child.first == static_cast<unsigned char>(c); });
     if (found == children.end()) break;
     node = found->second;
     if (nodes_[node].token >= 0) longest = &tokens_[static_cast<size_t>(nodes_[node].token)];

@@ -70,7 +70,8 @@ struct BpeTokenizer::Call {
   std::vector<int32_t> ids;      // the result
 };
 
-absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const TokenizerSpec& spec, int32_t vocab_size_min) {
+absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const TokenizerSpec& spec,
+                                                                         int32_t vocab_size_min) {
   HYDRANT_ASSIGN_OR_RETURN(TextSplitter splitter, TextSplitter::Create(spec.stages, spec.file));
   std::shared_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(spec, std::move(splitter)));
   HYDRANT_RETURN_IF_ERROR(tokenizer->Fill(spec, vocab_size_min));
@@ -120,8 +121,10 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, int32_t vocab_size_mi
   };
   for (size_t id = 0; id < spec.pieces.size(); ++id) {
     const bool spelled = add(id, spec.pieces[id]);
-    if (spelled && bytes_[id].length == 1) byte_ids_[static_cast<unsigned char>(byte_text_.back())] = static_cast<int32_t>(id);
-    if (spelled && ignore_merges_ && bytes_[id].length > 0) words_.emplace(bytes_[id].In(byte_text_), static_cast<int32_t>(id));
+    if (spelled && bytes_[id].length == 1)
+      byte_ids_[static_cast<unsigned char>(byte_text_.back())] = static_cast<int32_t>(id);
+    if (spelled && ignore_merges_ && bytes_[id].length > 0)
+      words_.emplace(bytes_[id].In(byte_text_), static_cast<int32_t>(id));
   }
   for (const AddedToken& token : spec.added) {
     const auto id = static_cast<size_t>(token.id);
@@ -262,15 +265,16 @@ std::string BpeTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_spec
 
 std::string NormalizeNfc(std::string_view text) {
   // Below U+0300 every character is its own form C and composes with nothing before it; 0xCC is the first lead byte above.
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; })) return std::string(text);
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; }))
+    return std::string(text);
   std::vector<utf8proc_int32_t> points;
   points.reserve(text.size());
   for (std::string_view rest = text; !rest.empty();) {
     const Utf8Unit unit = NextUtf8Unit(rest);
     utf8proc_int32_t decomposed[8];  // the longest canonical decomposition has four
     int last_boundary = 0;
-    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code_point), decomposed, 8,
-                                                           UTF8PROC_DECOMPOSE, &last_boundary);
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code_point), decomposed,
+                                                           8, UTF8PROC_DECOMPOSE, &last_boundary);
     assert(count >= 1 && count <= 8);
     points.insert(points.end(), decomposed, decomposed + count);
     rest.remove_prefix(unit.bytes);
@@ -292,7 +296,8 @@ std::string NormalizeNfc(std::string_view text) {
   assert(composed >= 0);
   std::string normalized;
   normalized.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < composed; ++i) AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), normalized);
+  for (utf8proc_ssize_t i = 0; i < composed; ++i)
+    AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), normalized);
   return normalized;
 }
 

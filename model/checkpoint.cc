@@ -34,7 +34,8 @@ class LoadedCheckpoint final : public Checkpoint {
 absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return FileError(path, "", std::strerror(errno));
-  absl::StatusOr<CheckpointParts> parts = S_ISDIR(info.st_mode) ? ReadDirectoryCheckpoint(path) : ReadGgufCheckpoint(path);
+  absl::StatusOr<CheckpointParts> parts =
+      S_ISDIR(info.st_mode) ? ReadDirectoryCheckpoint(path) : ReadGgufCheckpoint(path);
   if (!parts.ok()) return parts.status();
   return std::make_unique<LoadedCheckpoint>(*std::move(parts));
 }

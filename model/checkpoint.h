@@ -21,11 +21,26 @@ class Tokenizer;
 enum class TensorRole : uint8_t {
   kEmbedding,  // [vocab, hidden]
   kHead,       // [vocab, hidden]; absent when embeddings are tied
-  kFinalNorm, kFinalNormBias,
-  kAttentionNorm, kAttentionNormBias,
-  kQ, kQBias, kK, kKBias, kV, kVBias, kO, kOBias,
-  kMlpNorm, kMlpNormBias,
-  kGate, kGateBias, kUp, kUpBias, kDown, kDownBias,
+  kFinalNorm,
+  kFinalNormBias,
+  kAttentionNorm,
+  kAttentionNormBias,
+  kQ,
+  kQBias,
+  kK,
+  kKBias,
+  kV,
+  kVBias,
+  kO,
+  kOBias,
+  kMlpNorm,
+  kMlpNormBias,
+  kGate,
+  kGateBias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias,
 };
 
 // A validated host tensor; vectors are [1, n].
@@ -57,8 +72,9 @@ class Checkpoint {
     int32_t top_k = -1;                               // -1: unset
   };
   virtual const GenerationDefaults& generation_defaults() const = 0;
-  virtual const std::string& chat_template() const = 0;    // empty when there is none
-  virtual const std::vector<std::string>& warnings() const = 0;  // things worth a log line: extra tensors, ignored fields
+  virtual const std::string& chat_template() const = 0;  // empty when there is none
+  virtual const std::vector<std::string>& warnings()
+      const = 0;  // things worth a log line: extra tensors, ignored fields
   // Names of tensors of which a row read so far held a NaN or an infinity: worth a log line once all weights are packed.
   virtual std::vector<std::string> NonFiniteTensors() const { return {}; }
 };

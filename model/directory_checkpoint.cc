@@ -28,7 +28,8 @@ constexpr size_t kTemplateBytesMax = 1 << 20;
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
-absl::StatusOr<JsonDocument> ReadJson(const WeightDirectory& directory, std::string_view name, size_t bytes_max, const JsonLimits& limits) {
+absl::StatusOr<JsonDocument> ReadJson(const WeightDirectory& directory, std::string_view name, size_t bytes_max,
+                                      const JsonLimits& limits) {
   HYDRANT_ASSIGN_OR_RETURN(const std::string text, directory.Read(name, bytes_max));
   return JsonDocument::Parse(text, limits, std::string(name));
 }
@@ -42,22 +43,26 @@ class DirectoryReader {
     HYDRANT_RETURN_IF_ERROR(ReadTokenizer());
     HYDRANT_RETURN_IF_ERROR(ReadChatTemplate());
     HYDRANT_RETURN_IF_ERROR(directory_.Contains(kIndexFile) ? MapShards() : MapFile(kSingleFile));
-    HYDRANT_ASSIGN_OR_RETURN(parts_.tensors, TensorTable::Bind(*hf_.naming, parts_.config, hf_.expectation, weights_name_, tensors_, parts_.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(parts_.tensors, TensorTable::Bind(*hf_.naming, parts_.config, hf_.expectation,
+                                                               weights_name_, tensors_, parts_.warnings));
     parts_.config.stored_dtype = parts_.tensors.stored_dtype();
     return std::move(parts_);
   }
 
  private:
   absl::Status ReadConfig() {
-    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config, ReadJson(directory_, "config.json", kSmallJsonBytesMax, kSmallJsonLimits));
+    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config,
+                             ReadJson(directory_, "config.json", kSmallJsonBytesMax, kSmallJsonLimits));
     std::optional<JsonDocument> generation;
     std::optional<JsonValue> generation_root;
     if (directory_.Contains("generation_config.json")) {
-      HYDRANT_ASSIGN_OR_RETURN(JsonDocument parsed, ReadJson(directory_, "generation_config.json", kSmallJsonBytesMax, kSmallJsonLimits));
+      HYDRANT_ASSIGN_OR_RETURN(JsonDocument parsed,
+                               ReadJson(directory_, "generation_config.json", kSmallJsonBytesMax, kSmallJsonLimits));
       generation.emplace(std::move(parsed));
       generation_root = generation->root();
     }
-    HYDRANT_ASSIGN_OR_RETURN(hf_, ReadHfConfig(config.root(), generation_root ? &*generation_root : nullptr, parts_.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(
+        hf_, ReadHfConfig(config.root(), generation_root ? &*generation_root : nullptr, parts_.warnings));
     parts_.config = hf_.config;
     parts_.generation_defaults = hf_.generation_defaults;
     return absl::OkStatus();
@@ -68,17 +73,21 @@ class DirectoryReader {
     if (!directory_.Contains(name) && directory_.Contains("tokenizer.model")) {
       return FileError("tokenizer.model", "", "SentencePiece tokenizers are not supported; tokenizer.json is");
     }
-    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document, ReadJson(directory_, name, kTokenizerJsonBytesMax, kTokenizerJsonLimits));
+    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document,
+                             ReadJson(directory_, name, kTokenizerJsonBytesMax, kTokenizerJsonLimits));
     HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerJson(document, name));
     const auto vocab = static_cast<size_t>(parts_.config.vocab);
     if (spec.pieces.size() > vocab) {
-      return FileError(name, "'model.vocab'", "has ids up to ", spec.pieces.size() - 1, "; vocab_size in config.json is ", vocab);
+      return FileError(name, "'model.vocab'", "has ids up to ", spec.pieces.size() - 1,
+                       "; vocab_size in config.json is ", vocab);
     }
     // Checkpoints often add a padding token for which no embedding was trained; it can never be used.
-    const auto outside = std::stable_partition(spec.added.begin(), spec.added.end(),
-                                               [&](const AddedToken& token) { return static_cast<size_t>(token.id) < vocab; });
+    const auto outside = std::stable_partition(spec.added.begin(), spec.added.end(), [&](const AddedToken& token) {
+      return static_cast<size_t>(token.id) < vocab;
+    });
     for (auto token = outside; token != spec.added.end(); ++token) {
-      parts_.warnings.push_back(Cat(name, ": added token ", Quoted(token->content), ": id ", token->id, " has no embedding; ignored"));
+      parts_.warnings.push_back(
+          Cat(name, ": added token ", Quoted(token->content), ": id ", token->id, " has no embedding; ignored"));
     }
     spec.added.erase(outside, spec.added.end());
     HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer, BpeTokenizer::Create(spec, parts_.config.vocab));
@@ -94,7 +103,8 @@ class DirectoryReader {
     }
     constexpr std::string_view kConfigFile = "tokenizer_config.json";
     if (!directory_.Contains(kConfigFile)) return absl::OkStatus();
-    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config, ReadJson(directory_, kConfigFile, kSmallJsonBytesMax, kSmallJsonLimits));
+    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config,
+                             ReadJson(directory_, kConfigFile, kSmallJsonBytesMax, kSmallJsonLimits));
     const auto field = config.root().Find("chat_template");
     if (!field) return absl::OkStatus();
     HYDRANT_ASSIGN_OR_RETURN(const JsonValue chosen, DefaultTemplate(*field));
@@ -145,7 +155,8 @@ class DirectoryReader {
         if (entry != shard_of.end() && entry->second == shard) ++kept;
       }
       if (kept != promised) {
-        return FileError(kIndexFile, "'weight_map'", promised - kept, " of the tensors it puts into ", Quoted(shard), " are not there");
+        return FileError(kIndexFile, "'weight_map'", promised - kept, " of the tensors it puts into ", Quoted(shard),
+                         " are not there");
       }
     }
     weights_name_ = std::string(kIndexFile);

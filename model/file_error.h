@@ -35,8 +35,8 @@ absl::Status FileError(std::string_view file, std::string_view field, const Part
 }  // namespace hydrant
 
 // Returns the error of a Status expression, or goes on.
-#define HYDRANT_RETURN_IF_ERROR(expression)             \
-  do {                                                  \
+#define HYDRANT_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                      \
     if (absl::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

@@ -75,9 +75,9 @@ struct Keys {
         rope_beta_fast(Cat(a, ".rope.scaling.yarn_beta_fast")),
         rope_beta_slow(Cat(a, ".rope.scaling.yarn_beta_slow")) {}
 
-  std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps, sliding_window, experts,
-      rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old, rope_attention_factor, rope_original_context, rope_beta_fast,
-      rope_beta_slow;
+  std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
+      sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old, rope_attention_factor,
+      rope_original_context, rope_beta_fast, rope_beta_slow;
 };
 
 constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
@@ -94,13 +94,22 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(const TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
     HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, parts.config));
     HYDRANT_RETURN_IF_ERROR(ReadRope(parts.config));
-    const ConfigFieldNames names{keys_.hidden, keys_.layers, keys_.query_heads, keys_.kv_heads, keys_.key_length, keys_.ffn,
-                                 keys_.vocab, keys_.context, keys_.norm_eps, keys_.rope_dims, "tokenizer.ggml.bos_token_id",
+    const ConfigFieldNames names{keys_.hidden,
+                                 keys_.layers,
+                                 keys_.query_heads,
+                                 keys_.kv_heads,
+                                 keys_.key_length,
+                                 keys_.ffn,
+                                 keys_.vocab,
+                                 keys_.context,
+                                 keys_.norm_eps,
+                                 keys_.rope_dims,
+                                 "tokenizer.ggml.bos_token_id",
                                  "tokenizer.ggml.eos_token_id"};
     HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(parts.config, file_.name(), names));
     parts.config.tied_embeddings = FindTensor("output.weight") == nullptr;
-    HYDRANT_ASSIGN_OR_RETURN(
-        parts.tensors, TensorTable::Bind(architecture_.naming, parts.config, {}, file_.name(), file_.tensors(), parts.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(parts.tensors, TensorTable::Bind(architecture_.naming, parts.config, {}, file_.name(),
+                                                              file_.tensors(), parts.warnings));
     parts.config.stored_dtype = parts.tensors.stored_dtype();
     HYDRANT_ASSIGN_OR_RETURN(parts.tokenizer, BpeTokenizer::Create(spec, parts.config.vocab));
     HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));
@@ -141,7 +150,8 @@ class GgufReader {
     if (file_.Has(keys_.key_length)) return Number(keys_.key_length, {}, config.head_dim);
     if (config.query_heads <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
     if (config.hidden % config.query_heads != 0) {
-      return FileError(file_.name(), Quoted(keys_.query_heads), config.query_heads, " does not divide the hidden size ", config.hidden);
+      return FileError(file_.name(), Quoted(keys_.query_heads), config.query_heads, " does not divide the hidden size ",
+                       config.hidden);
     }
     config.head_dim = config.hidden / config.query_heads;
     return absl::OkStatus();
@@ -150,17 +160,20 @@ class GgufReader {
   absl::Status RefuseUnsupported(const ModelConfig& config) const {
     HYDRANT_ASSIGN_OR_RETURN(const auto splits, file_.Int("split.count", 0, kIntMax));
     if (splits.value_or(0) > 1) {
-      return FileError(file_.name(), "'split.count'", "is one of ", *splits, " parts of a model; join them into one file first");
+      return FileError(file_.name(), "'split.count'", "is one of ", *splits,
+                       " parts of a model; join them into one file first");
     }
     HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
     if (window.value_or(0) > 0 && *window < config.context) {
       return FileError(file_.name(), Quoted(keys_.sliding_window), "sliding-window attention is not supported");
     }
     HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
-    if (experts.value_or(0) > 0) return FileError(file_.name(), Quoted(keys_.experts), "mixtures of experts are not supported");
+    if (experts.value_or(0) > 0)
+      return FileError(file_.name(), Quoted(keys_.experts), "mixtures of experts are not supported");
     HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kIntMin, kIntMax));
     if (value_length && *value_length != config.head_dim) {
-      return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim, " of keys");
+      return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim,
+                       " of keys");
     }
     return absl::OkStatus();
   }
@@ -172,16 +185,19 @@ class GgufReader {
     const int64_t rows = embedding->shape.front();
     HYDRANT_ASSIGN_OR_RETURN(const auto vocab, file_.Int(keys_.vocab, kIntMin, kIntMax));
     if (vocab && *vocab != rows) {
-      return FileError(file_.name(), Quoted(keys_.vocab), *vocab, " differs from the ", rows, " rows of 'token_embd.weight'");
+      return FileError(file_.name(), Quoted(keys_.vocab), *vocab, " differs from the ", rows,
+                       " rows of 'token_embd.weight'");
     }
     if (static_cast<int64_t>(spec.pieces.size()) > rows) {
-      return FileError(file_.name(), "'tokenizer.ggml.tokens'", spec.pieces.size(), " tokens for the ", rows, " rows of 'token_embd.weight'");
+      return FileError(file_.name(), "'tokenizer.ggml.tokens'", spec.pieces.size(), " tokens for the ", rows,
+                       " rows of 'token_embd.weight'");
     }
     config.vocab = static_cast<int32_t>(std::min<int64_t>(rows, kIntMax));
     HYDRANT_ASSIGN_OR_RETURN(const auto bos, file_.Int("tokenizer.ggml.bos_token_id", 0, config.vocab - 1));
     config.bos_id = static_cast<int32_t>(bos.value_or(-1));
     HYDRANT_RETURN_IF_ERROR(file_.Int("tokenizer.ggml.padding_token_id", 0, config.vocab - 1).status());
-    for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    for (const std::string_view key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
       HYDRANT_ASSIGN_OR_RETURN(const auto id, file_.Int(key, 0, config.vocab - 1));
       if (id && std::find(config.eos_ids.begin(), config.eos_ids.end(), *id) == config.eos_ids.end()) {
         config.eos_ids.push_back(static_cast<int32_t>(*id));
@@ -199,8 +215,8 @@ class GgufReader {
   absl::Status ReadRope(ModelConfig& config) const {
     HYDRANT_RETURN_IF_ERROR(Number(keys_.rope_dims, config.head_dim, config.rope_dims));
     if (architecture_.naming.interleaved_qk && config.rope_dims != config.head_dim) {
-      return FileError(file_.name(), Quoted(keys_.rope_dims), "partial interleaved rotation (", config.rope_dims, " of ", config.head_dim,
-                       ") is not supported");
+      return FileError(file_.name(), Quoted(keys_.rope_dims), "partial interleaved rotation (", config.rope_dims,
+                       " of ", config.head_dim, ") is not supported");
     }
     RopeScaling scaling;
     HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_theta, scaling.theta));
@@ -221,7 +237,8 @@ class GgufReader {
     } else if (kind == "linear" || (!kind && scaling.factor != 1)) {
       scaling.kind = RopeKind::kLinear;
     } else if (kind && kind != "none") {
-      return FileError(file_.name(), Quoted(keys_.rope_kind), Quoted(*kind), " is not supported (none, linear and yarn are)");
+      return FileError(file_.name(), Quoted(keys_.rope_kind), Quoted(*kind),
+                       " is not supported (none, linear and yarn are)");
     }
     HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(scaling, file_.name(), Quoted(keys_.rope_theta), config));
     return DivideByRopeFactors(config);

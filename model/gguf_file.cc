@@ -29,17 +29,38 @@ struct GgmlType {
   std::optional<StoredType> stored;
 };
 constexpr GgmlType kGgmlTypes[] = {
-    {0, "F32", StoredType::kF32},   {1, "F16", StoredType::kF16},   {2, "Q4_0", StoredType::kQ4_0},
-    {3, "Q4_1", StoredType::kQ4_1}, {6, "Q5_0", {}},                {7, "Q5_1", {}},
-    {8, "Q8_0", StoredType::kQ8_0}, {9, "Q8_1", {}},                {10, "Q2_K", {}},
-    {11, "Q3_K", {}},               {12, "Q4_K", {}},               {13, "Q5_K", {}},
-    {14, "Q6_K", {}},               {15, "Q8_K", {}},               {16, "IQ2_XXS", {}},
-    {17, "IQ2_XS", {}},             {18, "IQ3_XXS", {}},            {19, "IQ1_S", {}},
-    {20, "IQ4_NL", {}},             {21, "IQ3_S", {}},              {22, "IQ2_S", {}},
-    {23, "IQ4_XS", {}},             {24, "I8", {}},                 {25, "I16", {}},
-    {26, "I32", {}},                {27, "I64", {}},                {28, "F64", {}},
-    {29, "IQ1_M", {}},              {30, "BF16", StoredType::kBF16}, {34, "TQ1_0", {}},
-    {35, "TQ2_0", {}},              {39, "MXFP4", {}},
+    {0, "F32", StoredType::kF32},
+    {1, "F16", StoredType::kF16},
+    {2, "Q4_0", StoredType::kQ4_0},
+    {3, "Q4_1", StoredType::kQ4_1},
+    {6, "Q5_0", {}},
+    {7, "Q5_1", {}},
+    {8, "Q8_0", StoredType::kQ8_0},
+    {9, "Q8_1", {}},
+    {10, "Q2_K", {}},
+    {11, "Q3_K", {}},
+    {12, "Q4_K", {}},
+    {13, "Q5_K", {}},
+    {14, "Q6_K", {}},
+    {15, "Q8_K", {}},
+    {16, "IQ2_XXS", {}},
+    {17, "IQ2_XS", {}},
+    {18, "IQ3_XXS", {}},
+    {19, "IQ1_S", {}},
+    {20, "IQ4_NL", {}},
+    {21, "IQ3_S", {}},
+    {22, "IQ2_S", {}},
+    {23, "IQ4_XS", {}},
+    {24, "I8", {}},
+    {25, "I16", {}},
+    {26, "I32", {}},
+    {27, "I64", {}},
+    {28, "F64", {}},
+    {29, "IQ1_M", {}},
+    {30, "BF16", StoredType::kBF16},
+    {34, "TQ1_0", {}},
+    {35, "TQ2_0", {}},
+    {39, "MXFP4", {}},
 };
 
 constexpr std::string_view kSupported = "F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are";
@@ -91,7 +112,8 @@ absl::StatusOr<GgufFile> GgufFile::Parse(std::string_view bytes, std::string nam
   if (bytes.substr(0, 4) != "GGUF") return FileError(file.name_, "", "is not a GGUF file (no magic)");
   HYDRANT_RETURN_IF_ERROR(cursor.Take(4, "magic").status());
   HYDRANT_ASSIGN_OR_RETURN(const uint32_t version, cursor.Number<uint32_t>("version"));
-  if ((version & 0xFFFF) == 0 && version != 0) return FileError(file.name_, "version", "big-endian files are not supported");
+  if ((version & 0xFFFF) == 0 && version != 0)
+    return FileError(file.name_, "version", "big-endian files are not supported");
   if (version != 2 && version != 3) return FileError(file.name_, "version", version, " is not supported (2 and 3 are)");
   HYDRANT_ASSIGN_OR_RETURN(const uint64_t tensor_count, cursor.Number<uint64_t>("tensor_count"));
   HYDRANT_ASSIGN_OR_RETURN(const uint64_t key_count, cursor.Number<uint64_t>("metadata_kv_count"));
@@ -190,7 +212,8 @@ absl::Status GgufFile::ParseTensors(Cursor& cursor, uint64_t count) {
     tensor.file = name_;
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view tensor_name, cursor.String(Cat("tensor ", i)));
     if (tensor_name.empty() || tensor_name.size() > kNameBytesMax) {
-      return FileError(name_, Cat("tensor ", i), "its name has ", tensor_name.size(), " bytes, not 1 to ", kNameBytesMax);
+      return FileError(name_, Cat("tensor ", i), "its name has ", tensor_name.size(), " bytes, not 1 to ",
+                       kNameBytesMax);
     }
     tensor.name = std::string(tensor_name);
     if (!seen.emplace(tensor.name, i).second) return FileError(name_, "tensor " + Quoted(tensor_name), "appears twice");
@@ -221,13 +244,15 @@ absl::Status GgufFile::ParseTensor(Cursor& cursor, RawTensor& tensor) const {
   const int64_t cols = tensor.shape.front();
   std::reverse(tensor.shape.begin(), tensor.shape.end());  // ggml lists the fastest dimension first
   HYDRANT_ASSIGN_OR_RETURN(const uint32_t number, cursor.Number<uint32_t>(what));
-  const auto* type = std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes), [&](const GgmlType& t) { return t.number == number; });
+  const auto* type =
+      std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes), [&](const GgmlType& t) { return t.number == number; });
   if (type == std::end(kGgmlTypes)) return FileError(name_, what, "type ", number, " is not known (", kSupported, ")");
   if (!type->stored) return FileError(name_, what, "type ", type->name, " is not supported (", kSupported, ")");
   tensor.type = *type->stored;
   const StoredTypeInfo& info = InfoOf(tensor.type);
   if (cols % info.block_elements != 0) {
-    return FileError(name_, what, "rows of ", cols, " elements are not whole ", info.name, " blocks of ", info.block_elements);
+    return FileError(name_, what, "rows of ", cols, " elements are not whole ", info.name, " blocks of ",
+                     info.block_elements);
   }
   int64_t bytes = 0;
   if (__builtin_mul_overflow(elements / info.block_elements, info.block_bytes, &bytes)) {
@@ -337,7 +362,8 @@ absl::StatusOr<std::optional<std::vector<int64_t>>> GgufFile::Ints(std::string_v
   if (found == values_.end()) return std::nullopt;
   const Value& value = found->second;
   if (!value.array || (value.count > 0 && !IntAt(value, 0))) return Mismatch(key, "an array of integers");
-  if (value.count > kIntsMax) return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", kIntsMax, " are read");
+  if (value.count > kIntsMax)
+    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", kIntsMax, " are read");
   std::vector<int64_t> numbers(value.count);
   for (uint64_t i = 0; i < value.count; ++i) numbers[i] = *IntAt(value, i);
   return numbers;

@@ -42,12 +42,24 @@ class GgufFile {
  private:
   // The numbers of the format.
   enum class Type : uint32_t {
-    kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64,
+    kUint8,
+    kInt8,
+    kUint16,
+    kInt16,
+    kUint32,
+    kInt32,
+    kFloat32,
+    kBool,
+    kString,
+    kArray,
+    kUint64,
+    kInt64,
+    kFloat64,
   };
   struct Value {
-    Type type;            // of the value, or of an array's elements
+    Type type;  // of the value, or of an array's elements
     bool array;
-    uint64_t count;       // elements; 1 when not an array
+    uint64_t count;         // elements; 1 when not an array
     std::string_view data;  // a string without its length prefix; everything else as it lies in the file
   };
   class Cursor;

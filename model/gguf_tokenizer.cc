@@ -48,7 +48,8 @@ absl::Status ReadVocabulary(const GgufFile& file, TokenizerSpec& spec) {
   HYDRANT_ASSIGN_OR_RETURN(const auto types, file.Ints("tokenizer.ggml.token_type"));
   if (!types) return absl::OkStatus();
   if (types->size() != spec.pieces.size()) {
-    return FileError(file.name(), "'tokenizer.ggml.token_type'", "has ", types->size(), " elements for ", spec.pieces.size(), " tokens");
+    return FileError(file.name(), "'tokenizer.ggml.token_type'", "has ", types->size(), " elements for ",
+                     spec.pieces.size(), " tokens");
   }
   for (size_t id = 0; id < types->size(); ++id) {
     const int64_t type = (*types)[id];
@@ -97,14 +98,16 @@ absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vecto
   HYDRANT_ASSIGN_OR_RETURN(const auto model, file.String("tokenizer.ggml.model"));
   if (!model) return FileError(file.name(), "'tokenizer.ggml.model'", "is missing");
   if (*model != "gpt2") {
-    return FileError(file.name(), "'tokenizer.ggml.model'", Quoted(*model), " is not supported ('gpt2', byte-level BPE, is)");
+    return FileError(file.name(), "'tokenizer.ggml.model'", Quoted(*model),
+                     " is not supported ('gpt2', byte-level BPE, is)");
   }
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("tokenizer.ggml.pre"));
   const std::string_view name = named.value_or("default");
   const Pre* pre = std::find_if(std::begin(kPres), std::end(kPres), [&](const Pre& p) { return p.name == name; });
   if (pre == std::end(kPres)) return FileError(file.name(), "'tokenizer.ggml.pre'", Quoted(name), " is not supported");
   if (pre->name == "default") {
-    warnings.push_back(Cat(file.name(), ": 'tokenizer.ggml.pre': does not say how the model splits text; assuming GPT-2's way"));
+    warnings.push_back(
+        Cat(file.name(), ": 'tokenizer.ggml.pre': does not say how the model splits text; assuming GPT-2's way"));
   }
 
   TokenizerSpec spec;

@@ -54,15 +54,16 @@ constexpr Family kFamilies[] = {
 };
 
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
-    {"silu", Activation::kSilu},         {"swish", Activation::kSilu},
-    {"gelu", Activation::kGelu},         {"gelu_new", Activation::kGeluTanh},
+    {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
     {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
     {"relu", Activation::kRelu},
 };
 
-constexpr ConfigFieldNames kFieldNames{"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-                                       "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
-                                       "partial_rotary_factor", "bos_token_id", "eos_token_id"};
+constexpr ConfigFieldNames kFieldNames{
+    "hidden_size",  "num_hidden_layers",     "num_attention_heads", "num_key_value_heads",
+    "head_dim",     "intermediate_size",     "vocab_size",          "max_position_embeddings",
+    "rms_norm_eps", "partial_rotary_factor", "bos_token_id",        "eos_token_id"};
 
 constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
@@ -129,7 +130,8 @@ class HfReader {
     if (root_.Find("head_dim")) return root_.Read("head_dim", kIntMin, kIntMax, config.head_dim);
     if (config.query_heads <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
     if (config.hidden % config.query_heads != 0) {
-      return root_.Find("num_attention_heads")->Error(config.query_heads, " does not divide the hidden size ", config.hidden);
+      return root_.Find("num_attention_heads")
+          ->Error(config.query_heads, " does not divide the hidden size ", config.hidden);
     }
     config.head_dim = config.hidden / config.query_heads;
     return absl::OkStatus();
@@ -144,7 +146,8 @@ class HfReader {
     if (field) {
       HYDRANT_ASSIGN_OR_RETURN(name, field->String());
     }
-    const auto* known = std::find_if(std::begin(kActivations), std::end(kActivations), [&](const auto& a) { return a.first == name; });
+    const auto* known =
+        std::find_if(std::begin(kActivations), std::end(kActivations), [&](const auto& a) { return a.first == name; });
     if (known == std::end(kActivations)) return field->Error("activation ", Quoted(name), " is not supported");
     result_.config.activation = known->second;
     return absl::OkStatus();
@@ -171,7 +174,8 @@ class HfReader {
         HYDRANT_ASSIGN_OR_RETURN(kind, type->String());
       }
     }
-    if (!(fraction > 0 && fraction <= 1)) return source.Error("partial_rotary_factor ", fraction, " is not between 0 and 1");
+    if (!(fraction > 0 && fraction <= 1))
+      return source.Error("partial_rotary_factor ", fraction, " is not between 0 and 1");
     config.rope_dims = static_cast<int32_t>(config.head_dim * fraction);
     HYDRANT_RETURN_IF_ERROR(ReadRopeKind(source, kind, scaling));
     if (scaling.kind == RopeKind::kYarn) {
@@ -179,7 +183,9 @@ class HfReader {
       const double stretched = std::clamp(scaling.original_context * scaling.factor, 0.0, static_cast<double>(kIntMax));
       config.context = std::max(config.context, static_cast<int32_t>(stretched));
     }
-    return ApplyRopeScaling(scaling, "config.json", scaling_field ? (parameters ? "'rope_parameters'" : "'rope_scaling'") : "'rope_theta'", config);
+    return ApplyRopeScaling(scaling, "config.json",
+                            scaling_field ? (parameters ? "'rope_parameters'" : "'rope_scaling'") : "'rope_theta'",
+                            config);
   }
 
   absl::Status ReadRopeKind(const JsonValue& source, std::string_view kind, RopeScaling& scaling) const {
@@ -230,12 +236,14 @@ class HfReader {
     const int64_t last = static_cast<int64_t>(config.vocab) - 1;
     int32_t pad = -1;
     HYDRANT_RETURN_IF_ERROR(source.Read("pad_token_id", -1, static_cast<int32_t>(std::max<int64_t>(last, -1)), pad));
-    HYDRANT_RETURN_IF_ERROR(source.Read("bos_token_id", -1, static_cast<int32_t>(std::max<int64_t>(last, -1)), config.bos_id));
+    HYDRANT_RETURN_IF_ERROR(
+        source.Read("bos_token_id", -1, static_cast<int32_t>(std::max<int64_t>(last, -1)), config.bos_id));
     const auto eos = source.Find("eos_token_id");
     if (!eos) return absl::OkStatus();
     if (eos->IsArray() && eos->size() == 0) return eos->Error("no end-of-sequence token is given");
     for (size_t i = 0; i < std::max<size_t>(eos->size(), 1); ++i) {
-      HYDRANT_ASSIGN_OR_RETURN(const int64_t id, (eos->IsArray() ? (*eos)[i] : *eos).Int(0, std::max<int64_t>(last, 0)));
+      HYDRANT_ASSIGN_OR_RETURN(const int64_t id,
+                               (eos->IsArray() ? (*eos)[i] : *eos).Int(0, std::max<int64_t>(last, 0)));
       const auto known = std::find(config.eos_ids.begin(), config.eos_ids.end(), id);
       if (known == config.eos_ids.end()) config.eos_ids.push_back(static_cast<int32_t>(id));
     }
@@ -266,13 +274,16 @@ class HfReader {
 
 }  // namespace
 
-absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* generation, std::vector<std::string>& warnings) {
+absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* generation,
+                                      std::vector<std::string>& warnings) {
   HYDRANT_ASSIGN_OR_RETURN(const JsonValue type_field, config.At("model_type"));
   HYDRANT_ASSIGN_OR_RETURN(const std::string_view type, type_field.String());
-  const auto* family = std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& f) { return f.model_type == type; });
+  const auto* family =
+      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& f) { return f.model_type == type; });
   if (family == std::end(kFamilies)) return type_field.Error(Quoted(type), " is not supported ('llama' is)");
   for (const std::string_view key : {"auto_map", "trust_remote_code"}) {
-    if (config.Find(key)) warnings.push_back(Cat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
+    if (config.Find(key))
+      warnings.push_back(Cat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
   }
   HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family).Run(generation));
   HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", kFieldNames));

@@ -23,7 +23,8 @@ struct HfConfig {
 
 // `generation` is null when there is no generation_config.json. Everything that changes the mathematics and is not
 // supported is refused by name.
-absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* generation, std::vector<std::string>& warnings);
+absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* generation,
+                                      std::vector<std::string>& warnings);
 
 }  // namespace hydrant
 

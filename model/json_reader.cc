@@ -126,7 +126,8 @@ absl::StatusOr<int64_t> JsonValue::Int(int64_t min, int64_t max) const {
   if (wide != nullptr && *wide > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return Error(*wide, " is out of range [", min, ", ", max, "]");
   }
-  const int64_t value = wide != nullptr ? static_cast<int64_t>(*wide) : *node_->get_ptr<const json::number_integer_t*>();
+  const int64_t value =
+      wide != nullptr ? static_cast<int64_t>(*wide) : *node_->get_ptr<const json::number_integer_t*>();
   if (value < min || value > max) return Error(value, " is out of range [", min, ", ", max, "]");
   return value;
 }
@@ -211,7 +212,8 @@ std::string JsonValue::Path() const {
 
 absl::Status JsonValue::WrongType(std::string_view wanted) const { return Error("is not ", wanted); }
 
-JsonDocument::JsonDocument(std::unique_ptr<json> root, std::string file) : root_(std::move(root)), file_(std::move(file)) {}
+JsonDocument::JsonDocument(std::unique_ptr<json> root, std::string file)
+    : root_(std::move(root)), file_(std::move(file)) {}
 JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
 JsonDocument::~JsonDocument() = default;
 

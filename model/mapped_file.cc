@@ -102,7 +102,8 @@ class FileDescriptor {
 
 absl::Status OpenError(std::string_view name, int error) {
   if (error == ENOENT) return absl::NotFoundError(Cat(name, ": no such file"));
-  if (error == ELOOP) return FileError(name, "", "is a symbolic link; a model directory must hold the files themselves");
+  if (error == ELOOP)
+    return FileError(name, "", "is a symbolic link; a model directory must hold the files themselves");
   return FileError(name, "", "cannot be opened: ", std::strerror(error));
 }
 
@@ -118,7 +119,8 @@ absl::StatusOr<size_t> RegularFileBytes(int fd, std::string_view name) {
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 absl::StatusOr<int> OpenInside(int directory, std::string_view name) {
-  if (!WeightDirectory::IsPlainName(name)) return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
+  if (!WeightDirectory::IsPlainName(name))
+    return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
   const int fd = openat(directory, std::string(name).c_str(), kOpenFlags | O_NOFOLLOW);
   if (fd < 0) return OpenError(name, errno);
   return fd;

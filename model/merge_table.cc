@@ -14,7 +14,8 @@ constexpr size_t kShortWord = 48;
 
 }  // namespace
 
-MergeTable::MergeTable(size_t merges) : shift_(64 - std::bit_width(2 * merges + 1)), entries_(size_t{1} << (64 - shift_)) {}
+MergeTable::MergeTable(size_t merges)
+    : shift_(64 - std::bit_width(2 * merges + 1)), entries_(size_t{1} << (64 - shift_)) {}
 
 void MergeTable::Add(int32_t left, int32_t right, uint32_t rank, int32_t merged) {
   assert(rank != kNoRank);
@@ -51,7 +52,8 @@ void MergeTable::ApplyToShort(std::vector<int32_t>& symbols) const {
   };
   for (size_t i = 0; i + 1 < count; ++i) look_up(i);
   while (count > 1) {
-    const size_t best = static_cast<size_t>(std::min_element(rank.begin(), rank.begin() + static_cast<ptrdiff_t>(count) - 1) - rank.begin());
+    const size_t best = static_cast<size_t>(
+        std::min_element(rank.begin(), rank.begin() + static_cast<ptrdiff_t>(count) - 1) - rank.begin());
     if (rank[best] == kNoRank) break;
     symbols[best] = merged[best];
     for (size_t i = best + 1; i + 1 < count; ++i) {
@@ -81,7 +83,8 @@ void MergeTable::ApplyToLong(std::vector<int32_t>& symbols) const {
   for (uint32_t i = 0; i < count; ++i) links[i] = {i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
   const auto pair_at = [&](uint32_t i) -> const Entry& { return Find(symbols[i], symbols[links[i].after]); };
   for (uint32_t i = 0; i + 1 < count; ++i) {
-    if (const Entry& entry = pair_at(i); entry.rank != kNoRank) heap.push_back(static_cast<uint64_t>(entry.rank) << 32 | i);
+    if (const Entry& entry = pair_at(i); entry.rank != kNoRank)
+      heap.push_back(static_cast<uint64_t>(entry.rank) << 32 | i);
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto push = [&](uint32_t i) {

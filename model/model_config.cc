@@ -42,7 +42,8 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
     }
   }
   if (config.query_heads % config.kv_heads != 0) {
-    return FileError(file, Quoted(names.kv_heads), config.kv_heads, " does not divide the ", config.query_heads, " query heads");
+    return FileError(file, Quoted(names.kv_heads), config.kv_heads, " does not divide the ", config.query_heads,
+                     " query heads");
   }
   if (config.head_dim % 2 != 0) {
     return FileError(file, Quoted(names.head_dim), config.head_dim, " is odd; rotary positions pair its elements");
@@ -58,8 +59,8 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
   }
   if (config.position == PositionKind::kRope) {
     if (config.rope_dims < 2 || config.rope_dims % 2 != 0 || config.rope_dims > config.head_dim) {
-      return FileError(file, Quoted(names.rope_dims), config.rope_dims, " is not an even number from 2 to the ", config.head_dim,
-                       " elements of a head");
+      return FileError(file, Quoted(names.rope_dims), config.rope_dims, " is not an even number from 2 to the ",
+                       config.head_dim, " elements of a head");
     }
     if (config.rope_inv_freq.size() != static_cast<size_t>(config.rope_dims / 2)) {
       return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2, " rotary frequencies, not ",

@@ -50,7 +50,8 @@ struct ModelConfig {
 
 // What a file calls the fields that can be out of range, for messages.
 struct ConfigFieldNames {
-  std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id, eos_id;
+  std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id,
+      eos_id;
 };
 
 // Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that

@@ -12,12 +12,12 @@
 namespace hydrant {
 
 struct RawTensor {
-  std::string file;            // for messages
+  std::string file;  // for messages
   std::string name;
   StoredType type = StoredType::kF32;
   std::string_view refused_type;  // not empty: the elements are of this type, which has no StoredType
-  std::vector<int64_t> shape;  // slowest first, as in PyTorch
-  std::string_view data;       // exactly the bytes of `shape` in `type`
+  std::vector<int64_t> shape;     // slowest first, as in PyTorch
+  std::string_view data;          // exactly the bytes of `shape` in `type`
 };
 
 }  // namespace hydrant

@@ -15,7 +15,8 @@ double Llama3Frequency(const RopeScaling& s, double frequency) {
   const double wavelength = kTwoPi / frequency;
   if (wavelength < s.original_context / s.high_freq_factor) return frequency;
   if (wavelength > s.original_context / s.low_freq_factor) return frequency / s.factor;
-  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  const double smooth =
+      (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return (1 - smooth) * frequency / s.factor + smooth * frequency;
 }
 
@@ -54,7 +55,8 @@ absl::Status Check(const RopeScaling& s, std::string_view file, std::string_view
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
   if (!positive(s.theta)) return FileError(file, field, "the rotary base ", s.theta, " is not a positive number");
   if (s.kind == RopeKind::kDefault) return absl::OkStatus();
-  if (!std::isfinite(s.factor) || s.factor < 1) return FileError(file, field, "factor ", s.factor, " is not at least 1");
+  if (!std::isfinite(s.factor) || s.factor < 1)
+    return FileError(file, field, "factor ", s.factor, " is not at least 1");
   if (s.kind == RopeKind::kLinear) return absl::OkStatus();
   if (!positive(s.original_context)) {
     return FileError(file, field, "original_max_position_embeddings ", s.original_context, " is not a positive number");
@@ -66,17 +68,20 @@ absl::Status Check(const RopeScaling& s, std::string_view file, std::string_view
     }
     return absl::OkStatus();
   }
-  if (!positive(s.beta_fast) || !positive(s.beta_slow)) return FileError(file, field, "beta_fast and beta_slow must be positive");
+  if (!positive(s.beta_fast) || !positive(s.beta_slow))
+    return FileError(file, field, "beta_fast and beta_slow must be positive");
   if (s.theta == 1) return FileError(file, field, "the rotary base must not be 1 under yarn");
   for (const std::optional<double>& x : {s.attention_factor, s.mscale, s.mscale_all_dim}) {
-    if (x && (!std::isfinite(*x) || *x < 0)) return FileError(file, field, "attention factor or mscale ", *x, " is out of range");
+    if (x && (!std::isfinite(*x) || *x < 0))
+      return FileError(file, field, "attention factor or mscale ", *x, " is out of range");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field, ModelConfig& config) {
+absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field,
+                              ModelConfig& config) {
   HYDRANT_RETURN_IF_ERROR(Check(scaling, file, field));
   // Also reached before ValidateModelConfig has seen rope_dims, which then refuses the empty table.
   const int32_t dims = std::clamp(config.rope_dims, 0, 1 << 16);

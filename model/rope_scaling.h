@@ -21,19 +21,20 @@ struct RopeScaling {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000;
   double factor = 1;
-  double original_context = 0;  // llama3, yarn
-  double low_freq_factor = 1;   // llama3
-  double high_freq_factor = 4;  // llama3
-  double beta_fast = 32;        // yarn
-  double beta_slow = 1;         // yarn
-  bool truncate = true;         // yarn: round the ramp's ends outwards to whole dimensions
-  std::optional<double> attention_factor;                 // yarn; computed when absent
-  std::optional<double> mscale, mscale_all_dim;           // yarn
+  double original_context = 0;                   // llama3, yarn
+  double low_freq_factor = 1;                    // llama3
+  double high_freq_factor = 4;                   // llama3
+  double beta_fast = 32;                         // yarn
+  double beta_slow = 1;                          // yarn
+  bool truncate = true;                          // yarn: round the ramp's ends outwards to whole dimensions
+  std::optional<double> attention_factor;        // yarn; computed when absent
+  std::optional<double> mscale, mscale_all_dim;  // yarn
 };
 
 // Fills rope_inv_freq and rope_attention_factor from rope_dims. Errors name `field` of `file`: theta not finite and above
 // 0, factor below 1 or not finite, frequency factors that are equal or out of order.
-absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field, ModelConfig& config);
+absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field,
+                              ModelConfig& config);
 
 }  // namespace hydrant
 

@@ -196,9 +196,11 @@ class Translator {
     const size_t close = in_.find('}', at_);
     if (close == in_.npos || close == at_ + 1) return Refuse(in_.substr(at_, 4));
     const std::string_view whole = in_.substr(at_, close + 1 - at_);
-    const bool plain = std::all_of(whole.begin() + 1, whole.end() - 1, [](char c) { return (c >= '0' && c <= '9') || c == ','; });
+    const bool plain =
+        std::all_of(whole.begin() + 1, whole.end() - 1, [](char c) { return (c >= '0' && c <= '9') || c == ','; });
     if (!plain || whole[1] == ',') return Refuse(whole);
-    if (close + 1 < in_.size() && (in_[close + 1] == '+' || in_[close + 1] == '?')) return Refuse(in_.substr(at_, whole.size() + 1));
+    if (close + 1 < in_.size() && (in_[close + 1] == '+' || in_[close + 1] == '?'))
+      return Refuse(in_.substr(at_, whole.size() + 1));
     out_ += whole;
     at_ = close + 1;
     return absl::OkStatus();
@@ -260,10 +262,12 @@ absl::StatusOr<SplitRegex> SplitRegex::Create(std::string_view pattern, std::str
 // Without JIT, whose step counts are not comparable, on runs of one kind of character with and without an end that does
 // not fit. Steps are counted, not time: the verdict is the same on every machine.
 absl::Status SplitRegex::SelfTest(std::string_view pattern, std::string_view file) const {
-  const std::unique_ptr<pcre2_match_data, FreeMatchData> data(pcre2_match_data_create_from_pattern(code_->code.get(), nullptr));
+  const std::unique_ptr<pcre2_match_data, FreeMatchData> data(
+      pcre2_match_data_create_from_pattern(code_->code.get(), nullptr));
   const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(pcre2_match_context_create(nullptr));
   pcre2_set_match_limit(context.get(), kSelfTestSteps);
-  for (const std::string_view run : {"a", "A", "1", " ", "\n", "\t", "_", "'", "!", "é", "中", "a1", " a", "a ", "'s", "\r\n", " \n"}) {
+  for (const std::string_view run :
+       {"a", "A", "1", " ", "\n", "\t", "_", "'", "!", "é", "中", "a1", " a", "a ", "'s", "\r\n", " \n"}) {
     for (const std::string_view end : {"", "a", "!", " ", "\x01"}) {
       std::string text;
       while (text.size() < kSelfTestBytes) text += run;
@@ -274,8 +278,8 @@ absl::Status SplitRegex::SelfTest(std::string_view pattern, std::string_view fil
                                       PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK, data.get(), context.get());
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found < 0) {
-          return FileError(file, "split pattern", "needs too many steps on a run of ", Quoted(run), " (", PcreMessage(found), ") in ",
-                           Quoted(pattern));
+          return FileError(file, "split pattern", "needs too many steps on a run of ", Quoted(run), " (",
+                           PcreMessage(found), ") in ", Quoted(pattern));
         }
         const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
         at = ends[1] > at ? ends[1] : at + NextUtf8Unit(std::string_view(text).substr(at)).bytes;
@@ -298,14 +302,17 @@ bool SplitRegex::Matcher::Find(std::string_view text, size_t from, Match& match)
   const pcre2_code* code = regex_.code_->code.get();
   int found;
   if (regex_.code_->jit) {
-    found = pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(), scratch_->context.get());
+    found = pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(),
+                            scratch_->context.get());
     if (found == PCRE2_ERROR_JIT_STACKLIMIT && scratch_->stack == nullptr) {
       scratch_->stack.reset(pcre2_jit_stack_create(kJitStackMin, kJitStackMax, nullptr));
       pcre2_jit_stack_assign(scratch_->context.get(), nullptr, scratch_->stack.get());
-      found = pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(), scratch_->context.get());
+      found = pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(),
+                              scratch_->context.get());
     }
   } else {
-    found = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(), scratch_->context.get());
+    found = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch_->data.get(),
+                        scratch_->context.get());
   }
   if (found < 0) return false;
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(scratch_->data.get());

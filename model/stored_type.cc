@@ -12,7 +12,12 @@ namespace {
 constexpr int64_t kQuantBlock = 32;
 
 constexpr StoredTypeInfo kInfos[] = {
-    {"F32", 1, 4}, {"F16", 1, 2}, {"BF16", 1, 2}, {"Q8_0", kQuantBlock, 34}, {"Q4_0", kQuantBlock, 18}, {"Q4_1", kQuantBlock, 20},
+    {"F32", 1, 4},
+    {"F16", 1, 2},
+    {"BF16", 1, 2},
+    {"Q8_0", kQuantBlock, 34},
+    {"Q4_0", kQuantBlock, 18},
+    {"Q4_1", kQuantBlock, 20},
 };
 
 #define HYDRANT_INLINE inline __attribute__((always_inline))
@@ -108,12 +113,14 @@ struct Variant {
   ExpandFunction expand;
 };
 
-bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) { return Expand(type, stored, n, out); }
+bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) {
+  return Expand(type, stored, n, out);
+}
 
 #if defined(__x86_64__)
 // No FMA in either: d * q + m must round twice everywhere, or a model would load differently on different machines.
-__attribute__((target("avx2,prefer-vector-width=256"))) bool ExpandAvx2(StoredType type, const uint8_t* stored, int64_t n,
-                                                                         float* out) {
+__attribute__((target("avx2,prefer-vector-width=256"))) bool ExpandAvx2(StoredType type, const uint8_t* stored,
+                                                                        int64_t n, float* out) {
   return Expand(type, stored, n, out);
 }
 

@@ -120,7 +120,8 @@ class TensorTable::Source final : public TensorSource {
 // Takes tensors by name; whatever nobody took is extra.
 class TensorTable::Binder {
  public:
-  Binder(const TensorNaming& naming, const ModelConfig& config, std::string_view file, const std::vector<RawTensor>& tensors)
+  Binder(const TensorNaming& naming, const ModelConfig& config, std::string_view file,
+         const std::vector<RawTensor>& tensors)
       : naming_(naming), config_(config), file_(file), taken_(tensors.size(), false), tensors_(tensors) {
     for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
   }
@@ -133,7 +134,8 @@ class TensorTable::Binder {
     const RawTensor& tensor = tensors_[found->second];
     taken_[found->second] = true;
     if (!tensor.refused_type.empty()) {
-      return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type, " is not supported (F32, F16 and BF16 are)");
+      return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type,
+                       " is not supported (F32, F16 and BF16 are)");
     }
     const std::vector<int64_t> expected = ExpectedShape(role, config_);
     if (tensor.shape != expected) {
@@ -147,7 +149,8 @@ class TensorTable::Binder {
   void TakeKnown() {
     for (const std::string_view name : naming_.known) {
       for (int32_t layer = 0; layer < (InLayers(name) ? config_.layers : 1); ++layer) {
-        if (const auto found = by_name_.find(NameIn(name, layer)); found != by_name_.end()) taken_[found->second] = true;
+        if (const auto found = by_name_.find(NameIn(name, layer)); found != by_name_.end())
+          taken_[found->second] = true;
       }
     }
   }
@@ -157,7 +160,7 @@ class TensorTable::Binder {
     if (extra == 0) return;
     const size_t first = static_cast<size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
     warnings.push_back(Cat(tensors_[first].file, ": tensor ", Quoted(tensors_[first].name),
-                                    extra > 1 ? Cat(" and ", extra - 1, " more are") : " is", " not used"));
+                           extra > 1 ? Cat(" and ", extra - 1, " more are") : " is", " not used"));
   }
 
  private:
@@ -176,7 +179,8 @@ TensorTable::~TensorTable() = default;
 
 absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const ModelConfig& config,
                                               const TensorExpectation& expectation, std::string_view file,
-                                              const std::vector<RawTensor>& tensors, std::vector<std::string>& warnings) {
+                                              const std::vector<RawTensor>& tensors,
+                                              std::vector<std::string>& warnings) {
   TensorTable table;
   table.sources_.resize(static_cast<size_t>(config.layers) * kRoleCount);
   Binder binder(naming, config, file, tensors);
@@ -199,8 +203,11 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
   for (const RawTensor& tensor : tensors) {
     if (!tensor.refused_type.empty()) continue;
     const StoredTypeInfo& info = InfoOf(tensor.type);
-    const DType dtype = tensor.type == StoredType::kF32 ? DType::kF32 : tensor.type == StoredType::kF16 ? DType::kF16 : DType::kBF16;
-    elements[static_cast<size_t>(dtype)] += static_cast<int64_t>(tensor.data.size()) / info.block_bytes * info.block_elements;
+    const DType dtype = tensor.type == StoredType::kF32   ? DType::kF32
+                        : tensor.type == StoredType::kF16 ? DType::kF16
+                                                          : DType::kBF16;
+    elements[static_cast<size_t>(dtype)] +=
+        static_cast<int64_t>(tensor.data.size()) / info.block_bytes * info.block_elements;
   }
   table.stored_dtype_ = static_cast<DType>(std::max_element(elements, elements + 3) - elements);
   return table;

@@ -22,7 +22,7 @@ enum class Presence : uint8_t {
   kRequired,
   kUnlessTied,     // the head: absent when embeddings are tied, and then not read even if stored
   kAttentionBias,  // required when the config says so, else not read
-  kMlpBias,
+  kMlpBias,        // the same
   kOptional,       // in every layer or in none
 };
 

@@ -85,14 +85,15 @@ void TextSplitter::FindRanges(size_t index, std::string_view piece, Scratch& scr
       while (at <= piece.size() && scratch.matchers_[index]->Find(piece, at, match)) {
         add_match(match.begin, match.end);
         // After an empty match the search goes on one character further.
-        at = match.end > match.begin ? match.end
+        at = match.end > match.begin    ? match.end
              : match.end < piece.size() ? match.end + NextUtf8Unit(piece.substr(match.end)).bytes
                                         : piece.size() + 1;
       }
       break;
     }
     case SplitStage::Kind::kLiteral:
-      for (size_t at = piece.find(stage.literal); at != piece.npos; at = piece.find(stage.literal, at + stage.literal.size())) {
+      for (size_t at = piece.find(stage.literal); at != piece.npos;
+           at = piece.find(stage.literal, at + stage.literal.size())) {
         add_match(at, at + stage.literal.size());
       }
       break;

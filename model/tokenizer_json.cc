@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "model/file_error.h"
 
 namespace hydrant {
@@ -73,7 +74,8 @@ class SpecReader {
       HYDRANT_ASSIGN_OR_RETURN(const std::string_view piece, unknown->String());
       const auto found = std::find(spec_.pieces.begin(), spec_.pieces.end(), piece);
       // Hugging Face fails when it first needs the token; a byte-level vocabulary that lacks it never does.
-      if (!piece.empty() && found != spec_.pieces.end()) spec_.unknown_id = static_cast<int32_t>(found - spec_.pieces.begin());
+      if (!piece.empty() && found != spec_.pieces.end())
+        spec_.unknown_id = static_cast<int32_t>(found - spec_.pieces.begin());
     }
     return absl::OkStatus();
   }
@@ -140,6 +142,21 @@ class SpecReader {
       HYDRANT_RETURN_IF_ERROR(entry.Read("normalized", token.normalized));
       spec_.added.push_back(token);
     }
+    return CheckAddedIds(*added);
+  }
+
+  // Where an added token is in the vocabulary too, Hugging Face goes by the vocabulary's id; no sound file has two.
+  absl::Status CheckAddedIds(const JsonValue& added) const {
+    absl::flat_hash_map<std::string_view, int32_t> ids;
+    for (const AddedToken& token : spec_.added) {
+      const auto [entry, fresh] = ids.emplace(token.content, token.id);
+      if (!fresh && entry->second != token.id) return added.Error(Quoted(token.content), " has two ids");
+    }
+    for (size_t id = 0; id < spec_.pieces.size(); ++id) {
+      const auto entry = ids.find(spec_.pieces[id]);
+      if (entry == ids.end() || static_cast<size_t>(entry->second) == id || spec_.pieces[id].empty()) continue;
+      return added.Error(Quoted(spec_.pieces[id]), " has id ", entry->second, ", and ", id, " in the vocabulary");
+    }
     return absl::OkStatus();
   }
 
@@ -198,7 +215,8 @@ class SpecReader {
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, (regex ? *regex : *literal).String());
     HYDRANT_ASSIGN_OR_RETURN(const JsonValue behavior, part.At("behavior"));
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view name, behavior.String());
-    const auto* known = std::find_if(std::begin(kBehaviors), std::end(kBehaviors), [&](const auto& b) { return b.first == name; });
+    const auto* known =
+        std::find_if(std::begin(kBehaviors), std::end(kBehaviors), [&](const auto& b) { return b.first == name; });
     if (known == std::end(kBehaviors)) return behavior.Error(Quoted(name), " is not supported");
     SplitStage& stage = AddStage(regex ? SplitStage::Kind::kRegex : SplitStage::Kind::kLiteral);
     stage.pattern = std::string(text);
@@ -250,7 +268,8 @@ class SpecReader {
     return absl::OkStatus();
   }
 
-  absl::Status ForEachPart(const JsonValue& sequence, std::string_view key, absl::Status (SpecReader::*read)(const JsonValue&)) {
+  absl::Status ForEachPart(const JsonValue& sequence, std::string_view key,
+                           absl::Status (SpecReader::*read)(const JsonValue&)) {
     HYDRANT_ASSIGN_OR_RETURN(const JsonValue parts, sequence.At(key));
     if (!parts.IsArray()) return parts.Error("is not an array");
     for (size_t i = 0; i < parts.size(); ++i) HYDRANT_RETURN_IF_ERROR((this->*read)(parts[i]));

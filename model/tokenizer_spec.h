@@ -43,15 +43,15 @@ struct SplitStage {
 };
 
 struct TokenizerSpec {
-  std::string file;  // for messages
+  std::string file;                      // for messages
   std::vector<std::string_view> pieces;  // by id, in the byte-level alphabet; empty: no token has this id
   std::vector<std::pair<std::string_view, std::string_view>> merges;  // best first
   std::vector<AddedToken> added;
   bool nfc = false;
   std::vector<SplitStage> stages;
-  bool ignore_merges = false;  // a word that is a token becomes it whatever the merges say
-  int32_t unknown_id = -1;     // stands for bytes without a token; -1: they are dropped
-  bool fuse_unknown = false;   // one for a run of such bytes
+  bool ignore_merges = false;                   // a word that is a token becomes it whatever the merges say
+  int32_t unknown_id = -1;                      // stands for bytes without a token; -1: they are dropped
+  bool fuse_unknown = false;                    // one for a run of such bytes
   std::vector<int32_t> prefix_ids, suffix_ids;  // what add_special_tokens puts around the text
 };
 
