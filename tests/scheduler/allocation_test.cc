@@ -1,25 +1,11 @@
-// The engine thread allocates nothing while sequences run: counted by an operator new of our own.
+// The engine thread allocates nothing while sequences run.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <cstdint>
 #include <vector>
 
+#include "tests/scheduler/counting_new.h"
 #include "tests/scheduler/driver.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace hydrant {
 namespace {
@@ -49,19 +35,19 @@ TEST(SchedulerAllocation, StepsAllocateNothing) {
   run(40);
   ASSERT_EQ(scheduler.running(), 16);
   const uint64_t admitted_before = scheduler.counters().admitted;
-  const uint64_t before = allocations.load();
+  const uint64_t before = AllocationCount();
   run(60);
-  const uint64_t during = allocations.load() - before;
+  const uint64_t during = AllocationCount() - before;
   // Only a table that was never used may ask for memory: one allocation per sequence admitted meanwhile.
   EXPECT_LE(during, scheduler.counters().admitted - admitted_before);
   EXPECT_GT(scheduler.counters().evicted_tokens, 0u);
 
   while (scheduler.waiting() > 0) run(1);
-  const uint64_t then = allocations.load();
+  const uint64_t then = AllocationCount();
   run(20);
   EXPECT_GT(scheduler.running(), 0) << "nothing ran any more";
-  EXPECT_EQ(allocations.load() - then, 0u);
-  EXPECT_GT(allocations.load(), 0u) << "nothing is counted";
+  EXPECT_EQ(AllocationCount() - then, 0u);
+  EXPECT_GT(AllocationCount(), 0u) << "nothing is counted";
 }
 
 }  // namespace
