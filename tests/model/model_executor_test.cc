@@ -126,8 +126,8 @@ TEST_P(Invariance, ChunkingDoesNotChangeABit) {
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          testing::Values(Setting{"mha_tied", DType::kF32}, Setting{"gqa_untied", DType::kF32},
                                          Setting{"gqa_tied", DType::kBF16}, Setting{"mha_untied", DType::kBF16}),
-                         [](const auto& info) {
-                           return info.param.model + (info.param.dtype == DType::kF32 ? "_f32" : "_bf16");
+                         [](const auto& setting) {
+                           return setting.param.model + (setting.param.dtype == DType::kF32 ? "_f32" : "_bf16");
                          });
 
 TEST(ModelExecutor, ABudgetedSequenceKeepsOneSlotMoreThanItsBudget) {

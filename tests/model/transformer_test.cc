@@ -127,7 +127,7 @@ TEST_P(Goldens, KeptSetsVictimsAndTokensEqualTheIndependentH2o) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Goldens, testing::ValuesIn(kModels),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& model) { return std::string(model.param); });
 
 }  // namespace
 }  // namespace hydrant
