@@ -132,7 +132,7 @@ void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, Comple
 }  // namespace
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
   if (!document.ok()) return document.error();
   if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 

@@ -144,7 +144,7 @@ void AppendChoice(std::string* out, const CompletionChoice& choice) {
     out->append("null");
   }
   out->append(",\"finish_reason\":");
-  AppendJsonString(out, FinishReasonName(choice.finish_reason));
+  AppendJsonString(out, CompletionFinishName(choice.finish_reason));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
   out->append(",\"prompt_logprobs\":null,\"prompt_token_ids\":");
@@ -156,13 +156,13 @@ void AppendChoice(std::string* out, const CompletionChoice& choice) {
 
 }  // namespace
 
-std::string_view FinishReasonName(FinishReason reason) {
+std::string_view CompletionFinishName(CompletionFinish reason) {
   switch (reason) {
-    case FinishReason::kStop:
+    case CompletionFinish::kStop:
       return "stop";
-    case FinishReason::kLength:
+    case CompletionFinish::kLength:
       return "length";
-    case FinishReason::kAbort:
+    case CompletionFinish::kAbort:
       break;
   }
   return "abort";
@@ -224,7 +224,7 @@ void CompletionStream::AppendChunk(std::string* out, const CompletionDelta& delt
     out->append("null");
   }
   out->append(",\"finish_reason\":");
-  AppendJsonStringOrNull(out, delta.finish_reason.has_value() ? FinishReasonName(*delta.finish_reason) : "");
+  AppendJsonStringOrNull(out, delta.finish_reason.has_value() ? CompletionFinishName(*delta.finish_reason) : "");
   out->append(",\"stop_reason\":");
   AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
   out->append(",\"prompt_token_ids\":");

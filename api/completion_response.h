@@ -23,9 +23,9 @@
 
 namespace hydrant {
 
-enum class FinishReason : uint8_t { kStop, kLength, kAbort };
+enum class CompletionFinish : uint8_t { kStop, kLength, kAbort };
 
-std::string_view FinishReasonName(FinishReason reason);
+std::string_view CompletionFinishName(CompletionFinish reason);
 
 // The matched stop string, the matched stop token id, or nothing (end of sequence, length).
 using StopReason = std::variant<std::monostate, std::string, int32_t>;
@@ -69,7 +69,7 @@ struct CompletionChoice {
   int32_t index = 0;  // sample + prompt_index * n
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
-  FinishReason finish_reason = FinishReason::kStop;
+  CompletionFinish finish_reason = CompletionFinish::kStop;
   StopReason stop_reason;
   std::optional<std::vector<int32_t>> token_ids;         // with return_token_ids
   std::optional<std::vector<int32_t>> prompt_token_ids;  // with return_token_ids
@@ -97,7 +97,7 @@ struct CompletionDelta {
   int32_t index = 0;
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
-  std::optional<FinishReason> finish_reason;                // on the chunk of the last token
+  std::optional<CompletionFinish> finish_reason;                // on the chunk of the last token
   const StopReason* stop_reason = nullptr;
   const std::vector<int32_t>* token_ids = nullptr;         // with return_token_ids: those of this chunk
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // with return_token_ids: on the choice's first chunk

@@ -21,14 +21,14 @@ ApiError InvalidJson(size_t offset) {
 // Receives nlohmann's events and appends nodes. Returning false stops the parse at once.
 class JsonBuilder {
  public:
-  JsonBuilder(JsonDocument* document, const RequestLimits& limits) : document_(document), limits_(limits) {}
+  JsonBuilder(JsonBody* document, const RequestLimits& limits) : document_(document), limits_(limits) {}
 
   // nlohmann's SAX interface; its names are not ours to choose.
   // NOLINTBEGIN(readability-identifier-naming)
-  bool null() { return AddNode(JsonDocument::Kind::kNull); }
-  bool boolean(bool value) { return AddNode(value ? JsonDocument::Kind::kTrue : JsonDocument::Kind::kFalse); }
+  bool null() { return AddNode(JsonBody::Kind::kNull); }
+  bool boolean(bool value) { return AddNode(value ? JsonBody::Kind::kTrue : JsonBody::Kind::kFalse); }
   bool number_integer(int64_t value) {
-    if (!AddNode(JsonDocument::Kind::kInteger)) return false;
+    if (!AddNode(JsonBody::Kind::kInteger)) return false;
     Last().integer = value;
     return true;
   }
@@ -36,23 +36,23 @@ class JsonBuilder {
     if (value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return number_integer(static_cast<int64_t>(value));
     }
-    if (!AddNode(JsonDocument::Kind::kUnsigned)) return false;
+    if (!AddNode(JsonBody::Kind::kUnsigned)) return false;
     Last().unsigned_integer = value;
     return true;
   }
   bool number_float(double value, const std::string& /*text*/) {
-    if (!AddNode(JsonDocument::Kind::kFloat)) return false;
+    if (!AddNode(JsonBody::Kind::kFloat)) return false;
     Last().number = value;
     return true;
   }
   bool string(std::string& value) {
-    if (!AddNode(JsonDocument::Kind::kString)) return false;
+    if (!AddNode(JsonBody::Kind::kString)) return false;
     Last().string = {Store(value), static_cast<uint32_t>(value.size())};
     return true;
   }
   bool binary(std::vector<uint8_t>& /*value*/) { return false; }  // JSON text has none
-  bool start_object(size_t /*count*/) { return Open(JsonDocument::Kind::kObject); }
-  bool start_array(size_t /*count*/) { return Open(JsonDocument::Kind::kArray); }
+  bool start_object(size_t /*count*/) { return Open(JsonBody::Kind::kObject); }
+  bool start_array(size_t /*count*/) { return Open(JsonBody::Kind::kArray); }
   bool key(std::string& value) {
     key_offset_ = Store(value);
     key_bytes_ = static_cast<uint32_t>(value.size());
@@ -75,7 +75,7 @@ class JsonBuilder {
     uint32_t last_child;  // 0: none yet
   };
 
-  JsonDocument::Node& Last() { return document_->nodes_.back(); }
+  JsonBody::Node& Last() { return document_->nodes_.back(); }
 
   uint32_t Store(const std::string& text) {
     const auto offset = static_cast<uint32_t>(document_->text_.size());
@@ -83,19 +83,19 @@ class JsonBuilder {
     return offset;
   }
 
-  bool AddNode(JsonDocument::Kind kind) {
-    std::vector<JsonDocument::Node>& nodes = document_->nodes_;
+  bool AddNode(JsonBody::Kind kind) {
+    std::vector<JsonBody::Node>& nodes = document_->nodes_;
     if (nodes.size() >= static_cast<size_t>(limits_.json_nodes_max)) {
       error_ = InvalidField("", absl::StrCat("The body has more than ", limits_.json_nodes_max, " JSON values."),
                             "json_too_many_nodes");
       return false;
     }
     const auto index = static_cast<uint32_t>(nodes.size());
-    JsonDocument::Node node;
+    JsonBody::Node node;
     node.kind = kind;
     if (!open_.empty()) {
       Open_& parent = open_.back();
-      if (nodes[parent.node].kind == JsonDocument::Kind::kObject) {
+      if (nodes[parent.node].kind == JsonBody::Kind::kObject) {
         node.key_offset = key_offset_;
         node.key_bytes = key_bytes_;
       }
@@ -107,7 +107,7 @@ class JsonBuilder {
     return true;
   }
 
-  bool Open(JsonDocument::Kind kind) {
+  bool Open(JsonBody::Kind kind) {
     if (open_.size() >= static_cast<size_t>(limits_.json_depth_max)) {
       error_ = InvalidField("", absl::StrCat("The body is nested deeper than ", limits_.json_depth_max, " levels."),
                             "json_too_deep");
@@ -124,7 +124,7 @@ class JsonBuilder {
     return true;
   }
 
-  JsonDocument* document_;
+  JsonBody* document_;
   const RequestLimits& limits_;
   std::vector<Open_> open_;
   uint32_t key_offset_ = 0;
@@ -132,9 +132,9 @@ class JsonBuilder {
   std::optional<ApiError> error_;
 };
 
-ApiResult<JsonDocument> JsonDocument::Parse(std::string_view text, const RequestLimits& limits) {
+ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& limits) {
   if (text.size() > kTextBytesMax) return InvalidJson(kTextBytesMax);
-  JsonDocument document;
+  JsonBody document;
   JsonBuilder builder(&document, limits);
   const bool parsed = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (!parsed) {
@@ -145,37 +145,37 @@ ApiResult<JsonDocument> JsonDocument::Parse(std::string_view text, const Request
   return document;
 }
 
-JsonView JsonDocument::root() const { return JsonView(this, 0); }
+JsonView JsonBody::root() const { return JsonView(this, 0); }
 
-bool JsonView::absent() const { return !valid() || node().kind == JsonDocument::Kind::kNull; }
+bool JsonView::absent() const { return !valid() || node().kind == JsonBody::Kind::kNull; }
 bool JsonView::is_bool() const {
-  return valid() && (node().kind == JsonDocument::Kind::kFalse || node().kind == JsonDocument::Kind::kTrue);
+  return valid() && (node().kind == JsonBody::Kind::kFalse || node().kind == JsonBody::Kind::kTrue);
 }
 bool JsonView::is_integer() const {
-  return valid() && (node().kind == JsonDocument::Kind::kInteger || node().kind == JsonDocument::Kind::kUnsigned);
+  return valid() && (node().kind == JsonBody::Kind::kInteger || node().kind == JsonBody::Kind::kUnsigned);
 }
-bool JsonView::is_number() const { return is_integer() || (valid() && node().kind == JsonDocument::Kind::kFloat); }
-bool JsonView::is_string() const { return valid() && node().kind == JsonDocument::Kind::kString; }
-bool JsonView::is_array() const { return valid() && node().kind == JsonDocument::Kind::kArray; }
-bool JsonView::is_object() const { return valid() && node().kind == JsonDocument::Kind::kObject; }
+bool JsonView::is_number() const { return is_integer() || (valid() && node().kind == JsonBody::Kind::kFloat); }
+bool JsonView::is_string() const { return valid() && node().kind == JsonBody::Kind::kString; }
+bool JsonView::is_array() const { return valid() && node().kind == JsonBody::Kind::kArray; }
+bool JsonView::is_object() const { return valid() && node().kind == JsonBody::Kind::kObject; }
 
 bool JsonView::boolean() const {
   assert(is_bool());
-  return node().kind == JsonDocument::Kind::kTrue;
+  return node().kind == JsonBody::Kind::kTrue;
 }
 
 std::optional<int64_t> JsonView::integer() const {
   assert(is_integer());
-  if (node().kind == JsonDocument::Kind::kUnsigned) return std::nullopt;
+  if (node().kind == JsonBody::Kind::kUnsigned) return std::nullopt;
   return node().integer;
 }
 
 double JsonView::number() const {
   assert(is_number());
   switch (node().kind) {
-    case JsonDocument::Kind::kInteger:
+    case JsonBody::Kind::kInteger:
       return static_cast<double>(node().integer);
-    case JsonDocument::Kind::kUnsigned:
+    case JsonBody::Kind::kUnsigned:
       return static_cast<double>(node().unsigned_integer);
     default:
       return node().number;

@@ -1,4 +1,4 @@
-// The one checked JSON reader. JsonDocument holds a parsed body; JsonView is one value in it; ObjectReader
+// The one checked JSON reader. JsonBody holds a parsed body; JsonView is one value in it; ObjectReader
 // (object_reader.h) takes typed, ranged members out of an object.
 //
 // Thread: any (a document is immutable after Parse).
@@ -27,11 +27,11 @@ namespace hydrant {
 class JsonView;
 
 // A parsed value tree, flat in memory: freeing it does not recurse.
-class JsonDocument {
+class JsonBody {
  public:
   // Accepts exactly one RFC 8259 value (a leading UTF-8 byte-order mark is skipped). Duplicate members: the last wins.
   // Errors: 400 invalid_json with the byte offset, json_too_deep, json_too_many_nodes.
-  static ApiResult<JsonDocument> Parse(std::string_view text, const RequestLimits& limits);
+  static ApiResult<JsonBody> Parse(std::string_view text, const RequestLimits& limits);
 
   JsonView root() const;
 
@@ -94,11 +94,11 @@ class JsonView {
   JsonView operator[](std::string_view name) const;
 
  private:
-  friend class JsonDocument;
-  JsonView(const JsonDocument* document, uint32_t index) : document_(document), index_(index) {}
-  const JsonDocument::Node& node() const { return document_->nodes_[index_]; }
+  friend class JsonBody;
+  JsonView(const JsonBody* document, uint32_t index) : document_(document), index_(index) {}
+  const JsonBody::Node& node() const { return document_->nodes_[index_]; }
 
-  const JsonDocument* document_ = nullptr;
+  const JsonBody* document_ = nullptr;
   uint32_t index_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace hydrant {
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
   if (!document.ok()) return document.error();
   if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
@@ -52,7 +52,7 @@ std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional
 }
 
 ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
   if (!document.ok()) return document.error();
   if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 

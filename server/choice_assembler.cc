@@ -87,12 +87,12 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   output_.text += matcher_.Finish();
 }
 
-FinishReason ChoiceAssembler::finish_reason() const {
+CompletionFinish ChoiceAssembler::finish_reason() const {
   assert(finished());
   switch (end_) {
-    case SequenceEnd::kStop: return FinishReason::kStop;
-    case SequenceEnd::kLength: return FinishReason::kLength;
-    default: return FinishReason::kAbort;
+    case SequenceEnd::kStop: return CompletionFinish::kStop;
+    case SequenceEnd::kLength: return CompletionFinish::kLength;
+    default: return CompletionFinish::kAbort;
   }
 }
 

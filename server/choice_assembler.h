@@ -35,7 +35,7 @@ class ChoiceAssembler {
   SequenceEnd end() const { return end_; }
   // A stop string ended it while the engine still goes on.
   bool stopped_by_string() const { return matcher_.matched(); }
-  FinishReason finish_reason() const;  // REQUIRES: finished()
+  CompletionFinish finish_reason() const;  // REQUIRES: finished()
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }
 

@@ -218,7 +218,7 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
   std::ifstream file(path);
   std::stringstream text;
   if (!file || !(text << file.rdbuf())) return absl::StrCat(path, ": cannot be read");
-  ApiResult<JsonDocument> document = JsonDocument::Parse(text.str(), RequestLimits());
+  ApiResult<JsonBody> document = JsonBody::Parse(text.str(), RequestLimits());
   if (!document.ok()) return absl::StrCat(path, ": ", document.error().message);
   const JsonView root = document.value().root();
   if (!root.is_object()) return absl::StrCat(path, ": must be a JSON object");

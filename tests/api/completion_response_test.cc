@@ -27,7 +27,7 @@ TEST(CompletionJsonTest, HasExactlyTheDocumentedShape) {
   response.head = Head();
   CompletionChoice choice;
   choice.text = "hi";
-  choice.finish_reason = FinishReason::kLength;
+  choice.finish_reason = CompletionFinish::kLength;
   response.choices.push_back(choice);
   response.usage = {3, 2, 1};
   EXPECT_EQ(CompletionJson(response),
@@ -48,7 +48,7 @@ TEST(CompletionJsonTest, OptionalMembersAppearWhenGiven) {
   CompletionChoice second;
   second.index = 1;
   second.stop_reason = 42;
-  second.finish_reason = FinishReason::kAbort;
+  second.finish_reason = CompletionFinish::kAbort;
   response.choices = {first, second};
   response.kv = KvReport{257, 256, 900, 17, ""};
   const Json body = Json::parse(CompletionJson(response));
@@ -170,7 +170,7 @@ TEST(CompletionStreamTest, TheLastChunkCarriesReasonFingerprintAndKv) {
   const CompletionStream stream(Head());
   std::string out;
   CompletionDelta delta;
-  delta.finish_reason = FinishReason::kStop;
+  delta.finish_reason = CompletionFinish::kStop;
   const StopReason reason = std::string("END");
   delta.stop_reason = &reason;
   const KvReport kv{257, 256, 1, 17, ""};

@@ -9,7 +9,7 @@
 namespace hydrant {
 namespace {
 
-ApiResult<JsonDocument> Parse(std::string_view text) { return JsonDocument::Parse(text, RequestLimits()); }
+ApiResult<JsonBody> Parse(std::string_view text) { return JsonBody::Parse(text, RequestLimits()); }
 
 // What was parsed, written again: compares trees without a second JSON library.
 void Dump(JsonView value, std::string* out) {
@@ -65,7 +65,7 @@ TEST(JsonReaderTest, ValidTextsRoundTrip) {
   };
   for (const char* text : cases) {
     SCOPED_TRACE(text);
-    const ApiResult<JsonDocument> document = Parse(text);
+    const ApiResult<JsonBody> document = Parse(text);
     ASSERT_TRUE(document.ok());
     std::string out;
     Dump(document.value().root(), &out);
@@ -116,7 +116,7 @@ TEST(JsonReaderTest, InvalidTextsGiveAByteOffsetAndNothingElse) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    const ApiResult<JsonDocument> document = Parse(c.text);
+    const ApiResult<JsonBody> document = Parse(c.text);
     ASSERT_FALSE(document.ok());
     const ApiError& error = document.error();
     EXPECT_EQ(error.status, 400);
@@ -129,7 +129,7 @@ TEST(JsonReaderTest, InvalidTextsGiveAByteOffsetAndNothingElse) {
 }
 
 TEST(JsonReaderTest, SkipsAByteOrderMark) {
-  const ApiResult<JsonDocument> document = Parse("\xef\xbb\xbf{\"a\":1}");
+  const ApiResult<JsonBody> document = Parse("\xef\xbb\xbf{\"a\":1}");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 1);
 }
@@ -138,11 +138,11 @@ TEST(JsonReaderTest, DepthEndsAt64) {
   EXPECT_TRUE(Parse(Nested(63)).ok());
   EXPECT_TRUE(Parse(Nested(64)).ok());
   for (const int depth : {65, 1000, 100'000}) {
-    const ApiResult<JsonDocument> document = Parse(Nested(depth));
+    const ApiResult<JsonBody> document = Parse(Nested(depth));
     ASSERT_FALSE(document.ok()) << depth;
     EXPECT_EQ(document.error().code, "json_too_deep");
   }
-  const ApiResult<JsonDocument> open = Parse(std::string(4'000'000, '['));
+  const ApiResult<JsonBody> open = Parse(std::string(4'000'000, '['));
   ASSERT_FALSE(open.ok());
   EXPECT_EQ(open.error().code, "json_too_deep");
 }
@@ -156,11 +156,11 @@ TEST(JsonReaderTest, DepthCountsOpenLevelsNotBrackets) {
 TEST(JsonReaderTest, NodesEndAtTheLimit) {
   RequestLimits limits;
   limits.json_nodes_max = 4;
-  EXPECT_TRUE(JsonDocument::Parse("[1,2,3]", limits).ok());
-  const ApiResult<JsonDocument> array = JsonDocument::Parse("[1,2,3,4]", limits);
+  EXPECT_TRUE(JsonBody::Parse("[1,2,3]", limits).ok());
+  const ApiResult<JsonBody> array = JsonBody::Parse("[1,2,3,4]", limits);
   ASSERT_FALSE(array.ok());
   EXPECT_EQ(array.error().code, "json_too_many_nodes");
-  const ApiResult<JsonDocument> object = JsonDocument::Parse(R"({"a":1,"b":2,"c":[1]})", limits);
+  const ApiResult<JsonBody> object = JsonBody::Parse(R"({"a":1,"b":2,"c":[1]})", limits);
   ASSERT_FALSE(object.ok());
   EXPECT_EQ(object.error().code, "json_too_many_nodes");
 }
@@ -168,13 +168,13 @@ TEST(JsonReaderTest, NodesEndAtTheLimit) {
 TEST(JsonReaderTest, MillionsOfElementsAreRefusedEarly) {
   std::string text = "[0";
   for (int i = 0; i < 2'000'000; ++i) text += ",0";
-  const ApiResult<JsonDocument> document = Parse(text + "]");
+  const ApiResult<JsonBody> document = Parse(text + "]");
   ASSERT_FALSE(document.ok());
   EXPECT_EQ(document.error().code, "json_too_many_nodes");
 }
 
 TEST(JsonReaderTest, LastDuplicateMemberWins) {
-  const ApiResult<JsonDocument> document = Parse(R"({"a":1,"b":2,"a":3})");
+  const ApiResult<JsonBody> document = Parse(R"({"a":1,"b":2,"a":3})");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 3);
   EXPECT_EQ(document.value().root()["b"].integer(), 2);
@@ -202,7 +202,7 @@ TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
-    const ApiResult<JsonDocument> document = Parse(c.text);
+    const ApiResult<JsonBody> document = Parse(c.text);
     ASSERT_TRUE(document.ok());
     const JsonView value = document.value().root();
     EXPECT_EQ(value.is_integer(), c.is_integer);
@@ -216,7 +216,7 @@ TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
 }
 
 TEST(JsonReaderTest, EscapedNulIsAByteOfTheString) {
-  const ApiResult<JsonDocument> document = Parse(R"({"p\u0000":"a\u0000b\ud83d\ude00"})");
+  const ApiResult<JsonBody> document = Parse(R"({"p\u0000":"a\u0000b\ud83d\ude00"})");
   ASSERT_TRUE(document.ok());
   const JsonView member = document.value().root()[std::string_view("p\0", 2)];
   ASSERT_TRUE(member.is_string());

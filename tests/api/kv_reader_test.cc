@@ -12,7 +12,7 @@ struct Outcome {
 
 Outcome Read(std::string_view kv, const KvSpec& otherwise = KvSpec()) {
   const std::string body = "{\"kv\":" + std::string(kv) + "}";
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, RequestLimits());
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
   EXPECT_TRUE(document.ok()) << body;
   Outcome outcome;
   ObjectReader reader(document.value().root(), "", &outcome.error);

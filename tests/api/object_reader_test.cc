@@ -10,7 +10,7 @@ namespace {
 
 // Parses `text` and hands a reader to `read`; returns the error it left.
 std::optional<ApiError> Read(std::string_view text, const std::function<void(ObjectReader*)>& read) {
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(text, RequestLimits());
+  const ApiResult<JsonBody> document = JsonBody::Parse(text, RequestLimits());
   EXPECT_TRUE(document.ok());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
@@ -47,7 +47,7 @@ TEST(ObjectReaderTest, IntegersAreIntegerLiteralsInRange) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
     if (std::string_view(c.text).find("e1000") != std::string_view::npos) {
-      EXPECT_FALSE(JsonDocument::Parse(c.text, RequestLimits()).ok());
+      EXPECT_FALSE(JsonBody::Parse(c.text, RequestLimits()).ok());
       continue;
     }
     const std::optional<ApiError> error = Read(c.text, [](ObjectReader* reader) { reader->Integer("x", 2, 1, 16); });

@@ -9,7 +9,7 @@ std::optional<ApiError> Check(const std::string& member) {
   RequestContext context;
   context.vocab_size = 100;
   context.context = 2048;
-  const ApiResult<JsonDocument> document = JsonDocument::Parse("{" + member + "}", context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse("{" + member + "}", context.limits);
   EXPECT_TRUE(document.ok()) << member;
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);

@@ -8,7 +8,7 @@ namespace {
 std::optional<ApiError> Check(std::string_view body) {
   RequestContext context;
   context.model_names = {"smol", "smol-alias"};
-  const ApiResult<JsonDocument> document = JsonDocument::Parse(body, context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
   EXPECT_TRUE(document.ok());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
