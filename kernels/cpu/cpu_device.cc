@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,27 @@ constexpr int64_t kPrivateRows = 4;
 float* Floats(const Matrix& matrix) {
   assert(matrix.dtype == DType::kF32);
   return static_cast<float*>(matrix.data);
+}
+
+// Part `part` of [0, count) cut into `parts`.
+ThreadPool::Range Part(int64_t count, int64_t part, int64_t parts) {
+  return {count * part / parts, count * (part + 1) / parts};
+}
+
+// A product is cut into a grid of parts, one per thread: along the panels, and where those do not divide well, along the
+// tiles of x too (then several threads read the same weights). Returns the parts along the tiles, a divisor of `threads`.
+int TileParts(int threads, int64_t tiles, int64_t panels) {
+  int best = 1;
+  int64_t best_work = std::numeric_limits<int64_t>::max();
+  for (int parts = 1; parts <= threads && parts <= tiles; ++parts) {
+    if (threads % parts != 0) continue;
+    const int64_t panel_parts = threads / parts;
+    const int64_t work = (tiles + parts - 1) / parts * ((panels + panel_parts - 1) / panel_parts);
+    if (work >= best_work) continue;
+    best_work = work;
+    best = parts;
+  }
+  return best;
 }
 
 // Rows per part, so that a part is worth a thread.
@@ -76,7 +98,10 @@ void CpuDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slo
   ReserveAttentionScratch(tokens_max, rows_max, slots_max, query_heads, head_dim, vocab);
 }
 
-void CpuDevice::BeginStep(const StepBatch& batch) { batch_ = batch; }
+void CpuDevice::BeginStep(const StepBatch& batch) {
+  batch_ = batch;
+  product_ = 0;
+}
 
 void CpuDevice::Embed(const LinearWeight& table, Matrix x) {
   const auto& linear = static_cast<const CpuLinear&>(table);
@@ -114,41 +139,53 @@ void CpuDevice::LinearGated(const LinearWeight& weight, Activation activation, M
   Multiply(weight, Epilogue::kGate, activation, x, y);
 }
 
+CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, int64_t panel_bytes) {
+  const size_t product = product_++;
+  if (product >= products_.size()) return {};
+  products_[product] = {data, panels, panel_bytes};
+  const WeightPlace& next = products_[product + 1 < products_.size() ? product + 1 : 0];
+  // Past the end of the last step comes the next one.
+  return next.data != nullptr ? next : products_[0];
+}
+
 void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   const auto& linear = static_cast<const CpuLinear&>(weight);
   const LinearKernels& kernels = *kernels_.linear;
-  const DType dtype = linear.spec().dtype;
   assert(x.cols == linear.packed().inputs && y.cols == linear.packed().outputs && x.rows == y.rows);
+  if (x.rows == 0) return;
   const float* in = Floats(x);
   auto* prepared = static_cast<char*>(prepared_x_->data());
-  LinearCall call;
-  call.weight = linear.packed();
-  call.epilogue = epilogue;
-  call.activation = activation;
-  call.rows = x.rows;
-  call.x = prepared;
-  call.y = Floats(y);
-  call.y_stride = y.cols;
   const int64_t tiles = kernels.tile_count(x.rows);
-  const size_t bytes = kernels.prepared_bytes(x.rows, x.cols);
+  const size_t prepared_bytes = kernels.prepared_bytes(x.rows, x.cols);
+  // A thread's own copy of x, or one for all.
+  const bool own_x = x.rows <= kPrivateRows;
+  assert(prepared_bytes * static_cast<size_t>(own_x ? pool_.threads() : 1) <= prepared_x_->bytes());
 
-  if (x.rows <= kPrivateRows) {
-    assert(bytes * static_cast<size_t>(pool_.threads()) <= prepared_x_->bytes());
-    pool_.ParallelFor(linear.panels(), 1, [&](int64_t begin, int64_t end, int thread) {
-      LinearCall own = call;
-      own.x = prepared + bytes * static_cast<size_t>(thread);
-      kernels.prepare(dtype, in, x.rows, x.cols, 0, tiles, const_cast<void*>(own.x));
-      kernels.multiply(own, 0, tiles, begin, end);
-    });
-    return;
-  }
-  assert(bytes <= prepared_x_->bytes());
+  const WeightPlace next = NoteProduct(linear.panel(0), linear.panels(), linear.packed().panel_bytes);
+  const int tile_parts = TileParts(pool_.threads(), tiles, linear.panels());
+  const int panel_parts = pool_.threads() / tile_parts;
   pool_.Run([&](int thread) {
-    const ThreadPool::Range own_tiles = pool_.Part(tiles, 1, thread);
-    kernels.prepare(dtype, in, x.rows, x.cols, own_tiles.begin, own_tiles.end, prepared);
-    pool_.Barrier();
-    const ThreadPool::Range panels = pool_.Part(linear.panels(), 1, thread);
-    kernels.multiply(call, 0, tiles, panels.begin, panels.end);
+    const ThreadPool::Range panels = Part(linear.panels(), thread / tile_parts, panel_parts);
+    const ThreadPool::Range own_tiles = Part(tiles, thread % tile_parts, tile_parts);
+    LinearCall call;
+    call.weight = linear.packed();
+    call.epilogue = epilogue;
+    call.activation = activation;
+    call.rows = x.rows;
+    call.y = Floats(y);
+    call.y_stride = y.cols;
+    call.next = next.data + Part(next.panels, thread / tile_parts, panel_parts).begin * next.panel_bytes;
+    if (own_x) {
+      char* own = prepared + prepared_bytes * static_cast<size_t>(thread);
+      kernels.prepare(linear.spec().dtype, in, x.rows, x.cols, 0, tiles, own);
+      call.x = own;
+    } else {
+      const ThreadPool::Range share = Part(tiles, thread, pool_.threads());
+      kernels.prepare(linear.spec().dtype, in, x.rows, x.cols, share.begin, share.end, prepared);
+      pool_.Barrier();
+      call.x = prepared;
+    }
+    kernels.multiply(call, own_tiles.begin, own_tiles.end, panels.begin, panels.end);
   });
 }
 

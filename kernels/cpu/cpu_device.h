@@ -10,6 +10,7 @@
 #ifndef HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
 #define HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,7 +29,7 @@ struct AttentionScratch;  // kernels/cpu/attention_scratch.h
 enum class Epilogue : uint8_t;
 
 struct CpuDeviceOptions {
-  int threads = 1;            // >= 1, the calling thread included
+  int threads = 1;                 // >= 1, the calling thread included
   std::optional<CpuIsa> isa = {};  // empty: ChooseIsa()
 };
 
@@ -68,6 +69,10 @@ class CpuDevice final : public Device {
 
   void Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y);
 
+  struct WeightPlace;
+  // Records a product of this step and guesses the one after it.
+  WeightPlace NoteProduct(const char* data, int64_t panels, int64_t panel_bytes);
+
   // Defined in cpu_device_attention.cc; called by the constructor (with zeros) and by ReserveScratch.
   void ReserveAttentionScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int32_t query_heads,
                                int32_t head_dim, int64_t vocab);
@@ -77,6 +82,17 @@ class CpuDevice final : public Device {
   StepBatch batch_;  // of the step in progress; its spans are the caller's
 
   std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it
+
+  // Where the products of the last step found their weights, in order: while one is computed, the start of the next one's
+  // weights is pulled into the caches. Steps repeat each other, so the guess is right from the second step on; the addresses
+  // are only ever prefetched and may be stale. Products beyond the last entry go without.
+  struct WeightPlace {
+    const char* data = nullptr;
+    int64_t panels = 0;
+    int64_t panel_bytes = 0;
+  };
+  std::array<WeightPlace, 1024> products_;
+  size_t product_ = 0;  // number of the next product in this step
 
   struct AttentionScratchDeleter {
     void operator()(AttentionScratch* scratch) const;  // cpu_device_attention.cc

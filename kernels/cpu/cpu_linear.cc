@@ -63,16 +63,14 @@ void CpuLinear::PackPanels(const RowReader& reader, const LinearKernels& kernels
       reader(first, first + count, rows.get() + lane * spec_.cols);
       std::fill(rows.get() + (lane + count) * spec_.cols, rows.get() + (lane + PanelOutputs(spec_)) * spec_.cols, 0.0f);
     }
-    kernels.pack_panel(rows.get(), spec_.cols, spec_.dtype,
-                       static_cast<char*>(data_.data()) + panel * packed_.panel_bytes);
+    kernels.pack_panel(rows.get(), spec_.cols, spec_.dtype, const_cast<char*>(this->panel(panel)));
   }
 }
 
 void CpuLinear::ReadRow(int64_t row, const LinearKernels& kernels, float* out) const {
   assert(!spec_.gated);
   assert(row >= 0 && row < spec_.rows);
-  const char* panel = static_cast<const char*>(packed_.data) + row / kPanelRows * packed_.panel_bytes;
-  kernels.unpack_row(panel, row % kPanelRows, spec_.cols, spec_.dtype, out);
+  kernels.unpack_row(panel(row / kPanelRows), row % kPanelRows, spec_.cols, spec_.dtype, out);
 }
 
 }  // namespace hydrant

@@ -23,6 +23,9 @@ class CpuLinear final : public LinearWeight {
 
   const PackedWeight& packed() const { return packed_; }
   int64_t panels() const { return panels_; }
+  const char* panel(int64_t index) const {
+    return static_cast<const char*>(data_.data()) + index * packed_.panel_bytes;
+  }
 
   // Row `row` of the weight as fp32 -> out [cols]. REQUIRES !spec().gated.
   void ReadRow(int64_t row, const LinearKernels& kernels, float* out) const;

@@ -78,7 +78,9 @@ struct OpBf16 {
 
 #endif
 
-// A panel is 2 vectors of 16 outputs wide. Tile height: as many sums as there are registers for, less two for weights and
+constexpr int kPanelVectors = static_cast<int>(kPanelRows) / kLanes;
+
+// Tile height: as many sums as there are registers for, less two for weights and
 // one or two for x. AVX2 has half the registers of half the size and takes the panel's vectors one after the other.
 #ifdef __AVX512F__
 constexpr int kTileRows = 14;
@@ -88,9 +90,18 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 1;
 #endif
 
+// Weights to pull into the second-level cache while a tile is being worked on: the memory then streams through all the
+// tiles of a panel, not just through the first, and across the 4 KiB borders at which the hardware prefetcher stops. On a
+// Zen 4 core this took 16 rows from 73 to 92 % of the bf16 peak and a single row from 24 to 35 GB/s; pulling into the first
+// level instead lost 20 %.
+struct Ahead {
+  const char* next;
+  int64_t stride;  // bytes per step
+};
+
 // kRows x rows times kVectors x 16 outputs. sums [kRows][kPanelRows], written from column 0 on.
 template <typename Op, int kRows, int kVectors>
-void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, float* sums) {
+void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, Ahead ahead, float* sums) {
   F32x16 sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -108,8 +119,11 @@ void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, flo
       for (int vector = 0; vector < kVectors; ++vector)
         sum[row][vector] = Op::Add(sum[row][vector], x + row, w[vector]);
     }
+    _mm_prefetch(ahead.next, _MM_HINT_T1);
+    _mm_prefetch(ahead.next + 64, _MM_HINT_T1);
+    ahead.next += ahead.stride;
     x += kRows;
-    weight += 2 * Op::kVectorBytes;
+    weight += kPanelVectors * Op::kVectorBytes;
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -120,18 +134,19 @@ void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, flo
 }
 
 template <typename Op, int kRows>
-void Tile(const typename Op::X* x, const char* panel, int64_t steps, float* sums) {
-  TileVectors<Op, kRows, kTileVectors>(x, panel, steps, sums);
-  if constexpr (kTileVectors == 1) {
-    TileVectors<Op, kRows, kTileVectors>(x, panel + Op::kVectorBytes, steps, sums + kLanes);
+void Tile(const typename Op::X* x, const char* panel, int64_t steps, Ahead ahead, float* sums) {
+  TileVectors<Op, kRows, kTileVectors>(x, panel, steps, ahead, sums);
+  if constexpr (kTileVectors < kPanelVectors) {
+    ahead.next += ahead.stride * steps;
+    TileVectors<Op, kRows, kTileVectors>(x, panel + Op::kVectorBytes, steps, ahead, sums + kLanes);
   }
 }
 
 template <typename Op, int kRows = kTileRows>
-void DispatchTile(int64_t rows, const typename Op::X* x, const char* panel, int64_t steps, float* sums) {
+void DispatchTile(int64_t rows, const typename Op::X* x, const char* panel, int64_t steps, Ahead ahead, float* sums) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return Tile<Op, kRows>(x, panel, steps, sums);
-    DispatchTile<Op, kRows - 1>(rows, x, panel, steps, sums);
+    if (rows == kRows) return Tile<Op, kRows>(x, panel, steps, ahead, sums);
+    DispatchTile<Op, kRows - 1>(rows, x, panel, steps, ahead, sums);
   }
 }
 
@@ -169,6 +184,7 @@ void MultiplyOp(const LinearCall& call, int64_t tile_begin, int64_t tile_end, in
   const PackedWeight& weight = call.weight;
   const int64_t steps = (weight.inputs + Op::kInputs - 1) / Op::kInputs;
   const auto* x = static_cast<const typename Op::X*>(call.x);
+  const int64_t passes = (tile_end - tile_begin) * kPanelVectors / kTileVectors;
   alignas(64) float sums[kTileRows * kPanelRows];
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     const char* data = static_cast<const char*>(weight.data) + panel * weight.panel_bytes;
@@ -176,10 +192,14 @@ void MultiplyOp(const LinearCall& call, int64_t tile_begin, int64_t tile_end, in
     const int64_t output = panel * weight.panel_outputs;
     const int64_t left = weight.outputs - output;
     const int64_t outputs = left < weight.panel_outputs ? left : weight.panel_outputs;
+    // Each pass over the panel pulls its share of the next one.
+    Ahead ahead = {panel + 1 < panel_end ? data + weight.panel_bytes : static_cast<const char*>(call.next),
+                   kPanelVectors * Op::kVectorBytes / passes};
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t begin = TileBegin(call.rows, tile);
       const int64_t end = TileBegin(call.rows, tile + 1);
-      DispatchTile<Op>(end - begin, x + begin * steps, data, steps, sums);
+      DispatchTile<Op>(end - begin, x + begin * steps, data, steps, ahead, sums);
+      ahead.next += ahead.stride * steps * kPanelVectors / kTileVectors;
       for (int64_t row = begin; row < end; ++row) {
         Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
       }

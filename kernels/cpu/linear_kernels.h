@@ -48,9 +48,10 @@ struct LinearCall {
   Epilogue epilogue = Epilogue::kStore;
   Activation activation = Activation::kSilu;
   int64_t rows = 0;
-  const void* x = nullptr;  // prepared: see LinearKernels::prepare
-  float* y = nullptr;       // [rows, y_stride]
-  int64_t y_stride = 0;     // elements
+  const void* x = nullptr;     // prepared: see LinearKernels::prepare
+  float* y = nullptr;          // [rows, y_stride]
+  int64_t y_stride = 0;        // elements
+  const void* next = nullptr;  // where this thread's next product begins: pulled into the cache, never read
 };
 
 struct LinearKernels {
