@@ -105,6 +105,15 @@ void ReadStops(ObjectReader* reader, const RequestContext& context, CompletionRe
   request->ignore_eos = reader->Bool("ignore_eos", false);
 }
 
+void ReadForcedTokens(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
+  if (!reader->Has("forced_token_ids")) return;
+  if (!context.debug_fields) {
+    return reader->Fail("forced_token_ids", "'forced_token_ids' needs a server started with --debug-kv-dump.");
+  }
+  request->forced_token_ids =
+      reader->TokenIds("forced_token_ids", context.vocab_size, static_cast<size_t>(context.context));
+}
+
 void ReadStreaming(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
   request->stream = reader->Bool("stream", false);
   request->stream_interval =
@@ -147,6 +156,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
   request.n = static_cast<int32_t>(reader.Integer("n", 1, 1, context.limits.n_max));
   CheckBestOf(&reader, request);
   ReadStops(&reader, context, &request);
+  ReadForcedTokens(&reader, context, &request);
   request.logprobs = static_cast<int32_t>(reader.Integer("logprobs", -1, 0, context.limits.logprobs_max));
   request.add_special_tokens = reader.Bool("add_special_tokens", true);
   request.skip_special_tokens = reader.Bool("skip_special_tokens", true);

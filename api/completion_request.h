@@ -59,6 +59,9 @@ struct CompletionRequest {
   bool skip_special_tokens = true;
   std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
 
+  // Teacher forcing, only where RequestContext::debug_fields: token i is forced_token_ids[i] while there are any.
+  std::vector<int32_t> forced_token_ids;
+
   bool return_token_ids = false;
   bool kv_report = false;
   KvSpec kv;

@@ -27,6 +27,7 @@ struct RequestContext {
   double min_p = 0.0;
   KvSpec kv;                  // default of the field `kv`
   int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
+  bool debug_fields = false;  // accept `forced_token_ids` (--debug-kv-dump)
 };
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.

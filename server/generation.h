@@ -21,6 +21,7 @@ struct GenerationSequence {
   int32_t max_tokens = 16;
   int32_t min_tokens = 0;
   std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> forced_ids;  // EngineRequest::forced_ids
   bool ignore_eos = false;
   SamplingParams sampling;
   int32_t logprobs = -1;         // of generated tokens; -1: none
@@ -92,6 +93,8 @@ class GenerationQueue {
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
   // Ends a sequence within one step; ignored when it has ended. REQUIRES: called at most once for an id.
   virtual void Cancel(uint64_t id) = 0;
+  // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
+  virtual void Resume(uint64_t first_id, int32_t count) = 0;
   virtual Backlog backlog() const = 0;
 };
 

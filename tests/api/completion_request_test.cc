@@ -438,6 +438,19 @@ TEST(CompletionRequestTest, ThousandsOfUnknownMembersAreCheapAndIgnored) {
   EXPECT_TRUE(ParseCompletionRequest(body + "}", Context()).ok());
 }
 
+TEST(CompletionRequestTest, ForcedTokensNeedADebuggingServer) {
+  const std::string body = R"({"prompt":"hi","forced_token_ids":[1,99]})";
+  const ApiResult<CompletionRequest> refused = ParseCompletionRequest(body, Context());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "forced_token_ids");
+  RequestContext debugging = Context();
+  debugging.debug_fields = true;
+  const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, debugging);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed.value().forced_token_ids, (std::vector<int32_t>{1, 99}));
+  EXPECT_FALSE(ParseCompletionRequest(R"({"prompt":"hi","forced_token_ids":[100]})", debugging).ok());
+}
+
 TEST(RequestIdTest, IsAShortWordOfSafeCharacters) {
   for (const char* good : {"a", "req-1", "A.b_c:9"}) EXPECT_TRUE(IsRequestId(good, 128)) << good;
   for (const char* bad : {"", "a b", "a\n", "a/b", "é", "a\"b"}) EXPECT_FALSE(IsRequestId(bad, 128)) << bad;
