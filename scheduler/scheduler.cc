@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -29,34 +28,6 @@ FreeCause EndCause(FinishReason finish) {
 }
 
 }  // namespace
-
-absl::Status SchedulerOptions::Validate() const {
-  if (blocks < 1 || blocks > kInt32Max / kSlotsPerBlock) {
-    return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
-  }
-  // The bound on both keeps indices and sums far from overflow.
-  constexpr int32_t kSequencesLimit = 1 << 20;
-  if (sequences_max < 1 || sequences_max > kSequencesLimit || waiting_max < 1 || waiting_max > kSequencesLimit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequences in progress and waiting requests must be 1 to ", kSequencesLimit));
-  }
-  if (tokens_max < sequences_max + kSlotsPerBlock - 1) {
-    return absl::InvalidArgumentError(absl::StrCat("a step of ", tokens_max, " tokens has no room for ", sequences_max,
-                                                   " sequences and a block of prefill: at least ",
-                                                   sequences_max + kSlotsPerBlock - 1, " are needed"));
-  }
-  if (prefill_tokens_max < kSlotsPerBlock) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prefill beside decodes needs at least ", kSlotsPerBlock, " tokens"));
-  }
-  if (tenants.empty()) return absl::InvalidArgumentError("there is no tenant");
-  for (const TenantOptions& tenant : tenants) {
-    if (!std::isfinite(tenant.weight) || tenant.weight <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": the weight must be positive"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
@@ -120,20 +91,10 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   sequence.known = sequence.prompt_length();
   sequence.times.arrival_us = sequence.request.arrival_us;
   Tenant& tenant = tenant_of(sequence);
-  if (!tenant.active()) Lift(tenant);
+  if (!tenant.active()) LiftFromIdle(tenant, tenants_);
   tenant.queue.push_back(index);
   ++waiting_;
   return index;
-}
-
-// A tenant that returns from idle does not bring the time it was away: it starts beside the least served of those who
-// stayed.
-void Scheduler::Lift(Tenant& tenant) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Tenant& other : tenants_) {
-    if (other.active()) least = std::min(least, other.service);
-  }
-  if (std::isfinite(least)) tenant.service = std::max(tenant.service, least);
 }
 
 bool Scheduler::Cancel(uint64_t id) {
@@ -158,17 +119,9 @@ bool Scheduler::Cancel(uint64_t id) {
   return true;
 }
 
-Tenant* Scheduler::ChooseTenant() {
-  Tenant* chosen = nullptr;
-  for (Tenant& tenant : tenants_) {
-    if (!tenant.queue.empty() && (chosen == nullptr || tenant.service < chosen->service)) chosen = &tenant;
-  }
-  return chosen;
-}
-
 void Scheduler::AdmitWaiting(int64_t now_us) {
   while (!free_state_rows_.empty()) {
-    Tenant* tenant = ChooseTenant();
+    Tenant* tenant = ChooseTenant(tenants_);
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = at(index);
@@ -188,6 +141,11 @@ void Scheduler::AdmitWaiting(int64_t now_us) {
   }
 }
 
+void Scheduler::SetPaused(uint64_t id, bool paused) {
+  const auto found = index_of_.find(id);
+  if (found != index_of_.end()) at(found->second).paused = paused;
+}
+
 const StepPlan& Scheduler::Plan(int64_t now_us) {
   assert(!planned_);
   planned_ = true;
@@ -198,7 +156,7 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   AdmitWaiting(now_us);
 
   for (int32_t index : running_) {
-    if (at(index).decodes()) PlanDecode(index);
+    if (at(index).decodes() && !at(index).paused) PlanDecode(index);
   }
   int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
   if (plan_.decode_tokens > 0) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);

@@ -8,9 +8,8 @@
 // Invariants
 //  1. Every added request gets exactly one terminal event, whatever happens to it, and nothing after it.
 //  2. When the terminal event is delivered its blocks and its state row are free.
-//  3. Every decoding sequence has a row in every step, and the longest admitted prefilling one has a chunk in every
-//  step:
-//     admitted sequences advance, whoever else is there.
+//  3. Every decoding sequence that is not paused has a row in every step, and the longest admitted prefilling one has a
+//     chunk in every step: admitted sequences advance, whoever else is there.
 //  4. Within a tenant, admission is first come, first served; a request that does not fit yet is overtaken by nobody.
 //  With 3
 //     its wait is at most the time the sequences before it need to run to their max_tokens.
@@ -30,25 +29,12 @@
 #include "absl/status/statusor.h"
 #include "block_manager/block_manager.h"
 #include "scheduler/request.h"
+#include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/tenant.h"
 
 namespace hydrant {
-
-struct SchedulerOptions {
-  int32_t blocks = 0;           // in the KV pool
-  int32_t sequences_max = 256;  // in progress at once
-  int32_t waiting_max = 4096;   // held beyond those, in all queues
-  int32_t tokens_max =
-      512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
-  // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
-  int32_t prefill_tokens_max = 128;
-  std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them
-  std::vector<TenantOptions> tenants = {TenantOptions()};
-
-  absl::Status Validate() const;
-};
 
 // A token, an end, or both.
 struct SchedulerEvent {
@@ -96,6 +82,10 @@ class Scheduler {
   // terminal event comes with the next Commit. Returns false if the id is unknown or already ended.
   bool Cancel(uint64_t id);
 
+  // A paused sequence keeps its blocks and its place but gets no decode rows (a prompt is finished first). Whoever pauses
+  // it resumes or cancels it. Unknown and ended ids are ignored.
+  void SetPaused(uint64_t id, bool paused);
+
   // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
   const StepPlan& Plan(int64_t now_us);
 
@@ -123,8 +113,6 @@ class Scheduler {
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
   absl::Status Check(const Request& request) const;
-  void Lift(Tenant& tenant);
-  Tenant* ChooseTenant();
   void AdmitWaiting(int64_t now_us);
   void PlanDecode(int32_t index);
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 
 namespace hydrant {
@@ -40,6 +41,14 @@ struct Tenant {
     service += kOutputCharge / options.weight;
   }
 };
+
+// The tenant whose head of line is admitted next: of those that wait, the one with the least service (the first one on a
+// tie); null when nobody waits.
+Tenant* ChooseTenant(std::span<Tenant> tenants);
+
+// Called before a request joins the queue of a tenant that is not active: it does not bring the time it was away, but
+// starts beside the least served of those who stayed.
+void LiftFromIdle(Tenant& tenant, std::span<const Tenant> tenants);
 
 }  // namespace hydrant
 

@@ -60,7 +60,8 @@ CompletionRun::~CompletionRun() {
 
 bool CompletionRun::Submit(std::function<void()> wake) {
   const CompletionRequest& request = prepared_.request;
-  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), std::move(wake));
+  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
+                                             std::move(wake));
   GenerationJob job;
   job.arrival_us = arrival_us_;
   job.mailbox = mailbox_;
@@ -72,6 +73,7 @@ bool CompletionRun::Submit(std::function<void()> wake) {
     sequence.max_tokens = request.max_tokens;
     sequence.min_tokens = request.min_tokens;
     sequence.stop_token_ids = request.stop_token_ids;
+    sequence.forced_ids = request.forced_token_ids;
     sequence.ignore_eos = request.ignore_eos;
     sequence.logprobs = request.logprobs;
     sequence.prompt_logprobs = request.echo ? request.logprobs : -1;
@@ -95,7 +97,7 @@ bool CompletionRun::Submit(std::function<void()> wake) {
 }
 
 void CompletionRun::Absorb() {
-  mailbox_->Take(&batch_);
+  if (mailbox_->Take(&batch_)) queue_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
   }

@@ -36,6 +36,7 @@ struct ServingContext {
   std::shared_ptr<const Tokenizer> tokenizer;
   int32_t bos_id = -1;  // -1: the tokenizer adds none
   int32_t blocks = 0;   // of the pool
+  int64_t stream_buffer_bytes_max = 256 << 10;
   std::string system_fingerprint;
 };
 

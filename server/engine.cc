@@ -118,8 +118,9 @@ void Engine::Run() {
 void Engine::Loop() {
   Inbox<GenerationJob>::Batch batch;
   bool closing = false;
+  bool stuck = false;  // the last step could do nothing: whatever runs is paused
   while (true) {
-    if (core_->idle() && !closing) {
+    if ((core_->idle() || stuck) && !closing) {
       step_started_us_.store(0, std::memory_order_relaxed);
       inbox_.WaitAndDrain(&batch);
     } else {
@@ -127,9 +128,7 @@ void Engine::Loop() {
     }
     const int64_t started = MonotonicUs();
     step_started_us_.store(started, std::memory_order_relaxed);
-    for (GenerationJob& job : batch.items) Accept(std::move(job));
-    // After the items: a cancel never overtakes its job.
-    for (const uint64_t id : batch.cancels) core_->Cancel(id);
+    TakeOrders(&batch);
     if (batch.closed && !closing) {
       closing = true;
       for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
@@ -142,8 +141,10 @@ void Engine::Loop() {
     const int64_t ended = MonotonicUs();
     const EventRouter::Settled settled = router_.Deliver(events, ended);
     Settle(settled);
+    for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
     const StepReport& report = core_->report();
+    stuck = report.rows == 0 && events.empty();
     const double seconds = static_cast<double>(ended - started) * 1e-6;
     if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
     UpdateRate(&completion_rate_, settled.sequences, seconds);
@@ -152,6 +153,15 @@ void Engine::Loop() {
   }
   step_started_us_.store(0, std::memory_order_relaxed);
   Publish();
+}
+
+void Engine::TakeOrders(Inbox<GenerationJob>::Batch* batch) {
+  for (GenerationJob& job : batch->items) Accept(std::move(job));
+  // After the items: a cancel never overtakes its job.
+  for (const uint64_t id : batch->cancels) core_->Cancel(id);
+  for (const IdRange& ids : batch->resumes) {
+    for (uint64_t i = 0; i < ids.count; ++i) core_->SetPaused(ids.first + i, false);
+  }
 }
 
 void Engine::Accept(GenerationJob job) {
@@ -181,6 +191,7 @@ void Engine::Accept(GenerationJob job) {
     request.logprobs = from.logprobs;
     request.prompt_logprobs = from.prompt_logprobs;
     request.policy_label = from.policy_label;
+    request.forced_ids = std::move(from.forced_ids);
     const absl::Status status = core_->Add(std::move(request));
     if (status.ok()) continue;
     // Everything was checked before it came here; a refusal is this server's mistake and fails this request alone.

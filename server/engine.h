@@ -45,6 +45,9 @@ class Engine : public GenerationQueue {
 
   std::optional<uint64_t> TrySubmit(GenerationJob job) override;
   void Cancel(uint64_t id) override { inbox_.PushCancel(id); }
+  void Resume(uint64_t first_id, int32_t count) override {
+    inbox_.PushResume({first_id, static_cast<uint64_t>(count)});
+  }
   Backlog backlog() const override;
 
   EngineCounters counters() const;
@@ -55,6 +58,7 @@ class Engine : public GenerationQueue {
  private:
   void Run();
   void Loop();
+  void TakeOrders(Inbox<GenerationJob>::Batch* batch);
   void Accept(GenerationJob job);
   void Settle(const EventRouter::Settled& settled);
   void Publish();

@@ -60,8 +60,8 @@ absl::Status EngineCore::Add(EngineRequest request) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
-  extras_[static_cast<size_t>(*index)] = {request.sampling, request.policy, request.logprobs, request.prompt_logprobs,
-                                          request.policy_label, std::move(request.forced_ids)};
+  extras_[static_cast<size_t>(*index)] = {request.sampling,        request.policy,       request.logprobs,
+                                          request.prompt_logprobs, request.policy_label, std::move(request.forced_ids)};
   return absl::OkStatus();
 }
 

@@ -106,6 +106,9 @@ class EngineCore {
   // Returns false if the id is unknown or already ended.
   bool Cancel(uint64_t id);
 
+  // Scheduler::SetPaused.
+  void SetPaused(uint64_t id, bool paused) { scheduler_.SetPaused(id, paused); }
+
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
 

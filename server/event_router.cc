@@ -20,9 +20,11 @@ SequenceEnd Translate(FinishReason reason) {
 
 }  // namespace
 
-void EventRouter::Push(const Route& route, TokenEvent event, const SequenceStatus& status) {
+bool EventRouter::Push(const Route& route, TokenEvent event, const SequenceStatus& status) {
   event.choice = route.choice;
-  if (route.mailbox->PushToken(std::move(event), status)) signalled_.push_back(route.mailbox);
+  const StreamMailbox::Pushed pushed = route.mailbox->PushToken(std::move(event), status);
+  if (pushed.wake) signalled_.push_back(route.mailbox);
+  return pushed.pause;
 }
 
 EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, int64_t now_us) {
@@ -45,9 +47,9 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
     token.end = Translate(event.finish);
     token.stop_token = event.stop_token;
     if (route.with_logprobs && event.sampled != nullptr) token.logprobs = std::make_unique<SampleResult>(*event.sampled);
-    Push(route, std::move(token),
-         {event.live, event.evicted, event.blocks, event.times.admitted_us, event.times.first_token_us,
-          event.times.last_token_us});
+    const SequenceStatus status = {event.live, event.evicted, event.blocks, event.times.admitted_us,
+                                   event.times.first_token_us, event.times.last_token_us};
+    if (Push(route, std::move(token), status)) settled.paused.push_back(event.id);
     settled.prompt_tokens += std::exchange(route.waiting_tokens, 0);
     if (event.finish != FinishReason::kNone) {
       ++settled.sequences;
@@ -64,7 +66,9 @@ EventRouter::Settled EventRouter::Refuse(uint64_t id) {
   TokenEvent event;
   event.end = SequenceEnd::kRefused;
   Push(found->second, std::move(event), SequenceStatus());
-  const Settled settled = {1, found->second.waiting_tokens};
+  Settled settled;
+  settled.sequences = 1;
+  settled.prompt_tokens = found->second.waiting_tokens;
   routes_.erase(found);
   Flush();
   return settled;

@@ -30,10 +30,11 @@ class EventRouter {
     bool with_logprobs = false;
   };
 
-  // What a Deliver has changed in the backlog.
+  // What a Deliver has changed.
   struct Settled {
     int32_t sequences = 0;      // ended
-    int64_t prompt_tokens = 0;  // no longer waited for
+    int64_t prompt_tokens = 0;         // no longer waited for
+    std::vector<uint64_t> paused = {};  // sequences whose reader is too far behind
   };
 
   explicit EventRouter(FanOut fan_out) : fan_out_(std::move(fan_out)) {}
@@ -49,7 +50,8 @@ class EventRouter {
   size_t size() const { return routes_.size(); }
 
  private:
-  void Push(const Route& route, TokenEvent event, const SequenceStatus& status);
+  // True: the sequence is to be paused.
+  bool Push(const Route& route, TokenEvent event, const SequenceStatus& status);
   void Flush();
 
   FanOut fan_out_;

@@ -1,9 +1,9 @@
 // Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
 //
-// Thread: TryPush, PushCancel and Close any; Drain and WaitAndDrain engine.
+// Thread: TryPush, PushCancel, PushResume and Close any; Drain and WaitAndDrain engine.
 //
-// Cancels are not bounded by the capacity, so that giving memory back never fails; their number is bounded by the
-// sequences that were accepted, each of which is cancelled at most once.
+// Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded by
+// the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was paused.
 #ifndef HYDRANT_SERVER_INBOX_H_
 #define HYDRANT_SERVER_INBOX_H_
 
@@ -16,12 +16,19 @@
 
 namespace hydrant {
 
+// Ids [first, first + count).
+struct IdRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 template <typename Item>
 class Inbox {
  public:
   struct Batch {
     std::vector<Item> items;
     std::vector<uint64_t> cancels;
+    std::vector<IdRange> resumes;
     bool closed = false;
   };
 
@@ -46,6 +53,14 @@ class Inbox {
     arrived_.notify_one();
   }
 
+  void PushResume(IdRange ids) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      resumes_.push_back(ids);
+    }
+    arrived_.notify_one();
+  }
+
   // Nothing is accepted any more; the reader is woken.
   void Close() {
     {
@@ -64,7 +79,7 @@ class Inbox {
   // The same, after waiting until there is something or the inbox is closed.
   void WaitAndDrain(Batch* batch) {
     std::unique_lock<std::mutex> lock(mutex_);
-    arrived_.wait(lock, [this] { return closed_ || !items_.empty() || !cancels_.empty(); });
+    arrived_.wait(lock, [this] { return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty(); });
     TakeAll(batch);
   }
 
@@ -73,8 +88,10 @@ class Inbox {
   void TakeAll(Batch* batch) {
     batch->items.clear();
     batch->cancels.clear();
+    batch->resumes.clear();
     std::swap(batch->items, items_);
     std::swap(batch->cancels, cancels_);
+    std::swap(batch->resumes, resumes_);
     batch->closed = closed_;
   }
 
@@ -84,6 +101,7 @@ class Inbox {
   // Guarded by mutex_.
   std::vector<Item> items_;
   std::vector<uint64_t> cancels_;
+  std::vector<IdRange> resumes_;
   bool closed_ = false;
 };
 

@@ -4,8 +4,6 @@
 #define HYDRANT_SERVER_LIMITS_H_
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 namespace hydrant {
 
@@ -45,8 +43,7 @@ struct Limits {
   int32_t context_max = 0;           // prompt + generated tokens of one sequence
   int32_t blocks = 0;                // of 16 slots
   int32_t inbox_max = 4096;          // submitted jobs and cancels not yet seen by the engine
-  int32_t waiting_sequences_max = 4096;  // submitted and not finished beyond `sequences_max`
-  int64_t waiting_tokens_max = 0;    // prompt tokens of submitted sequences whose first token is not out
+  int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x choices_max
 
   double engine_stall_s = 10;        // no finished step for this long while there is work: /health says 503
 };

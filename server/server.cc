@@ -62,10 +62,12 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   if (defaults.min_p >= 0) request.min_p = defaults.min_p;
   if (defaults.top_k >= 0) request.top_k = defaults.top_k;
   request.kv = config.kv;
+  request.debug_fields = !config.kv_dump_path.empty();
   context.kv = {model.query_heads, model.kv_heads, limits.context_max};
   context.tokenizer = checkpoint.shared_tokenizer();
   context.bos_id = model.bos_id;
   context.blocks = limits.blocks;
+  context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;
 }

@@ -13,17 +13,21 @@ int64_t Bytes(const SampleResult& result) {
 
 bool StreamMailbox::Signal() { return !std::exchange(signalled_, true); }
 
-bool StreamMailbox::PushToken(TokenEvent event, const SequenceStatus& status) {
+StreamMailbox::Pushed StreamMailbox::PushToken(TokenEvent event, const SequenceStatus& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   pending_bytes_ += static_cast<int64_t>(sizeof(event)) + (event.logprobs == nullptr ? 0 : Bytes(*event.logprobs));
   filling_.status[static_cast<size_t>(event.choice)] = status;
+  const bool goes_on = event.end == SequenceEnd::kNone;
   filling_.tokens.push_back(std::move(event));
-  return Signal();
+  Pushed pushed;
+  pushed.wake = Signal();
+  pushed.pause = goes_on && pending_bytes_ > bytes_max_;
+  paused_ |= pushed.pause;
+  return pushed;
 }
 
 bool StreamMailbox::PushPrompt(PromptEvent event) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const SampleResult& result : event.results) pending_bytes_ += Bytes(result);
   filling_.prompts.push_back(std::move(event));
   return Signal();
 }
@@ -34,7 +38,7 @@ bool StreamMailbox::Fail() {
   return Signal();
 }
 
-void StreamMailbox::Take(StreamBatch* batch) {
+bool StreamMailbox::Take(StreamBatch* batch) {
   batch->Clear();
   const std::lock_guard<std::mutex> lock(mutex_);
   batch->status = filling_.status;
@@ -43,11 +47,7 @@ void StreamMailbox::Take(StreamBatch* batch) {
   std::swap(batch->prompts, filling_.prompts);
   pending_bytes_ = 0;
   signalled_ = false;
-}
-
-int64_t StreamMailbox::pending_bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return pending_bytes_;
+  return std::exchange(paused_, false);
 }
 
 }  // namespace hydrant
