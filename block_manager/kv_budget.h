@@ -4,7 +4,7 @@
 //
 // Thread: any.
 //
-// The life of the count `live`, with P prompt tokens (h2o.md, sections 1 and 5):
+// The life of the count `live`, with P prompt tokens (kernels/eviction_policy.h says which of them go):
 //
 //   prompt      live grows to P; in the step that computes the last prompt token, P > keep is cut to keep.
 //   exact       a decode step with live == keep + 1 puts its token into the victim's slot, so live stays; below that it

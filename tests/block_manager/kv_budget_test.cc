@@ -10,7 +10,7 @@
 namespace hydrant {
 namespace {
 
-// The counts of a whole life, played with sets of positions from the text of h2o.md: append, attend, evict. It knows
+// The counts of a whole life, played with sets of positions: append, attend, evict. It knows
 // nothing of slots that are reused or of reservations.
 struct Life {
   std::vector<int64_t> slots_during;  // memory touched in the step of the prompt's end, then in each decode step

@@ -3,15 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "tests/scheduler/counting_new.h"
 #include "tests/scheduler/driver.h"
 
 namespace hydrant {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(Scheduler, ChunksEndOnBlockEdgesButTheLast) {
   Driver driver(SmallOptions(64));
@@ -341,6 +346,165 @@ TEST(Scheduler, CountersAddUp) {
   EXPECT_EQ(tenant.prompt_tokens, 27u);
   EXPECT_EQ(tenant.generated_tokens, 8u);
   EXPECT_DOUBLE_EQ(tenant.service, 27 * 1.0 + 8 * 2.0);
+}
+
+TEST(Scheduler, StepsAllocateNothing) {
+  SchedulerOptions options = SmallOptions(256, 16);
+  options.waiting_max = 32;
+  Scheduler scheduler(options);
+  for (uint64_t id = 1; id <= 32; ++id) {
+    // Prompts of several chunks, growth over block edges, cuts of both kinds, ends, and admissions from the queue.
+    const KvBudget budget = id % 3 == 0   ? KvBudget::Unlimited()
+                            : id % 3 == 1 ? KvBudget::Exact(33)
+                                          : KvBudget::Periodic(17, 16);
+    ASSERT_TRUE(
+        scheduler.Add(MakeRequest(id, static_cast<int32_t>(20 + 7 * id), static_cast<int32_t>(id * 5), budget)).ok());
+  }
+  std::vector<RowResult> results;
+  results.reserve(16);
+  // The first admissions give their tables memory, once and for all.
+  const auto run = [&](int32_t steps) {
+    for (int32_t i = 0; i < steps; ++i) {
+      const StepPlan& plan = scheduler.Plan(i);
+      results.assign(plan.rows.size(), RowResult{7, false});
+      scheduler.Commit(plan, results, i);
+    }
+  };
+  run(40);
+  ASSERT_EQ(scheduler.running(), 16);
+  const uint64_t admitted_before = scheduler.counters().admitted;
+  const uint64_t before = AllocationCount();
+  run(60);
+  const uint64_t during = AllocationCount() - before;
+  // Only a table that was never used may ask for memory: one allocation per sequence admitted meanwhile.
+  EXPECT_LE(during, scheduler.counters().admitted - admitted_before);
+  EXPECT_GT(scheduler.counters().evicted_tokens, 0u);
+
+  while (scheduler.waiting() > 0) run(1);
+  const uint64_t then = AllocationCount();
+  run(20);
+  EXPECT_GT(scheduler.running(), 0) << "nothing ran any more";
+  EXPECT_EQ(AllocationCount() - then, 0u);
+  EXPECT_GT(AllocationCount(), 0u) << "nothing is counted";
+}
+
+TEST(Admission, ImpossibleRequestsAreRefusedWhenAdded) {
+  Scheduler scheduler(SmallOptions(8));
+  const auto code = [&scheduler](const Request& request) { return scheduler.Add(request).status().code(); };
+  EXPECT_EQ(code(MakeRequest(1, 0, 4)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 4, -1)), absl::StatusCode::kInvalidArgument);
+  Request request = MakeRequest(1, 4, 4);
+  request.min_tokens = 5;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request = MakeRequest(1, 4, 4);
+  request.tenant = 1;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 4, 4, KvBudget::Periodic(16, 0))), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 4, std::numeric_limits<int32_t>::max(), KvBudget::Exact(16))),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(MakeRequest(1, 4, std::numeric_limits<int32_t>::max() - 4)), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(scheduler.waiting(), 0);
+  EXPECT_TRUE(scheduler.idle());
+}
+
+TEST(Admission, TheWholePoolMayGoToOneRequestAndNoMore) {
+  Driver driver(SmallOptions(8));  // 128 slots
+  EXPECT_EQ(driver.scheduler.Add(MakeRequest(1, 100, 30)).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(driver.scheduler.Add(MakeRequest(1, 100, 30)).status().message()), HasSubstr("9 blocks"));
+  EXPECT_EQ(driver.scheduler.Add(MakeRequest(1, 129, 1, KvBudget::Exact(16))).status().code(),
+            absl::StatusCode::kOutOfRange)
+      << "a prompt is prefilled in full before its cut";
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 100, 29)).ok());
+  driver.Drain();
+  EXPECT_EQ(driver.tokens[1].size(), 29u);
+}
+
+TEST(Admission, QueueIsBounded) {
+  Scheduler scheduler(SmallOptions(64, 4));
+  for (uint64_t id = 1; id <= 4 + 8; ++id) EXPECT_TRUE(scheduler.Add(MakeRequest(id, 4, 4)).ok());
+  EXPECT_EQ(scheduler.Add(MakeRequest(99, 4, 4)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(scheduler.Cancel(7));
+  EXPECT_TRUE(scheduler.Add(MakeRequest(99, 4, 4)).ok());
+}
+
+TEST(Admission, AReservationIsOnlyPromisedSpaceThatNobodyElseCanTake) {
+  Driver driver(SmallOptions(8));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 10, 70)).ok());  // 79 slots: 5 blocks
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 10, 60)).ok());  // 69 slots: 5 blocks
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(3, 1, 1)).ok());    // 1 block, and must not pass
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  EXPECT_EQ(driver.used(), 1) << "promised, not taken";
+  EXPECT_EQ(driver.scheduler.waiting(), 2);
+  while (!driver.finished.contains(1)) {
+    EXPECT_FALSE(driver.finished.contains(3)) << "overtook the head of the line";
+    driver.Step();
+  }
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.waiting(), 0);
+  driver.Drain();
+}
+
+TEST(Admission, ThePromptCutLetsTheNextOneIn) {
+  SchedulerOptions options = SmallOptions(10);
+  options.prefill_tokens_max = 64;
+  Driver driver(options);
+  // 128 prompt slots: 8 blocks until the cut, then 33 slots: 3 blocks.
+  for (uint64_t id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 128, 50, KvBudget::Exact(32))).ok());
+  }
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  driver.Step();  // the cut
+  EXPECT_EQ(driver.scheduler.block_manager().promised(), 1);
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1) << "3 + 8 blocks are more than 10";
+  ASSERT_TRUE(driver.scheduler.Cancel(2));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(3, 112, 50, KvBudget::Exact(32))).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 2) << "3 + 7 blocks fit";
+  driver.Drain();
+}
+
+TEST(Admission, APoolOfTwoFullSequencesHoldsTenBudgetedOnes) {
+  const int32_t blocks = static_cast<int32_t>(2 * PeakBlocks(2000, 500, KvBudget::Unlimited()));
+  for (const bool budgeted : {false, true}) {
+    SchedulerOptions options = SmallOptions(blocks, 16);
+    options.waiting_max = 32;
+    options.tokens_max = 512;
+    options.prefill_tokens_max = 512;
+    Driver driver(options);
+    for (uint64_t id = 1; id <= 12; ++id) {
+      const KvBudget budget = budgeted ? KvBudget::Exact(256) : KvBudget::Unlimited();
+      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 2000, 500, budget)).ok());
+    }
+    int32_t most = 0;
+    while (!driver.scheduler.idle()) {
+      driver.Step();
+      most = std::max(most, driver.scheduler.running());
+    }
+    if (budgeted) {
+      EXPECT_GE(most, 10);
+    } else {
+      EXPECT_EQ(most, 2);
+    }
+  }
+}
+
+TEST(Admission, ALargeRequestIsNotStarvedBySmallOnes) {
+  Driver driver(SmallOptions(8, 4));
+  uint64_t next = 100;
+  const auto refill = [&] {
+    while (driver.scheduler.waiting() < 6) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(next++, 10, 5)).ok());
+  };
+  refill();
+  driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 120, 5)).ok());  // the whole pool
+  for (int32_t step = 0; !driver.finished.contains(1); ++step) {
+    ASSERT_LT(step, 60) << "starved";
+    refill();
+    driver.Step();
+  }
 }
 
 TEST(SchedulerDeathTest, CommittingWithoutAPlanDies) {

@@ -147,7 +147,7 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
 }
 
 int32_t SoloPeakSlots(const EngineRequest& request) {
-  // Played, not derived: grow token by token and cut where h2o.md says so.
+  // Played, not derived: grow token by token and cut where the paper does.
   const KvBudget& budget = request.request.budget;
   const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
   const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;

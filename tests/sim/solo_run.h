@@ -1,4 +1,4 @@
-// SoloRun is the oracle: a request computed alone, with plain sets of positions, from the text of h2o.md. It knows nothing
+// SoloRun is the oracle: a request computed alone, with plain sets of positions, from the text of the paper (arXiv 2306.14048). It knows nothing
 // of blocks, slots, steps shared with others, or of the code under test.
 #ifndef HYDRANT_TESTS_SIM_SOLO_RUN_H_
 #define HYDRANT_TESTS_SIM_SOLO_RUN_H_

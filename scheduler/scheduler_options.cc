@@ -1,0 +1,39 @@
+#include "scheduler/scheduler_options.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "block_manager/kv_budget.h"
+
+namespace hydrant {
+
+absl::Status SchedulerOptions::Validate() const {
+  if (blocks < 1 || blocks > std::numeric_limits<int32_t>::max() / kSlotsPerBlock) {
+    return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
+  }
+  // The bound on both keeps indices and sums far from overflow.
+  constexpr int32_t kSequencesLimit = 1 << 20;
+  if (sequences_max < 1 || sequences_max > kSequencesLimit || waiting_max < 1 || waiting_max > kSequencesLimit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequences in progress and waiting requests must be 1 to ", kSequencesLimit));
+  }
+  if (tokens_max < sequences_max + kSlotsPerBlock - 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a step of ", tokens_max, " tokens has no room for ", sequences_max,
+                                                   " sequences and a block of prefill: at least ",
+                                                   sequences_max + kSlotsPerBlock - 1, " are needed"));
+  }
+  if (prefill_tokens_max < kSlotsPerBlock) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefill beside decodes needs at least ", kSlotsPerBlock, " tokens"));
+  }
+  if (tenants.empty()) return absl::InvalidArgumentError("there is no tenant");
+  for (const TenantOptions& tenant : tenants) {
+    if (!std::isfinite(tenant.weight) || tenant.weight <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": the weight must be positive"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,30 @@
+// SchedulerOptions are the capacities of a scheduler.
+#ifndef HYDRANT_SCHEDULER_SCHEDULER_OPTIONS_H_
+#define HYDRANT_SCHEDULER_SCHEDULER_OPTIONS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "scheduler/tenant.h"
+
+namespace hydrant {
+
+struct SchedulerOptions {
+  int32_t blocks = 0;           // in the KV pool
+  int32_t sequences_max = 256;  // in progress at once
+  int32_t waiting_max = 4096;   // held beyond those, in all queues
+  int32_t tokens_max =
+      512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
+  // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
+  int32_t prefill_tokens_max = 128;
+  std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them
+  std::vector<TenantOptions> tenants = {TenantOptions()};
+
+  // INVALID_ARGUMENT when no scheduler can keep its promises within them.
+  absl::Status Validate() const;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_SCHEDULER_OPTIONS_H_

@@ -1,0 +1,77 @@
+// An Executor without a model: what it "samples" is a function of the position, so every answer is known beforehand. A
+// test can slow it down, hold it, or make it fail.
+#ifndef HYDRANT_TESTS_SERVER_SCRIPTED_EXECUTOR_H_
+#define HYDRANT_TESTS_SERVER_SCRIPTED_EXECUTOR_H_
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "model/executor.h"
+
+namespace hydrant {
+
+class ScriptedExecutor : public Executor {
+ public:
+  // The token sampled for `position`; by default the alphabet, over and over. Set before the engine starts.
+  std::function<int32_t(const StepRow& row, int32_t position)> next = [](const StepRow&, int32_t position) {
+    return 'a' + position % 26;
+  };
+  std::atomic<int64_t> step_us = 0;      // how long a step takes
+  std::atomic<bool> held = false;        // steps do not end while it is set
+  std::atomic<bool> not_finite = false;  // rows that sample are not finite
+  std::atomic<bool> fails = false;       // Await throws
+  std::atomic<int64_t> steps = 0;
+
+  Ticket Launch(const StepInput& input) override {
+    input_ = &input;
+    return {};
+  }
+
+  StepOutput Await(Ticket) override {
+    if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
+    while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (fails) throw std::runtime_error("the device is gone");
+    ++steps;
+    StepOutput output;
+    for (const StepRow& row : input_->rows) {
+      RowOutput& answer = output.rows.emplace_back();
+      for (const int32_t target : row.targets) answer.targets.push_back(Result(target, row.target_logprobs));
+      if (!row.sample) continue;
+      const int32_t position = row.position + static_cast<int32_t>(row.tokens.size());
+      answer.sampled = Result(next(row, position), row.logprobs);
+      answer.sampled.finite = !not_finite;
+    }
+    return output;
+  }
+
+ private:
+  // Log-probabilities that say which token they belong to: -id / 100, candidates 0, 1, … below it.
+  static SampleResult Result(int32_t id, int32_t logprobs) {
+    SampleResult result;
+    result.id = id;
+    result.logprob = static_cast<float>(-id) / 100;
+    for (int32_t k = 0; k < logprobs; ++k) result.top.push_back({k, static_cast<float>(-k)});
+    return result;
+  }
+
+  const StepInput* input_ = nullptr;
+};
+
+// The next character of `text` for each generated token, then the end of the sequence (id 256).
+inline std::function<int32_t(const StepRow&, int32_t)> Recite(std::string text) {
+  return [text = std::move(text)](const StepRow& row, int32_t position) {
+    const auto at = static_cast<size_t>(position - row.prompt_length);
+    return at < text.size() ? static_cast<int32_t>(static_cast<unsigned char>(text[at])) : 256;
+  };
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_SERVER_SCRIPTED_EXECUTOR_H_

@@ -1,0 +1,102 @@
+// A whole server on a loopback port: the real HTTP side and the real engine over a ScriptedExecutor and a ByteTokenizer.
+// RawClient is the other end of one of its connections, byte by byte.
+#ifndef HYDRANT_TESTS_SERVER_TEST_SERVER_H_
+#define HYDRANT_TESTS_SERVER_TEST_SERVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "byte_tokenizer.h"
+#include "scripted_executor.h"
+#include "server/engine.h"
+#include "server/http_server.h"
+
+namespace hydrant {
+
+class RawClient {
+ public:
+  explicit RawClient(uint16_t port, int receive_buffer_bytes = 0);
+  ~RawClient();
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool connected() const { return fd_ >= 0; }
+  // False when the server has closed.
+  bool Send(std::string_view bytes);
+  // Sends end of input, but goes on reading.
+  void ShutdownSend();
+  // Closes; `reset` drops the connection with RST.
+  void Close(bool reset = false);
+  // Reads until `marker` has been seen, the server closes, or the time is over. Returns all bytes since the last call.
+  std::string ReadUntil(std::string_view marker, double seconds = 10);
+  // Reads until the server closes. closed() tells whether it did.
+  std::string ReadAll(double seconds = 10);
+  bool closed() const { return closed_; }
+
+  struct Response {
+    int status = 0;  // 0: none came
+    std::string head;
+    std::string body;
+    // The value of a field (lower-case name), or "".
+    std::string Field(std::string_view name) const;
+  };
+  // One whole response with a Content-Length or chunks (decoded).
+  Response ReadResponse(double seconds = 10);
+  Response Ask(std::string_view request, double seconds = 10) {
+    Send(request);
+    return ReadResponse(seconds);
+  }
+
+ private:
+  bool ReadSome(double deadline);
+
+  int fd_ = -1;
+  bool closed_ = false;
+  std::string buffer_;
+};
+
+// "POST /v1/completions" with a JSON body; `fields` are further header lines, each ending in CRLF.
+std::string CompletionPost(std::string_view json, std::string_view fields = "");
+std::string Get(std::string_view path, std::string_view fields = "");
+
+struct TestServerOptions {
+  HttpServerOptions http;
+  int32_t blocks = 1024;
+  int32_t sequences_max = 8;
+  int32_t context = 4096;
+  std::function<int32_t(const StepRow&, int32_t)> next;  // null: the alphabet
+};
+
+class TestServer {
+ public:
+  explicit TestServer(TestServerOptions options = {});
+  ~TestServer();
+
+  uint16_t port() const { return http_->port(); }
+  ScriptedExecutor& executor() { return executor_; }
+  Engine& engine() { return *engine_; }
+  HttpServer& http() { return *http_; }
+  // Waits until Run has returned, and gives its exit code.
+  int Join();
+
+  RawClient::Response Ask(std::string_view request) { return RawClient(port()).Ask(request); }
+  // Waits until the pool is all free and nothing runs.
+  bool BecomesIdle(double seconds = 5);
+
+ private:
+  ScriptedExecutor executor_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Engine> engine_;
+  int exit_code_ = -1;
+  std::thread thread_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_SERVER_TEST_SERVER_H_
