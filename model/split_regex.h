@@ -50,7 +50,6 @@ class SplitRegex {
  private:
   struct Code;
   explicit SplitRegex(std::unique_ptr<Code> code);
-  absl::Status SelfTest(std::string_view pattern, std::string_view file) const;
 
   std::unique_ptr<Code> code_;
 };

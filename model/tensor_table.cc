@@ -160,7 +160,7 @@ class TensorTable::Binder {
     if (extra == 0) return;
     const size_t first = static_cast<size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
     warnings.push_back(Cat(tensors_[first].file, ": tensor ", Quoted(tensors_[first].name),
-                           extra > 1 ? Cat(" and ", extra - 1, " more are") : " is", " not used"));
+                           extra > 1 ? Cat(" and ", extra - 1, " more: are") : ": is", " not used"));
   }
 
  private:

@@ -1,0 +1,76 @@
+#include "model/added_token_matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+struct Options {
+  bool special = false, single_word = false, lstrip = false, rstrip = false;
+};
+
+AddedToken Token(int32_t id, std::string_view content, Options options = {}) {
+  AddedToken token;
+  token.id = id;
+  token.content = content;
+  token.special = options.special;
+  token.single_word = options.single_word;
+  token.lstrip = options.lstrip;
+  token.rstrip = options.rstrip;
+  return token;
+}
+
+// Text as itself, tokens as {id}.
+std::string Show(const std::vector<AddedToken>& tokens, std::string_view text, bool skip_special = false) {
+  std::string shown;
+  for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, skip_special)) {
+    shown += segment.id >= 0 ? "{" + std::to_string(segment.id) + "}" : "[" + std::string(segment.text) + "]";
+  }
+  return shown;
+}
+
+TEST(AddedTokenMatcher, CutsTextAtTokens) {
+  EXPECT_EQ(Show({Token(1, "<s>")}, "a<s>b<s><s>"), "[a]{1}[b]{1}{1}");
+  EXPECT_EQ(Show({Token(1, "<s>")}, ""), "");
+  EXPECT_EQ(Show({Token(1, "<s>")}, "<s"), "[<s]");
+}
+
+TEST(AddedTokenMatcher, PrefersTheLongestAtAPlaceAndTheLeftmostOfAll) {
+  EXPECT_EQ(Show({Token(1, "ab"), Token(2, "abcd"), Token(3, "bcdef")}, "abcdef"), "{2}[ef]");
+  EXPECT_EQ(Show({Token(1, "  "), Token(2, "    ")}, "       "), "{2}{1}[ ]");
+}
+
+TEST(AddedTokenMatcher, LeavesSpecialTokensInTheTextWhenSkipping) {
+  const std::vector<AddedToken> tokens = {Token(1, "<s>", {.special = true}), Token(2, "s>")};
+  EXPECT_EQ(Show(tokens, "<s>s>", false), "{1}{2}");
+  // As in Hugging Face, the skipped match still hides what lies inside it.
+  EXPECT_EQ(Show(tokens, "<s>s>", true), "[<s>]{2}");
+}
+
+TEST(AddedTokenMatcher, SingleWordsMatchBetweenNonWordsOnly) {
+  const std::vector<AddedToken> tokens = {Token(1, "cat", {.single_word = true})};
+  EXPECT_EQ(Show(tokens, "cat"), "{1}");
+  EXPECT_EQ(Show(tokens, "a cat!"), "[a ]{1}[!]");
+  EXPECT_EQ(Show(tokens, "concat cats écat cat_"), "[concat cats écat cat_]");
+}
+
+TEST(AddedTokenMatcher, StripsSwallowWhiteSpaceThatNoTokenHasTaken) {
+  EXPECT_EQ(Show({Token(1, "<m>", {.lstrip = true})}, "a \t\u00a0<m> b"), "[a]{1}[ b]");
+  EXPECT_EQ(Show({Token(1, "<m>", {.rstrip = true})}, "a <m> \n b"), "[a ]{1}[b]");
+  EXPECT_EQ(Show({Token(1, "<m>", {.lstrip = true, .rstrip = true})}, "<m>  <m>"), "{1}{1}");
+}
+
+TEST(AddedTokenMatcher, TakesBytesThatAreNoUtf8) {
+  EXPECT_EQ(Show({Token(1, "<s>", {.single_word = true, .lstrip = true})}, "\xff<s>\xc3"), "[\xff]{1}[\xc3]");
+}
+
+TEST(AddedTokenMatcher, EmptyAndRepeatedContentsAreHarmless) {
+  EXPECT_EQ(Show({Token(1, ""), Token(2, "x"), Token(3, "x")}, "axb"), "[a]{2}[b]");
+  EXPECT_TRUE(AddedTokenMatcher({}).empty());
+}
+
+}  // namespace
+}  // namespace hydrant
