@@ -270,17 +270,19 @@ class AttentionRun {
     SpinUntil([&] { return place.unit.load(std::memory_order_acquire) == unit; });
 
     const int32_t begin = split * kDecodeSplitSlots;
-    call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
-                                .q = Query(row.token_begin, head),
-                                .group = group_,
-                                .scale = scale_,
-                                .slot_begin = begin,
-                                .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
-                                .weights = place.weights + begin,
-                                .weights_stride = scratch_.slots_max,
-                                .largest = place.largest + int64_t{split} * group_,
-                                .total = place.total + int64_t{split} * group_,
-                                .out = place.out + int64_t{split} * group_ * head_dim_});
+    call_.kernels.decode_split(
+        {.tiles = view_.Tiles(row, head),
+         .q = Query(row.token_begin, head),
+         .group = group_,
+         .scale = scale_,
+         .slot_begin = begin,
+         .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
+         .weights = place.weights + begin,
+         .weights_stride = scratch_.slots_max,
+         .largest = place.largest + int64_t{split} * group_,
+         .total = place.total + int64_t{split} * group_,
+         .out = place.out + int64_t{split} * group_ * head_dim_,
+         .scores = row.policy.scores() || row.choose_victim ? view_.Scores(row, head) : ScoreView()});
     // Acquire-release: the thread that finishes the last split sees what the others wrote.
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 

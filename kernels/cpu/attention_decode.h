@@ -24,23 +24,84 @@ constexpr int kDecodeHeads = 2;
 constexpr int kDecodeChunks = 2;
 #endif
 
+// The logit of a slot that is not there: its weight is exactly 0, and no infinity can turn into a NaN on the way.
+constexpr float kHidden = -1e30f;
+
+// exp((x - largest) * scale) for x <= largest, as 2^((x - largest) * factor) with factor = scale * log2(e): two roundings of
+// the exponent (2^-24 of its size each, as the logits have anyway), then 1.3 ulp. Exactly 1 at the largest.
+HYDRANT_SIMD F32x16 SoftmaxWeight(F32x16 x, F32x16 largest, F32x16 factor) {
+  const F32x16 t = (x - largest) * factor;
+  const F32x16 n = Round(t);
+  const F32x16 f = t - n;
+  // Minimax polynomial of 2^f on [-1/2, 1/2] through (0, 1), relative error below 2^-28.
+  F32x16 p = Set(1.5353361959569156e-4f);
+  p = MulAdd(p, f, Set(1.3398875016719103e-3f));
+  p = MulAdd(p, f, Set(9.61843691766262e-3f));
+  p = MulAdd(p, f, Set(5.5503323674201965e-2f));
+  p = MulAdd(p, f, Set(0.24022647738456726f));
+  p = MulAdd(p, f, Set(0.6931471824645996f));
+  p = MulAdd(p, f, Set(1.0f));
+  return ScalePow2(p, n);
+}
+
+constexpr float kLog2E = 1.44269504f;
+
 template <typename Tile>
 HYDRANT_SIMD const typename Tile::Element* TileOf(const std::byte* base, const TileView& tiles, int64_t block) {
   return reinterpret_cast<const typename Tile::Element*>(base + tiles.block_table[block] * tiles.tile_stride);
 }
 
+// The tiles of a split in the order they are read: K of every block, then V of every block. Tiles lie scattered in memory, so
+// the processor's own prefetching ends with each; the kernels ask for the tile kAhead places further on as they go.
+constexpr int64_t kAhead = 8;
+
+class TileStream {
+ public:
+  HYDRANT_SIMD TileStream Of(const DecodeSplit& split, int64_t block_begin, int64_t block_end) {
+    TileStream stream;
+    stream.split_ = &split;
+    stream.begin_ = block_begin;
+    stream.count_ = block_end - block_begin;
+    return stream;
+  }
+  // Of tile `i` of the stream, the one to ask for now.
+  HYDRANT_SIMD const char* Ahead(const TileStream& stream, int64_t i) {
+    i += kAhead;
+    const bool value = i >= stream.count_;
+    if (value) i -= stream.count_;
+    if (i >= stream.count_) i = stream.count_ - 1;
+    const TileView& tiles = stream.split_->tiles;
+    const int64_t block = tiles.block_table[stream.begin_ + i];
+    return reinterpret_cast<const char*>((value ? tiles.v : tiles.k) + block * tiles.tile_stride);
+  }
+  HYDRANT_SIMD int64_t Count(const TileStream& stream) { return stream.count_; }
+
+ private:
+  const DecodeSplit* split_;
+  int64_t begin_;
+  int64_t count_;
+};
+
+HYDRANT_SIMD void Prefetch(const char* p, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i += 64) _mm_prefetch(p + i, _MM_HINT_T2);
+}
+
 // weights[h][16 t ...] = q[h] . k for kTiles tiles. Even and odd elements have chains of their own, so an element's sum is
 // the same for every kTiles and kHeads.
 template <typename Tile, int kHeads, int kTiles>
-HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const float* q, int64_t head_dim, float* weights,
-                             int64_t weights_stride) {
+HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const char* const* ahead, const float* q,
+                             int64_t head_dim, float* weights, int64_t weights_stride) {
+  constexpr int64_t kPairBytes = 2 * kLanes * sizeof(typename Tile::Element);
   F32x16 even[kTiles][kHeads], odd[kTiles][kHeads];
   for (int t = 0; t < kTiles; ++t) {
     for (int h = 0; h < kHeads; ++h) even[t][h] = odd[t][h] = Zero();
   }
   for (int64_t i = 0; i < head_dim / 2; ++i) {
     VecPair pair[kTiles];
-    for (int t = 0; t < kTiles; ++t) pair[t] = Tile::LoadK(k[t], i);
+    for (int t = 0; t < kTiles; ++t) {
+      pair[t] = Tile::LoadK(k[t], i);
+      Prefetch(ahead[t] + i * kPairBytes, 0, kPairBytes);
+    }
     for (int h = 0; h < kHeads; ++h) {
       const F32x16 q_even = Set(q[h * head_dim + 2 * i]), q_odd = Set(q[h * head_dim + 2 * i + 1]);
       for (int t = 0; t < kTiles; ++t) {
@@ -54,19 +115,27 @@ HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const float
   }
 }
 
-// acc[h] += sum over the split's slots of weight times V, for kChunks chunks from `dim` on.
+// out[h] = sum over the split's slots of weight times V, for kChunks chunks from `dim` on.
 template <typename Tile, int kHeads, int kChunks>
-HYDRANT_SIMD void SumValues(const DecodeSplit& split, int64_t block_begin, int64_t block_end, const float* weights,
-                            int64_t dim, float* out) {
-  const int64_t head_dim = split.tiles.head_dim;
+HYDRANT_SIMD void SumValues(const DecodeSplit& split, const TileStream& stream, int64_t block_begin,
+                            const float* weights, int64_t dim, float* out) {
+  const int64_t head_dim = split.tiles.head_dim, count = TileStream::Count(stream);
+  const int64_t row_bytes = 2 * head_dim * static_cast<int64_t>(sizeof(typename Tile::Element));
   F32x16 acc[kHeads][kChunks];
   for (int h = 0; h < kHeads; ++h) {
     for (int c = 0; c < kChunks; ++c) acc[h][c] = Zero();
   }
-  for (int64_t block = block_begin; block < block_end; ++block) {
-    const auto* v = TileOf<Tile>(split.tiles.v, split.tiles, block);
-    const float* w = weights + (block - block_begin) * kLanes;
+  for (int64_t tile = 0; tile < count; ++tile) {
+    const auto* v = TileOf<Tile>(split.tiles.v, split.tiles, block_begin + tile);
+    const float* w = weights + tile * kLanes;
+    const char* ahead = TileStream::Ahead(stream, count + tile);
+    if (dim == 0 && split.scores.score != nullptr) {
+      const int64_t side = split.tiles.block_table[block_begin + tile] * split.scores.stride;
+      _mm_prefetch(reinterpret_cast<const char*>(split.scores.score + side), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(split.scores.position + side), _MM_HINT_T0);
+    }
     for (int64_t i = 0; i < kLanes / 2; ++i) {
+      if (dim == 0) Prefetch(ahead + i * row_bytes, 0, row_bytes);
       VecPair pair[kChunks];
       for (int c = 0; c < kChunks; ++c) pair[c] = Tile::LoadV(v, head_dim, i, dim + c * kLanes);
       for (int h = 0; h < kHeads; ++h) {
@@ -107,31 +176,37 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
   const float* q = split.q + head * head_dim;
   float* weights = split.weights + head * split.weights_stride;
 
+  const TileStream stream = TileStream::Of(split, block_begin, block_end);
   int64_t block = block_begin;
   for (; block + kScoreTiles <= block_end; block += kScoreTiles) {
     const typename Tile::Element* k[kScoreTiles];
-    for (int t = 0; t < kScoreTiles; ++t) k[t] = TileOf<Tile>(split.tiles.k, split.tiles, block + t);
-    ScoreTiles<Tile, kHeads, kScoreTiles>(k, q, head_dim, weights + (block - block_begin) * kLanes,
+    const char* ahead[kScoreTiles];
+    for (int t = 0; t < kScoreTiles; ++t) {
+      k[t] = TileOf<Tile>(split.tiles.k, split.tiles, block + t);
+      ahead[t] = TileStream::Ahead(stream, block - block_begin + t);
+    }
+    ScoreTiles<Tile, kHeads, kScoreTiles>(k, ahead, q, head_dim, weights + (block - block_begin) * kLanes,
                                           split.weights_stride);
   }
   for (; block < block_end; ++block) {
     const typename Tile::Element* k = TileOf<Tile>(split.tiles.k, split.tiles, block);
-    ScoreTiles<Tile, kHeads, 1>(&k, q, head_dim, weights + (block - block_begin) * kLanes, split.weights_stride);
+    const char* ahead = TileStream::Ahead(stream, block - block_begin);
+    ScoreTiles<Tile, kHeads, 1>(&k, &ahead, q, head_dim, weights + (block - block_begin) * kLanes,
+                                split.weights_stride);
   }
 
-  const int64_t tail = split.slot_end % kLanes;
+  const int64_t tail = split.slot_end % kLanes, count = (block_end - block_begin) * kLanes;
+  const F32x16 factor = Set(split.scale * kLog2E);
   for (int h = 0; h < kHeads; ++h) {
     float* w = weights + h * split.weights_stride;
-    const int64_t count = (block_end - block_begin) * kLanes;
-    const F32x16 nothing = Set(-__builtin_inff());
-    if (tail != 0) Store(w + count - kLanes, Select(FirstN(tail), Load(w + count - kLanes), nothing));
-    F32x16 largest = nothing;
+    if (tail != 0) Store(w + count - kLanes, Select(FirstN(tail), Load(w + count - kLanes), Set(kHidden)));
+    F32x16 largest = Set(kHidden);
     for (int64_t i = 0; i < count; i += kLanes) largest = Max(largest, Load(w + i));
     const float split_largest = ReduceMax(largest);
-    const F32x16 shift = Set(split_largest), scale = Set(split.scale);
+    const F32x16 shift = Set(split_largest);
     F32x16 total = Zero();
     for (int64_t i = 0; i < count; i += kLanes) {
-      const F32x16 weight = Exp((Load(w + i) - shift) * scale);
+      const F32x16 weight = SoftmaxWeight(Load(w + i), shift, factor);
       Store(w + i, weight);
       total = total + weight;
     }
@@ -142,10 +217,10 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
   float* out = split.out + head * head_dim;
   int64_t dim = 0;
   for (; dim + kDecodeChunks * kLanes <= head_dim; dim += kDecodeChunks * kLanes) {
-    SumValues<Tile, kHeads, kDecodeChunks>(split, block_begin, block_end, weights, dim, out);
+    SumValues<Tile, kHeads, kDecodeChunks>(split, stream, block_begin, weights, dim, out);
   }
   for (; dim + kLanes <= head_dim; dim += kLanes) {
-    SumValues<Tile, kHeads, 1>(split, block_begin, block_end, weights, dim, out);
+    SumValues<Tile, kHeads, 1>(split, stream, block_begin, weights, dim, out);
   }
   if (dim < head_dim) SumValueTail<Tile>(split, block_begin, block_end, kHeads, weights, dim, out);
 }
@@ -255,53 +330,76 @@ struct VictimSearch {
   }
 };
 
-// What the group's query heads give 16 slots of one split: factor[h] turns their weights into probabilities.
+// What the join does to the scores of 16 slots, with everything that does not change from block to block at hand.
 template <bool kSquare>
-HYDRANT_SIMD F32x16 GroupProbability(const DecodeJoin& join, const float* weights, const float* factor, int64_t heads) {
-  F32x16 sum = Zero();
-  for (int64_t h = 0; h < heads; ++h) {
-    const F32x16 p = Load(weights + h * join.weights_stride) * Set(factor[h]);
-    sum = kSquare ? MulAdd(p, p, sum) : sum + p;
-  }
-  return sum;
-}
-
-void ScoreAndChooseVictim(const DecodeJoin& join, const float* factor) {
-  const EvictionPolicy& policy = *join.policy;
-  const ScoreView& view = join.scores;
-  const bool first = policy.gqa_reduce == GqaReduce::kFirst;
-  const int64_t heads = first ? 1 : join.group;
-  const F32x16 mean = Set(policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(join.group) : 1.0f);
-  const F32x16 decay = Set(policy.decay);
+struct ScoreUpdate {
+  const DecodeJoin& join;
+  int64_t heads;
+  F32x16 decay, mean;
   VictimSearch search;
-  const int64_t blocks = (join.live + kLanes - 1) / kLanes;
-  for (int64_t block = 0; block < blocks; ++block) {
+
+  explicit ScoreUpdate(const DecodeJoin& of)
+      : join(of),
+        heads(of.policy->gqa_reduce == GqaReduce::kFirst ? 1 : of.group),
+        decay(Set(of.policy->decay)),
+        mean(Set(of.policy->gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(of.group) : 1.0f)) {}
+
+  // Slots [16 block, 16 block + count); factor[h] turns the split's weights into probabilities.
+  HYDRANT_SIMD void Block(ScoreUpdate& update, int64_t block, int64_t count, const float* factor) {
+    const DecodeJoin& join = update.join;
+    const ScoreView& view = join.scores;
     const int64_t side = view.block_table[block] * view.stride;
-    const int64_t count = join.live - block * kLanes < kLanes ? join.live - block * kLanes : kLanes;
     F32x16 score = Load(view.score + side);
-    if (policy.scores()) {
-      int64_t split = block * kLanes / kDecodeSplitSlots;
-      if (split >= join.splits) split = join.splits - 1;
+    if (factor != nullptr) {
       const float* w = join.weights + block * kLanes;
-      const float* f = factor + split * join.group;
-      const F32x16 sum =
-          policy.square ? GroupProbability<true>(join, w, f, heads) : GroupProbability<false>(join, w, f, heads);
-      score = MulAdd(decay, score, sum * mean);
-      StoreN(view.score + side, score, count);
+      F32x16 sum = Zero();
+      for (int64_t h = 0; h < update.heads; ++h) {
+        const F32x16 weight = Load(w + h * join.weights_stride);
+        if constexpr (kSquare) {
+          const F32x16 p = weight * Set(factor[h]);
+          sum = MulAdd(p, p, sum);
+        } else {
+          sum = MulAdd(weight, Set(factor[h]), sum);
+        }
+      }
+      score = MulAdd(update.decay, score, sum * update.mean);
+      if (count == kLanes) {
+        Store(view.score + side, score);
+      } else {
+        StoreN(view.score + side, score, count);
+      }
     }
     if (join.choose_victim) {
-      VictimSearch::Visit(search, score, view.position + side, static_cast<int32_t>(block * kLanes), count,
+      VictimSearch::Visit(update.search, score, view.position + side, static_cast<int32_t>(block * kLanes), count,
                           join.candidates_end);
     }
   }
+};
+
+template <bool kSquare>
+void ScoreAndChooseVictim(const DecodeJoin& join, const float* factor) {
+  ScoreUpdate<kSquare> update(join);
+  const bool scores = join.policy->scores();
+  for (int64_t split = 0; split < join.splits; ++split) {
+    const int64_t block_begin = split * (kDecodeSplitSlots / kLanes);
+    const int64_t slot_end = split + 1 == join.splits ? join.live : (split + 1) * kDecodeSplitSlots;
+    const float* split_factor = scores ? factor + split * join.group : nullptr;
+    for (int64_t block = block_begin; block < slot_end / kLanes; ++block) {
+      ScoreUpdate<kSquare>::Block(update, block, kLanes, split_factor);
+    }
+    if (slot_end % kLanes != 0) {
+      ScoreUpdate<kSquare>::Block(update, slot_end / kLanes, slot_end % kLanes, split_factor);
+    }
+  }
   if (join.choose_victim) {
-    *join.victim = VictimSearch::Best(search);
+    *join.victim = VictimSearch::Best(update.search);
     assert(*join.victim >= 0);
   }
 }
 
 void RunDecodeJoin(const DecodeJoin& join) {
   const int64_t group = join.group, head_dim = join.head_dim;
+  const F32x16 exponent = Set(join.scale * kLog2E);
   // largest[split][h] becomes the factor from the split's weights to probabilities.
   for (int64_t h = 0; h < group; ++h) {
     float largest = join.largest[h];
@@ -312,8 +410,8 @@ void RunDecodeJoin(const DecodeJoin& join) {
     float total = 0.0f;
     for (int64_t i = 0; i < join.splits; ++i) {
       float* factor = &join.largest[i * group + h];
-      const F32x16 e = Exp(Set((*factor - largest) * join.scale));
-      *factor = _mm_cvtss_f32(_mm256_castps256_ps128(LowHalf(e)));
+      const F32x16 weight = SoftmaxWeight(Set(*factor), Set(largest), exponent);
+      *factor = _mm_cvtss_f32(_mm256_castps256_ps128(LowHalf(weight)));
       total += *factor * join.total[i * group + h];
     }
     const float inverse = 1.0f / total;
@@ -329,7 +427,12 @@ void RunDecodeJoin(const DecodeJoin& join) {
       StoreN(out + d, sum, n);
     }
   }
-  if (join.policy->evicts && (join.policy->scores() || join.choose_victim)) ScoreAndChooseVictim(join, join.largest);
+  if (!join.policy->evicts || !(join.policy->scores() || join.choose_victim)) return;
+  if (join.policy->square) {
+    ScoreAndChooseVictim<true>(join, join.largest);
+  } else {
+    ScoreAndChooseVictim<false>(join, join.largest);
+  }
 }
 
 }  // namespace

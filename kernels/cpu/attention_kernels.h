@@ -54,6 +54,7 @@ struct DecodeSplit {
   float* largest = nullptr;  // [group] of the split: max q k
   float* total = nullptr;    // [group] of the split: sum of the weights
   float* out = nullptr;      // [group, head_dim] of the split: sum of weights times V
+  ScoreView scores;          // of the row, when the join will need them: they are fetched on the way; else null
 };
 
 // Joins the splits of one (row, KV head): output, scores, victim.

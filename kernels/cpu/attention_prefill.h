@@ -181,10 +181,18 @@ HYDRANT_SIMD void ScoreRows(const PrefillTile& work, const typename Math::Query*
   }
 }
 
+HYDRANT_SIMD void PackWeights(uint16_t* p, F32x16 weights) {
+#ifdef __AVX512BF16__
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(weights.v)));
+#else
+  StoreBf16(p, weights);
+#endif
+}
+
 // weights = exp((q k - row's largest) * scale), 0 where the causal mask hides the slot; inverse[r] = 1 / row's sum.
 template <bool kPacked>
 HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* packed, float* inverse) {
-  const F32x16 nothing = Set(-__builtin_inff()), scale = Set(work.scale);
+  const F32x16 nothing = Set(kHidden), factor = Set(work.scale * kLog2E);
   float* diagonal = weights + work.tile * kTileWeights;
   for (int64_t r = work.row_begin; r < work.row_end; ++r) {
     Store(diagonal + r * kLanes, Select(FirstN(r + 1), Load(diagonal + r * kLanes), nothing));
@@ -202,9 +210,9 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* pac
   for (int64_t tile = 0; tile <= work.tile; ++tile) {
     float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
-      const F32x16 e = Exp((Load(w + r * kLanes) - largest[r]) * scale);
+      const F32x16 e = SoftmaxWeight(Load(w + r * kLanes), largest[r], factor);
       Store(w + r * kLanes, e);
-      if constexpr (kPacked) StoreBf16(packed + tile * kTileWeights + r * kLanes, e);
+      if constexpr (kPacked) PackWeights(packed + tile * kTileWeights + r * kLanes, e);
       total[r] = total[r] + e;
     }
   }
@@ -212,14 +220,21 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* pac
 }
 
 // column_sums += over the rows, in order: probability (squared when the policy says so) times the row's weight.
+template <bool kSquare>
 HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, const float* inverse) {
-  const bool square = work.policy->square;
+  float factor[kLanes];  // from a weight to the row's share, unless squares come between
+  for (int64_t r = work.row_begin; r < work.row_end; ++r)
+    factor[r] = inverse[r] * (kSquare ? 1.0f : work.row_weights[r]);
   for (int64_t tile = 0; tile <= work.tile; ++tile) {
     const float* w = weights + tile * kTileWeights;
     F32x16 sum = Load(work.column_sums + tile * kLanes);
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
-      const F32x16 p = Load(w + r * kLanes) * Set(inverse[r]);
-      sum = MulAdd(square ? p * p : p, Set(work.row_weights[r]), sum);
+      if constexpr (kSquare) {
+        const F32x16 p = Load(w + r * kLanes) * Set(factor[r]);
+        sum = MulAdd(p * p, Set(work.row_weights[r]), sum);
+      } else {
+        sum = MulAdd(Load(w + r * kLanes), Set(factor[r]), sum);
+      }
     }
     Store(work.column_sums + tile * kLanes, sum);
   }
@@ -281,7 +296,11 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   float inverse[kLanes];
   Softmax<kPacked>(work, scratch.weights, scratch.packed, inverse);
   if (work.row_weights != nullptr && (head == 0 || work.policy->gqa_reduce != GqaReduce::kFirst)) {
-    AddColumns(work, scratch.weights, inverse);
+    if (work.policy->square) {
+      AddColumns<true>(work, scratch.weights, inverse);
+    } else {
+      AddColumns<false>(work, scratch.weights, inverse);
+    }
   }
 
   const typename Math::Weight* weights;
