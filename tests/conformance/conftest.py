@@ -1,0 +1,160 @@
+"""Fixtures: the servers, and the postcondition that every row of bad input must leave."""
+
+import signal
+import time
+
+import pytest
+
+import hydrant_server
+from hydrant_server import API_KEY, PROMPT_MARK, SLOW, Companion, Server
+
+# 2,048 blocks hold any test's sequences and cost well under 1 GB with the default model.
+COMMON = ("--num-gpu-blocks-override", 2048, "--max-model-len", 4096)
+
+CANARY = {
+    "prompt": f"{PROMPT_MARK} The three primary colours are",
+    "max_tokens": 8,
+    "temperature": 0,
+    "logprobs": 2,
+    "return_token_ids": True,
+}
+COMPANION = {"prompt": f"{PROMPT_MARK} A short story about a lighthouse:", "max_tokens": 24, "temperature": 0}
+
+
+def pytest_collection_modifyitems(config, items):
+    if SLOW == 1:
+        return
+    skip = pytest.mark.skip(reason="says nothing in an instrumented program")
+    for item in items:
+        if item.get_closest_marker("timing"):
+            item.add_marker(skip)
+
+
+def pytest_sessionstart(session):
+    for what, path in (("binary", hydrant_server.binary_path()), ("model", hydrant_server.model_path())):
+        if not path.exists():
+            pytest.exit(f"there is no {what} at {path}", returncode=77)
+
+
+class ServerPool:
+    """Starts servers by their flags, keeps them for the session, and checks each log and exit code at the end."""
+
+    def __init__(self):
+        self._kept = {}
+
+    def kept(self, *flags):
+        if flags not in self._kept:
+            server = Server(*flags)
+            server.canary = canary_of(server)
+            server.companion_text = server.complete(**COMPANION)["choices"][0]["text"]
+            server.wait_idle(5.0)
+            time.sleep(0.1)
+            server.idle_fds = server.fds()
+            self._kept[flags] = server
+        return self._kept[flags]
+
+    def finish(self):
+        problems = []
+        for server in self._kept.values():
+            try:
+                code = server.stop()
+                assert code == 0, f"exit code {code}\n{server.log()[-4000:]}"
+                server.check_log()
+                server.remove_log()
+            except AssertionError as error:
+                problems.append(f"{server.flags}: {error}")
+                server.kill()
+        assert not problems, "\n".join(problems)
+
+
+@pytest.fixture(scope="session")
+def pool():
+    servers = ServerPool()
+    yield servers
+    servers.finish()
+
+
+@pytest.fixture(scope="session")
+def server(pool):
+    """The server most tests share."""
+    return pool.kept(*COMMON)
+
+
+@pytest.fixture(scope="session")
+def keyed_server(pool):
+    return pool.kept(*COMMON, "--api-key", API_KEY)
+
+
+@pytest.fixture(scope="session")
+def impatient_server(pool):
+    """Short deadlines and a short context: what takes 10 to 30 s by default takes 1 to 2 s here."""
+    deadlines = ("--header-timeout-s", 1.5 * SLOW, "--body-timeout-s", 2 * SLOW)
+    return pool.kept("--num-gpu-blocks-override", 256, "--max-model-len", 256, *deadlines)
+
+
+@pytest.fixture
+def start_server():
+    """Starts a server of the test's own; it is ended, and its log checked, afterwards."""
+    started = []
+
+    def start(*flags, **kwargs):
+        server = Server(*flags, **kwargs)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        if server.running():
+            server.signal(signal.SIGTERM)
+            try:
+                server.wait(20 * SLOW)
+            finally:
+                server.kill()
+        server.check_log()
+        server.remove_log()
+
+
+def canary_of(server):
+    """The canary's answer without what differs by design."""
+    answer = server.complete(**CANARY)
+    del answer["id"], answer["created"]
+    return answer
+
+
+def check_postcondition(server):
+    """Same process, healthy within 1 s, the canary's answer as before, and everything a row could hold given back."""
+    assert server.running(), f"hydrantd ended:\n{server.log()[-4000:]}"
+    started = time.monotonic()
+    assert server.get("/health", timeout=1.0).status == 200
+    assert time.monotonic() - started <= 1.0 * SLOW
+    server.wait_idle(1.0)
+    assert canary_of(server) == server.canary
+    server.wait_idle(1.0)
+    hydrant_server.wait_for(
+        lambda: server.fds() <= server.idle_fds, 1.0, lambda: f"{server.fds()} fds, {server.idle_fds} when idle"
+    )
+    server.check_log()
+
+
+def row_of(server):
+    pid = server.pid
+    with Companion(server, COMPANION, server.companion_text):
+        yield server
+    check_postcondition(server)
+    assert server.pid == pid
+
+
+@pytest.fixture
+def row(server):
+    """The shared server for one row of bad input: a stream runs beside it, and the postcondition is checked after it."""
+    yield from row_of(server)
+
+
+@pytest.fixture
+def keyed_row(keyed_server):
+    yield from row_of(keyed_server)
+
+
+@pytest.fixture
+def impatient_row(impatient_server):
+    yield from row_of(impatient_server)

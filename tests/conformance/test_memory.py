@@ -1,0 +1,107 @@
+"""The memory proof: with a budget, blocks go back to the pool while the request still runs."""
+
+import json
+import threading
+
+import pytest
+
+from hydrant_server import SLOW, metric, read_events, wait_for
+
+PROMPT = [(i * 7919) % 40000 + 100 for i in range(2000)]
+GENERATED = 500
+H2O = {"policy": "h2o", "budget": 256}
+# 2,500 tokens in blocks of 16.
+FULL_BLOCKS = 157
+
+
+def body(kv, max_tokens=GENERATED, first=0):
+    prompt = [first + 50] + PROMPT[1:]  # a first token of its own, so that no two prompts share a prefix
+    return {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0, "kv": kv}
+
+
+def blocks_over_a_generation(server, kv):
+    """Blocks in use after prefill, and after every 25th token until the end."""
+    used = []
+    with server.open_stream(**body(kv)) as connection:
+        assert connection.read_head().status == 200
+        for count, _ in enumerate(read_events(connection), start=1):
+            # The first token leaves with the last prefill chunk; the cut has happened when it is seen.
+            if count == 2 or count % 25 == 0:
+                used.append(server.gauges()["blocks used"])
+    server.wait_idle(1.0)
+    return used[:-1]  # the last look may come after the end
+
+
+@pytest.mark.slow
+def test_a_budget_of_256_keeps_17_blocks(server):
+    before = metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill")
+    used = blocks_over_a_generation(server, H2O)
+    assert len(used) >= 10
+    assert set(used) == {17}, used
+    # 2,000 prompt tokens took 125 blocks, 256 kept ones take 16.
+    assert metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill") - before == 125 - 16
+
+
+@pytest.mark.slow
+def test_full_grows(server):
+    used = blocks_over_a_generation(server, {"policy": "full"})
+    assert used == sorted(used)
+    # What a sequence may still grow into can be reserved ahead, but is not in use.
+    assert used[0] <= 127 and used[-1] >= 150, used
+
+
+@pytest.mark.slow
+def test_a_pool_of_two_full_sequences_holds_ten_budgeted_ones(start_server):
+    server = start_server("--num-gpu-blocks-override", 2 * FULL_BLOCKS, "--max-model-len", 4096)
+
+    def most_running(kv, count, max_tokens, wanted):
+        most = 0
+        streams = [server.open_stream(**body(kv, max_tokens, first=i)) for i in range(count)]
+        readers = [threading.Thread(target=drain, args=(stream,), daemon=True) for stream in streams]
+        for reader in readers:
+            reader.start()
+
+        def enough():
+            nonlocal most
+            most = max(most, server.gauges()["running"])
+            return most >= wanted or not any(reader.is_alive() for reader in readers)
+
+        try:
+            wait_for(enough, 120.0)
+        finally:
+            for stream in streams:
+                stream.reset()
+            for reader in readers:
+                reader.join(10 * SLOW)
+        server.wait_idle(2.0)
+        return most
+
+    assert most_running(H2O, 12, GENERATED, wanted=10) >= 10
+    # Asked to hold three, it holds two: the third waits until one ends.
+    assert most_running({"policy": "full"}, 3, GENERATED, wanted=3) == 2
+
+
+def drain(stream):
+    try:
+        stream.read_head()
+        for event in read_events(stream):
+            json.loads(event)
+    except Exception:  # the test resets the connection under this reader
+        pass
+
+
+def test_a_prompt_that_can_never_fit_is_refused(start_server):
+    server = start_server("--num-gpu-blocks-override", 16, "--max-model-len", 4096)
+    response = server.post("/v1/completions", body({"policy": "full"}))
+    assert response.status == 400
+    assert response.json()["error"]["code"] == "kv_capacity_exceeded"
+    answer = server.complete(prompt=PROMPT[:100], max_tokens=4, kv={"policy": "h2o", "budget": 32})
+    assert answer["usage"]["completion_tokens"] >= 1
+
+
+def test_the_server_default_policy_applies_and_can_be_overruled(start_server):
+    server = start_server("--kv-policy", "h2o", "--kv-budget", 32, "--num-gpu-blocks-override", 512)
+    ask = {"prompt": PROMPT[:100], "max_tokens": 8, "ignore_eos": True, "kv_report": True}
+    assert server.complete(**ask)["kv"]["budget"] == 32
+    assert server.complete(**ask, kv={"policy": "full"})["kv"]["budget"] is None
+    assert server.complete(**ask, kv={"budget": 48})["kv"]["budget"] == 48
