@@ -84,7 +84,7 @@ class JsonView {
   std::string_view string() const;
   uint32_t size() const;  // of an array or object, as written (a duplicate member counts)
 
-  // Iteration over an array or object: for (JsonView v = view.first(); v.valid(); v = v.next()).
+  // Walks an array or object: for (JsonView v = view.first(); v.valid(); v = v.next()).
   JsonView first() const;
   JsonView next() const;
   bool valid() const { return document_ != nullptr; }
