@@ -17,15 +17,15 @@ namespace hydrant {
 
 // One sequence's share of a step.
 struct StepRow {
-  int32_t state_row = 0;            // the sequence's place in device state while it is in progress
+  int32_t state_row = 0;                 // the sequence's place in device state while it is in progress
   std::span<const int32_t> tokens = {};  // to compute now, at positions [position, position + tokens.size())
   int32_t position = 0;
   int32_t live = 0;  // slots occupied before this step
   int32_t prompt_length = 0;
   std::span<const int32_t> block_table = {};  // covers live plus the step's fresh slots
-  bool prefill = false;                  // prompt tokens; else exactly one generated token
-  bool reuse_victim = false;             // decode at the budget: overwrite the victim, live stays
-  bool choose_victim = false;            // decode: choose the next victim after scoring
+  bool prefill = false;                       // prompt tokens; else exactly one generated token
+  bool reuse_victim = false;                  // decode at the budget: overwrite the victim, live stays
+  bool choose_victim = false;                 // decode: choose the next victim after scoring
   int32_t shrink_to = 0;   // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
   bool sample = false;     // sample a token from the last token's logits
   int32_t forced_id = -1;  // >= 0: take this token instead of sampling one (teacher forcing)

@@ -16,7 +16,9 @@
 namespace hydrant {
 
 // Where the committed goldens are: one Hugging Face directory per small checkpoint.
-inline std::string GoldenPath(const std::string& name) { return std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/" + name; }
+inline std::string GoldenPath(const std::string& name) {
+  return std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/" + name;
+}
 
 struct HarnessOptions {
   DType dtype = DType::kF32;

@@ -6,7 +6,8 @@ namespace hydrant {
 namespace {
 
 TEST(FileError, NamesFileAndField) {
-  EXPECT_EQ(FileError("config.json", "'layers'", 0, " is out of range").message(), "config.json: 'layers': 0 is out of range");
+  EXPECT_EQ(FileError("config.json", "'layers'", 0, " is out of range").message(),
+            "config.json: 'layers': 0 is out of range");
   EXPECT_EQ(FileError("x.gguf", "", "is not a file").message(), "x.gguf: is not a file");
 }
 

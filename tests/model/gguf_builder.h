@@ -21,7 +21,21 @@ std::string Raw(T value) {
 class GgufBuilder {
  public:
   // The numbers of the format.
-  enum Type : uint32_t { kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64 };
+  enum Type : uint32_t {
+    kUint8,
+    kInt8,
+    kUint16,
+    kInt16,
+    kUint32,
+    kInt32,
+    kFloat32,
+    kBool,
+    kString,
+    kArray,
+    kUint64,
+    kInt64,
+    kFloat64
+  };
   enum TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kQ4_K = 12, kBF16 = 30 };
 
   struct Tensor {

@@ -68,7 +68,9 @@ TEST(MergeTable, EqualsTheDefinitionOnRandomMergesAndLengths) {
     for (uint32_t i = 0; i < ranks.size(); ++i) ranks[i] = i;
     std::shuffle(ranks.begin(), ranks.end(), random);
     for (uint32_t i = 0; i < ranks.size(); ++i) {
-      const auto symbol = [&] { return static_cast<int32_t>(random() % static_cast<uint32_t>(alphabet + static_cast<int32_t>(i))); };
+      const auto symbol = [&] {
+        return static_cast<int32_t>(random() % static_cast<uint32_t>(alphabet + static_cast<int32_t>(i)));
+      };
       merges[{symbol(), symbol()}] = {ranks[i], alphabet + static_cast<int32_t>(i)};
     }
     const MergeTable table = TableOf(merges);

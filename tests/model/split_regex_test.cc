@@ -32,7 +32,8 @@ std::vector<std::string> AllMatches(std::string_view pattern, std::string_view t
 using Words = std::vector<std::string>;
 
 TEST(SplitRegex, SplitsAsGpt2Does) {
-  EXPECT_EQ(AllMatches(kGpt2Split, "It's  2024, déjà\n\n vu"), (Words{"It", "'s", " ", " 2024", ",", " déjà", "\n\n", " vu"}));
+  EXPECT_EQ(AllMatches(kGpt2Split, "It's  2024, déjà\n\n vu"),
+            (Words{"It", "'s", " ", " 2024", ",", " déjà", "\n\n", " vu"}));
 }
 
 TEST(SplitRegex, WhiteSpaceIsThePropertyWhiteSpace) {
@@ -64,13 +65,16 @@ TEST_P(SplitRegexRefusal, NamesTheConstruct) {
 
 INSTANTIATE_TEST_SUITE_P(
     , SplitRegexRefusal,
-    testing::Values(Refused{"Syntax", "(a", "parenthesis"}, Refused{"Class", "[a", "[ without ]"}, Refused{"NestedClass", "[a[b]]", "[b"},
-                    Refused{"Intersection", "[a&&b]", "&&"}, Refused{"NegatedEscapeInClass", R"([\S])", R"(\\S)"},
-                    Refused{"Anchor", "^a", "^"}, Refused{"WordBoundary", R"(\bx)", R"(\\b)"}, Refused{"HexEscape", R"(\h)", R"(\\h)"},
+    testing::Values(Refused{"Syntax", "(a", "parenthesis"}, Refused{"Class", "[a", "[ without ]"},
+                    Refused{"NestedClass", "[a[b]]", "[b"}, Refused{"Intersection", "[a&&b]", "&&"},
+                    Refused{"NegatedEscapeInClass", R"([\S])", R"(\\S)"}, Refused{"Anchor", "^a", "^"},
+                    Refused{"WordBoundary", R"(\bx)", R"(\\b)"}, Refused{"HexEscape", R"(\h)", R"(\\h)"},
                     Refused{"BackReference", R"((a)\1)", R"(\\1)"}, Refused{"NamedGroup", "(?<n>a)", "(?<n"},
-                    Refused{"Verb", "(*COMMIT)a", "(*"}, Refused{"Recursion", "(?R)", "(?R)"}, Refused{"PossessiveInterval", "a{1,3}+", "{1,3}+"},
-                    Refused{"RawByte", R"(\xff)", R"(\\xff)"}, Refused{"LooseLookbehind", "(?<=a+)b", "lookbehind"},
-                    Refused{"Exponential", "(a+)+!", "too many steps"}, Refused{"Quadratic", R"(\s+\n!)", "too many steps"},
+                    Refused{"Verb", "(*COMMIT)a", "(*"}, Refused{"Recursion", "(?R)", "(?R)"},
+                    Refused{"PossessiveInterval", "a{1,3}+", "{1,3}+"}, Refused{"RawByte", R"(\xff)", R"(\\xff)"},
+                    Refused{"LooseLookbehind", "(?<=a+)b", "lookbehind"},
+                    Refused{"Exponential", "(a+)+!", "too many steps"},
+                    Refused{"Quadratic", R"(\s+\n!)", "too many steps"},
                     Refused{"NestedQuantifiers", "(([a-z])+.)+[A-Z]([a-z])+", "too many steps"}),
     [](const auto& test) { return test.param.name; });
 

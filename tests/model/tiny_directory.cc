@@ -16,8 +16,9 @@ std::string SafetensorsBytes(const std::vector<TestTensor>& tensors) {
   nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
   std::string data;
   for (const TestTensor& tensor : tensors) {
-    header[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.data.size()}}};
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {data.size(), data.size() + tensor.data.size()}}};
     data += tensor.data;
   }
   return SafetensorsBytes(header.dump(), data);
@@ -37,7 +38,7 @@ nlohmann::json TinyTokenizerJson() {
   int32_t id = 0;
   for (const std::string& piece : ByteAlphabet()) vocab[piece] = id++;
   const auto special = [](int32_t token, const char* content) {
-    return nlohmann::json{{"id", token},       {"content", content}, {"special", true},    {"single_word", false},
+    return nlohmann::json{{"id", token},     {"content", content}, {"special", true},    {"single_word", false},
                           {"lstrip", false}, {"rstrip", false},    {"normalized", false}};
   };
   return {
@@ -56,21 +57,14 @@ nlohmann::json TinyTokenizerJson() {
 }
 
 TinyDirectory::TinyDirectory() : tokenizer(TinyTokenizerJson()) {
-  config = {{"model_type", "llama"},
-            {"hidden_size", 32},
-            {"num_hidden_layers", 2},
-            {"num_attention_heads", 4},
-            {"num_key_value_heads", 2},
-            {"intermediate_size", 64},
-            {"vocab_size", 258},
-            {"max_position_embeddings", 128},
-            {"rms_norm_eps", 1e-5},
-            {"rope_theta", 10000.0},
-            {"hidden_act", "silu"},
-            {"tie_word_embeddings", false},
-            {"bos_token_id", 256},
-            {"eos_token_id", 257}};
-  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) { tensors.push_back(RandomTensor(name, shape)); };
+  config = {
+      {"model_type", "llama"},    {"hidden_size", 32},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"intermediate_size", 64}, {"vocab_size", 258},      {"max_position_embeddings", 128},
+      {"rms_norm_eps", 1e-5},     {"rope_theta", 10000.0},   {"hidden_act", "silu"},   {"tie_word_embeddings", false},
+      {"bos_token_id", 256},      {"eos_token_id", 257}};
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    tensors.push_back(RandomTensor(name, shape));
+  };
   add("model.embed_tokens.weight", {258, 32});
   add("lm_head.weight", {258, 32});
   add("model.norm.weight", {32});

@@ -34,9 +34,7 @@ EvictionPolicy PolicyOf(const json& from) {
   policy.heavy = from.at("heavy").get<int32_t>();
   policy.recent = from.at("recent").get<int32_t>();
   const std::string reduce = from.at("gqa_reduce").get<std::string>();
-  policy.gqa_reduce = reduce == "first"  ? GqaReduce::kFirst
-                      : reduce == "mean" ? GqaReduce::kMean
-                                         : GqaReduce::kSum;
+  policy.gqa_reduce = reduce == "first" ? GqaReduce::kFirst : reduce == "mean" ? GqaReduce::kMean : GqaReduce::kSum;
   policy.score_source =
       from.at("score_source").get<std::string>() == "none" ? ScoreSource::kNone : ScoreSource::kAttention;
   policy.square = from.at("square").get<bool>();

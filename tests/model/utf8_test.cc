@@ -36,20 +36,21 @@ TEST_P(Utf8Invalid, IsSeenAsTheMaximalSubpart) {
   EXPECT_EQ(ValidUtf8Prefix("ab" + GetParam().bytes), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , Utf8Invalid,
-    testing::Values(Invalid{"LoneContinuation", "\x80", Utf8Kind::kInvalid, 1}, Invalid{"Overlong2", "\xC0\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"Overlong3", "\xE0\x80\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"Overlong4", "\xF0\x80\x80\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"Surrogate", "\xED\xA0\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"AboveTheLast", "\xF4\x90\x80\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"FiveByteLead", "\xF8\x88\x80\x80\x80", Utf8Kind::kInvalid, 1},
-                    Invalid{"ByteFF", "\xFF", Utf8Kind::kInvalid, 1},
-                    Invalid{"TwoOfThreeThenAscii", "\xE2\x82z", Utf8Kind::kInvalid, 2},
-                    Invalid{"ThreeOfFourThenLead", "\xF0\x9F\x98\xC3", Utf8Kind::kInvalid, 3},
-                    Invalid{"OneOfTwo", "\xC3", Utf8Kind::kIncomplete, 1}, Invalid{"TwoOfThree", "\xE2\x82", Utf8Kind::kIncomplete, 2},
-                    Invalid{"ThreeOfFour", "\xF0\x9F\x98", Utf8Kind::kIncomplete, 3}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(, Utf8Invalid,
+                         testing::Values(Invalid{"LoneContinuation", "\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"Overlong2", "\xC0\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"Overlong3", "\xE0\x80\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"Overlong4", "\xF0\x80\x80\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"Surrogate", "\xED\xA0\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"AboveTheLast", "\xF4\x90\x80\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"FiveByteLead", "\xF8\x88\x80\x80\x80", Utf8Kind::kInvalid, 1},
+                                         Invalid{"ByteFF", "\xFF", Utf8Kind::kInvalid, 1},
+                                         Invalid{"TwoOfThreeThenAscii", "\xE2\x82z", Utf8Kind::kInvalid, 2},
+                                         Invalid{"ThreeOfFourThenLead", "\xF0\x9F\x98\xC3", Utf8Kind::kInvalid, 3},
+                                         Invalid{"OneOfTwo", "\xC3", Utf8Kind::kIncomplete, 1},
+                                         Invalid{"TwoOfThree", "\xE2\x82", Utf8Kind::kIncomplete, 2},
+                                         Invalid{"ThreeOfFour", "\xF0\x9F\x98", Utf8Kind::kIncomplete, 3}),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(Utf8, ReplacesEachInvalidPieceOnceAndHoldsBackAnIncompleteEnd) {
   std::string out;
