@@ -127,7 +127,7 @@ def main():
         assert len(ids) == PROMPT_TOKENS
         for name, kv in RUNS:
             curves.append((name, Recorder(server).run(ids, kv)))
-            print(f"{name}: {curves[-1][1][0][1]} blocks at the end of the prompt, {curves[-1][1][-1][1]} at the end")
+            print(f"{name}: {curves[-1][1][0][1]} blocks seen during the prompt, {curves[-1][1][-1][1]} at the end")
     arguments.out.write_text(picture(curves))
     print(f"wrote {arguments.out}")
 
