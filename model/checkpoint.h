@@ -76,7 +76,7 @@ class Checkpoint {
   virtual const std::vector<std::string>& warnings()
       const = 0;  // things worth a log line: extra tensors, ignored fields
   // Names of tensors of which a row read so far held a NaN or an infinity: worth a log line once all weights are packed.
-  virtual std::vector<std::string> NonFiniteTensors() const { return {}; }
+  virtual std::vector<std::string> NonFiniteTensors() const = 0;
 };
 
 }  // namespace hydrant

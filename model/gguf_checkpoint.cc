@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -134,7 +135,6 @@ class GgufReader {
   }
 
   absl::Status ReadSizes(ModelConfig& config) const {
-    config.architecture = std::string(architecture_.name);
     config.norm = architecture_.norm;
     config.activation = architecture_.activation;
     config.gated = architecture_.gated;
@@ -256,7 +256,8 @@ class GgufReader {
     std::vector<float> divisors(count);
     DequantizeRow(factors->type, factors->data.data(), static_cast<int64_t>(count), divisors.data());
     for (size_t i = 0; i < count; ++i) {
-      if (!(divisors[i] > 0)) return FileError(file_.name(), what, "element ", i, " is ", divisors[i]);
+      if (!(divisors[i] > 0) || !std::isfinite(divisors[i]))
+        return FileError(file_.name(), what, "element ", i, " is ", divisors[i]);
       config.rope_inv_freq[i] /= divisors[i];
     }
     return absl::OkStatus();

@@ -18,7 +18,6 @@ static_assert(std::endian::native == std::endian::little, "the format is read as
 constexpr uint64_t kKeysMax = 65536;
 constexpr uint64_t kTensorsMax = 65536;
 constexpr uint64_t kNameBytesMax = 1024;
-constexpr uint64_t kIntsMax = 1 << 22;  // one per token of the largest vocabulary
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kAlignmentMax = 1 << 20;
 
@@ -263,6 +262,7 @@ absl::Status GgufFile::ParseTensor(Cursor& cursor, RawTensor& tensor) const {
 }
 
 absl::Status GgufFile::PlaceTensors(std::string_view data, uint64_t alignment) {
+  uint64_t end = 0;  // of the tensor before, padded
   for (size_t i = 0; i < tensors_.size(); ++i) {
     RawTensor& tensor = tensors_[i];
     const std::string what = "tensor " + Quoted(tensor.name);
@@ -271,6 +271,8 @@ absl::Status GgufFile::PlaceTensors(std::string_view data, uint64_t alignment) {
     if (offset > data.size() || tensor.data.size() > data.size() - offset) {
       return FileError(name_, what, "offset ", offset, " and ", tensor.data.size(), " bytes pass the end of the file");
     }
+    if (offset != end) return FileError(name_, what, "offset ", offset, " is not ", end, ", where its neighbour ends");
+    end = offset + (tensor.data.size() + alignment - 1) / alignment * alignment;
     tensor.data = data.substr(offset, tensor.data.size());
   }
   offsets_.clear();
@@ -357,13 +359,13 @@ absl::StatusOr<std::optional<std::vector<std::string_view>>> GgufFile::Strings(s
   return strings;
 }
 
-absl::StatusOr<std::optional<std::vector<int64_t>>> GgufFile::Ints(std::string_view key) const {
+absl::StatusOr<std::optional<std::vector<int64_t>>> GgufFile::Ints(std::string_view key, uint64_t count_max) const {
   const auto found = values_.find(key);
   if (found == values_.end()) return std::nullopt;
   const Value& value = found->second;
   if (!value.array || (value.count > 0 && !IntAt(value, 0))) return Mismatch(key, "an array of integers");
-  if (value.count > kIntsMax)
-    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", kIntsMax, " are read");
+  if (value.count > count_max)
+    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", count_max, " make sense");
   std::vector<int64_t> numbers(value.count);
   for (uint64_t i = 0; i < value.count; ++i) numbers[i] = *IntAt(value, i);
   return numbers;

@@ -6,6 +6,7 @@
 // Invariants
 //  1. Every string, array and tensor lies inside the file; every product of sizes was formed without overflow.
 //  2. Keys are unique, and so are tensor names.
+//  3. Tensors lie one behind the other in the order of the table, each padded to the alignment, as the format demands.
 #ifndef HYDRANT_MODEL_GGUF_FILE_H_
 #define HYDRANT_MODEL_GGUF_FILE_H_
 
@@ -37,7 +38,8 @@ class GgufFile {
   absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
   absl::StatusOr<std::optional<std::string_view>> String(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<std::string_view>>> Strings(std::string_view key) const;
-  absl::StatusOr<std::optional<std::vector<int64_t>>> Ints(std::string_view key) const;
+  // An array of more than `count_max` is an error.
+  absl::StatusOr<std::optional<std::vector<int64_t>>> Ints(std::string_view key, uint64_t count_max) const;
 
  private:
   // The numbers of the format.

@@ -45,7 +45,7 @@ absl::Status ReadVocabulary(const GgufFile& file, TokenizerSpec& spec) {
   HYDRANT_ASSIGN_OR_RETURN(auto tokens, file.Strings("tokenizer.ggml.tokens"));
   if (!tokens || tokens->empty()) return FileError(file.name(), "'tokenizer.ggml.tokens'", "is missing or empty");
   spec.pieces = *std::move(tokens);
-  HYDRANT_ASSIGN_OR_RETURN(const auto types, file.Ints("tokenizer.ggml.token_type"));
+  HYDRANT_ASSIGN_OR_RETURN(const auto types, file.Ints("tokenizer.ggml.token_type", spec.pieces.size()));
   if (!types) return absl::OkStatus();
   if (types->size() != spec.pieces.size()) {
     return FileError(file.name(), "'tokenizer.ggml.token_type'", "has ", types->size(), " elements for ",

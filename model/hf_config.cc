@@ -74,7 +74,6 @@ class HfReader {
 
   absl::StatusOr<HfConfig> Run(const JsonValue* generation) {
     ModelConfig& config = result_.config;
-    config.architecture = std::string(family_.model_type);
     config.norm = family_.norm;
     config.gated = family_.gated;
     result_.naming = &family_.naming;

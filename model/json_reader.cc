@@ -114,10 +114,7 @@ bool FindPath(const json& node, const json* wanted, std::string& path) {
 
 }  // namespace
 
-bool JsonValue::IsNull() const { return node_->is_null(); }
-bool JsonValue::IsString() const { return node_->is_string(); }
 bool JsonValue::IsArray() const { return node_->is_array(); }
-bool JsonValue::IsObject() const { return node_->is_object(); }
 
 absl::StatusOr<int64_t> JsonValue::Int(int64_t min, int64_t max) const {
   if (!node_->is_number_integer()) return WrongType("an integer");

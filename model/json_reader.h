@@ -25,10 +25,7 @@ class JsonDocument;
 // A value inside a JsonDocument, which must outlive it.
 class JsonValue {
  public:
-  bool IsNull() const;
-  bool IsString() const;
   bool IsArray() const;
-  bool IsObject() const;
 
   // Typed reads; an error when the value is of another type. An integer is a JSON number without fraction or exponent.
   absl::StatusOr<int64_t> Int(int64_t min, int64_t max) const;

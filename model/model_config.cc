@@ -57,19 +57,17 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
       return FileError(file, Quoted(names.eos_id), id, " is out of range [0, ", config.vocab - 1, "]");
     }
   }
-  if (config.position == PositionKind::kRope) {
-    if (config.rope_dims < 2 || config.rope_dims % 2 != 0 || config.rope_dims > config.head_dim) {
-      return FileError(file, Quoted(names.rope_dims), config.rope_dims, " is not an even number from 2 to the ",
-                       config.head_dim, " elements of a head");
-    }
-    if (config.rope_inv_freq.size() != static_cast<size_t>(config.rope_dims / 2)) {
-      return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2, " rotary frequencies, not ",
-                       config.rope_inv_freq.size());
-    }
-    for (const double frequency : config.rope_inv_freq) {
-      if (!std::isfinite(frequency) || frequency < 0) {
-        return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
-      }
+  if (config.rope_dims < 2 || config.rope_dims % 2 != 0 || config.rope_dims > config.head_dim) {
+    return FileError(file, Quoted(names.rope_dims), config.rope_dims, " is not an even number from 2 to the ",
+                     config.head_dim, " elements of a head");
+  }
+  if (config.rope_inv_freq.size() != static_cast<size_t>(config.rope_dims / 2)) {
+    return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2, " rotary frequencies, not ",
+                     config.rope_inv_freq.size());
+  }
+  for (const double frequency : config.rope_inv_freq) {
+    if (!std::isfinite(frequency) || frequency < 0) {
+      return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
     }
   }
   return absl::OkStatus();

@@ -4,7 +4,6 @@
 #define HYDRANT_MODEL_MODEL_CONFIG_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,10 +12,7 @@
 
 namespace hydrant {
 
-enum class PositionKind : uint8_t { kRope, kLearned };
-
 struct ModelConfig {
-  std::string architecture;  // "llama", …
   int32_t hidden = 0;
   int32_t layers = 0;
   int32_t query_heads = 0;
@@ -32,9 +28,7 @@ struct ModelConfig {
   bool gated = true;               // gate and up projections; else one up projection
   bool tied_embeddings = false;    // the head is the embedding table
   bool parallel_residual = false;  // attention and MLP both read the layer's input
-  bool qk_norm = false;            // RMS norm of every q and k head before rotation
 
-  PositionKind position = PositionKind::kRope;
   int32_t rope_dims = 0;              // rotated elements of a head
   std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
   double rope_attention_factor = 1.0;

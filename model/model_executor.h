@@ -19,7 +19,8 @@
 
 namespace hydrant {
 
-// Receives which tokens stay, for --debug-kv-dump (h2o.md section 8.2 of the design). Called on the engine thread.
+// Receives which tokens stay, for --debug-kv-dump: what a comparison with an independent H2O under forced tokens needs.
+// Called on the engine thread.
 class KvDumpSink {
  public:
   virtual ~KvDumpSink() = default;

@@ -108,11 +108,6 @@ HYDRANT_INLINE bool Expand(StoredType type, const uint8_t* stored, int64_t n, fl
 
 using ExpandFunction = bool (*)(StoredType, const uint8_t*, int64_t, float*);
 
-struct Variant {
-  std::string_view name;
-  ExpandFunction expand;
-};
-
 bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) {
   return Expand(type, stored, n, out);
 }
@@ -124,18 +119,10 @@ __attribute__((target("avx2,prefer-vector-width=256"))) bool ExpandAvx2(StoredTy
   return Expand(type, stored, n, out);
 }
 
-Variant Choose() {
-  if (__builtin_cpu_supports("avx2")) return {"avx2", ExpandAvx2};
-  return {"baseline", ExpandBaseline};
-}
+ExpandFunction Choose() { return __builtin_cpu_supports("avx2") ? ExpandAvx2 : ExpandBaseline; }
 #else
-Variant Choose() { return {"baseline", ExpandBaseline}; }
+ExpandFunction Choose() { return ExpandBaseline; }
 #endif
-
-const Variant& Chosen() {
-  static const Variant variant = Choose();
-  return variant;
-}
 
 }  // namespace
 
@@ -143,9 +130,8 @@ const StoredTypeInfo& InfoOf(StoredType type) { return kInfos[static_cast<size_t
 
 bool DequantizeRow(StoredType type, const void* stored, int64_t elements, float* out) {
   assert(elements % InfoOf(type).block_elements == 0);
-  return Chosen().expand(type, static_cast<const uint8_t*>(stored), elements, out);
+  static const ExpandFunction expand = Choose();
+  return expand(type, static_cast<const uint8_t*>(stored), elements, out);
 }
-
-std::string_view DequantizeVariant() { return Chosen().name; }
 
 }  // namespace hydrant

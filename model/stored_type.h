@@ -27,9 +27,6 @@ constexpr bool IsQuantised(StoredType type) { return type >= StoredType::kQ8_0; 
 // Returns false when a value is not finite.
 bool DequantizeRow(StoredType type, const void* stored, int64_t elements, float* out);
 
-// Which of the instruction-set variants DequantizeRow uses here; for reports.
-std::string_view DequantizeVariant();
-
 }  // namespace hydrant
 
 #endif  // HYDRANT_MODEL_STORED_TYPE_H_

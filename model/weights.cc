@@ -115,12 +115,10 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, i
     layer.down = loader.Stacked(std::array{kDown}, std::array{kDownBias}, i, false);
     weights.layers.push_back(std::move(layer));
   }
-  if (config.position == PositionKind::kRope) {
-    weights.rope = device.MakeRope(RopeSpec{.dims = config.rope_dims,
-                                            .inv_freq = config.rope_inv_freq,
-                                            .attention_factor = config.rope_attention_factor,
-                                            .positions_max = positions_max});
-  }
+  weights.rope = device.MakeRope(RopeSpec{.dims = config.rope_dims,
+                                          .inv_freq = config.rope_inv_freq,
+                                          .attention_factor = config.rope_attention_factor,
+                                          .positions_max = positions_max});
   return weights;
 }
 

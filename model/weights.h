@@ -25,7 +25,7 @@ struct Weights {
   std::unique_ptr<LinearWeight> own_head;   // [vocab, hidden]; null when embeddings are tied
   NormWeight final_norm;
   std::vector<LayerWeights> layers;
-  std::unique_ptr<RopeTable> rope;                     // null for learned positions
+  std::unique_ptr<RopeTable> rope;
   std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into
 
   const LinearWeight& head() const { return own_head ? *own_head : *embedding; }

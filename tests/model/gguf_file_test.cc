@@ -53,7 +53,7 @@ TEST(GgufFile, ReadsArrays) {
   const auto file = GgufFile::Parse(bytes, "x.gguf");
   ASSERT_THAT(file, IsOk());
   EXPECT_EQ(**file->Strings("texts"), (std::vector<std::string_view>{"a", "", "ccc"}));
-  EXPECT_EQ(**file->Ints("ints"), (std::vector<int64_t>{1, -2}));
+  EXPECT_EQ(**file->Ints("ints", 2), (std::vector<int64_t>{1, -2}));
   EXPECT_TRUE((*file->Strings("none"))->empty());
 }
 
@@ -70,7 +70,8 @@ TEST(GgufFile, NamesTheKeyOfAWrongTypeOrRange) {
   EXPECT_THAT(file->Bool("n"), RefusedWith("'n': is not a bool"));
   EXPECT_THAT(file->String("n"), RefusedWith("'n': is not a string"));
   EXPECT_THAT(file->Strings("a"), RefusedWith("'a': is not an array of strings"));
-  EXPECT_THAT(file->Ints("t"), RefusedWith("'t': is not an array of integers"));
+  EXPECT_THAT(file->Ints("t", 9), RefusedWith("'t': is not an array of integers"));
+  EXPECT_THAT(file->Ints("a", 0), RefusedWith("'a': has 1 elements; at most 0 make sense"));
 }
 
 TEST(GgufFile, ListsTensorsSlowestDimensionFirst) {
@@ -177,6 +178,15 @@ INSTANTIATE_TEST_SUITE_P(
         Corruption{"TensorRowNotWholeBlocks", [] { return TensorOf({48}, 3, 0); }, "not whole Q4_1 blocks"},
         Corruption{"TensorOffsetUnaligned", [] { return TensorOf({32}, 0, 8); }, "offset 8 is not a multiple of 32"},
         Corruption{"TensorOffsetBeyondFile", [] { return TensorOf({32}, 0, 1 << 20); }, "pass the end of the file"},
+        Corruption{"TensorAfterAGap", [] { return TensorOf({32}, 0, 32); },
+                   "offset 32 is not 0, where its neighbour ends"},
+        Corruption{"TensorsOverlap",
+                   [] {
+                     const std::string dims = Raw(1u) + Raw(32ull) + Raw(0u) + Raw(0ull);
+                     return Header(3, 2, 0) + GgufBuilder::Text("a") + dims + GgufBuilder::Text("b") + dims +
+                            std::string(512, '\0');
+                   },
+                   "tensor 'b': offset 0 is not 128, where its neighbour ends"},
         Corruption{"TensorOffsetHuge", [] { return TensorOf({32}, 0, ~31ull); }, "pass the end of the file"},
         Corruption{"TensorEndBeyondFile", [] { return TensorOf({32}, 0, 4096 - 96); }, "pass the end of the file"},
         Corruption{"DataCutOff",
