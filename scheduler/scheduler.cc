@@ -32,7 +32,9 @@ FreeCause EndCause(FinishReason finish) {
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       block_manager_(options.blocks),
-      sequences_(static_cast<size_t>(options.sequences_max + options.waiting_max)) {
+      sequences_(static_cast<size_t>(options.sequences_max + options.waiting_max)),
+      prefill_alone_max_(options.tokens_max),
+      prefill_beside_decodes_max_(options.prefill_tokens_max) {
   assert(options.Validate().ok());
   for (const TenantOptions& tenant : options.tenants) {
     tenants_.emplace_back();
@@ -146,6 +148,12 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (found != index_of_.end()) at(found->second).paused = paused;
 }
 
+void Scheduler::LimitPrefill(int32_t alone, int32_t beside_decodes) {
+  assert(alone >= kSlotsPerBlock && beside_decodes >= kSlotsPerBlock);
+  prefill_alone_max_ = std::min(alone, options_.tokens_max);
+  prefill_beside_decodes_max_ = std::min(beside_decodes, options_.prefill_tokens_max);
+}
+
 const StepPlan& Scheduler::Plan(int64_t now_us) {
   assert(!planned_);
   planned_ = true;
@@ -159,7 +167,7 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
     if (at(index).decodes() && !at(index).paused) PlanDecode(index);
   }
   int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
-  if (plan_.decode_tokens > 0) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
+  tokens_left = std::min(tokens_left, plan_.decode_tokens > 0 ? prefill_beside_decodes_max_ : prefill_alone_max_);
   for (int32_t index : running_) {
     if (tokens_left == 0) break;
     if (!at(index).decodes()) tokens_left -= PlanPrefill(index, tokens_left);

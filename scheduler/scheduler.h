@@ -86,6 +86,10 @@ class Scheduler {
   // it resumes or cancels it. Unknown and ended ids are ignored.
   void SetPaused(uint64_t id, bool paused);
 
+  // Bounds the prefill tokens of the steps to come, below what the options allow: `alone` without decodes beside them,
+  // `beside_decodes` with. For a driver that knows how long tokens take. REQUIRES: both >= kSlotsPerBlock.
+  void LimitPrefill(int32_t alone, int32_t beside_decodes);
+
   // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
   const StepPlan& Plan(int64_t now_us);
 
@@ -130,6 +134,8 @@ class Scheduler {
   std::vector<int32_t> free_state_rows_;  // stack
   std::vector<int32_t> running_;          // admitted, oldest first
   int32_t waiting_ = 0;
+  int32_t prefill_alone_max_;                        // [kSlotsPerBlock, options_.tokens_max]
+  int32_t prefill_beside_decodes_max_;               // [kSlotsPerBlock, options_.prefill_tokens_max]
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
 
   StepPlan plan_;

@@ -53,6 +53,21 @@ TEST(Scheduler, PrefillIsNotBoundedWithoutDecodes) {
   EXPECT_EQ(driver.Step()[0].tokens.size(), 64u);
 }
 
+TEST(Scheduler, LimitPrefillShortensChunksAndNeverLengthensThem) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 50)).ok());
+  driver.scheduler.LimitPrefill(48, 16);
+  EXPECT_EQ(driver.Step()[0].tokens.size(), 48u);
+  driver.scheduler.LimitPrefill(1000, 1000);
+  EXPECT_EQ(driver.Step()[0].tokens.size(), 64u) << "tokens_max";
+  driver.scheduler.LimitPrefill(100, 16);
+  while (driver.scheduler.sequence(0).generated() == 0) driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 100, 1)).ok());
+  EXPECT_EQ(driver.Step()[1].tokens.size(), 16u);
+  driver.scheduler.LimitPrefill(1000, 1000);
+  EXPECT_EQ(driver.Step()[1].tokens.size(), 32u) << "prefill_tokens_max";
+}
+
 TEST(Scheduler, EveryDecodeAndAPrefillBlockFitTheSmallestStep) {
   SchedulerOptions options = SmallOptions(64, 4);
   options.tokens_max = 4 + 15;
