@@ -232,17 +232,16 @@ class HfReader {
   // Ends of sequence add up over both files: generation stops at any of them. -1 is how some files write "none".
   absl::Status ReadIds(const JsonValue& source) {
     ModelConfig& config = result_.config;
-    const int64_t last = static_cast<int64_t>(config.vocab) - 1;
+    if (config.vocab <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
+    const int32_t last = config.vocab - 1;
     int32_t pad = -1;
-    HYDRANT_RETURN_IF_ERROR(source.Read("pad_token_id", -1, static_cast<int32_t>(std::max<int64_t>(last, -1)), pad));
-    HYDRANT_RETURN_IF_ERROR(
-        source.Read("bos_token_id", -1, static_cast<int32_t>(std::max<int64_t>(last, -1)), config.bos_id));
+    HYDRANT_RETURN_IF_ERROR(source.Read("pad_token_id", -1, last, pad));
+    HYDRANT_RETURN_IF_ERROR(source.Read("bos_token_id", -1, last, config.bos_id));
     const auto eos = source.Find("eos_token_id");
     if (!eos) return absl::OkStatus();
     if (eos->IsArray() && eos->size() == 0) return eos->Error("no end-of-sequence token is given");
     for (size_t i = 0; i < std::max<size_t>(eos->size(), 1); ++i) {
-      HYDRANT_ASSIGN_OR_RETURN(const int64_t id,
-                               (eos->IsArray() ? (*eos)[i] : *eos).Int(0, std::max<int64_t>(last, 0)));
+      HYDRANT_ASSIGN_OR_RETURN(const int64_t id, (eos->IsArray() ? (*eos)[i] : *eos).Int(0, last));
       const auto known = std::find(config.eos_ids.begin(), config.eos_ids.end(), id);
       if (known == config.eos_ids.end()) config.eos_ids.push_back(static_cast<int32_t>(id));
     }

@@ -217,6 +217,10 @@ JsonDocument::~JsonDocument() = default;
 absl::StatusOr<JsonDocument> JsonDocument::Parse(std::string_view text, const JsonLimits& limits, std::string file) {
   auto root = std::make_unique<json>();
   TreeBuilder builder(limits, *root);
+  // To nlohmann a NUL is the end of the text, whatever follows it; in JSON it may stand nowhere.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    return FileError(file, "", "is not valid JSON at byte ", nul + 1);
+  }
   bool parsed = false;
   try {
     parsed = json::sax_parse(text.begin(), text.end(), &builder);

@@ -25,31 +25,31 @@ TEST_P(JsonReaderRefusal, IsOneLineThatNamesTheFileAndRepeatsNothing) {
   EXPECT_EQ(document.status().message().find("SECRET"), absl::string_view::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(, JsonReaderRefusal,
-                         testing::Values(Bad{"Empty", ""}, Bad{"Truncated", R"({"a": "SECRET)"},
-                                         Bad{"Trailing", "{} SECRET"}, Bad{"TwoDocuments", "{}{}"},
-                                         Bad{"Comment", "{} // x"}, Bad{"TrailingComma", "[1,]"},
-                                         Bad{"LeadingZero", "0123"}, Bad{"NaN", "NaN"}, Bad{"Infinity", "[Infinity]"},
-                                         Bad{"HugeNumber", "1e999"}, Bad{"InvalidUtf8", "\"\xff\""},
-                                         Bad{"InvalidUtf8Key", "{\"\xc0\x80\": 1}"},
-                                         Bad{"Surrogate", "\"\xed\xa0\x80\""},
-                                         Bad{"DuplicateKey", R"({"a": 1, "a": 2})"},
-                                         Bad{"Depth65", std::string(65, '[') + std::string(65, ']')},
-                                         Bad{"DepthMillion", std::string(1'000'000, '[')},
-                                         Bad{"DepthOfObjects",
+INSTANTIATE_TEST_SUITE_P(
+    , JsonReaderRefusal,
+    testing::Values(Bad{"Empty", ""}, Bad{"Truncated", R"({"a": "SECRET)"}, Bad{"Trailing", "{} SECRET"},
+                    Bad{"TwoDocuments", "{}{}"}, Bad{"NulAfterTheEnd", std::string("{}\0", 3)},
+                    Bad{"GarbageAfterANul", std::string("{}\0SECRET", 9)}, Bad{"Comment", "{} // x"},
+                    Bad{"TrailingComma", "[1,]"}, Bad{"LeadingZero", "0123"}, Bad{"NaN", "NaN"},
+                    Bad{"Infinity", "[Infinity]"}, Bad{"HugeNumber", "1e999"}, Bad{"InvalidUtf8", "\"\xff\""},
+                    Bad{"InvalidUtf8Key", "{\"\xc0\x80\": 1}"}, Bad{"Surrogate", "\"\xed\xa0\x80\""},
+                    Bad{"DuplicateKey", R"({"a": 1, "a": 2})"},
+                    Bad{"Depth65", std::string(65, '[') + std::string(65, ']')},
+                    Bad{"DepthMillion", std::string(1'000'000, '[')},
+                    Bad{"DepthOfObjects",
+                        [] {
+                          std::string text;
+                          for (int i = 0; i < 100'000; ++i) text += "{\"a\":";
+                          return text;
+                        }()},
+                    Bad{"TooManyValues", "[" +
                                              [] {
                                                std::string text;
-                                               for (int i = 0; i < 100'000; ++i) text += "{\"a\":";
+                                               for (int i = 0; i < 2000; ++i) text += "1,";
                                                return text;
-                                             }()},
-                                         Bad{"TooManyValues", "[" +
-                                                                  [] {
-                                                                    std::string text;
-                                                                    for (int i = 0; i < 2000; ++i) text += "1,";
-                                                                    return text;
-                                                                  }() +
-                                                                  "1]"}),
-                         [](const auto& test) { return test.param.name; });
+                                             }() +
+                                             "1]"}),
+    [](const auto& test) { return test.param.name; });
 
 TEST(JsonReader, AcceptsTheDepthOfItsLimit) {
   EXPECT_THAT(JsonDocument::Parse(std::string(64, '[') + std::string(64, ']'), kLimits, "x"), IsOk());
