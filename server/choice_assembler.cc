@@ -90,9 +90,12 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
 CompletionFinish ChoiceAssembler::finish_reason() const {
   assert(finished());
   switch (end_) {
-    case SequenceEnd::kStop: return CompletionFinish::kStop;
-    case SequenceEnd::kLength: return CompletionFinish::kLength;
-    default: return CompletionFinish::kAbort;
+    case SequenceEnd::kStop:
+      return CompletionFinish::kStop;
+    case SequenceEnd::kLength:
+      return CompletionFinish::kLength;
+    default:
+      return CompletionFinish::kAbort;
   }
 }
 

@@ -14,11 +14,15 @@ namespace {
 
 FinishedReason Reason(SequenceEnd end) {
   switch (end) {
-    case SequenceEnd::kStop: return FinishedReason::kStop;
-    case SequenceEnd::kLength: return FinishedReason::kLength;
+    case SequenceEnd::kStop:
+      return FinishedReason::kStop;
+    case SequenceEnd::kLength:
+      return FinishedReason::kLength;
     case SequenceEnd::kError:
-    case SequenceEnd::kRefused: return FinishedReason::kError;
-    default: return FinishedReason::kAbort;
+    case SequenceEnd::kRefused:
+      return FinishedReason::kError;
+    default:
+      return FinishedReason::kAbort;
   }
 }
 
@@ -41,8 +45,8 @@ CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& 
     for (int32_t sample = 0; sample < request.n; ++sample) {
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
-      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, prompt.ids, prompt.hidden_specials,
-                                                           prompt.show_specials);
+      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, prompt.ids,
+                                                           prompt.hidden_specials, prompt.show_specials);
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());

@@ -52,11 +52,11 @@ class CompletionRun {
  private:
   struct Choice {
     std::unique_ptr<ChoiceAssembler> assembler;
-    int32_t prompt = 0;             // index of its prompt
-    bool ended_in_engine = false;   // its terminal event has come: nothing to cancel
+    int32_t prompt = 0;            // index of its prompt
+    bool ended_in_engine = false;  // its terminal event has come: nothing to cancel
     bool cancelled = false;
-    bool announced = false;         // its first chunk is out
-    bool closed = false;            // its last chunk is out
+    bool announced = false;  // its first chunk is out
+    bool closed = false;     // its last chunk is out
     int64_t last_token_us = -1;
   };
 
@@ -75,10 +75,10 @@ class CompletionRun {
   const CompletionStream stream_;
 
   std::vector<Choice> choices_;
-  int32_t open_ = 0;          // choices without an end
-  int32_t unclosed_ = 0;      // choices whose last chunk is not out
+  int32_t open_ = 0;      // choices without an end
+  int32_t unclosed_ = 0;  // choices whose last chunk is not out
   int64_t prompt_tokens_ = 0;
-  uint64_t first_id_ = 0;     // 0: not submitted
+  uint64_t first_id_ = 0;  // 0: not submitted
   std::shared_ptr<StreamMailbox> mailbox_;
   StreamBatch batch_;
   std::optional<ApiError> error_;

@@ -68,7 +68,9 @@ CompletionService::CompletionService(const ServingContext& context, GenerationQu
 
 asio::awaitable<void> CompletionService::Complete(HttpExchange& exchange) {
   struct InFlight {
-    explicit InFlight(std::atomic<int64_t>& count_in) : count(count_in) { count.fetch_add(1, std::memory_order_relaxed); }
+    explicit InFlight(std::atomic<int64_t>& count_in) : count(count_in) {
+      count.fetch_add(1, std::memory_order_relaxed);
+    }
     ~InFlight() { count.fetch_sub(1, std::memory_order_relaxed); }
     std::atomic<int64_t>& count;
   };
@@ -132,10 +134,10 @@ asio::awaitable<void> CompletionService::Serve(HttpExchange& exchange) {
     co_await Collect(exchange, run);
   }
   if (LogEnabled(LogLevel::kInfo)) {
-    Log(LogLevel::kInfo,
-        absl::StrCat("completion ", exchange.request_id(), " status ", exchange.status(), exchange.client_gone() ? " gone" : "",
-                     " prompt_tokens ", run.prompt_tokens(), " generated_tokens ", run.generated_tokens(), " ms ",
-                     (MonotonicUs() - exchange.arrival_us()) / 1000));
+    Log(LogLevel::kInfo, absl::StrCat("completion ", exchange.request_id(), " status ", exchange.status(),
+                                      exchange.client_gone() ? " gone" : "", " prompt_tokens ", run.prompt_tokens(),
+                                      " generated_tokens ", run.generated_tokens(), " ms ",
+                                      (MonotonicUs() - exchange.arrival_us()) / 1000));
   }
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 // Flags the design names and this version has no code for: refused by name, because a server that ignores them would not
 // be the server that was asked for.
-constexpr const char* kLaterFlags[] = {"--tenants",       "--session-dir",  "--session-ttl",
-                                       "--admin-port",    "--admin-socket", "--enable-prefix-caching"};
+constexpr const char* kLaterFlags[] = {"--tenants",    "--session-dir",  "--session-ttl",
+                                       "--admin-port", "--admin-socket", "--enable-prefix-caching"};
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
@@ -43,7 +43,8 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
       ->check(CLI::Range(1, 1024))
       ->group("Model");
   app.add_option("--dtype", raw.dtype, "auto, float32, bfloat16 or float16: what weights are held in")->group("Model");
-  app.add_option("--max-model-len", config.max_model_len, "most tokens of a prompt and its completion (default: the model's)")
+  app.add_option("--max-model-len", config.max_model_len,
+                 "most tokens of a prompt and its completion (default: the model's)")
       ->check(CLI::Range(1, 1 << 24))
       ->group("Model");
   app.add_option("--max-num-seqs", config.sequences_max, "sequences in progress at once")
@@ -74,11 +75,13 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       ->group("KV cache");
   app.add_option("--kv-policy", raw.kv_policy, absl::StrCat("default policy: ", std::string(KvPresetNames())))
       ->group("KV cache");
-  app.add_option("--kv-budget", raw.kv_budget, "default budget: tokens, prompt:RATIO or total:RATIO")->group("KV cache");
+  app.add_option("--kv-budget", raw.kv_budget, "default budget: tokens, prompt:RATIO or total:RATIO")
+      ->group("KV cache");
   app.add_option("--kv-recent", raw.kv_recent, "default number of newest tokens kept (default: half the budget)")
       ->check(CLI::Range(1, 1 << 24))
       ->group("KV cache");
-  app.add_option("--debug-kv-dump", config.kv_dump_path, "append kept positions and victims of each sequence to this file")
+  app.add_option("--debug-kv-dump", config.kv_dump_path,
+                 "append kept positions and victims of each sequence to this file")
       ->group("KV cache");
   app.add_flag("--no-enable-prefix-caching", raw.no_prefix_caching, "accepted; this version has no prefix cache")
       ->group("KV cache");
@@ -208,7 +211,8 @@ std::string Finish(const Raw& raw, Config* config) {
   if (level == std::end(kLevels)) return "--log-level: must be debug, info, warning or error";
   config->log_level = level->second;
   if (!config->insecure && !OriginPolicy::IsLoopback(config->host)) {
-    return absl::StrCat("--host ", config->host, ": beyond loopback the traffic is readable; add --insecure to accept that");
+    return absl::StrCat("--host ", config->host,
+                        ": beyond loopback the traffic is readable; add --insecure to accept that");
   }
   return "";
 }
@@ -229,8 +233,10 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     if (member.absent()) continue;
     if (member.is_bool()) {
       // A flag that is off is a flag that is not there; of the pair with a "no" only the other half exists.
-      if (flag == "--enable-prefix-caching" && !member.boolean()) flag = "--no-enable-prefix-caching";
-      else if (!member.boolean()) continue;
+      if (flag == "--enable-prefix-caching" && !member.boolean())
+        flag = "--no-enable-prefix-caching";
+      else if (!member.boolean())
+        continue;
       arguments->push_back(flag);
     } else if (member.is_string()) {
       arguments->push_back(absl::StrCat(flag, "=", std::string(member.string())));
@@ -307,7 +313,8 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
         return Fail(kExitConfig, wrong);
       }
       if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
-        return Fail(kExitConfig, absl::StrCat(raw.config_path, ": ", flag.substr(2), ": not supported in this version"));
+        return Fail(kExitConfig,
+                    absl::StrCat(raw.config_path, ": ", flag.substr(2), ": not supported in this version"));
       }
       const std::string path = raw.config_path;
       config = Config();

@@ -36,11 +36,11 @@ struct Config {
   int32_t max_model_len = 0;          // 0: from the model
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;
-  int32_t prefill_tokens_max = 256;    // of a step that also decodes
-  int64_t kv_cache_memory_bytes = 0;   // 0: not given
-  int32_t blocks_override = 0;         // 0: not given
-  double memory_utilization = 0;       // 0: not given
-  KvSpec kv;                           // server-wide default
+  int32_t prefill_tokens_max = 256;   // of a step that also decodes
+  int64_t kv_cache_memory_bytes = 0;  // 0: not given
+  int32_t blocks_override = 0;        // 0: not given
+  double memory_utilization = 0;      // 0: not given
+  KvSpec kv;                          // server-wide default
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

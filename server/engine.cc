@@ -13,8 +13,11 @@
 namespace hydrant {
 namespace {
 
-// How much the newest second weighs in a rate.
-constexpr double kRateHalfLifeS = 5;
+// So many seconds of work replace a rate; one alone counts for a fifth.
+constexpr double kRateMemoryS = 5;
+// Before there is a measurement: a small model on two cores. Too high a guess lets a slow server accept a queue of some
+// minutes once; too low a one lets a fast server turn away its first requests.
+constexpr double kPrefillRateAtFirst = 1000;
 // Prompts of four full contexts may always wait, however slow the device has been so far.
 constexpr int64_t kWaitingContextsMin = 4;
 // Prompts that would wait longer than this are better sent elsewhere.
@@ -24,7 +27,7 @@ constexpr double kWaitTargetS = 60;
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
   const double old = rate->load(std::memory_order_relaxed);
-  const double weight = old == 0 ? 1 : std::min(1.0, seconds / kRateHalfLifeS);
+  const double weight = old == 0 ? 1 : std::min(1.0, seconds / kRateMemoryS);
   rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
 }
 
@@ -35,7 +38,9 @@ Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHoo
       hooks_(std::move(hooks)),
       inbox_(static_cast<size_t>(limits.inbox_max)),
       core_(std::move(core)),
-      router_(hooks_.fan_out) {
+      router_(hooks_.fan_out),
+      pacer_(limits.batch_tokens_max),
+      prefill_rate_(kPrefillRateAtFirst) {
   counters_ = core_->counters();
 }
 
@@ -84,7 +89,7 @@ Backlog Engine::backlog() const {
   backlog.prompt_tokens_max = WaitingTokensMax();
   const double prefill_rate = prefill_rate_.load(std::memory_order_relaxed);
   const double completion_rate = completion_rate_.load(std::memory_order_relaxed);
-  if (prefill_rate > 0) backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
+  backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
   const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
   if (completion_rate > 0 && queued > 0) backlog.wait_s = std::max(backlog.wait_s, queued / completion_rate);
   return backlog;
@@ -137,6 +142,7 @@ void Engine::Loop() {
       if (closing) break;
       continue;
     }
+    core_->LimitPrefill(pacer_.alone(), pacer_.beside_decodes());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
     const EventRouter::Settled settled = router_.Deliver(events, ended);
@@ -146,6 +152,7 @@ void Engine::Loop() {
     const StepReport& report = core_->report();
     stuck = report.rows == 0 && events.empty();
     const double seconds = static_cast<double>(ended - started) * 1e-6;
+    pacer_.Observe(report);
     if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
     UpdateRate(&completion_rate_, settled.sequences, seconds);
     Publish();

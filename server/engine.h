@@ -22,6 +22,7 @@
 #include "server/generation.h"
 #include "server/inbox.h"
 #include "server/limits.h"
+#include "server/prefill_pacer.h"
 
 namespace hydrant {
 
@@ -29,9 +30,9 @@ class KvDump;
 
 struct EngineHooks {
   EventRouter::FanOut fan_out;
-  std::function<void(const StepReport&)> on_step;          // engine thread, after every step that computed something
+  std::function<void(const StepReport&)> on_step;           // engine thread, after every step that computed something
   std::function<void(const std::string& reason)> on_death;  // engine thread
-  KvDump* kv_dump = nullptr;                                 // outlives the engine
+  KvDump* kv_dump = nullptr;                                // outlives the engine
 };
 
 class Engine : public GenerationQueue {
@@ -72,14 +73,15 @@ class Engine : public GenerationQueue {
   // Engine thread only.
   std::unique_ptr<EngineCore> core_;
   EventRouter router_;
+  PrefillPacer pacer_;
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<int64_t> open_sequences_ = 0;
   std::atomic<int64_t> waiting_tokens_ = 0;
-  std::atomic<double> prefill_rate_ = 0;     // prompt tokens per second of steps that computed some; 0: none yet
-  std::atomic<double> completion_rate_ = 0;  // sequences ended per second of busy time
+  std::atomic<double> prefill_rate_;          // prompt tokens per second of steps that computed some
+  std::atomic<double> completion_rate_ = 0;   // sequences ended per second of busy time
   std::atomic<int64_t> step_started_us_ = 0;  // 0: idle
   std::atomic<bool> dead_ = false;
 

@@ -109,6 +109,9 @@ class EngineCore {
   // Scheduler::SetPaused.
   void SetPaused(uint64_t id, bool paused) { scheduler_.SetPaused(id, paused); }
 
+  // Scheduler::LimitPrefill.
+  void LimitPrefill(int32_t alone, int32_t beside_decodes) { scheduler_.LimitPrefill(alone, beside_decodes); }
+
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
 

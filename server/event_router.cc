@@ -9,11 +9,16 @@ namespace {
 
 SequenceEnd Translate(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kNone: return SequenceEnd::kNone;
-    case FinishReason::kStop: return SequenceEnd::kStop;
-    case FinishReason::kLength: return SequenceEnd::kLength;
-    case FinishReason::kAbort: return SequenceEnd::kAbort;
-    case FinishReason::kError: return SequenceEnd::kError;
+    case FinishReason::kNone:
+      return SequenceEnd::kNone;
+    case FinishReason::kStop:
+      return SequenceEnd::kStop;
+    case FinishReason::kLength:
+      return SequenceEnd::kLength;
+    case FinishReason::kAbort:
+      return SequenceEnd::kAbort;
+    case FinishReason::kError:
+      return SequenceEnd::kError;
   }
   return SequenceEnd::kError;
 }
@@ -46,9 +51,14 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
     token.time_us = now_us;
     token.end = Translate(event.finish);
     token.stop_token = event.stop_token;
-    if (route.with_logprobs && event.sampled != nullptr) token.logprobs = std::make_unique<SampleResult>(*event.sampled);
-    const SequenceStatus status = {event.live, event.evicted, event.blocks, event.times.admitted_us,
-                                   event.times.first_token_us, event.times.last_token_us};
+    if (route.with_logprobs && event.sampled != nullptr)
+      token.logprobs = std::make_unique<SampleResult>(*event.sampled);
+    const SequenceStatus status = {event.live,
+                                   event.evicted,
+                                   event.blocks,
+                                   event.times.admitted_us,
+                                   event.times.first_token_us,
+                                   event.times.last_token_us};
     if (Push(route, std::move(token), status)) settled.paused.push_back(event.id);
     settled.prompt_tokens += std::exchange(route.waiting_tokens, 0);
     if (event.finish != FinishReason::kNone) {

@@ -32,8 +32,8 @@ class EventRouter {
 
   // What a Deliver has changed.
   struct Settled {
-    int32_t sequences = 0;      // ended
-    int64_t prompt_tokens = 0;         // no longer waited for
+    int32_t sequences = 0;              // ended
+    int64_t prompt_tokens = 0;          // no longer waited for
     std::vector<uint64_t> paused = {};  // sequences whose reader is too far behind
   };
 

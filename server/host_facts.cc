@@ -40,7 +40,8 @@ int32_t UsableCores() {
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
-    const std::string siblings = FirstWord(absl::StrCat("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
+    const std::string siblings =
+        FirstWord(absl::StrCat("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
     cores.insert(siblings.empty() ? absl::StrCat("cpu", cpu) : siblings);
   }
   auto count = static_cast<int32_t>(cores.size());

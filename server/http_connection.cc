@@ -34,16 +34,19 @@ constexpr size_t kWriteBytes = 256 << 10;
 // An idle connection gives back input buffers above this.
 constexpr size_t kIdleBufferBytes = 512;
 // How long, and for how many bytes, a refused client may go on sending before the socket is closed under it. Closing at
-// once would reset the connection and could destroy the answer on its way.
+// once would reset the connection and could destroy the answer on its way. Who sends a body looks for the answer when all
+// of it is out; who sends an endless header never does.
 constexpr double kLingerSeconds = 2;
 constexpr size_t kLingerBytes = 16 << 20;
+constexpr size_t kLingerHeaderBytes = 32 << 10;
 
 constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
 
 bool Matches(const HttpRoute& route, std::string_view path) {
-  return route.path.ends_with('/') && route.path.size() > 1 ? path.starts_with(route.path) && path.size() > route.path.size()
-                                                            : path == route.path;
+  return route.path.ends_with('/') && route.path.size() > 1
+             ? path.starts_with(route.path) && path.size() > route.path.size()
+             : path == route.path;
 }
 
 bool Accepts(const HttpRoute& route, std::string_view method) {
@@ -51,9 +54,7 @@ bool Accepts(const HttpRoute& route, std::string_view method) {
 }
 
 // "application/json; charset=utf-8" -> "application/json".
-std::string MediaType(std::string_view value) {
-  return LowerCase(Trim(value.substr(0, value.find(';'))));
-}
+std::string MediaType(std::string_view value) { return LowerCase(Trim(value.substr(0, value.find(';')))); }
 
 }  // namespace
 
@@ -84,8 +85,8 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   status_ = response.status;
   std::string out;
   out.reserve(512 + response.body.size());
-  AppendHead(response, head_.version_minor, connection_.keep_alive_, static_cast<int64_t>(response.body.size()), request_id_,
-             &out);
+  AppendHead(response, head_.version_minor, connection_.keep_alive_, static_cast<int64_t>(response.body.size()),
+             request_id_, &out);
   if (head_.method != "HEAD") out.append(response.body);
   co_await connection_.WriteAll(out);
 }
@@ -167,6 +168,7 @@ std::function<void()> HttpExchange::Waker() {
 HttpConnection::HttpConnection(tcp::socket socket, HttpService& service)
     : socket_(std::move(socket)),
       service_(service),
+      linger_bytes_(kLingerBytes),
       deadline_(socket_.get_executor()),
       wake_timer_(socket_.get_executor()) {
   service_.connections.fetch_add(1, std::memory_order_relaxed);
@@ -294,10 +296,12 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
     if (!service_.key.Admits(authorization == nullptr ? std::string_view() : *authorization)) return Unauthorized();
   }
   if (host != nullptr && !service_.origins.AdmitsHost(*host)) {
-    return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.", "host_not_allowed");
+    return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
+                     "host_not_allowed");
   }
   if (origin != nullptr && !service_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
-    return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.", "origin_not_allowed");
+    return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.",
+                     "origin_not_allowed");
   }
   if (is_preflight) {
     preflight->status = 204;
@@ -307,14 +311,16 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
                          {"access-control-max-age", "600"}};
     return none;
   }
-  if (allow.empty() && head.path == "*") allow = "GET, HEAD, POST";
+  // Neither asks for a resource of ours, so the question of whether there is one does not arise.
+  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST");
   if (allow.empty()) return RouteNotFound();
   if (*route == nullptr) return MethodNotAllowed(allow);
   if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
   if ((*route)->method != "POST" || head.path == "/ping") return none;
 
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
-  if (head.framing == BodyFraming::kLength && head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
+  if (head.framing == BodyFraming::kLength &&
+      head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
     return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
   }
   const std::string* encoding = head.Find("content-encoding");
@@ -395,6 +401,7 @@ asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
 
 asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
   keep_alive_ = false;
+  linger_bytes_ = kLingerHeaderBytes;
   HttpResponse response;
   response.status = error.status;
   response.body = ErrorJson(error);
@@ -412,7 +419,7 @@ asio::awaitable<void> HttpConnection::Linger() {
   if (error) co_return;
   ArmDeadline(kLingerSeconds);
   size_t discarded = input_.size();
-  while (discarded < kLingerBytes) {
+  while (discarded < linger_bytes_) {
     input_.clear();
     const ReadResult result = co_await ReadSome();
     if (result != ReadResult::kBytes) break;

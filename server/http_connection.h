@@ -124,6 +124,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool keep_alive_ = true;
   bool first_request_ = true;
   bool client_gone_ = false;
+  size_t linger_bytes_;  // discarded at most after the last response
 
   boost::asio::steady_timer deadline_;
   uint64_t deadline_number_ = 0;  // of the armed deadline; an older one that fires late means nothing

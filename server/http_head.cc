@@ -42,8 +42,8 @@ class HeadParser final : public http::basic_parser<true> {
     head_->version_minor = version - 10;
   }
   void on_field_impl(http::field, beast::string_view name, beast::string_view value, beast::error_code&) override {
-    head_->fields.push_back({LowerCase(std::string_view(name.data(), name.size())),
-                             std::string(value.data(), value.size())});
+    head_->fields.push_back(
+        {LowerCase(std::string_view(name.data(), name.size())), std::string(value.data(), value.size())});
   }
   void on_response_impl(int, beast::string_view, int, beast::error_code&) override {}
   void on_header_impl(beast::error_code&) override {}
@@ -59,7 +59,8 @@ class HeadParser final : public http::basic_parser<true> {
 };
 
 // Splits a request target into the path and, for the absolute form, the authority that replaces Host.
-bool SplitTarget(std::string_view target, std::string* path, std::optional<std::string>* authority) {
+bool SplitTarget(std::string_view method, std::string_view target, std::string* path,
+                 std::optional<std::string>* authority) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!StartsWithIgnoreCase(target, scheme)) continue;
     target.remove_prefix(scheme.size());
@@ -73,10 +74,9 @@ bool SplitTarget(std::string_view target, std::string* path, std::optional<std::
     break;
   }
   if (target.empty() || target.find('#') != std::string_view::npos) return false;
-  if (target.front() != '/' && target != "*" && !authority->has_value()) {
-    // The authority form belongs to CONNECT; it is kept as a path that no route has.
-    if (target.find('/') != std::string_view::npos) return false;
-  }
+  // Other forms belong to one method each (RFC 9112, 3.2); they are kept as paths that no route has.
+  const bool form_ok = target.front() == '/' || method == "CONNECT" || (target == "*" && method == "OPTIONS");
+  if (!form_ok) return false;
   *path = std::string(target.substr(0, target.find('?')));
   return true;
 }
@@ -130,14 +130,16 @@ HttpProgress HttpHeadReader::ScanRequestLine(std::string_view input) {
                          std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(method_end), IsToken);
   if (!method_ok) return Reject(MalformedHttp("This is not an HTTP/1.1 request."));
   if (method_end == line.size()) {
-    return eol == std::string_view::npos ? HttpProgress::kNeedMore : Reject(MalformedHttp("This is not an HTTP/1.1 request."));
+    return eol == std::string_view::npos ? HttpProgress::kNeedMore
+                                         : Reject(MalformedHttp("This is not an HTTP/1.1 request."));
   }
   const std::string_view rest = line.substr(method_end + 1);
   const size_t target_end = std::min(rest.find(' '), rest.size());
   if (target_end > static_cast<size_t>(limits_.uri_bytes_max)) return Reject(UriTooLong());
   for (const char c : rest.substr(0, target_end)) {
     if (c == '\r' && eol != std::string_view::npos) break;  // HTTP/0.9; Beast refuses it
-    if (c < 0x21 || c > 0x7e) return Reject(MalformedHttp("The request target holds a byte that is not allowed there."));
+    if (c < 0x21 || c > 0x7e)
+      return Reject(MalformedHttp("The request target holds a byte that is not allowed there."));
   }
   if (eol == std::string_view::npos) return HttpProgress::kNeedMore;
   if (!line.ends_with(" HTTP/1.1\r") && !line.ends_with(" HTTP/1.0\r")) {
@@ -166,7 +168,9 @@ HttpProgress HttpHeadReader::ParseBlock(std::string_view block) {
   }
   head_.keep_alive = parser.keep_alive();
   std::optional<std::string> authority;
-  if (!SplitTarget(parser.target, &head_.path, &authority)) return Reject(MalformedHttp("The request target is malformed."));
+  if (!SplitTarget(head_.method, parser.target, &head_.path, &authority)) {
+    return Reject(MalformedHttp("The request target is malformed."));
+  }
   const HttpProgress progress = CheckFields();
   if (progress == HttpProgress::kDone && authority.has_value()) {
     for (HttpField& field : head_.fields) {
@@ -183,11 +187,12 @@ HttpProgress HttpHeadReader::CheckFields() {
   for (size_t i = 0; i < head_.fields.size(); ++i) {
     const HttpField& field = head_.fields[i];
     if (field.name.empty()) return Reject(MalformedHttp("The request header is malformed."));
-    for (const std::string_view single : {"host", "authorization", "content-length", "transfer-encoding", "content-type",
-                                          "content-encoding", "expect", "origin", "x-request-id"}) {
+    for (const std::string_view single : {"host", "authorization", "content-length", "transfer-encoding",
+                                          "content-type", "content-encoding", "expect", "origin", "x-request-id"}) {
       if (field.name != single) continue;
       for (size_t j = 0; j < i; ++j) {
-        if (head_.fields[j].name == single) return Reject(MalformedHttp("A header field that may occur once occurs twice."));
+        if (head_.fields[j].name == single)
+          return Reject(MalformedHttp("A header field that may occur once occurs twice."));
       }
     }
     if (field.name == "host") ++hosts;
@@ -225,7 +230,8 @@ HttpProgress ChunkedDecoder::Feed(std::string_view input, size_t* consumed, std:
   size_t at = 0;
   while (at < input.size()) {
     // A chunk's framing costs at least 5 bytes; counting them bounds the work per body byte.
-    if (wire_bytes_ > limits_.body_bytes_max) return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
+    if (wire_bytes_ > limits_.body_bytes_max)
+      return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
     if (state_ == State::kData) {
       const size_t take = std::min<uint64_t>(left_, input.size() - at);
       body->append(input.substr(at, take));
@@ -242,7 +248,8 @@ HttpProgress ChunkedDecoder::Feed(std::string_view input, size_t* consumed, std:
       *consumed = at;
       return progress;
     }
-    if (state_ == State::kData && static_cast<int64_t>(body->size()) + static_cast<int64_t>(left_) > limits_.body_bytes_max) {
+    if (state_ == State::kData &&
+        static_cast<int64_t>(body->size()) + static_cast<int64_t>(left_) > limits_.body_bytes_max) {
       return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
     }
   }
@@ -263,7 +270,8 @@ HttpProgress ChunkedDecoder::Step(char byte) {
       }
       if (size_digits_ == 0) return Reject(MalformedHttp(kMalformed));
       // A size beyond the limit is refused before its line is complete: left_ stays exact in a signed 64-bit sum.
-      if (left_ > static_cast<uint64_t>(limits_.body_bytes_max)) return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
+      if (left_ > static_cast<uint64_t>(limits_.body_bytes_max))
+        return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
       line_bytes_ = 0;
       if (byte == '\r') {
         state_ = State::kSizeLf;
@@ -286,7 +294,8 @@ HttpProgress ChunkedDecoder::Step(char byte) {
       size_digits_ = 0;
       state_ = left_ > 0 ? State::kData : State::kTrailerStart;
       return HttpProgress::kNeedMore;
-    case State::kData: break;
+    case State::kData:
+      break;
     case State::kDataCr:
       if (byte != '\r') return Reject(MalformedHttp(kMalformed));
       state_ = State::kDataLf;

@@ -44,8 +44,8 @@ class HttpHeadReader {
   const Limits& limits_;
   HttpHead head_;
   ApiError reject_;
-  size_t skipped_ = 0;       // one empty line before the request line is allowed (RFC 9112, 2.2)
-  size_t scanned_ = 0;       // bytes known to hold no end of the block
+  size_t skipped_ = 0;  // one empty line before the request line is allowed (RFC 9112, 2.2)
+  size_t scanned_ = 0;  // bytes known to hold no end of the block
   bool line_checked_ = false;
   size_t consumed_ = 0;
 };
@@ -60,7 +60,18 @@ class ChunkedDecoder {
   const ApiError& reject() const { return reject_; }
 
  private:
-  enum class State : uint8_t { kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailerStart, kTrailer, kTrailerLf, kEndLf };
+  enum class State : uint8_t {
+    kSize,
+    kExtension,
+    kSizeLf,
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailerStart,
+    kTrailer,
+    kTrailerLf,
+    kEndLf
+  };
 
   HttpProgress Reject(ApiError error);
   HttpProgress Step(char byte);
@@ -68,10 +79,10 @@ class ChunkedDecoder {
   const Limits& limits_;
   State state_ = State::kSize;
   int32_t size_digits_ = 0;
-  uint64_t left_ = 0;          // bytes of the current chunk still to come
-  int32_t line_bytes_ = 0;     // of the extension being read over
+  uint64_t left_ = 0;       // bytes of the current chunk still to come
+  int32_t line_bytes_ = 0;  // of the extension being read over
   int64_t trailer_bytes_ = 0;
-  int64_t wire_bytes_ = 0;     // framing included: a million tiny chunks are bounded like one large one
+  int64_t wire_bytes_ = 0;  // framing included: a million tiny chunks are bounded like one large one
   ApiError reject_;
 };
 

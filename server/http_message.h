@@ -41,8 +41,9 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> fields;  // beside content-type, content-length, connection, x-request-id
-  bool close = false;                                       // end the connection after this response
+  std::vector<std::pair<std::string, std::string>>
+      fields;          // beside content-type, content-length, connection, x-request-id
+  bool close = false;  // end the connection after this response
 };
 
 // The reason phrase of `status`.

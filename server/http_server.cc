@@ -65,8 +65,8 @@ absl::Status HttpServer::Open(EngineView engine) {
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  service_.routes = MakeRoutes({options_.context, *completions_, workers_, std::move(card), options_.version,
-                                engine_.stalled, engine_.metrics});
+  service_.routes = MakeRoutes(
+      {options_.context, *completions_, workers_, std::move(card), options_.version, engine_.stalled, engine_.metrics});
   const absl::Status status = listener_.Open(options_.host, options_.port);
   if (!status.ok()) return status;
   if (options_.handle_signals) {

@@ -23,9 +23,12 @@ void AppendList(std::string* out, const List& list, const Append& append) {
 
 const char* Name(GqaReduce reduce) {
   switch (reduce) {
-    case GqaReduce::kSum: return "sum";
-    case GqaReduce::kMean: return "mean";
-    case GqaReduce::kFirst: return "first";
+    case GqaReduce::kSum:
+      return "sum";
+    case GqaReduce::kMean:
+      return "mean";
+    case GqaReduce::kFirst:
+      return "first";
   }
   return "";
 }
@@ -34,7 +37,8 @@ const char* Name(GqaReduce reduce) {
 
 absl::StatusOr<std::unique_ptr<KvDump>> KvDump::Open(const std::string& path, std::vector<std::string> preset_names) {
   std::ofstream file(path, std::ios::app);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("--debug-kv-dump ", path, ": cannot be opened for writing"));
+  if (!file)
+    return absl::InvalidArgumentError(absl::StrCat("--debug-kv-dump ", path, ": cannot be opened for writing"));
   return std::unique_ptr<KvDump>(new KvDump(std::move(file), std::move(preset_names)));
 }
 
@@ -83,8 +87,8 @@ void KvDump::Write(const Record& record) {
   const EvictionPolicy& policy = record.policy;
   line += ",\"policy\":{\"preset\":";
   AppendJsonString(&line, preset_names_[static_cast<size_t>(record.label)]);
-  absl::StrAppend(&line, ",\"evicts\":", policy.evicts ? "true" : "false", ",\"heavy\":", policy.evicts ? policy.heavy : 0,
-                  ",\"recent\":", policy.evicts ? policy.recent : 0,
+  absl::StrAppend(&line, ",\"evicts\":", policy.evicts ? "true" : "false",
+                  ",\"heavy\":", policy.evicts ? policy.heavy : 0, ",\"recent\":", policy.evicts ? policy.recent : 0,
                   ",\"score_source\":", policy.score_source == ScoreSource::kAttention ? "\"attention\"" : "\"none\"",
                   ",\"gqa_reduce\":\"", Name(policy.gqa_reduce), "\",\"square\":", policy.square ? "true" : "false",
                   ",\"decay\":");

@@ -3,7 +3,7 @@
 namespace hydrant {
 namespace {
 
-constexpr KvPreset kPresets[] = {KvPreset::kFull,     KvPreset::kH2o,    KvPreset::kH2oReal,
+constexpr KvPreset kPresets[] = {KvPreset::kFull,      KvPreset::kH2o,    KvPreset::kH2oReal,
                                  KvPreset::kH2oLlama3, KvPreset::kWindow, KvPreset::kSinks};
 
 int32_t Label(KvPreset preset) {
@@ -18,9 +18,10 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
                                         const KvModelFacts& model) {
   if (spec.preset == KvPreset::kH2oReal) {
     if (model.query_heads != model.kv_heads) {
-      return InvalidField("kv.policy",
-                          "'h2o-real' reproduces a reference that knows only multi-head attention; this model groups its "
-                          "query heads. Use 'h2o'.");
+      return InvalidField(
+          "kv.policy",
+          "'h2o-real' reproduces a reference that knows only multi-head attention; this model groups its "
+          "query heads. Use 'h2o'.");
     }
     if (!spec.recent.has_value()) return InvalidField("kv.recent", "'h2o-real' needs 'kv.recent'.");
   }
@@ -37,8 +38,8 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   policy.evicts = true;
   policy.heavy = count.heavy;
   policy.recent = count.recent;
-  policy.score_source =
-      spec.preset == KvPreset::kSinks || spec.preset == KvPreset::kWindow ? ScoreSource::kNone : ScoreSource::kAttention;
+  policy.score_source = spec.preset == KvPreset::kSinks || spec.preset == KvPreset::kWindow ? ScoreSource::kNone
+                                                                                            : ScoreSource::kAttention;
   policy.gqa_reduce = spec.preset == KvPreset::kH2oLlama3 ? GqaReduce::kFirst : GqaReduce::kSum;
   return resolution;
 }

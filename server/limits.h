@@ -38,14 +38,14 @@ struct Limits {
   int32_t choices_max = 16;
 
   // --- engine -------------------------------------------------------------------------------------------------------
-  int32_t sequences_max = 256;       // in progress at once: rows of device state
-  int32_t batch_tokens_max = 2048;   // tokens of one step
-  int32_t context_max = 0;           // prompt + generated tokens of one sequence
-  int32_t blocks = 0;                // of 16 slots
-  int32_t inbox_max = 4096;          // submitted jobs and cancels not yet seen by the engine
+  int32_t sequences_max = 256;            // in progress at once: rows of device state
+  int32_t batch_tokens_max = 2048;        // tokens of one step
+  int32_t context_max = 0;                // prompt + generated tokens of one sequence
+  int32_t blocks = 0;                     // of 16 slots
+  int32_t inbox_max = 4096;               // submitted jobs and cancels not yet seen by the engine
   int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x choices_max
 
-  double engine_stall_s = 10;        // no finished step for this long while there is work: /health says 503
+  double engine_stall_s = 10;  // no finished step for this long while there is work: /health says 503
 };
 
 }  // namespace hydrant

@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
       (void)std::fprintf(failed ? stderr : stdout, "%s%s\n", failed ? "hydrantd: " : "", parsed.message.c_str());
       return parsed.exit_code;
     }
-    return hydrant::Serve(*parsed.config);
+    return hydrant::Serve(*parsed.config,
+                          [](const std::string& line) { (void)std::fprintf(stderr, "%s\n", line.c_str()); });
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "hydrantd: %s\n", error.what());
     return hydrant::kExitInternal;

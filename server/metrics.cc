@@ -39,7 +39,8 @@ const Buckets& TokenGapBuckets() {
 }
 
 const Buckets& RequestBuckets() {
-  static const Buckets buckets = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+  static const Buckets buckets = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                  30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
   return buckets;
 }
 
@@ -108,7 +109,8 @@ struct Metrics::Series {
   Gauge* AddGauge(const std::string& name, const std::string& help, const Labels& labels) {
     return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
   }
-  Histogram* AddHistogram(const std::string& name, const std::string& help, const Labels& labels, const Buckets& buckets) {
+  Histogram* AddHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                          const Buckets& buckets) {
     return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
   }
   Counter* Vllm(const std::string& name, const std::string& help, Labels extra = {}) {
@@ -182,7 +184,7 @@ struct Metrics::Series {
   Histogram* prefill_computed;
   Histogram* params_n;
 
-  std::mutex render_mutex;  // two scrapes at once would count an increment twice
+  std::mutex render_mutex;   // two scrapes at once would count an increment twice
   bool was_stalled = false;  // guarded by render_mutex
 };
 
@@ -195,7 +197,8 @@ Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", o
 void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
   running = VllmGauge("num_requests_running", "Sequences in the execution batch.");
   waiting = VllmGauge("num_requests_waiting", "Sequences that wait to be admitted.");
-  waiting_capacity = VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "capacity"}});
+  waiting_capacity =
+      VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "capacity"}});
   VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "deferred"}});
   cache_usage = VllmGauge("kv_cache_usage_perc", "KV blocks in use; 1 means all.");
   cache_usage_alias = VllmGauge("gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.");
@@ -231,8 +234,8 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
   }
   first_token = VllmHistogram("time_to_first_token_seconds", "From arrival to the first token.", FirstTokenBuckets());
   token_gap = VllmHistogram("inter_token_latency_seconds", "Between two tokens of a sequence.", TokenGapBuckets());
-  token_gap_alias = VllmHistogram("time_per_output_token_seconds", "The former name of vllm:inter_token_latency_seconds.",
-                                  TokenGapBuckets());
+  token_gap_alias = VllmHistogram("time_per_output_token_seconds",
+                                  "The former name of vllm:inter_token_latency_seconds.", TokenGapBuckets());
   time_per_token = VllmHistogram("request_time_per_output_token_seconds",
                                  "Decode time of a sequence per token after the first.", TokenGapBuckets());
   e2e = VllmHistogram("e2e_request_latency_seconds", "From arrival to the last output.", RequestBuckets());
@@ -246,7 +249,8 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
   request_max_generation_tokens =
       VllmHistogram("request_max_num_generation_tokens", "Most tokens any sequence of a request generated.", tokens);
   params_max_tokens = VllmHistogram("request_params_max_tokens", "max_tokens of a request.", tokens);
-  prefill_computed = VllmHistogram("request_prefill_kv_computed_tokens", "Prompt tokens computed for a sequence.", tokens);
+  prefill_computed =
+      VllmHistogram("request_prefill_kv_computed_tokens", "Prompt tokens computed for a sequence.", tokens);
   params_n = VllmHistogram("request_params_n", "n of a request.", {1, 2, 5, 10, 20});
 }
 
@@ -341,7 +345,8 @@ void Metrics::ObserveSequence(const SequenceReport& report) {
   series_->inference->Observe(Seconds(report.last_token_us - report.admitted_us));
   series_->decode->Observe(Seconds(report.last_token_us - report.first_token_us));
   if (report.generated_tokens > 1) {
-    series_->time_per_token->Observe(Seconds(report.last_token_us - report.first_token_us) / (report.generated_tokens - 1));
+    series_->time_per_token->Observe(Seconds(report.last_token_us - report.first_token_us) /
+                                     (report.generated_tokens - 1));
   }
 }
 

@@ -22,15 +22,16 @@ inline boost::asio::awaitable<void> Offload(boost::asio::thread_pool& pool, std:
   namespace asio = boost::asio;
   auto start = [&pool, &work](auto handler) {
     const auto executor = asio::get_associated_executor(handler);
-    asio::post(pool, [&work, guard = asio::make_work_guard(executor), handler = std::move(handler), executor]() mutable {
-      std::exception_ptr error;
-      try {
-        work();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      asio::dispatch(executor, [handler = std::move(handler), error]() mutable { handler(error); });
-    });
+    asio::post(pool,
+               [&work, guard = asio::make_work_guard(executor), handler = std::move(handler), executor]() mutable {
+                 std::exception_ptr error;
+                 try {
+                   work();
+                 } catch (...) {
+                   error = std::current_exception();
+                 }
+                 asio::dispatch(executor, [handler = std::move(handler), error]() mutable { handler(error); });
+               });
   };
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(start, asio::use_awaitable);
 }

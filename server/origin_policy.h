@@ -18,7 +18,8 @@ namespace hydrant {
 class OriginPolicy {
  public:
   OriginPolicy() = default;
-  OriginPolicy(std::string bound_host, std::vector<std::string> allowed_hosts, std::vector<std::string> allowed_origins);
+  OriginPolicy(std::string bound_host, std::vector<std::string> allowed_hosts,
+               std::vector<std::string> allowed_origins);
 
   // `host` is the Host field, with or without a port. An empty one (HTTP/1.0) is accepted: no browser sends it.
   bool AdmitsHost(std::string_view host) const;

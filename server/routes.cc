@@ -103,8 +103,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back({"POST", "/v1/completions", false,
                     [&completions](HttpExchange& exchange) { return completions.Complete(exchange); }});
-  routes.push_back(Simple("GET", "/v1/models", false,
-                          [sources](const HttpHead&) { return Json(ModelListJson({sources->model})); }));
+  routes.push_back(
+      Simple("GET", "/v1/models", false, [sources](const HttpHead&) { return Json(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
     const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
     return id == sources->model.id ? Json(ModelJson(sources->model)) : ErrorResponse(ModelNotFound(sources->model.id));
@@ -113,9 +113,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                           [&context](const std::string& body) { return TokenizeNow(body, context); }));
   routes.push_back(OnBody("/detokenize", sources->workers,
                           [&context](const std::string& body) { return DetokenizeNow(body, context); }));
-  routes.push_back(Simple("GET", "/load", false, [&completions](const HttpHead&) {
-    return Json(LoadJson(completions.in_flight()));
-  }));
+  routes.push_back(Simple("GET", "/load", false,
+                          [&completions](const HttpHead&) { return Json(LoadJson(completions.in_flight())); }));
 
   const auto health = [sources](const HttpHead&) { return Empty(sources->stalled() ? 503 : 200); };
   routes.push_back(Simple("GET", "/health", true, health));
@@ -126,7 +125,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
     return Empty(200);
   }));
-  routes.push_back(Simple("GET", "/version", true, [sources](const HttpHead&) { return Json(VersionJson(sources->version)); }));
+  routes.push_back(
+      Simple("GET", "/version", true, [sources](const HttpHead&) { return Json(VersionJson(sources->version)); }));
   routes.push_back(Simple("GET", "/metrics", true, [sources](const HttpHead&) {
     HttpResponse response = Json(sources->metrics());
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -22,19 +21,23 @@
 namespace hydrant {
 namespace {
 
-int FailStart(int exit_code, const std::string& message) {
-  StopLog();
-  (void)std::fprintf(stderr, "hydrantd: %s\n", message.c_str());
-  return exit_code;
-}
-
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnavailable: return kExitResources;
-    case absl::StatusCode::kInternal: return kExitInternal;
-    default: return kExitConfig;
+    case absl::StatusCode::kUnavailable:
+      return kExitResources;
+    case absl::StatusCode::kInternal:
+      return kExitInternal;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;  // a flag that contradicts another, or the model
+    default:
+      return kExitConfig;
   }
+}
+
+// An error in the model's files, whatever code it was found under.
+absl::Status ModelError(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kInvalidArgument ? absl::FailedPreconditionError(status.message()) : status;
 }
 
 // "models/SmolLM2.gguf" -> "SmolLM2"; a directory's own name.
@@ -53,7 +56,8 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   request.limits.json_nodes_max = limits.json_nodes_max;
   request.limits.prompts_max = limits.prompts_max;
   request.limits.n_max = limits.choices_max;
-  request.model_names = {config.served_model_name.empty() ? NameOf(config.model_path, false) : config.served_model_name};
+  request.model_names = {config.served_model_name.empty() ? NameOf(config.model_path, false)
+                                                          : config.served_model_name};
   request.vocab_size = model.vocab;
   request.context = limits.context_max;
   const Checkpoint::GenerationDefaults& defaults = checkpoint.generation_defaults();
@@ -153,14 +157,14 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   executor_options.dump = parts->kv_dump.get();
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
       ModelExecutor::Create(checkpoint, *parts->device, executor_options);
-  if (!executor.ok()) return executor.status();
+  if (!executor.ok()) return ModelError(executor.status());
   parts->executor = std::move(*executor);
   return absl::OkStatus();
 }
 
 absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing, Parts* parts) {
-  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
-      MakeCoreOptions(config, sizing.limits, checkpoint.config()), *parts->executor, MonotonicUs);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core =
+      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config()), *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
@@ -173,7 +177,8 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   EngineHooks hooks;
   hooks.fan_out = http.fan_out();
   hooks.on_step = [&metrics](const StepReport& report) {
-    metrics.ObserveStep(report.decode_tokens + report.prefill_tokens, report.plan_us, report.device_us, report.commit_us);
+    metrics.ObserveStep(report.decode_tokens + report.prefill_tokens, report.plan_us, report.device_us,
+                        report.commit_us);
   };
   hooks.on_death = [&http](const std::string&) { http.Fail(kExitInternal); };
   hooks.kv_dump = parts->kv_dump.get();
@@ -188,31 +193,36 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   return http.Open(std::move(view));
 }
 
+absl::Status LoadAndStart(const Config& config, Parts* parts) {
+  try {
+    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
+    if (!checkpoint.ok()) return ModelError(checkpoint.status());
+    for (const std::string& warning : (*checkpoint)->warnings()) Log(LogLevel::kWarning, warning);
+    Sizing sizing;
+    absl::Status status = Build(config, **checkpoint, &sizing, parts);
+    if (status.ok()) status = Start(config, **checkpoint, sizing, parts);
+    return status;  // the weights are packed; the checkpoint's files may go
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("not enough memory");
+  }
+}
+
 }  // namespace
 
-int Serve(const Config& config) {
+int Serve(const Config& config, const Announce& announce) {
   StartLog(config.log_level);
   const int64_t started_us = MonotonicUs();
-  absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
-  if (!checkpoint.ok()) return FailStart(kExitConfig, std::string(checkpoint.status().message()));
-  for (const std::string& warning : (*checkpoint)->warnings()) Log(LogLevel::kWarning, warning);
-
-  Sizing sizing;
   Parts parts;
-  absl::Status status;
-  try {
-    status = Build(config, **checkpoint, &sizing, &parts);
-    if (status.ok()) status = Start(config, **checkpoint, sizing, &parts);
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("not enough memory");
+  const absl::Status status = LoadAndStart(config, &parts);
+  if (!status.ok()) {
+    StopLog();  // what it still holds comes first
+    announce(absl::StrCat("hydrantd: ", std::string(status.message())));
+    return ExitCodeOf(status);
   }
-  if (!status.ok()) return FailStart(ExitCodeOf(status), std::string(status.message()));
-  checkpoint->reset();  // weights are packed; the files may go
-
   const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
   Log(LogLevel::kInfo, absl::StrCat("ready after ", ready_ms, " ms"));
   const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
-  (void)std::fprintf(stderr, "listening on http://%s:%d\n", host.c_str(), parts.http->port());
+  announce(absl::StrCat("listening on http://", host, ":", parts.http->port()));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));

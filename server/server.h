@@ -8,13 +8,19 @@
 #ifndef HYDRANT_SERVER_SERVER_H_
 #define HYDRANT_SERVER_SERVER_H_
 
+#include <functional>
+#include <string>
+
 #include "server/config.h"
 
 namespace hydrant {
 
-// Loads the model, serves it, returns the exit code. Errors are logged; the line "listening on http://HOST:PORT" goes to
-// stderr once requests are answered.
-int Serve(const Config& config);
+// Takes a line for whoever started the server, on the thread of Serve.
+using Announce = std::function<void(const std::string& line)>;
+
+// Loads the model, serves it, returns the exit code. Announces "listening on http://HOST:PORT" once connections are
+// accepted, or the one line that says why it does not come to that.
+int Serve(const Config& config, const Announce& announce);
 
 }  // namespace hydrant
 

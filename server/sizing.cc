@@ -14,7 +14,8 @@ constexpr int64_t kOtherFiles = 64;
 absl::StatusOr<DType> ChooseWeightDType(const Config& config, const ModelConfig& model,
                                         const std::function<bool(DType)>& native) {
   if (!config.weight_dtype.has_value()) return native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
-  if (*config.weight_dtype == DType::kF16) return absl::InvalidArgumentError("--dtype float16: not supported on the CPU");
+  if (*config.weight_dtype == DType::kF16)
+    return absl::InvalidArgumentError("--dtype float16: not supported on the CPU");
   return *config.weight_dtype;
 }
 
@@ -22,9 +23,12 @@ absl::StatusOr<DType> ChooseWeightDType(const Config& config, const ModelConfig&
 
 std::string DTypeName(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "float32";
-    case DType::kF16: return "float16";
-    case DType::kBF16: return "bfloat16";
+    case DType::kF32:
+      return "float32";
+    case DType::kF16:
+      return "float16";
+    case DType::kBF16:
+      return "bfloat16";
   }
   return "";
 }
@@ -64,8 +68,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   // One block of prefill must fit beside a decode of every sequence.
   const int32_t batch_tokens_min = limits.sequences_max + kBlockSlots - 1;
   if (limits.batch_tokens_max < batch_tokens_min) {
-    return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens ", limits.batch_tokens_max, ": must be at least ",
-                                                   batch_tokens_min, " with --max-num-seqs ", limits.sequences_max));
+    return absl::InvalidArgumentError(absl::StrCat("--max-num-batched-tokens ", limits.batch_tokens_max,
+                                                   ": must be at least ", batch_tokens_min, " with --max-num-seqs ",
+                                                   limits.sequences_max));
   }
 
   const int64_t block_bytes = BlockBytes(model, sizing.kv_dtype);

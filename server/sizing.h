@@ -36,8 +36,8 @@ int64_t BlockBytes(const ModelConfig& model, DType kv_dtype);
 
 // `native(dtype)`: the device multiplies it natively. Errors: INVALID_ARGUMENT (a flag contradicts the model or another
 // flag), RESOURCE_EXHAUSTED (not one block fits).
-absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native,
-                                    const HostFacts& host);
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model,
+                                    const std::function<bool(DType)>& native, const HostFacts& host);
 
 }  // namespace hydrant
 
