@@ -13,7 +13,7 @@ COMMON = ("--num-gpu-blocks-override", 2048, "--max-model-len", 4096)
 
 CANARY = {
     "prompt": f"{PROMPT_MARK} The three primary colours are",
-    "max_tokens": 8,
+    "max_tokens": 4,
     "temperature": 0,
     "logprobs": 2,
     "return_token_ids": True,
@@ -24,10 +24,11 @@ COMPANION = {"prompt": f"{PROMPT_MARK} A short story about a lighthouse:", "max_
 def pytest_collection_modifyitems(config, items):
     if SLOW == 1:
         return
-    skip = pytest.mark.skip(reason="says nothing in an instrumented program")
+    why = {"timing": "says nothing in an instrumented program", "slow": "takes minutes in an instrumented program"}
     for item in items:
-        if item.get_closest_marker("timing"):
-            item.add_marker(skip)
+        for mark, reason in why.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_sessionstart(session):

@@ -245,7 +245,9 @@ def wait_for(condition, timeout, describe=lambda: ""):
 
 
 class Companion:
-    """A stream beside a test: repeats one greedy completion and compares every run with the text it has alone."""
+    """A stream beside a test: repeats one greedy completion and compares it, chunk by chunk, with the text it has alone.
+
+    When the test is over the stream under way has to give one more chunk; then it is left where it is."""
 
     def __init__(self, server, body, expected):
         self._server = server
@@ -266,12 +268,17 @@ class Companion:
         try:
             while True:
                 text = ""
+                over = False
                 with self._server.open_stream(**self._body) as connection:
                     response = connection.read_head()
                     assert response.status == 200, f"the companion got {response.status}"
                     for event in read_events(connection):
                         text += json.loads(event)["choices"][0]["text"]
+                        assert self._expected.startswith(text), f"the companion's text changed: {text!r}"
                         self._first_chunk.set()
+                        if over:
+                            return
+                        over = self._stop.is_set()
                 assert text == self._expected, f"the companion's text changed: {text!r}"
                 self.runs += 1
                 if self._stop.is_set():

@@ -68,7 +68,9 @@ def test_company_and_order_change_nothing(server, alone, seed):
 
 def test_chunking_changes_nothing(start_server, alone):
     """Small steps cut prompts into many chunks and mix them with other streams' tokens."""
-    server = start_server("--max-num-batched-tokens", 64, "--num-gpu-blocks-override", 1024, "--max-model-len", 4096)
+    server = start_server(
+        "--max-num-batched-tokens", 64, "--max-num-seqs", 16, "--num-gpu-blocks-override", 1024, "--max-model-len", 4096
+    )  # fmt: skip
     assert [run_one(server, request) for request in REQUESTS] == alone
     assert together(server, range(len(REQUESTS)), 0) == alone
 

@@ -1,6 +1,7 @@
 """Table A of the reliability design: HTTP and TCP as no client library would send them."""
 
 import random
+import re
 import socket
 import time
 
@@ -140,8 +141,8 @@ def test_a4_an_endless_header_is_not_read(row):
         sent = 0
         while sent < 1 << 30 and connection.try_send(b"y" * 65536):
             sent += 65536
-        # Not more than what the sockets of both sides hold.
-        assert sent <= 16 << 20, f"{sent} bytes were taken"
+        # 64 KiB are read; the sockets of both sides hold the rest.
+        assert sent <= 8 << 20, f"{sent} bytes were taken"
         if SLOW == 1:
             assert server.rss_kib() - before < 4096
 
@@ -251,7 +252,7 @@ def test_a18_a_hidden_second_request_is_never_executed(row):
         with server.connect(10) as connection:
             connection.try_send(data)
             everything = connection.read_to_end()
-        assert everything.count(b"HTTP/1.") == 1, everything
+        assert len(re.findall(rb"HTTP/1\.[01] [0-9]{3} ", everything)) == 1, everything
         assert everything.split(b" ", 2)[1] in (b"400", b"501"), everything
 
     each(cases, check)

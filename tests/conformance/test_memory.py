@@ -1,11 +1,8 @@
 """The memory proof: with a budget, blocks go back to the pool while the request still runs."""
 
-import json
-import threading
-
 import pytest
 
-from hydrant_server import SLOW, metric, read_events, wait_for
+from hydrant_server import metric, read_events, wait_for
 
 PROMPT = [(i * 7919) % 40000 + 100 for i in range(2000)]
 GENERATED = 500
@@ -54,40 +51,24 @@ def test_full_grows(server):
 def test_a_pool_of_two_full_sequences_holds_ten_budgeted_ones(start_server):
     server = start_server("--num-gpu-blocks-override", 2 * FULL_BLOCKS, "--max-model-len", 4096)
 
-    def most_running(kv, count, max_tokens, wanted):
-        most = 0
-        streams = [server.open_stream(**body(kv, max_tokens, first=i)) for i in range(count)]
-        readers = [threading.Thread(target=drain, args=(stream,), daemon=True) for stream in streams]
-        for reader in readers:
-            reader.start()
-
-        def enough():
-            nonlocal most
-            most = max(most, server.gauges()["running"])
-            return most >= wanted or not any(reader.is_alive() for reader in readers)
-
+    def running_once_all_generate(kv, asked, held):
+        """Asks for `asked` sequences at once; returns how many run when `held` of them have a token."""
+        tokens_before = metric(server.metrics(), "vllm:time_to_first_token_seconds_count")
+        streams = [server.open_stream(**body(kv, first=i)) for i in range(asked)]
         try:
-            wait_for(enough, 120.0)
+            first_tokens = lambda: metric(server.metrics(), "vllm:time_to_first_token_seconds_count") - tokens_before
+            wait_for(lambda: first_tokens() >= held, 120.0, server.gauges)
+            gauges = server.gauges()
+            assert gauges["running"] + gauges["waiting"] == asked, gauges
+            return gauges["running"]
         finally:
             for stream in streams:
                 stream.reset()
-            for reader in readers:
-                reader.join(10 * SLOW)
-        server.wait_idle(2.0)
-        return most
+            server.wait_idle(2.0)
 
-    assert most_running(H2O, 12, GENERATED, wanted=10) >= 10
+    assert running_once_all_generate(H2O, asked=11, held=10) >= 10
     # Asked to hold three, it holds two: the third waits until one ends.
-    assert most_running({"policy": "full"}, 3, GENERATED, wanted=3) == 2
-
-
-def drain(stream):
-    try:
-        stream.read_head()
-        for event in read_events(stream):
-            json.loads(event)
-    except Exception:  # the test resets the connection under this reader
-        pass
+    assert running_once_all_generate({"policy": "full"}, asked=3, held=2) == 2
 
 
 def test_a_prompt_that_can_never_fit_is_refused(start_server):
