@@ -4,17 +4,16 @@
 // Semantics: "Heavy-Hitter Oracle", arXiv 2306.14048, in the form that keeps one score S per (layer, KV head, slot).
 // With t the position of the newest token and L = t + 1 the logical length:
 //
-//   prompt   S[j]  = sum over scored rows i >= j of decay^(P-1-i) * reduce over the group's query heads of
-//   p[g,i,j]^(square ? 2 : 1)
-//            then, for the prompt's cut only, S over the candidates [0, P - recent) is max-pooled with width
-//            `pool_width` (the pooled value is also the stored score). Scored rows are the last min(score_rows, P)
-//            prompt rows; score_rows == 0 means all of them.
-//   decode   S[j]  = decay * S[j] + reduce over the group's query heads of p[g,t,j]^(square ? 2 : 1), for every live
-//   slot;
-//            a new token starts at 0 and receives its own probability in the same step.
+//   prompt   S[j] = sum over scored rows i >= j of
+//                   decay^(P-1-i) * reduce over the group's query heads g of p[g,i,j]^(square ? 2 : 1);
+//            scored rows are the last min(score_rows, P) prompt rows (score_rows == 0: all of them). For the prompt's
+//            cut only, S over the candidates [0, P - recent) is then max-pooled with width `pool_width`, and the pooled
+//            value is also the stored score.
+//   decode   S[j] = decay * S[j] + reduce over g of p[g,t,j]^(square ? 2 : 1) for every live slot; a new token starts
+//            at 0 and receives its own probability in the same step.
 //   victim   argmin over slots with pos < L - recent of (S ascending, pos descending): on a tie the lower position
-//   survives. cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every
-//   slot with
+//            survives.
+//   cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every slot with
 //            pos >= L - recent.
 //
 // Presets are values of this struct; no preset has code of its own. `window` is heavy = 0; `sinks` is heavy = 4 with

@@ -11,8 +11,7 @@
 //  3. Every decoding sequence that is not paused has a row in every step, and the longest admitted prefilling one has a
 //     chunk in every step: admitted sequences advance, whoever else is there.
 //  4. Within a tenant, admission is first come, first served; a request that does not fit yet is overtaken by nobody.
-//  With 3
-//     its wait is at most the time the sequences before it need to run to their max_tokens.
+//     With 3, its wait is at most the time the sequences before it need to run to their max_tokens.
 //  5. Prefill chunks end on multiples of kSlotsPerBlock, the last one of a prompt aside.
 //  6. Counts do not depend on data: what a plan frees is decided when it is made, and freed when it is committed.
 //

@@ -4,11 +4,10 @@
 // Thread: engine.
 //
 // Invariants
-//  1. computed <= scheduled <= known, and scheduled < known when a step takes it (so a step always has a token to
-//  compute).
+//  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute.
 //  2. computed == scheduled exactly when in_flight == 0.
 //  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
-//  scheduled.
+//     scheduled.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
 
