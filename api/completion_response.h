@@ -5,7 +5,7 @@
 // Invariants:
 //  1. Everything written is valid UTF-8 JSON on one line, whatever bytes the model produced.
 //  2. A log-probability of a token is written with the same digits wherever it appears, and reads back as the same
-//  float;
+//     float;
 //     minus infinity is -9999.0.
 //  3. No chunk carries `usage` unless it was handed one.
 #ifndef HYDRANT_API_COMPLETION_RESPONSE_H_

@@ -7,8 +7,7 @@
 //  1. Depth and node count are enforced while parsing, before memory is spent.
 //  2. Strings are valid UTF-8 (Python's strict decoder's idea of it; a lone surrogate escape is refused).
 //  3. A conversion never changes a value: no truncation, no wrap, no bool as number, no "5" as 5. An integer is an
-//  integer
-//     literal (16.0 and 1e2 are not); a number is either.
+//     integer literal (16.0 and 1e2 are not); a number is either.
 //  4. No message holds input: a syntax error gives a byte offset.
 #ifndef HYDRANT_API_JSON_READER_H_
 #define HYDRANT_API_JSON_READER_H_

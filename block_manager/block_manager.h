@@ -7,8 +7,7 @@
 //  1. Every block is in exactly one of free / cached-free / in use; the counts add up to the total.
 //  2. refcount(b) = number of block tables that hold b.
 //  3. promised() = sum over tables of reserved() - size(), and available() >= promised(): growth never fails, so nobody
-//  is
-//     ever preempted for lack of foresight.
+//     is ever preempted for lack of foresight.
 //  4. A reservation only falls.
 //
 // Prefix sharing (Publish) and parking (Park, Restore) join here: the pool already has references and the cached-free

@@ -8,8 +8,7 @@
 //
 //   prompt      live grows to P; in the step that computes the last prompt token, P > keep is cut to keep.
 //   exact       a decode step with live == keep + 1 puts its token into the victim's slot, so live stays; below that it
-//   takes
-//               slot `live`. A step that ends with live == keep + 1 has the device choose the next victim.
+//               takes slot `live`. A step that ends with live == keep + 1 has the device choose the next victim.
 //   periodic    a decode step always takes slot `live`; one that reaches keep + slack is cut to keep at its end.
 //   unlimited   a decode step always takes slot `live`.
 //

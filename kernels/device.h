@@ -6,10 +6,10 @@
 // Invariants
 //  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing.
 //  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a
-//  prompt
-//     was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal bits out.
+//     prompt was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal
+//     bits out.
 //  3. Softmax, scores, norms, the residual stream and logits are fp32; only inputs of a low-precision matrix product
-//  are rounded.
+//     are rounded.
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 

@@ -4,8 +4,7 @@
 //
 // Invariants
 //  1. The invariants of Device. Results differ between instruction sets (products of bf16 are rounded differently),
-//  never
-//     between runs, batches, chunkings or thread counts on one.
+//     never between runs, batches, chunkings or thread counts on one.
 //  2. Matrices are dense rows of fp32: stride == cols.
 #ifndef HYDRANT_KERNELS_CPU_CPU_DEVICE_H_
 #define HYDRANT_KERNELS_CPU_CPU_DEVICE_H_

@@ -6,14 +6,12 @@
 //
 // Rules for a family's source
 //  1. Everything it defines is in namespace hydrant::HYDRANT_ISA (set by the build), unnamed inside it except the
-//  table.
+//     table.
 //  2. It includes <immintrin.h>, <cstdint>, <cstddef>, <cassert>, kernels/cpu/simd.h and plain-data headers, and uses
-//  no
-//     inline function or template of the standard library: the linker could keep the AVX-512 copy of it for the whole
-//     program. (`ctest -R isa_objects` looks for weak symbols.)
+//     no inline function or template of the standard library: the linker could keep the AVX-512 copy of it for the
+//     whole program. (`ctest -R isa_objects` looks for weak symbols.)
 //  3. It is compiled with -ffp-contract=off: a fused multiply-add happens only where the source says so, so an
-//  element's
-//     arithmetic is the same in every instantiation.
+//     element's arithmetic is the same in every instantiation.
 #ifndef HYDRANT_KERNELS_CPU_KERNEL_TABLE_H_
 #define HYDRANT_KERNELS_CPU_KERNEL_TABLE_H_
 

@@ -6,8 +6,7 @@
 // Invariants
 //  1. A waiting thread spins for a short bounded time (kSpinCount), then sleeps: an idle pool uses no CPU.
 //  2. What the owner wrote before Run() is visible in the function; what the function wrote is visible after Run(),
-//  and,
-//     across threads, after Barrier().
+//     and, across threads, after Barrier().
 //  3. Run() allocates nothing and takes no lock unless somebody sleeps.
 #ifndef HYDRANT_KERNELS_CPU_THREAD_POOL_H_
 #define HYDRANT_KERNELS_CPU_THREAD_POOL_H_
