@@ -1,14 +1,19 @@
 #include "model/model_executor.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/model/engine_harness.h"
+#include "tests/model/gguf_builder.h"
+#include "tests/model/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -155,6 +160,114 @@ TEST(ModelExecutor, ScoringAForcedTokenEqualsScoringItAsPrompt) {
     EXPECT_EQ(as_output.sampled[i].id, ids[40 + i]);
     // Prefill and decode attention sum in different orders.
     EXPECT_NEAR(as_output.sampled[i].logprob, as_prompt.prompt[39 + i].logprob, 1e-4);
+  }
+}
+
+// The checkpoint of a golden model with one fp32 element of a tensor replaced, in a directory of its own.
+void WriteWith(const TempDir& dir, const std::string& model, const std::string& tensor, size_t element, float value) {
+  std::filesystem::copy(GoldenPath(model), dir.path(), std::filesystem::copy_options::recursive);
+  const std::string path = dir.File("model.safetensors");
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t header_bytes = 0;
+  file.read(reinterpret_cast<char*>(&header_bytes), 8);
+  std::string header(header_bytes, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(header_bytes));
+  const nlohmann::json entry = nlohmann::json::parse(header).at(tensor);
+  ASSERT_EQ(entry.at("dtype"), "F32");
+  file.seekp(static_cast<std::streamoff>(8 + header_bytes + entry.at("data_offsets")[0].get<uint64_t>() + 4 * element));
+  file.write(reinterpret_cast<const char*>(&value), 4);
+}
+
+class PoisonedWeights : public testing::TestWithParam<DType> {};
+
+// Row E10 of the table of bad model files: the request that meets the NaN fails, its neighbours and those after it, in the
+// blocks it gave back, do not notice.
+TEST_P(PoisonedWeights, FailTheRequestThatMeetsThemAndNoOther) {
+  constexpr int32_t kPoison = 7, kHidden = 48;
+  const TempDir dir;
+  WriteWith(dir, "gqa_untied", "model.embed_tokens.weight", kPoison * kHidden + 5,
+            std::numeric_limits<float>::quiet_NaN());
+  std::mt19937 random(13);
+  std::vector<EngineRequest> healthy;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    std::vector<int32_t> prompt = RandomPrompt(random, 20 + 7 * static_cast<int32_t>(id), 288);
+    std::replace(prompt.begin(), prompt.end(), kPoison, kPoison + 1);
+    healthy.push_back(With(Greedy(id, prompt, 30), EvictionPolicy{.evicts = true, .heavy = 8, .recent = 8}));
+    healthy.back().forced_ids.assign(30, 11);  // so that no model's taste brings in the poisoned token
+    healthy.back().logprobs = 2;
+  }
+  // A pool that the requests fill again and again.
+  const HarnessOptions options{.dtype = GetParam(), .blocks = 16};
+  EngineHarness clean(GoldenPath("gqa_untied"), options);
+  std::vector<Generation> expected;
+  for (const EngineRequest& request : healthy) expected.push_back(clean.RunOne(request));
+
+  EngineHarness poisoned(dir.path(), options);
+  ASSERT_EQ(poisoned.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.embed_tokens.weight"});
+  EngineRequest in_prompt = Greedy(4, healthy[0].request.prompt, 30);
+  in_prompt.request.prompt[3] = kPoison;
+  EngineRequest in_answer = Greedy(5, healthy[1].request.prompt, 30);
+  in_answer.forced_ids.assign(30, 11);
+  in_answer.forced_ids[9] = kPoison;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<EngineRequest> requests = healthy;
+    requests.insert(requests.begin() + round, in_prompt);
+    requests.insert(requests.begin(), in_answer);
+    for (size_t i = 0; i < requests.size(); ++i) requests[i].request.id += 10 * static_cast<uint64_t>(round);
+    const std::vector<Generation> got = poisoned.Run(requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const uint64_t id = requests[i].request.id % 10;
+      if (id == 4) {
+        EXPECT_EQ(got[i].finish, FinishReason::kError);
+        EXPECT_TRUE(got[i].sampled.empty());
+      } else if (id == 5) {
+        EXPECT_EQ(got[i].finish, FinishReason::kError);
+        EXPECT_EQ(got[i].sampled.size(), 10u);  // the poisoned token itself was still chosen in good health
+      } else {
+        ExpectSame(got[i], expected[id - 1], "request " + std::to_string(id) + ", round " + std::to_string(round));
+      }
+    }
+  }
+}
+
+TEST_P(PoisonedWeights, FailEveryRequestWhenEveryoneMeetsThem) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+    const TempDir dir;
+    WriteWith(dir, "gqa_untied", "model.layers.1.mlp.down_proj.weight", 77, value);
+    EngineHarness harness(dir.path(), {.dtype = GetParam()});
+    EXPECT_EQ(harness.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.layers.1.mlp.down_proj.weight"});
+    for (uint64_t id = 1; id <= 3; ++id) {
+      const Generation generation = harness.RunOne(Greedy(id, {5, 6, 8}, 4));
+      EXPECT_EQ(generation.finish, FinishReason::kError) << value;
+      EXPECT_TRUE(generation.sampled.empty());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, PoisonedWeights, testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         [](const auto& dtype) {
+                           return dtype.param == DType::kF32 ? "f32" : dtype.param == DType::kBF16 ? "bf16" : "f16";
+                         });
+
+// Row E11: once loaded, a model does not read its files again. They are still mapped here, so a read would end the test
+// with SIGBUS.
+TEST(ModelExecutor, ALoadedModelDoesNotReadItsFiles) {
+  const TempDir dir;
+  std::filesystem::copy(GoldenPath("gqa_tied"), dir.File("hf"), std::filesystem::copy_options::recursive);
+  dir.Write("tiny.gguf", TinyGguf().Build());
+  for (const auto& [model, weights] : {std::pair("hf", "hf/model.safetensors"), std::pair("tiny.gguf", "tiny.gguf")}) {
+    const EngineRequest request = Greedy(1, {40, 41, 42}, 20);
+    EngineHarness before(dir.File(model), {});
+    const Generation expected = before.RunOne(request);
+    EngineHarness harness(dir.File(model), {});
+    for (const auto& file : std::filesystem::recursive_directory_iterator(dir.path())) {
+      if (file.path().string().find(model) != std::string::npos && file.is_regular_file()) {
+        std::filesystem::resize_file(file.path(), 0);
+      }
+    }
+    ASSERT_EQ(std::filesystem::file_size(dir.File(weights)), 0u);
+    ExpectSame(harness.RunOne(request), expected, model);
   }
 }
 

@@ -24,14 +24,20 @@ int64_t PeakMemory::bytes() const { return peak.load(std::memory_order_relaxed) 
 
 }  // namespace hydrant
 
-void* operator new(size_t bytes) {
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) return nullptr;
   const auto size = static_cast<int64_t>(malloc_usable_size(memory));
   const int64_t now = in_use.fetch_add(size, std::memory_order_relaxed) + size;
   int64_t highest = peak.load(std::memory_order_relaxed);
   while (now > highest && !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
   }
+  return memory;
+}
+
+void* operator new(size_t bytes) {
+  void* memory = operator new(bytes, std::nothrow);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
