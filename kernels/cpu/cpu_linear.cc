@@ -54,8 +54,8 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const RowReader& reader, std::span<
 }
 
 void CpuLinear::PackPanels(const RowReader& reader, const LinearKernels& kernels, int64_t begin, int64_t end) {
-  // [kPanelRows, cols]; rows that do not exist stay zero.
-  const auto rows = std::make_unique<float[]>(static_cast<size_t>(kPanelRows * spec_.cols));
+  // [kPanelRows, cols], one per thread and matrix; every row is written for every panel.
+  const auto rows = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(kPanelRows * spec_.cols));
   for (int64_t panel = begin; panel < end; ++panel) {
     for (int64_t lane = 0; lane < kPanelRows; lane += PanelOutputs(spec_)) {
       const int64_t first = SourceRow(spec_, panel, lane);
