@@ -24,11 +24,10 @@ COMPANION = {"prompt": f"{PROMPT_MARK} A short story about a lighthouse:", "max_
 def pytest_collection_modifyitems(config, items):
     if SLOW == 1:
         return
-    why = {"timing": "says nothing in an instrumented program", "slow": "takes minutes in an instrumented program"}
+    skip = pytest.mark.skip(reason="says nothing in an instrumented program")
     for item in items:
-        for mark, reason in why.items():
-            if item.get_closest_marker(mark):
-                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("timing"):
+            item.add_marker(skip)
 
 
 def pytest_sessionstart(session):

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs the conformance suite against HYDRANTD in an environment of its own: run.sh VENV [pytest arguments].
+# With HYDRANT_SMALL=1 the network is a tiny random one with the model's tokenizer (small_model.py).
 # Exit 77: skipped, with the reason on the last line (no Python, no package index, no model).
 set -uo pipefail
 
@@ -28,6 +29,14 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.stamp"; then
   python3 -m pip --python "$venv/bin/python" --disable-pip-version-check install --quiet --require-virtualenv \
     -r "$here/requirements.txt" || skip "the Python packages of requirements.txt could not be installed (no package index?)"
   cp "$here/requirements.txt" "$venv/requirements.stamp"
+fi
+
+if [[ ${HYDRANT_SMALL-} ]]; then
+  small=$venv/small.gguf
+  if [[ ! -e $small || $here/small_model.py -nt $small || $HYDRANT_MODEL -nt $small ]]; then
+    python3 -B "$here/small_model.py" "$HYDRANT_MODEL" "$small" || skip "the small model could not be made of $HYDRANT_MODEL"
+  fi
+  export HYDRANT_MODEL=$small
 fi
 
 exec "$venv/bin/python" -m pytest -c "$here/pytest.ini" --rootdir "$here" -p no:cacheprovider "$@" "$here"

@@ -8,6 +8,8 @@ import pytest
 
 from hydrant_server import SLOW
 
+pytestmark = pytest.mark.real_model
+
 REQUESTS = [
     {"prompt": "The capital of France is", "temperature": 0},
     {"prompt": "Once upon a time, in a land far away, there lived", "temperature": 0.9, "seed": 11},

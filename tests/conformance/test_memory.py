@@ -4,6 +4,8 @@ import pytest
 
 from hydrant_server import metric, read_events, wait_for
 
+pytestmark = pytest.mark.real_model
+
 PROMPT = [(i * 7919) % 40000 + 100 for i in range(2000)]
 GENERATED = 500
 H2O = {"policy": "h2o", "budget": 256}
@@ -29,7 +31,6 @@ def blocks_over_a_generation(server, kv):
     return used[:-1]  # the last look may come after the end
 
 
-@pytest.mark.slow
 def test_a_budget_of_256_keeps_17_blocks(server):
     before = metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill")
     used = blocks_over_a_generation(server, H2O)
@@ -39,7 +40,6 @@ def test_a_budget_of_256_keeps_17_blocks(server):
     assert metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill") - before == 125 - 16
 
 
-@pytest.mark.slow
 def test_full_grows(server):
     used = blocks_over_a_generation(server, {"policy": "full"})
     assert used == sorted(used)
@@ -47,7 +47,6 @@ def test_full_grows(server):
     assert used[0] <= 127 and used[-1] >= 150, used
 
 
-@pytest.mark.slow
 def test_a_pool_of_two_full_sequences_holds_ten_budgeted_ones(start_server):
     server = start_server("--num-gpu-blocks-override", 2 * FULL_BLOCKS, "--max-model-len", 4096)
 

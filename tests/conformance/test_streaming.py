@@ -1,4 +1,4 @@
-"""The streaming contract of api.md, line by line, read from the wire."""
+"""The streaming contract, line by line, read from the wire."""
 
 import json
 import time
