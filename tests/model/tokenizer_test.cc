@@ -94,5 +94,57 @@ TEST(Detokenizer, EqualsDecodeAndEmitsWholeCharactersOnly) {
   }
 }
 
+// A vocabulary of whatever pieces it is given.
+class PieceTokenizer final : public Tokenizer {
+ public:
+  explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
+  int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
+  std::vector<int32_t> Encode(std::string_view, const EncodeOptions&) const override { return {}; }
+  std::string_view TokenBytes(int32_t id) const override { return pieces_[static_cast<size_t>(id)]; }
+  std::string_view TokenPiece(int32_t id) const override { return TokenBytes(id); }
+  bool IsSpecial(int32_t) const override { return false; }
+  std::string Decode(const std::vector<int32_t>&, bool) const override { return {}; }
+
+ private:
+  std::vector<std::string> pieces_;
+};
+
+// After every push the text so far is what the bytes so far decode to, less a character that is not whole: nothing is
+// emitted too early, nothing is held back.
+TEST(Detokenizer, AnySplitOfAnyBytesGivesTheSameTextAsSoonAsItIsCertain) {
+  // Leads and continuations of every length and of every forbidden kind.
+  constexpr std::string_view kBytes = "a\x80\x8f\x90\x9f\xa0\xbf\xc0\xc3\xe0\xe2\xed\xf0\xf1\xf4\xf5\xff";
+  constexpr std::string_view kWhole[] = {"é", "€", "😀", "\u0000x"};
+  std::mt19937 random(2);
+  for (int round = 0; round < 1500; ++round) {
+    std::string bytes;
+    while (bytes.size() < 8) {
+      const std::string_view whole = kWhole[random() % 4];
+      bytes +=
+          random() % 3 == 0 ? whole.substr(0, 1 + random() % whole.size()) : kBytes.substr(random() % kBytes.size(), 1);
+    }
+    bytes.resize(8);
+    for (uint32_t cuts = 0; cuts < 128; ++cuts) {
+      std::vector<std::string> pieces(1);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        pieces.back() += bytes[i];
+        if (cuts >> i & 1) pieces.emplace_back();
+      }
+      const PieceTokenizer tokenizer(pieces);
+      Detokenizer stream(tokenizer, true);
+      std::string streamed, so_far;
+      size_t incomplete = 0;
+      for (size_t id = 0; id < pieces.size(); ++id) {
+        so_far += pieces[id];
+        streamed += stream.Push(static_cast<int32_t>(id));
+        std::string expected;
+        incomplete = AppendUtf8Lossy(so_far, expected);
+        ASSERT_EQ(streamed, expected) << testing::PrintToString(bytes) << " cut " << cuts;
+      }
+      ASSERT_EQ(stream.Finish(), incomplete > 0 ? kReplacementCharacter : "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hydrant
