@@ -170,10 +170,9 @@ std::optional<JsonValue> JsonValue::Find(std::string_view key) const {
 
 absl::StatusOr<JsonValue> JsonValue::At(std::string_view key) const {
   if (!node_->is_object()) return WrongType("an object");
-  const std::optional<JsonValue> found = Find(key);
+  if (const std::optional<JsonValue> found = Find(key)) return *found;
   const std::string path = Path();
-  if (!found) return FileError(file(), Quoted(Cat(path, path.empty() ? "" : ".", key)), "is missing");
-  return *found;
+  return FileError(file(), Quoted(Cat(path, path.empty() ? "" : ".", key)), "is missing");
 }
 
 absl::Status JsonValue::Read(std::string_view key, int64_t min, int64_t max, int32_t& out) const {

@@ -33,6 +33,17 @@ TEST(SafetensorsFile, MayPadItsHeaderWithSpaces) {
       IsOk());
 }
 
+// In time linear in their number: looking up a field must not look for its path, which only messages need.
+TEST(SafetensorsFile, ListsAsManyTensorsAsTheLargestModelsHave) {
+  std::string header = "{";
+  for (int i = 0; i < 50'000; ++i) {
+    header += (i == 0 ? "\"t" : ",\"t") + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  const auto tensors = ParseSafetensors(SafetensorsBytes(header + "}", ""), "m");
+  ASSERT_THAT(tensors, IsOk());
+  EXPECT_EQ(tensors->size(), 50'000u);
+}
+
 struct Corruption {
   const char* name;
   std::string bytes;
