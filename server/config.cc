@@ -36,6 +36,25 @@ struct Raw {
   bool no_prefix_caching = true;
 };
 
+std::optional<double> ParseNumber(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0') return std::nullopt;
+  return value;
+}
+
+// CLI::Range takes nan for a number inside any range.
+CLI::Validator RealRange(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        const std::optional<double> value = ParseNumber(text);
+        return value.has_value() && *value >= low && *value <= high
+                   ? std::string()
+                   : absl::StrCat("must be a number in [", low, ", ", high, "]");
+      },
+      absl::StrCat("NUMBER in [", low, " - ", high, "]"));
+}
+
 // The text of a flag's description and its place in --help come from here alone.
 void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_option("--device", config.device, "auto or cpu")->group("Model");
@@ -71,7 +90,7 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       ->check(CLI::Range(1, 1 << 28))
       ->group("KV cache");
   app.add_option("--gpu-memory-utilization", config.memory_utilization, "share of the free memory for keys and values")
-      ->check(CLI::Range(0.001, 1.0))
+      ->check(RealRange(0.001, 1.0))
       ->group("KV cache");
   app.add_option("--kv-policy", raw.kv_policy, absl::StrCat("default policy: ", std::string(KvPresetNames())))
       ->group("KV cache");
@@ -104,7 +123,7 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
 
 void AddLimitFlags(CLI::App& app, Config& config) {
   Limits& limits = config.limits;
-  const CLI::Range seconds(0.01, 86400.0);
+  const CLI::Validator seconds = RealRange(0.01, 86400.0);
   const auto timeout = [&](const char* name, double& value, const char* help) {
     app.add_option(name, value, help)->check(seconds)->group("Limits")->capture_default_str();
   };
@@ -114,7 +133,7 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   timeout("--stream-stall-s", limits.stream_stall_s, "until a response nobody reads is ended");
   timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health says 503");
   app.add_option("--shutdown-timeout-s", config.shutdown_timeout_s, "for running requests after SIGTERM")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(RealRange(0.0, 86400.0))
       ->group("Limits")
       ->capture_default_str();
   app.add_option("--max-connections", limits.connections_max, "open connections")
@@ -145,13 +164,6 @@ std::optional<DType> DTypeFromName(const std::string& name) {
   if (name == "bfloat16") return DType::kBF16;
   if (name == "float16" || name == "half") return DType::kF16;
   return std::nullopt;
-}
-
-std::optional<double> ParseNumber(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0') return std::nullopt;
-  return value;
 }
 
 // "256", "prompt:0.2", "total:0.2". Empty: unset. Returns what is wrong.

@@ -66,10 +66,11 @@ bool SplitTarget(std::string_view method, std::string_view target, std::string* 
     target.remove_prefix(scheme.size());
     const size_t slash = std::min(target.find_first_of("/?"), target.size());
     *authority = std::string(target.substr(0, slash));
+    if (slash == 0) return false;
     target.remove_prefix(slash);
     if (target.empty() || target.front() != '/') {
       *path = "/";
-      return !(*authority)->empty();
+      return true;
     }
     break;
   }

@@ -30,7 +30,7 @@ struct KvModelFacts {
   int32_t budget_max = 0;  // the context
 };
 
-// Presets (h2o.md, section 2): h2o, h2o-real: sum over the group's query heads; h2o-llama3: the first query head only;
+// Presets: h2o, h2o-real: sum over the group's query heads; h2o-llama3: the first query head only;
 // window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; full: no eviction.
 // Errors: those of api's ResolveKv; 400 for h2o-real on a model with grouped queries, or without its own `recent`.
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,

@@ -1,17 +1,15 @@
 // An Executor without a model: what it "samples" is a function of the position, so every answer is known beforehand. A
-// test can slow it down, hold it, or make it fail.
+// test can hold it or make it fail.
 #ifndef HYDRANT_TESTS_SERVER_SCRIPTED_EXECUTOR_H_
 #define HYDRANT_TESTS_SERVER_SCRIPTED_EXECUTOR_H_
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "model/executor.h"
 
@@ -23,11 +21,16 @@ class ScriptedExecutor : public Executor {
   std::function<int32_t(const StepRow& row, int32_t position)> next = [](const StepRow&, int32_t position) {
     return 'a' + position % 26;
   };
-  std::atomic<int64_t> step_us = 0;      // how long a step takes
-  std::atomic<bool> held = false;        // steps do not end while it is set
   std::atomic<bool> not_finite = false;  // rows that sample are not finite
   std::atomic<bool> fails = false;       // Await throws
-  std::atomic<int64_t> steps = 0;
+  std::atomic<int64_t> steps = 0;        // ended
+
+  // No step ends, or only the next `more`, until Release.
+  void Hold(int64_t more = 0) { steps_max_ = steps + more; }
+  void Release() {
+    steps_max_ = std::numeric_limits<int64_t>::max();
+    steps_max_.notify_all();
+  }
 
   Ticket Launch(const StepInput& input) override {
     input_ = &input;
@@ -35,8 +38,7 @@ class ScriptedExecutor : public Executor {
   }
 
   StepOutput Await(Ticket) override {
-    if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
-    while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
     if (fails) throw std::runtime_error("the device is gone");
     ++steps;
     StepOutput output;
@@ -62,6 +64,7 @@ class ScriptedExecutor : public Executor {
   }
 
   const StepInput* input_ = nullptr;
+  std::atomic<int64_t> steps_max_ = std::numeric_limits<int64_t>::max();
 };
 
 // The next character of `text` for each generated token, then the end of the sequence (id 256).

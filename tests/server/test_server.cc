@@ -19,6 +19,15 @@ double Now() { return static_cast<double>(MonotonicUs()) * 1e-6; }
 
 }  // namespace
 
+bool Eventually(const std::function<bool()>& condition, double seconds) {
+  const double deadline = Now() + seconds;
+  while (!condition()) {
+    if (Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
 RawClient::RawClient(uint16_t port, int receive_buffer_bytes) {
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return;
@@ -176,7 +185,10 @@ TestServer::TestServer(TestServerOptions options) {
   view.queue = engine_.get();
   view.stalled = [this] { return engine_->stalled(); };
   view.metrics = [this] { return metrics_->Render(engine_->counters(), engine_->stalled()); };
-  view.stop = [this] { engine_->Stop(); };
+  view.stop = [this] {
+    stopping_ = true;
+    engine_->Stop();
+  };
   engine_->Start();
   const absl::Status opened = http_->Open(std::move(view));
   EXPECT_TRUE(opened.ok()) << opened;
@@ -184,7 +196,7 @@ TestServer::TestServer(TestServerOptions options) {
 }
 
 TestServer::~TestServer() {
-  executor_.held = false;
+  executor_.Release();
   http_->Fail(0);
   Join();
   engine_->Stop();
@@ -196,16 +208,13 @@ int TestServer::Join() {
 }
 
 bool TestServer::BecomesIdle(double seconds) {
-  const double deadline = Now() + seconds;
-  while (Now() < deadline) {
-    const EngineCounters counters = engine_->counters();
-    if (counters.running == 0 && counters.waiting == 0 && counters.blocks_used == 0 &&
-        engine_->backlog().sequences == 0) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return false;
+  return Eventually(
+      [this] {
+        const EngineCounters counters = engine_->counters();
+        return counters.running == 0 && counters.waiting == 0 && counters.blocks_used == 0 &&
+               engine_->backlog().sequences == 0;
+      },
+      seconds);
 }
 
 }  // namespace hydrant

@@ -3,6 +3,7 @@
 #ifndef HYDRANT_TESTS_SERVER_TEST_SERVER_H_
 #define HYDRANT_TESTS_SERVER_TEST_SERVER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,9 @@
 #include "server/http_server.h"
 
 namespace hydrant {
+
+// Asks `condition` again and again until it holds; false when it does not within `seconds`.
+bool Eventually(const std::function<bool()>& condition, double seconds = 10);
 
 class RawClient {
  public:
@@ -81,6 +85,8 @@ class TestServer {
   ScriptedExecutor& executor() { return executor_; }
   Engine& engine() { return *engine_; }
   HttpServer& http() { return *http_; }
+  // The server has told the engine to end what runs.
+  bool stopping() const { return stopping_; }
   // Waits until Run has returned, and gives its exit code.
   int Join();
 
@@ -94,6 +100,7 @@ class TestServer {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Engine> engine_;
   int exit_code_ = -1;
+  std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
 

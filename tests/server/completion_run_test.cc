@@ -1,0 +1,244 @@
+#include "server/completion_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "byte_tokenizer.h"
+#include "server/engine_core.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Takes jobs and orders; the test plays the engine through the mailbox.
+class FakeQueue : public GenerationQueue {
+ public:
+  std::optional<uint64_t> TrySubmit(GenerationJob submitted) override {
+    if (full) return std::nullopt;
+    job = std::move(submitted);
+    return 100;
+  }
+  void Cancel(uint64_t id) override { cancelled.push_back(id); }
+  void Resume(uint64_t first_id, int32_t count) override { resumed.emplace_back(first_id, count); }
+  Backlog backlog() const override { return {}; }
+
+  bool full = false;
+  GenerationJob job;
+  std::vector<uint64_t> cancelled;
+  std::vector<std::pair<uint64_t, int32_t>> resumed;
+};
+
+class CompletionRunTest : public testing::Test {
+ protected:
+  CompletionRunTest() {
+    context_.request.model_names = {"m"};
+    context_.request.vocab_size = ByteTokenizer::kVocab;
+    context_.request.context = 1000;
+    context_.kv = {4, 2, 1000};
+    context_.tokenizer = std::make_shared<ByteTokenizer>();
+    context_.blocks = 100;
+    MetricsOptions options;
+    options.model_name = "m";
+    options.context = 1000;
+    options.policy_names = KvPolicyLabels();
+    metrics_ = std::make_unique<Metrics>(options);
+  }
+
+  std::unique_ptr<CompletionRun> Start(const std::string& body) {
+    ApiResult<PreparedCompletion> prepared = PrepareCompletion(body, context_);
+    EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().message);
+    auto run = std::make_unique<CompletionRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1");
+    EXPECT_TRUE(run->Submit([] {}));
+    return run;
+  }
+  void Send(int32_t choice, int32_t token, SequenceEnd end = SequenceEnd::kNone) {
+    TokenEvent event;
+    event.choice = choice;
+    event.token = token;
+    event.end = end;
+    SequenceStatus status;
+    status.live = 17;
+    status.blocks = 2;
+    status.evicted = 3;
+    (void)queue_.job.mailbox->PushToken(std::move(event), status);
+  }
+  static std::string Events(CompletionRun& run) {
+    run.Absorb();
+    std::string out;
+    run.AppendEvents(&out);
+    return out;
+  }
+  double Aborts() {
+    const std::string text = metrics_->Render(EngineCounters(), false);
+    const std::string series = "finished_reason=\"abort\",model_name=\"m\"} ";
+    return std::stod(text.substr(text.find(series) + series.size()));
+  }
+
+  ServingContext context_;
+  FakeQueue queue_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+TEST_F(CompletionRunTest, ChoicesAreSamplesOfPromptsInOrder) {
+  const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
+  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  ASSERT_EQ(sequences.size(), 4u);
+  EXPECT_EQ(sequences[1].prompt, ByteIds("a"));
+  EXPECT_EQ(sequences[2].prompt, ByteIds("bc"));
+  EXPECT_EQ(sequences[0].sampling.seed, 5u);
+  EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
+  EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";
+  EXPECT_EQ(sequences[3].prompt_logprobs, 1);
+  for (int32_t choice = 0; choice < 4; ++choice) Send(choice, 'p' + choice, SequenceEnd::kLength);
+  run->Absorb();
+  ASSERT_TRUE(run->done());
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("prompt_tokens":3)")) << "each prompt counts once";
+  EXPECT_THAT(body, HasSubstr(R"("completion_tokens":4)"));
+  EXPECT_THAT(body, HasSubstr(R"("index":3,"text":"bcs")"));
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+}
+
+TEST_F(CompletionRunTest, WithoutASeedEverySampleDrawsItsOwn) {
+  const auto run = Start(R"({"prompt": "a", "n": 2})");
+  EXPECT_NE(queue_.job.sequences[0].sampling.seed, queue_.job.sequences[1].sampling.seed);
+}
+
+TEST_F(CompletionRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "max_tokens": 2})");
+  Send(0, 'x');
+  const std::string first = Events(*run);
+  EXPECT_THAT(first, HasSubstr(R"("text":"x")"));
+  EXPECT_THAT(first, HasSubstr(R"("finish_reason":null)"));
+  EXPECT_THAT(first, Not(HasSubstr("usage")));
+  EXPECT_EQ(Events(*run), "") << "nothing new";
+  Send(0, 'y', SequenceEnd::kLength);
+  const std::string last = Events(*run);
+  EXPECT_THAT(last, HasSubstr(R"("text":"y")"));
+  EXPECT_THAT(last, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_TRUE(last.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(CompletionRunTest, TokensThatWaitedShareOneChunk) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "return_token_ids": true})");
+  for (const char c : std::string("xyz")) Send(0, c);
+  const std::string chunk = Events(*run);
+  EXPECT_THAT(chunk, HasSubstr(R"("text":"xyz")"));
+  EXPECT_THAT(chunk, HasSubstr(R"("token_ids":[120,121,122])"));
+  EXPECT_THAT(chunk, HasSubstr(R"("prompt_token_ids":[97])"));
+  EXPECT_EQ(chunk.find("data: "), chunk.rfind("data: "));
+  Send(0, 'w');
+  EXPECT_THAT(Events(*run), Not(HasSubstr(R"("prompt_token_ids":[)"))) << "on the first chunk only";
+}
+
+TEST_F(CompletionRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "stream_interval": 3})");
+  Send(0, '1');
+  EXPECT_NE(Events(*run), "");
+  Send(0, '2');
+  EXPECT_EQ(Events(*run), "");
+  Send(0, '3');
+  EXPECT_EQ(Events(*run), "");
+  Send(0, '4');
+  EXPECT_THAT(Events(*run), HasSubstr("234"));
+  Send(0, '5', SequenceEnd::kLength);
+  EXPECT_THAT(Events(*run), HasSubstr(R"("text":"5")"));
+}
+
+TEST_F(CompletionRunTest, UsageAndKvComeWhenAskedFor) {
+  const auto run =
+      Start(R"({"prompt": "abc", "stream": true, "stream_options": {"include_usage": true}, "kv_report": true,
+                             "kv": {"policy": "h2o", "budget": 16}})");
+  Send(0, 'x', SequenceEnd::kLength);
+  const std::string out = Events(*run);
+  const size_t usage = out.find(R"("choices":[])");
+  ASSERT_NE(usage, std::string::npos) << out;
+  EXPECT_THAT(out.substr(usage), HasSubstr(R"("prompt_tokens":3,"completion_tokens":1,"total_tokens":4)"));
+  EXPECT_THAT(out.substr(usage), HasSubstr(R"("live":17,"budget":16,"evicted":3,"blocks":2)"));
+}
+
+TEST_F(CompletionRunTest, AStopStringCancelsTheSequenceAndWhatComesAfterIsNotRead) {
+  const auto run = Start(R"({"prompt": "a", "stop": "no", "n": 2})");
+  for (const char c : std::string("yes no more")) Send(0, c);
+  run->Absorb();
+  EXPECT_FALSE(run->done());
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u));
+  Send(0, -1, SequenceEnd::kAbort);
+  Send(1, 'z', SequenceEnd::kLength);
+  run->Absorb();
+  ASSERT_TRUE(run->done());
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u)) << "once";
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("text":"yes ")"));
+  EXPECT_THAT(body, HasSubstr(R"("finish_reason":"stop","stop_reason":"no")"));
+  EXPECT_THAT(body, HasSubstr(R"("completion_tokens":7)")) << "six for the stop string's text, one of the other choice";
+}
+
+TEST_F(CompletionRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
+  {
+    const auto run = Start(R"({"prompt": "a", "n": 3})");
+    Send(1, 'x', SequenceEnd::kLength);
+    run->Absorb();
+  }
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u, 102u));
+  EXPECT_EQ(Aborts(), 2);
+}
+
+TEST_F(CompletionRunTest, ARequestTheQueueRefusedCancelsNothing) {
+  queue_.full = true;
+  ApiResult<PreparedCompletion> prepared = PrepareCompletion(R"({"prompt": "a"})", context_);
+  {
+    CompletionRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1");
+    EXPECT_FALSE(run.Submit([] {}));
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+  EXPECT_EQ(Aborts(), 0);
+}
+
+TEST_F(CompletionRunTest, ErrorsOfTheEngineFailTheRequest) {
+  const struct {
+    SequenceEnd end;
+    int status;
+    const char* code;
+  } cases[] = {{SequenceEnd::kError, 500, "numerical_error"}, {SequenceEnd::kRefused, 503, "engine_refused"}};
+  for (const auto& test : cases) {
+    const auto run = Start(R"({"prompt": "a"})");
+    Send(0, -1, test.end);
+    run->Absorb();
+    ASSERT_TRUE(run->error().has_value());
+    EXPECT_EQ(run->error()->status, test.status);
+    EXPECT_EQ(run->error()->code, test.code);
+  }
+  queue_.cancelled.clear();
+  {
+    const auto run = Start(R"({"prompt": "a"})");
+    (void)queue_.job.mailbox->Fail();
+    run->Absorb();
+    ASSERT_TRUE(run->error().has_value());
+    EXPECT_EQ(run->error()->code, "engine_failed");
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty()) << "nobody is there to cancel anything";
+}
+
+TEST_F(CompletionRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
+  context_.stream_buffer_bytes_max = 1;
+  const auto run = Start(R"({"prompt": "a", "n": 2, "stream": true})");
+  Send(0, 'x');
+  run->Absorb();
+  EXPECT_THAT(queue_.resumed, ElementsAre(std::pair<uint64_t, int32_t>(100, 2)));
+  run->Absorb();
+  EXPECT_EQ(queue_.resumed.size(), 1u);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,269 @@
+#include "server/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/model/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+ConfigResult Parse(Arguments flags) {
+  flags.insert(flags.begin(), {"serve", "model.gguf"});
+  return ParseCommandLine(flags);
+}
+
+Config Good(const Arguments& flags) {
+  const ConfigResult result = Parse(flags);
+  EXPECT_TRUE(result.config.has_value()) << result.message;
+  return result.config.value_or(Config());
+}
+
+TEST(Config, TheDefaultsAreTheDocumentedOnes) {
+  unsetenv("HYDRANT_API_KEY");
+  const Config config = Good({});
+  EXPECT_EQ(config.model_path, "model.gguf");
+  EXPECT_EQ(config.host, "127.0.0.1");
+  EXPECT_EQ(config.port, 8000);
+  EXPECT_EQ(config.device, "auto");
+  EXPECT_EQ(config.sequences_max, 256);
+  EXPECT_EQ(config.batch_tokens_max, 2048);
+  EXPECT_EQ(config.api_key, "");
+  EXPECT_EQ(config.kv.preset, KvPreset::kFull);
+  EXPECT_FALSE(config.weight_dtype.has_value());
+  EXPECT_FALSE(config.kv_dtype.has_value());
+  EXPECT_EQ(config.log_level, LogLevel::kInfo);
+  const Limits& limits = config.limits;
+  EXPECT_EQ(limits.header_bytes_max, 8 << 10);
+  EXPECT_EQ(limits.header_fields_max, 100);
+  EXPECT_EQ(limits.uri_bytes_max, 4 << 10);
+  EXPECT_EQ(limits.body_bytes_max, 8 << 20);
+  EXPECT_EQ(limits.json_depth_max, 64);
+  EXPECT_EQ(limits.json_nodes_max, 200'000);
+  EXPECT_EQ(limits.header_timeout_s, 10);
+  EXPECT_EQ(limits.body_timeout_s, 30);
+  EXPECT_EQ(limits.choices_max, 16);
+  EXPECT_EQ(limits.prompts_max, 1024);
+  EXPECT_EQ(limits.stream_buffer_bytes_max, 256 << 10);
+  EXPECT_EQ(limits.stream_stall_s, 30);
+  EXPECT_EQ(limits.connections_max, 10'000);
+  EXPECT_GE(limits.send_buffer_bytes, 32 << 10);
+  EXPECT_LE(limits.send_buffer_bytes, 64 << 10);
+}
+
+TEST(Config, EveryFlagArrives) {
+  // clang-format off
+  const Config config = Good({"--host=localhost",
+                              "--port", "0",
+                              "--served-model-name", "m",
+                              "--api-key", "k",
+                              "--allowed-origins", "https://a, https://b",
+                              "--allowed-hosts", "h",
+                              "--device", "cpu",
+                              "--threads", "3",
+                              "--dtype", "bfloat16",
+                              "--kv-cache-dtype", "float32",
+                              "--max-model-len", "100",
+                              "--max-num-seqs", "7",
+                              "--max_num_batched_tokens=64",
+                              "--max-prefill-tokens", "32",
+                              "--block-size", "16",
+                              "--kv-cache-memory-bytes", "1000000000",
+                              "--num-gpu-blocks-override", "9",
+                              "--gpu-memory-utilization", "0.5",
+                              "--no-enable-prefix-caching",
+                              "--kv-policy", "h2o",
+                              "--kv-budget", "256",
+                              "--kv-recent", "100",
+                              "--debug-kv-dump", "d.jsonl",
+                              "--header-timeout-s", "1",
+                              "--body-timeout-s", "2",
+                              "--keepalive-timeout-s", "3",
+                              "--stream-stall-s", "4",
+                              "--engine-stall-s", "5",
+                              "--shutdown-timeout-s", "6",
+                              "--max-connections", "11",
+                              "--max-waiting-seqs", "12",
+                              "--max-body-bytes", "4096",
+                              "--log-level", "debug"});
+  // clang-format on
+  EXPECT_EQ(config.host, "localhost");
+  EXPECT_EQ(config.port, 0);
+  EXPECT_EQ(config.served_model_name, "m");
+  EXPECT_EQ(config.api_key, "k");
+  EXPECT_THAT(config.allowed_origins, ElementsAre("https://a", "https://b"));
+  EXPECT_THAT(config.allowed_hosts, ElementsAre("h"));
+  EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.weight_dtype, DType::kBF16);
+  EXPECT_EQ(config.kv_dtype, DType::kF32);
+  EXPECT_EQ(config.max_model_len, 100);
+  EXPECT_EQ(config.sequences_max, 7);
+  EXPECT_EQ(config.batch_tokens_max, 64);
+  EXPECT_EQ(config.prefill_tokens_max, 32);
+  EXPECT_EQ(config.kv_cache_memory_bytes, 1'000'000'000);
+  EXPECT_EQ(config.blocks_override, 9);
+  EXPECT_EQ(config.memory_utilization, 0.5);
+  EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
+  EXPECT_EQ(config.kv.budget_tokens, 256);
+  EXPECT_EQ(config.kv.recent, 100);
+  EXPECT_EQ(config.kv_dump_path, "d.jsonl");
+  EXPECT_EQ(config.limits.header_timeout_s, 1);
+  EXPECT_EQ(config.limits.body_timeout_s, 2);
+  EXPECT_EQ(config.limits.keepalive_timeout_s, 3);
+  EXPECT_EQ(config.limits.stream_stall_s, 4);
+  EXPECT_EQ(config.limits.engine_stall_s, 5);
+  EXPECT_EQ(config.shutdown_timeout_s, 6);
+  EXPECT_EQ(config.limits.connections_max, 11);
+  EXPECT_EQ(config.limits.waiting_sequences_max, 12);
+  EXPECT_EQ(config.limits.body_bytes_max, 4096);
+  EXPECT_EQ(config.log_level, LogLevel::kDebug);
+}
+
+TEST(Config, BudgetsComeInTokensOrRatios) {
+  const Config prompt = Good({"--kv-policy", "window", "--kv-budget", "prompt:0.25"});
+  EXPECT_EQ(prompt.kv.budget_kind, KvBudgetKind::kRatioOfPrompt);
+  EXPECT_EQ(prompt.kv.budget_ratio, 0.25);
+  const Config total = Good({"--kv-policy", "sinks", "--kv-budget", "total:1"});
+  EXPECT_EQ(total.kv.budget_kind, KvBudgetKind::kRatioOfTotal);
+}
+
+TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
+  const struct {
+    Arguments flags;
+    const char* name;
+  } cases[] = {
+      {{"--no-such-flag"}, "--no-such-flag"},
+      {{"--port", "65536"}, "--port"},
+      {{"--port", "-1"}, "--port"},
+      {{"--port", "x"}, "--port"},
+      {{"--port"}, "--port"},
+      {{"--threads", "0"}, "--threads"},
+      {{"--dtype", "int8"}, "--dtype"},
+      {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype"},
+      {{"--device", "tpu"}, "--device"},
+      {{"--device", "cuda"}, "--device"},
+      {{"--block-size", "32"}, "--block-size"},
+      {{"--max-model-len", "0"}, "--max-model-len"},
+      {{"--max-num-seqs", "0"}, "--max-num-seqs"},
+      {{"--max-num-seqs", "1.5"}, "--max-num-seqs"},
+      {{"--max-num-batched-tokens", "31"}, "--max-num-batched-tokens"},
+      {{"--max-prefill-tokens", "15"}, "--max-prefill-tokens"},
+      {{"--kv-cache-memory-bytes", "0"}, "--kv-cache-memory-bytes"},
+      {{"--num-gpu-blocks-override", "0"}, "--num-gpu-blocks-override"},
+      {{"--gpu-memory-utilization", "1.1"}, "--gpu-memory-utilization"},
+      {{"--gpu-memory-utilization", "nan"}, "--gpu-memory-utilization"},
+      {{"--kv-policy", "nope"}, "--kv-policy"},
+      {{"--kv-policy", "h2o"}, "--kv-budget"},
+      {{"--kv-budget", "100"}, "--kv-budget"},
+      {{"--kv-recent", "100"}, "--kv-recent"},
+      {{"--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "1.5"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "nan"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "1e30"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "prompt:0"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "half:0.5"}, "--kv-budget"},
+      {{"--kv-policy", "h2o", "--kv-budget", "10", "--kv-recent", "11"}, "--kv-"},
+      {{"--kv-policy", "sinks", "--kv-budget", "4"}, "--kv-"},
+      {{"--header-timeout-s", "0"}, "--header-timeout-s"},
+      {{"--body-timeout-s", "-1"}, "--body-timeout-s"},
+      {{"--keepalive-timeout-s", "inf"}, "--keepalive-timeout-s"},
+      {{"--stream-stall-s", "x"}, "--stream-stall-s"},
+      {{"--engine-stall-s", "0"}, "--engine-stall-s"},
+      {{"--shutdown-timeout-s", "-1"}, "--shutdown-timeout-s"},
+      {{"--max-connections", "0"}, "--max-connections"},
+      {{"--max-waiting-seqs", "0"}, "--max-waiting-seqs"},
+      {{"--max-body-bytes", "1"}, "--max-body-bytes"},
+      {{"--log-level", "loud"}, "--log-level"},
+      {{"--host", "0.0.0.0"}, "--host"},
+      {{"--tenants", "x.json"}, "--tenants"},
+      {{"--session-dir=x"}, "--session-dir"},
+      {{"--admin-port", "1"}, "--admin-port"},
+      {{"--enable-prefix-caching"}, "--enable-prefix-caching"},
+      {{"another.gguf"}, "another.gguf"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = Parse(test.flags);
+    EXPECT_FALSE(result.config.has_value()) << test.name;
+    EXPECT_EQ(result.exit_code, kExitUsage) << test.name;
+    EXPECT_THAT(result.message, HasSubstr(test.name));
+    EXPECT_EQ(result.message.find('\n'), std::string::npos) << result.message;
+  }
+  for (const Arguments& arguments : {Arguments{}, Arguments{"serve"}, Arguments{"nonsense"}}) {
+    EXPECT_EQ(ParseCommandLine(arguments).exit_code, kExitUsage);
+  }
+}
+
+TEST(Config, InsecureAllowsOtherAddresses) { EXPECT_EQ(Good({"--host", "0.0.0.0", "--insecure"}).host, "0.0.0.0"); }
+
+TEST(Config, HelpAndVersionAreAnswersNotErrors) {
+  for (const Arguments& arguments : {Arguments{"--version"}, Arguments{"--help"}, Arguments{"serve", "--help"}}) {
+    const ConfigResult result = ParseCommandLine(arguments);
+    EXPECT_FALSE(result.config.has_value());
+    EXPECT_EQ(result.exit_code, kExitOk);
+    EXPECT_NE(result.message, "");
+  }
+  EXPECT_THAT(ParseCommandLine({"serve", "--help"}).message, HasSubstr("--kv-budget"));
+}
+
+TEST(Config, TheKeyMayComeFromTheEnvironmentButAFlagWins) {
+  setenv("HYDRANT_API_KEY", "from-environment", 1);
+  EXPECT_EQ(Good({}).api_key, "from-environment");
+  EXPECT_EQ(Good({"--api-key", "from-flag"}).api_key, "from-flag");
+  unsetenv("HYDRANT_API_KEY");
+}
+
+TEST(Config, AFileGivesFlagsAndFlagsWin) {
+  const TempDir dir;
+  const std::string path = dir.Write("c.json", R"({"max_num_seqs": 5, "max-model-len": 100, "kv_policy": "h2o",
+      "kv_budget": "prompt:0.5", "insecure": true, "allowed_hosts": ["a", "b"], "header_timeout_s": 1.5,
+      "enable_prefix_caching": false, "api_key": null})");
+  const Config config = Good({"--config", path, "--max-num-seqs", "9"});
+  EXPECT_EQ(config.sequences_max, 9);
+  EXPECT_EQ(config.max_model_len, 100);
+  EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
+  EXPECT_EQ(config.kv.budget_ratio, 0.5);
+  EXPECT_TRUE(config.insecure);
+  EXPECT_THAT(config.allowed_hosts, ElementsAre("a", "b"));
+  EXPECT_EQ(config.limits.header_timeout_s, 1.5);
+}
+
+TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
+  const TempDir dir;
+  const struct {
+    const char* text;
+    const char* word;
+  } cases[] = {
+      {"", ""},
+      {"{", ""},
+      {"[1]", "object"},
+      {R"({"no_such_key": 1})", "no-such-key"},
+      {R"({"port": 70000})", "port"},
+      {R"({"port": "x"})", "port"},
+      {R"({"port": {}})", "port"},
+      {R"({"allowed_hosts": [1]})", "allowed-hosts"},
+      {R"({"tenants": "x"})", "tenants"},
+      {R"({"enable_prefix_caching": true})", "enable-prefix-caching"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = Parse({"--config", dir.Write("c.json", test.text)});
+    EXPECT_FALSE(result.config.has_value()) << test.text;
+    EXPECT_EQ(result.exit_code, kExitConfig) << test.text;
+    EXPECT_THAT(result.message, HasSubstr("c.json")) << test.text;
+    EXPECT_THAT(result.message, HasSubstr(test.word));
+    EXPECT_EQ(result.message.find('\n'), std::string::npos) << result.message;
+  }
+  const ConfigResult missing = Parse({"--config", dir.File("missing.json")});
+  EXPECT_EQ(missing.exit_code, kExitConfig);
+  EXPECT_THAT(missing.message, HasSubstr("missing.json"));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,97 @@
+#include "server/routes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "test_server.h"
+
+namespace hydrant {
+namespace {
+
+std::string Post(const std::string& path, const std::string& json) {
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(json.size()) +
+         "\r\n\r\n" + json;
+}
+
+TEST(Routes, HealthReadyAndPingAreEmpty200) {
+  TestServer server;
+  for (const std::string& request :
+       {Get("/health"), Get("/ready"), Get("/ping"), std::string("POST /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        Get("/health?verbose=1")}) {
+    const RawClient::Response response = server.Ask(request);
+    EXPECT_EQ(response.status, 200) << request;
+    EXPECT_EQ(response.body, "");
+  }
+}
+
+TEST(Routes, TheModelIsListedAndFoundByItsName) {
+  TestServer server;
+  const RawClient::Response list = server.Ask(Get("/v1/models"));
+  EXPECT_EQ(list.status, 200);
+  for (const char* part : {R"("object":"list")", R"("id":"test-model")", R"("root":"test-model.gguf")",
+                           R"("max_model_len":4096)", R"("parent":null)", R"("permission":[)"}) {
+    EXPECT_NE(list.body.find(part), std::string::npos) << part << " in " << list.body;
+  }
+  EXPECT_EQ(server.Ask(Get("/v1/models/test-model")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/v1/models/test%2Dmodel")).status, 200);
+  for (const char* other : {"other", "test-model/", "%2e%2e", "test-model%00", "%", "%zz"}) {
+    const RawClient::Response response = server.Ask(Get(std::string("/v1/models/") + other));
+    EXPECT_EQ(response.status, 404) << other;
+    EXPECT_NE(response.body.find("model_not_found"), std::string::npos) << other;
+  }
+}
+
+TEST(Routes, VersionAndLoadAreJson) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Get("/version")).body, R"({"version":"1.2.3"})");
+  EXPECT_EQ(server.Ask(Get("/load")).body, R"({"server_load":0})");
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":1})"; }));
+  server.executor().Release();
+}
+
+TEST(Routes, MetricsAreTextAndNeverWaitForTheEngine) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  const RawClient::Response response = server.Ask(Get("/metrics"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Field("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_NE(response.body.find("vllm:num_requests_running"), std::string::npos);
+  server.executor().Release();
+}
+
+TEST(Routes, TextBecomesTokensAndTokensText) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi","return_token_strs":true})")).body,
+            R"({"count":2,"max_model_len":4096,"tokens":[104,105],"token_strs":["h","i"]})");
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104,105,256]})")).body, R"({"prompt":"hi<eos>"})");
+  // Long ones are worked on off the io threads; the answer is the same.
+  const std::string text(100'000, 'x');
+  const RawClient::Response large = server.Ask(Post("/tokenize", R"({"prompt":")" + text + R"("})"));
+  EXPECT_TRUE(large.body.starts_with(R"({"count":100000,)")) << large.body.substr(0, 100);
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400);
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[258]})")).status, 400);
+}
+
+TEST(Routes, AStalledEngineIsUnhealthy) {
+  TestServerOptions options;
+  options.http.limits.engine_stall_s = 0.1;
+  TestServer server(std::move(options));
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 503; }));
+  const RawClient::Response ready = server.Ask(Get("/ready"));
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_NE(ready.Field("retry-after"), "");
+  server.executor().Release();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "it came back";
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,108 @@
+#include "server/sizing.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+namespace hydrant {
+namespace {
+
+constexpr HostFacts kHost = {int64_t{8} << 30, 20'000};
+
+ModelConfig Model() {
+  ModelConfig model;
+  model.layers = 30;
+  model.query_heads = 9;
+  model.kv_heads = 3;
+  model.head_dim = 64;
+  model.context = 8192;
+  model.stored_dtype = DType::kBF16;
+  return model;
+}
+
+bool Everything(DType) { return true; }
+bool OnlyF32(DType dtype) { return dtype == DType::kF32; }
+
+TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
+  // 30 layers x 3 heads x 16 slots x (2 x 64 elements + a score + a position).
+  EXPECT_EQ(BlockBytes(Model(), DType::kBF16), 30 * 3 * 16 * (2 * 64 * 2 + 8));
+  EXPECT_EQ(BlockBytes(Model(), DType::kF32), 30 * 3 * 16 * (2 * 64 * 4 + 8));
+}
+
+TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
+  const Sizing native = *DeriveLimits(Config(), Model(), Everything, kHost);
+  EXPECT_EQ(native.weight_dtype, DType::kBF16);
+  EXPECT_EQ(native.kv_dtype, DType::kBF16);
+  const Sizing other = *DeriveLimits(Config(), Model(), OnlyF32, kHost);
+  EXPECT_EQ(other.weight_dtype, DType::kF32);
+  EXPECT_EQ(other.kv_dtype, DType::kF32);
+  Config config;
+  config.weight_dtype = DType::kBF16;
+  config.kv_dtype = DType::kF32;
+  const Sizing asked = *DeriveLimits(config, Model(), OnlyF32, kHost);
+  EXPECT_EQ(asked.weight_dtype, DType::kBF16);
+  EXPECT_EQ(asked.kv_dtype, DType::kF32);
+}
+
+TEST(Sizing, TheFirstGivenPoolSizeWins) {
+  const int64_t block = BlockBytes(Model(), DType::kBF16);
+  const auto blocks = [](const Config& config) {
+    return DeriveLimits(config, Model(), Everything, kHost)->limits.blocks;
+  };
+  Config config;
+  EXPECT_EQ(blocks(config), (int64_t{2} << 30) / block) << "a quarter of free memory";
+  config.memory_utilization = 0.5;
+  EXPECT_EQ(blocks(config), (int64_t{4} << 30) / block);
+  config.blocks_override = 314;
+  EXPECT_EQ(blocks(config), 314);
+  config.kv_cache_memory_bytes = 10 * block + 1;
+  EXPECT_EQ(blocks(config), 10);
+}
+
+TEST(Sizing, ConnectionsLeaveRoomForOtherFiles) {
+  Config config;
+  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
+  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
+  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 10})->limits.connections_max, 1);
+}
+
+TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {
+  const struct {
+    const char* flag;
+    std::function<void(Config&)> change;
+    absl::StatusCode code;
+  } cases[] = {
+      {"--dtype", [](Config& c) { c.weight_dtype = DType::kF16; }, absl::StatusCode::kInvalidArgument},
+      {"--kv-cache-dtype", [](Config& c) { c.kv_dtype = DType::kF16; }, absl::StatusCode::kInvalidArgument},
+      {"--max-model-len", [](Config& c) { c.max_model_len = 8193; }, absl::StatusCode::kInvalidArgument},
+      {"--max-num-batched-tokens", [](Config& c) { c.batch_tokens_max = 256 + 14; },
+       absl::StatusCode::kInvalidArgument},
+      {"--kv-cache-memory-bytes", [](Config& c) { c.kv_cache_memory_bytes = 1; }, absl::StatusCode::kResourceExhausted},
+  };
+  for (const auto& test : cases) {
+    Config config;
+    test.change(config);
+    const absl::Status status = DeriveLimits(config, Model(), Everything, kHost).status();
+    EXPECT_EQ(status.code(), test.code) << test.flag;
+    EXPECT_NE(std::string(status.message()).find(test.flag), std::string::npos) << status;
+  }
+  Config smallest;
+  smallest.batch_tokens_max = 256 + 15;
+  EXPECT_TRUE(DeriveLimits(smallest, Model(), Everything, kHost).ok());
+}
+
+TEST(Sizing, TheExplanationHasEveryTerm) {
+  Config config;
+  config.blocks_override = 100;
+  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  std::string text;
+  for (const std::string& line : sizing.explanation) text += line + "\n";
+  for (const char* term : {"bfloat16", "8192", "30 layers x 3 heads x 16 slots", "100 blocks = 1600 slots",
+                           "--num-gpu-blocks-override", "256 running", "less than one full context"}) {
+    EXPECT_NE(text.find(term), std::string::npos) << term << " in:\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
