@@ -134,6 +134,8 @@ class JsonBuilder {
 
 ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& limits) {
   if (text.size() > kTextBytesMax) return InvalidJson(kTextBytesMax);
+  // To nlohmann a NUL is the end of the text, whatever follows it; in JSON it may stand nowhere.
+  if (const size_t nul = text.find('\0'); nul != text.npos) return InvalidJson(nul + 1);
   JsonBody document;
   JsonBuilder builder(&document, limits);
   const bool parsed = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);

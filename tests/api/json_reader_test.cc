@@ -102,6 +102,8 @@ TEST(JsonReaderTest, InvalidTextsGiveAByteOffsetAndNothingElse) {
       {"bare key", "{a:1}"},
       {"raw control character", "\"a\nb\""},
       {"raw NUL", std::string("\"a\0b\"", 5)},
+      {"NUL, then garbage", std::string("{}\0secret", 9)},
+      {"NUL at the end", std::string("{}\0", 3)},
       {"bad escape", R"("\x41")"},
       {"lone high surrogate", R"("\ud800")"},
       {"lone low surrogate", R"("\udc00")"},
