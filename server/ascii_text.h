@@ -1,5 +1,5 @@
-// The few things HTTP asks of ASCII text, on std::string_view. (Debian's Abseil has a string_view type of its own, which
-// std::string_view does not turn into.)
+// The few things HTTP asks of ASCII text, on std::string_view. (Debian's Abseil has a string_view type of its own,
+// which std::string_view does not turn into.)
 //
 // Thread: any (pure).
 #ifndef HYDRANT_SERVER_ASCII_TEXT_H_

@@ -1,5 +1,5 @@
-// CompletionRun is one /v1/completions request between submission and its last byte: a ChoiceAssembler per sequence, what
-// to report about each, and the bodies and chunks made of them. It does no I/O.
+// CompletionRun is one /v1/completions request between submission and its last byte: a ChoiceAssembler per sequence,
+// what to report about each, and the bodies and chunks made of them. It does no I/O.
 //
 // Thread: the connection's strand.
 #ifndef HYDRANT_SERVER_COMPLETION_RUN_H_

@@ -4,8 +4,8 @@
 // Thread: any strand; everything a request owns lives in its coroutine.
 //
 // Invariants
-//  1. Whatever ends a request (done, error, client gone, stop string), every sequence it submitted has ended or has been
-//     cancelled before Complete returns.
+//  1. Whatever ends a request (done, error, client gone, stop string), every sequence it submitted has ended or has
+//     been cancelled before Complete returns.
 //  2. The HTTP status is sent with the first output, so that every error before it has its own status.
 #ifndef HYDRANT_SERVER_COMPLETION_SERVICE_H_
 #define HYDRANT_SERVER_COMPLETION_SERVICE_H_

@@ -16,8 +16,8 @@
 namespace hydrant {
 namespace {
 
-// Flags the design names and this version has no code for: refused by name, because a server that ignores them would not
-// be the server that was asked for.
+// Flags the design names and this version has no code for: refused by name, because a server that ignores them would
+// not be the server that was asked for.
 constexpr const char* kLaterFlags[] = {"--tenants",    "--session-dir",  "--session-ttl",
                                        "--admin-port", "--admin-socket", "--enable-prefix-caching"};
 

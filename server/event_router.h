@@ -1,5 +1,5 @@
-// EventRouter hands a step's events to the mailboxes they belong to and wakes the connections, all of them with one post
-// to the io threads per step.
+// EventRouter hands a step's events to the mailboxes they belong to and wakes the connections, all of them with one
+// post to the io threads per step.
 //
 // Thread: engine.
 #ifndef HYDRANT_SERVER_EVENT_ROUTER_H_

@@ -88,8 +88,8 @@ struct Backlog {
 class GenerationQueue {
  public:
   virtual ~GenerationQueue() = default;
-  // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job happens.
-  // An accepted sequence reports exactly one end.
+  // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
+  // happens. An accepted sequence reports exactly one end.
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
   // Ends a sequence within one step; ignored when it has ended. REQUIRES: called at most once for an id.
   virtual void Cancel(uint64_t id) = 0;

@@ -34,8 +34,8 @@ constexpr size_t kWriteBytes = 256 << 10;
 // An idle connection gives back input buffers above this.
 constexpr size_t kIdleBufferBytes = 512;
 // How long, and for how many bytes, a refused client may go on sending before the socket is closed under it. Closing at
-// once would reset the connection and could destroy the answer on its way. Who sends a body looks for the answer when all
-// of it is out; who sends an endless header never does.
+// once would reset the connection and could destroy the answer on its way. Who sends a body looks for the answer when
+// all of it is out; who sends an endless header never does.
 constexpr double kLingerSeconds = 2;
 constexpr size_t kLingerBytes = 16 << 20;
 constexpr size_t kLingerHeaderBytes = 32 << 10;
@@ -196,7 +196,6 @@ asio::awaitable<void> HttpConnection::Run() {
     if (!got) break;
     keep_alive_ = head.keep_alive;
     HttpExchange exchange(*this, std::move(head));
-    service_.exchanges.fetch_add(1, std::memory_order_relaxed);
     bool failed = false;
     bool out_of_memory = false;
     try {
@@ -219,7 +218,6 @@ asio::awaitable<void> HttpConnection::Run() {
         client_gone_ = true;  // half a response: only the end of the connection can say so
       }
     }
-    service_.exchanges.fetch_sub(1, std::memory_order_relaxed);
     if (LogEnabled(LogLevel::kDebug)) {
       Log(LogLevel::kDebug, absl::StrCat("request ", exchange.request_id(), " status ", exchange.status(), " us ",
                                          MonotonicUs() - exchange.arrival_us()));

@@ -1,12 +1,12 @@
-// HttpConnection reads requests off one socket and has them answered one after the other; HttpExchange is one request and
-// its response as a handler sees it.
+// HttpConnection reads requests off one socket and has them answered one after the other; HttpExchange is one request
+// and its response as a handler sees it.
 //
 // Thread: the connection's strand (Waker's result aside: any).
 //
 // Invariants
 //  1. A request gets exactly one response, or the connection ends.
-//  2. A body is read only after the head has passed every check, the key first of all; nothing is allocated for bytes that
-//     have not arrived.
+//  2. A body is read only after the head has passed every check, the key first of all; nothing is allocated for bytes
+//     that have not arrived.
 //  3. A response that leaves bytes of its request unread ends the connection.
 //  4. Every wait for the peer has a deadline.
 //  5. An idle connection holds no buffer.
@@ -52,8 +52,8 @@ class HttpExchange {
   boost::asio::awaitable<void> Respond(HttpResponse response);
   boost::asio::awaitable<void> RespondError(ApiError error);
 
-  // A response in pieces: the head travels with the first piece. Each Write is one socket write when the reader keeps up;
-  // it returns false, and so does every later one, when the client is gone or did not take the bytes within
+  // A response in pieces: the head travels with the first piece. Each Write is one socket write when the reader keeps
+  // up; it returns false, and so does every later one, when the client is gone or did not take the bytes within
   // stream_stall_s. REQUIRES: no response yet; EndStream last.
   void BeginStream(HttpResponse head);
   boost::asio::awaitable<bool> Write(std::string_view piece);

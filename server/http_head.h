@@ -1,12 +1,12 @@
 // Reads an HTTP/1 request head and a chunked body out of bytes received so far, strictly: whatever two readers could
-// understand differently is refused (request smuggling lives on such differences). Beast parses the tokens; everything it
-// lets through that we do not want is checked here.
+// understand differently is refused (request smuggling lives on such differences). Beast parses the tokens; everything
+// it lets through that we do not want is checked here.
 //
 // Thread: any (pure). A refused request is answered, then its connection is closed.
 //
-// Refused: folded or nameless fields, bare CR or LF, control bytes; no Host or several on HTTP/1.1, several Authorization,
-// Content-Length, Transfer-Encoding, Expect, Content-Type or Content-Encoding fields; Content-Length beside
-// Transfer-Encoding or not purely digits; Transfer-Encoding other than `chunked`, or on HTTP/1.0.
+// Refused: folded or nameless fields, bare CR or LF, control bytes; no Host or several on HTTP/1.1, several
+// Authorization, Content-Length, Transfer-Encoding, Expect, Content-Type or Content-Encoding fields; Content-Length
+// beside Transfer-Encoding or not purely digits; Transfer-Encoding other than `chunked`, or on HTTP/1.0.
 #ifndef HYDRANT_SERVER_HTTP_HEAD_H_
 #define HYDRANT_SERVER_HTTP_HEAD_H_
 
@@ -27,8 +27,8 @@ class HttpHeadReader {
   explicit HttpHeadReader(const Limits& limits) : limits_(limits) {}
 
   // `input` is everything received for this request so far: each call sees the earlier bytes again, and more.
-  // kDone: head() is complete and took consumed() bytes. kRejected: reject() says why; as soon as the bytes allow, so that
-  // a peer that speaks something else is answered at once.
+  // kDone: head() is complete and took consumed() bytes. kRejected: reject() says why; as soon as the bytes allow, so
+  // that a peer that speaks something else is answered at once.
   HttpProgress Read(std::string_view input);
 
   HttpHead& head() { return head_; }

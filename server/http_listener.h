@@ -24,8 +24,8 @@ class HttpListener {
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
 
-  // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no such
-  // address. Nothing is accepted before Start.
+  // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no
+  // such address. Nothing is accepted before Start.
   absl::Status Open(const std::string& host, uint16_t port);
   void Start();
   void Close();

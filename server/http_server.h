@@ -1,5 +1,5 @@
-// HttpServer is the whole HTTP side over any GenerationQueue: routes, listener, io threads, workers, drain. Tests run it
-// over engines of their own.
+// HttpServer is the whole HTTP side over any GenerationQueue: routes, listener, io threads, workers, drain. Tests run
+// it over engines of their own.
 //
 // Thread: construction, Open, Run and destruction on one thread; the rest any.
 #ifndef HYDRANT_SERVER_HTTP_SERVER_H_

@@ -1,6 +1,6 @@
 // HttpService is what all connections share: limits, the key, the origin policy and the table of routes.
 //
-// Thread: any; immutable once the listener runs, the counters aside.
+// Thread: any; immutable once the listener runs, the atomics aside.
 #ifndef HYDRANT_SERVER_HTTP_SERVICE_H_
 #define HYDRANT_SERVER_HTTP_SERVICE_H_
 
@@ -34,9 +34,8 @@ struct HttpService {
   OriginPolicy origins;
   std::vector<HttpRoute> routes;
 
-  // Relaxed: counters for caps and reports, nothing is published through them.
+  // Relaxed: a number for the cap, nothing is published through it.
   std::atomic<int64_t> connections = 0;
-  std::atomic<int64_t> exchanges = 0;  // requests being answered
   // Set once, when the server stops taking work: every response then ends its connection. Relaxed: a response that
   // misses it is answered as if it had come earlier.
   std::atomic<bool> draining = false;

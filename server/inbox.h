@@ -2,8 +2,9 @@
 //
 // Thread: TryPush, PushCancel, PushResume and Close any; Drain and WaitAndDrain engine.
 //
-// Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded by
-// the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was paused.
+// Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded
+// by the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was
+// paused.
 #ifndef HYDRANT_SERVER_INBOX_H_
 #define HYDRANT_SERVER_INBOX_H_
 

@@ -1,6 +1,6 @@
-// KvDump writes --debug-kv-dump: for every sequence that ends, one JSON object on one line with its tokens, the positions
-// that were kept after the prompt, and the victims of each decode step. A check replays its decisions against an
-// oracle.
+// KvDump writes --debug-kv-dump: for every sequence that ends, one JSON object on one line with its tokens, the
+// positions that were kept after the prompt, and the victims of each decode step. A check replays its decisions against
+// an oracle.
 //
 // Thread: engine (and set-up). For debugging: it writes on the engine thread and holds token ids of requests.
 #ifndef HYDRANT_SERVER_KV_DUMP_H_

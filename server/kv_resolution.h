@@ -1,6 +1,6 @@
-// ResolveKvPolicy turns what a request (or the server's default) says about its KV cache into the two structs that carry
-// it out: how many slots (KvBudget) and which tokens (EvictionPolicy). They are made in one place because they describe
-// one wish.
+// ResolveKvPolicy turns what a request (or the server's default) says about its KV cache into the two structs that
+// carry it out: how many slots (KvBudget) and which tokens (EvictionPolicy). They are made in one place because they
+// describe one wish.
 //
 // Thread: any (pure).
 #ifndef HYDRANT_SERVER_KV_RESOLUTION_H_

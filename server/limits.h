@@ -1,5 +1,5 @@
-// Limits is every capacity of the server in one place. Whatever is not here has no size that a client or a configuration
-// could influence. DeriveLimits does the arithmetic; it is printed at start.
+// Limits is every capacity of the server in one place. Whatever is not here has no size that a client or a
+// configuration could influence. DeriveLimits does the arithmetic; it is printed at start.
 #ifndef HYDRANT_SERVER_LIMITS_H_
 #define HYDRANT_SERVER_LIMITS_H_
 
@@ -42,7 +42,7 @@ struct Limits {
   int32_t batch_tokens_max = 2048;        // tokens of one step
   int32_t context_max = 0;                // prompt + generated tokens of one sequence
   int32_t blocks = 0;                     // of 16 slots
-  int32_t inbox_max = 4096;               // submitted jobs and cancels not yet seen by the engine
+  int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine
   int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x choices_max
 
   double engine_stall_s = 10;  // no finished step for this long while there is work: /health says 503

@@ -1,6 +1,6 @@
-// Metrics holds every Prometheus series and renders them. Names, labels and buckets of vLLM's series are vLLM's, so that
-// its dashboards and gateways read this server unchanged; ours start with hydrant_. Everything exists, at zero, from the
-// first scrape.
+// Metrics holds every Prometheus series and renders them. Names, labels and buckets of vLLM's series are vLLM's, so
+// that its dashboards and gateways read this server unchanged; ours start with hydrant_. Everything exists, at zero,
+// from the first scrape.
 //
 // Thread: any. Observations lock one histogram for some ten nanoseconds; the engine's numbers come as a snapshot, so a
 // scrape never waits for the engine.

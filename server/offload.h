@@ -1,5 +1,5 @@
-// Offload runs work that would hold up an io thread (a large body to parse, a long prompt to tokenise) on a thread pool,
-// and resumes the coroutine on its own executor.
+// Offload runs work that would hold up an io thread (a large body to parse, a long prompt to tokenise) on a thread
+// pool, and resumes the coroutine on its own executor.
 #ifndef HYDRANT_SERVER_OFFLOAD_H_
 #define HYDRANT_SERVER_OFFLOAD_H_
 

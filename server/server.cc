@@ -200,6 +200,10 @@ absl::Status LoadAndStart(const Config& config, Parts* parts) {
     for (const std::string& warning : (*checkpoint)->warnings()) Log(LogLevel::kWarning, warning);
     Sizing sizing;
     absl::Status status = Build(config, **checkpoint, &sizing, parts);
+    for (const std::string& tensor : (*checkpoint)->NonFiniteTensors()) {
+      Log(LogLevel::kWarning, absl::StrCat(config.model_path, ": ", tensor,
+                                           " holds a NaN or an infinity; requests that meet it will fail"));
+    }
     if (status.ok()) status = Start(config, **checkpoint, sizing, parts);
     return status;  // the weights are packed; the checkpoint's files may go
   } catch (const std::bad_alloc&) {

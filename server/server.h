@@ -2,9 +2,9 @@
 //
 // Thread: main; Run uses it as one of the io threads.
 //
-// Shutdown: the first SIGTERM or SIGINT drains (/ready and new generations answer 503, running ones go on) until nothing
-// runs or shutdown_timeout_s is over; a second one, or the timeout, cancels what runs. Either way every stream ends with
-// its own last event, and the exit code is 0.
+// Shutdown: the first SIGTERM or SIGINT drains (/ready and new generations answer 503, running ones go on) until
+// nothing runs or shutdown_timeout_s is over; a second one, or the timeout, cancels what runs. Either way every stream
+// ends with its own last event, and the exit code is 0.
 #ifndef HYDRANT_SERVER_SERVER_H_
 #define HYDRANT_SERVER_SERVER_H_
 

@@ -7,8 +7,8 @@
 namespace hydrant {
 namespace {
 
-// Descriptors that are not connections: listener, reserve, epoll, timers, stderr, the dump file, and room for a scrape's
-// reading of /proc.
+// Descriptors that are not connections: listener, reserve, epoll, timers, stderr, the dump file, and room for a
+// scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
 absl::StatusOr<DType> ChooseWeightDType(const Config& config, const ModelConfig& model,

@@ -1,5 +1,5 @@
-// StopMatcher finds stop strings in text that arrives in pieces, and never lets go of text that may still turn out to be
-// the start of one.
+// StopMatcher finds stop strings in text that arrives in pieces, and never lets go of text that may still turn out to
+// be the start of one.
 //
 // Thread: any (one connection).
 #ifndef HYDRANT_SERVER_STOP_MATCHER_H_

@@ -1,12 +1,12 @@
 // StreamMailbox carries one request's events from the engine thread to its connection. Nobody waits at it: the engine
 // appends, the connection swaps the filled batch for an empty one.
 //
-// Thread: Push* and Fail on the engine thread, Take on the connection's strand, the rest any. The lock is held for a few
-// moves only.
+// Thread: Push* and Fail on the engine thread, Take on the connection's strand, the rest any. The lock is held for a
+// few moves only.
 //
 // Invariants
-//  1. The connection is woken (once) after a Push that found the mailbox unsignalled, and Take clears the signal together
-//     with the events; so no event is left without a wake-up.
+//  1. The connection is woken (once) after a Push that found the mailbox unsignalled, and Take clears the signal
+//     together with the events; so no event is left without a wake-up.
 //  2. A Push that leaves more than bytes_max asks for its sequence to be paused, and the next Take asks for all of the
 //     request to be resumed. The engine pauses before it looks at its inbox again, so the resume always comes second.
 #ifndef HYDRANT_SERVER_STREAM_MAILBOX_H_

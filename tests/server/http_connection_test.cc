@@ -263,7 +263,8 @@ TEST(HttpConnection, ABrowserOfOursMayAskAndRead) {
   EXPECT_EQ(foreign.Field("access-control-allow-origin"), "");
 }
 
-// --- deadlines --------------------------------------------------------------------------------------------------------
+// --- deadlines
+// --------------------------------------------------------------------------------------------------------
 
 TEST(HttpConnection, AHeaderHasATotalDeadlineNotOnePerRead) {
   TestServerOptions options;

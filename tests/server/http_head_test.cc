@@ -188,7 +188,8 @@ TEST(HttpHead, EveryLimitHolds) {
   }
 }
 
-// --- chunked bodies ---------------------------------------------------------------------------------------------------
+// --- chunked bodies
+// ---------------------------------------------------------------------------------------------------
 
 struct Decoded {
   HttpProgress progress = HttpProgress::kNeedMore;

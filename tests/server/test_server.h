@@ -1,5 +1,5 @@
-// A whole server on a loopback port: the real HTTP side and the real engine over a ScriptedExecutor and a ByteTokenizer.
-// RawClient is the other end of one of its connections, byte by byte.
+// A whole server on a loopback port: the real HTTP side and the real engine over a ScriptedExecutor and a
+// ByteTokenizer. RawClient is the other end of one of its connections, byte by byte.
 #ifndef HYDRANT_TESTS_SERVER_TEST_SERVER_H_
 #define HYDRANT_TESTS_SERVER_TEST_SERVER_H_
 
