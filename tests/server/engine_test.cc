@@ -35,7 +35,7 @@ class EngineTest : public testing::Test {
     EngineCoreOptions options;
     options.scheduler.blocks = 64;
     options.scheduler.sequences_max = limits_.sequences_max;
-    options.scheduler.waiting_max = 8;
+    options.scheduler.waiting_max = waiting_max_;
     options.scheduler.tokens_max = limits_.batch_tokens_max;
     options.scheduler.prefill_tokens_max = 16;
     options.scheduler.eos_ids = {256};
@@ -87,6 +87,7 @@ class EngineTest : public testing::Test {
   }
 
   Limits limits_;
+  int32_t waiting_max_ = 8;
   ScriptedExecutor executor_;
   std::atomic<int> steps_ = 0;
   std::atomic<bool> died_ = false;
@@ -120,7 +121,7 @@ TEST_F(EngineTest, TheQueueHasBoundsInSequencesAndInPromptTokens) {
 TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
   limits_.sequences_max = 64;
   limits_.batch_tokens_max = 256;
-  limits_.waiting_sequences_max = 10'000;
+  limits_.waiting_sequences_max = waiting_max_ = 10'000;
   Start();
   executor_.Hold();
   // 1,000 prompt tokens a second are presumed before any were measured: 60,000 may wait, not only four contexts (400).
