@@ -51,8 +51,9 @@ void StartLog(LogLevel level) {
 
 void StopLog() {
   Writer& writer = TheWriter();
+  // Joins after the last line; nothing but this thread holds the logger then.
+  writer.pool.reset();
   writer.logger.reset();
-  writer.pool.reset();  // joins after the last line
 }
 
 bool LogEnabled(LogLevel level) {
