@@ -97,7 +97,7 @@ struct CompletionDelta {
   int32_t index = 0;
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
-  std::optional<CompletionFinish> finish_reason;                // on the chunk of the last token
+  std::optional<CompletionFinish> finish_reason;            // on the chunk of the last token
   const StopReason* stop_reason = nullptr;
   const std::vector<int32_t>* token_ids = nullptr;         // with return_token_ids: those of this chunk
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // with return_token_ids: on the choice's first chunk

@@ -139,6 +139,13 @@ def assertions_stay_on(tree):
 
 # Sources without a test file of their own, and where they are tested instead.
 UNTESTED = {
+    "kernels/cpu/attention_kernels.cc": "instantiates what tests/kernels/cpu/attention_test.cc tests, per instruction set",
+    "kernels/cpu/attention_scratch.cc": "holds the memory of what tests/kernels/cpu/attention_test.cc tests",
+    "kernels/cpu/cpu_buffer.cc": "tests/kernels/cpu/cpu_device_test.cc allocates through the device",
+    "kernels/cpu/cpu_device_attention.cc": "tests/kernels/cpu/attention_test.cc and shrink_test.cc call it through the device",
+    "kernels/cpu/kernel_table.cc": "tests/kernels/cpu/cpu_features_test.cc asks for every instruction set",
+    "kernels/cpu/linear_kernels.cc": "instantiates what tests/kernels/cpu/cpu_linear_test.cc tests, per instruction set",
+    "kernels/cpu/rope_table.cc": "tests/kernels/cpu/attention_test.cc compares rotated keys with the oracle",
     "server/main.cc": "tests/conformance starts the program",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
