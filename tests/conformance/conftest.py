@@ -1,5 +1,6 @@
 """Fixtures: the servers, and the postcondition that every row of bad input must leave."""
 
+import os
 import signal
 import time
 
@@ -22,12 +23,15 @@ COMPANION = {"prompt": f"{PROMPT_MARK} A short story about a lighthouse:", "max_
 
 
 def pytest_collection_modifyitems(config, items):
-    if SLOW == 1:
-        return
-    skip = pytest.mark.skip(reason="says nothing in an instrumented program")
+    left_out = {}
+    if SLOW != 1:
+        left_out["timing"] = "says nothing in an instrumented program"
+    if "HYDRANT_SMALL" in os.environ:
+        left_out["paced"] = "the small model is too fast for it"
     for item in items:
-        if item.get_closest_marker("timing"):
-            item.add_marker(skip)
+        for mark, reason in left_out.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_sessionstart(session):

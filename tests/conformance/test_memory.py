@@ -19,23 +19,26 @@ def body(kv, max_tokens=GENERATED, first=0):
 
 
 def blocks_over_a_generation(server, kv):
-    """Blocks in use after prefill, and after every 25th token until the end."""
+    """Blocks in use, looked at after every event from the second one on until the end."""
     used = []
     with server.open_stream(**body(kv)) as connection:
         assert connection.read_head().status == 200
         for count, _ in enumerate(read_events(connection), start=1):
             # The first token leaves with the last prefill chunk; the cut has happened when it is seen.
-            if count == 2 or count % 25 == 0:
+            if count >= 2:
                 used.append(server.gauges()["blocks used"])
     server.wait_idle(1.0)
-    return used[:-1]  # the last look may come after the end
+    while used and used[-1] == 0:
+        used.pop()  # the server may have ended before the reader
+    return used
 
 
 def test_a_budget_of_256_keeps_17_blocks(server):
     before = metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill")
     used = blocks_over_a_generation(server, H2O)
     assert len(used) >= 10
-    assert set(used) == {17}, used
+    # Right after the cut 256 slots are left; the first generated token is the 257th.
+    assert used[0] in (16, 17) and set(used[1:]) == {17}, used
     # 2,000 prompt tokens took 125 blocks, 256 kept ones take 16.
     assert metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill") - before == 125 - 16
 
@@ -44,7 +47,7 @@ def test_full_grows(server):
     used = blocks_over_a_generation(server, {"policy": "full"})
     assert used == sorted(used)
     # What a sequence may still grow into can be reserved ahead, but is not in use.
-    assert used[0] <= 127 and used[-1] >= 150, used
+    assert 125 <= used[0] <= 140 and 150 <= used[-1] <= FULL_BLOCKS, used
 
 
 def test_a_pool_of_two_full_sequences_holds_ten_budgeted_ones(start_server):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import raw_http
-from hydrant_server import PROMPT_MARK, SLOW, read_events
+from hydrant_server import PROMPT_MARK, SLOW, metric, read_events
 
 BODY = {"prompt": f"{PROMPT_MARK} Once upon a time there was", "max_tokens": 20, "temperature": 0, "ignore_eos": True}
 
@@ -41,6 +41,8 @@ def test_every_event_is_one_data_line_and_the_last_is_done(server):
     assert sum(event == b"data: [DONE]" for event in events) == 1
 
 
+@pytest.mark.paced
+@pytest.mark.real_model
 def test_one_event_per_write_when_the_reader_keeps_up(server):
     with server.open_stream(**BODY) as connection:
         connection.read_head()
@@ -65,10 +67,11 @@ def test_chunks_have_the_documented_members(server):
     assert set(chunks[-1]) == CHUNK_KEYS | {"system_fingerprint"}
 
 
+@pytest.mark.real_model
 def test_finish_reason_rides_on_the_last_token(server):
     chunks = server.stream(**BODY, return_token_ids=True)
     reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
-    assert reasons[-1] == "length" and set(reasons[:-1]) == {None}
+    assert reasons[-1] == "length" and set(reasons[:-1]) <= {None}
     assert chunks[-1]["choices"][0]["token_ids"], "the chunk with the reason carries no token"
 
 
@@ -119,14 +122,14 @@ def test_several_choices_share_a_stream(server):
 
 def test_nothing_is_sent_before_the_first_token(server):
     body = BODY | {"prompt": [(i * 7919) % 40000 + 100 for i in range(3000)], "max_tokens": 2}
+    first_tokens = lambda: metric(server.metrics(), "vllm:time_to_first_token_seconds_count")
+    before = first_tokens()
     with server.open_stream(**body) as connection:
-        started = time.monotonic()
         response = connection.read_head()
+        assert first_tokens() == before + 1, "the head came before the prompt was computed"
         first = next(connection.chunks())
-        waited = time.monotonic() - started
         assert response.status == 200
         assert json.loads(first.split(b"\n\n")[0][6:])["choices"], "an empty chunk came first"
-        assert waited > 0.05, "the prompt cannot have been computed by then"
 
 
 def test_stop_strings_never_leak(server):
@@ -153,6 +156,8 @@ def test_text_held_back_for_a_stop_string_is_sent_in_the_end(server):
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.paced
+@pytest.mark.real_model
 def test_stream_interval_makes_fewer_chunks_of_the_same_text(server):
     every = server.stream(**BODY)
     fourth = server.stream(**BODY, stream_interval=4)
