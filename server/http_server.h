@@ -48,7 +48,7 @@ struct EngineView {
 
 class HttpServer {
  public:
-  // `metrics` outlives the server.
+  // `metrics`, and the engine that Open is given, outlive the server.
   HttpServer(HttpServerOptions options, Metrics& metrics);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -80,11 +80,12 @@ class HttpServer {
   Metrics& metrics_;
   EngineView engine_;
   HttpService service_;
+  std::unique_ptr<CompletionService> completions_;
 
+  // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
   boost::asio::io_context io_;
   boost::asio::thread_pool workers_;
   HttpListener listener_;
-  std::unique_ptr<CompletionService> completions_;
   // On its own strand, so that the members below need no lock.
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::signal_set signals_;

@@ -122,8 +122,13 @@ struct Parts {
   std::unique_ptr<KvDump> kv_dump;
   std::unique_ptr<ModelExecutor> executor;
   std::unique_ptr<Metrics> metrics;
-  std::unique_ptr<HttpServer> http;
+  // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<HttpServer> http;
+
+  ~Parts() {
+    if (engine != nullptr) engine->Stop();
+  }
 };
 
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {

@@ -97,8 +97,8 @@ class TestServer {
  private:
   ScriptedExecutor executor_;
   std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<HttpServer> http_;
   int exit_code_ = -1;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
