@@ -12,7 +12,8 @@ namespace hydrant {
 
 struct Request {
   uint64_t id = 0;              // unique among unfinished requests
-  int32_t tenant = 0;           // index into SchedulerOptions::tenants
+  int32_t tenant = 0;           // index into the tenants (SchedulerOptions, SetTenants)
+  int32_t priority = 0;         // lower goes earlier, within the tenant
   std::vector<int32_t> prompt;  // >= 1 token
   int32_t max_tokens = 16;      // >= 0; 0 computes the prompt only
   int32_t min_tokens = 0;       // no stop token ends the sequence before this many

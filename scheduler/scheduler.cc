@@ -36,16 +36,20 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       prefill_alone_max_(options.tokens_max),
       prefill_beside_decodes_max_(options.prefill_tokens_max) {
   assert(options.Validate().ok());
-  for (const TenantOptions& tenant : options.tenants) {
-    tenants_.emplace_back();
-    tenants_.back().options = tenant;
-  }
+  SetTenants(options.tenants);
+  turns_.policy = options.policy;
+  head_of_ = [this](const Tenant& tenant) {
+    const Sequence& sequence = at(tenant.queue.front());
+    return HeadOfLine{BlocksNeeded(sequence), sequence.arrival};
+  };
   free_sequences_.reserve(sequences_.size());
   for (int32_t index = sequence_indices() - 1; index >= 0; --index) free_sequences_.push_back(index);
   const size_t rows = static_cast<size_t>(options.sequences_max);
   free_state_rows_.reserve(rows);
   for (int32_t row = options.sequences_max - 1; row >= 0; --row) free_state_rows_.push_back(row);
   running_.reserve(rows);
+  prefilling_.reserve(rows);
+  admitted_.reserve(rows);
   plan_.rows.reserve(rows);
   events_.reserve(sequences_.size());
   pending_events_.reserve(sequences_.size());
@@ -69,10 +73,11 @@ absl::Status Scheduler::Check(const Request& request) const {
   if (prompt_length + request.max_tokens > kInt32Max) return absl::InvalidArgumentError("positions would overflow");
   if (!request.budget.valid()) return absl::InvalidArgumentError("the KV budget is malformed");
   const int64_t blocks = PeakBlocks(static_cast<int32_t>(prompt_length), request.max_tokens, request.budget);
-  if (blocks > options_.blocks) {
+  const int64_t blocks_max = BlocksMaxOf(options_.tenants, static_cast<size_t>(request.tenant), options_.blocks);
+  if (blocks > blocks_max) {
     return absl::OutOfRangeError(absl::StrCat("the request needs ", blocks, " blocks of KV cache (", prompt_length,
                                               " prompt tokens, max_tokens ", request.max_tokens,
-                                              "); the whole pool has ", options_.blocks));
+                                              "); its tenant can have ", blocks_max));
   }
   return absl::OkStatus();
 }
@@ -92,11 +97,28 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   sequence.request = std::move(request);
   sequence.known = sequence.prompt_length();
   sequence.times.arrival_us = sequence.request.arrival_us;
+  sequence.arrival = ++arrivals_;
   Tenant& tenant = tenant_of(sequence);
-  if (!tenant.active()) LiftFromIdle(tenant, tenants_);
-  tenant.queue.push_back(index);
+  if (tenant.queue.empty()) Lift(tenant, tenants_, turns_);
+  const auto goes_before = [this](int32_t priority, int32_t other) { return priority < at(other).request.priority; };
+  tenant.queue.insert(
+      std::upper_bound(tenant.queue.begin(), tenant.queue.end(), sequence.request.priority, goes_before), index);
   ++waiting_;
   return index;
+}
+
+void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
+  assert(ValidateTenants(tenants, options_.blocks, options_.sequences_max).ok() && tenants.size() >= tenants_.size());
+  options_.tenants.assign(tenants.begin(), tenants.end());
+  tenants_.resize(tenants.size());
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    tenants_[i].options = options_.tenants[i];
+    tenants_[i].floor_rows = FloorRows(options_.tenants[i].floor_blocks, options_.blocks, options_.sequences_max);
+  }
+}
+
+int64_t Scheduler::BlocksNeeded(const Sequence& sequence) const {
+  return PeakBlocks(sequence.prompt_length(), sequence.request.max_tokens, sequence.request.budget);
 }
 
 bool Scheduler::Cancel(uint64_t id) {
@@ -122,25 +144,51 @@ bool Scheduler::Cancel(uint64_t id) {
 }
 
 void Scheduler::AdmitWaiting(int64_t now_us) {
-  while (!free_state_rows_.empty()) {
-    Tenant* tenant = ChooseTenant(tenants_);
+  admitted_.clear();
+  while (!free_state_rows_.empty() && !admission_paused_) {
+    const Room room = {block_manager_.pool().available() - block_manager_.promised(),
+                       static_cast<int32_t>(free_state_rows_.size()), options_.blocks};
+    Tenant* tenant = ChooseTenant(tenants_, turns_, room, head_of_);
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = at(index);
-    const Request& request = sequence.request;
-    const int64_t reserved = PeakBlocks(sequence.prompt_length(), request.max_tokens, request.budget);
-    // The head of the line waits for its space and nobody passes it: small requests cannot starve a large one.
-    if (!block_manager_.CanAdmit(reserved)) return;
-    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(reserved));
+    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(BlocksNeeded(sequence)));
     sequence.state_row = free_state_rows_.back();
     free_state_rows_.pop_back();
     sequence.times.admitted_us = now_us;
     tenant->queue.pop_front();
+    tenant->reserved += sequence.blocks.reserved();
+    tenant->OwePrompt(sequence.prompt_length() - sequence.scheduled, turns_.prefill_now);
     ++tenant->running;
     --waiting_;
     running_.push_back(index);
+    admitted_.push_back(sequence.request.id);
     ++counters_.admitted;
   }
+}
+
+std::span<const int32_t> Scheduler::PrefillOrder() {
+  prefilling_.clear();
+  for (int32_t index : running_) {
+    if (!at(index).decodes()) prefilling_.push_back(index);
+  }
+  if (options_.policy != SchedulingPolicy::kFair || tenants_.size() == 1) return prefilling_;
+  // Not a stable sort, which would allocate; between sequences of a tenant it is first admitted, first computed.
+  std::sort(prefilling_.begin(), prefilling_.end(), [this](int32_t a, int32_t b) {
+    const Sequence& first = at(a);
+    const Sequence& second = at(b);
+    const Tenant& tenant = tenant_of(first);
+    const Tenant& other = tenant_of(second);
+    if (&tenant == &other) {
+      return std::pair(first.times.admitted_us, first.arrival) < std::pair(second.times.admitted_us, second.arrival);
+    }
+    if (tenant.prefilled != other.prefilled) return tenant.prefilled < other.prefilled;
+    return tenant.prompt_due != other.prompt_due ? tenant.prompt_due < other.prompt_due : &tenant < &other;
+  });
+  if (!prefilling_.empty()) {
+    turns_.prefill_now = std::max(turns_.prefill_now, tenant_of(at(prefilling_.front())).prefilled);
+  }
+  return prefilling_;
 }
 
 void Scheduler::SetPaused(uint64_t id, bool paused) {
@@ -168,9 +216,9 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   }
   int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
   tokens_left = std::min(tokens_left, plan_.decode_tokens > 0 ? prefill_beside_decodes_max_ : prefill_alone_max_);
-  for (int32_t index : running_) {
+  for (int32_t index : PrefillOrder()) {
     if (tokens_left == 0) break;
-    if (!at(index).decodes()) tokens_left -= PlanPrefill(index, tokens_left);
+    tokens_left -= PlanPrefill(index, tokens_left);
   }
   if (!plan_.rows.empty()) ++counters_.steps;
   return plan_;
@@ -279,8 +327,10 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
 void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
   const int64_t steps = DecodeSteps(sequence.request.max_tokens) - (sequence.computed - sequence.prompt_length());
   const int64_t reserved = BlocksForSlots(sequence.request.budget.PeakSlots(slots, std::max<int64_t>(0, steps)));
+  const int32_t reserved_before = sequence.blocks.reserved();
   const int32_t freed = block_manager_.Shrink(
       sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));
+  tenant_of(sequence).reserved -= reserved_before - sequence.blocks.reserved();
   counters_.freed_blocks[static_cast<size_t>(cause)] += static_cast<uint64_t>(freed);
 }
 
@@ -323,6 +373,7 @@ SchedulerEvent Scheduler::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.live = from.live;
   event.evicted = from.evicted();
   event.blocks = from.blocks.size();
+  event.prompt_computed = std::min(from.computed, from.prompt_length());
   event.times = from.times;
   return event;
 }
@@ -331,11 +382,13 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   Sequence& sequence = at(index);
   assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
   ++counters_.finished[static_cast<size_t>(last.finish)];
+  tenant_of(sequence).reserved -= sequence.blocks.reserved();
   const int32_t freed = block_manager_.Release(sequence.blocks);
   counters_.freed_blocks[static_cast<size_t>(EndCause(last.finish))] += static_cast<uint64_t>(freed);
   if (!sequence.waiting()) {
     free_state_rows_.push_back(sequence.state_row);
     --tenant_of(sequence).running;
+    tenant_of(sequence).prompt_due -= std::max(0, sequence.prompt_length() - sequence.scheduled);
   }
   index_of_.erase(sequence.request.id);
   // The table goes on with its memory: the next sequence here allocates nothing.
@@ -367,20 +420,37 @@ absl::Status Scheduler::CheckIntegrity() const {
           absl::StrCat("sequence ", index, " holds ", sequence.blocks.size(), " blocks for ", sequence.live, " slots"));
     }
   }
-  int64_t queued = 0;
-  int64_t running = 0;
-  for (const Tenant& tenant : tenants_) {
-    queued += static_cast<int64_t>(tenant.queue.size());
-    running += tenant.running;
-  }
-  if (queued != waiting_ || running != this->running() ||
-      free_state_rows_.size() + running_.size() != static_cast<size_t>(options_.sequences_max) ||
+  if (absl::Status status = CheckTenants(); !status.ok()) return status;
+  if (free_state_rows_.size() + running_.size() != static_cast<size_t>(options_.sequences_max) ||
       index_of_.size() != running_.size() + static_cast<size_t>(waiting_) ||
       free_sequences_.size() + index_of_.size() != sequences_.size()) {
-    return absl::InternalError(absl::StrCat("counts disagree: ", queued, " queued, ", waiting_, " waiting, ", running,
-                                            " running by tenant, ", running_.size(), " running"));
+    return absl::InternalError(absl::StrCat("counts disagree: ", waiting_, " waiting, ", running_.size(), " running"));
   }
   return block_manager_.CheckIntegrity(tables);
+}
+
+absl::Status Scheduler::CheckTenants() const {
+  int64_t queued = 0;
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    const Tenant& tenant = tenants_[i];
+    queued += static_cast<int64_t>(tenant.queue.size());
+    int32_t running = 0;
+    int64_t reserved = 0;
+    int64_t prompt_due = 0;
+    for (int32_t index : running_) {
+      if (sequence(index).request.tenant != static_cast<int32_t>(i)) continue;
+      ++running;
+      reserved += sequence(index).blocks.reserved();
+      prompt_due += std::max(0, sequence(index).prompt_length() - sequence(index).scheduled);
+    }
+    if (running != tenant.running || reserved != tenant.reserved || prompt_due != tenant.prompt_due) {
+      return absl::InternalError(absl::StrCat("tenant ", tenant.options.name, ": ", tenant.running, " running, ",
+                                              tenant.reserved, " blocks reserved; counted ", running, " and ",
+                                              reserved));
+    }
+  }
+  if (queued != waiting_) return absl::InternalError(absl::StrCat(queued, " queued, ", waiting_, " waiting"));
+  return absl::OkStatus();
 }
 
 }  // namespace hydrant

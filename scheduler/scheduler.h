@@ -8,10 +8,12 @@
 // Invariants
 //  1. Every added request gets exactly one terminal event, whatever happens to it, and nothing after it.
 //  2. When the terminal event is delivered its blocks and its state row are free.
-//  3. Every decoding sequence that is not paused has a row in every step, and the longest admitted prefilling one has a
-//     chunk in every step: admitted sequences advance, whoever else is there.
-//  4. Within a tenant, admission is first come, first served; a request that does not fit yet is overtaken by nobody.
-//     With 3, its wait is at most the time the sequences before it need to run to their max_tokens.
+//  3. Every decoding sequence that is not paused has a row in every step, and one that prefills has a chunk: tenants
+//     take turns (tenant.h), and of a tenant's the one admitted longest ago goes first. Admitted sequences advance,
+//     whoever else is there.
+//  4. Within a tenant, admission goes by priority and then by arrival. Between tenants it goes by tenant.h, which says
+//     why nobody waits for ever: with 3, a wait is at most the time the sequences before it need to run to their
+//     max_tokens.
 //  5. Prefill chunks end on multiples of kSlotsPerBlock, the last one of a prompt aside.
 //  6. Counts do not depend on data: what a plan frees is decided when it is made, and freed when it is committed.
 //
@@ -42,11 +44,12 @@ struct SchedulerEvent {
   int32_t row = -1;      // of the committed plan; -1: the event comes from Cancel alone
   int32_t token = -1;    // -1: no new token
   FinishReason finish = FinishReason::kNone;
-  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
-  int32_t generated = 0;    // tokens so far, this one included
-  int32_t live = 0;         // after the step
-  int32_t evicted = 0;      // tokens dropped so far, per layer and head
-  int32_t blocks = 0;       // held after the step; on a terminal event: held until just now
+  int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
+  int32_t generated = 0;        // tokens so far, this one included
+  int32_t live = 0;             // after the step
+  int32_t evicted = 0;          // tokens dropped so far, per layer and head
+  int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
+  int32_t prompt_computed = 0;  // prompt tokens computed so far
   RequestTimes times;
 };
 
@@ -73,8 +76,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Queues a request. Returns the index of its sequence, stable until its terminal event, in [0, sequence_indices()).
-  // Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed the whole pool), RESOURCE_EXHAUSTED (queue
-  // full), ALREADY_EXISTS (id in use).
+  // Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed what its tenant can ever have),
+  // RESOURCE_EXHAUSTED (queue full), ALREADY_EXISTS (id in use).
   absl::StatusOr<int32_t> Add(Request request);
 
   // Ends a request wherever it is. Its blocks are free at once, or, when a step holds them, at that step's Commit; the
@@ -88,6 +91,15 @@ class Scheduler {
   // Bounds the prefill tokens of the steps to come, below what the options allow: `alone` without decodes beside them,
   // `beside_decodes` with. For a driver that knows how long tokens take. REQUIRES: both >= kSlotsPerBlock.
   void LimitPrefill(int32_t alone, int32_t beside_decodes);
+
+  // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, new
+  // tenants come behind; one that is gone stays in the list, without a floor, and what it has accepted is finished.
+  // REQUIRES: ValidateTenants(tenants, …).ok(), at least as many as before.
+  void SetTenants(std::span<const TenantOptions> tenants);
+
+  // While admission is paused, what runs goes on and what waits waits.
+  void PauseAdmission(bool paused) { admission_paused_ = paused; }
+  bool admission_paused() const { return admission_paused_; }
 
   // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
   const StepPlan& Plan(int64_t now_us);
@@ -105,6 +117,9 @@ class Scheduler {
   // Where an unfinished sequence stands, as an event without a token.
   SchedulerEvent EventOf(int32_t index) const;
   const Tenant& tenant(int32_t index) const { return tenants_[static_cast<size_t>(index)]; }
+  std::span<const Tenant> tenants() const { return tenants_; }
+  // Requests the last Plan admitted. Valid until the next.
+  std::span<const uint64_t> admitted() const { return admitted_; }
   const BlockManager& block_manager() const { return block_manager_; }
   const SchedulerCounters& counters() const { return counters_; }
   const SchedulerOptions& options() const { return options_; }
@@ -116,7 +131,9 @@ class Scheduler {
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
   absl::Status Check(const Request& request) const;
+  int64_t BlocksNeeded(const Sequence& sequence) const;
   void AdmitWaiting(int64_t now_us);
+  std::span<const int32_t> PrefillOrder();
   void PlanDecode(int32_t index);
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
@@ -124,6 +141,7 @@ class Scheduler {
   void TakeToken(Sequence& sequence, int32_t token, int64_t now_us);
   SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
   void Retire(int32_t index, const SchedulerEvent& last);
+  absl::Status CheckTenants() const;
 
   SchedulerOptions options_;
   BlockManager block_manager_;
@@ -132,7 +150,13 @@ class Scheduler {
   std::vector<int32_t> free_sequences_;   // stack of indices
   std::vector<int32_t> free_state_rows_;  // stack
   std::vector<int32_t> running_;          // admitted, oldest first
+  std::vector<int32_t> prefilling_;       // PrefillOrder's answer
+  std::vector<uint64_t> admitted_;        // request ids, by the last Plan
   int32_t waiting_ = 0;
+  uint64_t arrivals_ = 0;
+  bool admission_paused_ = false;
+  Turns turns_;
+  HeadOf head_of_;                                   // asks this scheduler; made once
   int32_t prefill_alone_max_;                        // [kSlotsPerBlock, options_.tokens_max]
   int32_t prefill_beside_decodes_max_;               // [kSlotsPerBlock, options_.prefill_tokens_max]
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only

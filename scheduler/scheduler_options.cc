@@ -1,6 +1,5 @@
 #include "scheduler/scheduler_options.h"
 
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -27,13 +26,7 @@ absl::Status SchedulerOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("prefill beside decodes needs at least ", kSlotsPerBlock, " tokens"));
   }
-  if (tenants.empty()) return absl::InvalidArgumentError("there is no tenant");
-  for (const TenantOptions& tenant : tenants) {
-    if (!std::isfinite(tenant.weight) || tenant.weight <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": the weight must be positive"));
-    }
-  }
-  return absl::OkStatus();
+  return ValidateTenants(tenants, blocks, sequences_max);
 }
 
 }  // namespace hydrant

@@ -20,6 +20,7 @@ struct SchedulerOptions {
   int32_t prefill_tokens_max = 128;
   std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them
   std::vector<TenantOptions> tenants = {TenantOptions()};
+  SchedulingPolicy policy = SchedulingPolicy::kFair;
 
   // INVALID_ARGUMENT when no scheduler can keep its promises within them.
   absl::Status Validate() const;

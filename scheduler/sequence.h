@@ -20,6 +20,7 @@ namespace hydrant {
 
 struct Sequence {
   Request request;
+  uint64_t arrival = 0;  // counts the calls of Add
 
   int32_t known = 0;      // tokens whose ids are known: the prompt and what was sampled
   int32_t scheduled = 0;  // tokens handed to the executor

@@ -1,26 +1,126 @@
 #include "scheduler/tenant.h"
 
-#include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
-namespace hydrant {
+#include "absl/strings/str_cat.h"
 
-Tenant* ChooseTenant(std::span<Tenant> tenants) {
-  Tenant* chosen = nullptr;
-  for (Tenant& tenant : tenants) {
-    if (!tenant.queue.empty() && (chosen == nullptr || tenant.service < chosen->service)) chosen = &tenant;
-  }
-  return chosen;
+namespace hydrant {
+namespace {
+
+bool CapHoldsBack(const Tenant& tenant, int64_t blocks) {
+  // With nothing of its own running it would wait for nobody: a cap that was lowered meanwhile lets it pass once.
+  return tenant.options.blocks_max > 0 && tenant.reserved > 0 && tenant.reserved + blocks > tenant.options.blocks_max;
 }
 
-void LiftFromIdle(Tenant& tenant, std::span<const Tenant> tenants) {
-  assert(!tenant.active());
+// A head of line that its own tenant does not hold back.
+struct Candidate {
+  Tenant* tenant = nullptr;
+  HeadOfLine head;
+};
+
+// Between equals: who runs less for its weight, then the first. The order never depends on anything but the table.
+void KeepFirst(Candidate* best, const Candidate& other, SchedulingPolicy policy) {
+  const auto goes_before = [&] {
+    if (best->tenant == nullptr) return true;
+    if (policy == SchedulingPolicy::kFcfs) return other.head.arrival < best->head.arrival;
+    const Tenant& a = *other.tenant;
+    const Tenant& b = *best->tenant;
+    if (a.turn() != b.turn()) return a.turn() < b.turn();
+    return a.running * b.options.weight < b.running * a.options.weight;
+  };
+  if (goes_before()) *best = other;
+}
+
+}  // namespace
+
+Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of) {
+  int64_t floors = 0;
+  int64_t unused_floors = 0;
+  int32_t unused_rows = 0;
+  int32_t running = 0;
+  for (const Tenant& tenant : tenants) {
+    floors += tenant.options.floor_blocks;
+    unused_floors += tenant.unused_floor();
+    unused_rows += tenant.unused_rows();
+    running += tenant.running;
+  }
+  const auto fits = [&](const Candidate& one) {
+    return one.head.blocks <= room.blocks - (unused_floors - one.tenant->unused_floor()) &&
+           room.rows > unused_rows - one.tenant->unused_rows();
+  };
+  const auto within_floor = [](const Candidate& one) {
+    return one.tenant->reserved + one.head.blocks <= one.tenant->options.floor_blocks &&
+           one.tenant->running < one.tenant->floor_rows;
+  };
+
+  Candidate best;
+  Candidate best_within_floor;
+  for (Tenant& tenant : tenants) {
+    if (tenant.queue.empty()) continue;
+    const Candidate one = {&tenant, head_of(tenant)};
+    const bool was_held_back = tenant.held_back;
+    tenant.held_back = CapHoldsBack(tenant, one.head.blocks);
+    if (tenant.held_back) continue;
+    if (was_held_back) Lift(tenant, tenants, turns);
+    KeepFirst(&best, one, turns.policy);
+    if (within_floor(one) && fits(one)) KeepFirst(&best_within_floor, one, turns.policy);
+  }
+  if (best.tenant == nullptr) return nullptr;
+  turns.now = std::max(turns.now, best.tenant->turn());
+  if (fits(best)) return best.tenant;
+  if (running == 0) return best.head.blocks <= room.blocks && room.rows > 0 ? best.tenant : nullptr;
+  const bool fits_beside_floors = best.head.blocks + floors - best.tenant->options.floor_blocks <= room.blocks_total;
+  return fits_beside_floors ? best_within_floor.tenant : nullptr;
+}
+
+void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns) {
   double least = std::numeric_limits<double>::infinity();
   for (const Tenant& other : tenants) {
-    if (other.active()) least = std::min(least, other.service);
+    if (&other != &tenant && other.waits()) least = std::min(least, other.turn());
   }
-  if (least < std::numeric_limits<double>::infinity()) tenant.service = std::max(tenant.service, least);
+  if (least == std::numeric_limits<double>::infinity()) least = turns.now;
+  tenant.service = std::max(tenant.service, least);
+}
+
+int32_t FloorRows(int32_t floor_blocks, int32_t blocks, int32_t rows) {
+  if (floor_blocks == 0) return 0;
+  return std::max(1, static_cast<int32_t>(int64_t{rows} * floor_blocks / blocks));
+}
+
+int64_t BlocksMaxOf(std::span<const TenantOptions> tenants, size_t index, int32_t blocks) {
+  int64_t most = blocks;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    if (i != index) most -= tenants[i].floor_blocks;
+  }
+  const int32_t cap = tenants[index].blocks_max;
+  return cap > 0 ? std::min<int64_t>(most, cap) : most;
+}
+
+absl::Status ValidateTenants(std::span<const TenantOptions> tenants, int32_t blocks, int32_t rows) {
+  if (tenants.empty()) return absl::InvalidArgumentError("there is no tenant");
+  int64_t floor_rows = 0;
+  for (const TenantOptions& tenant : tenants) {
+    const auto wrong = [&tenant](const auto&... what) {
+      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": ", what...));
+    };
+    if (!std::isfinite(tenant.weight) || tenant.weight <= 0) return wrong("the weight must be positive");
+    if (tenant.floor_blocks < 0 || tenant.blocks_max < 0) return wrong("block counts must not be negative");
+    if (tenant.blocks_max > 0 && tenant.floor_blocks > tenant.blocks_max) {
+      return wrong("the floor of ", tenant.floor_blocks, " blocks is above the cap of ", tenant.blocks_max);
+    }
+    floor_rows += FloorRows(tenant.floor_blocks, blocks, rows);
+  }
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const int64_t others_rows = floor_rows - FloorRows(tenants[i].floor_blocks, blocks, rows);
+    if (BlocksMaxOf(tenants, i, blocks) < std::max(1, tenants[i].floor_blocks) || others_rows >= rows) {
+      return absl::InvalidArgumentError(absl::StrCat("tenant ", tenants[i].name,
+                                                     ": the floors of the others leave it too little of ", blocks,
+                                                     " blocks and ", rows, " sequences"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hydrant

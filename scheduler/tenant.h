@@ -1,28 +1,61 @@
-// Tenant is a party that shares the server: a weight, a queue and the service it has received. The scheduler admits
-// from the tenant with the least service ("Fairness in Serving Large Language Models", OSDI 2024: the virtual token
-// counter).
+// Tenant is a party that shares the server: a weight, a line of waiting requests, the service it has received and the
+// part of the pool it may and must be able to use.
+//
+// Whose turn it is: the virtual token counter of "Fairness in Serving Large Language Models" (OSDI 2024). Every computed
+// prompt token and every generated one is charged to its tenant, divided by the weight; of the tenants that wait, the
+// one with the lowest counter goes next. What an admitted prompt will cost counts for its turn from admission on, as in
+// the paper, and is charged when it is computed; the chunks of admitted prompts are computed in turns, by a counter of
+// their own, so that a short prompt is not behind the long ones of somebody else. A tenant that comes back starts beside the least served of those who
+// wait (Lift), so nobody saves up time. For two tenants that always wait the counters differ by at most what their
+// admitted sequences may still cost: 2 * max(kPromptCharge * longest prompt, kOutputCharge * tokens of the batch).
+//
+// Memory is not in that proof, so blocks have bounds of their own, and no one waits for ever because of them:
+//  - A head of line that its tenant's own cap (blocks_max) holds back does not count: others pass, and the tenant is
+//    treated as if it were away (it is lifted when the cap lets it in). It waits for sequences of its own tenant.
+//  - A head of line that the pool holds back is passed by nobody, with one exception: a tenant within its own floor.
+//    What that one takes, blocks and row, was never to be had for the others, so it delays none of them. Everything
+//    else that runs ends, so its wait is bounded as if there were no tenants.
+//  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
+//    nobody at all, and is let in at the latest when nothing runs.
 //
 // Thread: engine.
 #ifndef HYDRANT_SCHEDULER_TENANT_H_
 #define HYDRANT_SCHEDULER_TENANT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace hydrant {
+
+enum class SchedulingPolicy : uint8_t {
+  kFair,  // the lowest counter first
+  kFcfs,  // the earliest head of line first: what fairness is compared with
+};
 
 struct TenantOptions {
   std::string name = "default";
-  double weight = 1.0;  // > 0
+  double weight = 1.0;       // > 0
+  int32_t floor_blocks = 0;  // always there for it: nobody else is promised what it has not reserved of these
+  int32_t blocks_max = 0;    // reserved by all its sequences at most; 0 = the whole pool
 };
 
 struct Tenant {
   TenantOptions options;
-  std::deque<int32_t> queue;  // sequences that wait for admission, first come first
+  int32_t floor_rows = 0;     // sequences it can always have in progress: its floor's share of them
+  std::deque<int32_t> queue;  // sequences that wait for admission, by priority and then first come first
   int32_t running = 0;        // admitted and not yet released
-  double service = 0.0;       // (kPromptCharge * computed prompt tokens + kOutputCharge * generated tokens) / weight
+  int64_t reserved = 0;       // blocks of those that run: what they hold and what they were promised
+  double service = 0.0;       // the counter: charges, and what lifting added
+  double charged = 0.0;       // charges alone
+  int64_t prompt_due = 0;     // prompt tokens of those that run, not computed yet: charges to come
+  double prefilled = 0.0;     // a counter of prompt tokens alone: whose chunk is computed next
+  bool held_back = false;     // its own cap keeps its head of line waiting: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
   uint64_t generated_tokens = 0;
@@ -31,24 +64,73 @@ struct Tenant {
   static constexpr double kPromptCharge = 1.0;
   static constexpr double kOutputCharge = 2.0;
 
-  bool active() const { return running > 0 || !queue.empty(); }
+  bool waits() const { return !queue.empty() && !held_back; }
+  double turn() const { return service + kPromptCharge * static_cast<double>(prompt_due) / options.weight; }
+  int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - reserved); }
+  int32_t unused_rows() const { return std::max(0, floor_rows - running); }
+  // `tokens` of a prompt are computed. Tokens that need no computing are neither due nor charged.
   void ChargePrompt(int32_t tokens) {
+    prompt_due -= tokens;
+    prefilled += tokens / options.weight;
     prompt_tokens += static_cast<uint64_t>(tokens);
-    service += kPromptCharge * tokens / options.weight;
+    Charge(kPromptCharge * tokens);
+  }
+  // A prompt of which `tokens` are to be computed was admitted.
+  void OwePrompt(int64_t tokens, double prefill_now) {
+    if (prompt_due == 0) prefilled = std::max(prefilled, prefill_now);
+    prompt_due += tokens;
   }
   void ChargeOutput() {
     ++generated_tokens;
-    service += kOutputCharge / options.weight;
+    Charge(kOutputCharge);
+  }
+
+ private:
+  void Charge(double cost) {
+    service += cost / options.weight;
+    charged += cost / options.weight;
   }
 };
 
-// The tenant whose head of line is admitted next: of those that wait, the one with the least service (the first one on a
-// tie); null when nobody waits.
-Tenant* ChooseTenant(std::span<Tenant> tenants);
+// The request at the head of a tenant's line.
+struct HeadOfLine {
+  int64_t blocks = 0;    // it needs reserved
+  uint64_t arrival = 0;  // lower: came earlier
+};
+using HeadOf = std::function<HeadOfLine(const Tenant&)>;
 
-// Called before a request joins the queue of a tenant that is not active: it does not bring the time it was away, but
-// starts beside the least served of those who stayed.
-void LiftFromIdle(Tenant& tenant, std::span<const Tenant> tenants);
+// What admission may give away.
+struct Room {
+  int64_t blocks = 0;  // neither held nor promised
+  int32_t rows = 0;    // sequences that may still be admitted
+  int64_t blocks_total = 0;
+};
+
+// The order between tenants. `now` is the virtual time: the turn of the last tenant whose turn it was. It only grows,
+// and tells a newcomer where the others are even when none of them waits.
+struct Turns {
+  SchedulingPolicy policy = SchedulingPolicy::kFair;
+  double now = 0.0;
+  double prefill_now = 0.0;  // the same for chunks of prompts: the lowest Tenant::prefilled that had one to compute
+};
+
+// The tenant whose head of line is admitted now; null when nobody's can be. `head_of` is asked only for tenants with a
+// line. Marks who is held back by its own cap, and lifts who no longer is.
+Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of);
+
+// Called before a request joins an empty line, and when a cap no longer holds a line back: the tenant does not bring the
+// time it did not wait, but goes on beside the least served of those who did.
+void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns);
+
+// The sequences that a floor of `floor_blocks` of `blocks` blocks guarantees of `rows`: as large a part of them, at
+// least one. A floor of memory is worth nothing to who cannot get in.
+int32_t FloorRows(int32_t floor_blocks, int32_t blocks, int32_t rows);
+
+// The most blocks one request of tenants[index] can ever be given in a pool of `blocks`.
+int64_t BlocksMaxOf(std::span<const TenantOptions> tenants, size_t index, int32_t blocks);
+
+// INVALID_ARGUMENT, naming the tenant, when a pool of `blocks` blocks and `rows` sequences cannot keep these promises.
+absl::Status ValidateTenants(std::span<const TenantOptions> tenants, int32_t blocks, int32_t rows);
 
 }  // namespace hydrant
 

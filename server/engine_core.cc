@@ -151,6 +151,7 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
     event.live = from.live;
     event.evicted = from.evicted;
     event.blocks = from.blocks;
+    event.prompt_computed = from.prompt_computed;
     event.times = from.times;
     return event;
   };
@@ -177,6 +178,7 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
 
 EngineCounters EngineCore::counters() const {
   EngineCounters counters;
+  counters.tenants.reserve(scheduler_.tenants().size());
   counters.scheduler = scheduler_.counters();
   counters.evicted_tokens = evicted_tokens_;
   counters.running = scheduler_.running();
@@ -185,7 +187,22 @@ EngineCounters EngineCore::counters() const {
   counters.blocks_free = pool.free();
   counters.blocks_used = pool.used();
   counters.blocks_cached = pool.cached();
-  for (int32_t index : scheduler_.running_sequences()) counters.live_slots += scheduler_.sequence(index).live;
+  for (const Tenant& tenant : scheduler_.tenants()) {
+    counters.tenants.push_back({.running = tenant.running,
+                                .waiting = static_cast<int32_t>(tenant.queue.size()),
+                                .reserved_blocks = tenant.reserved,
+                                .service = tenant.service,
+                                .charged = tenant.charged,
+                                .prompt_tokens = tenant.prompt_tokens,
+                                .generated_tokens = tenant.generated_tokens});
+  }
+  for (int32_t index : scheduler_.running_sequences()) {
+    const Sequence& sequence = scheduler_.sequence(index);
+    TenantCounters& tenant = counters.tenants[static_cast<size_t>(sequence.request.tenant)];
+    counters.live_slots += sequence.live;
+    tenant.live_slots += sequence.live;
+    tenant.blocks += sequence.blocks.size();
+  }
   return counters;
 }
 

@@ -52,11 +52,12 @@ struct EngineEvent {
   std::span<const SampleResult> prompt_logprobs;
   int32_t prompt_begin = 0;
   FinishReason finish = FinishReason::kNone;
-  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
-  int32_t generated = 0;    // tokens so far, this one included
-  int32_t live = 0;         // slots after the step
-  int32_t evicted = 0;      // tokens dropped so far, per layer and head
-  int32_t blocks = 0;       // held after the step; on a terminal event: held until just now
+  int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
+  int32_t generated = 0;        // tokens so far, this one included
+  int32_t live = 0;             // slots after the step
+  int32_t evicted = 0;          // tokens dropped so far, per layer and head
+  int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
+  int32_t prompt_computed = 0;  // prompt tokens computed so far: all that the prompt is charged for
   RequestTimes times;
 };
 
@@ -70,6 +71,19 @@ struct StepReport {
   int64_t commit_us = 0;  // Commit and building the events
 };
 
+// One tenant's part of it.
+struct TenantCounters {
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int64_t blocks = 0;           // held
+  int64_t reserved_blocks = 0;  // held or promised
+  int64_t live_slots = 0;
+  double service = 0;  // the counter that decides whose turn it is
+  double charged = 0;  // grows by what was charged only
+  uint64_t prompt_tokens = 0;
+  uint64_t generated_tokens = 0;
+};
+
 // A snapshot of everything metrics need; counters only grow. Plain values: copy it to publish it to another thread.
 struct EngineCounters {
   SchedulerCounters scheduler;
@@ -79,7 +93,8 @@ struct EngineCounters {
   int32_t blocks_free = 0;
   int32_t blocks_used = 0;
   int32_t blocks_cached = 0;
-  int64_t live_slots = 0;  // of all running sequences
+  int64_t live_slots = 0;                    // of all running sequences
+  std::vector<TenantCounters> tenants = {};  // by tenant index
 };
 
 struct EngineCoreOptions {
@@ -109,6 +124,10 @@ class EngineCore {
   // Scheduler::SetPaused.
   void SetPaused(uint64_t id, bool paused) { scheduler_.SetPaused(id, paused); }
 
+  // Scheduler::SetTenants and PauseAdmission.
+  void SetTenants(std::span<const TenantOptions> tenants) { scheduler_.SetTenants(tenants); }
+  void PauseAdmission(bool paused) { scheduler_.PauseAdmission(paused); }
+
   // Scheduler::LimitPrefill.
   void LimitPrefill(int32_t alone, int32_t beside_decodes) { scheduler_.LimitPrefill(alone, beside_decodes); }
 
@@ -117,6 +136,9 @@ class EngineCore {
 
   // True when Step would neither compute nor deliver anything.
   bool idle() const { return scheduler_.idle(); }
+
+  // Requests that left the queue in the last step. Valid until the next.
+  std::span<const uint64_t> admitted() const { return scheduler_.admitted(); }
 
   const StepReport& report() const { return report_; }
   EngineCounters counters() const;
