@@ -55,6 +55,16 @@ const char* NameOf(PlantedBug bug) {
       return "EventsMixedUp";
     case PlantedBug::kLiveMisreported:
       return "LiveMisreported";
+    case PlantedBug::kTenantMixedUp:
+      return "TenantMixedUp";
+    case PlantedBug::kPriorityIgnored:
+      return "PriorityIgnored";
+    case PlantedBug::kWeightsIgnored:
+      return "WeightsIgnored";
+    case PlantedBug::kCapsIgnored:
+      return "CapsIgnored";
+    case PlantedBug::kFloorsIgnored:
+      return "FloorsIgnored";
   }
   return "?";
 }
@@ -159,6 +169,19 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
   for (RowOutput& row : output.rows) {
     if (!row.sampled.finite) row.sampled.finite = true;
   }
+}
+
+void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
+  for (TenantOptions& tenant : tenants) {
+    if (bug == PlantedBug::kWeightsIgnored) tenant.weight = 1;
+    if (bug == PlantedBug::kCapsIgnored) tenant.blocks_max = 0;
+    if (bug == PlantedBug::kFloorsIgnored) tenant.floor_blocks = 0;
+  }
+}
+
+void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
+  if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
+  if (bug == PlantedBug::kTenantMixedUp) request.tenant = (request.tenant + 1) % static_cast<int32_t>(tenants);
 }
 
 void SpoilEvents(PlantedBug bug, std::vector<EngineEvent>& events) {

@@ -39,8 +39,14 @@ enum class PlantedBug : uint8_t {
   kCancelIgnored,  // Cancel says yes and does nothing
   kEventsMixedUp,  // two streams get each other's events
   kLiveMisreported,
+  // Between tenants.
+  kTenantMixedUp,  // a request is added as another tenant's
+  kPriorityIgnored,
+  kWeightsIgnored,
+  kCapsIgnored,
+  kFloorsIgnored,
 };
-inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kLiveMisreported;
+inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kFloorsIgnored;
 
 const char* NameOf(PlantedBug bug);
 
@@ -67,6 +73,10 @@ class BuggyExecutor : public Executor {
   std::vector<std::vector<int32_t>> copies_;  // what spoiled spans point to, for one step
   std::vector<int32_t> last_table_;           // of the row spoiled last
 };
+
+// Changes what the scheduler is told of a tenant, or of a request's.
+void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants);
+void SpoilRequest(PlantedBug bug, size_t tenants, Request& request);
 
 // Changes the events of a step on their way to the client.
 void SpoilEvents(PlantedBug bug, std::vector<EngineEvent>& events);

@@ -44,13 +44,18 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.stopped += result.stopped;
     sum.evicted_tokens += result.evicted_tokens;
     sum.waited += result.waited;
+    sum.fairness_checks += result.fairness_checks;
+    sum.floor_checks += result.floor_checks;
+    sum.reloads += result.reloads;
     if (replay != 0) break;
   }
   std::cout << "seeds from " << base + 1 << ": " << episodes << " episodes, " << sum.block_operations
             << " block operations, " << sum.slots_checked << " slots checked, " << sum.steps << " steps, "
             << sum.requests << " requests (" << sum.refused << " refused, " << sum.waited << " waited, "
             << sum.cancelled << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed
-            << " failed, " << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted\n";
+            << " failed, " << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, "
+            << sum.fairness_checks << " times two tenants waited, " << sum.floor_checks << " times within a floor, "
+            << sum.reloads << " reloads\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -59,6 +64,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.failed * 100, sum.requests);
   EXPECT_GT(sum.stopped * 20, sum.requests);
   EXPECT_GT(sum.evicted_tokens, sum.requests);
+  EXPECT_GT(sum.fairness_checks * 5, sum.requests);
+  EXPECT_GT(sum.floor_checks * 1000, sum.requests);
+  EXPECT_GT(sum.reloads * 100, sum.requests);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, Simulation, testing::Values(0, 1, 2, 3));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/sim/fake_executor.h"
+#include "tests/sim/tenant_checks.h"
 #include "tests/sim/workload.h"
 
 namespace hydrant::sim {
@@ -20,7 +21,8 @@ class Episode {
         executor_({workload_.core().scheduler.blocks, workload_.pairs(), workload_.core().scheduler.sequences_max,
                    workload_.core().vocab, options.check_contract},
                   requests_, failure_),
-        buggy_(options.bug, executor_) {
+        buggy_(options.bug, executor_),
+        tenants_(workload_, requests_, failure_) {
     executor_.in_flight = [this] { ActInFlight(); };
   }
 
@@ -32,6 +34,7 @@ class Episode {
   void ActInFlight();
   void AddRequest();
   void CancelSomebody(bool in_flight);
+  void Reload();
   void Step();
   void CheckEvent(const EngineEvent& event);
   void CheckTokens(const EngineEvent& event, SimRequest& request);
@@ -46,6 +49,7 @@ class Episode {
   std::vector<std::unique_ptr<SimRequest>> requests_;
   FakeExecutor executor_;
   BuggyExecutor buggy_;
+  TenantChecks tenants_;
   std::unique_ptr<EngineCore> core_;
   int64_t now_us_ = 0;
   int64_t step_ = 0;
@@ -57,8 +61,9 @@ class Episode {
 };
 
 bool Episode::Start() {
-  absl::StatusOr<std::unique_ptr<EngineCore>> core =
-      EngineCore::Create(workload_.core(), buggy_, [this] { return ++now_us_; });
+  EngineCoreOptions options = workload_.core();
+  SpoilTenants(options_.bug, options.scheduler.tenants);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(options, buggy_, [this] { return ++now_us_; });
   if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
   core_ = std::move(*core);
   return true;
@@ -85,6 +90,8 @@ EpisodeResult Episode::Run() {
   result_.slots_checked = executor_.slots_checked();
   result_.steps = core_->scheduler().counters().steps;
   result_.requests = requests_.size();
+  result_.fairness_checks = tenants_.fairness_checks();
+  result_.floor_checks = tenants_.floor_checks();
   result_.evicted_tokens = core_->scheduler().counters().evicted_tokens;
   return result_;
 }
@@ -94,6 +101,15 @@ void Episode::Act() {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
   if (workload_.CancelsNow()) CancelSomebody(false);
+  if (workload_.ReloadsNow()) Reload();
+}
+
+void Episode::Reload() {
+  std::vector<TenantOptions> tenants = workload_.Reload();
+  SpoilTenants(options_.bug, tenants);
+  core_->SetTenants(tenants);
+  tenants_.OnReload();
+  ++result_.reloads;
 }
 
 void Episode::ActInFlight() {
@@ -113,13 +129,18 @@ void Episode::AddRequest() {
     request.scores[static_cast<size_t>(pair)] = FakeScores(request.id(), pair, request.fate.score_levels_log2);
   }
 
-  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request)) > core.scheduler.blocks;
+  const int64_t blocks_max = tenants_.BlocksMax(request.request.request.tenant);
+  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request)) > blocks_max;
   const bool full = unfinished() == core.scheduler.sequences_max + core.scheduler.waiting_max;
   const absl::StatusCode expected = too_large ? absl::StatusCode::kOutOfRange
                                     : full    ? absl::StatusCode::kResourceExhausted
                                               : absl::StatusCode::kOk;
-  const absl::Status status = core_->Add(request.request);
-  if (status.code() != expected) {
+  EngineRequest added = request.request;
+  SpoilRequest(options_.bug, workload_.tenants().size(), added.request);
+  const absl::Status status = core_->Add(std::move(added));
+  // Without the contract, a cap or floor that is ignored has to be seen by what it lets happen.
+  const bool overlooked = !options_.check_contract && too_large && status.code() != expected;
+  if (status.code() != expected && !overlooked) {
     failure_.Set("request ", request.id(), ": Add says ", status.ToString(), ", expected ",
                  absl::StatusCodeToString(expected));
   }
@@ -168,6 +189,7 @@ void Episode::CancelSomebody(bool in_flight) {
 
 void Episode::Step() {
   const bool work = unfinished() > 0;
+  tenants_.BeforeStep(core_->scheduler());
   const std::span<const EngineEvent> delivered = core_->Step();
   std::vector<EngineEvent> events(delivered.begin(), delivered.end());
   SpoilEvents(options_.bug, events);
@@ -176,6 +198,7 @@ void Episode::Step() {
   }
   if (work != (core_->report().rows > 0)) failure_.Set("step ", step_, ": there is work and nothing is computed");
   if (!failure_.any()) CheckState();
+  if (!failure_.any()) tenants_.AfterStep(core_->scheduler());
 }
 
 void Episode::CheckEvent(const EngineEvent& event) {
@@ -263,8 +286,8 @@ void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
                                 : times.first_token_us > times.admitted_us &&
                                       times.last_token_us >= times.first_token_us && times.last_token_us <= now_us_);
   if (!ordered) failure_.Set("request ", id, ": its times are not in order");
-  // With several tenants a later request may go first, and the bound is another.
-  if (workload_.tenants() == 1 && step_ > request.deadline_step) {
+  // With several tenants, or priorities, a later request may go first, and the bound is another.
+  if (workload_.tenants().size() == 1 && !workload_.has_priorities() && step_ > request.deadline_step) {
     failure_.Set("request ", id, " waited until step ", step_, ", at most ", request.deadline_step, " was possible");
   }
   request.ended = true;
@@ -313,14 +336,7 @@ void Episode::CheckFinal() {
     failure_.Set("the counters do not add up: evicted ", evicted, ", ended ", ended, ", freed ", freed, ", tokens ",
                  tokens);
   }
-  // First come, first served, within a tenant.
-  std::vector<int64_t> last_admitted(static_cast<size_t>(workload_.tenants()), -1);
-  for (const std::unique_ptr<SimRequest>& request : requests_) {
-    if (request->times.admitted_us < 0) continue;
-    int64_t& last = last_admitted[static_cast<size_t>(request->request.request.tenant)];
-    if (request->times.admitted_us < last) failure_.Set("request ", request->id(), " overtook another one");
-    last = request->times.admitted_us;
-  }
+  tenants_.AtEnd(core_->scheduler());
 }
 
 }  // namespace

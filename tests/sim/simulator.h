@@ -1,11 +1,11 @@
 // One episode of the deterministic simulator: the real EngineCore, Scheduler and BlockManager run a random workload on the
 // fake executor in virtual time, and everything that must hold is checked at every step. An episode is a pure function of
-// its seed: sizes of pool, batch and prompts, budgets, cadences, arrivals, cancels, failures.
+// its seed: sizes of pool, batch and prompts, budgets, cadences, arrivals, cancels, failures, tenants and their reloads.
 //
 // Checked: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live slots; the
 // integrity of pool, tables and counters; refusals exactly when the oracle says so; each token and log-probability equal to
 // the oracle's, in order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows
-// from first come, first served; all blocks free at the end.
+// from first come, first served; what is promised to tenants (tenant_checks.h); all blocks free at the end.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -34,6 +34,9 @@ struct EpisodeResult {
   uint64_t failed = 0;
   uint64_t stopped = 0;
   uint64_t evicted_tokens = 0;
+  uint64_t fairness_checks = 0;  // pairs of tenants that waited at the same time
+  uint64_t floor_checks = 0;     // heads of line within their tenant's floor
+  uint64_t reloads = 0;
   uint64_t waited = 0;  // requests that were not admitted in the step after they came
 };
 

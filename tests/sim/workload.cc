@@ -1,6 +1,8 @@
 #include "tests/sim/workload.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace hydrant::sim {
 namespace {
@@ -21,10 +23,12 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   core_.context = 1 << 20;
   scheduler.eos_ids = {1};
   if (r.Chance(30)) scheduler.eos_ids.push_back(3);
-  if (r.Chance(20)) {
-    scheduler.tenants.clear();
-    for (int32_t i = r.Between(2, 3); i > 0; --i) scheduler.tenants.push_back({"t", r.Between(1, 8) / 2.0});
-  }
+  if (r.Chance(20)) scheduler.policy = SchedulingPolicy::kFcfs;
+  priority_max_ = r.Chance(30) ? r.Between(1, 5) : 0;
+  floors_ = r.Chance(40);
+  caps_ = r.Chance(40);
+  DrawTenants(r.Chance(50) ? 1 : r.Between(2, 4));
+  if (scheduler.tenants.size() > 1 && r.Chance(40)) reload_percent_ = r.Between(1, 10);
 
   pairs_ = r.Between(1, kPairsMax);
   requests_left_ = r.Between(100, 300);
@@ -39,6 +43,37 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
+}
+
+void Workload::DrawTenants(int32_t count) {
+  Random& r = random_;
+  const SchedulerOptions& scheduler = core_.scheduler;
+  std::vector<TenantOptions> tenants;
+  for (int32_t i = 0; i < count; ++i) {
+    TenantOptions& tenant = tenants.emplace_back();
+    tenant.name = "t" + std::to_string(i);
+    if (count > 1) tenant.weight = r.Between(1, 8) / 2.0;
+    if (count > 1 && floors_ && r.Chance(50)) tenant.floor_blocks = r.Between(1, std::max(1, scheduler.blocks / 3));
+    if (caps_ && r.Chance(50)) tenant.blocks_max = r.Between(std::max(1, tenant.floor_blocks), scheduler.blocks);
+  }
+  if (!ValidateTenants(tenants, scheduler.blocks, scheduler.sequences_max).ok()) {
+    for (TenantOptions& tenant : tenants) tenant.floor_blocks = 0;
+  }
+  core_.scheduler.tenants = std::move(tenants);
+  crowd_.clear();
+  for (int32_t i = 0; i < count; ++i) crowd_.insert(crowd_.end(), static_cast<size_t>(r.Between(1, 6)), i);
+}
+
+std::vector<TenantOptions> Workload::Reload() {
+  const auto count = static_cast<int32_t>(tenants().size());
+  DrawTenants(std::min(6, count + (random_.Chance(30) ? 1 : 0)));
+  if (random_.Chance(30)) {
+    // Tenant 0 is gone: no floor is kept for it and nothing comes from it any more.
+    core_.scheduler.tenants[0].floor_blocks = 0;
+    core_.scheduler.tenants[0].blocks_max = 0;
+    std::erase(crowd_, 0);
+  }
+  return tenants();
 }
 
 int32_t Workload::Arrivals() {
@@ -66,7 +101,8 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   EngineRequest made;
   Request& request = made.request;
   request.id = id;
-  request.tenant = r.Below(tenants());
+  request.tenant = crowd_[static_cast<size_t>(r.Below(static_cast<int32_t>(crowd_.size())))];
+  request.priority = r.Below(priority_max_ + 1);
   const int32_t length = PromptLength();
   for (int32_t i = 0; i < length; ++i) request.prompt.push_back(r.Below(core_.vocab));
   request.max_tokens = r.Chance(5) ? 0 : r.Between(1, output_max_);

@@ -4,6 +4,7 @@
 #define HYDRANT_TESTS_SIM_WORKLOAD_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "tests/sim/sim_request.h"
 
@@ -30,6 +31,9 @@ class Workload {
   bool CancelsNow() { return random_.Chance(cancel_percent_); }
   bool CancelsInFlight() { return random_.Chance(cancel_in_flight_percent_); }
   bool AddsInFlight() { return random_.Chance(10); }
+  // New options for all tenants, of those there were and perhaps more; some of them may get no further request.
+  bool ReloadsNow() { return random_.Chance(reload_percent_); }
+  std::vector<TenantOptions> Reload();
   bool exhausted() const { return requests_left_ == 0; }
 
   EngineRequest MakeRequest(uint64_t id, int64_t now_us);
@@ -38,14 +42,24 @@ class Workload {
   Random& random() { return random_; }
   const EngineCoreOptions& core() const { return core_; }
   int32_t pairs() const { return pairs_; }
-  int32_t tenants() const { return static_cast<int32_t>(core_.scheduler.tenants.size()); }
+  // As of the last reload.
+  const std::vector<TenantOptions>& tenants() const { return core_.scheduler.tenants; }
+  bool reloads() const { return reload_percent_ > 0; }
+  bool has_floors() const { return floors_; }
+  bool has_priorities() const { return priority_max_ > 0; }
 
  private:
+  void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();
 
   Random random_;
   EngineCoreOptions core_;
+  std::vector<int32_t> crowd_;  // a tenant index for each share of the requests
+  bool floors_ = false;
+  bool caps_ = false;
+  int32_t reload_percent_ = 0;
+  int32_t priority_max_ = 0;
   int32_t pairs_ = 1;
   int32_t requests_left_ = 0;
   int32_t arrival_percent_ = 50;

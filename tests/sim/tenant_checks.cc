@@ -1,0 +1,142 @@
+#include "tests/sim/tenant_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hydrant::sim {
+namespace {
+
+int64_t NeedOf(const EngineRequest& request) { return BlocksForSlots(SoloPeakSlots(request)); }
+
+}  // namespace
+
+TenantChecks::TenantChecks(const Workload& workload, const SimRequests& requests, Failure& failure)
+    : workload_(workload), requests_(requests), failure_(failure) {
+  OnReload();
+}
+
+int64_t TenantChecks::BlocksMax(int32_t tenant) const {
+  const TenantOptions& own = workload_.tenants()[static_cast<size_t>(tenant)];
+  int64_t most = int64_t{workload_.core().scheduler.blocks} + own.floor_blocks;
+  for (const TenantOptions& each : workload_.tenants()) most -= each.floor_blocks;
+  return own.blocks_max > 0 ? std::min<int64_t>(most, own.blocks_max) : most;
+}
+
+void TenantChecks::OnReload() {
+  const size_t count = workload_.tenants().size();
+  cap_max_.resize(count, 0);
+  cost_max_.resize(count, 0);
+  cost_running_.resize(count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t cap = workload_.tenants()[i].blocks_max;
+    cap_max_[i] = std::max<int64_t>(cap_max_[i], cap > 0 ? cap : workload_.core().scheduler.blocks);
+  }
+}
+
+double TenantChecks::CostOf(const Request& request) const {
+  return (static_cast<double>(request.prompt.size()) + 2.0 * request.max_tokens) /
+         workload_.tenants()[static_cast<size_t>(request.tenant)].weight;
+}
+
+void TenantChecks::BeforeStep(const Scheduler& scheduler) {
+  std::fill(cost_running_.begin(), cost_running_.end(), 0.0);
+  for (int32_t index : scheduler.running_sequences()) {
+    const Request& request = requests_[scheduler.sequence(index).request.id - 1]->request.request;
+    cost_running_[static_cast<size_t>(request.tenant)] += CostOf(request);
+  }
+  due_.clear();
+  if (workload_.reloads()) return;
+  for (size_t i = 0; i < workload_.tenants().size(); ++i) {
+    const Tenant& tenant = scheduler.tenant(static_cast<int32_t>(i));
+    if (tenant.queue.empty()) continue;
+    const EngineRequest& head = requests_[scheduler.sequence(tenant.queue.front()).request.id - 1]->request;
+    const TenantOptions& options = workload_.tenants()[i];
+    const SchedulerOptions& all = workload_.core().scheduler;
+    const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
+    if (tenant.reserved + NeedOf(head) > options.floor_blocks || tenant.running >= rows) continue;
+    due_.push_back(tenant.queue.front());
+    ++floor_checks_;
+  }
+}
+
+void TenantChecks::AfterStep(const Scheduler& scheduler) {
+  for (int32_t index : due_) {
+    const Sequence& sequence = scheduler.sequence(index);
+    if (sequence.request.id != 0 && sequence.waiting() && !sequence.retired()) {
+      failure_.Set("request ", sequence.request.id, " waits within the floor of its tenant");
+    }
+  }
+  for (uint64_t id : scheduler.admitted()) {
+    const Request& request = requests_[id - 1]->request.request;
+    cost_running_[static_cast<size_t>(request.tenant)] += CostOf(request);
+  }
+  for (size_t i = 0; i < cost_max_.size(); ++i) cost_max_[i] = std::max(cost_max_[i], cost_running_[i]);
+  CheckCaps(scheduler);
+  const bool fair = workload_.core().scheduler.policy == SchedulingPolicy::kFair;
+  if (fair && !workload_.reloads() && !workload_.has_floors()) CheckFairness(scheduler);
+}
+
+void TenantChecks::CheckCaps(const Scheduler& scheduler) {
+  std::vector<int64_t> held(cap_max_.size(), 0);
+  for (int32_t index : scheduler.running_sequences()) {
+    const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
+    held[static_cast<size_t>(request.request.request.tenant)] += static_cast<int64_t>(request.blocks.size());
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (held[i] > cap_max_[i]) failure_.Set("tenant ", i, " holds ", held[i], " blocks; its cap is ", cap_max_[i]);
+  }
+}
+
+void TenantChecks::CheckFairness(const Scheduler& scheduler) {
+  const std::span<const Tenant> tenants = scheduler.tenants();
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    for (size_t j = i + 1; j < tenants.size(); ++j) {
+      if (!tenants[i].waits() || !tenants[j].waits()) continue;
+      ++fairness_checks_;
+      const double drift = std::abs(tenants[i].service - tenants[j].service);
+      const double bound = cost_max_[i] + cost_max_[j];
+      if (drift > bound * (1 + 1e-9)) {
+        failure_.Set("the counters of tenants ", i, " and ", j, " differ by ", drift, ", more than ", bound);
+      }
+    }
+  }
+}
+
+void TenantChecks::CheckOrder() {
+  for (const std::unique_ptr<SimRequest>& later : requests_) {
+    if (later->times.admitted_us < 0) continue;
+    const Request& b = later->request.request;
+    for (const std::unique_ptr<SimRequest>& earlier : requests_) {
+      const Request& a = earlier->request.request;
+      const bool goes_first =
+          a.tenant == b.tenant && (a.priority < b.priority || (a.priority == b.priority && a.id < b.id));
+      if (!goes_first || earlier->times.admitted_us < 0 || a.arrival_us >= later->times.admitted_us) continue;
+      if (earlier->times.admitted_us > later->times.admitted_us)
+        failure_.Set("request ", b.id, " overtook request ", a.id);
+    }
+  }
+}
+
+void TenantChecks::AtEnd(const Scheduler& scheduler) {
+  CheckOrder();
+  std::vector<uint64_t> prompt(workload_.tenants().size(), 0);
+  std::vector<uint64_t> generated(workload_.tenants().size(), 0);
+  for (const std::unique_ptr<SimRequest>& request : requests_) {
+    const auto tenant = static_cast<size_t>(request->request.request.tenant);
+    prompt[tenant] += static_cast<uint64_t>(std::min(request->computed, request->prompt_length()));
+    generated[tenant] += static_cast<uint64_t>(request->tokens_seen);
+  }
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const Tenant& tenant = scheduler.tenant(static_cast<int32_t>(i));
+    const double due = static_cast<double>(prompt[i] + 2 * generated[i]) / workload_.tenants()[i].weight;
+    if (!workload_.reloads() && std::abs(tenant.charged - due) > 1e-9 * due) {
+      failure_.Set("tenant ", i, " is charged ", tenant.charged, ", not ", due);
+    }
+    if (tenant.prompt_tokens != prompt[i] || tenant.generated_tokens != generated[i]) {
+      failure_.Set("tenant ", i, " is charged for ", tenant.prompt_tokens, " + ", tenant.generated_tokens,
+                   " tokens; its requests had ", prompt[i], " + ", generated[i]);
+    }
+  }
+}
+
+}  // namespace hydrant::sim

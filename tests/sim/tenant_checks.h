@@ -1,0 +1,62 @@
+// TenantChecks holds a simulated scheduler to what it promises to tenants, as far as that can be said without repeating
+// the scheduler:
+//
+//  cap       the blocks a tenant holds stay within the largest cap it had
+//  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
+//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most
+//  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority
+//  accounts  what each tenant is charged for is exactly what its requests had computed
+//
+// Floors and fairness are promises of a configuration that stays: they are checked in episodes without reloads, and
+// fairness in those without floors, which go before it.
+#ifndef HYDRANT_TESTS_SIM_TENANT_CHECKS_H_
+#define HYDRANT_TESTS_SIM_TENANT_CHECKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "scheduler/scheduler.h"
+#include "tests/sim/failure.h"
+#include "tests/sim/sim_request.h"
+#include "tests/sim/workload.h"
+
+namespace hydrant::sim {
+
+using SimRequests = std::vector<std::unique_ptr<SimRequest>>;
+
+class TenantChecks {
+ public:
+  // The arguments outlive the checks. requests[i] has id i + 1.
+  TenantChecks(const Workload& workload, const SimRequests& requests, Failure& failure);
+
+  // The most blocks a request of `tenant` may need.
+  int64_t BlocksMax(int32_t tenant) const;
+  void OnReload();
+  void BeforeStep(const Scheduler& scheduler);
+  void AfterStep(const Scheduler& scheduler);
+  void AtEnd(const Scheduler& scheduler);
+
+  uint64_t fairness_checks() const { return fairness_checks_; }
+  uint64_t floor_checks() const { return floor_checks_; }
+
+ private:
+  double CostOf(const Request& request) const;
+  void CheckCaps(const Scheduler& scheduler);
+  void CheckFairness(const Scheduler& scheduler);
+  void CheckOrder();
+
+  const Workload& workload_;
+  const SimRequests& requests_;
+  Failure& failure_;
+  std::vector<int64_t> cap_max_;      // by tenant: the largest it had
+  std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
+  std::vector<double> cost_running_;  // by tenant: before the step
+  std::vector<int32_t> due_;          // sequences that the coming step has to admit
+  uint64_t fairness_checks_ = 0;
+  uint64_t floor_checks_ = 0;
+};
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_TENANT_CHECKS_H_
