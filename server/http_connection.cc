@@ -314,13 +314,15 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
   if (allow.empty()) return RouteNotFound();
   if (*route == nullptr) return MethodNotAllowed(allow);
   if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
-  if ((*route)->method != "POST" || head.path == "/ping") return none;
+  if ((*route)->method != "POST") return none;
 
-  if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
+  // Before everything that not every POST needs: whatever is let through here has its body read into memory.
   if (head.framing == BodyFraming::kLength &&
       head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
     return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
   }
+  if (head.path == "/ping") return none;
+  if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
   const std::string* encoding = head.Find("content-encoding");
   if (encoding != nullptr && !EqualsIgnoreCase(*encoding, "identity")) {
     return UnsupportedMediaType("Request bodies must not be compressed (Content-Encoding).");

@@ -196,12 +196,13 @@ def test_a11_chunk_sizes_that_are_none(row):
     each(cases, lambda body: answer_then_close(row, chunked(row, body), 400, 413))
 
 
-def test_a16_an_absurd_length_is_refused_before_reading(row):
+@pytest.mark.parametrize("path", ["/v1/completions", "/ping"])
+def test_a16_an_absurd_length_is_refused_before_reading(row, path):
     server = row
     before = server.rss_kib()
     for length in (1 << 63, 1 << 40, (1 << 64) + 5, 9 << 20):
         fields = [("Content-Type", "application/json"), ("Content-Length", length)]
-        answer_then_close(server, raw_http.head("POST", "/v1/completions", fields, host=server.host()), 413, 400, timeout=3)
+        answer_then_close(server, raw_http.head("POST", path, fields, host=server.host()), 413, 400, timeout=3)
     if SLOW == 1:
         assert server.rss_kib() - before < 8192
 

@@ -109,6 +109,8 @@ TEST(HttpConnection, EveryRefusalHasItsStatus) {
       {"no length", post("", ""), 411, false},
       {"a length of 1 TB", post("Content-Length: 1099511627776\r\n", ""), 413, true},
       {"a length of 2^63", post("Content-Length: 9223372036854775808\r\n", ""), 413, true},
+      {"a length of 1 TB where no body is needed",
+       "POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1099511627776\r\n\r\n", 413, true},
       {"gzip", post("Content-Length: 2\r\nContent-Encoding: gzip\r\n"), 415, true},
       {"form data", post("Content-Length: 2\r\nContent-Type: multipart/form-data\r\n"), 415, true},
       {"an unknown expectation", post("Content-Length: 2\r\nExpect: foo\r\n"), 417, true},
