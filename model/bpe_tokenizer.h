@@ -31,6 +31,7 @@ class BpeTokenizer final : public Tokenizer {
   static absl::StatusOr<std::shared_ptr<const BpeTokenizer>> Create(const TokenizerSpec& spec, int32_t vocab_size_min);
 
   int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
+  int32_t leading_specials() const override { return static_cast<int32_t>(prefix_ids_.size()); }
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override;
   std::string_view TokenBytes(int32_t id) const override { return bytes_[Index(id)].In(byte_text_); }
   std::string_view TokenPiece(int32_t id) const override { return pieces_[Index(id)].In(piece_text_); }

@@ -21,6 +21,8 @@ class Tokenizer {
     bool add_special_tokens = true;    // BOS/EOS as the checkpoint's post-processor says
     bool parse_special_tokens = true;  // the text of a special token becomes that token; false: it is plain text
   };
+  // How many ids Encode puts before those of the text when add_special_tokens: not what the text itself may begin with.
+  virtual int32_t leading_specials() const = 0;
   // `text` may be any bytes; linear in its length. Bytes that have no token are dropped, so the result may be empty.
   virtual std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const = 0;
 

@@ -30,7 +30,8 @@ FinishedReason Reason(SequenceEnd end) {
 
 CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue,
                              Metrics& metrics, int64_t arrival_us, std::string id)
-    : prepared_(std::move(prepared)),
+    : shared_(std::make_shared<const PreparedCompletion>(std::move(prepared))),
+      prepared_(*shared_),
       context_(context),
       queue_(queue),
       metrics_(metrics),
@@ -73,7 +74,7 @@ bool CompletionRun::Submit(std::function<void()> wake) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
     GenerationSequence& sequence = job.sequences.emplace_back();
-    sequence.prompt = prompt.ids;
+    sequence.prompt = {shared_, &prompt.ids};
     sequence.max_tokens = request.max_tokens;
     sequence.min_tokens = request.min_tokens;
     sequence.stop_token_ids = request.stop_token_ids;

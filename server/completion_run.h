@@ -66,7 +66,8 @@ class CompletionRun {
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 
-  const PreparedCompletion prepared_;
+  const std::shared_ptr<const PreparedCompletion> shared_;  // with the engine, which reads the prompts
+  const PreparedCompletion& prepared_;
   const ServingContext& context_;
   GenerationQueue& queue_;
   Metrics& metrics_;

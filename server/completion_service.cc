@@ -22,6 +22,27 @@ constexpr size_t kInlineBytes = 16 << 10;
 // An honest answer to "when", however the estimate came out.
 constexpr int32_t kRetryAfterMaxS = 60;
 
+// The bounds of a request as a whole: what every prompt may be by itself adds up.
+struct Totals {
+  int64_t tokens = 0;     // of prompts
+  int64_t positions = 0;  // with log-probabilities that wait for the rest of the response
+
+  std::optional<ApiError> Add(const CompletionRequest& request, int64_t length, const ServingContext& context) {
+    tokens += request.n * length;
+    if (tokens > context.request_tokens_max) {
+      return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
+                                                 context.request_tokens_max, "."));
+    }
+    if (request.logprobs < 0) return std::nullopt;
+    // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
+    positions += request.n * ((request.echo ? length : 0) + (request.stream ? 0 : request.max_tokens));
+    const int64_t positions_max = context.logprobs_kept_max / (request.logprobs + 1);
+    if (positions <= positions_max) return std::nullopt;
+    return InvalidField("logprobs", absl::StrCat("'logprobs': ", request.logprobs, " is possible for at most ",
+                                                 positions_max, " tokens of a request, all samples together."));
+  }
+};
+
 }  // namespace
 
 ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context) {
@@ -30,6 +51,12 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
   PreparedCompletion prepared;
   prepared.request = std::move(parsed.value());
   CompletionRequest& request = prepared.request;
+  const int64_t sequences = int64_t{request.n} * static_cast<int64_t>(request.prompts.size());
+  if (sequences > context.request_sequences_max) {
+    return InvalidField(
+        "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
+  }
+  Totals totals;
   prepared.prompts.reserve(request.prompts.size());
   for (CompletionPrompt& from : request.prompts) {
     PreparedPrompt& prompt = prepared.prompts.emplace_back();
@@ -39,9 +66,7 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
       Tokenizer::EncodeOptions options;
       options.add_special_tokens = request.add_special_tokens;
       prompt.ids = context.tokenizer->Encode(from.text, options);
-      const bool added_bos = request.add_special_tokens && context.bos_id >= 0 && !prompt.ids.empty() &&
-                             prompt.ids.front() == context.bos_id;
-      prompt.hidden_specials = added_bos ? 1 : 0;
+      if (request.add_special_tokens) prompt.hidden_specials = context.tokenizer->leading_specials();
       prompt.show_specials = true;
       from.text = {};
     }
@@ -58,6 +83,8 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
     prompt.kv = kv.value();
     const int64_t needed = PeakBlocks(static_cast<int32_t>(length), request.max_tokens, prompt.kv.budget);
     if (needed > context.blocks) return KvCapacityExceeded(needed, context.blocks);
+    // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
+    if (std::optional<ApiError> error = totals.Add(request, length, context)) return std::move(*error);
   }
   return prepared;
 }

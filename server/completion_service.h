@@ -34,8 +34,11 @@ struct ServingContext {
   RequestContext request;
   KvModelFacts kv;
   std::shared_ptr<const Tokenizer> tokenizer;
-  int32_t bos_id = -1;  // -1: the tokenizer adds none
-  int32_t blocks = 0;   // of the pool
+  int32_t blocks = 0;  // of the pool
+  // Limits of the same names.
+  int64_t request_tokens_max = 1 << 20;
+  int64_t request_sequences_max = 16384;
+  int64_t logprobs_kept_max = 1 << 20;
   int64_t stream_buffer_bytes_max = 256 << 10;
   std::string system_fingerprint;
 };
@@ -54,7 +57,7 @@ struct PreparedCompletion {
 };
 
 // Pure; linear in the body. Errors: those of ParseCompletionRequest, CheckPromptLength and ResolveKvPolicy;
-// kv_capacity_exceeded.
+// kv_capacity_exceeded; 400 for a request that is too large as a whole.
 ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context);
 
 class CompletionRun;

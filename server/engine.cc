@@ -18,8 +18,6 @@ constexpr double kRateMemoryS = 5;
 // Before there is a measurement: a small model on two cores. Too high a guess lets a slow server accept a queue of some
 // minutes once; too low a one lets a fast server turn away its first requests.
 constexpr double kPrefillRateAtFirst = 1000;
-// Prompts of four full contexts may always wait, however slow the device has been so far.
-constexpr int64_t kWaitingContextsMin = 4;
 // Prompts that would wait longer than this are better sent elsewhere.
 constexpr double kWaitTargetS = 60;
 
@@ -58,21 +56,21 @@ void Engine::Stop() {
 
 int64_t Engine::WaitingTokensMax() const {
   const double affordable = prefill_rate_.load(std::memory_order_relaxed) * kWaitTargetS;
-  return std::max(kWaitingContextsMin * limits_.context_max, static_cast<int64_t>(std::min(affordable, 1e15)));
+  // The largest request there may be must find room in an idle engine, however slow the device has been so far.
+  return std::max(limits_.request_tokens_max(), static_cast<int64_t>(std::min(affordable, 1e15)));
 }
 
 std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   const auto sequences = static_cast<int64_t>(job.sequences.size());
   assert(sequences > 0);
   int64_t tokens = 0;
-  for (const GenerationSequence& sequence : job.sequences) tokens += static_cast<int64_t>(sequence.prompt.size());
+  for (const GenerationSequence& sequence : job.sequences) tokens += static_cast<int64_t>(sequence.prompt->size());
 
   if (dead()) return std::nullopt;
   const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
   const int64_t tokens_before = waiting_tokens_.fetch_add(tokens, std::memory_order_relaxed);
   bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
-  // The first request in the queue is always let in: it waits for nobody.
-  if (tokens_before > 0 && tokens_before + tokens > WaitingTokensMax()) room = false;
+  if (tokens_before + tokens > WaitingTokensMax()) room = false;
   const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
   job.first_id = first_id;
   if (room && inbox_.TryPush(std::move(job))) return first_id;
@@ -115,26 +113,42 @@ void Engine::Run() {
     Log(LogLevel::kError, absl::StrCat("engine: ", error.what()));
   }
   dead_.store(true, std::memory_order_relaxed);
-  inbox_.Close();
-  router_.FailAll();
+  FailEverything();
   if (hooks_.on_death) hooks_.on_death("the engine failed");
 }
 
+void Engine::FailEverything() {
+  inbox_.Close();
+  // A mailbox that nobody fails would leave its request waiting for ever. A job in the middle of being accepted is
+  // routed already; adding it once more changes nothing.
+  const auto route = [this] {
+    for (GenerationJob& job : batch_.items) {
+      EventRouter::Route to;
+      to.mailbox = std::move(job.mailbox);
+      router_.Add(job.first_id, std::move(to));
+    }
+    batch_.items.clear();
+  };
+  route();
+  inbox_.Drain(&batch_);  // closed: these are the last
+  route();
+  router_.FailAll();
+}
+
 void Engine::Loop() {
-  Inbox<GenerationJob>::Batch batch;
   bool closing = false;
   bool stuck = false;  // the last step could do nothing: whatever runs is paused
   while (true) {
     if ((core_->idle() || stuck) && !closing) {
       step_started_us_.store(0, std::memory_order_relaxed);
-      inbox_.WaitAndDrain(&batch);
+      inbox_.WaitAndDrain(&batch_);
     } else {
-      inbox_.Drain(&batch);
+      inbox_.Drain(&batch_);
     }
     const int64_t started = MonotonicUs();
     step_started_us_.store(started, std::memory_order_relaxed);
-    TakeOrders(&batch);
-    if (batch.closed && !closing) {
+    TakeOrders();
+    if (batch_.closed && !closing) {
       closing = true;
       for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
     }
@@ -162,16 +176,17 @@ void Engine::Loop() {
   Publish();
 }
 
-void Engine::TakeOrders(Inbox<GenerationJob>::Batch* batch) {
-  for (GenerationJob& job : batch->items) Accept(std::move(job));
+void Engine::TakeOrders() {
+  for (GenerationJob& job : batch_.items) Accept(job);
+  batch_.items.clear();
   // After the items: a cancel never overtakes its job.
-  for (const uint64_t id : batch->cancels) core_->Cancel(id);
-  for (const IdRange& ids : batch->resumes) {
+  for (const uint64_t id : batch_.cancels) core_->Cancel(id);
+  for (const IdRange& ids : batch_.resumes) {
     for (uint64_t i = 0; i < ids.count; ++i) core_->SetPaused(ids.first + i, false);
   }
 }
 
-void Engine::Accept(GenerationJob job) {
+void Engine::Accept(GenerationJob& job) {
   const auto count = static_cast<int32_t>(job.sequences.size());
   for (int32_t choice = 0; choice < count; ++choice) {
     GenerationSequence& from = job.sequences[static_cast<size_t>(choice)];
@@ -179,14 +194,14 @@ void Engine::Accept(GenerationJob job) {
     EventRouter::Route route;
     route.mailbox = job.mailbox;
     route.choice = choice;
-    route.waiting_tokens = static_cast<int32_t>(from.prompt.size());
+    route.waiting_tokens = static_cast<int32_t>(from.prompt->size());
     route.with_logprobs = from.logprobs >= 0;
     router_.Add(id, std::move(route));
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(id, from);
 
     EngineRequest request;
     request.request.id = id;
-    request.request.prompt = std::move(from.prompt);
+    request.request.prompt = *from.prompt;
     request.request.max_tokens = from.max_tokens;
     request.request.min_tokens = from.min_tokens;
     request.request.budget = from.budget;

@@ -59,8 +59,9 @@ class Engine : public GenerationQueue {
  private:
   void Run();
   void Loop();
-  void TakeOrders(Inbox<GenerationJob>::Batch* batch);
-  void Accept(GenerationJob job);
+  void TakeOrders();
+  void Accept(GenerationJob& job);
+  void FailEverything();
   void Settle(const EventRouter::Settled& settled);
   void Publish();
   int64_t WaitingTokensMax() const;
@@ -72,6 +73,7 @@ class Engine : public GenerationQueue {
 
   // Engine thread only.
   std::unique_ptr<EngineCore> core_;
+  Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
   EventRouter router_;
   PrefillPacer pacer_;
 

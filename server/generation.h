@@ -17,7 +17,7 @@ class StreamMailbox;
 
 // One sequence to generate, checked in every respect.
 struct GenerationSequence {
-  std::vector<int32_t> prompt;
+  std::shared_ptr<const std::vector<int32_t>> prompt;  // never null; the samples of one prompt share it
   int32_t max_tokens = 16;
   int32_t min_tokens = 0;
   std::vector<int32_t> stop_token_ids;

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<KvDump>> KvDump::Open(const std::string& path, st
 
 void KvDump::OnAccept(uint64_t id, const GenerationSequence& sequence) {
   Record& record = records_[id];
-  record.prompt = sequence.prompt;
+  record.prompt = *sequence.prompt;
   record.policy = sequence.policy;
   record.budget = sequence.budget;
   record.label = sequence.policy_label;

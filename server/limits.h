@@ -36,6 +36,9 @@ struct Limits {
   int32_t json_nodes_max = 200'000;
   int32_t prompts_max = 1024;
   int32_t choices_max = 16;
+  // Log-probabilities that one response may hold at once: positions x (the token's own and the candidates). Each costs
+  // some 80 bytes until the response is out, so 80 MiB; 180,000 positions with five candidates.
+  int64_t logprobs_kept_max = 1 << 20;
 
   // --- engine -------------------------------------------------------------------------------------------------------
   int32_t sequences_max = 256;            // in progress at once: rows of device state
@@ -44,6 +47,11 @@ struct Limits {
   int32_t blocks = 0;                     // of 16 slots
   int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine
   int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x choices_max
+
+  // Prompt tokens of one request, each counted once per sample: as many as one prompt of a full context can make.
+  int64_t request_tokens_max() const { return int64_t{choices_max} * context_max; }
+  // Sequences of one request; more could never be queued.
+  int64_t request_sequences_max() const { return int64_t{sequences_max} + waiting_sequences_max; }
 
   double engine_stall_s = 10;  // no finished step for this long while there is work: /health says 503
 };

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "api/tokenize.h"
 #include "server/http_connection.h"
 #include "server/offload.h"
@@ -58,6 +59,12 @@ HttpResponse TokenizeNow(const std::string& body, const ServingContext& context)
   const std::vector<int32_t> tokens = context.tokenizer->Encode(request.value().prompt, options);
   std::optional<std::vector<std::string>> pieces;
   if (request.value().return_token_strs) {
+    // A string per token costs fifty times the text.
+    if (static_cast<int64_t>(tokens.size()) > context.request_tokens_max) {
+      return ErrorResponse(InvalidField(
+          "return_token_strs",
+          absl::StrCat("'return_token_strs' is possible for at most ", context.request_tokens_max, " tokens.")));
+    }
     pieces.emplace();
     for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));
   }

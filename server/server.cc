@@ -69,8 +69,10 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   request.debug_fields = !config.kv_dump_path.empty();
   context.kv = {model.query_heads, model.kv_heads, limits.context_max};
   context.tokenizer = checkpoint.shared_tokenizer();
-  context.bos_id = model.bos_id;
   context.blocks = limits.blocks;
+  context.request_tokens_max = limits.request_tokens_max();
+  context.request_sequences_max = limits.request_sequences_max();
+  context.logprobs_kept_max = limits.logprobs_kept_max;
   context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;

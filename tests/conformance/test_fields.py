@@ -108,6 +108,13 @@ def test_c14_n(row):
     assert time.monotonic() - started < 2 * SLOW
 
 
+def test_c14_a_request_is_bounded_as_a_whole(row):
+    """8 MiB of digits as 1,024 prompts with n=16 would be millions of tokens."""
+    prompts = ["0123456789" * 100] * 1024
+    refuse_all(row, "prompt", [prompts], n=16)
+    refuse_all(row, "logprobs", [20], prompt=["a"] * 1024, n=16, max_tokens=100)
+
+
 def test_c15_best_of(row):
     refuse_all(row, "best_of", [1_000_000, 0, 2, -1, "1"])
     refuse_all(row, "best_of", [2], n=3)

@@ -210,6 +210,15 @@ def test_special_tokens_can_be_shown(server):
     assert shown == "Hi<|im_end|>" and hidden == "Hi"
 
 
+def test_a_typed_special_token_is_part_of_the_prompt(server):
+    # It is also the model's BOS, which this tokenizer does not add by itself.
+    prompt = "<|im_start|>user"
+    answer = server.complete(prompt=prompt, echo=True, max_tokens=0)
+    assert answer["choices"][0]["text"] == prompt
+    cut = server.complete(prompt=prompt, max_tokens=1, truncate_prompt_tokens=1, return_token_ids=True)["choices"][0]
+    assert cut["prompt_token_ids"] == server.post("/tokenize", {"prompt": "user"}).json()["tokens"]
+
+
 @pytest.mark.parametrize("pause_s", [0.0, 0.5])
 def test_a_reader_that_pauses_gets_everything(server, pause_s):
     body = BODY | {"max_tokens": 60}

@@ -109,6 +109,8 @@ TEST(Checkpoint, NothingTellsTheFormatsApartOnceTheyAreOpen) {
   for (const char* text : {"", "Hello, world", "é\xff</s>\n"}) {
     EXPECT_EQ((*hf)->tokenizer().Encode(text, {}), (*gguf)->tokenizer().Encode(text, {})) << text;
   }
+  EXPECT_EQ((*hf)->tokenizer().leading_specials(), 1);
+  EXPECT_EQ((*gguf)->tokenizer().leading_specials(), 1);
 }
 
 // --- row E11: files that change under the reader -----------------------------------------------------------------------

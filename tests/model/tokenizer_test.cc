@@ -20,6 +20,7 @@ class ByteTokenizer final : public Tokenizer {
     bytes_.push_back("é\xE2\x82");
   }
   int32_t vocab_size() const override { return 258; }
+  int32_t leading_specials() const override { return 0; }
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions&) const override {
     return {reinterpret_cast<const unsigned char*>(text.begin()), reinterpret_cast<const unsigned char*>(text.end())};
   }
@@ -99,6 +100,7 @@ class PieceTokenizer final : public Tokenizer {
  public:
   explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
   int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
+  int32_t leading_specials() const override { return 0; }
   std::vector<int32_t> Encode(std::string_view, const EncodeOptions&) const override { return {}; }
   std::string_view TokenBytes(int32_t id) const override { return pieces_[static_cast<size_t>(id)]; }
   std::string_view TokenPiece(int32_t id) const override { return TokenBytes(id); }

@@ -1,5 +1,5 @@
 // A tokenizer in which every byte is its own token: id = byte. 256 is the end of a sequence, 257 its beginning, which
-// Encode adds when asked to.
+// Encode adds when asked to, and which a text may begin with as "<bos>".
 #ifndef HYDRANT_TESTS_SERVER_BYTE_TOKENIZER_H_
 #define HYDRANT_TESTS_SERVER_BYTE_TOKENIZER_H_
 
@@ -26,9 +26,14 @@ class ByteTokenizer : public Tokenizer {
   }
 
   int32_t vocab_size() const override { return kVocab; }
+  int32_t leading_specials() const override { return add_bos ? 1 : 0; }
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> ids;
     if (options.add_special_tokens && add_bos) ids.push_back(kBos);
+    if (options.parse_special_tokens && text.starts_with("<bos>")) {
+      ids.push_back(kBos);
+      text.remove_prefix(5);
+    }
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }

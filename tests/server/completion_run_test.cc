@@ -93,8 +93,9 @@ TEST_F(CompletionRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
   const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
   ASSERT_EQ(sequences.size(), 4u);
-  EXPECT_EQ(sequences[1].prompt, ByteIds("a"));
-  EXPECT_EQ(sequences[2].prompt, ByteIds("bc"));
+  EXPECT_EQ(*sequences[1].prompt, ByteIds("a"));
+  EXPECT_EQ(*sequences[2].prompt, ByteIds("bc"));
+  EXPECT_EQ(sequences[2].prompt, sequences[3].prompt) << "one copy, however many samples";
   EXPECT_EQ(sequences[0].sampling.seed, 5u);
   EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
   EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";

@@ -263,7 +263,6 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
   const auto tokenizer = std::make_shared<ByteTokenizer>();
   tokenizer->add_bos = true;
   context.tokenizer = tokenizer;
-  context.bos_id = ByteTokenizer::kBos;
 
   const PreparedPrompt with = PrepareCompletion(R"({"prompt":"hi"})", context).value().prompts[0];
   EXPECT_EQ(with.ids.front(), ByteTokenizer::kBos);
@@ -279,6 +278,47 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
   const PreparedPrompt cut =
       PrepareCompletion(R"({"prompt":"abcdef","truncate_prompt_tokens":3})", context).value().prompts[0];
   EXPECT_EQ(cut.ids, (std::vector<int32_t>{ByteTokenizer::kBos, 'e', 'f'}));
+
+  tokenizer->add_bos = false;
+  const PreparedPrompt typed =
+      PrepareCompletion(R"({"prompt":"<bos>abcd","truncate_prompt_tokens":2})", context).value().prompts[0];
+  EXPECT_EQ(typed.hidden_specials, 0) << "the client typed it: an echo shows it";
+  EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
+}
+
+TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
+  ServingContext context;
+  context.request.model_names = {"m"};
+  context.request.vocab_size = ByteTokenizer::kVocab;
+  context.request.context = 100;
+  context.kv = {4, 2, 100};
+  context.blocks = 100;
+  context.tokenizer = std::make_shared<ByteTokenizer>();
+  context.request_tokens_max = 60;
+  context.request_sequences_max = 8;
+  context.logprobs_kept_max = 100;
+  const struct {
+    const char* name;
+    const char* body;
+    const char* param;  // of the refusal; "" = accepted
+  } cases[] = {
+      {"60 tokens", R"({"prompt":["0123456789","0123456789"],"n":3})", ""},
+      {"63 tokens", R"({"prompt":["0123456789","0123456789+"],"n":3})", "prompt"},
+      {"8 sequences", R"({"prompt":["a","b"],"n":4})", ""},
+      {"9 sequences", R"({"prompt":["a","b","c"],"n":3})", "prompt"},
+      {"100 kept", R"({"prompt":"a","max_tokens":25,"n":2,"logprobs":1})", ""},
+      {"102 kept", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2})", "logprobs"},
+      {"102 streamed", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2,"stream":true})", ""},
+      {"100 of prompts",
+       R"({"prompt":["0123456789","0123456789"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", ""},
+      {"105 of prompts",
+       R"({"prompt":["0123456789","0123456789+"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", "logprobs"},
+  };
+  for (const auto& test : cases) {
+    const ApiResult<PreparedCompletion> prepared = PrepareCompletion(test.body, context);
+    EXPECT_EQ(prepared.ok() ? "" : prepared.error().param, test.param) << test.name;
+    EXPECT_TRUE(prepared.ok() || prepared.error().status == 400) << test.name;
+  }
 }
 
 TEST(PrepareCompletion, TheContextIsABoundary) {

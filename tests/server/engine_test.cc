@@ -62,7 +62,7 @@ class EngineTest : public testing::Test {
     job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, [] {});
     job.sequences.resize(static_cast<size_t>(sequences));
     for (GenerationSequence& sequence : job.sequences) {
-      sequence.prompt.assign(static_cast<size_t>(prompt), 'x');
+      sequence.prompt = std::make_shared<std::vector<int32_t>>(prompt, 'x');
       sequence.max_tokens = max_tokens;
     }
     Sent sent;
@@ -128,6 +128,14 @@ TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
   int accepted = 0;
   while (accepted < 1000 && Submit(90, 1).id.has_value()) ++accepted;
   EXPECT_EQ(accepted, 60'000 / 90);
+}
+
+TEST_F(EngineTest, TheLargestRequestFitsAnIdleEngineAndNothingLargerDoes) {
+  limits_.context_max = 5000;  // 16 x 5,000 tokens, more than a minute's worth
+  limits_.waiting_sequences_max = waiting_max_ = 16;
+  Start();
+  EXPECT_FALSE(Submit(5001, 1, 16).id.has_value()) << "also when it would wait for nobody";
+  EXPECT_TRUE(Submit(5000, 1, 16).id.has_value());
 }
 
 TEST_F(EngineTest, JobsBeyondTheInboxAreRefused) {
@@ -206,11 +214,17 @@ TEST_F(EngineTest, ADeviceThatFailsKillsTheEngineOnceAndTellsEverybody) {
   Start();
   executor_.Hold();
   const Sent sent = Submit(5, 90);
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "a step is under way";
+  const Sent unseen = Submit(5, 90);  // stays in the inbox
+  ASSERT_TRUE(unseen.id.has_value());
   executor_.fails = true;
   executor_.Release();
-  bool failed = false;
-  ReadAll(*sent.mailbox, 1, &failed);
-  EXPECT_TRUE(failed);
+  for (const Sent& each : {sent, unseen}) {
+    bool failed = false;
+    ReadAll(*each.mailbox, 1, &failed);
+    EXPECT_TRUE(failed);
+    EXPECT_TRUE(Eventually([&] { return each.mailbox.use_count() == 2; })) << "the test's own: nobody else wakes it";
+  }
   EXPECT_TRUE(Eventually([&] { return died_.load(); }));
   EXPECT_TRUE(engine_->dead());
   EXPECT_TRUE(engine_->stalled());

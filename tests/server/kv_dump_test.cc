@@ -43,7 +43,7 @@ TEST(KvDump, WritesALinePerSequenceWhenItEnds) {
     (*dump)->Attach(**core);
 
     GenerationSequence sequence;
-    sequence.prompt = {1, 2, 3};
+    sequence.prompt = std::make_shared<const std::vector<int32_t>>(std::vector<int32_t>{1, 2, 3});
     sequence.budget = KvBudget::Exact(2);
     sequence.policy.evicts = true;
     sequence.policy.heavy = 1;
@@ -52,7 +52,7 @@ TEST(KvDump, WritesALinePerSequenceWhenItEnds) {
     (*dump)->OnAccept(7, sequence);
     EngineRequest request;
     request.request.id = 7;
-    request.request.prompt = sequence.prompt;
+    request.request.prompt = *sequence.prompt;
     request.request.max_tokens = 2;
     request.request.budget = sequence.budget;
     request.policy = sequence.policy;
@@ -80,7 +80,9 @@ TEST(KvDump, ARefusedSequenceLeavesNothing) {
   const std::string path = dir.File("dump.jsonl");
   auto dump = KvDump::Open(path, KvPolicyLabels());
   ASSERT_TRUE(dump.ok());
-  (*dump)->OnAccept(7, {});
+  GenerationSequence sequence;
+  sequence.prompt = std::make_shared<const std::vector<int32_t>>();
+  (*dump)->OnAccept(7, sequence);
   (*dump)->OnRefuse(7);
   EngineEvent end;
   end.id = 7;

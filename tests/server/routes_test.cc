@@ -42,6 +42,23 @@ TEST(Routes, TheModelIsListedAndFoundByItsName) {
   }
 }
 
+TEST(Routes, TokenStringsAreForTextsOfAModestNumberOfTokens) {
+  TestServerOptions options;
+  options.context = 16;  // so 16 x 16 tokens
+  TestServer server(std::move(options));
+  const auto ask = [&](int characters, const char* strings) {
+    const std::string body = R"({"prompt":")" + std::string(static_cast<size_t>(characters), 'x') +
+                             R"(","return_token_strs":)" + strings + "}";
+    return server
+        .Ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+             "\r\n\r\n" + body)
+        .status;
+  };
+  EXPECT_EQ(ask(256, "true"), 200);
+  EXPECT_EQ(ask(257, "true"), 400);
+  EXPECT_EQ(ask(257, "false"), 200);
+}
+
 TEST(Routes, VersionAndLoadAreJson) {
   TestServer server;
   EXPECT_EQ(server.Ask(Get("/version")).body, R"({"version":"1.2.3"})");
