@@ -122,4 +122,15 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, i
   return weights;
 }
 
+int64_t WeightBytes(const ModelConfig& config, DType dtype) {
+  const int64_t attention = 2 * int64_t{config.q_cols()} + 2 * int64_t{config.kv_cols()};
+  const int64_t mlp = (config.gated ? 3 : 2) * int64_t{config.ffn};
+  const int64_t tables = (config.tied_embeddings ? 1 : 2) * int64_t{config.vocab};
+  return (tables + config.layers * (attention + mlp)) * config.hidden * static_cast<int64_t>(DTypeBytes(dtype));
+}
+
+int64_t RopeBytes(const ModelConfig& config, int32_t positions_max) {
+  return int64_t{positions_max} * config.rope_dims * static_cast<int64_t>(sizeof(float));
+}
+
 }  // namespace hydrant

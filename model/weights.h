@@ -3,6 +3,7 @@
 #define HYDRANT_MODEL_WEIGHTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,11 @@ struct Weights {
 // Packs every tensor as `dtype`. `positions_max` bounds the rotary table. REQUIRES: the checkpoint passed validation,
 // so every tensor the config calls for exists with its shape. Throws std::bad_alloc when the memory is not to be had.
 Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, int32_t positions_max);
+
+// Bytes that LoadWeights will take for the matrices, less a device's padding. Norms and biases are not worth counting.
+int64_t WeightBytes(const ModelConfig& config, DType dtype);
+// And for the rotary table.
+int64_t RopeBytes(const ModelConfig& config, int32_t positions_max);
 
 }  // namespace hydrant
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -87,7 +88,7 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
       ->group("KV cache");
   app.add_option("--num-gpu-blocks-override", config.blocks_override, "blocks of the KV pool")
-      ->check(CLI::Range(1, 1 << 28))
+      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max() / kBlockSlots))
       ->group("KV cache");
   app.add_option("--gpu-memory-utilization", config.memory_utilization, "share of the free memory for keys and values")
       ->check(RealRange(0.001, 1.0))

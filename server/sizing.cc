@@ -1,8 +1,10 @@
 #include "server/sizing.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "model/weights.h"
 
 namespace hydrant {
 namespace {
@@ -11,12 +13,16 @@ namespace {
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
-absl::StatusOr<DType> ChooseWeightDType(const Config& config, const ModelConfig& model,
-                                        const std::function<bool(DType)>& native) {
-  if (!config.weight_dtype.has_value()) return native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
-  if (*config.weight_dtype == DType::kF16)
-    return absl::InvalidArgumentError("--dtype float16: not supported on the CPU");
-  return *config.weight_dtype;
+DType ChooseWeightDType(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
+  return config.weight_dtype.value_or(native(model.stored_dtype) ? model.stored_dtype : DType::kF32);
+}
+
+// The activations of one step (Transformer's buffers): the state twice, queries, keys and values, what attention gives,
+// and one side of the MLP.
+int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
+  const int64_t cols =
+      2 * int64_t{model.hidden} + 2 * int64_t{model.q_cols()} + 2 * int64_t{model.kv_cols()} + model.ffn;
+  return tokens * cols * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -49,14 +55,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
 
-  const absl::StatusOr<DType> weight_dtype = ChooseWeightDType(config, model, native);
-  if (!weight_dtype.ok()) return weight_dtype.status();
-  sizing.weight_dtype = *weight_dtype;
+  sizing.weight_dtype = ChooseWeightDType(config, model, native);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
   sizing.kv_dtype = config.kv_dtype.value_or(sizing.weight_dtype);
-  if (sizing.kv_dtype == DType::kF16) {
-    return absl::InvalidArgumentError("--kv-cache-dtype float16: not supported on the CPU");
-  }
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
   if (limits.context_max > model.context) {
@@ -73,6 +74,18 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                                                    limits.sequences_max));
   }
 
+  const int64_t weight_bytes = WeightBytes(model, sizing.weight_dtype);
+  const int64_t rope_bytes = RopeBytes(model, limits.context_max);
+  const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
+  const int64_t left_bytes = host.available_memory_bytes - weight_bytes - workspace_bytes;
+  // A small file may claim millions of positions; the system would rather kill than refuse.
+  if (left_bytes >= 0 && rope_bytes > left_bytes) {
+    return absl::FailedPreconditionError(absl::StrCat("a rotary table of ", limits.context_max, " positions takes ",
+                                                      rope_bytes, " bytes, and ", left_bytes,
+                                                      " are free beside the weights; set a smaller --max-model-len"));
+  }
+  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - rope_bytes);
+
   const int64_t block_bytes = BlockBytes(model, sizing.kv_dtype);
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
@@ -85,16 +98,17 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
     source = "--num-gpu-blocks-override";
   } else {
     const double share = config.memory_utilization > 0 ? config.memory_utilization : 0.25;
-    budget_bytes = static_cast<int64_t>(static_cast<double>(host.available_memory_bytes) * share);
+    budget_bytes = static_cast<int64_t>(static_cast<double>(free_bytes) * share);
     source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
-                          host.available_memory_bytes, " free bytes");
+                          free_bytes, " bytes that are left; the rest is the reserve");
   }
   if (blocks == 0) blocks = budget_bytes / block_bytes;
   if (blocks < 1) {
     return absl::ResourceExhaustedError(
         absl::StrCat("KV cache: ", budget_bytes, " bytes (", source, ") hold no block of ", block_bytes, " bytes"));
   }
-  limits.blocks = static_cast<int32_t>(std::min<int64_t>(blocks, 1 << 28));
+  // Slots are counted in 32 bits.
+  limits.blocks = static_cast<int32_t>(std::min<int64_t>(blocks, std::numeric_limits<int32_t>::max() / kBlockSlots));
 
   const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
@@ -102,6 +116,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   const auto explain = [&sizing](std::string line) { sizing.explanation.push_back(std::move(line)); };
   explain(absl::StrCat("weights ", DTypeName(sizing.weight_dtype), ", KV ", DTypeName(sizing.kv_dtype), ", context ",
                        limits.context_max));
+  explain(absl::StrCat("memory ", host.available_memory_bytes, " bytes free - ", weight_bytes, " weights - ",
+                       workspace_bytes, " workspace of a step - ", rope_bytes, " rotary table = ", free_bytes,
+                       " left"));
   explain(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
                        kBlockSlots, " slots x (2 x ", model.head_dim, " x ", DTypeBytes(sizing.kv_dtype), " + 8)"));
   explain(absl::StrCat("KV pool ", limits.blocks, " blocks = ", int64_t{limits.blocks} * kBlockSlots, " slots, ",

@@ -35,7 +35,7 @@ std::string DTypeName(DType dtype);
 int64_t BlockBytes(const ModelConfig& model, DType kv_dtype);
 
 // `native(dtype)`: the device multiplies it natively. Errors: INVALID_ARGUMENT (a flag contradicts the model or another
-// flag), RESOURCE_EXHAUSTED (not one block fits).
+// flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).
 absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model,
                                     const std::function<bool(DType)>& native, const HostFacts& host);
 

@@ -142,5 +142,20 @@ TEST_F(WeightsTest, NormsKeepTheirEpsilonAndTheirWeights) {
             tiny.At("model.layers.1.post_attention_layernorm.weight").data);
 }
 
+TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    TinyDirectory tiny;
+    const Weights weights = Load(tiny, dtype);
+    const auto checkpoint = Checkpoint::Open(dir_.path());
+    ASSERT_THAT(checkpoint, IsOk());
+    size_t bytes = weights.step_bytes();
+    if (weights.own_head != nullptr) bytes += weights.embedding->bytes();
+    const auto told = static_cast<double>(WeightBytes((*checkpoint)->config(), dtype));
+    EXPECT_LE(told, static_cast<double>(bytes)) << static_cast<int>(dtype);
+    // Padding is much of so small a model, but never half of it.
+    EXPECT_GE(told * 1.5, static_cast<double>(bytes)) << static_cast<int>(dtype);
+  }
+}
+
 }  // namespace
 }  // namespace hydrant
