@@ -106,8 +106,7 @@ asio::awaitable<void> CompletionService::Complete(HttpExchange& exchange) {
   co_await Serve(exchange);
 }
 
-asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, ApiError error, RejectReason reason) {
-  metrics_.CountReject(reason);
+HttpResponse CompletionService::WithBacklog(const ApiError& error) const {
   HttpResponse response = ErrorResponse(error);
   if (error.status == 503) {
     const Backlog backlog = queue_.backlog();
@@ -121,6 +120,12 @@ asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, ApiError
     response.fields.emplace_back("x-ratelimit-reset-requests", absl::StrCat(error.retry_after_s, "s"));
     response.fields.emplace_back("x-ratelimit-reset-tokens", absl::StrCat(error.retry_after_s, "s"));
   }
+  return response;
+}
+
+asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, ApiError error, RejectReason reason) {
+  metrics_.CountReject(reason);
+  HttpResponse response = WithBacklog(error);
   co_await exchange.Respond(std::move(response));
 }
 
@@ -175,8 +180,8 @@ asio::awaitable<void> CompletionService::Collect(HttpExchange& exchange, Complet
     run.Absorb();
   }
   if (run.error().has_value()) {
-    ApiError error = *run.error();
-    co_await exchange.RespondError(std::move(error));
+    HttpResponse response = WithBacklog(*run.error());
+    co_await exchange.Respond(std::move(response));
     co_return;
   }
   HttpResponse response;
@@ -206,9 +211,10 @@ asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, Completi
     if (!ok) co_return;
   }
   if (run.error().has_value()) {
-    ApiError error = *run.error();
+    const ApiError& error = *run.error();
     if (!begun) {
-      co_await exchange.RespondError(std::move(error));
+      HttpResponse response = WithBacklog(error);
+      co_await exchange.Respond(std::move(response));
       co_return;
     }
     out.clear();

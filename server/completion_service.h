@@ -80,6 +80,8 @@ class CompletionService {
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
   boost::asio::awaitable<void> Stream(HttpExchange& exchange, CompletionRun& run);
   boost::asio::awaitable<void> Collect(HttpExchange& exchange, CompletionRun& run);
+  // The response that carries `error`; beside a 503, what the queue holds and may hold.
+  HttpResponse WithBacklog(const ApiError& error) const;
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, ApiError error, RejectReason reason);
 
   const ServingContext& context_;

@@ -25,7 +25,7 @@ constexpr double kWaitTargetS = 60;
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
   const double old = rate->load(std::memory_order_relaxed);
-  const double weight = old == 0 ? 1 : std::min(1.0, seconds / kRateMemoryS);
+  const double weight = std::min(1.0, seconds / kRateMemoryS);
   rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
 }
 

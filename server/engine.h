@@ -37,7 +37,7 @@ struct EngineHooks {
 
 class Engine : public GenerationQueue {
  public:
-  // `limits` gives queue bounds and the stall threshold; it and the core's executor outlive the engine.
+  // `limits` gives queue bounds and the stall threshold. The core's executor outlives the engine.
   Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks);
   ~Engine() override;
 
@@ -66,7 +66,7 @@ class Engine : public GenerationQueue {
   void Publish();
   int64_t WaitingTokensMax() const;
 
-  const Limits& limits_;
+  const Limits limits_;
   const EngineHooks hooks_;
   Inbox<GenerationJob> inbox_;
   std::thread thread_;

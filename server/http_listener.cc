@@ -105,22 +105,25 @@ void HttpListener::ShedOne() {
 
 asio::awaitable<void> HttpListener::AcceptLoop() {
   asio::steady_timer pause(acceptor_.get_executor());
+  bool back_off = false;
   while (acceptor_.is_open()) {
-    error_code error;
-    // A strand of its own for each connection.
-    tcp::socket socket =
-        co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
-    if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) break;
-    if (error == asio::error::connection_aborted) continue;
-    if (error) {
-      if (error == asio::error::no_descriptors || error.value() == ENFILE) ShedOne();
-      Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
-      pause.expires_after(kBackOff);
-      error_code ignored;
-      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      continue;
-    }
     try {
+      error_code error;
+      if (std::exchange(back_off, false)) {
+        pause.expires_after(kBackOff);
+        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      }
+      // A strand of its own for each connection.
+      tcp::socket socket =
+          co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
+      if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) break;
+      if (error == asio::error::connection_aborted) continue;
+      if (error) {
+        if (error == asio::error::no_descriptors || error.value() == ENFILE) ShedOne();
+        Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
+        back_off = true;
+        continue;
+      }
       Configure(socket, service_.limits);
       if (service_.connections.load(std::memory_order_relaxed) >= service_.limits.connections_max) {
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
@@ -129,7 +132,9 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       }
       HttpConnection::Start(std::move(socket), service_);
     } catch (const std::exception&) {
+      // Out of memory, most likely. It costs this connection, never the loop.
       Log(LogLevel::kError, "a connection could not be started");
+      back_off = true;
     }
   }
 }

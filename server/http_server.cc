@@ -1,16 +1,21 @@
 #include "server/http_server.h"
 
+#include <unistd.h>
+
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <ctime>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/clock.h"
+#include "server/config.h"
 #include "server/log.h"
 #include "server/routes.h"
 
@@ -27,6 +32,38 @@ constexpr int kWorkerThreads = 1;
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 // After everything was cancelled: for last events to get out.
 constexpr int64_t kFlushUs = 1'000'000;
+// For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
+constexpr auto kLastLine = std::chrono::milliseconds(200);
+
+// Ends the process unless it is destroyed within `seconds`: nothing here can end a device's step that never returns,
+// and a process that ignores SIGTERM is worse than an exit code.
+class StuckGuard {
+ public:
+  explicit StuckGuard(double seconds)
+      : thread_([this, limit = std::chrono::duration<double>(seconds)] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
+          Log(LogLevel::kError, absl::StrCat("the engine's step has not ended for ", limit.count(), " s: giving up"));
+          std::this_thread::sleep_for(kLastLine);
+          _exit(kExitInternal);
+        }) {}
+  ~StuckGuard() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  StuckGuard(const StuckGuard&) = delete;
+  StuckGuard& operator=(const StuckGuard&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses the others
+};
 
 }  // namespace
 
@@ -158,6 +195,7 @@ void HttpServer::CancelRunning() {
   cancelled_ = true;
   deadline_us_ = MonotonicUs() + kFlushUs;
   // Ends within one step. The other io thread goes on meanwhile.
+  const StuckGuard guard(options_.limits.engine_stall_s);
   engine_.stop();
 }
 

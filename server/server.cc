@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -133,6 +134,18 @@ struct Parts {
   }
 };
 
+// A default that no request of this model could use is a mistake on the command line, not one of every request.
+absl::Status CheckKvDefault(const Config& config, const Limits& limits, const ModelConfig& model) {
+  std::optional<ApiError> error = CheckKvSpec(config.kv, limits.context_max);
+  if (!error.has_value()) {
+    const KvModelFacts facts = {model.query_heads, model.kv_heads, limits.context_max};
+    const ApiResult<KvResolution> longest = ResolveKvPolicy(config.kv, limits.context_max, 1, facts);
+    if (longest.ok()) return absl::OkStatus();
+    error = longest.error();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--kv-policy and its budget: ", error->message));
+}
+
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {
   CpuDeviceOptions device_options;
   device_options.threads = config.threads > 0 ? config.threads : UsableCores();
@@ -148,6 +161,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   if (!derived.ok()) return derived.status();
   *sizing = std::move(*derived);
   for (const std::string& line : sizing->explanation) Log(LogLevel::kInfo, line);
+  if (absl::Status status = CheckKvDefault(config, sizing->limits, model); !status.ok()) return status;
 
   if (!config.kv_dump_path.empty()) {
     absl::StatusOr<std::unique_ptr<KvDump>> dump = KvDump::Open(config.kv_dump_path, KvPolicyLabels());

@@ -138,6 +138,15 @@ TEST_F(EngineTest, TheLargestRequestFitsAnIdleEngineAndNothingLargerDoes) {
   EXPECT_TRUE(Submit(5000, 1, 16).id.has_value());
 }
 
+TEST_F(EngineTest, AFewQuickSequencesDoNotPromiseAShortQueue) {
+  Start();
+  ReadAll(*Submit(1, 1, 4).mailbox, 4);  // in some microseconds
+  executor_.Hold();
+  ASSERT_TRUE(Submit(1, 1, 8).id.has_value());
+  ASSERT_TRUE(Eventually([&] { return engine_->backlog().sequences == 8; }));
+  EXPECT_GE(engine_->backlog().wait_s, 1) << "four beyond those that run, and four were seen to end";
+}
+
 TEST_F(EngineTest, JobsBeyondTheInboxAreRefused) {
   limits_.inbox_max = 2;
   Start();

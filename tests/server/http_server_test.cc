@@ -32,6 +32,23 @@ TEST(HttpServer, WithNothingToDoItStopsAtOnce) {
   EXPECT_LT(MonotonicUs() - started_us, 2'000'000);
 }
 
+TEST(HttpServerDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto shut_down = [] {
+    TestServerOptions options;
+    options.http.limits.engine_stall_s = 0.1;
+    options.http.shutdown_timeout_s = 0.1;
+    TestServer server(std::move(options));
+    server.executor().Hold();
+    RawClient running(server.port());
+    running.Send(CompletionPost(kShort));
+    Eventually([&] { return server.engine().stalled(); });
+    server.http().Shutdown();
+    server.Join();
+  };
+  EXPECT_EXIT(shut_down(), testing::ExitedWithCode(70), "");
+}
+
 TEST(HttpServer, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   TestServer server;
   server.executor().Hold();

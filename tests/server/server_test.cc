@@ -68,6 +68,23 @@ TEST(Server, ServesAModelUntilSigtermAndExitsWith0) {
   EXPECT_EQ(exit_code, kExitOk);
 }
 
+TEST(Server, Float16IsAFormatLikeTheOthers) {
+  Config config = SmallConfig();
+  config.weight_dtype = config.kv_dtype = DType::kF16;
+  std::thread client;
+  const int exit_code = Serve(config, [&](const std::string& line) {
+    ASSERT_TRUE(line.starts_with("listening on ")) << line;
+    client = std::thread([port = PortIn(line)] {
+      const RawClient::Response response =
+          RawClient(port).Ask(CompletionPost(R"({"prompt":[5,6,7],"max_tokens":20,"kv":{"policy":"h2o","budget":8}})"));
+      EXPECT_EQ(response.status, 200) << response.body;
+      kill(getpid(), SIGTERM);
+    });
+  });
+  client.join();
+  EXPECT_EQ(exit_code, kExitOk);
+}
+
 TEST(Server, AModelThatIsNoneIsExit78AndOneLineThatNamesTheFile) {
   const TempDir dir;
   const struct {
@@ -124,6 +141,21 @@ TEST(Server, FlagsThatContradictTheModelOrTheMachineAreNamed) {
       {"--max-num-batched-tokens", [](Config& c) { c.batch_tokens_max = 20; }, kExitUsage},
       {"--kv-cache-memory-bytes", [](Config& c) { c.kv_cache_memory_bytes = 1; }, kExitResources},
       {"--debug-kv-dump", [](Config& c) { c.kv_dump_path = "/no/such/folder/x"; }, kExitUsage},
+      {"--kv-policy",
+       [](Config& c) {
+         c.kv.preset = KvPreset::kH2oReal;  // not for grouped queries
+         c.kv.budget_kind = KvBudgetKind::kTokens;
+         c.kv.budget_tokens = 32;
+         c.kv.recent = 16;
+       },
+       kExitUsage},
+      {"--kv-policy",
+       [](Config& c) {
+         c.kv.preset = KvPreset::kH2o;
+         c.kv.budget_kind = KvBudgetKind::kTokens;
+         c.kv.budget_tokens = 1 << 20;  // more than the model's context
+       },
+       kExitUsage},
       {"--host", [](Config& c) { c.host = "no such name"; }, kExitUsage},
   };
   for (const auto& test : cases) {
