@@ -15,15 +15,23 @@ struct PresetName {
   std::string_view name;
 };
 
-constexpr std::array<PresetName, 6> kPresetNames = {{{KvPreset::kFull, "full"},
+constexpr std::array<PresetName, 9> kPresetNames = {{{KvPreset::kFull, "full"},
                                                      {KvPreset::kH2o, "h2o"},
                                                      {KvPreset::kH2oReal, "h2o-real"},
                                                      {KvPreset::kH2oLlama3, "h2o-llama3"},
                                                      {KvPreset::kWindow, "window"},
-                                                     {KvPreset::kSinks, "sinks"}}};
+                                                     {KvPreset::kSinks, "sinks"},
+                                                     {KvPreset::kSnapKv, "snapkv"},
+                                                     {KvPreset::kH2oPlus, "h2o-plus"},
+                                                     {KvPreset::kH2oDecay, "h2o-decay"}}};
 
 // The smallest budget with a recent token: the newest token is never a victim.
 int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kSinkSlots + 1 : 1; }
+
+// The share of the newest tokens where nobody says otherwise.
+int32_t DefaultRecent(KvPreset preset, int32_t budget) {
+  return std::max(1, preset == KvPreset::kH2oPlus ? budget / 3 : budget / 2);
+}
 
 // `window` and `sinks` have no heavy part to trade against: the preset and the budget fix `recent`.
 std::optional<int32_t> FixedRecent(KvPreset preset, int32_t budget) {
@@ -49,7 +57,9 @@ std::optional<KvPreset> KvPresetFromName(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view KvPresetNames() { return "full, h2o, h2o-real, h2o-llama3, window, sinks"; }
+std::string_view KvPresetNames() {
+  return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay";
+}
 
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   const std::string name(KvPresetName(spec.preset));
@@ -93,7 +103,8 @@ ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t 
   const int64_t budget_min = SmallestBudget(spec.preset);
   slots.budget =
       static_cast<int32_t>(std::clamp<int64_t>(budget, budget_min, std::max<int64_t>(budget_min, budget_max)));
-  slots.recent = FixedRecent(spec.preset, slots.budget).value_or(spec.recent.value_or(std::max(1, slots.budget / 2)));
+  slots.recent =
+      FixedRecent(spec.preset, slots.budget).value_or(spec.recent.value_or(DefaultRecent(spec.preset, slots.budget)));
   if (slots.recent > slots.budget) {
     return InvalidField("kv.recent", absl::StrCat("'kv.recent' is above the budget of ", slots.budget,
                                                   " tokens that 'kv.budget' came to."));

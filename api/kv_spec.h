@@ -14,9 +14,9 @@
 
 namespace hydrant {
 
-enum class KvPreset : uint8_t { kFull, kH2o, kH2oReal, kH2oLlama3, kWindow, kSinks };
+enum class KvPreset : uint8_t { kFull, kH2o, kH2oReal, kH2oLlama3, kWindow, kSinks, kSnapKv, kH2oPlus, kH2oDecay };
 
-// "full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks".
+// "full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks", "snapkv", "h2o-plus", "h2o-decay".
 std::string_view KvPresetName(KvPreset preset);
 std::optional<KvPreset> KvPresetFromName(std::string_view name);
 // The names above, separated by ", ": for messages and --help.
@@ -51,8 +51,9 @@ inline constexpr int32_t kSinkSlots = 4;
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the
-// preset's smallest (1; sinks: 5) and lowered to budget_max. recent: as given, else budget / 2 (at least 1); window:
-// budget; sinks: budget - 4. 400 naming kv.recent when a given `recent` is above the budget that a ratio came to.
+// preset's smallest (1; sinks: 5) and lowered to budget_max. recent: as given, else budget / 2, with h2o-plus budget / 3
+// (at least 1); window: budget; sinks: budget - 4. 400 naming kv.recent when a given `recent` is above the budget that a
+// ratio came to.
 // REQUIRES: CheckKvSpec(spec, budget_max) found nothing.
 ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
 

@@ -155,7 +155,7 @@ struct ShrinkOp {
   int32_t live_from = 0;
   int32_t live_to = 0;         // == policy.keep()
   int32_t logical_length = 0;  // tokens seen: positions are < logical_length
-  bool prompt_cut = false;     // the cut that ends the prompt: pooling applies
+  bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
   EvictionPolicy policy;
   std::span<const int32_t> block_table;
 };

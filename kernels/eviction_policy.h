@@ -6,15 +6,18 @@
 //
 //   prompt   S[j] = sum over scored rows i >= j of
 //                   decay^(P-1-i) * reduce over the group's query heads g of p[g,i,j]^(square ? 2 : 1);
-//            scored rows are the last min(score_rows, P) prompt rows (score_rows == 0: all of them). For the prompt's
-//            cut only, S over the candidates [0, P - recent) is then max-pooled with width `pool_width`, and the pooled
-//            value is also the stored score.
+//            scored rows are the last min(score_rows, P) prompt rows (score_rows == 0: all of them). The prompt's cut,
+//            and no other, goes by S'[j] = max of S over the candidates [0, P - recent) that are at most
+//            pool_width / 2 away from j; recent tokens have no S'. With store_pooled the survivors' score becomes S'
+//            and decoding goes on from it; without, S' decides the cut and is forgotten. A prompt that fits its budget
+//            is not cut, hence not pooled.
 //   decode   S[j] = decay * S[j] + reduce over g of p[g,t,j]^(square ? 2 : 1) for every live slot; a new token starts
 //            at 0 and receives its own probability in the same step.
 //   victim   argmin over slots with pos < L - recent of (S ascending, pos descending): on a tie the lower position
 //            survives.
 //   cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every slot with
 //            pos >= L - recent.
+//   zero     a score below kScoreMin is 0 wherever it is stored, so that what decays long enough becomes a tie.
 //
 // Presets are values of this struct; no preset has code of its own. `window` is heavy = 0; `sinks` is heavy = 4 with
 // ScoreSource::kNone (all scores 0, so the tie rule keeps the lowest positions).
@@ -30,16 +33,21 @@ enum class GqaReduce : uint8_t { kSum, kMean, kFirst };
 
 enum class ScoreSource : uint8_t { kAttention, kNone };
 
+// The smallest normal fp32 number: below it a decaying score would get stuck at a few of the smallest steps there are
+// instead of reaching 0, and where it got stuck would depend on the device.
+inline constexpr float kScoreMin = 0x1p-126f;
+
 struct EvictionPolicy {
   bool evicts = false;  // false: dense cache; every other field is ignored and no score is kept
   int32_t heavy = 0;    // slots kept by score, >= 0
   int32_t recent = 1;   // newest slots that are never candidates, >= 1
   ScoreSource score_source = ScoreSource::kAttention;
   GqaReduce gqa_reduce = GqaReduce::kSum;
-  bool square = false;     // accumulate p*p instead of p
-  float decay = 1.0f;      // in (0, 1]
-  int32_t score_rows = 0;  // prompt rows that are scored; 0 = all
-  int32_t pool_width = 1;  // odd; 1 = no pooling
+  bool square = false;       // accumulate p*p instead of p
+  float decay = 1.0f;        // in (0, 1]
+  int32_t score_rows = 0;    // prompt rows that are scored; 0 = all
+  int32_t pool_width = 1;    // odd; 1 = no pooling
+  bool store_pooled = true;  // the prompt's cut leaves the pooled scores behind; false: the plain ones
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }

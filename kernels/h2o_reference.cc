@@ -11,7 +11,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // By how much dropping `dropped` and keeping `kept` is wrong, relative to the score that was thrown away.
-double RelativeExcess(double dropped, double kept) { return dropped > kept ? (dropped - kept) / dropped : 0.0; }
+double RelativeExcess(double dropped, double kept) {
+  // Rounding decides whether a score beside kScoreMin is flushed to 0.
+  const double excess = dropped - kept - 2 * static_cast<double>(kScoreMin);
+  return excess > 0.0 ? excess / dropped : 0.0;
+}
+
+double FlushToZero(double score) { return score < static_cast<double>(kScoreMin) ? 0.0 : score; }
 
 }  // namespace
 
@@ -36,7 +42,7 @@ Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t posi
         sum += policy_.square ? p * p : p;
       }
       if (policy_.gqa_reduce == GqaReduce::kMean) sum /= static_cast<double>(heads_);
-      tokens_[j].score = decay * tokens_[j].score + row_weight * sum;
+      tokens_[j].score = FlushToZero(decay * tokens_[j].score + row_weight * sum);
     }
   }
   return std::move(result.out);
@@ -136,7 +142,7 @@ void H2oHistory::Evict(int32_t position) {
 
 void H2oHistory::Keep(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut) {
   const Values scores = CutScores(logical_length, prompt_cut);
-  for (size_t j = 0; j < tokens_.size(); ++j) tokens_[j].score = scores[j];
+  for (size_t j = 0; policy_.store_pooled && j < tokens_.size(); ++j) tokens_[j].score = scores[j];
   std::erase_if(tokens_,
                 [&](const Token& token) { return !std::binary_search(kept.begin(), kept.end(), token.position); });
 }

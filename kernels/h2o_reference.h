@@ -40,14 +40,14 @@ class H2oHistory {
   // The position the next token would overwrite. REQUIRES a candidate: a token older than the newest `recent`.
   int32_t Victim(int32_t logical_length) const;
 
-  // How far a choice is from the definition's: 0 when it is one the scores allow, otherwise the largest amount by which a
-  // dropped score exceeds a kept one, relative to it. Infinite when a recent token is dropped or the count is wrong. Ties
-  // are not judged: compare with Victim and CutSurvivors.
+  // How far a choice is from the definition's: 0 when it is one the scores allow, otherwise the largest amount by which
+  // a dropped score exceeds a kept one, relative to it; a step between 0 and kScoreMin is no excess. Infinite when a
+  // recent token is dropped or the count is wrong. Ties are not judged: compare with Victim and CutSurvivors.
   double VictimExcess(int32_t position, int32_t logical_length) const;
   double CutExcess(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut) const;
 
   void Evict(int32_t position);
-  // Drops everything but `kept` (ascending). After a prompt's cut the stored scores are the pooled ones.
+  // Drops everything but `kept` (ascending). After a prompt's cut with store_pooled the scores are the pooled ones.
   void Keep(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut);
 
   const std::vector<Token>& tokens() const { return tokens_; }

@@ -97,7 +97,8 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       ->group("KV cache");
   app.add_option("--kv-budget", raw.kv_budget, "default budget: tokens, prompt:RATIO or total:RATIO")
       ->group("KV cache");
-  app.add_option("--kv-recent", raw.kv_recent, "default number of newest tokens kept (default: half the budget)")
+  app.add_option("--kv-recent", raw.kv_recent,
+                 "default number of newest tokens kept (default: half the budget; h2o-plus: a third)")
       ->check(CLI::Range(1, 1 << 24))
       ->group("KV cache");
   app.add_option("--debug-kv-dump", config.kv_dump_path,

@@ -3,12 +3,28 @@
 namespace hydrant {
 namespace {
 
-constexpr KvPreset kPresets[] = {KvPreset::kFull,      KvPreset::kH2o,    KvPreset::kH2oReal,
-                                 KvPreset::kH2oLlama3, KvPreset::kWindow, KvPreset::kSinks};
+// A preset is a value of EvictionPolicy; `heavy` and `recent` follow from the request. The order is that of the labels.
+struct PresetPolicy {
+  KvPreset preset;
+  EvictionPolicy policy;
+};
+
+constexpr PresetPolicy kPresets[] = {
+    {KvPreset::kFull, {}},
+    {KvPreset::kH2o, {.evicts = true}},
+    {KvPreset::kH2oReal, {.evicts = true}},
+    {KvPreset::kH2oLlama3, {.evicts = true, .gqa_reduce = GqaReduce::kFirst}},
+    {KvPreset::kWindow, {.evicts = true, .score_source = ScoreSource::kNone}},
+    {KvPreset::kSinks, {.evicts = true, .score_source = ScoreSource::kNone}},
+    {KvPreset::kSnapKv,
+     {.evicts = true, .gqa_reduce = GqaReduce::kMean, .score_rows = 32, .pool_width = 7, .store_pooled = false}},
+    {KvPreset::kH2oPlus, {.evicts = true, .square = true, .decay = 15.0f / 16.0f, .score_rows = 64, .pool_width = 15}},
+    {KvPreset::kH2oDecay, {.evicts = true, .decay = 1.0f - 1.0f / 128.0f}},
+};
 
 int32_t Label(KvPreset preset) {
   int32_t label = 0;
-  while (kPresets[label] != preset) ++label;
+  while (kPresets[label].preset != preset) ++label;
   return label;
 }
 
@@ -34,19 +50,15 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   if (count.budget == 0) return resolution;
   resolution.budget =
       count.periodic_beta > 0 ? KvBudget::Periodic(count.budget, count.periodic_beta) : KvBudget::Exact(count.budget);
-  EvictionPolicy& policy = resolution.policy;
-  policy.evicts = true;
-  policy.heavy = count.heavy;
-  policy.recent = count.recent;
-  policy.score_source = spec.preset == KvPreset::kSinks || spec.preset == KvPreset::kWindow ? ScoreSource::kNone
-                                                                                            : ScoreSource::kAttention;
-  policy.gqa_reduce = spec.preset == KvPreset::kH2oLlama3 ? GqaReduce::kFirst : GqaReduce::kSum;
+  resolution.policy = kPresets[resolution.policy_label].policy;
+  resolution.policy.heavy = count.heavy;
+  resolution.policy.recent = count.recent;
   return resolution;
 }
 
 std::vector<std::string> KvPolicyLabels() {
   std::vector<std::string> names;
-  for (const KvPreset preset : kPresets) names.emplace_back(KvPresetName(preset));
+  for (const PresetPolicy& row : kPresets) names.emplace_back(KvPresetName(row.preset));
   return names;
 }
 

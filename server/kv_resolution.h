@@ -31,7 +31,9 @@ struct KvModelFacts {
 };
 
 // Presets: h2o, h2o-real: sum over the group's query heads; h2o-llama3: the first query head only;
-// window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; full: no eviction.
+// window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; snapkv: the mean over the group of
+// the last 32 prompt rows, pooled over 7 for the prompt's cut; h2o-plus: squares of the last 64 rows with decay 15/16,
+// pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; full: no eviction.
 // Errors: those of api's ResolveKv; 400 for h2o-real on a model with grouped queries, or without its own `recent`.
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
                                         const KvModelFacts& model);

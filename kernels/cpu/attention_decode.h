@@ -330,6 +330,9 @@ struct VictimSearch {
   }
 };
 
+// 0 below kScoreMin; a NaN stays one.
+HYDRANT_SIMD F32x16 FlushScore(F32x16 score) { return Select(Less(score, Set(kScoreMin)), Zero(), score); }
+
 // What the join does to the scores of 16 slots, with everything that does not change from block to block at hand.
 template <bool kSquare>
 struct ScoreUpdate {
@@ -362,7 +365,7 @@ struct ScoreUpdate {
           sum = MulAdd(weight, Set(factor[h]), sum);
         }
       }
-      score = MulAdd(update.decay, score, sum * update.mean);
+      score = FlushScore(MulAdd(update.decay, score, sum * update.mean));
       if (count == kLanes) {
         Store(view.score + side, score);
       } else {

@@ -110,7 +110,7 @@ struct AttentionKernels {
   void (*decode_split)(const DecodeSplit& split);
   void (*decode_join)(const DecodeJoin& join);
   void (*prefill_tile)(const PrefillTile& tile);
-  // score += sums [16 * blocks].
+  // score += sums [16 * blocks]; below kScoreMin it is 0.
   void (*add_scores)(const ScoreView& scores, const float* sums, int32_t blocks);
 
   LogitsSummary (*summarize_logits)(const float* logits, int64_t count);

@@ -28,7 +28,7 @@ AttentionScratch::AttentionScratch(int threads, int32_t rows, int32_t slots, int
       place_bytes_(Aligned(Count(heads) * Count(slots_max) * sizeof(float)) +
                    2 * Aligned(Count(splits_max()) * Count(heads) * sizeof(float)) +
                    Aligned(Count(splits_max()) * Count(heads) * Count(dim) * sizeof(float))),
-      shrink_bytes_(Aligned(Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t)))),
+      shrink_bytes_(Aligned(Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)))),
       sampling_bytes_(2 * Aligned(Count(vocab) * sizeof(float)) +
                       Aligned(Count(vocab / kWeightBlock + 1) * sizeof(double))),
       prefill_(prefill_bytes_ * Count(threads)),
@@ -57,7 +57,8 @@ float* AttentionScratch::ColumnSumsOf(int thread) const {
 ShrinkScratch AttentionScratch::ShrinkOf(int thread) const {
   std::byte* p = static_cast<std::byte*>(shrink_.data()) + Count(thread) * shrink_bytes_;
   return {.keys = reinterpret_cast<uint64_t*>(p),
-          .slots = reinterpret_cast<int32_t*>(p + Count(slots_max) * sizeof(uint64_t))};
+          .slots = reinterpret_cast<int32_t*>(p + Count(slots_max) * sizeof(uint64_t)),
+          .pooled = reinterpret_cast<float*>(p + Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t)))};
 }
 
 SamplingScratch AttentionScratch::SamplingOf(int thread) const {

@@ -11,8 +11,9 @@ namespace {
 
 class Pair {
  public:
-  Pair(const ShrinkOp& op, const KvCacheView& kv, int32_t layer, int32_t kv_head)
-      : op_(op), kv_(kv), layer_(layer), kv_head_(kv_head) {}
+  // `pooled` [live_from]: the scores to judge by, where they are not the stored ones; else null.
+  Pair(const ShrinkOp& op, const KvCacheView& kv, int32_t layer, int32_t kv_head, const float* pooled)
+      : op_(op), kv_(kv), layer_(layer), kv_head_(kv_head), pooled_(pooled) {}
 
   int64_t Block(int32_t slot) const { return op_.block_table[static_cast<size_t>(slot / kBlockSlots)]; }
   int64_t Side(int32_t slot) const {
@@ -25,7 +26,7 @@ class Pair {
   // Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as
   // numbers do; a NaN, too, has its place.
   uint64_t Key(int32_t slot) const {
-    const uint32_t descending = ~std::bit_cast<uint32_t>(Score(slot));
+    const uint32_t descending = ~std::bit_cast<uint32_t>(pooled_ != nullptr ? pooled_[slot] : Score(slot));
     return (uint64_t{descending} << 32) | static_cast<uint32_t>(Position(slot));
   }
 
@@ -59,9 +60,10 @@ class Pair {
   const KvCacheView& kv_;
   const int32_t layer_;
   const int32_t kv_head_;
+  const float* pooled_;
 };
 
-// Every candidate's score becomes the largest of those at most pool_width / 2 candidates away, in the order of positions.
+// Every candidate's pooled score is the largest of those at most pool_width / 2 candidates away, by position.
 void MaxPool(const Pair& pair, const ShrinkOp& op, const ShrinkScratch& scratch) {
   int32_t* order = scratch.slots;
   float* scores = reinterpret_cast<float*>(scratch.slots + op.live_from);
@@ -74,7 +76,9 @@ void MaxPool(const Pair& pair, const ShrinkOp& op, const ShrinkScratch& scratch)
   for (int32_t i = 0; i < count; ++i) scores[i] = pair.Score(order[i]);
   const int32_t reach = op.policy.pool_width / 2;
   for (int32_t i = 0; i < count; ++i) {
-    pair.Score(order[i]) = *std::max_element(scores + std::max(i - reach, 0), scores + std::min(i + reach + 1, count));
+    const float largest = *std::max_element(scores + std::max(i - reach, 0), scores + std::min(i + reach + 1, count));
+    scratch.pooled[order[i]] = largest;
+    if (op.policy.store_pooled) pair.Score(order[i]) = largest;
   }
 }
 
@@ -84,8 +88,9 @@ void ShrinkPair(const ShrinkOp& op, const KvCacheView& kv, int32_t layer, int32_
                 const ShrinkScratch& scratch) {
   if (op.live_from <= op.live_to) return;
   assert(op.policy.evicts && op.live_to == op.policy.keep());
-  const Pair pair(op, kv, layer, kv_head);
-  if (op.prompt_cut && op.policy.pool_width > 1) MaxPool(pair, op, scratch);
+  const bool pools = op.prompt_cut && op.policy.pool_width > 1;
+  const Pair pair(op, kv, layer, kv_head, pools ? scratch.pooled : nullptr);
+  if (pools) MaxPool(pair, op, scratch);
 
   int32_t candidates = 0;
   for (int32_t slot = 0; slot < op.live_from; ++slot) {

@@ -13,6 +13,7 @@ namespace hydrant {
 struct ShrinkScratch {
   uint64_t* keys;  // [live_from]
   int32_t* slots;  // [2 * live_from]
+  float* pooled;   // [live_from]
 };
 
 // Device::Shrink for one pair. O(live_from), plus a sort when a pooled prompt's slots are not in the order of positions.

@@ -48,6 +48,9 @@ TEST(KvReaderTest, AcceptsTheDocumentedForms) {
       {R"({"budget":256})", KvPreset::kH2o, KvBudgetKind::kTokens, 256, 0, {}, 0},
       {R"({"policy":"h2o-real","budget":64,"recent":16})", KvPreset::kH2oReal, KvBudgetKind::kTokens, 64, 0, 16, 0},
       {R"({"policy":"h2o-llama3","budget":64})", KvPreset::kH2oLlama3, KvBudgetKind::kTokens, 64, 0, {}, 0},
+      {R"({"policy":"snapkv","budget":64})", KvPreset::kSnapKv, KvBudgetKind::kTokens, 64, 0, {}, 0},
+      {R"({"policy":"h2o-plus","budget":64,"recent":20})", KvPreset::kH2oPlus, KvBudgetKind::kTokens, 64, 0, 20, 0},
+      {R"({"policy":"h2o-decay","budget":64})", KvPreset::kH2oDecay, KvBudgetKind::kTokens, 64, 0, {}, 0},
       {R"({"policy":"window","budget":64})", KvPreset::kWindow, KvBudgetKind::kTokens, 64, 0, {}, 0},
       {R"({"policy":"sinks","budget":64,"recent":60})", KvPreset::kSinks, KvBudgetKind::kTokens, 64, 0, 60, 0},
       {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.2}})",
@@ -104,7 +107,9 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
       {"[]", "kv", "invalid_type"},
       {"256", "kv", "invalid_type"},
       {R"({"policy":"nope","budget":64})", "kv.policy", "invalid_value"},
-      {R"({"policy":"snapkv","budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":"h2o_plus","budget":64})", "kv.policy", "invalid_value"},
+      {R"({"policy":"h2o-plus"})", "kv.budget", "missing_field"},
+      {R"({"policy":"snapkv","budget":64,"recent":65})", "kv.recent", "invalid_value"},
       {R"({"policy":"H2O","budget":64})", "kv.policy", "invalid_value"},
       {R"({"policy":7,"budget":64})", "kv.policy", "invalid_value"},
       {R"({"policy":"h2o"})", "kv.budget", "missing_field"},
@@ -165,6 +170,10 @@ TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {
   EXPECT_EQ(sinks.spec.preset, KvPreset::kSinks);
   EXPECT_EQ(sinks.spec.budget_tokens, 256);
   EXPECT_EQ(sinks.spec.recent, std::nullopt);
+
+  const Outcome plus = Read(R"({"policy":"h2o-plus"})", otherwise);
+  EXPECT_EQ(plus.spec.preset, KvPreset::kH2oPlus);
+  EXPECT_EQ(plus.spec.recent, std::nullopt);  // a third, not h2o's 100
 
   const Outcome exact = Read(R"({"cadence":"exact"})", otherwise);
   EXPECT_EQ(exact.spec.periodic_beta, 0);

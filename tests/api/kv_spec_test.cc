@@ -24,12 +24,13 @@ KvSpec Ratio(KvPreset preset, KvBudgetKind kind, double ratio, std::optional<int
 }
 
 TEST(KvSpecTest, NamesRoundTrip) {
-  for (const KvPreset preset : {KvPreset::kFull, KvPreset::kH2o, KvPreset::kH2oReal, KvPreset::kH2oLlama3,
-                                KvPreset::kWindow, KvPreset::kSinks}) {
+  for (const KvPreset preset :
+       {KvPreset::kFull, KvPreset::kH2o, KvPreset::kH2oReal, KvPreset::kH2oLlama3, KvPreset::kWindow, KvPreset::kSinks,
+        KvPreset::kSnapKv, KvPreset::kH2oPlus, KvPreset::kH2oDecay}) {
     EXPECT_EQ(KvPresetFromName(KvPresetName(preset)), preset);
     EXPECT_NE(KvPresetNames().find(KvPresetName(preset)), std::string_view::npos);
   }
-  EXPECT_EQ(KvPresetFromName("snapkv"), std::nullopt);
+  EXPECT_EQ(KvPresetFromName("h2o_plus"), std::nullopt);
   EXPECT_EQ(KvPresetFromName(""), std::nullopt);
   EXPECT_EQ(KvPresetFromName("H2O"), std::nullopt);
 }
@@ -52,6 +53,14 @@ TEST(KvSpecTest, SlotsFollowThePreset) {
       {"window", Tokens(KvPreset::kWindow, 64), {64, 0, 64, 0}},
       {"sinks", Tokens(KvPreset::kSinks, 64), {64, 4, 60, 0}},
       {"smallest sinks", Tokens(KvPreset::kSinks, 5), {5, 4, 1, 0}},
+      {"snapkv halves", Tokens(KvPreset::kSnapKv, 65), {65, 33, 32, 0}},
+      {"h2o-decay halves", Tokens(KvPreset::kH2oDecay, 128), {128, 64, 64, 0}},
+      {"h2o-plus has a third recent", Tokens(KvPreset::kH2oPlus, 128), {128, 86, 42, 0}},
+      {"h2o-plus of three", Tokens(KvPreset::kH2oPlus, 3), {3, 2, 1, 0}},
+      {"h2o-plus of two", Tokens(KvPreset::kH2oPlus, 2), {2, 1, 1, 0}},
+      {"h2o-plus of one", Tokens(KvPreset::kH2oPlus, 1), {1, 0, 1, 0}},
+      {"h2o-plus recent", Tokens(KvPreset::kH2oPlus, 64, 32), {64, 32, 32, 0}},
+      {"h2o-plus ratio", Ratio(KvPreset::kH2oPlus, KvBudgetKind::kRatioOfPrompt, 0.2), {200, 134, 66, 0}},
       {"ratio of prompt rounds down", Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2), {200, 100, 100, 0}},
       {"ratio of total", Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfTotal, 0.5), {550, 275, 275, 0}},
       {"tiny ratio", Ratio(KvPreset::kSinks, KvBudgetKind::kRatioOfPrompt, 1e-9), {5, 4, 1, 0}},
@@ -92,6 +101,8 @@ TEST(KvSpecTest, WrongSpecsNameTheirField) {
       {"sinks without a recent slot", Tokens(KvPreset::kSinks, 4), "kv.budget"},
       {"recent zero", Tokens(KvPreset::kH2o, 64, 0), "kv.recent"},
       {"recent above budget", Tokens(KvPreset::kH2o, 64, 65), "kv.recent"},
+      {"h2o-plus recent above budget", Tokens(KvPreset::kH2oPlus, 64, 65), "kv.recent"},
+      {"snapkv zero", Tokens(KvPreset::kSnapKv, 0), "kv.budget"},
       {"window with another recent", Tokens(KvPreset::kWindow, 64, 32), "kv.recent"},
       {"sinks with another recent", Tokens(KvPreset::kSinks, 64, 64), "kv.recent"},
       {"window ratio with recent", Ratio(KvPreset::kWindow, KvBudgetKind::kRatioOfPrompt, 0.5, 5), "kv.recent"},

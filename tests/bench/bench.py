@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
-`--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
+`kv_quality` runs only when named, for half an hour: what eviction costs in quality (kv_quality.py). `--peer llama.cpp` instead
+measures this program and a peer built here side by side (peer_llama_cpp.py).
 
 A bench is a program NAME_bench that prints a table and takes the arguments in ARGUMENTS. Figures are only as good as the
 machine is quiet; the load average is printed with them. Python's standard library only."""
@@ -66,7 +67,7 @@ def main():
     arguments = parser.parse_args()
 
     programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
-    names = [*programs, "server"]
+    names = [*programs, "server", "kv_quality"]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -78,10 +79,13 @@ def main():
 
         return peer_llama_cpp.compare(arguments)
     failed = 0
-    for name in arguments.names or names:
+    for name in arguments.names or names[:-1]:
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
+        elif name == "kv_quality":
+            command = [sys.executable, HERE / "kv_quality.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
+            failed += subprocess.run(command).returncode != 0
         else:
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
             failed += subprocess.run([programs[name], *extra]).returncode != 0

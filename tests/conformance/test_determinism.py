@@ -20,6 +20,9 @@ REQUESTS = [
     {"prompt": "List of fruits:", "temperature": 1, "seed": 1, "top_k": 40, "kv": {"policy": "window", "budget": 24}},
     {"prompt": [(i * 13) % 20000 + 500 for i in range(40)], "temperature": 0.7, "seed": 2, "min_p": 0.05,
      "kv": {"policy": "sinks", "budget": 33, "cadence": {"periodic": 16}}},
+    {"prompt": [(i * 19) % 20000 + 500 for i in range(250)], "temperature": 0, "kv": {"policy": "h2o-plus", "budget": 48}},
+    {"prompt": [(i * 23) % 20000 + 500 for i in range(150)], "temperature": 0.8, "seed": 3,
+     "kv": {"policy": "snapkv", "budget": 40}},
 ]  # fmt: skip
 
 

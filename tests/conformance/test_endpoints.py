@@ -117,7 +117,7 @@ def test_metrics_are_complete_and_zero_from_the_start(start_server):
     assert metric(metrics, "hydrant_kv_blocks", state="cached") == 0
     for cause in ("prefill", "shrink", "periodic", "finish", "cancel"):
         assert metric(metrics, "hydrant_freed_blocks_total", cause=cause) == 0
-    for policy in ("h2o", "window", "sinks"):
+    for policy in ("h2o", "h2o-plus", "h2o-decay", "snapkv", "window", "sinks"):
         assert metric(metrics, "hydrant_evicted_tokens_total", policy=policy) == 0
 
 

@@ -22,13 +22,15 @@ import torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "bench"))
 
 import gguf
 import llama_oracle as oracle
+import perplexity
 import server_process
+from perplexity import PROMPT, SCORED, complete, documents, encode
 from server_process import ServerProcess
 
-DATA = server_process.ROOT.parent / "shared" / "data" / "bench"
 FP32_FLAGS = ("--dtype", "float32", "--kv-cache-dtype", "float32")
 
 PROMPTS = [
@@ -39,44 +41,6 @@ PROMPTS = [
     "In 1905 Albert Einstein published four papers that",
     "<|im_start|>user\nExplain what a hash table is in two sentences.<|im_end|>\n<|im_start|>assistant\n",
 ]
-
-
-def documents(server, arguments, length, count):
-    """`count` lists of `length` token ids: half running text, half conversations."""
-    texts = [pathlib.Path(path).read_text() for path in arguments.text]
-    if not texts:
-        if not DATA.is_dir():
-            sys.exit(f"no texts: {DATA} does not exist; give --text FILE (each at least {length} tokens)")
-        texts = [(DATA / "sonnet.txt").read_text()]
-        for conversation in json.loads((DATA / "sharegpt_like.json").read_text()):
-            text = "".join(
-                f"<|im_start|>{'user' if turn['from'] == 'human' else 'assistant'}\n{turn['value']}<|im_end|>\n"
-                for turn in conversation["conversations"]
-            )
-            if len(text) > 5 * length:
-                texts.append(text)
-            if len(texts) > count:
-                break
-    pieces = [encode(server, text) for text in texts]
-    running = [pieces[0][i : i + length] for i in range(0, len(pieces[0]) - length + 1, length)]
-    chats = [piece[:length] for piece in pieces[1:] if len(piece) >= length]
-    half = max(count // 2, count - len(chats))
-    chosen = running[:half] + chats[: count - min(half, len(running))]
-    if len(chosen) < count:
-        print(f"only {len(chosen)} documents of {length} tokens")
-    return chosen[:count]
-
-
-def encode(server, text):
-    return server.post("/tokenize", {"prompt": text})["tokens"]
-
-
-def complete(server, ids, count, **fields):
-    body = {
-        "prompt": ids, "max_tokens": count, "temperature": 0, "ignore_eos": True, "logprobs": 5,
-        "return_token_ids": True, **fields,
-    }  # fmt: skip
-    return server.post("/v1/completions", body)["choices"][0]
 
 
 # --- greedy ----------------------------------------------------------------------------------------------------------
@@ -147,6 +111,7 @@ def check_greedy(arguments):
 DECISION_EXCESS_MAX = 1e-3
 DECODE_SHARE_MAX, CUT_SHARE_MAX = 1e-4, 1e-2
 LOGIT_GAP_MAX = 3e-3
+H2O_PRESETS = ["h2o", "h2o-llama3", "snapkv", "h2o-plus", "h2o-decay"]
 
 
 def excess(decision, imposed):
@@ -174,9 +139,9 @@ def check_h2o(arguments):
     with tempfile.TemporaryDirectory() as folder:
         dump = pathlib.Path(folder) / "dump.jsonl"
         with ServerProcess(arguments.binary, arguments.model, (*FP32_FLAGS, "--debug-kv-dump", dump)) as server:
-            cases = [(length, budget, preset) for length in (40, 300, 1000) for budget in (64, 256) for preset in ("h2o", "h2o-llama3")]
+            cases = [(length, budget, preset) for length in (40, 300, 1000) for budget in (64, 256) for preset in arguments.presets or H2O_PRESETS]
             for length, budget, preset in cases[: arguments.cases]:
-                (ids,) = documents(server, arguments, length, 1)
+                (ids,) = documents(server, arguments.text, length, 1)
                 complete(server, ids, arguments.tokens, kv={"policy": preset, "budget": budget})
         records = [json.loads(line) for line in dump.read_text().splitlines()]
     for record in records:
@@ -220,21 +185,14 @@ def judge(model, record):
 
 # --- perplexity ------------------------------------------------------------------------------------------------------
 
-SCORED = 256
-PROMPT = 1024
-# What a correct fp32 implementation gave on eight other documents, relative to full.
+PERPLEXITY_PRESETS = ["h2o", "sinks", "window"]
+# What a correct fp32 implementation gave on eight (h2o-plus: twelve) other documents, relative to full.
 EXPECTED = {
-    64: {"h2o": 1.38, "sinks": 1.43, "window": 5.2, "snapkv": 1.27},
-    128: {"h2o": 1.17, "sinks": 1.21, "window": 2.7, "snapkv": 1.16},
-    256: {"h2o": 1.07, "sinks": 1.12, "window": 2.3, "snapkv": 1.08},
-    512: {"h2o": 1.03, "sinks": 1.06, "window": 2.1, "snapkv": 1.03},
+    64: {"h2o": 1.38, "sinks": 1.43, "window": 5.2, "snapkv": 1.27, "h2o-plus": 1.39},
+    128: {"h2o": 1.17, "sinks": 1.21, "window": 2.7, "snapkv": 1.16, "h2o-plus": 1.21},
+    256: {"h2o": 1.07, "sinks": 1.12, "window": 2.3, "snapkv": 1.08, "h2o-plus": 1.12},
+    512: {"h2o": 1.03, "sinks": 1.06, "window": 2.1, "snapkv": 1.03, "h2o-plus": 1.05},
 }
-
-
-def server_loss(server, ids, kv):
-    choice = complete(server, ids[:PROMPT], SCORED, kv=kv, forced_token_ids=ids[PROMPT:])
-    assert choice["token_ids"] == ids[PROMPT:]
-    return -sum(choice["logprobs"]["token_logprobs"]) / SCORED
 
 
 def oracle_loss(model, ids, policy):
@@ -258,16 +216,15 @@ def check_perplexity(arguments):
     with tempfile.TemporaryDirectory() as folder:
         flags = (*FP32_FLAGS, "--debug-kv-dump", pathlib.Path(folder) / "dump.jsonl")
         with ServerProcess(arguments.binary, arguments.model, flags) as server:
-            texts = documents(server, arguments, PROMPT + SCORED, arguments.documents)
-            full = torch.tensor([server_loss(server, ids, {"policy": "full"}) for ids in texts])
+            texts = documents(server, arguments.text, PROMPT + SCORED, arguments.documents)
+            full = torch.tensor([perplexity.server_loss(server, ids, {"policy": "full"}) for ids in texts])
             print(f"{len(texts)} documents, full perplexity {float(full.mean().exp()):.3f}")
             print("budget preset    relative  95 % interval   elsewhere" + ("   oracle, largest difference" if model else ""))
             for budget in arguments.budgets:
-                for preset in arguments.presets:
+                for preset in arguments.presets or PERPLEXITY_PRESETS:
                     kv = {"policy": preset, "budget": budget}
-                    losses = torch.tensor([server_loss(server, ids, kv) for ids in texts])
-                    ratio = losses - full
-                    mean, half = float(ratio.mean()), 1.96 * float(ratio.std()) / math.sqrt(len(texts))
+                    losses = torch.tensor([perplexity.server_loss(server, ids, kv) for ids in texts])
+                    mean, half = perplexity.relative(losses.tolist(), full.tolist())
                     expected = EXPECTED[budget].get(preset)
                     # Two samples of eight documents each, of one spread: sqrt(2) times the interval of one; 3 % at least.
                     good = expected is None or abs(mean - math.log(expected)) <= math.sqrt(2) * max(half, 0.03)
@@ -291,10 +248,10 @@ def main():
     parser.add_argument("--text", action="append", default=[])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=100, help="h2o: generated per case")
-    parser.add_argument("--cases", type=int, default=12, help="h2o: how many of the cases")
+    parser.add_argument("--cases", type=int, default=100, help="h2o: how many of the cases")
     parser.add_argument("--documents", type=int, default=8)
     parser.add_argument("--budgets", type=int, nargs="+", default=[64, 128, 256, 512])
-    parser.add_argument("--presets", nargs="+", default=["h2o", "sinks", "window"])
+    parser.add_argument("--presets", nargs="+", help="instead of every scoring one (h2o), h2o sinks window (perplexity)")
     parser.add_argument("--oracle", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -26,6 +26,7 @@ class Policy:
     decay: float = 1.0
     score_rows: int = 0  # 0: all prompt rows
     pool_width: int = 1
+    store_pooled: bool = True
     evicts: bool = True
 
     @property
@@ -49,7 +50,7 @@ def make_policy(preset, budget, recent=None):
     if preset == "h2o-decay":
         return Policy(preset, budget - half, half, decay=1 - 1 / 128)
     if preset == "snapkv":
-        return Policy(preset, budget - half, half, gqa_reduce="mean", score_rows=32, pool_width=7)
+        return Policy(preset, budget - half, half, gqa_reduce="mean", score_rows=32, pool_width=7, store_pooled=False)
     if preset == "h2o-plus":
         third = max(1, budget // 3) if recent is None else recent
         return Policy(preset, budget - third, third, square=True, decay=15 / 16, score_rows=64, pool_width=15)
@@ -128,6 +129,11 @@ class Llama:
 
     def logits(self, x):
         return self.norm(x, self.tensors["model.norm.weight"]) @ self.head.T
+
+
+def flush_to_zero(score):
+    """A score below the smallest normal fp32 number is 0, in every dtype: what decays long enough becomes a tie."""
+    return torch.where(score < 2.0**-126, torch.zeros_like(score), score)
 
 
 class LayerCache:
@@ -220,14 +226,16 @@ class H2oSession:
             return torch.zeros(self.model.kv_heads, length, dtype=p.dtype)
         rows = min(policy.score_rows or length, length)
         weights = policy.decay ** torch.arange(rows - 1, -1, -1, dtype=p.dtype)
-        return (self.reduce(p[:, length - rows :]) * weights[None, :, None]).sum(1)
+        return flush_to_zero((self.reduce(p[:, length - rows :]) * weights[None, :, None]).sum(1))
 
     def cut(self, layer, cache):
         policy, candidates = self.policy, self.length - self.policy.recent
-        cache.score = torch.cat((self.pool(cache.score[:, :candidates]), cache.score[:, candidates:]), 1)
+        pooled = self.pool(cache.score[:, :candidates])
+        if policy.store_pooled:
+            cache.score = torch.cat((pooled, cache.score[:, candidates:]), 1)
         chosen = []
         for head in range(self.model.kv_heads):
-            score = cache.score[head, :candidates]
+            score = pooled[head]
             order = self.order(score)
             self.note_margin(score, order, policy.heavy)
             if self.decisions is not None:
@@ -254,7 +262,7 @@ class H2oSession:
                 wide = cache.k.repeat_interleave(model.group, 0)
                 p = torch.softmax(q @ wide.transpose(1, 2) / math.sqrt(model.head_dim), -1)
                 if policy.evicts and policy.score_source == "attention":
-                    cache.score = policy.decay * cache.score + self.reduce(p)[:, 0]
+                    cache.score = flush_to_zero(policy.decay * cache.score + self.reduce(p)[:, 0])
                 return p @ cache.v.repeat_interleave(model.group, 0)
 
             x = model.layer(index, x, positions, attend)

@@ -99,5 +99,44 @@ TEST(H2oHistoryTest, CutPoolsThePromptAndStoresThePooledScores) {
   EXPECT_THAT(Scores(history), ElementsAre(4, 4, 9));
 }
 
+TEST(H2oHistoryTest, CutMayPoolForItsChoiceAloneAndLeaveThePlainScores) {
+  EvictionPolicy policy = Policy(2, 1);
+  policy.pool_width = 3;
+  policy.store_pooled = false;
+  H2oHistory history(policy, 1, 1, 1.0);
+  PromptOfZeros(history, 5);
+  const double scores[] = {2, 1, 1, 4, 9};
+  for (size_t i = 0; i < 5; ++i) history.mutable_tokens()[i].score = scores[i];
+  EXPECT_THAT(history.CutSurvivors(5, true), ElementsAre(2, 3, 4));
+  history.Keep(std::vector<int32_t>{2, 3, 4}, 5, true);
+  EXPECT_THAT(Scores(history), ElementsAre(1, 4, 9));
+}
+
+TEST(H2oHistoryTest, PooledTiesKeepTheLowerPositions) {
+  EvictionPolicy policy = Policy(2, 1);
+  policy.pool_width = 5;
+  H2oHistory history(policy, 1, 1, 1.0);
+  PromptOfZeros(history, 8);
+  const double scores[] = {1, 1, 1, 1, 7, 1, 1, 9};
+  for (size_t i = 0; i < 8; ++i) history.mutable_tokens()[i].score = scores[i];
+  // The peak at 4 makes 2 … 6 equal; the recent 9 at 7 lifts nobody.
+  EXPECT_THAT(history.CutSurvivors(8, true), ElementsAre(2, 3, 7));
+  EXPECT_EQ(history.CutExcess(std::vector<int32_t>{4, 5, 7}, 8, true), 0.0);
+}
+
+TEST(H2oHistoryTest, AScoreThatDecaysAwayIsExactlyZero) {
+  EvictionPolicy policy = Policy(2, 1);
+  policy.decay = 0.5f;
+  H2oHistory history(policy, 1, 1, 1.0);
+  PromptOfZeros(history, 3);
+  history.mutable_tokens()[1].score = 2.5 * kScoreMin;
+  // All attention goes to the first token.
+  history.mutable_tokens()[0].key = {1000};
+  history.Decode(Values{1}, Values{0}, Values{0}, 3);
+  EXPECT_EQ(history.tokens()[1].score, 1.25 * kScoreMin);
+  history.Decode(Values{1}, Values{0}, Values{0}, 4);
+  EXPECT_EQ(history.tokens()[1].score, 0.0);
+}
+
 }  // namespace
 }  // namespace hydrant::reference

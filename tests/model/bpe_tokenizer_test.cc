@@ -87,6 +87,9 @@ struct Golden {
   const char* key;
   const char* pairs;  // golden/<pairs>.strings.txt and .ids.txt
 };
+// For messages: the bytes of pointers say nothing and differ from run to run.
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
 class GoldenTokenizer : public testing::TestWithParam<Golden> {
  protected:
   void SetUp() override {

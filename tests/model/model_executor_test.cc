@@ -24,13 +24,28 @@ std::vector<int32_t> RandomPrompt(std::mt19937& random, int32_t length, int32_t 
   return prompt;
 }
 
-// Eight requests that differ in everything: length around block edges, policy, cadence, temperature, log-probabilities.
+// Eleven requests that differ in everything: length around block edges, policy, cadence, temperature, log-probabilities.
 std::vector<EngineRequest> MixedRequests(int32_t vocab) {
   std::mt19937 random(7);
   const EvictionPolicy h2o{.evicts = true, .heavy = 8, .recent = 8};
   const EvictionPolicy first{.evicts = true, .heavy = 10, .recent = 7, .gqa_reduce = GqaReduce::kFirst};
   const EvictionPolicy window{.evicts = true, .heavy = 0, .recent = 16};
   const EvictionPolicy sinks{.evicts = true, .heavy = 4, .recent = 12, .score_source = ScoreSource::kNone};
+  const EvictionPolicy snapkv{.evicts = true,
+                              .heavy = 9,
+                              .recent = 8,
+                              .gqa_reduce = GqaReduce::kMean,
+                              .score_rows = 32,
+                              .pool_width = 7,
+                              .store_pooled = false};
+  const EvictionPolicy plus{.evicts = true,
+                            .heavy = 20,
+                            .recent = 10,
+                            .square = true,
+                            .decay = 15.0f / 16.0f,
+                            .score_rows = 64,
+                            .pool_width = 15};
+  const EvictionPolicy decay{.evicts = true, .heavy = 12, .recent = 4, .decay = 1.0f - 1.0f / 128.0f};
   std::vector<EngineRequest> requests = {
       Greedy(1, RandomPrompt(random, 1, vocab), 40),
       With(Greedy(2, RandomPrompt(random, 15, vocab), 40), h2o),
@@ -40,6 +55,9 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
       Greedy(6, RandomPrompt(random, 77, vocab), 30),
       With(Greedy(7, RandomPrompt(random, 130, vocab), 45), h2o),
       With(Greedy(8, RandomPrompt(random, 64, vocab), 20), sinks),
+      With(Greedy(9, RandomPrompt(random, 79, vocab), 30), snapkv),
+      With(Greedy(10, RandomPrompt(random, 141, vocab), 30), plus),
+      With(Greedy(11, RandomPrompt(random, 113, vocab), 30), decay, /*beta=*/16),
   };
   for (EngineRequest& request : requests) {
     request.logprobs = 3;
@@ -93,7 +111,7 @@ class Invariance : public testing::TestWithParam<Setting> {
   }
 };
 
-TEST_P(Invariance, EightStreamsProduceWhatEachProducesAlone) {
+TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
   const std::vector<Generation> solo = Solo();
   std::mt19937 random(11);
   for (int threads : {1, 2, 3}) {

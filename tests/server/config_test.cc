@@ -131,6 +131,10 @@ TEST(Config, BudgetsComeInTokensOrRatios) {
   const Config prompt = Good({"--kv-policy", "window", "--kv-budget", "prompt:0.25"});
   EXPECT_EQ(prompt.kv.budget_kind, KvBudgetKind::kRatioOfPrompt);
   EXPECT_EQ(prompt.kv.budget_ratio, 0.25);
+  for (const auto& [name, preset] : {std::pair("snapkv", KvPreset::kSnapKv), std::pair("h2o-plus", KvPreset::kH2oPlus),
+                                     std::pair("h2o-decay", KvPreset::kH2oDecay)}) {
+    EXPECT_EQ(Good({"--kv-policy", name, "--kv-budget", "128"}).kv.preset, preset);
+  }
   const Config total = Good({"--kv-policy", "sinks", "--kv-budget", "total:1"});
   EXPECT_EQ(total.kv.budget_kind, KvBudgetKind::kRatioOfTotal);
 }

@@ -46,6 +46,40 @@ TEST(KvResolution, EveryPresetBecomesItsPolicy) {
   }
 }
 
+// h2o.md's table of presets and its two recipes, word by word.
+TEST(KvResolution, ScoringPresetsDifferInTheirValuesAlone) {
+  const struct {
+    KvPreset preset;
+    int32_t heavy, recent;
+    GqaReduce reduce;
+    bool square;
+    double decay;
+    int32_t score_rows, pool_width;
+    bool store_pooled;
+  } cases[] = {
+      {KvPreset::kH2o, 50, 50, GqaReduce::kSum, false, 1.0, 0, 1, true},
+      {KvPreset::kSnapKv, 50, 50, GqaReduce::kMean, false, 1.0, 32, 7, false},
+      {KvPreset::kH2oPlus, 67, 33, GqaReduce::kSum, true, 15.0 / 16.0, 64, 15, true},
+      {KvPreset::kH2oDecay, 50, 50, GqaReduce::kSum, false, 1.0 - 1.0 / 128.0, 0, 1, true},
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(KvPresetName(test.preset));
+    const ApiResult<KvResolution> result = ResolveKvPolicy(Tokens(test.preset, 100), 300, 50, kGrouped);
+    ASSERT_TRUE(result.ok());
+    const EvictionPolicy& policy = result.value().policy;
+    EXPECT_TRUE(policy.evicts);
+    EXPECT_TRUE(policy.scores());
+    EXPECT_EQ(policy.heavy, test.heavy);
+    EXPECT_EQ(policy.recent, test.recent);
+    EXPECT_EQ(policy.gqa_reduce, test.reduce);
+    EXPECT_EQ(policy.square, test.square);
+    EXPECT_EQ(policy.decay, test.decay);
+    EXPECT_EQ(policy.score_rows, test.score_rows);
+    EXPECT_EQ(policy.pool_width, test.pool_width);
+    EXPECT_EQ(policy.store_pooled, test.store_pooled);
+  }
+}
+
 TEST(KvResolution, FullEvictsNothing) {
   const ApiResult<KvResolution> result = ResolveKvPolicy(KvSpec(), 300, 50, kGrouped);
   ASSERT_TRUE(result.ok());
@@ -94,8 +128,8 @@ TEST(KvResolution, ARecentAboveTheResolvedBudgetIsRefused) {
 }
 
 TEST(KvResolution, LabelsNameEveryPresetOnce) {
-  EXPECT_THAT(KvPolicyLabels(),
-              testing::UnorderedElementsAre("full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks"));
+  EXPECT_THAT(KvPolicyLabels(), testing::UnorderedElementsAre("full", "h2o", "h2o-real", "h2o-llama3", "window",
+                                                              "sinks", "snapkv", "h2o-plus", "h2o-decay"));
 }
 
 }  // namespace

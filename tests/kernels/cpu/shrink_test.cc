@@ -134,6 +134,7 @@ TEST(ShrinkTest, RandomCutsWithManyTiesMatchTheOracleExactly) {
     const int32_t heavy = static_cast<int32_t>(random() % static_cast<uint64_t>(slots - recent));
     EvictionPolicy policy = Policy(heavy, recent);
     policy.pool_width = std::vector{1, 3, 7, 15}[random() % 4];
+    policy.store_pooled = random() % 2 == 0;
     const bool prompt_cut = random() % 2 == 0;
     const bool shuffled = !prompt_cut || random() % 2 == 0;
     PlantedCache cache(slots, policy, 1 + round % 3);
@@ -162,6 +163,16 @@ std::vector<int32_t> Ascending(int32_t count) {
   std::vector<int32_t> positions(static_cast<size_t>(count));
   std::iota(positions.begin(), positions.end(), 0);
   return positions;
+}
+
+// Positions of `cache`'s last pair, and what the scores at these positions are.
+std::map<int32_t, float> ScoresOf(PlantedCache& cache) {
+  std::map<int32_t, float> scores;
+  for (int32_t slot = 0; slot < cache.sequence().live; ++slot) {
+    scores[cache.fixture().Position(cache.sequence(), 1, 2, slot)] =
+        cache.fixture().Score(cache.sequence(), 1, 2, slot);
+  }
+  return scores;
 }
 
 std::vector<int32_t> KeptOf(const EvictionPolicy& policy, const std::vector<float>& scores, bool prompt_cut = true) {
@@ -200,6 +211,28 @@ TEST(ShrinkTest, PoolingAppliesToThePromptsCutOnly) {
   EvictionPolicy policy = Policy(3, 2);
   policy.pool_width = 3;
   EXPECT_THAT(KeptOf(policy, {1, 1, 1, 1, 5, 1, 1, 1, 9, 9}, false), ElementsAre(0, 1, 4, 8, 9));
+}
+TEST(ShrinkTest, APooledPlateauAtTheBorderKeepsItsLowerPositions) {
+  EvictionPolicy policy = Policy(3, 1);
+  policy.pool_width = 7;
+  // 6 lifts 3 … 9 to one height, and only three of them have room.
+  EXPECT_THAT(KeptOf(policy, {1, 1, 1, 0, 0, 0, 5, 0, 0, 0, 1, 9}), ElementsAre(3, 4, 5, 11));
+}
+TEST(ShrinkTest, PooledScoresStayOnlyWhereThePolicyStoresThem) {
+  const std::vector<float> planted = {1, 2, 1, 1, 5, 1, 3, 1, 9, 8};
+  using Scores = std::map<int32_t, float>;
+  for (const auto& [store, expected] : {std::pair(true, Scores{{3, 5}, {4, 5}, {5, 5}, {8, 9}, {9, 8}}),
+                                        std::pair(false, Scores{{3, 1}, {4, 5}, {5, 1}, {8, 9}, {9, 8}})}) {
+    EvictionPolicy policy = Policy(3, 2);
+    policy.pool_width = 3;
+    policy.store_pooled = store;
+    PlantedCache cache(10, policy);
+    for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+      for (int32_t head = 0; head < kShape.kv_heads; ++head) cache.Plant(layer, head, Ascending(10), planted);
+    }
+    cache.Cut(10, true);
+    EXPECT_EQ(ScoresOf(cache), expected) << "store_pooled " << store;
+  }
 }
 TEST(ShrinkTest, NothingMovesWhenTheSequenceFits) {
   EXPECT_THAT(KeptOf(Policy(3, 2), {1, 2, 3, 4, 5}), ElementsAre(0, 1, 2, 3, 4));
@@ -272,6 +305,45 @@ TEST_P(VictimTest, PlantedTiesGoToTheHighestPositionAtEverySlotCount) {
     }
   }
   EXPECT_GE(other_victims * 3, victims);
+}
+
+// Scores that nobody adds to shrink from step to step and end at exactly 0, where the tie rule takes over.
+TEST_P(VictimTest, ScoresThatDecayAwayBecomeTies) {
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 16, .dtype = DType::kF32};
+  constexpr int32_t kLive = 20, kSteps = 100;
+  EvictionPolicy policy = Policy(kLive - 2, 2);
+  policy.square = true;
+  policy.decay = 15.0f / 16.0f;
+  KvFixture fixture(shape, GetParam(), 1, 4);
+  TokenStream stream(shape, kLive + kSteps, 2);
+  for (int32_t t = 0; t < kLive + kSteps; ++t) {
+    for (float& x : stream.Row(t, 0)) x = 0.0f;
+    stream.Q(t, 0, 0)[0] = stream.Q(t, 0, 0)[16] = 200.0f;
+    stream.K(t, 0, 0)[0] = t == 0 ? 200.0f : 0.0f;
+  }
+  TestSequence sequence = fixture.Sequence(stream, policy, kLive, 0, kLive + 1);
+  const TestRow prompt{&sequence, kLive, true};
+  fixture.Step({&prompt, 1});
+  // 2^-120 (15/16)^100 is 2^-129.3, where fp32 has steps of 2^-149 and (15/16)^n would stay at 8 of them for ever.
+  for (int32_t slot = 1; slot < kLive; ++slot)
+    fixture.Score(sequence, 0, 0, slot) = 0x1p-120f * (1.0f + 0.01f * static_cast<float>(kLive - slot));
+  float before = 1.0f;
+  for (int32_t step = 0; step < kSteps; ++step) {
+    const TestRow decode{&sequence, 1, false};
+    fixture.Step({&decode, 1});
+    const float score = fixture.Score(sequence, 0, 0, 1);
+    if (score == 0.0f) {
+      EXPECT_LT(before * policy.decay, kScoreMin * 1.001f);
+      break;
+    }
+    EXPECT_GE(score, kScoreMin);
+    EXPECT_LT(score, before);
+    before = score;
+  }
+  EXPECT_EQ(fixture.Score(sequence, 0, 0, 1), 0.0f);
+  // Zeros all of them but the first; the highest candidate goes, the token that leaves the window.
+  EXPECT_EQ(fixture.Position(sequence, 0, 0, fixture.VictimSlot(sequence, 0, 0)), sequence.position - 1 - 2);
+  EXPECT_NE(fixture.Score(sequence, 0, 0, 0), 0.0f);
 }
 
 // `sinks` has no scores: in every step the token that leaves the window goes, and the first four stay for ever.
