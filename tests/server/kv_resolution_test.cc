@@ -46,7 +46,7 @@ TEST(KvResolution, EveryPresetBecomesItsPolicy) {
   }
 }
 
-// h2o.md's table of presets and its two recipes, word by word.
+// The table of presets and the two recipes of the design, word by word.
 TEST(KvResolution, ScoringPresetsDifferInTheirValuesAlone) {
   const struct {
     KvPreset preset;
