@@ -70,7 +70,7 @@ class JsonBuilder {
   std::optional<ApiError>& error() { return error_; }
 
  private:
-  struct Open_ {
+  struct Container {
     uint32_t node;
     uint32_t last_child;  // 0: none yet
   };
@@ -94,7 +94,7 @@ class JsonBuilder {
     JsonBody::Node node;
     node.kind = kind;
     if (!open_.empty()) {
-      Open_& parent = open_.back();
+      Container& parent = open_.back();
       if (nodes[parent.node].kind == JsonBody::Kind::kObject) {
         node.key_offset = key_offset_;
         node.key_bytes = key_bytes_;
@@ -126,7 +126,7 @@ class JsonBuilder {
 
   JsonBody* document_;
   const RequestLimits& limits_;
-  std::vector<Open_> open_;
+  std::vector<Container> open_;
   uint32_t key_offset_ = 0;
   uint32_t key_bytes_ = 0;
   std::optional<ApiError> error_;

@@ -1,4 +1,4 @@
-// The one checked JSON reader. JsonBody holds a parsed body; JsonView is one value in it; ObjectReader
+// The checked JSON reader of requests (model/json_reader.h is the one of model files). JsonBody holds a parsed body; JsonView is one value in it; ObjectReader
 // (object_reader.h) takes typed, ranged members out of an object.
 //
 // Thread: any (a document is immutable after Parse).

@@ -17,6 +17,27 @@ DType ChooseWeightDType(const Config& config, const ModelConfig& model, const st
   return config.weight_dtype.value_or(native(model.stored_dtype) ? model.stored_dtype : DType::kF32);
 }
 
+// Every limit that is not a part of a sum.
+std::vector<std::string> Describe(const Limits& limits) {
+  return {
+      absl::StrCat("engine: sequences ", limits.sequences_max, " running + ", limits.waiting_sequences_max,
+                   " waiting, jobs not yet seen ", limits.inbox_max, ", tokens per step ", limits.batch_tokens_max,
+                   ", stalled after ", limits.engine_stall_s, " s"),
+      absl::StrCat("request: ", limits.prompts_max, " prompts x ", limits.choices_max, " samples, ",
+                   limits.request_tokens_max(), " prompt tokens of all samples, ", limits.logprobs_kept_max,
+                   " log-probabilities kept; JSON ", limits.json_depth_max, " levels, ", limits.json_nodes_max,
+                   " values"),
+      absl::StrCat("HTTP: header ", limits.header_bytes_max, " bytes, ", limits.header_fields_max, " fields, target ",
+                   limits.uri_bytes_max, " bytes, in ", limits.header_timeout_s, " s; body ", limits.body_bytes_max,
+                   " bytes in ", limits.body_timeout_s, " s; keep-alive ", limits.keepalive_timeout_s, " s; pipelined ",
+                   limits.pipelined_bytes_max, " bytes"),
+      absl::StrCat("streams: socket ", limits.send_buffer_bytes, " bytes, unsent events ",
+                   limits.stream_buffer_bytes_max, " bytes, unread for ", limits.stream_stall_s,
+                   " s; TCP probes after ", limits.tcp_keepalive_idle_s, " s, ", limits.tcp_keepalive_probes, " x ",
+                   limits.tcp_keepalive_interval_s, " s, unacknowledged ", limits.tcp_user_timeout_ms, " ms"),
+  };
+}
+
 // The activations of one step (Transformer's buffers): the state twice, queries, keys and values, what attention gives,
 // and one side of the MLP.
 int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
@@ -123,10 +144,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                        kBlockSlots, " slots x (2 x ", model.head_dim, " x ", DTypeBytes(sizing.kv_dtype), " + 8)"));
   explain(absl::StrCat("KV pool ", limits.blocks, " blocks = ", int64_t{limits.blocks} * kBlockSlots, " slots, ",
                        int64_t{limits.blocks} * block_bytes, " bytes (", source, ")"));
-  explain(absl::StrCat("sequences ", limits.sequences_max, " running + ", limits.waiting_sequences_max,
-                       " waiting, tokens per step ", limits.batch_tokens_max));
-  explain(absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles,
-                       "), body ", limits.body_bytes_max, " bytes, header ", limits.header_bytes_max, " bytes"));
+  for (std::string& line : Describe(limits)) explain(std::move(line));
+  explain(
+      absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles, ")"));
   if (int64_t{limits.blocks} * kBlockSlots < limits.context_max) {
     explain("the pool holds less than one full context: long requests without a budget will be refused");
   }

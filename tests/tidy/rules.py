@@ -50,7 +50,7 @@ PURE_FOLDERS = ("block_manager", "scheduler")
 
 @rule
 def include_dag(tree):
-    """Folders include each other only along the arrows, and third parties only where the table of DESIGN.md allows."""
+    """Folders include each other only along the arrows, and third parties only where PACKAGES allows."""
     for path, text in tree.cpp(*LIBRARIES):
         folder = path.split("/")[0]
         # Comments blanked, strings kept: the include's path is one.
