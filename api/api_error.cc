@@ -181,8 +181,4 @@ ApiError Overloaded(std::string message, std::string_view code, int32_t retry_af
   return error;
 }
 
-ApiError DeadlineExceeded(std::string message) {
-  return Make(504, ErrorType::kTimeout, std::move(message), "deadline_exceeded");
-}
-
 }  // namespace hydrant

@@ -74,7 +74,6 @@ ApiError HeadersTooLarge();                                                     
 ApiError ServerError(std::string message, std::string_view code);                         // 500
 ApiError NotImplemented(std::string message);  // 501: unknown method or transfer coding
 ApiError Overloaded(std::string message, std::string_view code, int32_t retry_after_s);  // 503: the whole server
-ApiError DeadlineExceeded(std::string message);                                          // 504
 
 template <typename T>
 class [[nodiscard]] ApiResult {

@@ -128,8 +128,9 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Completi
 
 void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
   const RequestLimits& limits = context.limits;
-  request->user = reader->String("user", "", limits.identifier_bytes_max, /*identifier=*/true);
-  // Checked and then of no effect: without a shared prefix cache there is nothing to salt.
+  // Checked and then of no effect: nothing here is counted by user, and without a shared prefix cache there is nothing
+  // to salt.
+  reader->String("user", "", limits.identifier_bytes_max, /*identifier=*/true);
   reader->String("cache_salt", "", limits.identifier_bytes_max, /*identifier=*/true);
   request->request_id = reader->String("request_id", "", limits.request_id_bytes_max, /*identifier=*/true);
   if (reader->Has("request_id") && !IsRequestId(request->request_id, limits.request_id_bytes_max)) {

@@ -66,7 +66,6 @@ struct CompletionRequest {
   bool kv_report = false;
   KvSpec kv;
 
-  std::string user;        // never a metric label
   std::string request_id;  // empty: the server makes one; else IsRequestId
 
   int32_t choices() const { return n * static_cast<int32_t>(prompts.size()); }

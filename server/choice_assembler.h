@@ -34,8 +34,6 @@ class ChoiceAssembler {
 
   bool finished() const { return end_ != SequenceEnd::kNone; }
   SequenceEnd end() const { return end_; }
-  // A stop string ended it while the engine still goes on.
-  bool stopped_by_string() const { return matcher_.matched(); }
   CompletionFinish finish_reason() const;  // REQUIRES: finished()
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }

@@ -17,8 +17,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Parsing and tokenising 16 KiB takes a millisecond or two; more would be felt by the other streams of an io thread.
-constexpr size_t kInlineBytes = 16 << 10;
 // An honest answer to "when", however the estimate came out.
 constexpr int32_t kRetryAfterMaxS = 60;
 
@@ -51,8 +49,7 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
   PreparedCompletion prepared;
   prepared.request = std::move(parsed.value());
   CompletionRequest& request = prepared.request;
-  const int64_t sequences = int64_t{request.n} * static_cast<int64_t>(request.prompts.size());
-  if (sequences > context.request_sequences_max) {
+  if (request.choices() > context.request_sequences_max) {
     return InvalidField(
         "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
   }

@@ -47,7 +47,6 @@ class EventRouter {
   void FailAll();
 
   std::vector<uint64_t> OpenIds() const;
-  size_t size() const { return routes_.size(); }
 
  private:
   // True: the sequence is to be paused.

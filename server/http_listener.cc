@@ -85,13 +85,6 @@ absl::Status HttpListener::Open(const std::string& host, uint16_t port) {
 
 void HttpListener::Start() { asio::co_spawn(acceptor_.get_executor(), AcceptLoop(), asio::detached); }
 
-void HttpListener::Close() {
-  asio::post(acceptor_.get_executor(), [this] {
-    error_code ignored;
-    acceptor_.close(ignored);
-  });
-}
-
 void HttpListener::ShedOne() {
   if (reserve_fd_ >= 0) ::close(reserve_fd_);
   error_code error;

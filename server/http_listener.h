@@ -1,7 +1,7 @@
-// HttpListener accepts connections until it is closed, whatever the operating system throws at it: a peer that is gone
+// HttpListener accepts connections until its io_context stops, whatever the operating system throws at it: a peer that is gone
 // already, no file descriptors left, too many connections. It never spins and never stops by itself.
 //
-// Thread: Open and Close on any one thread, accepting on an io thread.
+// Thread: Open and Start on any one thread, accepting on an io thread.
 #ifndef HYDRANT_SERVER_HTTP_LISTENER_H_
 #define HYDRANT_SERVER_HTTP_LISTENER_H_
 
@@ -28,7 +28,6 @@ class HttpListener {
   // such address. Nothing is accepted before Start.
   absl::Status Open(const std::string& host, uint16_t port);
   void Start();
-  void Close();
 
   uint16_t port() const { return port_; }
 

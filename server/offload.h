@@ -11,11 +11,16 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <utility>
 
 namespace hydrant {
+
+// Parsing and tokenising a body of 16 KiB takes a millisecond or two; more would be felt by the other streams of an io
+// thread.
+inline constexpr size_t kInlineBytes = 16 << 10;
 
 // `work` may refer to the awaiting coroutine's frame, which stays until it is resumed. What it throws is rethrown here.
 inline boost::asio::awaitable<void> Offload(boost::asio::thread_pool& pool, std::function<void()> work) {

@@ -14,9 +14,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-// As in completion_service.cc: more would be felt by other streams of the io thread.
-constexpr size_t kInlineBytes = 16 << 10;
-
 int HexValue(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -52,7 +52,6 @@ TEST(CompletionRequestTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_FALSE(request.return_token_ids);
   EXPECT_FALSE(request.kv_report);
   EXPECT_FALSE(request.kv.evicts());
-  EXPECT_EQ(request.user, "");
   EXPECT_EQ(request.request_id, "");
 }
 
@@ -145,7 +144,6 @@ TEST(CompletionRequestTest, ReadsEveryField) {
   EXPECT_TRUE(request.return_token_ids);
   EXPECT_TRUE(request.kv_report);
   EXPECT_EQ(request.kv.preset, KvPreset::kH2o);
-  EXPECT_EQ(request.user, "u");
   EXPECT_EQ(request.request_id, "r-1.x:Y_2");
 }
 

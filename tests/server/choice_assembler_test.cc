@@ -68,7 +68,7 @@ TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
   request_.stop = {"END", "xyz"};
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "oEEND!"), ElementsAre("o", "", "E", "", ""));
-  EXPECT_TRUE(assembler.stopped_by_string());
+  EXPECT_TRUE(assembler.finished());
   EXPECT_EQ(assembler.finish_reason(), CompletionFinish::kStop);
   EXPECT_EQ(std::get<std::string>(assembler.stop_reason()), "END");
   EXPECT_EQ(assembler.generated(), 5);
