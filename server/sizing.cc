@@ -46,6 +46,28 @@ int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
   return tokens * cols * static_cast<int64_t>(sizeof(float));
 }
 
+// What remains of the free memory for KV blocks and for the reserve.
+absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts& host, Sizing* sizing) {
+  const Limits& limits = sizing->limits;
+  const int64_t weight_bytes = WeightBytes(model, sizing->weight_dtype);
+  const int64_t rope_bytes = RopeBytes(model, limits.context_max);
+  const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
+  const int64_t left_bytes = host.available_memory_bytes - weight_bytes - workspace_bytes;
+  // A small file may claim millions of positions; the system would rather kill than refuse.
+  if (left_bytes >= 0 && rope_bytes > left_bytes) {
+    return absl::FailedPreconditionError(absl::StrCat("a rotary table of ", limits.context_max, " positions takes ",
+                                                      rope_bytes, " bytes, and ", left_bytes,
+                                                      " are free beside the weights; set a smaller --max-model-len"));
+  }
+  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - rope_bytes);
+  sizing->explanation.push_back(absl::StrCat("weights ", DTypeName(sizing->weight_dtype), ", KV ",
+                                             DTypeName(sizing->kv_dtype), ", context ", limits.context_max));
+  sizing->explanation.push_back(absl::StrCat("memory ", host.available_memory_bytes, " bytes free - ", weight_bytes,
+                                             " weights - ", workspace_bytes, " workspace of a step - ", rope_bytes,
+                                             " rotary table = ", free_bytes, " left"));
+  return free_bytes;
+}
+
 }  // namespace
 
 std::string DTypeName(DType dtype) {
@@ -95,17 +117,8 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                                                    limits.sequences_max));
   }
 
-  const int64_t weight_bytes = WeightBytes(model, sizing.weight_dtype);
-  const int64_t rope_bytes = RopeBytes(model, limits.context_max);
-  const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
-  const int64_t left_bytes = host.available_memory_bytes - weight_bytes - workspace_bytes;
-  // A small file may claim millions of positions; the system would rather kill than refuse.
-  if (left_bytes >= 0 && rope_bytes > left_bytes) {
-    return absl::FailedPreconditionError(absl::StrCat("a rotary table of ", limits.context_max, " positions takes ",
-                                                      rope_bytes, " bytes, and ", left_bytes,
-                                                      " are free beside the weights; set a smaller --max-model-len"));
-  }
-  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - rope_bytes);
+  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, host, &sizing);
+  if (!free_bytes.ok()) return free_bytes.status();
 
   const int64_t block_bytes = BlockBytes(model, sizing.kv_dtype);
   int64_t budget_bytes = 0;
@@ -119,9 +132,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
     source = "--num-gpu-blocks-override";
   } else {
     const double share = config.memory_utilization > 0 ? config.memory_utilization : 0.25;
-    budget_bytes = static_cast<int64_t>(static_cast<double>(free_bytes) * share);
+    budget_bytes = static_cast<int64_t>(static_cast<double>(*free_bytes) * share);
     source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
-                          free_bytes, " bytes that are left; the rest is the reserve");
+                          *free_bytes, " bytes that are left; the rest is the reserve");
   }
   if (blocks == 0) blocks = budget_bytes / block_bytes;
   if (blocks < 1) {
@@ -135,11 +148,6 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
 
   const auto explain = [&sizing](std::string line) { sizing.explanation.push_back(std::move(line)); };
-  explain(absl::StrCat("weights ", DTypeName(sizing.weight_dtype), ", KV ", DTypeName(sizing.kv_dtype), ", context ",
-                       limits.context_max));
-  explain(absl::StrCat("memory ", host.available_memory_bytes, " bytes free - ", weight_bytes, " weights - ",
-                       workspace_bytes, " workspace of a step - ", rope_bytes, " rotary table = ", free_bytes,
-                       " left"));
   explain(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
                        kBlockSlots, " slots x (2 x ", model.head_dim, " x ", DTypeBytes(sizing.kv_dtype), " + 8)"));
   explain(absl::StrCat("KV pool ", limits.blocks, " blocks = ", int64_t{limits.blocks} * kBlockSlots, " slots, ",
