@@ -87,7 +87,7 @@ ApiError ContextLengthExceeded(int64_t context, int64_t prompt_tokens, int64_t o
 ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks) {
   return InvalidField(
       "prompt",
-      absl::StrCat("This request needs ", needed_blocks, " KV blocks, but the server has only ", pool_blocks,
+      absl::StrCat("This request needs ", needed_blocks, " KV blocks, but it can have only ", pool_blocks,
                    ". Shorten the prompt, ask for fewer tokens, or set a smaller 'kv.budget'."),
       "kv_capacity_exceeded");
 }

@@ -128,6 +128,7 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Completi
 
 void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
   const RequestLimits& limits = context.limits;
+  request->priority = static_cast<int32_t>(reader->Integer("priority", 0, 0, context.priority_max));
   // Checked and then of no effect: nothing here is counted by user, and without a shared prefix cache there is nothing
   // to salt.
   reader->String("user", "", limits.identifier_bytes_max, /*identifier=*/true);

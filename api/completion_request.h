@@ -66,6 +66,7 @@ struct CompletionRequest {
   bool kv_report = false;
   KvSpec kv;
 
+  int32_t priority = 0;    // lower goes earlier, among its tenant's requests
   std::string request_id;  // empty: the server makes one; else IsRequestId
 
   int32_t choices() const { return n * static_cast<int32_t>(prompts.size()); }

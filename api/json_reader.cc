@@ -62,12 +62,14 @@ class JsonBuilder {
   bool end_array() { return Close(); }
   bool parse_error(size_t position, const std::string& /*last_token*/, const nlohmann::json::exception& /*what*/) {
     // The exception's text and the last token hold raw input: neither is looked at.
+    offset_ = position;
     error_ = InvalidJson(position);
     return false;
   }
   // NOLINTEND(readability-identifier-naming)
 
   std::optional<ApiError>& error() { return error_; }
+  size_t offset() const { return offset_; }
 
  private:
   struct Container {
@@ -130,18 +132,24 @@ class JsonBuilder {
   uint32_t key_offset_ = 0;
   uint32_t key_bytes_ = 0;
   std::optional<ApiError> error_;
+  size_t offset_ = 0;
 };
 
-ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& limits) {
-  if (text.size() > kTextBytesMax) return InvalidJson(kTextBytesMax);
+ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& limits, size_t* error_offset) {
+  const auto invalid_at = [error_offset](size_t offset) {
+    if (error_offset != nullptr) *error_offset = offset;
+    return InvalidJson(offset);
+  };
+  if (text.size() > kTextBytesMax) return invalid_at(kTextBytesMax);
   // To nlohmann a NUL is the end of the text, whatever follows it; in JSON it may stand nowhere.
-  if (const size_t nul = text.find('\0'); nul != text.npos) return InvalidJson(nul + 1);
+  if (const size_t nul = text.find('\0'); nul != text.npos) return invalid_at(nul + 1);
   JsonBody document;
   JsonBuilder builder(&document, limits);
   const bool parsed = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (!parsed) {
+    if (error_offset != nullptr) *error_offset = builder.offset();
     if (builder.error().has_value()) return *std::move(builder.error());
-    return InvalidJson(text.size());
+    return invalid_at(text.size());
   }
   assert(!document.nodes_.empty());
   return document;

@@ -29,8 +29,8 @@ class JsonView;
 class JsonBody {
  public:
   // Accepts exactly one RFC 8259 value (a leading UTF-8 byte-order mark is skipped). Duplicate members: the last wins.
-  // Errors: 400 invalid_json with the byte offset, json_too_deep, json_too_many_nodes.
-  static ApiResult<JsonBody> Parse(std::string_view text, const RequestLimits& limits);
+  // Errors: 400 invalid_json with the byte offset (also in *error_offset), json_too_deep, json_too_many_nodes.
+  static ApiResult<JsonBody> Parse(std::string_view text, const RequestLimits& limits, size_t* error_offset = nullptr);
 
   JsonView root() const;
 

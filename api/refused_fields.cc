@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -133,9 +132,6 @@ void RefuseUnsupportedFields(ObjectReader* request, const RequestContext& contex
     if (request->Bool(field.name, field.neutral) != field.neutral) {
       request->FailUnsupported(field.name, Quoted(field.name));
     }
-  }
-  if (request->Integer("priority", 0, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()) != 0) {
-    request->FailUnsupported("priority", "A 'priority' other than 0");
   }
   if (request->OptionalInteger("prompt_logprobs", 0, context.limits.logprobs_max).has_value()) {
     request->FailUnsupported("prompt_logprobs", "'prompt_logprobs'");

@@ -27,6 +27,7 @@ struct RequestContext {
   double min_p = 0.0;
   KvSpec kv;                  // default of the field `kv`
   int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
+  int32_t priority_max = 0;   // largest `priority` a request may have
   bool debug_fields = false;  // accept `forced_token_ids` (--debug-kv-dump)
 };
 

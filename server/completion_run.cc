@@ -29,13 +29,14 @@ FinishedReason Reason(SequenceEnd end) {
 }  // namespace
 
 CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue,
-                             Metrics& metrics, int64_t arrival_us, std::string id)
+                             Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
     : shared_(std::make_shared<const PreparedCompletion>(std::move(prepared))),
       prepared_(*shared_),
       context_(context),
       queue_(queue),
       metrics_(metrics),
       arrival_us_(arrival_us),
+      tenant_(tenant),
       head_{std::move(id), static_cast<int64_t>(std::time(nullptr)), context.request.model_names.front(),
             context.system_fingerprint},
       stream_(head_) {
@@ -63,12 +64,24 @@ CompletionRun::~CompletionRun() {
   CancelOpen();
 }
 
-bool CompletionRun::Submit(std::function<void()> wake) {
+std::vector<RequestAccount::Sequence> CompletionRun::accounts() const {
+  std::vector<RequestAccount::Sequence> sequences;
+  for (const Choice& choice : choices_) {
+    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
+    sequences.push_back({static_cast<int64_t>(prompt.ids.size()), prepared_.request.max_tokens});
+  }
+  return sequences;
+}
+
+bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
   const CompletionRequest& request = prepared_.request;
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
                                              std::move(wake));
   GenerationJob job;
   job.arrival_us = arrival_us_;
+  job.tenant = tenant_;
+  job.priority = request.priority;
+  job.ledger = std::move(ledger);
   job.mailbox = mailbox_;
   job.sequences.reserve(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
@@ -112,9 +125,9 @@ void CompletionRun::Absorb() {
     if (choice.assembler->finished()) continue;  // ended by a stop string; the engine did not know yet
     if (event.token >= 0) {
       if (choice.last_token_us < 0) {
-        metrics_.ObserveFirstToken(event.time_us - arrival_us_);
+        metrics_.ObserveFirstToken(tenant_, event.time_us - arrival_us_);
       } else {
-        metrics_.ObserveTokenGap(event.time_us - choice.last_token_us);
+        metrics_.ObserveTokenGap(tenant_, event.time_us - choice.last_token_us);
       }
       choice.last_token_us = event.time_us;
     }
@@ -153,7 +166,7 @@ void CompletionRun::Finish(int32_t index) {
     report.first_token_us = status.first_token_us;
     report.last_token_us = status.last_token_us;
   }
-  metrics_.ObserveSequence(report);
+  metrics_.ObserveSequence(tenant_, report);
   if (open_ > 0) return;
   int32_t most = 0;
   for (const Choice& other : choices_) most = std::max(most, other.assembler->generated());

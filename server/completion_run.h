@@ -18,21 +18,24 @@
 #include "server/completion_service.h"
 #include "server/generation.h"
 #include "server/stream_mailbox.h"
+#include "server/tenant_account.h"
 
 namespace hydrant {
 
 class CompletionRun {
  public:
-  // `context`, `queue` and `metrics` outlive the run.
+  // `context`, `queue` and `metrics` outlive the run. `tenant` is an index.
   CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
-                int64_t arrival_us, std::string id);
+                int64_t arrival_us, std::string id, int32_t tenant);
   // Cancels what has not ended.
   ~CompletionRun();
   CompletionRun(const CompletionRun&) = delete;
   CompletionRun& operator=(const CompletionRun&) = delete;
 
+  // What its sequences may come to use, in the order of choices.
+  std::vector<RequestAccount::Sequence> accounts() const;
   // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
-  bool Submit(std::function<void()> wake);
+  bool Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger);
 
   // Takes what the engine has sent so far.
   void Absorb();
@@ -45,6 +48,9 @@ class CompletionRun {
   // REQUIRES: done().
   std::string Body();
 
+  const std::string& id() const { return head_.id; }
+  uint64_t first_id() const { return first_id_; }
+  int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
   const CompletionRequest& request() const { return prepared_.request; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t generated_tokens() const;
@@ -72,6 +78,7 @@ class CompletionRun {
   GenerationQueue& queue_;
   Metrics& metrics_;
   const int64_t arrival_us_;
+  const int32_t tenant_;
   const CompletionHead head_;
   const CompletionStream stream_;
 

@@ -40,11 +40,60 @@ struct Totals {
                                                  positions_max, " tokens of a request, all samples together."));
   }
 };
+RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules) {
+  RequestContext request = context.request;
+  if (rules.kv.has_value()) request.kv = *rules.kv;
+  request.kv_budget_max = rules.kv_budget_max;
+  request.priority_max = rules.priority_max;
+  return request;
+}
+
+// A budget in tokens was held against the maximum when it was read; one that follows from lengths, and `full`, which
+// keeps everything, only can be now.
+std::optional<ApiError> CheckKept(const KvBudget& budget, int64_t tokens, const TenantRules& rules) {
+  const int64_t kept = budget.limited() ? budget.keep : tokens;
+  if (rules.kv_budget_max == 0 || kept <= rules.kv_budget_max) return std::nullopt;
+  return InvalidField("kv.budget", absl::StrCat("This request would keep ", kept, " tokens; this tenant's maximum is ",
+                                                rules.kv_budget_max, "."));
+}
+
+TenantRules RulesOf(const TenantEntry& tenant) {
+  return {tenant.config.kv, tenant.config.kv_budget_max, tenant.config.priority_max, tenant.blocks_max};
+}
+
+void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
+  for (auto& field : fields) response->fields.push_back(std::move(field));
+}
 
 }  // namespace
 
-ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context) {
-  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, context.request);
+// A request's place among those its tenant has open.
+class CompletionService::OpenRequest {
+ public:
+  explicit OpenRequest(std::shared_ptr<TenantAccount> account) : account_(std::move(account)) {}
+  ~OpenRequest() { Close(); }
+  OpenRequest(const OpenRequest&) = delete;
+  OpenRequest& operator=(const OpenRequest&) = delete;
+
+  std::optional<Refusal> Open() {
+    std::optional<Refusal> refusal = account_->Open(opened_us_);
+    open_ = !refusal.has_value();
+    return refusal;
+  }
+  void Close() {
+    if (open_) account_->Close(opened_us_, MonotonicUs());
+    open_ = false;
+  }
+
+ private:
+  const std::shared_ptr<TenantAccount> account_;
+  const int64_t opened_us_ = MonotonicUs();
+  bool open_ = false;
+};
+
+ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context,
+                                                const TenantRules& rules) {
+  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, RequestContextOf(context, rules));
   if (!parsed.ok()) return parsed.error();
   PreparedCompletion prepared;
   prepared.request = std::move(parsed.value());
@@ -78,8 +127,12 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
         ResolveKvPolicy(request.kv, static_cast<int32_t>(length), request.max_tokens, context.kv);
     if (!kv.ok()) return kv.error();
     prompt.kv = kv.value();
+    if (std::optional<ApiError> error = CheckKept(prompt.kv.budget, length + request.max_tokens, rules)) {
+      return std::move(*error);
+    }
+    const int64_t blocks = rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
     const int64_t needed = PeakBlocks(static_cast<int32_t>(length), request.max_tokens, prompt.kv.budget);
-    if (needed > context.blocks) return KvCapacityExceeded(needed, context.blocks);
+    if (needed > blocks) return KvCapacityExceeded(needed, blocks);
     // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
     if (std::optional<ApiError> error = totals.Add(request, length, context)) return std::move(*error);
   }
@@ -87,8 +140,8 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
 }
 
 CompletionService::CompletionService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
-                                     asio::thread_pool& workers)
-    : context_(context), queue_(queue), metrics_(metrics), workers_(workers) {}
+                                     asio::thread_pool& workers, RequestDirectory& directory)
+    : context_(context), queue_(queue), metrics_(metrics), workers_(workers), directory_(directory) {}
 
 asio::awaitable<void> CompletionService::Complete(HttpExchange& exchange) {
   struct InFlight {
@@ -99,11 +152,11 @@ asio::awaitable<void> CompletionService::Complete(HttpExchange& exchange) {
     std::atomic<int64_t>& count;
   };
   const InFlight guard(in_flight_);
-  metrics_.CountRequest();
+  metrics_.CountRequest(exchange.caller()->index());
   co_await Serve(exchange);
 }
 
-HttpResponse CompletionService::WithBacklog(const ApiError& error) const {
+HttpResponse CompletionService::Answer(const ApiError& error, const TenantAccount& account) const {
   HttpResponse response = ErrorResponse(error);
   if (error.status == 503) {
     const Backlog backlog = queue_.backlog();
@@ -116,77 +169,107 @@ HttpResponse CompletionService::WithBacklog(const ApiError& error) const {
     add("x-ratelimit-remaining-tokens", backlog.prompt_tokens_max - backlog.prompt_tokens);
     response.fields.emplace_back("x-ratelimit-reset-requests", absl::StrCat(error.retry_after_s, "s"));
     response.fields.emplace_back("x-ratelimit-reset-tokens", absl::StrCat(error.retry_after_s, "s"));
+  } else {
+    AddFields(&response, account.RateFields(MonotonicUs()));
   }
   return response;
 }
 
-asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, ApiError error, RejectReason reason) {
-  metrics_.CountReject(reason);
-  HttpResponse response = WithBacklog(error);
+asio::awaitable<void> CompletionService::Reject(HttpExchange& exchange, Refusal refusal) {
+  const TenantAccount& account = *exchange.caller()->account;
+  metrics_.CountReject(account.index(), refusal.reason);
+  HttpResponse response = Answer(refusal.error, account);
+  AddFields(&response, account.LimitFields(refusal));
   co_await exchange.Respond(std::move(response));
 }
 
 asio::awaitable<void> CompletionService::Serve(HttpExchange& exchange) {
   if (draining()) {
-    ApiError error = Overloaded("The server is shutting down.", "draining", 5);
-    co_await Reject(exchange, std::move(error), RejectReason::kDraining);
+    Refusal refusal = {Overloaded("The server is shutting down.", "draining", 5), RejectReason::kDraining};
+    co_await Reject(exchange, std::move(refusal));
+    co_return;
+  }
+  const TenantEntry& tenant = *exchange.caller();
+  OpenRequest open(tenant.account);
+  if (std::optional<Refusal> refusal = open.Open()) {
+    co_await Reject(exchange, std::move(*refusal));
     co_return;
   }
   const std::string body = exchange.TakeBody();
   std::optional<ApiResult<PreparedCompletion>> prepared;
-  const auto prepare = [&] { prepared.emplace(PrepareCompletion(body, context_)); };
+  const auto prepare = [&] { prepared.emplace(PrepareCompletion(body, context_, RulesOf(tenant))); };
   if (body.size() <= kInlineBytes) {
     prepare();
   } else {
     co_await Offload(workers_, prepare);
   }
   if (!prepared->ok()) {
-    ApiError error = prepared->error();
-    co_await Reject(exchange, std::move(error), RejectReason::kInvalid);
+    open.Close();
+    Refusal refusal = {prepared->error(), RejectReason::kInvalid};
+    co_await Reject(exchange, std::move(refusal));
     co_return;
   }
   std::string id = prepared->value().request.request_id;
   if (id.empty()) id = exchange.request_id();
-  CompletionRun run(std::move(prepared->value()), context_, queue_, metrics_, exchange.arrival_us(), "cmpl-" + id);
+  CompletionRun run(std::move(prepared->value()), context_, queue_, metrics_, exchange.arrival_us(), "cmpl-" + id,
+                    tenant.index());
   prepared.reset();
-  exchange.WatchClient();
-  if (!run.Submit(exchange.Waker())) {
-    const double wait_s = std::ceil(queue_.backlog().wait_s);
-    const auto retry_after_s = static_cast<int32_t>(std::clamp(wait_s, 1.0, double{kRetryAfterMaxS}));
-    ApiError error = Overloaded("The server has no room for another request.", "queue_full", retry_after_s);
-    co_await Reject(exchange, std::move(error), RejectReason::kOverloaded);
+  co_await Generate(exchange, run, open);
+}
+
+asio::awaitable<void> CompletionService::Generate(HttpExchange& exchange, CompletionRun& run, OpenRequest& open) {
+  const TenantEntry& tenant = *exchange.caller();
+  std::optional<Refusal> refusal;
+  std::shared_ptr<SequenceLedger> ledger = RequestAccount::TryOpen(tenant.account, run.accounts(), queue_.backlog(),
+                                                                   tenant.queue_share, MonotonicUs(), &refusal);
+  if (ledger != nullptr) {
+    exchange.WatchClient();
+    if (!run.Submit(exchange.Waker(), std::move(ledger))) {
+      const double wait_s = std::ceil(queue_.backlog().wait_s);
+      const auto retry_after_s = static_cast<int32_t>(std::clamp(wait_s, 1.0, double{kRetryAfterMaxS}));
+      refusal = {Overloaded("The server has no room for another request.", "queue_full", retry_after_s),
+                 RejectReason::kOverloaded};
+    }
+  }
+  if (refusal.has_value()) {
+    open.Close();
+    co_await Reject(exchange, std::move(*refusal));
     co_return;
   }
+  const RequestDirectory::Entry listed(directory_, run.id(), tenant.index(), run.first_id(), run.sequences());
   if (run.request().stream) {
-    co_await Stream(exchange, run);
+    co_await Stream(exchange, run, open);
   } else {
-    co_await Collect(exchange, run);
+    co_await Collect(exchange, run, open);
   }
   if (LogEnabled(LogLevel::kInfo)) {
-    Log(LogLevel::kInfo, absl::StrCat("completion ", exchange.request_id(), " status ", exchange.status(),
-                                      exchange.client_gone() ? " gone" : "", " prompt_tokens ", run.prompt_tokens(),
-                                      " generated_tokens ", run.generated_tokens(), " ms ",
-                                      (MonotonicUs() - exchange.arrival_us()) / 1000));
+    Log(LogLevel::kInfo, absl::StrCat("completion ", exchange.request_id(), " tenant ", tenant.account->name(),
+                                      " status ", exchange.status(), exchange.client_gone() ? " gone" : "",
+                                      " prompt_tokens ", run.prompt_tokens(), " generated_tokens ",
+                                      run.generated_tokens(), " ms ", (MonotonicUs() - exchange.arrival_us()) / 1000));
   }
 }
 
-asio::awaitable<void> CompletionService::Collect(HttpExchange& exchange, CompletionRun& run) {
+asio::awaitable<void> CompletionService::Collect(HttpExchange& exchange, CompletionRun& run, OpenRequest& open) {
   while (!run.done() && !run.error().has_value()) {
     co_await exchange.WaitForWake();
     if (exchange.client_gone()) co_return;
     run.Absorb();
   }
+  open.Close();
+  const TenantAccount& account = *exchange.caller()->account;
   if (run.error().has_value()) {
-    HttpResponse response = WithBacklog(*run.error());
+    HttpResponse response = Answer(*run.error(), account);
     co_await exchange.Respond(std::move(response));
     co_return;
   }
   HttpResponse response;
   response.body = run.Body();
+  AddFields(&response, account.RateFields(MonotonicUs()));
   co_await exchange.Respond(std::move(response));
 }
 
-asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, CompletionRun& run) {
+asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, CompletionRun& run, OpenRequest& open) {
   std::string out;
   bool begun = false;
   while (!run.done()) {
@@ -194,6 +277,7 @@ asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, Completi
     if (exchange.client_gone()) co_return;
     run.Absorb();
     if (run.error().has_value()) break;
+    if (run.done()) open.Close();
     out.clear();
     run.AppendEvents(&out);
     if (out.empty()) continue;
@@ -201,6 +285,7 @@ asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, Completi
       HttpResponse head;
       head.content_type = kSseContentType;
       head.fields.emplace_back("cache-control", "no-cache");
+      AddFields(&head, exchange.caller()->account->RateFields(MonotonicUs()));
       exchange.BeginStream(std::move(head));
       begun = true;
     }
@@ -208,9 +293,10 @@ asio::awaitable<void> CompletionService::Stream(HttpExchange& exchange, Completi
     if (!ok) co_return;
   }
   if (run.error().has_value()) {
+    open.Close();
     const ApiError& error = *run.error();
     if (!begun) {
-      HttpResponse response = WithBacklog(error);
+      HttpResponse response = Answer(error, *exchange.caller()->account);
       co_await exchange.Respond(std::move(response));
       co_return;
     }

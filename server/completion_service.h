@@ -7,6 +7,8 @@
 //  1. Whatever ends a request (done, error, client gone, stop string), every sequence it submitted has ended or has
 //     been cancelled before Complete returns.
 //  2. The HTTP status is sent with the first output, so that every error before it has its own status.
+//  3. What a tenant's limits count (open requests, tokens) is given back before the last byte of an answer is sent: the
+//     next request of a client that waited for it finds it free.
 #ifndef HYDRANT_SERVER_COMPLETION_SERVICE_H_
 #define HYDRANT_SERVER_COMPLETION_SERVICE_H_
 
@@ -26,6 +28,8 @@
 #include "server/http_connection.h"
 #include "server/kv_resolution.h"
 #include "server/metrics.h"
+#include "server/request_directory.h"
+#include "server/tenant_account.h"
 
 namespace hydrant {
 
@@ -43,6 +47,14 @@ struct ServingContext {
   std::string system_fingerprint;
 };
 
+// What holds for the requests of one tenant beyond that.
+struct TenantRules {
+  std::optional<KvSpec> kv;   // default of the field `kv`; nullopt: the server's
+  int32_t kv_budget_max = 0;  // most slots a sequence may keep; 0: the context
+  int32_t priority_max = 0;   // largest `priority`
+  int64_t blocks_max = 0;     // most blocks a sequence can be given; 0: the pool
+};
+
 // A prompt as the engine will see it.
 struct PreparedPrompt {
   std::vector<int32_t> ids;
@@ -58,7 +70,8 @@ struct PreparedCompletion {
 
 // Pure; linear in the body. Errors: those of ParseCompletionRequest, CheckPromptLength and ResolveKvPolicy;
 // kv_capacity_exceeded; 400 for a request that is too large as a whole.
-ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context);
+ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context,
+                                                const TenantRules& rules = {});
 
 class CompletionRun;
 
@@ -66,7 +79,7 @@ class CompletionService {
  public:
   // The arguments outlive the service.
   CompletionService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
-                    boost::asio::thread_pool& workers);
+                    boost::asio::thread_pool& workers, RequestDirectory& directory);
 
   boost::asio::awaitable<void> Complete(HttpExchange& exchange);
 
@@ -77,17 +90,21 @@ class CompletionService {
   int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
+  class OpenRequest;
+
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
-  boost::asio::awaitable<void> Stream(HttpExchange& exchange, CompletionRun& run);
-  boost::asio::awaitable<void> Collect(HttpExchange& exchange, CompletionRun& run);
-  // The response that carries `error`; beside a 503, what the queue holds and may hold.
-  HttpResponse WithBacklog(const ApiError& error) const;
-  boost::asio::awaitable<void> Reject(HttpExchange& exchange, ApiError error, RejectReason reason);
+  boost::asio::awaitable<void> Generate(HttpExchange& exchange, CompletionRun& run, OpenRequest& open);
+  boost::asio::awaitable<void> Stream(HttpExchange& exchange, CompletionRun& run, OpenRequest& open);
+  boost::asio::awaitable<void> Collect(HttpExchange& exchange, CompletionRun& run, OpenRequest& open);
+  // The response that carries `error`, with the tenant's rates; beside a 503, what the queue holds and may hold.
+  HttpResponse Answer(const ApiError& error, const TenantAccount& account) const;
+  boost::asio::awaitable<void> Reject(HttpExchange& exchange, Refusal refusal);
 
   const ServingContext& context_;
   GenerationQueue& queue_;
   Metrics& metrics_;
   boost::asio::thread_pool& workers_;
+  RequestDirectory& directory_;
   // Relaxed: flags and numbers, nothing is published through them.
   std::atomic<bool> draining_ = false;
   std::atomic<int64_t> in_flight_ = 0;

@@ -19,8 +19,7 @@ namespace {
 
 // Flags the design names and this version has no code for: refused by name, because a server that ignores them would
 // not be the server that was asked for.
-constexpr const char* kLaterFlags[] = {"--tenants",    "--session-dir",  "--session-ttl",
-                                       "--admin-port", "--admin-socket", "--enable-prefix-caching"};
+constexpr const char* kLaterFlags[] = {"--session-dir", "--session-ttl", "--enable-prefix-caching"};
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
@@ -33,6 +32,8 @@ struct Raw {
   std::string allowed_origins;
   std::string allowed_hosts;
   std::string log_level = "info";
+  std::string scheduling_policy = "fair";
+  std::optional<uint16_t> admin_port;
   std::string config_path;
   bool no_prefix_caching = true;
 };
@@ -123,6 +124,21 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_flag("--insecure", config.insecure, "listen beyond loopback without TLS")->group("HTTP");
 }
 
+void AddTenantFlags(CLI::App& app, Config& config, Raw& raw) {
+  app.add_option("--tenants", config.tenants_path, "JSON file of tenants; read again on SIGHUP")->group("Tenants");
+  app.add_option("--scheduling-policy", raw.scheduling_policy,
+                 "fair: the tenant served least goes first; fcfs: who came first")
+      ->group("Tenants")
+      ->capture_default_str();
+  app.add_option("--admin-port", raw.admin_port, "port of the admin listener; 0 picks one")
+      ->check(CLI::Range(0, 65535))
+      ->group("Tenants");
+  app.add_option("--admin-host", config.admin_host, "its address")->group("Tenants")->capture_default_str();
+  app.add_option("--admin-socket", config.admin_socket, "Unix socket of the admin listener")->group("Tenants");
+  app.add_option("--admin-api-key", config.admin_key, "key for the admin listener (or HYDRANT_ADMIN_KEY)")
+      ->group("Tenants");
+}
+
 void AddLimitFlags(CLI::App& app, Config& config) {
   Limits& limits = config.limits;
   const CLI::Validator seconds = RealRange(0.01, 86400.0);
@@ -188,6 +204,28 @@ std::string ParseBudget(const std::string& text, KvSpec* kv) {
   return "";
 }
 
+// The part of Finish about who may use the server.
+std::string FinishTenants(const Raw& raw, Config* config) {
+  if (!config->tenants_path.empty() && !config->api_key.empty()) {
+    return "--api-key: with --tenants every key is in its file";
+  }
+  const auto from_environment = [](const char* name, std::string* value) {
+    const char* text = std::getenv(name);
+    if (value->empty() && text != nullptr) *value = text;
+  };
+  if (config->tenants_path.empty()) from_environment("HYDRANT_API_KEY", &config->api_key);
+  from_environment("HYDRANT_ADMIN_KEY", &config->admin_key);
+  if (raw.scheduling_policy != "fair" && raw.scheduling_policy != "fcfs") {
+    return "--scheduling-policy: must be fair or fcfs; 'priority' orders the requests of a tenant under both";
+  }
+  if (raw.scheduling_policy == "fcfs") config->scheduling_policy = SchedulingPolicy::kFcfs;
+  config->admin_port = raw.admin_port;
+  if (config->admin_port.has_value() && config->admin_key.empty()) {
+    return "--admin-port: needs --admin-api-key or HYDRANT_ADMIN_KEY";
+  }
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const Raw& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -224,11 +262,13 @@ std::string Finish(const Raw& raw, Config* config) {
                                    [&](const auto& entry) { return raw.log_level == entry.first; });
   if (level == std::end(kLevels)) return "--log-level: must be debug, info, warning or error";
   config->log_level = level->second;
-  if (!config->insecure && !OriginPolicy::IsLoopback(config->host)) {
-    return absl::StrCat("--host ", config->host,
-                        ": beyond loopback the traffic is readable; add --insecure to accept that");
+  const std::pair<const char*, const std::string&> hosts[] = {{"--host ", config->host},
+                                                              {"--admin-host ", config->admin_host}};
+  for (const auto& [flag, host] : hosts) {
+    if (config->insecure || OriginPolicy::IsLoopback(host)) continue;
+    return absl::StrCat(flag, host, ": beyond loopback the traffic is readable; add --insecure to accept that");
   }
-  return "";
+  return FinishTenants(raw, config);
 }
 
 // The members of a configuration file as arguments: {"max_num_seqs": 8} -> --max-num-seqs=8.
@@ -310,6 +350,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP");
   serve->add_option("model", config.model_path, "a Hugging Face checkpoint directory or a .gguf file")->required();
   AddHttpFlags(*serve, config, raw);
+  AddTenantFlags(*serve, config, raw);
   AddModelFlags(*serve, config, raw);
   AddKvFlags(*serve, config, raw);
   AddLimitFlags(*serve, config);
@@ -350,9 +391,6 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     return result;
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, error.what());
-  }
-  if (config.api_key.empty()) {
-    if (const char* key = std::getenv("HYDRANT_API_KEY"); key != nullptr) config.api_key = key;
   }
   if (const std::string wrong = Finish(raw, &config); !wrong.empty()) return Fail(kExitUsage, wrong);
   ConfigResult result;

@@ -11,6 +11,7 @@
 
 #include "api/kv_spec.h"
 #include "kernels/device.h"
+#include "scheduler/tenant.h"
 #include "server/limits.h"
 #include "server/log.h"
 
@@ -29,6 +30,12 @@ struct Config {
   uint16_t port = 8000;
   std::string served_model_name;  // empty: the folder's or file's name
   std::string api_key;            // empty: none
+  std::string tenants_path;       // empty: one tenant
+  SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
+  std::optional<uint16_t> admin_port;  // 0 picks one
+  std::string admin_host = "127.0.0.1";
+  std::string admin_socket;  // empty: none
+  std::string admin_key;     // empty: none
   std::string device = "auto";
   int32_t threads = 0;                // 0: physical cores
   std::optional<DType> weight_dtype;  // nullopt: auto
@@ -57,8 +64,8 @@ struct ConfigResult {
   int exit_code = kExitOk;
 };
 
-// `arguments` without the program's name. Reads the file of --config and, when there is no --api-key, the environment
-// variable HYDRANT_API_KEY.
+// `arguments` without the program's name. Reads the file of --config and, for keys that no flag gives, the environment
+// variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace hydrant

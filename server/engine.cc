@@ -79,6 +79,14 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   return std::nullopt;
 }
 
+void Engine::SetTenants(std::vector<TenantOptions> tenants) {
+  inbox_.PushCall([this, tenants = std::move(tenants)] { core_->SetTenants(tenants); });
+}
+
+void Engine::PauseAdmission(bool paused) {
+  inbox_.PushCall([this, paused] { core_->PauseAdmission(paused); });
+}
+
 Backlog Engine::backlog() const {
   Backlog backlog;
   backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
@@ -154,11 +162,13 @@ void Engine::Loop() {
     }
     if (core_->idle()) {
       if (closing) break;
+      if (!batch_.calls.empty()) Publish();
       continue;
     }
     core_->LimitPrefill(pacer_.alone(), pacer_.beside_decodes());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
+    router_.Admitted(core_->admitted());
     const EventRouter::Settled settled = router_.Deliver(events, ended);
     Settle(settled);
     for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
@@ -177,6 +187,7 @@ void Engine::Loop() {
 }
 
 void Engine::TakeOrders() {
+  for (const std::function<void()>& call : batch_.calls) call();
   for (GenerationJob& job : batch_.items) Accept(job);
   batch_.items.clear();
   // After the items: a cancel never overtakes its job.
@@ -196,11 +207,14 @@ void Engine::Accept(GenerationJob& job) {
     route.choice = choice;
     route.waiting_tokens = static_cast<int32_t>(from.prompt->size());
     route.with_logprobs = from.logprobs >= 0;
+    route.ledger = job.ledger;
     router_.Add(id, std::move(route));
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(id, from);
 
     EngineRequest request;
     request.request.id = id;
+    request.request.tenant = job.tenant;
+    request.request.priority = job.priority;
     request.request.prompt = *from.prompt;
     request.request.max_tokens = from.max_tokens;
     request.request.min_tokens = from.min_tokens;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/engine_core.h"
 #include "server/event_router.h"
@@ -50,6 +51,10 @@ class Engine : public GenerationQueue {
     inbox_.PushResume({first_id, static_cast<uint64_t>(count)});
   }
   Backlog backlog() const override;
+
+  // Orders of the operator, carried out between two steps and before any job submitted later.
+  void SetTenants(std::vector<TenantOptions> tenants);
+  void PauseAdmission(bool paused);
 
   EngineCounters counters() const;
   // Dead, or busy with one step for longer than limits.engine_stall_s.

@@ -46,6 +46,10 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
       if (route.mailbox->PushPrompt(std::move(prompt))) signalled_.push_back(route.mailbox);
     }
     if (event.token < 0 && event.finish == FinishReason::kNone) continue;
+    // Before the client can know of the end: what it no longer uses is there for its next request.
+    if (event.finish != FinishReason::kNone && route.ledger != nullptr) {
+      route.ledger->OnEnded(route.choice, event.prompt_computed, event.generated);
+    }
     TokenEvent token;
     token.token = event.token;
     token.time_us = now_us;
@@ -70,11 +74,20 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
   return settled;
 }
 
+void EventRouter::Admitted(std::span<const uint64_t> ids) {
+  for (const uint64_t id : ids) {
+    const auto found = routes_.find(id);
+    if (found != routes_.end() && found->second.ledger != nullptr)
+      found->second.ledger->OnAdmitted(found->second.choice);
+  }
+}
+
 EventRouter::Settled EventRouter::Refuse(uint64_t id) {
   const auto found = routes_.find(id);
   assert(found != routes_.end());
   TokenEvent event;
   event.end = SequenceEnd::kRefused;
+  if (found->second.ledger != nullptr) found->second.ledger->OnEnded(found->second.choice, 0, 0);
   Push(found->second, std::move(event), SequenceStatus());
   Settled settled;
   settled.sequences = 1;

@@ -28,6 +28,7 @@ class EventRouter {
     int32_t choice = 0;
     int32_t waiting_tokens = 0;  // prompt tokens, until the first token is out
     bool with_logprobs = false;
+    std::shared_ptr<SequenceLedger> ledger = nullptr;
   };
 
   // What a Deliver has changed.
@@ -42,6 +43,8 @@ class EventRouter {
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
   // Ends a sequence that never reached the engine.
   Settled Refuse(uint64_t id);
+  // These left the queue.
+  void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
   // Tells every open mailbox that nothing more comes, and forgets all.
   void FailAll();

@@ -31,10 +31,24 @@ struct GenerationSequence {
   int32_t policy_label = 0;  // EngineRequest::policy_label
 };
 
+// Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not
+// happened: a sequence that ends without a call (the engine died) was not computed.
+class SequenceLedger {
+ public:
+  virtual ~SequenceLedger() = default;
+  // The sequence left the queue.
+  virtual void OnAdmitted(int32_t choice) = 0;
+  // Its end, with what was computed of its prompt and generated for it, by whatever end. At most once per choice.
+  virtual void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) = 0;
+};
+
 // The sequences of one request: sequence i reports as choice i, under the id first_id + i.
 struct GenerationJob {
   uint64_t first_id = 0;
-  int64_t arrival_us = 0;  // monotonic
+  int32_t tenant = 0;                      // Request::tenant
+  int32_t priority = 0;                    // Request::priority
+  std::shared_ptr<SequenceLedger> ledger;  // may be null
+  int64_t arrival_us = 0;                  // monotonic
   std::vector<GenerationSequence> sequences;
   std::shared_ptr<StreamMailbox> mailbox;
 };
@@ -91,7 +105,8 @@ class GenerationQueue {
   // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
   // happens. An accepted sequence reports exactly one end.
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
-  // Ends a sequence within one step; ignored when it has ended. REQUIRES: called at most once for an id.
+  // Ends a sequence within one step; ignored when it has ended. REQUIRES: whoever calls it calls it at most once for an
+  // id.
   virtual void Cancel(uint64_t id) = 0;
   // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
   virtual void Resume(uint64_t first_id, int32_t count) = 0;

@@ -1,5 +1,9 @@
 #include "server/http_connection.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/bind_executor.hpp>
@@ -24,7 +28,6 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using boost::system::error_code;
 
 // One read. Larger ones would only help bodies of megabytes.
@@ -39,6 +42,12 @@ constexpr size_t kIdleBufferBytes = 512;
 constexpr double kLingerSeconds = 2;
 constexpr size_t kLingerBytes = 16 << 20;
 constexpr size_t kLingerHeaderBytes = 32 << 10;
+
+// What a page of an allowed origin may read of a response.
+constexpr const char* kExposedFields =
+    "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-ratelimit-reset-requests, "
+    "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
 constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
@@ -55,6 +64,20 @@ bool Accepts(const HttpRoute& route, std::string_view method) {
 
 // "application/json; charset=utf-8" -> "application/json".
 std::string MediaType(std::string_view value) { return LowerCase(Trim(value.substr(0, value.find(';')))); }
+
+std::string PeerAddress(const HttpSocket& socket) {
+  error_code error;
+  const asio::generic::stream_protocol::endpoint peer = socket.remote_endpoint(error);
+  const sockaddr* address = peer.data();
+  char text[INET6_ADDRSTRLEN];
+  const char* written = nullptr;
+  if (!error && address->sa_family == AF_INET) {
+    written = inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof(text));
+  } else if (!error && address->sa_family == AF_INET6) {
+    written = inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof(text));
+  }
+  return written == nullptr ? "local" : written;
+}
 
 }  // namespace
 
@@ -73,7 +96,7 @@ HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
   // Only an origin that CheckHead admitted gets here with a response of interest to a page.
   if (const std::string* origin = head_.Find("origin"); origin != nullptr && response.status != 403) {
     response.fields.emplace_back("access-control-allow-origin", *origin);
-    response.fields.emplace_back("access-control-expose-headers", "x-request-id, retry-after");
+    response.fields.emplace_back("access-control-expose-headers", kExposedFields);
     response.fields.emplace_back("vary", "origin");
   }
   return response;
@@ -165,9 +188,10 @@ std::function<void()> HttpExchange::Waker() {
 
 // --- HttpConnection --------------------------------------------------------------------------------------------------
 
-HttpConnection::HttpConnection(tcp::socket socket, HttpService& service)
+HttpConnection::HttpConnection(HttpSocket socket, HttpService& service)
     : socket_(std::move(socket)),
       service_(service),
+      peer_(PeerAddress(socket_)),
       linger_bytes_(kLingerBytes),
       deadline_(socket_.get_executor()),
       wake_timer_(socket_.get_executor()) {
@@ -176,7 +200,7 @@ HttpConnection::HttpConnection(tcp::socket socket, HttpService& service)
 
 HttpConnection::~HttpConnection() { service_.connections.fetch_sub(1, std::memory_order_relaxed); }
 
-void HttpConnection::Start(tcp::socket socket, HttpService& service) {
+void HttpConnection::Start(HttpSocket socket, HttpService& service) {
   const auto connection = std::make_shared<HttpConnection>(std::move(socket), service);
   const auto executor = connection->socket_.get_executor();
   asio::co_spawn(
@@ -290,8 +314,9 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
   const bool is_preflight = head.method == "OPTIONS" && origin != nullptr && !allow.empty() &&
                             head.Find("access-control-request-method") != nullptr;
   if (!open && !is_preflight) {
-    const std::string* authorization = head.Find("authorization");
-    if (!service_.key.Admits(authorization == nullptr ? std::string_view() : *authorization)) return Unauthorized();
+    ApiResult<Caller> caller = service_.authenticate(head.Find("authorization"), peer_);
+    if (!caller.ok()) return caller.error();
+    exchange.caller_ = std::move(caller.value());
   }
   if (host != nullptr && !service_.origins.AdmitsHost(*host)) {
     return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
@@ -321,7 +346,7 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
       head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
     return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
   }
-  if (head.path == "/ping") return none;
+  if (!(*route)->body) return none;
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
   const std::string* encoding = head.Find("content-encoding");
   if (encoding != nullptr && !EqualsIgnoreCase(*encoding, "identity")) {
@@ -415,7 +440,7 @@ asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
 asio::awaitable<void> HttpConnection::Linger() {
   if (client_gone_) co_return;
   error_code error;
-  socket_.shutdown(tcp::socket::shutdown_send, error);
+  socket_.shutdown(HttpSocket::shutdown_send, error);
   if (error) co_return;
   ArmDeadline(kLingerSeconds);
   size_t discarded = input_.size();
@@ -442,7 +467,7 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::ReadSome() {
       if (error != asio::error::would_block && error != asio::error::try_again) co_return ReadResult::kClosed;
     }
     error_code error;
-    co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, error));
+    co_await socket_.async_wait(HttpSocket::wait_read, asio::redirect_error(asio::use_awaitable, error));
     if (timed_out_) co_return ReadResult::kTimeout;
     if (error || client_gone_) co_return ReadResult::kClosed;
   }
@@ -466,7 +491,7 @@ asio::awaitable<bool> HttpConnection::WriteAll(std::string_view data) {
         ArmDeadline(service_.limits.stream_stall_s);
         armed = true;
       }
-      co_await socket_.async_wait(tcp::socket::wait_write, asio::redirect_error(asio::use_awaitable, error));
+      co_await socket_.async_wait(HttpSocket::wait_write, asio::redirect_error(asio::use_awaitable, error));
       if (error || timed_out_) client_gone_ = true;
     }
     if (armed) DisarmDeadline();
@@ -496,7 +521,7 @@ void HttpConnection::DisarmDeadline() {
 void HttpConnection::ArmWatch() {
   if (watch_pending_ || client_gone_) return;
   watch_pending_ = true;
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](const error_code& error) {
+  socket_.async_wait(HttpSocket::wait_read, [self = shared_from_this()](const error_code& error) {
     self->watch_pending_ = false;
     if (!error && self->watching_) self->OnReadable();
   });

@@ -14,7 +14,7 @@
 #define HYDRANT_SERVER_HTTP_CONNECTION_H_
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
@@ -31,6 +31,9 @@ namespace hydrant {
 
 class HttpConnection;
 
+// Of any stream: TCP or a Unix socket.
+using HttpSocket = boost::asio::generic::stream_protocol::socket;
+
 // The response that carries `error`.
 HttpResponse ErrorResponse(const ApiError& error);
 
@@ -45,6 +48,8 @@ class HttpExchange {
   std::string TakeBody() { return std::move(body_); }
   // The client's X-Request-Id when it is usable, else one of our own.
   const std::string& request_id() const { return request_id_; }
+  // Who asks; null on an open route, and for the operator.
+  const Caller& caller() const { return caller_; }
   int64_t arrival_us() const { return arrival_us_; }  // monotonic; when the head was complete
   int status() const { return status_; }              // 0: no response yet
 
@@ -76,6 +81,7 @@ class HttpExchange {
   HttpHead head_;
   std::string body_;
   std::string request_id_;
+  Caller caller_;
   int64_t arrival_us_ = 0;
   int status_ = 0;
   bool body_read_ = false;
@@ -86,13 +92,13 @@ class HttpExchange {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(boost::asio::ip::tcp::socket socket, HttpService& service);
+  HttpConnection(HttpSocket socket, HttpService& service);
   ~HttpConnection();
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   // Spawns Run on the socket's strand.
-  static void Start(boost::asio::ip::tcp::socket socket, HttpService& service);
+  static void Start(HttpSocket socket, HttpService& service);
 
  private:
   friend class HttpExchange;
@@ -103,7 +109,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // False: no further request comes, or it was refused (and answered).
   boost::asio::awaitable<bool> ReadHead(HttpHead* head);
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
-  // What is wrong with the request, from its head alone; the route to take when nothing is.
+  // What is wrong with the request, from its head alone; the route to take when nothing is. Finds out who asks.
   ApiError CheckHead(HttpExchange& exchange, const HttpRoute** route, HttpResponse* preflight) const;
   boost::asio::awaitable<bool> ReadBody(HttpExchange& exchange);
   boost::asio::awaitable<bool> Refuse(ApiError error);
@@ -118,9 +124,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void LoseClient();
   void Wake();
 
-  boost::asio::ip::tcp::socket socket_;
+  HttpSocket socket_;
   HttpService& service_;
-  std::string input_;  // received and not yet consumed
+  const std::string peer_;  // address as text
+  std::string input_;       // received and not yet consumed
   bool keep_alive_ = true;
   bool first_request_ = true;
   bool client_gone_ = false;

@@ -4,10 +4,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -38,8 +42,8 @@ constexpr std::string_view kFull =
     R"({"error":{"message":"The server has too many connections.","type":"overloaded_error","param":null,"code":"connections_exceeded"}})";
 static_assert(kFull.size() - kFull.find('{') == 129);
 
-void Configure(tcp::socket& socket, const Limits& limits) {
-  error_code ignored;  // a socket that refuses an option still works
+void Configure(HttpSocket& socket, const Limits& limits) {
+  error_code ignored;  // a socket that refuses an option (a Unix socket knows none of TCP's) still works
   socket.non_blocking(true, ignored);
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::send_buffer_size(limits.send_buffer_bytes), ignored);
@@ -58,6 +62,7 @@ HttpListener::HttpListener(asio::io_context& io, HttpService& service)
     : io_(io), service_(service), acceptor_(asio::make_strand(io)) {}
 
 HttpListener::~HttpListener() {
+  if (!unix_path_.empty()) ::unlink(unix_path_.c_str());
   if (reserve_fd_ >= 0) ::close(reserve_fd_);
 }
 
@@ -73,12 +78,46 @@ absl::Status HttpListener::Open(const std::string& host, uint16_t port) {
     if (error || results.empty()) return absl::InvalidArgumentError(absl::StrCat("--host ", host, ": no such address"));
     endpoint = tcp::endpoint(results.begin()->endpoint().address(), port);
   }
+  if (absl::Status status = Listen(endpoint, absl::StrCat(host, ":", port)); !status.ok()) return status;
+  sockaddr_storage bound{};
+  socklen_t bytes = sizeof(bound);
+  if (getsockname(acceptor_.native_handle(), reinterpret_cast<sockaddr*>(&bound), &bytes) == 0) {
+    port_ = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                              : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HttpListener::OpenUnix(const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": too long for a Unix socket"));
+  }
+  const asio::local::stream_protocol::endpoint endpoint(path);
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0) {
+    error_code refused;
+    asio::local::stream_protocol::socket probe(io_);
+    if (S_ISSOCK(info.st_mode)) probe.connect(endpoint, refused);
+    if (refused != asio::error::connection_refused) return absl::UnavailableError(absl::StrCat(path, ": is in use"));
+    ::unlink(path.c_str());  // left behind by a process that was killed
+  }
+  // Created closed to others: a chmod afterwards would leave a moment. Nothing else creates files meanwhile.
+  const mode_t before = umask(0177);
+  const absl::Status status = Listen(endpoint, path);
+  umask(before);
+  if (status.ok()) unix_path_ = path;
+  return status;
+}
+
+absl::Status HttpListener::Listen(const asio::generic::stream_protocol::endpoint& endpoint, const std::string& name) {
+  error_code error;
   acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error && endpoint.protocol().family() != AF_UNIX) {
+    acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  }
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(kBacklog, error);
-  if (error) return absl::UnavailableError(absl::StrCat(host, ":", port, ": ", error.message()));
-  port_ = acceptor_.local_endpoint(error).port();
+  if (error) return absl::UnavailableError(absl::StrCat(name, ": ", error.message()));
   reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   return absl::OkStatus();
 }
@@ -90,7 +129,7 @@ void HttpListener::ShedOne() {
   error_code error;
   {
     acceptor_.non_blocking(true, error);
-    tcp::socket socket(io_);
+    HttpSocket socket(io_);
     acceptor_.accept(socket, error);
   }
   reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -107,7 +146,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
         co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       }
       // A strand of its own for each connection.
-      tcp::socket socket =
+      HttpSocket socket =
           co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));
       if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) break;
       if (error == asio::error::connection_aborted) continue;
@@ -120,7 +159,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       Configure(socket, service_.limits);
       if (service_.connections.load(std::memory_order_relaxed) >= service_.limits.connections_max) {
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
-        socket.shutdown(tcp::socket::shutdown_both, error);
+        socket.shutdown(HttpSocket::shutdown_both, error);
         continue;
       }
       HttpConnection::Start(std::move(socket), service_);

@@ -6,8 +6,9 @@
 #define HYDRANT_SERVER_HTTP_LISTENER_H_
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
 #include <string>
 
@@ -27,17 +28,22 @@ class HttpListener {
   // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no
   // such address. Nothing is accepted before Start.
   absl::Status Open(const std::string& host, uint16_t port);
+  // The same on a Unix socket that only this user may connect to. A socket nobody listens on any more is replaced;
+  // UNAVAILABLE: somebody does, or the path is something else. Removed by the destructor.
+  absl::Status OpenUnix(const std::string& path);
   void Start();
 
   uint16_t port() const { return port_; }
 
  private:
+  absl::Status Listen(const boost::asio::generic::stream_protocol::endpoint& endpoint, const std::string& name);
   boost::asio::awaitable<void> AcceptLoop();
   void ShedOne();
 
   boost::asio::io_context& io_;
   HttpService& service_;
-  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol> acceptor_;
+  std::string unix_path_;  // empty: TCP
   uint16_t port_ = 0;
   // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
   // staying in the backlog, where it would wake the loop for ever.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/admin_routes.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/log.h"
@@ -30,6 +31,10 @@ constexpr int kIoThreads = 2;
 constexpr int kWorkerThreads = 1;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
+// Of operators and their tools.
+constexpr int32_t kAdminConnections = 64;
+// A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
+constexpr auto kHangupPause = std::chrono::milliseconds(50);
 // After everything was cancelled: for last events to get out.
 constexpr int64_t kFlushUs = 1'000'000;
 // For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
@@ -67,18 +72,27 @@ class StuckGuard {
 
 }  // namespace
 
-HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics)
+HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants)
     : options_(std::move(options)),
       metrics_(metrics),
+      tenants_(tenants),
       io_(kIoThreads),
       workers_(kWorkerThreads),
       listener_(io_, service_),
+      admin_listener_(io_, admin_service_),
+      admin_socket_(io_, admin_service_),
       control_(asio::make_strand(io_)),
       signals_(control_),
-      drain_timer_(control_) {
+      drain_timer_(control_),
+      reload_timer_(control_) {
+  const auto on_failure = [this] { metrics_.CountAuthFailure(); };
   service_.limits = options_.limits;
-  service_.key = options_.key;
+  service_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   service_.origins = options_.origins;
+  admin_service_.limits = options_.limits;
+  admin_service_.limits.connections_max = kAdminConnections;
+  admin_service_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
+  admin_service_.origins = OriginPolicy(options_.admin.host, {}, {});
 }
 
 HttpServer::~HttpServer() {
@@ -96,32 +110,82 @@ EventRouter::FanOut HttpServer::fan_out() {
 
 absl::Status HttpServer::Open(EngineView engine) {
   engine_ = std::move(engine);
-  completions_ = std::make_unique<CompletionService>(options_.context, *engine_.queue, metrics_, workers_);
+  completions_ = std::make_unique<CompletionService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  service_.routes = MakeRoutes(
-      {options_.context, *completions_, workers_, std::move(card), options_.version, engine_.stalled, engine_.metrics});
-  const absl::Status status = listener_.Open(options_.host, options_.port);
-  if (!status.ok()) return status;
+  service_.routes = MakeRoutes({options_.context, *completions_, workers_, std::move(card), options_.version,
+                                engine_.stalled, tenants_.shared() ? nullptr : engine_.metrics});
+  if (absl::Status status = listener_.Open(options_.host, options_.port); !status.ok()) return status;
+  if (absl::Status status = OpenAdmin(); !status.ok()) return status;
   if (options_.handle_signals) {
-    // A peer or a reader of stderr that goes away is an error code, not a signal. There is nothing to reload yet.
-    std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGHUP, SIG_IGN);
-    signals_.add(SIGTERM);
-    signals_.add(SIGINT);
+    // A peer or a reader of stderr that goes away is an error code, not a signal. SIGUSR1 and SIGUSR2 mean nothing here;
+    // what they do by default is to end the process.
+    for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
     OnSignal();
   }
   listener_.Start();
   return absl::OkStatus();
 }
 
-void HttpServer::OnSignal() {
-  signals_.async_wait([this](const boost::system::error_code& error, int) {
+absl::Status HttpServer::OpenAdmin() {
+  const AdminOptions& admin = options_.admin;
+  if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
+  admin_service_.routes =
+      MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, workers_, [this] { return ReloadTenants(); },
+                       [this] { return Drain(); }, [this] { return completions_->draining(); }, engine_.pause_admission,
+                       engine_.counters, engine_.stalled, engine_.metrics});
+  if (admin.port.has_value()) {
+    if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
+    admin_listener_.Start();
+  }
+  if (!admin.socket_path.empty()) {
+    if (absl::Status status = admin_socket_.OpenUnix(admin.socket_path); !status.ok()) return status;
+    admin_socket_.Start();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HttpServer::ReloadTenants() {
+  const absl::Status status = tenants_.Reload();
+  if (status.ok()) {
+    Log(LogLevel::kInfo, absl::StrCat("reloaded: ", tenants_.table()->entries().size(), " tenants"));
+  } else {
+    Log(LogLevel::kError, absl::StrCat("not reloaded: ", std::string(status.message())));
+  }
+  return status;
+}
+
+int64_t HttpServer::Drain() {
+  if (!completions_->draining()) {
+    Log(LogLevel::kInfo, absl::StrCat("taking no more work: ", completions_->in_flight(), " requests are in flight"));
+  }
+  completions_->Drain();
+  service_.draining.store(true, std::memory_order_relaxed);
+  return completions_->in_flight();
+}
+
+void HttpServer::OnHangup() {
+  if (!tenants_.has_file() || reload_due_) return;
+  reload_due_ = true;
+  reload_timer_.expires_after(kHangupPause);
+  reload_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    if (!draining_) {
+    reload_due_ = false;
+    // Who hears the answer is the log. Off the io threads: it reads a file.
+    asio::post(workers_, [this] { (void)ReloadTenants(); });
+  });
+}
+
+void HttpServer::OnSignal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    if (number == SIGHUP) {
+      OnHangup();
+    } else if (!draining_) {
       Log(LogLevel::kInfo, absl::StrCat("draining: ", completions_->in_flight(), " requests"));
       BeginDrain();
     } else {
@@ -168,8 +232,7 @@ void HttpServer::Fail(int exit_code) {
 void HttpServer::BeginDrain() {
   if (draining_) return;
   draining_ = true;
-  completions_->Drain();
-  service_.draining.store(true, std::memory_order_relaxed);
+  Drain();
   deadline_us_ = MonotonicUs() + static_cast<int64_t>(options_.shutdown_timeout_s * 1e6);
   PollDrain();
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,22 @@
 #include "server/http_listener.h"
 #include "server/http_service.h"
 #include "server/metrics.h"
+#include "server/request_directory.h"
+#include "server/tenant_registry.h"
 
 namespace hydrant {
 
+// The operator's listener: on a TCP port, a Unix socket, both or neither.
+struct AdminOptions {
+  std::optional<uint16_t> port;  // 0 picks one
+  std::string host = "127.0.0.1";
+  std::string socket_path;  // empty: none
+  std::string key;          // empty: the socket's permissions are what protects it. REQUIRED with a port
+};
+
 struct HttpServerOptions {
   Limits limits;
-  ApiKey key;
+  AdminOptions admin;
   OriginPolicy origins;
   std::string host = "127.0.0.1";
   uint16_t port = 0;
@@ -43,13 +54,15 @@ struct EngineView {
   GenerationQueue* queue = nullptr;
   std::function<bool()> stalled;
   std::function<std::string()> metrics;
+  std::function<EngineCounters()> counters;
+  std::function<void(bool)> pause_admission;
   std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
 };
 
 class HttpServer {
  public:
-  // `metrics`, and the engine that Open is given, outlive the server.
-  HttpServer(HttpServerOptions options, Metrics& metrics);
+  // `metrics`, `tenants`, and the engine that Open is given, outlive the server.
+  HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -57,20 +70,27 @@ class HttpServer {
   // How the engine's events reach the connections; may be used until Run has returned.
   EventRouter::FanOut fan_out();
 
-  // Binds the port and accepts from now on. Errors: HttpListener::Open's.
+  // Binds the ports and accepts from now on. Errors: HttpListener::Open's.
   absl::Status Open(EngineView engine);
   uint16_t port() const { return listener_.port(); }
+  uint16_t admin_port() const { return admin_listener_.port(); }  // 0: none
   const Limits& limits() const { return options_.limits; }
 
   // Runs the io threads until the server has shut down. Returns the exit code.
   int Run();
 
+  // Takes no new work from now on; what runs goes on, and the process stays. Returns the number of requests in flight.
+  // Any thread.
+  int64_t Drain();
   // Any thread: what a signal does, and the end after a failure.
   void Shutdown();
   void Fail(int exit_code);
 
  private:
+  absl::Status OpenAdmin();
+  absl::Status ReloadTenants();
   void OnSignal();
+  void OnHangup();
   void BeginDrain();
   void PollDrain();
   void CancelRunning();
@@ -78,18 +98,26 @@ class HttpServer {
 
   const HttpServerOptions options_;
   Metrics& metrics_;
+  TenantRegistry& tenants_;
   EngineView engine_;
+  AuthLimiter auth_limiter_;
+  RequestDirectory directory_;
   HttpService service_;
+  HttpService admin_service_;
   std::unique_ptr<CompletionService> completions_;
 
   // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
   boost::asio::io_context io_;
   boost::asio::thread_pool workers_;
   HttpListener listener_;
+  HttpListener admin_listener_;
+  HttpListener admin_socket_;
   // On its own strand, so that the members below need no lock.
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer drain_timer_;
+  boost::asio::steady_timer reload_timer_;
+  bool reload_due_ = false;  // the timer runs
   bool draining_ = false;
   bool cancelled_ = false;
   int64_t deadline_us_ = 0;

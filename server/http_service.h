@@ -1,4 +1,5 @@
-// HttpService is what all connections share: limits, the key, the origin policy and the table of routes.
+// HttpService is what the connections of a listener share: limits, who may enter, the origin policy and the table of
+// routes.
 //
 // Thread: any; immutable once the listener runs, the atomics aside.
 #ifndef HYDRANT_SERVER_HTTP_SERVICE_H_
@@ -12,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api_key.h"
+#include "server/authentication.h"
 #include "server/limits.h"
 #include "server/origin_policy.h"
 
@@ -26,11 +27,12 @@ struct HttpRoute {
   bool open = false;   // needs no key
   // Answers the exchange. Runs on the connection's strand.
   std::function<boost::asio::awaitable<void>(HttpExchange&)> handle;
+  bool body = true;  // a POST that must have one; else it may come without, and what comes is not looked at
 };
 
 struct HttpService {
   Limits limits;
-  ApiKey key;
+  Authenticate authenticate;
   OriginPolicy origins;
   std::vector<HttpRoute> routes;
 

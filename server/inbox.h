@@ -1,6 +1,9 @@
 // Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
 //
-// Thread: TryPush, PushCancel, PushResume and Close any; Drain and WaitAndDrain engine.
+// Thread: TryPush, PushCancel, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
+//
+// Calls are orders of the operator (other tenants, a pause): the reader runs them before the items of the same batch, so
+// that an item finds what was ordered before it was pushed.
 //
 // Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded
 // by the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was
@@ -11,6 +14,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -30,6 +34,7 @@ class Inbox {
     std::vector<Item> items;
     std::vector<uint64_t> cancels;
     std::vector<IdRange> resumes;
+    std::vector<std::function<void()>> calls;
     bool closed = false;
   };
 
@@ -62,6 +67,16 @@ class Inbox {
     arrived_.notify_one();
   }
 
+  // Dropped when closed.
+  void PushCall(std::function<void()> call) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (closed_) return;
+      calls_.push_back(std::move(call));
+    }
+    arrived_.notify_one();
+  }
+
   // Nothing is accepted any more; the reader is woken.
   void Close() {
     {
@@ -80,7 +95,9 @@ class Inbox {
   // The same, after waiting until there is something or the inbox is closed.
   void WaitAndDrain(Batch* batch) {
     std::unique_lock<std::mutex> lock(mutex_);
-    arrived_.wait(lock, [this] { return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty(); });
+    arrived_.wait(lock, [this] {
+      return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty() || !calls_.empty();
+    });
     TakeAll(batch);
   }
 
@@ -90,9 +107,11 @@ class Inbox {
     batch->items.clear();
     batch->cancels.clear();
     batch->resumes.clear();
+    batch->calls.clear();
     std::swap(batch->items, items_);
     std::swap(batch->cancels, cancels_);
     std::swap(batch->resumes, resumes_);
+    std::swap(batch->calls, calls_);
     batch->closed = closed_;
   }
 
@@ -103,6 +122,7 @@ class Inbox {
   std::vector<Item> items_;
   std::vector<uint64_t> cancels_;
   std::vector<IdRange> resumes_;
+  std::vector<std::function<void()>> calls_;
   bool closed_ = false;
 };
 

@@ -7,6 +7,10 @@
 
 namespace hydrant {
 
+// Names of tenants a process may ever have, those of earlier configurations included: each has series of metrics of its
+// own, and all of them are walked when /metrics is rendered.
+inline constexpr int32_t kTenantsMax = 256;
+
 struct Limits {
   // --- HTTP ---------------------------------------------------------------------------------------------------------
   int32_t header_bytes_max = 8 << 10;  // request line and fields; also a chunked body's trailer

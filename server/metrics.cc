@@ -10,12 +10,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
 #include <ctime>
 #include <fstream>
 #include <mutex>
 #include <utility>
 
 #include "server/engine_core.h"
+#include "server/limits.h"
 
 namespace hydrant {
 namespace {
@@ -76,10 +80,11 @@ Buckets OneTwoFive(int32_t max) {
 double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
 
 // Brings a counter, which can only be incremented, up to a total kept elsewhere.
-void RaiseTo(Counter* counter, uint64_t total) {
-  const double missing = static_cast<double>(total) - counter->Value();
+void RaiseTo(Counter* counter, double total) {
+  const double missing = total - counter->Value();
   if (missing > 0) counter->Increment(missing);
 }
+void RaiseTo(Counter* counter, uint64_t total) { RaiseTo(counter, static_cast<double>(total)); }
 
 int64_t OpenFileDescriptors() {
   DIR* directory = opendir("/proc/self/fd");
@@ -99,6 +104,12 @@ int64_t ResidentBytes() {
 }
 
 }  // namespace
+
+const char* RejectReasonName(RejectReason reason) {
+  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency",
+                                                         "rpm",     "tpm",        "queue"};
+  return kNames[static_cast<int32_t>(reason)];
+}
 
 struct Metrics::Series {
   explicit Series(const MetricsOptions& options);
@@ -124,13 +135,32 @@ struct Metrics::Series {
   Histogram* VllmHistogram(const std::string& name, const std::string& help, const Buckets& buckets) {
     return AddHistogram("vllm:" + name, help, model, buckets);
   }
+  // What is told apart by tenant.
+  struct Tenant {
+    Counter* requests;
+    Counter* prompt_tokens;
+    Counter* generation_tokens;
+    Counter* service;
+    Counter* rejected[kRejectReasons];
+    Histogram* queue;
+    Histogram* first_token;
+    Histogram* token_gap;
+    Gauge* live_slots;
+    Gauge* blocks;
+  };
+
   void AddVllmEngine(const MetricsOptions& options);
   void AddVllmRequests(const MetricsOptions& options);
   void AddOurs(const MetricsOptions& options);
+  void AddTenant(const std::string& name);
+  void RenderTenants(const EngineCounters& engine);
+  Tenant& tenant(int32_t index) { return *tenants[static_cast<size_t>(index)].load(std::memory_order_acquire); }
 
   Registry registry;
   const Labels model;
-  const Labels tenant = {{"tenant", "default"}};
+  // Filled from the front. Acquire and release: who reads an entry sees what it points to.
+  std::array<std::atomic<Tenant*>, kTenantsMax> tenants = {};
+  std::vector<std::unique_ptr<Tenant>> tenant_memory;  // AddTenant's
 
   // The engine's totals, brought up to date at a scrape.
   Gauge* running;
@@ -144,11 +174,6 @@ struct Metrics::Series {
   Gauge* blocks_free;
   Gauge* blocks_used;
   Gauge* blocks_cached;
-  Gauge* live_slots;
-  Gauge* tenant_blocks;
-  Counter* tenant_prompt_tokens;
-  Counter* tenant_generation_tokens;
-  Counter* tenant_service;
   std::vector<Counter*> evicted;
   Counter* freed[kFreeCauses];
   Counter* stalls;
@@ -162,15 +187,11 @@ struct Metrics::Series {
   Histogram* step_commit;
   Histogram* step_tokens;
   Histogram* batch_tokens;
-  Counter* requests;
-  Counter* rejected[kRejectReasons];
+  Counter* auth_failures;
   Counter* success[kFinishedReasons];
   Histogram* first_token;
-  Histogram* tenant_first_token;
   Histogram* token_gap;
   Histogram* token_gap_alias;
-  Histogram* tenant_token_gap;
-  Histogram* tenant_queue;
   Histogram* time_per_token;
   Histogram* e2e;
   Histogram* queue;
@@ -281,27 +302,49 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
   stalls = AddCounter("hydrant_stalls_total", "How often the engine was found stalled.", {});
 
-  requests = AddCounter("hydrant_requests_total", "Requests for generation.", tenant);
-  tenant_prompt_tokens = AddCounter("hydrant_prompt_tokens_total", "Prompt tokens computed.", tenant);
-  tenant_generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", tenant);
-  tenant_service = AddCounter("hydrant_service_total", "Fair-share service received.", tenant);
-  static constexpr const char* kRejects[kRejectReasons] = {"invalid", "overloaded", "draining"};
-  for (int32_t i = 0; i < kRejectReasons; ++i) {
-    Labels labels = tenant;
-    labels.emplace("reason", kRejects[i]);
-    rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", labels);
-  }
-  tenant_queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", tenant, FineBuckets());
-  tenant_first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", tenant, FineBuckets());
-  tenant_token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", tenant, FineBuckets());
-  live_slots = AddGauge("hydrant_live_slots", "Occupied token slots.", tenant);
-  tenant_blocks = AddGauge("hydrant_blocks", "Blocks in use.", tenant);
+  auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
+  for (const std::string& name : options.tenant_names) AddTenant(name);
 
   open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
   resident_bytes = AddGauge("process_resident_memory_bytes", "Resident memory.", {});
   cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
   AddGauge("process_start_time_seconds", "Start of the process, Unix time.", {})
       ->Set(static_cast<double>(std::time(nullptr)));
+}
+
+void Metrics::Series::AddTenant(const std::string& name) {
+  assert(tenant_memory.size() < tenants.size());
+  const Labels labels = {{"tenant", name}};
+  auto added = std::make_unique<Tenant>();
+  added->requests = AddCounter("hydrant_requests_total", "Requests for generation.", labels);
+  added->prompt_tokens = AddCounter("hydrant_prompt_tokens_total", "Prompt tokens computed.", labels);
+  added->generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", labels);
+  added->service = AddCounter("hydrant_service_total", "Fair-share service charged, divided by the weight.", labels);
+  for (int32_t i = 0; i < kRejectReasons; ++i) {
+    Labels with_reason = labels;
+    with_reason.emplace("reason", RejectReasonName(static_cast<RejectReason>(i)));
+    added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", with_reason);
+  }
+  added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, FineBuckets());
+  added->first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, FineBuckets());
+  added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, FineBuckets());
+  added->live_slots = AddGauge("hydrant_live_slots", "Occupied token slots.", labels);
+  added->blocks = AddGauge("hydrant_blocks", "Blocks in use.", labels);
+  tenants[tenant_memory.size()].store(added.get(), std::memory_order_release);
+  tenant_memory.push_back(std::move(added));
+}
+
+void Metrics::Series::RenderTenants(const EngineCounters& engine) {
+  for (size_t i = 0; i < engine.tenants.size(); ++i) {
+    const Tenant* series = tenants[i].load(std::memory_order_acquire);
+    if (series == nullptr) return;
+    const TenantCounters& totals = engine.tenants[i];
+    RaiseTo(series->prompt_tokens, static_cast<double>(totals.prompt_tokens));
+    RaiseTo(series->generation_tokens, static_cast<double>(totals.generated_tokens));
+    RaiseTo(series->service, totals.charged);
+    series->live_slots->Set(static_cast<double>(totals.live_slots));
+    series->blocks->Set(static_cast<double>(totals.blocks));
+  }
 }
 
 Metrics::Metrics(const MetricsOptions& options) : series_(std::make_unique<Series>(options)) {}
@@ -315,22 +358,32 @@ void Metrics::ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, in
   series_->batch_tokens->Observe(tokens);
 }
 
-void Metrics::CountRequest() { series_->requests->Increment(); }
+void Metrics::AddTenant(const std::string& name) { series_->AddTenant(name); }
 
-void Metrics::CountReject(RejectReason reason) { series_->rejected[static_cast<int32_t>(reason)]->Increment(); }
+void Metrics::CountRequest(int32_t tenant) { series_->tenant(tenant).requests->Increment(); }
 
-void Metrics::ObserveFirstToken(int64_t us) {
-  series_->first_token->Observe(Seconds(us));
-  series_->tenant_first_token->Observe(Seconds(us));
+void Metrics::CountReject(int32_t tenant, RejectReason reason) {
+  series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Increment();
 }
 
-void Metrics::ObserveTokenGap(int64_t us) {
+uint64_t Metrics::Rejected(int32_t tenant, RejectReason reason) const {
+  return static_cast<uint64_t>(series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Value());
+}
+
+void Metrics::CountAuthFailure() { series_->auth_failures->Increment(); }
+
+void Metrics::ObserveFirstToken(int32_t tenant, int64_t us) {
+  series_->first_token->Observe(Seconds(us));
+  series_->tenant(tenant).first_token->Observe(Seconds(us));
+}
+
+void Metrics::ObserveTokenGap(int32_t tenant, int64_t us) {
   series_->token_gap->Observe(Seconds(us));
   series_->token_gap_alias->Observe(Seconds(us));
-  series_->tenant_token_gap->Observe(Seconds(us));
+  series_->tenant(tenant).token_gap->Observe(Seconds(us));
 }
 
-void Metrics::ObserveSequence(const SequenceReport& report) {
+void Metrics::ObserveSequence(int32_t tenant, const SequenceReport& report) {
   series_->success[static_cast<int32_t>(report.reason)]->Increment();
   series_->params_max_tokens->Observe(report.max_tokens);
   series_->request_prompt_tokens->Observe(report.prompt_tokens);
@@ -338,7 +391,7 @@ void Metrics::ObserveSequence(const SequenceReport& report) {
   series_->e2e->Observe(Seconds(report.ended_us - report.arrival_us));
   if (report.admitted_us < 0) return;
   series_->queue->Observe(Seconds(report.admitted_us - report.arrival_us));
-  series_->tenant_queue->Observe(Seconds(report.admitted_us - report.arrival_us));
+  series_->tenant(tenant).queue->Observe(Seconds(report.admitted_us - report.arrival_us));
   if (report.first_token_us < 0) return;
   series_->prefill_computed->Observe(report.prompt_tokens);
   series_->prefill->Observe(Seconds(report.first_token_us - report.admitted_us));
@@ -368,16 +421,12 @@ std::string Metrics::Render(const EngineCounters& engine, bool stalled) {
   series.blocks_free->Set(engine.blocks_free);
   series.blocks_used->Set(engine.blocks_used);
   series.blocks_cached->Set(engine.blocks_cached);
-  series.live_slots->Set(static_cast<double>(engine.live_slots));
-  series.tenant_blocks->Set(engine.blocks_used);
+  series.RenderTenants(engine);
 
   const SchedulerCounters& totals = engine.scheduler;
   RaiseTo(series.prompt_tokens, totals.prompt_tokens);
   RaiseTo(series.prompt_tokens_local, totals.prompt_tokens);
-  RaiseTo(series.tenant_prompt_tokens, totals.prompt_tokens);
   RaiseTo(series.generation_tokens, totals.generated_tokens);
-  RaiseTo(series.tenant_generation_tokens, totals.generated_tokens);
-  RaiseTo(series.tenant_service, totals.prompt_tokens + 2 * totals.generated_tokens);
   for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
   for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
   if (stalled && !series.was_stalled) series.stalls->Increment();

@@ -1,6 +1,7 @@
 // Metrics holds every Prometheus series and renders them. Names, labels and buckets of vLLM's series are vLLM's, so
 // that its dashboards and gateways read this server unchanged; ours start with hydrant_. Everything exists, at zero,
 // from the first scrape.
+// Labels named `tenant` hold configured names only, and only on our own series.
 //
 // Thread: any. Observations lock one histogram for some ten nanoseconds; the engine's numbers come as a snapshot, so a
 // scrape never waits for the engine.
@@ -22,7 +23,8 @@ struct MetricsOptions {
   int32_t blocks = 0;
   int32_t block_slots = 16;
   std::string cache_dtype;
-  std::vector<std::string> policy_names;  // by policy_label
+  std::vector<std::string> policy_names;                // by policy_label
+  std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 
 // How a sequence ended, as vLLM counts it.
@@ -30,8 +32,18 @@ enum class FinishedReason : uint8_t { kStop, kLength, kAbort, kError, kRepetitio
 inline constexpr int32_t kFinishedReasons = 5;
 
 // Why a request was turned away before the engine saw it.
-enum class RejectReason : uint8_t { kInvalid, kOverloaded, kDraining };
-inline constexpr int32_t kRejectReasons = 3;
+enum class RejectReason : uint8_t {
+  kInvalid,
+  kOverloaded,
+  kDraining,
+  // Limits of its tenant.
+  kConcurrency,
+  kRpm,
+  kTpm,
+  kQueue,
+};
+inline constexpr int32_t kRejectReasons = 7;
+const char* RejectReasonName(RejectReason reason);  // its label
 
 // A finished sequence. Moments are monotonic microseconds, -1 = not reached.
 struct SequenceReport {
@@ -56,14 +68,20 @@ class Metrics {
   // Engine thread.
   void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us);
 
-  // Connections.
-  void CountRequest();
-  void CountReject(RejectReason reason);
-  void ObserveFirstToken(int64_t us);
-  void ObserveTokenGap(int64_t us);  // between two outputs of one sequence
-  void ObserveSequence(const SequenceReport& report);
+  // The next tenant index gets series of its own. One thread at a time.
+  void AddTenant(const std::string& name);
+
+  // Connections. `tenant` is the index of one that was added.
+  void CountRequest(int32_t tenant);
+  void CountReject(int32_t tenant, RejectReason reason);
+  void CountAuthFailure();
+  void ObserveFirstToken(int32_t tenant, int64_t us);
+  void ObserveTokenGap(int32_t tenant, int64_t us);  // between two outputs of one sequence
+  void ObserveSequence(int32_t tenant, const SequenceReport& report);
   // A whole request: its n, and the most tokens one of its sequences generated.
   void ObserveRequest(int32_t n, int32_t generated_tokens_max);
+
+  uint64_t Rejected(int32_t tenant, RejectReason reason) const;
 
   // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now.
   std::string Render(const EngineCounters& engine, bool stalled);

@@ -120,10 +120,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(Simple("GET", "/load", false,
                           [&completions](const HttpHead&) { return Json(LoadJson(completions.in_flight())); }));
 
-  const auto health = [sources](const HttpHead&) { return Empty(sources->stalled() ? 503 : 200); };
-  routes.push_back(Simple("GET", "/health", true, health));
-  routes.push_back(Simple("GET", "/ping", true, health));
-  routes.push_back(Simple("POST", "/ping", true, health));
+  AddHealthRoutes(sources->stalled, &routes);
   routes.push_back(Simple("GET", "/ready", true, [sources, &completions](const HttpHead&) {
     if (completions.draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
     if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
@@ -131,12 +128,25 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   }));
   routes.push_back(
       Simple("GET", "/version", true, [sources](const HttpHead&) { return Json(VersionJson(sources->version)); }));
-  routes.push_back(Simple("GET", "/metrics", true, [sources](const HttpHead&) {
-    HttpResponse response = Json(sources->metrics());
+  // Where several tenants share the port, what one does is not the others' business.
+  if (sources->metrics) AddMetricsRoute(sources->metrics, /*open=*/true, &routes);
+  return routes;
+}
+
+void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* routes) {
+  const auto health = [stalled = std::move(stalled)](const HttpHead&) { return Empty(stalled() ? 503 : 200); };
+  routes->push_back(Simple("GET", "/health", true, health));
+  routes->push_back(Simple("GET", "/ping", true, health));
+  routes->push_back(Simple("POST", "/ping", true, health));
+  routes->back().body = false;
+}
+
+void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes) {
+  routes->push_back(Simple("GET", "/metrics", open, [metrics = std::move(metrics)](const HttpHead&) {
+    HttpResponse response = Json(metrics());
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;
   }));
-  return routes;
 }
 
 }  // namespace hydrant

@@ -23,10 +23,14 @@ struct RouteSources {
   ModelCard model;
   std::string version;
   std::function<bool()> stalled;         // the engine does not move
-  std::function<std::string()> metrics;  // Prometheus text
+  std::function<std::string()> metrics;  // Prometheus text; null: not served here
 };
 
 std::vector<HttpRoute> MakeRoutes(RouteSources sources);
+
+// GET /health, GET and POST /ping; GET /metrics. The operator's listener has them as well.
+void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* routes);
+void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes);
 
 }  // namespace hydrant
 

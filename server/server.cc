@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -17,6 +18,7 @@
 #include "server/http_server.h"
 #include "server/kv_dump.h"
 #include "server/sizing.h"
+#include "server/tenant_registry.h"
 #include "server/version.h"
 
 namespace hydrant {
@@ -79,7 +81,14 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   return context;
 }
 
-EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model) {
+absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
+  const TenantFacts facts = {limits.blocks, limits.sequences_max, limits.context_max, config.kv};
+  if (!config.tenants_path.empty()) return TenantRegistry::FromFile(config.tenants_path, facts);
+  return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);
+}
+
+EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model,
+                                  const TenantRegistry& tenants) {
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
   options.scheduler.sequences_max = limits.sequences_max;
@@ -88,6 +97,8 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.tokens_max = limits.batch_tokens_max;
   options.scheduler.prefill_tokens_max = config.prefill_tokens_max;
   options.scheduler.eos_ids = model.eos_ids;
+  options.scheduler.tenants = tenants.options();
+  options.scheduler.policy = config.scheduling_policy;
   options.vocab = model.vocab;
   options.context = limits.context_max;
   return options;
@@ -96,7 +107,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
 HttpServerOptions MakeHttpOptions(const Config& config, const Limits& limits, ServingContext context) {
   HttpServerOptions options;
   options.limits = limits;
-  if (!config.api_key.empty()) options.key = ApiKey(config.api_key);
+  options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
   options.origins = OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
   options.host = config.host;
   options.port = config.port;
@@ -108,7 +119,7 @@ HttpServerOptions MakeHttpOptions(const Config& config, const Limits& limits, Se
   return options;
 }
 
-MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& sizing) {
+MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& sizing, const TenantRegistry& tenants) {
   MetricsOptions options;
   options.model_name = context.request.model_names.front();
   options.context = sizing.limits.context_max;
@@ -116,6 +127,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.block_slots = kBlockSlots;
   options.cache_dtype = DTypeName(sizing.kv_dtype);
   options.policy_names = KvPolicyLabels();
+  options.tenant_names = tenants.names();
   return options;
 }
 
@@ -124,6 +136,7 @@ struct Parts {
   std::unique_ptr<CpuDevice> device;
   std::unique_ptr<KvDump> kv_dump;
   std::unique_ptr<ModelExecutor> executor;
+  std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
@@ -184,15 +197,18 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
 }
 
 absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing, Parts* parts) {
-  absl::StatusOr<std::unique_ptr<EngineCore>> core =
-      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config()), *parts->executor, MonotonicUs);
+  absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
+  if (!tenants.ok()) return tenants.status();
+  parts->tenants = std::move(*tenants);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
+      MakeCoreOptions(config, sizing.limits, checkpoint.config(), *parts->tenants), *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
   ServingContext context = MakeContext(config, sizing.limits, checkpoint);
-  parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing));
-  parts->http =
-      std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)), *parts->metrics);
+  parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
+  parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)),
+                                             *parts->metrics, *parts->tenants);
   Metrics& metrics = *parts->metrics;
   HttpServer& http = *parts->http;
   EngineHooks hooks;
@@ -209,7 +225,11 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   view.queue = &engine;
   view.stalled = [&engine] { return engine.stalled(); };
   view.metrics = [&engine, &metrics] { return metrics.Render(engine.counters(), engine.stalled()); };
+  view.counters = [&engine] { return engine.counters(); };
+  view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
   view.stop = [&engine] { engine.Stop(); };
+  parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
+                            [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});
   engine.Start();
   return http.Open(std::move(view));
 }
@@ -236,6 +256,7 @@ absl::Status LoadAndStart(const Config& config, Parts* parts) {
 
 int Serve(const Config& config, const Announce& announce) {
   StartLog(config.log_level);
+  std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
   const int64_t started_us = MonotonicUs();
   Parts parts;
   const absl::Status status = LoadAndStart(config, &parts);
@@ -247,6 +268,9 @@ int Serve(const Config& config, const Announce& announce) {
   const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
   Log(LogLevel::kInfo, absl::StrCat("ready after ", ready_ms, " ms"));
   const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
+  if (parts.http->admin_port() != 0) {
+    announce(absl::StrCat("admin listener on http://", config.admin_host, ":", parts.http->admin_port()));
+  }
   announce(absl::StrCat("listening on http://", host, ":", parts.http->port()));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();

@@ -356,6 +356,10 @@ TEST(CompletionRequestTest, EveryViolationNamesItsField) {
       {R"("presence_penalty":0.5)", "presence_penalty"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("cache_salt":5)", "cache_salt"},
+      {R"("priority":1)", "priority"},
+      {R"("priority":-1)", "priority"},
+      {R"("priority":-2147483648)", "priority"},
+      {R"("priority":1e3)", "priority"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.member);

@@ -14,6 +14,7 @@ ERROR_TYPES = {
     414: "invalid_request_error",
     415: "invalid_request_error",
     417: "invalid_request_error",
+    429: "rate_limit_error",
     431: "invalid_request_error",
     501: "invalid_request_error",
     503: "overloaded_error",

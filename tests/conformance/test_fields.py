@@ -188,7 +188,6 @@ def test_c34_what_another_version_does_is_refused_by_name(row):
         "tools": [{"type": "function"}],
         "suffix": "x",
         "use_beam_search": True,
-        "priority": -(1 << 31),
     }.items():
         error = check_error(row.post("/v1/completions", {"prompt": PROMPT, field: value}), 400, param=field)
         assert error["code"] == "unsupported"

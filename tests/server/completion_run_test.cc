@@ -57,8 +57,9 @@ class CompletionRunTest : public testing::Test {
   std::unique_ptr<CompletionRun> Start(const std::string& body) {
     ApiResult<PreparedCompletion> prepared = PrepareCompletion(body, context_);
     EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().message);
-    auto run = std::make_unique<CompletionRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1");
-    EXPECT_TRUE(run->Submit([] {}));
+    auto run =
+        std::make_unique<CompletionRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1", 0);
+    EXPECT_TRUE(run->Submit([] {}, nullptr));
     return run;
   }
   void Send(int32_t choice, int32_t token, SequenceEnd end = SequenceEnd::kNone) {
@@ -199,8 +200,8 @@ TEST_F(CompletionRunTest, ARequestTheQueueRefusedCancelsNothing) {
   queue_.full = true;
   ApiResult<PreparedCompletion> prepared = PrepareCompletion(R"({"prompt": "a"})", context_);
   {
-    CompletionRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1");
-    EXPECT_FALSE(run.Submit([] {}));
+    CompletionRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1", 0);
+    EXPECT_FALSE(run.Submit([] {}, nullptr));
   }
   EXPECT_THAT(queue_.cancelled, IsEmpty());
   EXPECT_EQ(Aborts(), 0);

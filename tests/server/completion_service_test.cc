@@ -286,6 +286,48 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
   EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
 }
 
+TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
+  ServingContext context;
+  context.request.model_names = {"m"};
+  context.request.vocab_size = ByteTokenizer::kVocab;
+  context.request.context = 1000;
+  context.kv = {4, 2, 1000};
+  context.tokenizer = std::make_shared<ByteTokenizer>();
+  context.blocks = 100;
+  TenantRules rules;
+  rules.kv.emplace();
+  rules.kv->preset = KvPreset::kH2o;
+  rules.kv->budget_kind = KvBudgetKind::kTokens;
+  rules.kv->budget_tokens = 16;
+  rules.kv_budget_max = 32;
+  rules.priority_max = 3;
+  rules.blocks_max = 4;
+  const auto prepare = [&](const std::string& members) {
+    return PrepareCompletion(R"({"prompt":"0123456789012345678901234567890123456789","max_tokens":4)" + members + "}",
+                             context, rules);
+  };
+  EXPECT_EQ(prepare("").value().prompts[0].kv.budget.keep, 16);
+  EXPECT_EQ(prepare(R"(,"kv":{"budget":32})").value().prompts[0].kv.budget.keep, 32);
+  EXPECT_EQ(prepare(R"(,"priority":3)").value().request.priority, 3);
+  const struct {
+    const char* name;
+    const char* members;
+    const char* param;
+  } cases[] = {
+      {"budget in tokens", R"(,"kv":{"budget":33})", "kv.budget"},
+      {"budget as a part", R"(,"kv":{"budget":{"ratio_of_prompt":0.9}})", "kv.budget"},
+      {"everything kept", R"(,"kv":{"policy":"full"})", "kv.budget"},
+      {"priority", R"(,"priority":4)", "priority"},
+  };
+  for (const auto& test : cases) {
+    const ApiResult<PreparedCompletion> prepared = prepare(test.members);
+    ASSERT_FALSE(prepared.ok()) << test.name;
+    EXPECT_EQ(prepared.error().param, test.param) << test.name;
+  }
+  rules.blocks_max = 2;
+  EXPECT_EQ(prepare("").error().code, "kv_capacity_exceeded") << "forty tokens are three blocks";
+}
+
 TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
   ServingContext context;
   context.request.model_names = {"m"};

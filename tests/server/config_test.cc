@@ -187,7 +187,11 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--max-body-bytes", "1"}, "--max-body-bytes"},
       {{"--log-level", "loud"}, "--log-level"},
       {{"--host", "0.0.0.0"}, "--host"},
-      {{"--tenants", "x.json"}, "--tenants"},
+      {{"--tenants", "x.json", "--api-key", "k"}, "--api-key"},
+      {{"--scheduling-policy", "lottery"}, "--scheduling-policy"},
+      {{"--scheduling-policy", "priority"}, "--scheduling-policy"},
+      {{"--admin-port", "65536", "--admin-api-key", "k"}, "--admin-port"},
+      {{"--admin-host", "0.0.0.0"}, "--admin-host"},
       {{"--session-dir=x"}, "--session-dir"},
       {{"--admin-port", "1"}, "--admin-port"},
       {{"--enable-prefix-caching"}, "--enable-prefix-caching"},
@@ -224,6 +228,27 @@ TEST(Config, TheKeyMayComeFromTheEnvironmentButAFlagWins) {
   unsetenv("HYDRANT_API_KEY");
 }
 
+TEST(Config, TheAdminKeyMayComeFromTheEnvironmentAndAPortNeedsOne) {
+  unsetenv("HYDRANT_ADMIN_KEY");
+  EXPECT_FALSE(Good({}).admin_port.has_value());
+  EXPECT_THAT(Parse({"--admin-port", "0"}).message, HasSubstr("--admin-port"));
+  EXPECT_EQ(Good({"--admin-port", "0", "--admin-api-key", "k"}).admin_port, 0);
+  EXPECT_EQ(Good({"--admin-socket", "s"}).admin_socket, "s") << "its permissions protect it";
+  setenv("HYDRANT_ADMIN_KEY", "from-environment", 1);
+  EXPECT_EQ(Good({"--admin-port", "7"}).admin_key, "from-environment");
+  unsetenv("HYDRANT_ADMIN_KEY");
+}
+
+TEST(Config, WithAFileOfTenantsTheEnvironmentsKeyIsNotTheirs) {
+  setenv("HYDRANT_API_KEY", "k", 1);
+  const Config config = Good({"--tenants", "t.json", "--scheduling-policy", "fcfs"});
+  unsetenv("HYDRANT_API_KEY");
+  EXPECT_EQ(config.api_key, "");
+  EXPECT_EQ(config.tenants_path, "t.json");
+  EXPECT_EQ(config.scheduling_policy, SchedulingPolicy::kFcfs);
+  EXPECT_EQ(Good({}).scheduling_policy, SchedulingPolicy::kFair);
+}
+
 TEST(Config, AFileGivesFlagsAndFlagsWin) {
   const TempDir dir;
   const std::string path = dir.Write("c.json", R"({"max_num_seqs": 5, "max-model-len": 100, "kv_policy": "h2o",
@@ -253,7 +278,7 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
       {R"({"port": "x"})", "port"},
       {R"({"port": {}})", "port"},
       {R"({"allowed_hosts": [1]})", "allowed-hosts"},
-      {R"({"tenants": "x"})", "tenants"},
+      {R"({"session_dir": "x"})", "session-dir"},
       {R"({"enable_prefix_caching": true})", "enable-prefix-caching"},
   };
   for (const auto& test : cases) {

@@ -63,6 +63,35 @@ TEST(EventRouter, PromptTokensAreSettledOnceAndSequencesAtTheirEnd) {
   EXPECT_THAT(f.router.OpenIds(), ElementsAre(2u));
 }
 
+class Recorder : public SequenceLedger {
+ public:
+  void OnAdmitted(int32_t choice) override { admitted.push_back(choice); }
+  void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) override {
+    ended.push_back({choice, prompt_computed, generated});
+  }
+  std::vector<int32_t> admitted;
+  std::vector<std::vector<int32_t>> ended;
+};
+
+TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
+  Fixture f;
+  const auto ledger = std::make_shared<Recorder>();
+  for (int32_t choice = 0; choice < 3; ++choice) {
+    f.router.Add(10 + static_cast<uint64_t>(choice), {f.other, 0, 30, false, ledger});
+  }
+  const uint64_t admitted[] = {11, 1, 99};
+  f.router.Admitted(admitted);
+  EXPECT_THAT(ledger->admitted, ElementsAre(0)) << "choices are those of the route; unknown ids are nobody's";
+  EngineEvent ends[] = {Token(10, 5), Token(11, -1, FinishReason::kAbort), Token(12, 5, FinishReason::kLength)};
+  ends[1].prompt_computed = 16;
+  ends[2].prompt_computed = 30;
+  ends[2].generated = 4;
+  f.router.Deliver(ends, 0);
+  EXPECT_THAT(ledger->ended, ElementsAre(ElementsAre(0, 16, 0), ElementsAre(0, 30, 4)));
+  f.router.Refuse(10);
+  EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
+}
+
 TEST(EventRouter, LogProbabilitiesTravelOnlyWhenAskedFor) {
   Fixture f;
   SampleResult sampled;

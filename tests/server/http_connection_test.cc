@@ -16,7 +16,7 @@ constexpr const char* kBody = R"({"prompt":"secret-prompt","max_tokens":2})";
 
 TestServerOptions Keyed() {
   TestServerOptions options;
-  options.http.key = ApiKey("sesame");
+  options.tenants = SingleTenant("sesame");
   return options;
 }
 
@@ -245,7 +245,7 @@ TEST(HttpConnection, RequestIdsAreEchoedWhenHarmless) {
 
 TEST(HttpConnection, ABrowserOfOursMayAskAndRead) {
   TestServerOptions options;
-  options.http.key = ApiKey("sesame");
+  options.tenants = SingleTenant("sesame");
   options.http.origins = OriginPolicy("127.0.0.1", {}, {"https://ui.example"});
   TestServer server(std::move(options));
   const std::string origin = "Origin: https://ui.example\r\n";

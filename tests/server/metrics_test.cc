@@ -119,6 +119,11 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"invalid\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"overloaded\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"draining\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"concurrency\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"rpm\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"tpm\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"queue\""}},
+      {"hydrant_auth_failures_total", "counter", {}},
       {"hydrant_live_slots", "gauge", {"tenant=\"default\""}},
       {"hydrant_blocks", "gauge", {"tenant=\"default\""}},
   };
@@ -192,7 +197,7 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
   engine.blocks_free = 25;
   engine.blocks_used = 50;
   engine.blocks_cached = 25;
-  engine.live_slots = 700;
+  engine.tenants = {{.blocks = 50, .live_slots = 700, .charged = 120, .prompt_tokens = 100, .generated_tokens = 10}};
   engine.scheduler.prompt_tokens = 100;
   engine.scheduler.generated_tokens = 10;
   engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)] = 109;
@@ -208,7 +213,9 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
     EXPECT_EQ(text.Value("hydrant_blocks"), 50);
     EXPECT_EQ(text.Value("vllm:prompt_tokens_total"), 100) << "a second scrape adds nothing";
     EXPECT_EQ(text.Value("vllm:prompt_tokens_by_source_total", {"local_compute"}), 100);
-    EXPECT_EQ(text.Value("hydrant_service_total"), 120) << "1 per prompt token, 2 per generated one";
+    EXPECT_EQ(text.Value("hydrant_service_total"), 120);
+    EXPECT_EQ(text.Value("hydrant_prompt_tokens_total"), 100);
+    EXPECT_EQ(text.Value("hydrant_generation_tokens_total"), 10);
     EXPECT_EQ(text.Value("hydrant_freed_blocks_total", {"prefill"}), 109);
     EXPECT_EQ(text.Value("hydrant_evicted_tokens_total", {"h2o"}), 1744);
   }
@@ -226,18 +233,18 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   report.first_token_us = 3'000'000;
   report.last_token_us = 7'000'000;
   report.ended_us = 8'000'000;
-  metrics.ObserveSequence(report);
+  metrics.ObserveSequence(0, report);
   metrics.ObserveRequest(2, 5);
-  metrics.ObserveFirstToken(3'000'000);
-  metrics.ObserveTokenGap(1'000'000);
+  metrics.ObserveFirstToken(0, 3'000'000);
+  metrics.ObserveTokenGap(0, 1'000'000);
   metrics.ObserveStep(17, 10, 20, 30);
-  metrics.CountRequest();
-  metrics.CountReject(RejectReason::kOverloaded);
+  metrics.CountRequest(0);
+  metrics.CountReject(0, RejectReason::kOverloaded);
   SequenceReport waiting;  // cancelled in the queue
   waiting.reason = FinishedReason::kAbort;
   waiting.arrival_us = 0;
   waiting.ended_us = 1'000'000;
-  metrics.ObserveSequence(waiting);
+  metrics.ObserveSequence(0, waiting);
 
   const Exposition text(metrics.Render(EngineCounters(), false));
   const std::map<std::string, double> sums = {
@@ -267,6 +274,31 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   EXPECT_EQ(text.Value("vllm:request_success_total", {"abort"}), 1);
   EXPECT_EQ(text.Value("hydrant_requests_total"), 1);
   EXPECT_EQ(text.Value("hydrant_rejected_total", {"overloaded"}), 1);
+}
+
+TEST(Metrics, ATenantsNumbersAreItsOwn) {
+  MetricsOptions options = Options();
+  options.tenant_names = {"a", "b"};
+  Metrics metrics(options);
+  metrics.AddTenant("c");
+  metrics.CountRequest(0);
+  metrics.CountRequest(2);
+  metrics.CountRequest(2);
+  metrics.CountReject(1, RejectReason::kTpm);
+  metrics.ObserveFirstToken(2, 3'000'000);
+  EngineCounters engine;
+  engine.tenants = {{.blocks = 1}, {.blocks = 2, .charged = 0.5}, {.blocks = 3}};
+  const Exposition text(metrics.Render(engine, false));
+  EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"a\""}), 1);
+  EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"b\""}), 0);
+  EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"c\""}), 2);
+  EXPECT_EQ(text.Value("hydrant_rejected_total", {"tenant=\"b\"", "reason=\"tpm\""}), 1);
+  EXPECT_EQ(metrics.Rejected(1, RejectReason::kTpm), 1u);
+  EXPECT_EQ(text.Value("hydrant_ttft_seconds_count", {"tenant=\"c\""}), 1);
+  EXPECT_EQ(text.Value("hydrant_ttft_seconds_count", {"tenant=\"a\""}), 0);
+  EXPECT_EQ(text.Value("vllm:time_to_first_token_seconds_count"), 1) << "all tenants, and no label of theirs";
+  EXPECT_EQ(text.Value("hydrant_blocks", {"tenant=\"c\""}), 3);
+  EXPECT_EQ(text.Value("hydrant_service_total", {"tenant=\"b\""}), 0.5);
 }
 
 TEST(Metrics, AStallIsCountedWhenItBegins) {

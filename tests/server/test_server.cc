@@ -161,7 +161,16 @@ TestServer::TestServer(TestServerOptions options) {
   http.model_root = "test-model.gguf";
   http.version = "1.2.3";
 
+  const TenantFacts facts = {options.blocks, options.sequences_max, options.context, context.request.kv};
+  if (options.tenants_path.empty()) {
+    tenants_ = std::make_unique<TenantRegistry>(options.tenants, facts);
+  } else {
+    auto tenants = TenantRegistry::FromFile(options.tenants_path, facts);
+    EXPECT_TRUE(tenants.ok()) << tenants.status();
+    tenants_ = std::move(*tenants);
+  }
   EngineCoreOptions core_options;
+  core_options.scheduler.tenants = tenants_->options();
   core_options.scheduler.blocks = options.blocks;
   core_options.scheduler.sequences_max = options.sequences_max;
   core_options.scheduler.waiting_max = options.sequences_max + limits.waiting_sequences_max;
@@ -178,8 +187,9 @@ TestServer::TestServer(TestServerOptions options) {
   metrics_options.blocks = options.blocks;
   metrics_options.cache_dtype = "float32";
   metrics_options.policy_names = KvPolicyLabels();
+  metrics_options.tenant_names = tenants_->names();
   metrics_ = std::make_unique<Metrics>(metrics_options);
-  http_ = std::make_unique<HttpServer>(std::move(http), *metrics_);
+  http_ = std::make_unique<HttpServer>(std::move(http), *metrics_, *tenants_);
   EngineHooks hooks;
   hooks.fan_out = http_->fan_out();
   hooks.on_death = [this](const std::string&) { http_->Fail(70); };
@@ -188,6 +198,10 @@ TestServer::TestServer(TestServerOptions options) {
   view.queue = engine_.get();
   view.stalled = [this] { return engine_->stalled(); };
   view.metrics = [this] { return metrics_->Render(engine_->counters(), engine_->stalled()); };
+  view.counters = [this] { return engine_->counters(); };
+  view.pause_admission = [this](bool paused) { engine_->PauseAdmission(paused); };
+  tenants_->SetHooks({[this](const std::string& name) { metrics_->AddTenant(name); },
+                      [this](const std::vector<TenantOptions>& set) { engine_->SetTenants(set); }});
   view.stop = [this] {
     stopping_ = true;
     engine_->Stop();

@@ -16,6 +16,7 @@
 #include "scripted_executor.h"
 #include "server/engine.h"
 #include "server/http_server.h"
+#include "server/tenant_registry.h"
 
 namespace hydrant {
 
@@ -74,6 +75,8 @@ struct TestServerOptions {
   int32_t sequences_max = 8;
   int32_t context = 4096;
   std::function<int32_t(const StepRow&, int32_t)> next;  // null: the alphabet
+  TenantsConfig tenants = SingleTenant("");
+  std::string tenants_path;  // not empty: the tenants are in this file
 };
 
 class TestServer {
@@ -84,6 +87,7 @@ class TestServer {
   uint16_t port() const { return http_->port(); }
   ScriptedExecutor& executor() { return executor_; }
   Engine& engine() { return *engine_; }
+  TenantRegistry& tenants() { return *tenants_; }
   HttpServer& http() { return *http_; }
   // The server has told the engine to end what runs.
   bool stopping() const { return stopping_; }
@@ -96,6 +100,7 @@ class TestServer {
 
  private:
   ScriptedExecutor executor_;
+  std::unique_ptr<TenantRegistry> tenants_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<HttpServer> http_;
