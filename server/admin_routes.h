@@ -13,7 +13,6 @@
 #ifndef HYDRANT_SERVER_ADMIN_ROUTES_H_
 #define HYDRANT_SERVER_ADMIN_ROUTES_H_
 
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -33,7 +32,6 @@ struct AdminSources {
   RequestDirectory& requests;
   GenerationQueue& queue;
   const Metrics& metrics;
-  boost::asio::thread_pool& workers;
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;  // returns the number of requests in flight
   std::function<bool()> draining;

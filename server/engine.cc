@@ -168,6 +168,7 @@ void Engine::Loop() {
     core_->LimitPrefill(pacer_.alone(), pacer_.beside_decodes());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
+    Publish();  // first: who hears of an event finds it counted
     router_.Admitted(core_->admitted());
     const EventRouter::Settled settled = router_.Deliver(events, ended);
     Settle(settled);
@@ -179,7 +180,6 @@ void Engine::Loop() {
     pacer_.Observe(report);
     if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
     UpdateRate(&completion_rate_, settled.sequences, seconds);
-    Publish();
     if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
   }
   step_started_us_.store(0, std::memory_order_relaxed);

@@ -135,7 +135,7 @@ absl::Status HttpServer::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
   admin_service_.routes =
-      MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, workers_, [this] { return ReloadTenants(); },
+      MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); },
                        [this] { return Drain(); }, [this] { return completions_->draining(); }, engine_.pause_admission,
                        engine_.counters, engine_.stalled, engine_.metrics});
   if (admin.port.has_value()) {
@@ -175,8 +175,7 @@ void HttpServer::OnHangup() {
   reload_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     reload_due_ = false;
-    // Who hears the answer is the log. Off the io threads: it reads a file.
-    asio::post(workers_, [this] { (void)ReloadTenants(); });
+    (void)ReloadTenants();  // who hears the answer is the log
   });
 }
 

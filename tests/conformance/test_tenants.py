@@ -251,7 +251,7 @@ def test_f10_what_is_charged_is_what_was_computed(start):
     server = start(a={"tpm": 100_000}, b={"tpm": 100_000})
 
     def used(tenant):
-        server.wait_tenant(tenant, running=0, waiting=0, open=0)
+        server.wait_tenant(tenant, running=0, waiting=0, open=0)  # and so are the tokens: one snapshot holds both
         shown = server.tenant(tenant)
         return shown["prompt_tokens"], shown["generated_tokens"], shown["tokens_remaining"]
 
