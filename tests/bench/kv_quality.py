@@ -25,7 +25,7 @@ from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 POLICIES = ["h2o-plus", "h2o", "h2o-decay", "snapkv", "sinks", "window"]
 BUDGETS = [64, 128, 256, 512]
 # The server batches what is in flight: enough streams that decode steps are wide, few enough for their pool.
-IN_FLIGHT = 12
+IN_FLIGHT = 16
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
