@@ -71,6 +71,17 @@ def documents(server, paths, length, count):
     return chosen
 
 
+def quoted_share(ids):
+    """How much of what follows the PROMPT is quoted from it, in runs of four tokens or more."""
+    run, prompt, tail = 4, ids[:PROMPT], ids[PROMPT:]
+    known = {tuple(prompt[i : i + run]) for i in range(len(prompt) - run + 1)}
+    quoted = set()
+    for i in range(len(tail) - run + 1):
+        if tuple(tail[i : i + run]) in known:
+            quoted.update(range(i, i + run))
+    return len(quoted) / len(tail)
+
+
 def server_loss(server, ids, kv):
     """Mean negative log-probability of the tokens after the first PROMPT, in nats."""
     choice = complete(server, ids[:PROMPT], len(ids) - PROMPT, kv=kv, forced_token_ids=ids[PROMPT:])
