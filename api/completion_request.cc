@@ -129,10 +129,9 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Completi
 void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
   const RequestLimits& limits = context.limits;
   request->priority = static_cast<int32_t>(reader->Integer("priority", 0, 0, context.priority_max));
-  // Checked and then of no effect: nothing here is counted by user, and without a shared prefix cache there is nothing
-  // to salt.
+  // Checked and then of no effect: nothing here is counted by user.
   reader->String("user", "", limits.identifier_bytes_max, /*identifier=*/true);
-  reader->String("cache_salt", "", limits.identifier_bytes_max, /*identifier=*/true);
+  request->cache_salt = reader->String("cache_salt", "", limits.identifier_bytes_max, /*identifier=*/true);
   request->request_id = reader->String("request_id", "", limits.request_id_bytes_max, /*identifier=*/true);
   if (reader->Has("request_id") && !IsRequestId(request->request_id, limits.request_id_bytes_max)) {
     reader->Fail("request_id", absl::StrCat("'request_id' must be 1 to ", limits.request_id_bytes_max,

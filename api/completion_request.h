@@ -66,6 +66,7 @@ struct CompletionRequest {
   bool kv_report = false;
   KvSpec kv;
 
+  std::string cache_salt;  // prefixes are shared between requests of equal salts only
   int32_t priority = 0;    // lower goes earlier, among its tenant's requests
   std::string request_id;  // empty: the server makes one; else IsRequestId
 

@@ -1,42 +1,184 @@
 #include "block_manager/block_manager.h"
 
+#include <algorithm>
 #include <cassert>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
 namespace hydrant {
 
+void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, PrefixMatch* match) {
+  match->clear();
+  if (!use.looks_up) return;
+  const int32_t tokens_max = static_cast<int32_t>(prompt.size()) - use.rows_computed_min;
+  uint64_t parent = PrefixIndex::kRoot;
+  size_t usable = 0;
+  for (size_t i = 0; static_cast<int32_t>(i + 1) * kSlotsPerBlock <= tokens_max; ++i) {
+    const int32_t block =
+        index_.Find(use.salt, parent, BlockTokens(prompt.subspan(i * kSlotsPerBlock, kSlotsPerBlock)));
+    if (block < 0) break;
+    parent = index_.serial(block);
+    match->blocks.push_back(block);
+    const int32_t sides = static_cast<int32_t>(i) + 1;
+    const bool fits = use.side == SideNeed::kNothing ||
+                      (use.side == SideNeed::kZeros
+                           ? sides_.CanTake(sides, -1, 0)
+                           : sides_.HasSnapshot(block, use.score_kind) && sides_.CanTake(sides, block, use.score_kind));
+    if (fits) usable = i + 1;
+  }
+  match->blocks.resize(usable);
+  for (int32_t block : match->blocks) match->revived += pool_.references(block) == 0 ? 1 : 0;
+  match->sides = use.side == SideNeed::kNothing ? 0 : static_cast<int32_t>(usable);
+  match->score_kind = use.score_kind;
+  match->from_snapshot = use.side == SideNeed::kSnapshot && usable > 0;
+}
+
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks) {
-  assert(table.idle() && reserved_blocks >= 1 && CanAdmit(reserved_blocks));
+  Admit(table, reserved_blocks, PrefixMatch(), nullptr);
+}
+
+void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match,
+                         std::vector<SideStart>* starts) {
+  const int32_t matched = static_cast<int32_t>(match.blocks.size());
+  assert(table.idle() && reserved_blocks >= std::max(1, matched) && CanAdmit(reserved_blocks, match));
   table.reserved_ = reserved_blocks;
   // Once and for all, so that growing never moves the ids a step in flight looks at.
   table.blocks_.reserve(static_cast<size_t>(reserved_blocks));
-  promised_ += reserved_blocks;
+  table.sides_.reserve(static_cast<size_t>(reserved_blocks));
+  promised_ += reserved_blocks - matched;
+  for (int32_t block : match.blocks) pool_.AddReference(block);
+  table.blocks_.assign(match.blocks.begin(), match.blocks.end());
+  table.sides_.assign(match.blocks.begin(), match.blocks.end());
+  table.published_ = matched;
+  table.parent_ = matched > 0 ? index_.serial(match.blocks.back()) : PrefixIndex::kRoot;
+  table.publisher_ = resets_;
+  assert(promised_ <= pool_.available());
+  if (match.sides == 0) return;
+
+  assert(match.sides == matched);
+  taken_sides_.clear();
+  const int32_t spared = match.from_snapshot ? match.blocks.back() : -1;
+  sides_.Take(matched, spared, match.score_kind, &taken_sides_);
+  std::span<const int32_t> snapshot;
+  if (match.from_snapshot) snapshot = sides_.FindSnapshot(spared, match.score_kind);
+  for (int32_t i = 0; i < matched; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    table.sides_[at] = taken_sides_[at];
+    starts->push_back({snapshot.empty() ? -1 : snapshot[at], taken_sides_[at], i * kSlotsPerBlock});
+  }
+}
+
+int32_t BlockManager::TakeBlock() {
+  const BlockPool::Taken taken = pool_.Take();
+  if (taken.was_cached) Forget(taken.block);
+  return taken.block;
+}
+
+void BlockManager::Forget(int32_t block) {
+  index_.Forget(block);
+  sides_.DropSnapshots(block);
 }
 
 void BlockManager::Extend(BlockTable& table, int32_t slots) {
   const int64_t size = BlocksForSlots(slots);
-  assert(size <= table.reserved_);
+  assert(size + std::ssize(table.copies_) <= table.reserved_);
   while (table.size() < size) {
-    table.blocks_.push_back(pool_.Take().block);
+    table.blocks_.push_back(TakeBlock());
+    table.sides_.push_back(table.blocks_.back());
     --promised_;
   }
   assert(promised_ >= 0 && promised_ <= pool_.available());
 }
 
+void BlockManager::PublishNext(BlockTable& table, const PrefixSalt& salt, BlockTokens tokens) {
+  const int32_t block = table.blocks_[static_cast<size_t>(table.published_)];
+  int32_t known = index_.Find(salt, table.parent_, tokens);
+  if (known < 0) {
+    index_.Insert(salt, table.parent_, tokens, block);
+    pool_.Publish(block);
+    known = block;
+  }
+  table.parent_ = index_.serial(known);
+  ++table.published_;
+}
+
+bool BlockManager::BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out) {
+  const int32_t blocks = slots / kSlotsPerBlock;
+  assert(slots % kSlotsPerBlock == 0 && blocks >= 1 && blocks <= table.size());
+  // A block that a match or an earlier step made known may have one; one that this step computes cannot.
+  const int32_t last = table.blocks_[static_cast<size_t>(blocks) - 1];
+  if (!MayPublish(table) || sides_.HasSnapshot(last, kind) || !sides_.CanTake(blocks, -1, kind)) return false;
+  sides_.Take(blocks, -1, kind, out);
+  return true;
+}
+
+void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> sides) {
+  const int32_t blocks = slots / kSlotsPerBlock;
+  const int32_t last = blocks <= table.size() ? table.blocks_[static_cast<size_t>(blocks) - 1] : -1;
+  if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !sides_.HasSnapshot(last, kind)) {
+    sides_.Keep(last, kind, std::move(sides));
+    return;
+  }
+  for (int32_t side : sides) sides_.GiveBack(side);
+}
+
+void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots) {
+  assert(table.copies_.empty());
+  const int64_t end = std::min<int64_t>(BlocksForSlots(slots), full_slots / kSlotsPerBlock);
+  assert(end <= table.size() && table.size() + end <= table.reserved_);
+  for (int32_t i = 0; i < end; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    table.copies_.push_back({i, table.blocks_[at], table.sides_[at], TakeBlock()});
+    --promised_;
+  }
+  assert(promised_ >= 0 && promised_ <= pool_.available());
+}
+
+int32_t BlockManager::FinishCopies(BlockTable& table) {
+  int32_t freed = 0;
+  for (const TableCopy& copy : table.copies_) {
+    const size_t at = static_cast<size_t>(copy.index);
+    DropSide(copy.from, copy.from_side);
+    freed += pool_.DropReference(copy.from) ? 1 : 0;
+    table.blocks_[at] = table.sides_[at] = copy.to;
+    ++promised_;
+  }
+  table.copies_.clear();
+  return freed;
+}
+
+void BlockManager::DropSide(int32_t block, int32_t side) {
+  if (side != block) sides_.GiveBack(side);
+}
+
 int32_t BlockManager::Truncate(BlockTable& table, int32_t size) {
   int32_t freed = 0;
+  // From the end: of a prefix's cached-free blocks the last one is then taken first, and what is left can still be found.
   while (table.size() > size) {
+    DropSide(table.blocks_.back(), table.sides_.back());
     freed += pool_.DropReference(table.blocks_.back()) ? 1 : 0;
     table.blocks_.pop_back();
+    table.sides_.pop_back();
     ++promised_;
   }
   return freed;
 }
 
+int32_t BlockManager::DropCopies(BlockTable& table) {
+  int32_t freed = 0;
+  for (const TableCopy& copy : table.copies_) {
+    freed += pool_.DropReference(copy.to) ? 1 : 0;
+    ++promised_;
+  }
+  table.copies_.clear();
+  return freed;
+}
+
 int32_t BlockManager::Shrink(BlockTable& table, int32_t slots, int32_t reserved_blocks) {
   const int64_t size = BlocksForSlots(slots);
+  assert(table.copies_.empty());
   assert(size <= table.size() && size <= reserved_blocks && reserved_blocks <= table.reserved_);
   const int32_t freed = Truncate(table, static_cast<int32_t>(size));
   promised_ -= table.reserved_ - reserved_blocks;
@@ -46,26 +188,48 @@ int32_t BlockManager::Shrink(BlockTable& table, int32_t slots, int32_t reserved_
 }
 
 int32_t BlockManager::Release(BlockTable& table) {
-  const int32_t freed = Truncate(table, 0);
+  int32_t freed = DropCopies(table);
+  freed += Truncate(table, 0);
   promised_ -= table.reserved_;
   table.reserved_ = 0;
+  table.published_ = 0;
+  table.parent_ = PrefixIndex::kRoot;
   assert(promised_ >= 0 && promised_ <= pool_.available());
   return freed;
+}
+
+void BlockManager::ResetPrefixes() {
+  ++resets_;
+  for (int32_t block = 0; block < pool_.total(); ++block) {
+    if (!index_.has(block)) continue;
+    Forget(block);
+    pool_.Unpublish(block);
+  }
 }
 
 absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tables) const {
   if (absl::Status status = pool_.CheckIntegrity(); !status.ok()) return status;
   std::vector<int32_t> holders(static_cast<size_t>(pool_.total()), 0);
+  std::vector<bool> side_held(static_cast<size_t>(sides_.total()), false);
+  int32_t sides_held = 0;
   int64_t promised = 0;
   for (const BlockTable* table : tables) {
-    if (table->size() > table->reserved()) {
+    if (table->held() > table->reserved()) {
       return absl::InternalError(
-          absl::StrCat("a table holds ", table->size(), " blocks with ", table->reserved(), " reserved"));
+          absl::StrCat("a table holds ", table->held(), " blocks with ", table->reserved(), " reserved"));
     }
-    promised += table->reserved() - table->size();
-    for (int32_t block : table->blocks()) {
+    promised += table->reserved() - table->held();
+    for (const TableCopy& copy : table->copies()) ++holders[static_cast<size_t>(copy.to)];
+    for (size_t i = 0; i < table->blocks().size(); ++i) {
+      const int32_t block = table->blocks()[i], side = table->sides()[i] - sides_.first();
       if (block < 0 || block >= pool_.total()) return absl::InternalError(absl::StrCat("a table lists block ", block));
       ++holders[static_cast<size_t>(block)];
+      if (table->sides()[i] == block) continue;
+      if (side < 0 || side >= sides_.total() || side_held[static_cast<size_t>(side)]) {
+        return absl::InternalError(absl::StrCat("side block ", table->sides()[i], " is held twice or not a spare one"));
+      }
+      side_held[static_cast<size_t>(side)] = true;
+      ++sides_held;
     }
   }
   for (int32_t block = 0; block < pool_.total(); ++block) {
@@ -73,6 +237,13 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
       return absl::InternalError(absl::StrCat("block ", block, " has ", pool_.references(block), " references and ",
                                               holders[static_cast<size_t>(block)], " holders"));
     }
+    if (pool_.published(block) != index_.has(block)) {
+      return absl::InternalError(absl::StrCat("block ", block, " is published in one place and not in the other"));
+    }
+  }
+  if (sides_held > sides_.handed_out()) {
+    return absl::InternalError(
+        absl::StrCat("the tables hold ", sides_held, " spare side blocks, ", sides_.handed_out(), " are handed out"));
   }
   if (promised != promised_) {
     return absl::InternalError(absl::StrCat("the tables are promised ", promised, " blocks, the sum says ", promised_));

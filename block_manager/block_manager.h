@@ -1,42 +1,85 @@
-// BlockManager is the only mutator of the pool and the tables. Admission is by reservation: a table is admitted with
-// the most blocks it may ever hold, and everything it does later within that number succeeds.
+// BlockManager is the only mutator of the pools, the tables and the prefix index. Admission is by reservation: a table is
+// admitted with the most blocks it may ever hold, and everything it does later within that number succeeds.
 //
-// Thread: engine. Pure: no clock, no I/O, no device. Nothing allocates after a table's first admission at its size.
+// A prefix that somebody computed is shared without copying: the blocks of a match enter the new table as they are. Before
+// a sequence drops or overwrites tokens, whatever others may read is copied into fresh blocks (PlanCopies, FinishCopies),
+// and these are part of its reservation.
+//
+// Thread: engine. Pure: no clock, no I/O, no device. Nothing allocates after a table's first admission at its size, except
+// for score snapshots.
 //
 // Invariants (asserted at every transition; CheckIntegrity recounts them, the simulator provokes them)
 //  1. Every block is in exactly one of free / cached-free / in use; the counts add up to the total.
 //  2. refcount(b) = number of block tables that hold b.
-//  3. promised() = sum over tables of reserved() - size(), and available() >= promised(): growth never fails, so nobody
+//  3. promised() = sum over tables of reserved() - held(), and available() >= promised(): growth never fails, so nobody
 //     is ever preempted for lack of foresight.
 //  4. A reservation only falls.
-//
-// Prefix sharing (Publish) and parking (Park, Restore) join here: the pool already has references and the cached-free
-// state, and a table's reservation already counts the fresh blocks of a copy-before-write.
+//  5. A published block is full, and what is in it does not change while it is published.
+//  6. Every spare side block is free, in a snapshot, or in one table.
 #ifndef HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 #define HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "block_manager/block_pool.h"
 #include "block_manager/block_table.h"
 #include "block_manager/kv_budget.h"
+#include "block_manager/prefix_index.h"
+#include "block_manager/prefix_use.h"
+#include "block_manager/side_pool.h"
 
 namespace hydrant {
 
 class BlockManager {
  public:
-  // REQUIRES: blocks >= 0.
-  explicit BlockManager(int32_t blocks) : pool_(blocks) {}
+  // REQUIRES: blocks >= 0, spare_sides >= 0. `hash_mask`: PrefixIndex.
+  explicit BlockManager(int32_t blocks, int32_t spare_sides = 0, uint64_t hash_mask = ~uint64_t{0})
+      : pool_(blocks), index_(blocks, hash_mask), sides_(blocks, spare_sides) {}
+
+  // The longest prefix of `prompt` that the request may take over now. `match` keeps its memory. Valid until the next
+  // change.
+  void Match(const PrefixUse& use, std::span<const int32_t> prompt, PrefixMatch* match);
 
   bool CanAdmit(int64_t reserved_blocks) const { return reserved_blocks <= pool_.available() - promised_; }
+  bool CanAdmit(int64_t reserved_blocks, const PrefixMatch& match) const {
+    return CanAdmit(reserved_blocks - static_cast<int64_t>(match.blocks.size()) + match.revived);
+  }
 
-  // Promises `reserved_blocks` to the table. REQUIRES: table.idle(), reserved_blocks >= 1, CanAdmit(reserved_blocks).
+  // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the side blocks
+  // to prepare before any row of the next step, in this order.
+  // REQUIRES: table.idle(), reserved_blocks >= 1 and >= the match's, CanAdmit(reserved_blocks, match).
+  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideStart>* starts);
   void Admit(BlockTable& table, int32_t reserved_blocks);
 
   // Takes blocks until the table covers `slots` slots. REQUIRES: they are within the reservation.
   void Extend(BlockTable& table, int32_t slots);
+
+  // Makes the table's full blocks among the first `tokens` slots findable, where slot i holds token i of the sequence:
+  // nothing was evicted yet. `tokens_of(i)` gives the 16 tokens of block i. A block whose identity is known already stays
+  // unknown itself.
+  template <typename TokensOf>
+  void Publish(BlockTable& table, const PrefixSalt& salt, int32_t tokens, const TokensOf& tokens_of) {
+    if (!MayPublish(table)) return;
+    while ((table.published_ + 1) * kSlotsPerBlock <= tokens) PublishNext(table, salt, tokens_of(table.published_));
+  }
+
+  // Side blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
+  // there is one already or no room for it. REQUIRES: slots is a multiple of kSlotsPerBlock.
+  bool BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out);
+  // They hold the scores now and become a snapshot if the table's block before `slots` is published; else they are given
+  // back.
+  void FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> sides);
+
+  // Takes a fresh block for every full one among the first `slots` slots of a table with `full_slots` slots: the step in
+  // flight copies them. REQUIRES: within the reservation; no copies are planned.
+  void PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots);
+  // The copies are made: the table owns them, and no longer what they were made from. Returns how many blocks became
+  // available. What others still hold did not, so the reservation must fall at once, by Shrink: by at least what the table
+  // held before the copies.
+  int32_t FinishCopies(BlockTable& table);
 
   // Gives back the blocks behind the first `slots` slots and lowers the reservation. Returns how many blocks became
   // available. REQUIRES: the table covers `slots`; BlocksForSlots(slots) <= reserved_blocks <= table.reserved().
@@ -45,17 +88,32 @@ class BlockManager {
   // Gives back everything, the reservation too. Returns how many blocks became available.
   int32_t Release(BlockTable& table);
 
+  // Forgets every published block and every snapshot. Tables keep their blocks; what they hold is published no more.
+  void ResetPrefixes();
+
   const BlockPool& pool() const { return pool_; }
+  const PrefixIndex& index() const { return index_; }
+  const SidePool& sides() const { return sides_; }
   int32_t promised() const { return promised_; }
 
   // Checks the invariants against all admitted tables. O(blocks + their sizes); for tests and idle moments.
   absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;
 
  private:
+  int32_t TakeBlock();
+  void Forget(int32_t block);
+  bool MayPublish(const BlockTable& table) const { return table.publisher_ == resets_; }
+  void PublishNext(BlockTable& table, const PrefixSalt& salt, BlockTokens tokens);
+  void DropSide(int32_t block, int32_t side);
   int32_t Truncate(BlockTable& table, int32_t size);
+  int32_t DropCopies(BlockTable& table);
 
   BlockPool pool_;
+  PrefixIndex index_;
+  SidePool sides_;
   int32_t promised_ = 0;
+  uint64_t resets_ = 0;
+  std::vector<int32_t> taken_sides_;  // scratch of Admit
 };
 
 }  // namespace hydrant

@@ -80,6 +80,19 @@ constexpr int64_t PeakBlocks(int32_t prompt_length, int64_t max_tokens, const Kv
   return std::max(BlocksForSlots(prompt_length), PeakBlocksAfterPrompt(prompt_length, max_tokens, budget));
 }
 
+// The same for a sequence whose blocks others may read. Before its first eviction it copies what it keeps, and what it
+// leaves behind may stay in use: so it needs what it held until then, and beside that what it holds afterwards.
+constexpr int64_t PeakBlocksShared(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
+  const int64_t peak = PeakBlocks(prompt_length, max_tokens, budget);
+  if (!budget.limited()) return peak;
+  if (budget.PromptCut(prompt_length) > 0) {
+    return BlocksForSlots(prompt_length) + PeakBlocksAfterPrompt(prompt_length, max_tokens, budget);
+  }
+  const int64_t first_eviction = int64_t{budget.keep} + budget.slack;  // slots when it comes
+  if (int64_t{prompt_length} + DecodeSteps(max_tokens) < first_eviction) return peak;
+  return 2 * BlocksForSlots(first_eviction);
+}
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_BLOCK_MANAGER_KV_BUDGET_H_

@@ -100,29 +100,45 @@ struct KvCacheLayout {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   DType dtype = DType::kF32;
-  int32_t state_rows = 0;  // sequences that can be in progress at once
+  int32_t state_rows = 0;   // sequences that can be in progress at once
+  int32_t spare_sides = 0;  // side blocks [blocks, blocks + spare_sides) belong to no block
 
   // Bytes of K, or of V.
-  size_t kv_bytes() const { return side_count() * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
+  size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
   // Elements of `score`, or of `position`.
-  size_t side_count() const {
-    return static_cast<size_t>(layers) * static_cast<size_t>(blocks) * static_cast<size_t>(kv_heads) * kBlockSlots;
-  }
+  size_t side_count() const { return slots(sides()); }
+  int32_t sides() const { return blocks + spare_sides; }
   size_t victim_count() const {
     return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
+  }
+
+ private:
+  size_t slots(int32_t blocks_of_16) const {
+    return static_cast<size_t>(layers) * static_cast<size_t>(blocks_of_16) * static_cast<size_t>(kv_heads) *
+           kBlockSlots;
   }
 };
 
 // Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
 // KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
 // head_dim] tile of `k` and `v` is the device's own.
+//
+// Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
+// that shares a block with others has a spare one beside it.
 struct KvCacheView {
   KvCacheLayout layout;
   void* k = nullptr;            // [layer][block][kv_head][16][head_dim]
   void* v = nullptr;            // [layer][block][kv_head][16][head_dim]
-  float* score = nullptr;       // [layer][block][kv_head][16]
-  int32_t* position = nullptr;  // [layer][block][kv_head][16], the token's logical position
+  float* score = nullptr;       // [layer][side block][kv_head][16]
+  int32_t* position = nullptr;  // [layer][side block][kv_head][16], the token's logical position
   int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
+};
+
+// Where the scores of a prefill row's first `slots` slots go as they are when the tile of 16 rows that ends there has been
+// added and nothing after it.
+struct ScoreSnapshot {
+  int32_t slots = 0;                    // multiple of kBlockSlots, within the row's tokens
+  std::span<const int32_t> sides = {};  // [slots / kBlockSlots]
 };
 
 // One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
@@ -138,8 +154,11 @@ struct BatchRow {
   bool reuse_victim = false;   // decode: the token goes into the chosen victim's slot instead of slot `live`
   bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
   EvictionPolicy policy;
-  std::span<const int32_t> block_table;  // covers every slot the step touches
+  std::span<const int32_t> block_table;           // covers every slot the step touches
+  std::span<const int32_t> side_table = {};       // beside it; empty: each block's own
+  std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
 
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
 };
 
@@ -158,6 +177,23 @@ struct ShrinkOp {
   bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
   EvictionPolicy policy;
   std::span<const int32_t> block_table;
+  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+};
+
+// A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
+struct SideInit {
+  int32_t from = -1;
+  int32_t to = 0;
+  int32_t position = 0;
+};
+
+// K and V of a block, with the scores and positions beside it, become those of another one and of its own side block.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t from_side = 0;
+  int32_t to = 0;
 };
 
 enum class NormKind : uint8_t { kRms, kLayer };
@@ -214,6 +250,24 @@ class Device {
   virtual void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) = 0;
   // y[i] = x[indices[i]].
   virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
+  // Over all layers and KV heads, before the step's layers, one after the other.
+  virtual void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) = 0;
+  // Over all layers and KV heads, in any order: no target is another one's source. Runs after the step's layers.
+  virtual void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) = 0;
+  // Bytes that ExportBlocks writes for `blocks` blocks: K, V, scores and positions, in the device's own order of elements.
+  static size_t ParkedBytes(const KvCacheLayout& layout, int64_t blocks) {
+    const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) *
+                         static_cast<size_t>(blocks) * kBlockSlots;
+    return slots *
+           (2 * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype) + sizeof(float) + sizeof(int32_t));
+  }
+  // Copies blocks and the side blocks beside them to host memory, ParkedBytes(layout, blocks.size()).
+  virtual void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+                            std::byte* out) = 0;
+  // Fills blocks and their own side blocks from what ExportBlocks wrote. Scores are multiplied by `score_factor`.
+  virtual void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
+                            const std::byte* in) = 0;
+
   // Over all layers and KV heads. Runs after the step's layers.
   virtual void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) = 0;
   // Waits for the device. results.size() == requests.size().

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
 
@@ -22,14 +23,18 @@ struct StepRow {
   int32_t position = 0;
   int32_t live = 0;  // slots occupied before this step
   int32_t prompt_length = 0;
-  std::span<const int32_t> block_table = {};  // covers live plus the step's fresh slots
-  bool prefill = false;                       // prompt tokens; else exactly one generated token
-  bool reuse_victim = false;                  // decode at the budget: overwrite the victim, live stays
-  bool choose_victim = false;                 // decode: choose the next victim after scoring
-  int32_t shrink_to = 0;   // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
-  bool sample = false;     // sample a token from the last token's logits
-  int32_t forced_id = -1;  // >= 0: take this token instead of sampling one (teacher forcing)
-  int32_t logprobs = -1;   // of the sampled token: -1 none, k >= 0 its own and the k best
+  std::span<const int32_t> block_table = {};      // covers live plus the step's fresh slots
+  std::span<const int32_t> side_table = {};       // beside it: whose scores and positions these slots have
+  std::span<const ScoreSnapshot> snapshots = {};  // of the scores, on the way through a prompt
+  // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
+  std::span<const BlockCopy> copies = {};
+  bool prefill = false;        // prompt tokens; else exactly one generated token
+  bool reuse_victim = false;   // decode at the budget: overwrite the victim, live stays
+  bool choose_victim = false;  // decode: choose the next victim after scoring
+  int32_t shrink_to = 0;       // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
+  bool sample = false;         // sample a token from the last token's logits
+  int32_t forced_id = -1;      // >= 0: take this token instead of sampling one (teacher forcing)
+  int32_t logprobs = -1;       // of the sampled token: -1 none, k >= 0 its own and the k best
   // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
   // of the prompt has no target.
   std::span<const int32_t> targets = {};
@@ -38,7 +43,33 @@ struct StepRow {
   const SamplingParams* sampling = nullptr;
 };
 
+// Copies a session's KV out of the pool, in the place of what was parked for it before.
+struct ParkOp {
+  uint64_t session = 0;
+  int32_t cut_from = 0;  // > 0: slots occupied; they are cut to `live` first
+  int32_t live = 0;
+  int32_t computed = 0;  // logical length
+  std::span<const int32_t> block_table = {};
+  std::span<const int32_t> side_table = {};
+  const EvictionPolicy* policy = nullptr;
+};
+
+// Copies a session's parked KV into fresh blocks. What is parked stays.
+struct RestoreOp {
+  uint64_t session = 0;
+  int32_t live = 0;
+  int32_t rows = 0;  // tokens that will be computed before the scores are used: they decay by as many rows
+  std::span<const int32_t> block_table = {};
+  const EvictionPolicy* policy = nullptr;
+};
+
+// A step has rows; between steps there may be one with drops and parks alone.
 struct StepInput {
+  // Before the rows, in this order.
+  std::vector<uint64_t> drops;  // sessions whose parked KV is forgotten
+  std::vector<ParkOp> parks;
+  std::vector<RestoreOp> restores;
+  std::vector<SideInit> side_inits;
   std::vector<StepRow> rows;
 };
 

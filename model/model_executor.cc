@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -20,7 +21,30 @@ KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& 
                        .kv_heads = config.kv_heads,
                        .head_dim = config.head_dim,
                        .dtype = options.kv_dtype,
-                       .state_rows = options.sequences_max};
+                       .state_rows = options.sequences_max,
+                       .spare_sides = options.spare_sides};
+}
+
+struct Tables {
+  std::span<const int32_t> blocks;
+  std::span<const int32_t> sides;
+};
+
+// What the row's tables are once its copies are made. Copied tables are appended to `storage`, which does not move.
+Tables TablesAfterCopies(const StepRow& row, std::vector<int32_t>* storage) {
+  if (row.copies.empty()) return {row.block_table, row.side_table};
+  const size_t begin = storage->size(), count = row.block_table.size();
+  assert(row.side_table.size() == count && storage->capacity() - begin >= 2 * count);
+  storage->insert(storage->end(), row.block_table.begin(), row.block_table.end());
+  storage->insert(storage->end(), row.side_table.begin(), row.side_table.end());
+  const std::span<int32_t> blocks = std::span(*storage).subspan(begin, count);
+  const std::span<int32_t> sides = std::span(*storage).subspan(begin + count, count);
+  // Copies are of the table's first blocks, in order.
+  for (size_t i = 0; i < row.copies.size(); ++i) {
+    assert(blocks[i] == row.copies[i].from);
+    blocks[i] = sides[i] = row.copies[i].to;
+  }
+  return {blocks, sides};
 }
 
 }  // namespace
@@ -57,10 +81,15 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
 
 Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   assert(launched_ == awaited_ && "one ticket in flight");
+  MoveSessions(input);
+  output_.rows.clear();
+  if (input.rows.empty()) return Ticket{++launched_};
   FlattenRows(input);
+  if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
   CollectWishes(input);
   SampleWishes();
+  CopyAfterForward(input);
   CutAfterForward(input);
   if (options_.dump != nullptr) {
     for (const StepRow& row : input.rows) DumpRow(row);
@@ -72,6 +101,32 @@ StepOutput ModelExecutor::Await(Ticket ticket) {
   assert(ticket.number == awaited_ + 1);
   awaited_ = ticket.number;
   return std::move(output_);
+}
+
+void ModelExecutor::MoveSessions(const StepInput& input) {
+  const KvCacheView& view = kv_cache_.view();
+  for (uint64_t session : input.drops) parked_.erase(session);
+  for (const ParkOp& park : input.parks) {
+    if (park.cut_from > 0) {
+      const ShrinkOp cut{.live_from = park.cut_from,
+                         .live_to = park.live,
+                         .logical_length = park.computed,
+                         .policy = *park.policy,
+                         .block_table = park.block_table,
+                         .side_table = park.side_table};
+      device_.Shrink({&cut, 1}, view);
+    }
+    const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
+    std::vector<std::byte>& parked = parked_[park.session];
+    parked.resize(Device::ParkedBytes(view.layout, static_cast<int64_t>(blocks)));
+    device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
+  }
+  for (const RestoreOp& restore : input.restores) {
+    const std::vector<std::byte>& parked = parked_.at(restore.session);
+    assert(parked.size() == Device::ParkedBytes(view.layout, std::ssize(restore.block_table)));
+    const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
+    device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
+  }
 }
 
 void ModelExecutor::FlattenRows(const StepInput& input) {
@@ -90,7 +145,9 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
                              .reuse_victim = row.reuse_victim,
                              .choose_victim = row.choose_victim,
                              .policy = *row.policy,
-                             .block_table = row.block_table});
+                             .block_table = row.block_table,
+                             .side_table = row.side_table,
+                             .snapshots = row.snapshots});
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }
 }
@@ -135,18 +192,30 @@ void ModelExecutor::SampleWishes() {
   }
 }
 
+void ModelExecutor::CopyAfterForward(const StepInput& input) {
+  copies_.clear();
+  for (const StepRow& row : input.rows) copies_.insert(copies_.end(), row.copies.begin(), row.copies.end());
+  if (!copies_.empty()) device_.CopyBlocks(copies_, kv_cache_.view());
+}
+
 void ModelExecutor::CutAfterForward(const StepInput& input) {
   shrinks_.clear();
+  cut_tables_.clear();
+  size_t entries = 0;
+  for (const StepRow& row : input.rows) entries += row.shrink_to > 0 ? 2 * row.block_table.size() : 0;
+  cut_tables_.reserve(entries);
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
     if (row.shrink_to == 0) continue;
     const int32_t computed = row.position + static_cast<int32_t>(row.tokens.size());
+    const auto [blocks, sides] = TablesAfterCopies(row, &cut_tables_);
     shrinks_.push_back(ShrinkOp{.live_from = rows_[i].live_after(),
                                 .live_to = row.shrink_to,
                                 .logical_length = computed,
                                 .prompt_cut = row.prefill,
                                 .policy = *row.policy,
-                                .block_table = row.block_table});
+                                .block_table = blocks,
+                                .side_table = sides});
   }
   if (!shrinks_.empty()) device_.Shrink(shrinks_, kv_cache_.view());
 }
@@ -190,11 +259,15 @@ void ModelExecutor::DumpRow(const StepRow& row) {
 
 std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head) {
   const KvCacheView& view = kv_cache_.view();
+  std::vector<int32_t> storage;
+  storage.reserve(2 * row.block_table.size());
+  const Tables tables = TablesAfterCopies(row, &storage);
+  const std::span<const int32_t> sides = tables.sides.empty() ? tables.blocks : tables.sides;
   std::vector<int32_t> positions(static_cast<size_t>((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots));
   for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
-    const int32_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
+    const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
     const size_t tile =
-        (static_cast<size_t>(layer) * static_cast<size_t>(view.layout.blocks) + static_cast<size_t>(block)) *
+        (static_cast<size_t>(layer) * static_cast<size_t>(view.layout.sides()) + static_cast<size_t>(side)) *
             static_cast<size_t>(view.layout.kv_heads) +
         static_cast<size_t>(kv_head);
     device_.CopyToHost(positions.data() + slot, view.position + tile * kBlockSlots, kBlockSlots * sizeof(int32_t));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "model/checkpoint.h"
@@ -35,6 +36,7 @@ struct ModelExecutorOptions {
   DType weight_dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
   int32_t blocks = 0;            // of the KV pool
+  int32_t spare_sides = 0;       // side blocks beyond the blocks' own
   int32_t sequences_max = 0;     // state rows, and rows in one step
   int32_t batch_tokens_max = 0;  // tokens in one step
   int32_t context_max = 0;       // positions a sequence may reach
@@ -64,7 +66,9 @@ class ModelExecutor : public Executor {
 
   ModelExecutor(const ModelConfig& config, Weights weights, Device& device, const ModelExecutorOptions& options);
 
+  void MoveSessions(const StepInput& input);
   void FlattenRows(const StepInput& input);
+  void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
   void CollectWishes(const StepInput& input);
   void SampleWishes();
@@ -80,11 +84,15 @@ class ModelExecutor : public Executor {
   // Reused from step to step.
   std::vector<int32_t> token_ids_;
   std::vector<BatchRow> rows_;
+  std::vector<BlockCopy> copies_;
+  std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][sides] each
   std::vector<ShrinkOp> shrinks_;
   std::vector<LogitsWish> wishes_;
   std::vector<int32_t> logits_indices_;
   std::vector<SampleRequest> requests_;
   std::vector<SampleResult> results_;
+
+  absl::flat_hash_map<uint64_t, std::vector<std::byte>> parked_;  // by session: what Device::ExportBlocks wrote
 
   StepOutput output_;  // of the ticket in flight
   uint64_t launched_ = 0;

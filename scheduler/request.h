@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "block_manager/kv_budget.h"
+#include "block_manager/prefix_use.h"
 
 namespace hydrant {
 
@@ -18,6 +19,12 @@ struct Request {
   int32_t max_tokens = 16;      // >= 0; 0 computes the prompt only
   int32_t min_tokens = 0;       // no stop token ends the sequence before this many
   KvBudget budget;
+  PrefixUse prefix;
+  // A turn of a session: when it ends by itself its KV is parked under this number (0: none). If the session's parked KV
+  // is that of the first `parked_tokens` tokens of `prompt`, only the rest is computed; else all of it. The prompt is the
+  // whole history either way.
+  uint64_t session = 0;
+  int32_t parked_tokens = 0;
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   int64_t arrival_us = 0;  // monotonic

@@ -16,11 +16,12 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Tokens of the next chunk of a prompt, at most `tokens_left`: to its end, or to the last block edge within reach.
-int32_t ChunkTokens(int32_t scheduled, int32_t prompt_length, int32_t tokens_left) {
-  if (prompt_length - scheduled <= tokens_left) return prompt_length - scheduled;
-  const int32_t end = (scheduled + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
-  return std::max(0, end - scheduled);
+// Tokens of the next chunk of a prompt of which `tokens` are left, at most `tokens_left` of the step: to its end, or to the
+// last block edge within reach. The first of them goes into slot `live`.
+int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
+  if (tokens <= tokens_left) return tokens;
+  const int32_t end = (live + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
+  return std::max(0, end - live);
 }
 
 FreeCause EndCause(FinishReason finish) {
@@ -31,16 +32,17 @@ FreeCause EndCause(FinishReason finish) {
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
-      block_manager_(options.blocks),
+      block_manager_(options.blocks, options.spare_sides, options.prefix_hash_mask),
       sequences_(static_cast<size_t>(options.sequences_max + options.waiting_max)),
       prefill_alone_max_(options.tokens_max),
-      prefill_beside_decodes_max_(options.prefill_tokens_max) {
+      prefill_beside_decodes_max_(options.prefill_tokens_max),
+      parked_(options.parked_blocks_max) {
   assert(options.Validate().ok());
   SetTenants(options.tenants);
   turns_.policy = options.policy;
   head_of_ = [this](const Tenant& tenant) {
     const Sequence& sequence = at(tenant.queue.front());
-    return HeadOfLine{BlocksNeeded(sequence), sequence.arrival};
+    return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
   };
   free_sequences_.reserve(sequences_.size());
   for (int32_t index = sequence_indices() - 1; index >= 0; --index) free_sequences_.push_back(index);
@@ -58,6 +60,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 Scheduler::~Scheduler() {
   // Tables must be empty when they go; what they hold goes with the pool.
+  for (BlockTable& table : parking_tables_) block_manager_.Release(table);
   for (int32_t index : running_) block_manager_.Release(at(index).blocks);
 }
 
@@ -117,8 +120,27 @@ void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
   }
 }
 
-int64_t Scheduler::BlocksNeeded(const Sequence& sequence) const {
-  return PeakBlocks(sequence.prompt_length(), sequence.request.max_tokens, sequence.request.budget);
+int64_t Scheduler::PrivateBlocks(const Request& request) const {
+  const ParkedSession* parked = Resumable(request);
+  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  const int32_t slots = parked == nullptr ? prompt_length : parked->live + prompt_length - parked->computed;
+  return PeakBlocks(slots, request.max_tokens, request.budget);
+}
+
+const ParkedSession* Scheduler::Resumable(const Request& request) const {
+  const ParkedSession* parked = request.session == 0 ? nullptr : parked_.Find(request.session);
+  // At least one token is left to compute.
+  const bool fits = parked != nullptr && parked->computed == request.parked_tokens &&
+                    request.parked_tokens < static_cast<int32_t>(request.prompt.size());
+  return fits ? parked : nullptr;
+}
+
+// A request that does not fit alone may fit with what others hold already.
+int64_t Scheduler::BlocksNeeded(const Sequence& sequence, const Tenant& tenant) {
+  const int64_t alone = PrivateBlocks(sequence.request);
+  if (block_manager_.CanAdmit(alone)) return alone;
+  const int64_t shared = SharedBlocks(sequence.request, tenant);
+  return shared == 0 ? alone : std::min(alone, shared - std::ssize(match_.blocks) + match_.revived);
 }
 
 bool Scheduler::Cancel(uint64_t id) {
@@ -152,7 +174,7 @@ void Scheduler::AdmitWaiting(int64_t now_us) {
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = at(index);
-    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(BlocksNeeded(sequence)));
+    Reserve(sequence);
     sequence.state_row = free_state_rows_.back();
     free_state_rows_.pop_back();
     sequence.times.admitted_us = now_us;
@@ -203,10 +225,13 @@ void Scheduler::LimitPrefill(int32_t alone, int32_t beside_decodes) {
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
-  assert(!planned_);
+  assert(!planned_ && parks_.empty());
   planned_ = true;
   ++plan_.number;
   plan_.rows.clear();
+  plan_.restores.clear();
+  plan_.side_starts.clear();
+  plan_.snapshots.clear();
   plan_.decode_tokens = 0;
   plan_.prefill_tokens = 0;
   AdmitWaiting(now_us);
@@ -220,6 +245,7 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
     if (tokens_left == 0) break;
     tokens_left -= PlanPrefill(index, tokens_left);
   }
+  assert((plan_.side_starts.empty() && plan_.restores.empty()) || !plan_.rows.empty());
   if (!plan_.rows.empty()) ++counters_.steps;
   return plan_;
 }
@@ -238,6 +264,12 @@ void Scheduler::PlanDecode(int32_t index) {
   row.live = sequence.live;
   row.prompt_length = sequence.prompt_length();
   row.block_table = sequence.blocks.blocks();
+  row.side_table = sequence.blocks.sides();
+  if (sequence.shares && (counts.choose_victim || counts.shrink_to > 0)) {
+    const int32_t kept = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+    block_manager_.PlanCopies(sequence.blocks, kept, counts.live_after);
+    row.copies = sequence.blocks.copies();
+  }
   row.reuse_victim = counts.reuse_victim;
   row.choose_victim = counts.choose_victim;
   row.shrink_to = counts.shrink_to;
@@ -253,9 +285,9 @@ void Scheduler::PlanDecode(int32_t index) {
 
 int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   Sequence& sequence = at(index);
-  assert(sequence.in_flight == 0 && sequence.live == sequence.scheduled);
+  assert(sequence.in_flight == 0);
   const int32_t prompt_length = sequence.prompt_length();
-  const int32_t tokens = ChunkTokens(sequence.scheduled, prompt_length, tokens_left);
+  const int32_t tokens = ChunkTokens(sequence.live, prompt_length - sequence.scheduled, tokens_left);
   if (tokens == 0) return 0;
   const bool last = sequence.scheduled + tokens == prompt_length;
   block_manager_.Extend(sequence.blocks, sequence.live + tokens);
@@ -269,13 +301,22 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   row.live = sequence.live;
   row.prompt_length = prompt_length;
   row.block_table = sequence.blocks.blocks();
+  row.side_table = sequence.blocks.sides();
   row.prefill = true;
-  row.shrink_to = last ? sequence.request.budget.PromptCut(prompt_length) : 0;
+  row.shrink_to = last ? sequence.request.budget.PromptCut(sequence.live + tokens) : 0;
+  if (sequence.shares) {
+    PlanSnapshots(sequence, &row);
+    if (row.shrink_to > 0) {
+      block_manager_.PlanCopies(sequence.blocks, row.shrink_to, prompt_length);
+      row.copies = sequence.blocks.copies();
+    }
+  }
   row.sample = last && sequence.request.max_tokens > 0;
 
+  const int32_t evicted_before = sequence.evicted();
   sequence.scheduled += tokens;
-  sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.scheduled;
-  row.evicted = sequence.evicted();
+  sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.live + tokens;
+  row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
   plan_.prefill_tokens += tokens;
   tenant_of(sequence).ChargePrompt(tokens);
@@ -315,6 +356,7 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
   } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
     sequence.finish = FinishReason::kLength;
   }
+  if (sequence.shares) Share(sequence, row, !result.failed);
   // The device made the cut whatever became of the sequence.
   if (row.shrink_to > 0) {
     ShrinkTo(sequence, row.shrink_to, row.prefill ? FreeCause::kPrefill : FreeCause::kPeriodic);
@@ -337,6 +379,7 @@ void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
 void Scheduler::TakeToken(Sequence& sequence, int32_t token, int64_t now_us) {
   const Request& request = sequence.request;
   sequence.last_token = token;
+  if (sequence.shares) sequence.output.push_back(token);
   ++sequence.known;
   if (sequence.times.first_token_us < 0) sequence.times.first_token_us = now_us;
   sequence.times.last_token_us = now_us;
@@ -372,8 +415,10 @@ SchedulerEvent Scheduler::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.generated = from.generated();
   event.live = from.live;
   event.evicted = from.evicted();
+  event.cached = from.cached;
+  event.restored = from.restored;
   event.blocks = from.blocks.size();
-  event.prompt_computed = std::min(from.computed, from.prompt_length());
+  event.prompt_computed = std::max(0, std::min(from.computed, from.prompt_length()) - from.cached - from.restored);
   event.times = from.times;
   return event;
 }
@@ -383,6 +428,9 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant_of(sequence).reserved -= sequence.blocks.reserved();
+  const bool parks =
+      sequence.request.session != 0 && (last.finish == FinishReason::kStop || last.finish == FinishReason::kLength);
+  if (parks) Park(index);
   const int32_t freed = block_manager_.Release(sequence.blocks);
   counters_.freed_blocks[static_cast<size_t>(EndCause(last.finish))] += static_cast<uint64_t>(freed);
   if (!sequence.waiting()) {
@@ -393,9 +441,56 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   index_of_.erase(sequence.request.id);
   // The table goes on with its memory: the next sequence here allocates nothing.
   BlockTable blocks = std::move(sequence.blocks);
+  std::vector<int32_t> output = std::move(sequence.output);
   sequence = Sequence();
   sequence.blocks = std::move(blocks);
+  sequence.output = std::move(output);
+  sequence.output.clear();
   free_sequences_.push_back(index);
+}
+
+// What the sequence holds leaves with its table, if there can be room for it; else the session keeps what it had parked.
+void Scheduler::Park(int32_t index) {
+  Sequence& sequence = at(index);
+  const KvBudget& budget = sequence.request.budget;
+  PlanPark park;
+  park.session = sequence.request.session;
+  park.sequence = index;
+  park.live = sequence.live;
+  park.computed = sequence.computed;
+  // An exact budget's last step chose the slot the next token was to overwrite; no token comes.
+  if (budget.limited() && !budget.periodic && sequence.live == budget.keep + 1) {
+    park.cut_from = sequence.live;
+    park.live = budget.keep;
+  }
+  if (!parked_.Put(park.session, park.computed, park.live)) return;
+  ReleaseParks(/*of_dropped_sessions=*/true);
+  park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
+  park.side_table.assign(sequence.blocks.sides().begin(), sequence.blocks.sides().end());
+  parks_.push_back(std::move(park));
+  parking_tables_.push_back(std::move(sequence.blocks));
+  ++counters_.parks;
+}
+
+void Scheduler::FinishParks() {
+  ReleaseParks(/*of_dropped_sessions=*/false);
+  parked_.ClearDropped();
+}
+
+void Scheduler::DropSession(uint64_t session) {
+  parked_.Drop(session);
+  ReleaseParks(/*of_dropped_sessions=*/true);
+}
+
+// Gives back the blocks of sequences that left: of all, for they are parked, or of those that need not be parked any more.
+void Scheduler::ReleaseParks(bool of_dropped_sessions) {
+  for (size_t i = parks_.size(); i-- > 0;) {
+    if (of_dropped_sessions && parked_.Find(parks_[i].session) != nullptr) continue;
+    const int32_t freed = block_manager_.Release(parking_tables_[i]);
+    counters_.freed_blocks[static_cast<size_t>(FreeCause::kFinish)] += static_cast<uint64_t>(freed);
+    parking_tables_.erase(parking_tables_.begin() + static_cast<std::ptrdiff_t>(i));
+    parks_.erase(parks_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 absl::Status Scheduler::CheckIntegrity() const {

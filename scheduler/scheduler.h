@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "block_manager/block_manager.h"
+#include "scheduler/parked_sessions.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
@@ -50,11 +51,14 @@ struct SchedulerEvent {
   int32_t evicted = 0;          // tokens dropped so far, per layer and head
   int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
   int32_t prompt_computed = 0;  // prompt tokens computed so far
+  int32_t cached = 0;           // prompt tokens taken over from the prefix cache
+  int32_t restored = 0;         // prompt tokens whose KV the session had parked
   RequestTimes times;
 };
 
-enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel };
-inline constexpr int32_t kFreeCauses = 5;
+// kShared: a copy took the place of a block that others may read.
+enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared };
+inline constexpr int32_t kFreeCauses = 6;
 
 // Since the start; they only grow.
 struct SchedulerCounters {
@@ -65,6 +69,11 @@ struct SchedulerCounters {
   uint64_t prompt_tokens = 0;               // computed
   uint64_t generated_tokens = 0;
   uint64_t evicted_tokens = 0;  // per layer and head
+  uint64_t prefix_queries = 0;  // prompt tokens of admitted requests that looked for a cached prefix
+  uint64_t prefix_hits = 0;     // prompt tokens found
+  uint64_t parks = 0;
+  uint64_t restores = 0;
+  uint64_t restored_tokens = 0;
 };
 
 class Scheduler {
@@ -101,6 +110,20 @@ class Scheduler {
   void PauseAdmission(bool paused) { admission_paused_ = paused; }
   bool admission_paused() const { return admission_paused_; }
 
+  // Forgets every cached prefix. Sequences in progress go on and are not found by others any more.
+  void ResetPrefixes() { block_manager_.ResetPrefixes(); }
+
+  // What the executor has to do between the steps: forget the parked KV of `drops()`, then copy out what `parks()` name.
+  // REQUIRES: no plan waits for its Commit.
+  std::span<const uint64_t> drops() const { return parked_.dropped(); }
+  std::span<const PlanPark> parks() const { return parks_; }
+  // It has been done: the blocks of the parked sequences are free.
+  void FinishParks();
+
+  // Forgets what is parked for a session. Ignored without it.
+  void DropSession(uint64_t session);
+  const ParkedSessions& parked() const { return parked_; }
+
   // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
   const StepPlan& Plan(int64_t now_us);
 
@@ -111,7 +134,7 @@ class Scheduler {
   std::span<const int32_t> running_sequences() const { return running_; }  // indices, oldest first
   int32_t waiting() const { return waiting_; }
   // Nothing to compute and no event to deliver.
-  bool idle() const { return running_.empty() && waiting_ == 0 && pending_events_.empty(); }
+  bool idle() const { return running_.empty() && waiting_ == 0 && pending_events_.empty() && drops().empty(); }
   int32_t sequence_indices() const { return static_cast<int32_t>(sequences_.size()); }
   const Sequence& sequence(int32_t index) const { return sequences_[static_cast<size_t>(index)]; }
   // Where an unfinished sequence stands, as an event without a token.
@@ -131,12 +154,20 @@ class Scheduler {
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
   absl::Status Check(const Request& request) const;
-  int64_t BlocksNeeded(const Sequence& sequence) const;
+  int64_t PrivateBlocks(const Request& request) const;
+  int64_t SharedBlocks(const Request& request, const Tenant& tenant);
+  int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
   void AdmitWaiting(int64_t now_us);
   std::span<const int32_t> PrefillOrder();
+  void Reserve(Sequence& sequence);
+  const ParkedSession* Resumable(const Request& request) const;
+  void Park(int32_t index);
+  void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
+  void PlanSnapshots(const Sequence& sequence, PlanRow* row);
   void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
+  void Share(Sequence& sequence, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
   void TakeToken(Sequence& sequence, int32_t token, int64_t now_us);
   SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
@@ -161,6 +192,11 @@ class Scheduler {
   int32_t prefill_beside_decodes_max_;               // [kSlotsPerBlock, options_.prefill_tokens_max]
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
 
+  ParkedSessions parked_;
+  std::vector<PlanPark> parks_;
+  std::vector<BlockTable> parking_tables_;  // of parks_
+
+  PrefixMatch match_;  // of the admission in progress
   StepPlan plan_;
   bool planned_ = false;                        // plan_ waits for its Commit
   std::vector<SchedulerEvent> pending_events_;  // of cancelled sequences, for the next Commit

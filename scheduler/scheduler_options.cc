@@ -11,6 +11,9 @@ absl::Status SchedulerOptions::Validate() const {
   if (blocks < 1 || blocks > std::numeric_limits<int32_t>::max() / kSlotsPerBlock) {
     return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
   }
+  if (spare_sides < 0 || spare_sides > std::numeric_limits<int32_t>::max() / kSlotsPerBlock - blocks) {
+    return absl::InvalidArgumentError(absl::StrCat("there cannot be ", spare_sides, " spare side blocks"));
+  }
   // The bound on both keeps indices and sums far from overflow.
   constexpr int32_t kSequencesLimit = 1 << 20;
   if (sequences_max < 1 || sequences_max > kSequencesLimit || waiting_max < 1 || waiting_max > kSequencesLimit) {

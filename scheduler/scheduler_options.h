@@ -11,9 +11,13 @@
 namespace hydrant {
 
 struct SchedulerOptions {
-  int32_t blocks = 0;           // in the KV pool
-  int32_t sequences_max = 256;  // in progress at once
-  int32_t waiting_max = 4096;   // held beyond those, in all queues
+  int32_t blocks = 0;  // in the KV pool
+  int32_t spare_sides =
+      0;  // side blocks beyond the blocks' own (block_manager/side_pool.h); 0: only dense requests hit
+  int64_t parked_blocks_max = 0;  // blocks' worth of parked KV, in whole sessions; the least recently used goes first
+  uint64_t prefix_hash_mask = ~uint64_t{0};  // PrefixIndex: for tests that want collisions
+  int32_t sequences_max = 256;               // in progress at once
+  int32_t waiting_max = 4096;                // held beyond those, in all queues
   int32_t tokens_max =
       512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
   // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.

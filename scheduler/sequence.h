@@ -12,6 +12,7 @@
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "block_manager/block_table.h"
 #include "scheduler/request.h"
@@ -30,7 +31,11 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
-  bool paused = false;                        // its reader is behind: no decode rows until it is resumed
+  int32_t restored = 0;         // prompt tokens whose KV its session had parked
+  int32_t cached = 0;           // prompt tokens taken over from the prefix cache
+  bool shares = false;          // others may read its blocks, or it reads others'; until its first eviction
+  std::vector<int32_t> output;  // generated tokens, kept while `shares`
+  bool paused = false;          // its reader is behind: no decode rows until it is resumed
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;
   RequestTimes times;
@@ -39,6 +44,11 @@ struct Sequence {
   int32_t prompt_length() const { return static_cast<int32_t>(request.prompt.size()); }
   int32_t generated() const { return known - prompt_length(); }
   int32_t evicted() const { return scheduled - live; }
+  // Token i of the prompt and what follows it. REQUIRES: i < known; generated ones only while `shares`.
+  int32_t token(int32_t i) const {
+    const int32_t length = prompt_length();
+    return i < length ? request.prompt[static_cast<size_t>(i)] : output[static_cast<size_t>(i - length)];
+  }
   bool waiting() const { return state_row < 0; }
   bool retired() const { return finish != FinishReason::kNone; }
   bool decodes() const { return scheduled >= prompt_length(); }

@@ -7,7 +7,16 @@
 #include <span>
 #include <vector>
 
+#include "block_manager/prefix_use.h"
+#include "scheduler/park_plan.h"
+
 namespace hydrant {
+
+// The scores of a row's first `slots` slots as they are when the token of the last of them has been computed.
+struct PlanSnapshot {
+  int32_t slots = 0;           // multiple of kSlotsPerBlock
+  std::vector<int32_t> sides;  // [slots / kSlotsPerBlock], where they go
+};
 
 struct PlanRow {
   int32_t sequence = 0;             // index of the sequence, from Add until its terminal event
@@ -17,7 +26,11 @@ struct PlanRow {
   int32_t live = 0;  // slots occupied before the step
   int32_t prompt_length = 0;
   std::span<const int32_t> block_table;  // covers every slot the step touches
-  bool prefill = false;                  // prompt tokens; else exactly one generated token
+  std::span<const int32_t> side_table;   // beside it: where scores and positions are
+  std::span<const TableCopy> copies;     // after the forward pass, before a cut
+  int32_t snapshot_begin = 0;            // [snapshot_begin, snapshot_end) of StepPlan::snapshots, by ascending slots
+  int32_t snapshot_end = 0;
+  bool prefill = false;  // prompt tokens; else exactly one generated token
   bool reuse_victim = false;
   bool choose_victim = false;
   int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots
@@ -27,8 +40,12 @@ struct PlanRow {
 
 // Spans are valid until the plan is committed.
 struct StepPlan {
-  uint64_t number = 0;        // 1, 2, 3, …
+  uint64_t number = 0;  // 1, 2, 3, …
+  // Before any row, in this order.
+  std::vector<PlanRestore> restores;
+  std::vector<SideStart> side_starts;
   std::vector<PlanRow> rows;  // decode rows first
+  std::vector<PlanSnapshot> snapshots;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
 };

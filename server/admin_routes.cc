@@ -171,6 +171,10 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
       Route("POST", "/abort_requests", true, [state](const std::string& body) { return Abort(*state, body); }));
   routes.push_back(Route("POST", "/pause", false, [state](const std::string&) { return Pause(*state, true); }));
   routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
+  routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {
+    state->sources.reset_prefixes();
+    return Json("{\"success\":true}");
+  }));
   // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
   routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));
   AddHealthRoutes(state->sources.stalled, &routes);

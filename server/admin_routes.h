@@ -36,6 +36,7 @@ struct AdminSources {
   std::function<int64_t()> drain;  // returns the number of requests in flight
   std::function<bool()> draining;
   std::function<void(bool paused)> pause;
+  std::function<void()> reset_prefixes;
   std::function<EngineCounters()> counters;
   std::function<bool()> stalled;
   std::function<std::string()> metrics_text;

@@ -7,6 +7,7 @@
 
 #include "api/sse.h"
 #include "server/clock.h"
+#include "server/prefix_sharing.h"
 #include "server/random_id.h"
 
 namespace hydrant {
@@ -84,6 +85,7 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   job.ledger = std::move(ledger);
   job.mailbox = mailbox_;
   job.sequences.reserve(choices_.size());
+  const PrefixSalt prefix_salt = context_.prefix_salts.Of(std::to_string(tenant_), request.cache_salt);
   for (size_t i = 0; i < choices_.size(); ++i) {
     const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
     GenerationSequence& sequence = job.sequences.emplace_back();
@@ -96,6 +98,9 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
     sequence.logprobs = request.logprobs;
     sequence.prompt_logprobs = request.echo ? request.logprobs : -1;
     sequence.budget = prompt.kv.budget;
+    if (context_.prefix_caching) {
+      sequence.prefix = SharePrefixes(prompt.kv.policy, prefix_salt, sequence.prompt_logprobs >= 0);
+    }
     sequence.policy = prompt.kv.policy;
     sequence.policy_label = prompt.kv.policy_label;
     SamplingParams& sampling = sequence.sampling;
@@ -162,6 +167,7 @@ void CompletionRun::Finish(int32_t index) {
   report.ended_us = MonotonicUs();
   if (!batch_.status.empty()) {
     const SequenceStatus& status = batch_.status[static_cast<size_t>(index)];
+    report.cached_tokens = status.cached;
     report.admitted_us = status.admitted_us;
     report.first_token_us = status.first_token_us;
     report.last_token_us = status.last_token_us;
@@ -192,6 +198,10 @@ Usage CompletionRun::MakeUsage() const {
   Usage usage;
   usage.prompt_tokens = prompt_tokens_;
   usage.completion_tokens = generated_tokens();
+  // Like prompt tokens, once per prompt: those of its first sample.
+  for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.request.n)) {
+    usage.cached_tokens += batch_.status[i].cached;
+  }
   return usage;
 }
 

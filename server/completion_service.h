@@ -28,6 +28,7 @@
 #include "server/http_connection.h"
 #include "server/kv_resolution.h"
 #include "server/metrics.h"
+#include "server/prefix_salts.h"
 #include "server/request_directory.h"
 #include "server/tenant_account.h"
 
@@ -39,6 +40,8 @@ struct ServingContext {
   KvModelFacts kv;
   std::shared_ptr<const Tokenizer> tokenizer;
   int32_t blocks = 0;  // of the pool
+  bool prefix_caching = false;
+  PrefixSalts prefix_salts;
   // Limits of the same names.
   int64_t request_tokens_max = 1 << 20;
   int64_t request_sequences_max = 16384;

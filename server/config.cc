@@ -19,7 +19,7 @@ namespace {
 
 // Flags the design names and this version has no code for: refused by name, because a server that ignores them would
 // not be the server that was asked for.
-constexpr const char* kLaterFlags[] = {"--session-dir", "--session-ttl", "--enable-prefix-caching"};
+constexpr const char* kLaterFlags[] = {"--session-dir", "--session-ttl"};
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
@@ -35,7 +35,6 @@ struct Raw {
   std::string scheduling_policy = "fair";
   std::optional<uint16_t> admin_port;
   std::string config_path;
-  bool no_prefix_caching = true;
 };
 
 std::optional<double> ParseNumber(const std::string& text) {
@@ -105,7 +104,8 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_option("--debug-kv-dump", config.kv_dump_path,
                  "append kept positions and victims of each sequence to this file")
       ->group("KV cache");
-  app.add_flag("--no-enable-prefix-caching", raw.no_prefix_caching, "accepted; this version has no prefix cache")
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
+               "share computed prefixes between requests of a tenant (default: on)")
       ->group("KV cache");
 }
 
@@ -239,7 +239,6 @@ std::string Finish(const Raw& raw, Config* config) {
   if (config->device == "cuda") return "--device: cuda is not supported in this version";
   if (config->device != "auto" && config->device != "cpu") return "--device: must be auto or cpu";
   if (raw.block_size != kBlockSlots) return "--block-size: only 16 is supported";
-  if (!raw.no_prefix_caching) return "--enable-prefix-caching: not supported in this version";
   const std::optional<KvPreset> preset = KvPresetFromName(raw.kv_policy);
   if (!preset.has_value()) return absl::StrCat("--kv-policy: must be one of ", std::string(KvPresetNames()));
   config->kv.preset = *preset;
@@ -286,7 +285,7 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     std::string flag = "--" + name;
     if (member.absent()) continue;
     if (member.is_bool()) {
-      // A flag that is off is a flag that is not there; of the pair with a "no" only the other half exists.
+      // A flag that is off is a flag that is not there, but for the one that is on without being asked for.
       if (flag == "--enable-prefix-caching" && !member.boolean())
         flag = "--no-enable-prefix-caching";
       else if (!member.boolean())

@@ -48,6 +48,7 @@ struct Config {
   int32_t blocks_override = 0;        // 0: not given
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
+  bool prefix_caching = true;
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

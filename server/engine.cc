@@ -87,6 +87,10 @@ void Engine::PauseAdmission(bool paused) {
   inbox_.PushCall([this, paused] { core_->PauseAdmission(paused); });
 }
 
+void Engine::ResetPrefixes() {
+  inbox_.PushCall([this] { core_->ResetPrefixes(); });
+}
+
 Backlog Engine::backlog() const {
   Backlog backlog;
   backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
@@ -219,6 +223,7 @@ void Engine::Accept(GenerationJob& job) {
     request.request.max_tokens = from.max_tokens;
     request.request.min_tokens = from.min_tokens;
     request.request.budget = from.budget;
+    request.request.prefix = from.prefix;
     request.request.stop_token_ids = std::move(from.stop_token_ids);
     request.request.ignore_eos = from.ignore_eos;
     request.request.arrival_us = job.arrival_us;

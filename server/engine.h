@@ -55,6 +55,8 @@ class Engine : public GenerationQueue {
   // Orders of the operator, carried out between two steps and before any job submitted later.
   void SetTenants(std::vector<TenantOptions> tenants);
   void PauseAdmission(bool paused);
+  // EngineCore::ResetPrefixes, between two steps.
+  void ResetPrefixes();
 
   EngineCounters counters() const;
   // Dead, or busy with one step for longer than limits.engine_stall_s.

@@ -77,6 +77,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   const int64_t done_us = clock_();
   BuildResults(plan);
   BuildEvents(plan, scheduler_.Commit(plan, results_, done_us));
+  MoveSessions();
   report_ = StepReport{};
   if (!plan.rows.empty()) {
     report_ = {static_cast<int32_t>(plan.rows.size()),
@@ -91,6 +92,17 @@ std::span<const EngineEvent> EngineCore::Step() {
 
 void EngineCore::BuildInput(const StepPlan& plan) {
   input_.rows.clear();
+  input_.drops.clear();
+  input_.parks.clear();
+  input_.restores.clear();
+  for (const PlanRestore& from : plan.restores) {
+    const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
+    input_.restores.push_back({from.session, from.live, from.rows, from.block_table, &policy});
+  }
+  input_.side_inits.clear();
+  for (const SideStart& from : plan.side_starts) input_.side_inits.push_back({from.from, from.to, from.position});
+  CollectSharing(plan);
+  size_t copies_begin = 0;
   for (const PlanRow& from : plan.rows) {
     const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
     StepRow& row = input_.rows.emplace_back();
@@ -100,6 +112,12 @@ void EngineCore::BuildInput(const StepPlan& plan) {
     row.live = from.live;
     row.prompt_length = from.prompt_length;
     row.block_table = from.block_table;
+    row.side_table = from.side_table;
+    row.snapshots = std::span(snapshots_)
+                        .subspan(static_cast<size_t>(from.snapshot_begin),
+                                 static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
+    row.copies = std::span(copies_).subspan(copies_begin, from.copies.size());
+    copies_begin += from.copies.size();
     row.prefill = from.prefill;
     row.reuse_victim = from.reuse_victim;
     row.choose_victim = from.choose_victim;
@@ -119,6 +137,31 @@ void EngineCore::BuildInput(const StepPlan& plan) {
       row.target_logprobs = extras.prompt_logprobs;
     }
     evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
+  }
+}
+
+// After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
+// their places: nobody was added since.
+void EngineCore::MoveSessions() {
+  if (scheduler_.parks().empty() && scheduler_.drops().empty()) return;
+  input_ = StepInput();
+  input_.drops.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  for (const PlanPark& from : scheduler_.parks()) {
+    const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
+    input_.parks.push_back(
+        {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
+  }
+  executor_.Await(executor_.Launch(input_));
+  scheduler_.FinishParks();
+}
+
+// What the scheduler says in its own words, in the device's; rows get spans of it.
+void EngineCore::CollectSharing(const StepPlan& plan) {
+  snapshots_.clear();
+  for (const PlanSnapshot& from : plan.snapshots) snapshots_.push_back({from.slots, from.sides});
+  copies_.clear();
+  for (const PlanRow& row : plan.rows) {
+    for (const TableCopy& copy : row.copies) copies_.push_back({copy.from, copy.from_side, copy.to});
   }
 }
 
@@ -150,6 +193,8 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
     event.generated = from.generated;
     event.live = from.live;
     event.evicted = from.evicted;
+    event.cached = from.cached;
+    event.restored = from.restored;
     event.blocks = from.blocks;
     event.prompt_computed = from.prompt_computed;
     event.times = from.times;
@@ -203,6 +248,12 @@ EngineCounters EngineCore::counters() const {
     tenant.live_slots += sequence.live;
     tenant.blocks += sequence.blocks.size();
   }
+  const SidePool& sides = scheduler_.block_manager().sides();
+  counters.sides_spare = sides.total();
+  counters.sides_snapshots = sides.in_snapshots();
+  counters.snapshots = sides.snapshots();
+  counters.parked_sessions = scheduler_.parked().size();
+  counters.parked_blocks = scheduler_.parked().blocks();
   return counters;
 }
 

@@ -58,6 +58,8 @@ struct EngineEvent {
   int32_t evicted = 0;          // tokens dropped so far, per layer and head
   int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
   int32_t prompt_computed = 0;  // prompt tokens computed so far: all that the prompt is charged for
+  int32_t cached = 0;           // prompt tokens taken over from the prefix cache
+  int32_t restored = 0;         // prompt tokens whose KV the session had parked
   RequestTimes times;
 };
 
@@ -93,6 +95,11 @@ struct EngineCounters {
   int32_t blocks_free = 0;
   int32_t blocks_used = 0;
   int32_t blocks_cached = 0;
+  int32_t sides_spare = 0;      // side blocks beyond the blocks' own
+  int32_t sides_snapshots = 0;  // of them in score snapshots
+  int32_t snapshots = 0;
+  int32_t parked_sessions = 0;
+  int64_t parked_blocks = 0;
   int64_t live_slots = 0;                    // of all running sequences
   std::vector<TenantCounters> tenants = {};  // by tenant index
 };
@@ -131,6 +138,12 @@ class EngineCore {
   // Scheduler::LimitPrefill.
   void LimitPrefill(int32_t alone, int32_t beside_decodes) { scheduler_.LimitPrefill(alone, beside_decodes); }
 
+  // Scheduler::ResetPrefixes.
+  void ResetPrefixes() { scheduler_.ResetPrefixes(); }
+
+  // Scheduler::DropSession.
+  void DropSession(uint64_t session) { scheduler_.DropSession(session); }
+
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
 
@@ -158,6 +171,8 @@ class EngineCore {
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
   absl::Status Check(const EngineRequest& request) const;
   void BuildInput(const StepPlan& plan);
+  void CollectSharing(const StepPlan& plan);
+  void MoveSessions();
   void BuildResults(const StepPlan& plan);
   void BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events);
 
@@ -168,6 +183,8 @@ class EngineCore {
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
 
   StepInput input_;
+  std::vector<ScoreSnapshot> snapshots_;  // of input_'s rows
+  std::vector<BlockCopy> copies_;         // of input_'s rows
   StepOutput output_;
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;

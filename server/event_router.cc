@@ -59,6 +59,7 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
       token.logprobs = std::make_unique<SampleResult>(*event.sampled);
     const SequenceStatus status = {event.live,
                                    event.evicted,
+                                   event.cached,
                                    event.blocks,
                                    event.times.admitted_us,
                                    event.times.first_token_us,

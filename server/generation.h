@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "block_manager/kv_budget.h"
+#include "block_manager/prefix_use.h"
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
 
@@ -27,6 +28,7 @@ struct GenerationSequence {
   int32_t logprobs = -1;         // of generated tokens; -1: none
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …
   KvBudget budget;
+  PrefixUse prefix;
   EvictionPolicy policy;
   int32_t policy_label = 0;  // EngineRequest::policy_label
 };
@@ -83,6 +85,7 @@ struct PromptEvent {
 struct SequenceStatus {
   int32_t live = 0;
   int32_t evicted = 0;
+  int32_t cached = 0;  // prompt tokens taken over from the prefix cache
   int32_t blocks = 0;
   int64_t admitted_us = -1;
   int64_t first_token_us = -1;

@@ -137,7 +137,7 @@ absl::Status HttpServer::OpenAdmin() {
   admin_service_.routes =
       MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); },
                        [this] { return Drain(); }, [this] { return completions_->draining(); }, engine_.pause_admission,
-                       engine_.counters, engine_.stalled, engine_.metrics});
+                       engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
   if (admin.port.has_value()) {
     if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
     admin_listener_.Start();

@@ -56,6 +56,7 @@ struct EngineView {
   std::function<std::string()> metrics;
   std::function<EngineCounters()> counters;
   std::function<void(bool)> pause_admission;
+  std::function<void()> reset_prefixes;
   std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
 };
 

@@ -170,6 +170,13 @@ struct Metrics::Series {
   Gauge* cache_usage_alias;
   Counter* prompt_tokens;
   Counter* prompt_tokens_local;
+  Counter* prompt_tokens_hit;
+  Counter* prompt_tokens_cached;
+  Counter* prefix_queries[2];  // with the former name
+  Counter* prefix_hits[2];
+  Gauge* snapshots;
+  Gauge* snapshot_bytes;
+  double side_block_bytes;
   Counter* generation_tokens;
   Gauge* blocks_free;
   Gauge* blocks_used;
@@ -229,21 +236,21 @@ void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
             {"num_gpu_blocks", std::to_string(options.blocks)},
             {"num_cpu_blocks", "0"},
             {"cache_dtype", options.cache_dtype},
-            {"enable_prefix_caching", "False"},
+            {"enable_prefix_caching", options.prefix_caching ? "True" : "False"},
             {"kv_cache_size_tokens", slots},
             {"engine", "0"}})
       ->Set(1);
   prompt_tokens = Vllm("prompt_tokens", "Prompt tokens processed.");
   generation_tokens = Vllm("generation_tokens", "Tokens generated.");
-  Vllm("prompt_tokens_cached", "Prompt tokens that did not have to be computed.");
+  prompt_tokens_cached = Vllm("prompt_tokens_cached", "Prompt tokens that did not have to be computed.");
   static constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
   prompt_tokens_local = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_compute"}});
-  Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
+  prompt_tokens_hit = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
   Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
-  Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
-  Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
-  Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
-  Vllm("gpu_prefix_cache_hits", "The former name of vllm:prefix_cache_hits.");
+  prefix_queries[0] = Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
+  prefix_hits[0] = Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
+  prefix_queries[1] = Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
+  prefix_hits[1] = Vllm("gpu_prefix_cache_hits", "The former name of vllm:prefix_cache_hits.");
   Vllm("num_preemptions", "Sequences preempted.");
   step_tokens = VllmHistogram("iteration_tokens_total", "Tokens of a step.", StepTokenBuckets());
 }
@@ -280,12 +287,15 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   blocks_free = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "free"}});
   blocks_used = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "used"}});
   blocks_cached = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "cached"}});
+  snapshots = AddGauge("hydrant_prefix_snapshots", "Score snapshots of cached prefixes.", {});
+  snapshot_bytes = AddGauge("hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", {});
+  side_block_bytes = static_cast<double>(options.side_block_bytes);
   for (const std::string& name : options.policy_names) {
     evicted.push_back(AddCounter("hydrant_evicted_tokens_total",
                                  "Positions dropped from the KV cache, once per sequence (not per layer and head).",
                                  {{"policy", name}}));
   }
-  static constexpr const char* kCauses[kFreeCauses] = {"prefill", "shrink", "periodic", "finish", "cancel"};
+  static constexpr const char* kCauses[kFreeCauses] = {"prefill", "shrink", "periodic", "finish", "cancel", "shared"};
   for (int32_t i = 0; i < kFreeCauses; ++i) {
     freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
   }
@@ -393,7 +403,7 @@ void Metrics::ObserveSequence(int32_t tenant, const SequenceReport& report) {
   series_->queue->Observe(Seconds(report.admitted_us - report.arrival_us));
   series_->tenant(tenant).queue->Observe(Seconds(report.admitted_us - report.arrival_us));
   if (report.first_token_us < 0) return;
-  series_->prefill_computed->Observe(report.prompt_tokens);
+  series_->prefill_computed->Observe(report.prompt_tokens - report.cached_tokens);
   series_->prefill->Observe(Seconds(report.first_token_us - report.admitted_us));
   series_->inference->Observe(Seconds(report.last_token_us - report.admitted_us));
   series_->decode->Observe(Seconds(report.last_token_us - report.first_token_us));
@@ -424,7 +434,13 @@ std::string Metrics::Render(const EngineCounters& engine, bool stalled) {
   series.RenderTenants(engine);
 
   const SchedulerCounters& totals = engine.scheduler;
-  RaiseTo(series.prompt_tokens, totals.prompt_tokens);
+  RaiseTo(series.prompt_tokens, totals.prompt_tokens + totals.prefix_hits);
+  RaiseTo(series.prompt_tokens_hit, totals.prefix_hits);
+  RaiseTo(series.prompt_tokens_cached, totals.prefix_hits);
+  for (Counter* counter : series.prefix_queries) RaiseTo(counter, totals.prefix_queries);
+  for (Counter* counter : series.prefix_hits) RaiseTo(counter, totals.prefix_hits);
+  series.snapshots->Set(engine.snapshots);
+  series.snapshot_bytes->Set(engine.sides_snapshots * series.side_block_bytes);
   RaiseTo(series.prompt_tokens_local, totals.prompt_tokens);
   RaiseTo(series.generation_tokens, totals.generated_tokens);
   for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);

@@ -23,7 +23,9 @@ struct MetricsOptions {
   int32_t blocks = 0;
   int32_t block_slots = 16;
   std::string cache_dtype;
-  std::vector<std::string> policy_names;                // by policy_label
+  std::vector<std::string> policy_names;  // by policy_label
+  bool prefix_caching = false;
+  int64_t side_block_bytes = 0;                         // of one side block: the unit of score snapshots
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 
@@ -49,6 +51,7 @@ const char* RejectReasonName(RejectReason reason);  // its label
 struct SequenceReport {
   FinishedReason reason = FinishedReason::kStop;
   int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, not computed
   int32_t generated_tokens = 0;
   int32_t max_tokens = 0;
   int64_t arrival_us = -1;

@@ -73,6 +73,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.kv = {model.query_heads, model.kv_heads, limits.context_max};
   context.tokenizer = checkpoint.shared_tokenizer();
   context.blocks = limits.blocks;
+  context.prefix_caching = config.prefix_caching;
   context.request_tokens_max = limits.request_tokens_max();
   context.request_sequences_max = limits.request_sequences_max();
   context.logprobs_kept_max = limits.logprobs_kept_max;
@@ -91,6 +92,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
                                   const TenantRegistry& tenants) {
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
+  options.scheduler.spare_sides = limits.spare_sides;
   options.scheduler.sequences_max = limits.sequences_max;
   // A job is counted against the bound when it is submitted, so the scheduler's queue never has to refuse one.
   options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
@@ -124,6 +126,8 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.model_name = context.request.model_names.front();
   options.context = sizing.limits.context_max;
   options.blocks = sizing.limits.blocks;
+  options.prefix_caching = context.prefix_caching;
+  options.side_block_bytes = sizing.side_block_bytes;
   options.block_slots = kBlockSlots;
   options.cache_dtype = DTypeName(sizing.kv_dtype);
   options.policy_names = KvPolicyLabels();
@@ -185,6 +189,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   executor_options.weight_dtype = sizing->weight_dtype;
   executor_options.kv_dtype = sizing->kv_dtype;
   executor_options.blocks = sizing->limits.blocks;
+  executor_options.spare_sides = sizing->limits.spare_sides;
   executor_options.sequences_max = sizing->limits.sequences_max;
   executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
   executor_options.context_max = sizing->limits.context_max;
@@ -227,6 +232,7 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   view.metrics = [&engine, &metrics] { return metrics.Render(engine.counters(), engine.stalled()); };
   view.counters = [&engine] { return engine.counters(); };
   view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
+  view.reset_prefixes = [&engine] { engine.ResetPrefixes(); };
   view.stop = [&engine] { engine.Stop(); };
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
                             [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});

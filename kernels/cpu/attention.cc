@@ -6,7 +6,10 @@
 #include <atomic>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 #include <thread>
+
+#include "kernels/cpu/kv_layout.h"
 
 namespace hydrant {
 namespace {
@@ -42,7 +45,7 @@ class LayerView {
   }
   std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
   std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
-  int64_t Side(int64_t block, int32_t kv_head) const { return TileIndex(block, kv_head) * kBlockSlots; }
+  int64_t Side(int64_t side, int32_t kv_head) const { return SideOffset(layout_, layer_, side, kv_head); }
   int32_t* Victim(int32_t state_row, int32_t kv_head) const {
     assert(0 <= state_row && state_row < layout_.state_rows);
     return kv_.victim + (int64_t{state_row} * layout_.layers + layer_) * layout_.kv_heads + kv_head;
@@ -59,7 +62,7 @@ class LayerView {
     return {.score = kv_.score + Side(0, kv_head),
             .position = kv_.position + Side(0, kv_head),
             .stride = int64_t{layout_.kv_heads} * kBlockSlots,
-            .block_table = row.block_table.data()};
+            .side_table = row.sides().data()};
   }
 
  private:
@@ -107,7 +110,7 @@ class KvWriter {
         const bool fresh = !row.reuse_victim && offset == 0;
         call_.kernels.write_kv(call_.kv.layout.dtype, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
                                head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
-        const int64_t side = view_.Side(block, head) + offset;
+        const int64_t side = view_.Side(row.sides()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
         call_.kv.position[side] = position;
         call_.kv.score[side] = 0.0f;
       }
@@ -227,7 +230,18 @@ class AttentionRun {
     std::atomic<int32_t>& added = scratch_.tiles_added[static_cast<size_t>(row_number * kv_heads_ + head)];
     SpinUntil([&] { return added.load(std::memory_order_acquire) == turn; });
     call_.kernels.add_scores(view_.Scores(row, head), scratch_.ColumnSumsOf(thread), tile + 1);
+    for (const ScoreSnapshot& snapshot : row.snapshots) {
+      if (snapshot.slots == (tile + 1) * kBlockSlots) TakeSnapshot(row, snapshot, head);
+    }
     added.store(turn + 1, std::memory_order_release);
+  }
+
+  void TakeSnapshot(const BatchRow& row, const ScoreSnapshot& snapshot, int32_t head) const {
+    for (int32_t i = 0; i < snapshot.slots / kBlockSlots; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      std::memcpy(call_.kv.score + view_.Side(snapshot.sides[at], head),
+                  call_.kv.score + view_.Side(row.sides()[at], head), kBlockSlots * sizeof(float));
+    }
   }
 
   // The factors of a prompt's rows in its scores.

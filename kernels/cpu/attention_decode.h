@@ -130,7 +130,7 @@ HYDRANT_SIMD void SumValues(const DecodeSplit& split, const TileStream& stream, 
     const float* w = weights + tile * kLanes;
     const char* ahead = TileStream::Ahead(stream, count + tile);
     if (dim == 0 && split.scores.score != nullptr) {
-      const int64_t side = split.tiles.block_table[block_begin + tile] * split.scores.stride;
+      const int64_t side = split.scores.side_table[block_begin + tile] * split.scores.stride;
       _mm_prefetch(reinterpret_cast<const char*>(split.scores.score + side), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(split.scores.position + side), _MM_HINT_T0);
     }
@@ -351,7 +351,7 @@ struct ScoreUpdate {
   HYDRANT_SIMD void Block(ScoreUpdate& update, int64_t block, int64_t count, const float* factor) {
     const DecodeJoin& join = update.join;
     const ScoreView& view = join.scores;
-    const int64_t side = view.block_table[block] * view.stride;
+    const int64_t side = view.side_table[block] * view.stride;
     F32x16 score = Load(view.score + side);
     if (factor != nullptr) {
       const float* w = join.weights + block * kLanes;

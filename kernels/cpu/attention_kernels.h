@@ -34,10 +34,10 @@ struct TileView {
 
 // The scores and positions beside the tiles.
 struct ScoreView {
-  float* score = nullptr;             // [16] of block 0
-  const int32_t* position = nullptr;  // [16] of block 0
-  ptrdiff_t stride = 0;               // elements from block to block
-  const int32_t* block_table = nullptr;
+  float* score = nullptr;             // [16] of side block 0
+  const int32_t* position = nullptr;  // [16] of side block 0
+  ptrdiff_t stride = 0;               // elements from side block to side block
+  const int32_t* side_table = nullptr;
 };
 
 // Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head.

@@ -59,6 +59,12 @@ class CpuDevice final : public Device {
   void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) override;
   void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) override;
   void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
+  void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) override;
+  void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;
+  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+                    std::byte* out) override;
+  void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
+                    const std::byte* in) override;
   void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
   void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;

@@ -27,8 +27,8 @@ inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t bl
 }
 
 // Elements from the start of `score` or `position`.
-inline int64_t SideOffset(const KvCacheLayout& layout, int32_t layer, int64_t block, int32_t kv_head) {
-  return ((int64_t{layer} * layout.blocks + block) * layout.kv_heads + kv_head) * kBlockSlots;
+inline int64_t SideOffset(const KvCacheLayout& layout, int32_t layer, int64_t side, int32_t kv_head) {
+  return ((int64_t{layer} * layout.sides() + side) * layout.kv_heads + kv_head) * kBlockSlots;
 }
 
 }  // namespace hydrant

@@ -115,7 +115,7 @@ def test_metrics_are_complete_and_zero_from_the_start(start_server):
     assert metric(metrics, "hydrant_kv_blocks", state="free") == 512
     assert metric(metrics, "hydrant_kv_blocks", state="used") == 0
     assert metric(metrics, "hydrant_kv_blocks", state="cached") == 0
-    for cause in ("prefill", "shrink", "periodic", "finish", "cancel"):
+    for cause in ("prefill", "shrink", "periodic", "finish", "cancel", "shared"):
         assert metric(metrics, "hydrant_freed_blocks_total", cause=cause) == 0
     for policy in ("h2o", "h2o-plus", "h2o-decay", "snapkv", "window", "sinks"):
         assert metric(metrics, "hydrant_evicted_tokens_total", policy=policy) == 0

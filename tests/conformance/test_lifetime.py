@@ -14,7 +14,8 @@ from checks import check_error
 from hydrant_server import PROMPT_MARK, SLOW, Companion, read_events, wait_for
 
 LONG = {"prompt": f"{PROMPT_MARK} Tell me everything.", "max_tokens": 3000, "ignore_eos": True, "temperature": 0}
-PREFILL = {"prompt": [(i * 7919) % 40000 + 100 for i in range(3500)], "max_tokens": 8, "ignore_eos": True}
+# It goes on long enough to be seen even where the prompt takes no time.
+PREFILL = {"prompt": [(i * 7919) % 40000 + 100 for i in range(3500)], "max_tokens": 500, "ignore_eos": True}
 
 
 def running(server):

@@ -12,6 +12,7 @@
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
 #include "server/engine_core.h"
+#include "server/prefix_sharing.h"
 
 namespace hydrant {
 
@@ -24,9 +25,11 @@ struct HarnessOptions {
   DType dtype = DType::kF32;
   int threads = 2;
   int32_t blocks = 256;
+  int32_t spare_sides = 0;
   int32_t sequences_max = 16;
   int32_t tokens_max = 256;         // in one step
   int32_t prefill_tokens_max = 64;  // beside decodes
+  int64_t parked_blocks_max = 0;
   KvDumpSink* dump = nullptr;
 };
 
@@ -34,7 +37,7 @@ struct Generation {
   std::vector<SampleResult> sampled;
   std::vector<SampleResult> prompt;  // of prompt tokens 1, 2, …
   FinishReason finish = FinishReason::kNone;
-  int32_t live = 0, evicted = 0, blocks_max = 0;
+  int32_t live = 0, evicted = 0, cached = 0, restored = 0, blocks_max = 0;
 
   std::vector<int32_t> tokens() const {
     std::vector<int32_t> ids;
@@ -57,6 +60,7 @@ class EngineHarness {
                                           ModelExecutorOptions{.weight_dtype = options.dtype,
                                                                .kv_dtype = options.dtype,
                                                                .blocks = options.blocks,
+                                                               .spare_sides = options.spare_sides,
                                                                .sequences_max = options.sequences_max,
                                                                .batch_tokens_max = options.tokens_max,
                                                                .context_max = config.context,
@@ -65,6 +69,8 @@ class EngineHarness {
     executor_ = std::move(*executor);
     EngineCoreOptions core;
     core.scheduler.blocks = options.blocks;
+    core.scheduler.spare_sides = options.spare_sides;
+    core.scheduler.parked_blocks_max = options.parked_blocks_max;
     core.scheduler.sequences_max = options.sequences_max;
     core.scheduler.tokens_max = options.tokens_max;
     core.scheduler.prefill_tokens_max = options.prefill_tokens_max;
@@ -100,6 +106,8 @@ class EngineHarness {
         generation.prompt.insert(generation.prompt.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
         generation.live = event.live;
         generation.evicted = event.evicted;
+        generation.cached = event.cached;
+        generation.restored = event.restored;
         generation.blocks_max = std::max(generation.blocks_max, event.blocks);
         generation.finish = event.finish;
         if (event.finish != FinishReason::kNone) ++ended;
@@ -136,6 +144,12 @@ inline EngineRequest With(EngineRequest request, const EvictionPolicy& policy, i
   request.request.budget = !policy.evicts ? KvBudget::Unlimited()
                            : beta > 0     ? KvBudget::Periodic(policy.keep(), beta)
                                           : KvBudget::Exact(policy.keep());
+  return request;
+}
+
+// Lets `request` use the prefix cache, after its policy is set.
+inline EngineRequest Sharing(EngineRequest request, const PrefixSalt& salt = PrefixSalt()) {
+  request.request.prefix = SharePrefixes(request.policy, salt, request.prompt_logprobs >= 0);
   return request;
 }
 

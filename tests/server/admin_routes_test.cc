@@ -66,7 +66,8 @@ class AdminRoutesTest : public testing::Test {
 
 TEST_F(AdminRoutesTest, NoneOfThemIsOnTheTenantsPort) {
   Start();
-  for (const char* path : {"/admin/reload", "/admin/drain", "/abort_requests", "/pause", "/resume"}) {
+  for (const char* path :
+       {"/admin/reload", "/admin/drain", "/abort_requests", "/pause", "/resume", "/reset_prefix_cache"}) {
     EXPECT_EQ(server_->Ask(Post(path)).status, 404) << path;
     EXPECT_EQ(server_->Ask(Post(path, "Authorization: Bearer key-a\r\n")).status, 404) << path;
   }
@@ -187,6 +188,7 @@ TEST_F(AdminRoutesTest, WhilePausedRequestsWaitAndAfterwardsTheyGoOn) {
   EXPECT_THAT(Admin(Get("/admin/tenants", kAdmin)).body, HasSubstr(R"("paused":true)"));
   EXPECT_EQ(server_->engine().counters().running, 0);
   EXPECT_EQ(Admin(Post("/resume")).body, R"({"paused":false})");
+  EXPECT_EQ(Admin(Post("/reset_prefix_cache")).body, R"({"success":true})");
   EXPECT_EQ(waiting.ReadResponse().status, 200);
 }
 

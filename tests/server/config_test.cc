@@ -194,7 +194,6 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--admin-host", "0.0.0.0"}, "--admin-host"},
       {{"--session-dir=x"}, "--session-dir"},
       {{"--admin-port", "1"}, "--admin-port"},
-      {{"--enable-prefix-caching"}, "--enable-prefix-caching"},
       {{"another.gguf"}, "another.gguf"},
   };
   for (const auto& test : cases) {
@@ -259,6 +258,7 @@ TEST(Config, AFileGivesFlagsAndFlagsWin) {
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
   EXPECT_EQ(config.kv.budget_ratio, 0.5);
+  EXPECT_FALSE(config.prefix_caching);
   EXPECT_TRUE(config.insecure);
   EXPECT_THAT(config.allowed_hosts, ElementsAre("a", "b"));
   EXPECT_EQ(config.limits.header_timeout_s, 1.5);
@@ -279,7 +279,6 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
       {R"({"port": {}})", "port"},
       {R"({"allowed_hosts": [1]})", "allowed-hosts"},
       {R"({"session_dir": "x"})", "session-dir"},
-      {R"({"enable_prefix_caching": true})", "enable-prefix-caching"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse({"--config", dir.Write("c.json", test.text)});

@@ -31,6 +31,18 @@ TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
   EXPECT_EQ(BlockBytes(Model(), DType::kF32), 30 * 3 * 16 * (2 * 64 * 4 + 8));
 }
 
+TEST(Sizing, APrefixCacheHasTwoSpareSideBlocksPerBlock) {
+  Config config;
+  config.kv_cache_memory_bytes = int64_t{100} * 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8);
+  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  EXPECT_EQ(sizing.limits.blocks, 100);
+  EXPECT_EQ(sizing.limits.spare_sides, 200);
+  EXPECT_EQ(sizing.side_block_bytes, 30 * 3 * 16 * 8);
+  config.prefix_caching = false;
+  EXPECT_GT(DeriveLimits(config, Model(), Everything, kHost)->limits.blocks, 105);
+  EXPECT_EQ(DeriveLimits(config, Model(), Everything, kHost)->limits.spare_sides, 0);
+}
+
 TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing native = *DeriveLimits(Config(), Model(), Everything, kHost);
   EXPECT_EQ(native.weight_dtype, DType::kBF16);
@@ -56,6 +68,7 @@ TEST(Sizing, TheFirstGivenPoolSizeWins) {
     return DeriveLimits(config, Model(), Everything, kHost)->limits.blocks;
   };
   Config config;
+  config.prefix_caching = false;
   // This model has nothing but a cache; what a step needs is 2,048 rows of queries, keys and values, all twice.
   const int64_t left = kHost.available_memory_bytes - int64_t{2048} * 2 * (9 + 3) * 64 * 4;
   EXPECT_EQ(blocks(config), left / 4 / block) << "a quarter of what is left";
@@ -80,6 +93,7 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   const int64_t workspace = int64_t{2048} * (4 * 576 + 2 * 192 + 1536) * 4;
   const int64_t left = kHost.available_memory_bytes - weights - rope - workspace;
   Config config;
+  config.prefix_caching = false;
   const Sizing sizing = *DeriveLimits(config, model, Everything, kHost);
   EXPECT_EQ(sizing.limits.blocks, left / 4 / BlockBytes(model, DType::kBF16));
   std::string text;
@@ -107,6 +121,7 @@ TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {
 
 TEST(Sizing, SlotsAreCountedIn32Bits) {
   Config config;
+  config.prefix_caching = false;
   config.blocks_override = std::numeric_limits<int32_t>::max();
   const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
   EXPECT_EQ(sizing.limits.blocks, std::numeric_limits<int32_t>::max() / kBlockSlots);

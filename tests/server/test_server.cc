@@ -200,6 +200,7 @@ TestServer::TestServer(TestServerOptions options) {
   view.metrics = [this] { return metrics_->Render(engine_->counters(), engine_->stalled()); };
   view.counters = [this] { return engine_->counters(); };
   view.pause_admission = [this](bool paused) { engine_->PauseAdmission(paused); };
+  view.reset_prefixes = [this] { engine_->ResetPrefixes(); };
   tenants_->SetHooks({[this](const std::string& name) { metrics_->AddTenant(name); },
                       [this](const std::vector<TenantOptions>& set) { engine_->SetTenants(set); }});
   view.stop = [this] {

@@ -9,11 +9,14 @@ namespace hydrant::sim {
 
 struct FakeExecutor::Slots {
   Cell* cells = nullptr;  // of the pair: [block][16]
+  Side* sides = nullptr;  // of the pair: [side block][16]
   std::span<const int32_t> table;
-  int32_t pair = 0;
+  std::span<const int32_t> side_table;
 
-  Cell& operator[](int32_t slot) const {
-    return cells[table[static_cast<size_t>(slot / kSlotsPerBlock)] * kSlotsPerBlock + slot % kSlotsPerBlock];
+  Cell& operator[](int32_t slot) const { return cells[Index(table, slot)]; }
+  Side& side(int32_t slot) const { return sides[Index(side_table, slot)]; }
+  static int64_t Index(std::span<const int32_t> table, int32_t slot) {
+    return int64_t{table[static_cast<size_t>(slot / kSlotsPerBlock)]} * kSlotsPerBlock + slot % kSlotsPerBlock;
   }
 };
 
@@ -21,21 +24,35 @@ FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<S
     : options_(options),
       requests_(requests),
       failure_(failure),
-      cells_(static_cast<size_t>(options.pairs) * static_cast<size_t>(options.blocks) * kSlotsPerBlock),
+      cells_(static_cast<size_t>(CellIndex(options.pairs, 0))),
+      sides_(static_cast<size_t>(SideIndex(options.pairs, 0))),
       victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.pairs), -1),
-      holder_(static_cast<size_t>(options.blocks), 0),
+      holders_(static_cast<size_t>(options.blocks), 0),
       row_user_(static_cast<size_t>(options.state_rows), 0) {}
 
+int64_t FakeExecutor::CellIndex(int32_t pair, int32_t block) const {
+  return (int64_t{pair} * options_.blocks + block) * kSlotsPerBlock;
+}
+int64_t FakeExecutor::SideIndex(int32_t pair, int32_t side) const {
+  return (int64_t{pair} * (options_.blocks + options_.spare_sides) + side) * kSlotsPerBlock;
+}
+
+FakeExecutor::Slots FakeExecutor::SlotsOf(std::span<const int32_t> blocks, std::span<const int32_t> sides,
+                                          int32_t pair) {
+  return {cells_.data() + CellIndex(pair, 0), sides_.data() + SideIndex(pair, 0), blocks, sides};
+}
 FakeExecutor::Slots FakeExecutor::SlotsOf(const StepRow& row, int32_t pair) {
-  return {cells_.data() + static_cast<size_t>(pair) * static_cast<size_t>(options_.blocks) * kSlotsPerBlock,
-          row.block_table, pair};
+  return SlotsOf(row.block_table, row.side_table, pair);
 }
 
 Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
   if (launched_ != nullptr) failure_.Set("a step was launched before the last one was awaited");
   launched_ = &input;
   ++step_;
-  if (input.rows.empty()) failure_.Set("a step without rows was launched");
+  if (input.rows.empty()) {
+    if (input.parks.empty() && input.drops.empty()) failure_.Set("a step with nothing to do was launched");
+    return {step_};
+  }
   // Admitted sequences advance, whoever else is there.
   const auto decodes = std::count_if(input.rows.begin(), input.rows.end(), [](const StepRow& r) { return !r.prefill; });
   if (options_.check_contract && decodes != decoding_) {
@@ -47,7 +64,17 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
 StepOutput FakeExecutor::Await(Ticket ticket) {
   if (ticket.number != step_ || launched_ == nullptr)
     failure_.Set("ticket ", ticket.number, " awaited at step ", step_);
-  if (in_flight) in_flight();
+  if (in_flight && !launched_->rows.empty()) in_flight();
+  for (uint64_t session : launched_->drops) parked_.erase(session);
+  for (const ParkOp& park : launched_->parks) Park(park);
+  for (const RestoreOp& restore : launched_->restores) Restore(restore);
+  for (const SideInit& init : launched_->side_inits) {
+    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+      Side* to = &sides_[static_cast<size_t>(SideIndex(pair, init.to))];
+      const Side* from = init.from < 0 ? nullptr : &sides_[static_cast<size_t>(SideIndex(pair, init.from))];
+      for (int32_t i = 0; i < kSlotsPerBlock; ++i) to[i] = {from == nullptr ? 0 : from[i].state, init.position + i};
+    }
+  }
   StepOutput output;
   output.rows.resize(launched_->rows.size());
   for (size_t i = 0; i < launched_->rows.size(); ++i) {
@@ -79,6 +106,7 @@ SimRequest* FakeExecutor::RequestOf(const StepRow& row) {
   }
   last_used = step_;
   request.state_row = row.state_row;
+  if (request.request.request.session != 0) session_user_[request.request.request.session] = &request;
   return failure_.any() ? nullptr : &request;
 }
 
@@ -108,10 +136,10 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
     const int32_t end = row.position + tokens;
     const bool last = end == request.prompt_length();
     if (end > request.prompt_length()) return fail("the chunk's end", end, request.prompt_length());
-    if (!last && !expect("the chunk's end modulo 16", end % kSlotsPerBlock, 0)) return false;
-    const int32_t cut = last && request.solo.live_after_prompt < end ? request.solo.live_after_prompt : 0;
-    live_in = end;
-    if (!expect("live", row.live, row.position) || !expect("shrink_to", row.shrink_to, cut) ||
+    live_in = request.live + tokens;
+    if (!last && !expect("the chunk's end modulo 16", live_in % kSlotsPerBlock, 0)) return false;
+    const int32_t cut = last && request.solo.live_after_prompt < live_in ? request.solo.live_after_prompt : 0;
+    if (!expect("live", row.live, request.live) || !expect("shrink_to", row.shrink_to, cut) ||
         !expect("sample", row.sample, last && asked.request.max_tokens > 0) ||
         !expect("reuse_victim", row.reuse_victim, false) || !expect("choose_victim", row.choose_victim, false)) {
       return false;
@@ -148,37 +176,61 @@ bool FakeExecutor::CheckTargets(const StepRow& row, const SimRequest& request) {
   return true;
 }
 
+void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks) {
+  const PrefixUse& use = request.request.request.prefix;
+  if (!use.looks_up || request.computed != 0 || cached % kSlotsPerBlock != 0 ||
+      cached > request.prompt_length() - use.rows_computed_min || std::ssize(blocks) < cached / kSlotsPerBlock) {
+    failure_.Set("step ", step_, ": request ", request.id(), " takes over ", cached, " tokens");
+    return;
+  }
+  for (int32_t block : blocks.first(static_cast<size_t>(cached / kSlotsPerBlock))) {
+    if (holders_[static_cast<size_t>(block)]++ == 0) ++held_blocks_;
+    request.blocks.push_back(block);
+  }
+  request.computed = request.cached = cached;
+  SetLive(request, cached);
+  cached_tokens_ += static_cast<uint64_t>(cached);
+}
+
 bool FakeExecutor::ClaimBlocks(const StepRow& row, SimRequest& request, int32_t live_in) {
   const size_t needed = static_cast<size_t>(BlocksForSlots(live_in));
-  if (row.live < 0 || row.block_table.size() < needed) {
+  if (row.live < 0 || row.block_table.size() < needed || row.side_table.size() != row.block_table.size()) {
     return failure_.Set("request ", request.id(), ": ", row.block_table.size(), " blocks for ", live_in, " slots");
   }
   const size_t owned = static_cast<size_t>(BlocksForSlots(row.live));
   for (size_t i = 0; i < needed; ++i) {
-    const int32_t block = row.block_table[i];
-    if (block < 0 || block >= options_.blocks) return failure_.Set("block ", block, " does not exist");
-    uint64_t& holder = holder_[static_cast<size_t>(block)];
-    if (holder != (i < owned ? request.id() : 0)) {
-      return failure_.Set("step ", step_, ": request ", request.id(), i < owned ? " reads" : " takes", " block ", block,
-                          " of request ", holder);
+    const int32_t block = row.block_table[i], side = row.side_table[i];
+    if (side < 0 || side >= options_.blocks + options_.spare_sides) {
+      return failure_.Set("side block ", side, " does not exist");
     }
-    if (i < owned) continue;
-    holder = request.id();
-    request.blocks.push_back(block);
-    ++held_blocks_;
+    if (i < owned) {
+      if (i >= request.blocks.size() || request.blocks[i] != block) {
+        return failure_.Set("step ", step_, ": request ", request.id(), " reads block ", block, " at place ", i);
+      }
+    } else {
+      if (!Claim(block, request)) return false;
+      request.blocks.push_back(block);
+    }
   }
   return true;
 }
 
-void FakeExecutor::FreeBlock(int32_t block) {
-  holder_[static_cast<size_t>(block)] = 0;
-  --held_blocks_;
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    const size_t first =
-        (static_cast<size_t>(pair) * static_cast<size_t>(options_.blocks) + static_cast<size_t>(block)) *
-        kSlotsPerBlock;
-    std::fill_n(cells_.begin() + static_cast<long>(first), kSlotsPerBlock, Cell());
+bool FakeExecutor::Claim(int32_t block, const SimRequest& request) {
+  if (block < 0 || block >= options_.blocks) return failure_.Set("block ", block, " does not exist");
+  if (holders_[static_cast<size_t>(block)] != 0) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " takes block ", block, ", which somebody holds");
   }
+  holders_[static_cast<size_t>(block)] = 1;
+  ++held_blocks_;
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    std::fill_n(cells_.begin() + CellIndex(pair, block), kSlotsPerBlock, Cell());
+    std::fill_n(sides_.begin() + SideIndex(pair, block), kSlotsPerBlock, Side());
+  }
+  return true;
+}
+
+void FakeExecutor::DropBlock(int32_t block) {
+  if (--holders_[static_cast<size_t>(block)] == 0) --held_blocks_;
 }
 
 void FakeExecutor::SetLive(SimRequest& request, int32_t live) {
@@ -187,7 +239,7 @@ void FakeExecutor::SetLive(SimRequest& request, int32_t live) {
 }
 
 void FakeExecutor::Forget(SimRequest& request) {
-  for (int32_t block : request.blocks) FreeBlock(block);
+  for (int32_t block : request.blocks) DropBlock(block);
   request.blocks.clear();
   SetLive(request, 0);
   if (request.state_row >= 0 && request.decodes()) --decoding_;
@@ -208,63 +260,102 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   request->computed += tokens;
   if (!decoded_before && request->decodes()) ++decoding_;
   SetLive(*request, live_in);
+  if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;
   Report(row, *request, shares, output);
 }
 
-bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t* shares) {
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
-  const uint32_t owner = static_cast<uint32_t>(request.id());
-  slots_checked_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    const Slots slots = SlotsOf(row, pair);
-    for (int32_t slot = 0; slot < row.live; ++slot) {
-      const Cell& cell = slots[slot];
-      if (cell.owner != owner || cell.position != slot || cell.token != request.solo.text[static_cast<size_t>(slot)]) {
-        return failure_.Set("step ", step_, ": prefill of request ", owner, " finds in slot ", slot, " token ",
-                            cell.token, " of request ", cell.owner, ", position ", cell.position);
-      }
-    }
-    for (int32_t i = 0; i < tokens; ++i) {
-      slots[row.live + i] = {owner, row.position + i, row.tokens[static_cast<size_t>(i)]};
-    }
-    if (!row.sample) continue;
-    for (int32_t slot = 0; slot < row.live + tokens; ++slot) {
-      *shares += Share(pair, slots[slot].position, slots[slot].token);
-    }
+// The slot holds a token that the oracle may still have, with the scores it should have.
+bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot,
+                             uint64_t state) {
+  const Slots slots = SlotsOf(row, pair);
+  const Cell& cell = slots[slot];
+  const size_t position = static_cast<size_t>(cell.position);
+  if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
+      cell.token != request.solo.text[position] || (row.prefill && request.solo.begin == 0 && cell.position != slot)) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", pair ", pair, " token ",
+                        cell.token, " of another text, position ", cell.position);
+  }
+  if (!row.policy->evicts) return true;
+  const Side& side = slots.side(slot);
+  if (side.position != cell.position || side.state != state) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", pair ", pair,
+                        " position ", side.position, " for ", cell.position, " or scores over the wrong rows");
   }
   return true;
 }
 
+// The row at `position` adds to the scores of all `live` slots.
+void FakeExecutor::AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position) {
+  if (!row.policy->evicts) return;
+  const uint64_t state = request.ScoreState(position);
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    const Slots slots = SlotsOf(row, pair);
+    for (int32_t slot = 0; slot < live; ++slot) slots.side(slot).state = state;
+  }
+}
+
+bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t* shares) {
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size()), end = row.live + tokens;
+  slots_checked_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
+  const uint64_t state = request.ScoreState(row.position - 1);
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    const Slots slots = SlotsOf(row, pair);
+    for (int32_t slot = 0; slot < row.live; ++slot) {
+      if (!CheckSlot(row, request, pair, slot, state)) return false;
+    }
+    for (int32_t i = 0; i < tokens; ++i) {
+      const int32_t position = row.position + i;
+      slots[row.live + i] = {request.keys[static_cast<size_t>(position)], position, row.tokens[static_cast<size_t>(i)]};
+      slots.side(row.live + i) = {0, position};
+    }
+    if (!row.sample) continue;
+    for (int32_t slot = 0; slot < end; ++slot) *shares += Share(pair, slots[slot].position, slots[slot].token);
+  }
+  for (const ScoreSnapshot& snapshot : row.snapshots) {
+    if (snapshot.slots <= row.live || snapshot.slots > end || snapshot.slots % kSlotsPerBlock != 0 ||
+        snapshot.sides.size() != static_cast<size_t>(snapshot.slots / kSlotsPerBlock)) {
+      return failure_.Set("step ", step_, ": a snapshot at ", snapshot.slots, " of a chunk to ", end);
+    }
+    AddRow(row, request, snapshot.slots, snapshot.slots - 1);
+    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+      for (size_t i = 0; i < snapshot.sides.size(); ++i) {
+        std::copy_n(sides_.begin() + SideIndex(pair, row.side_table[i]), kSlotsPerBlock,
+                    sides_.begin() + SideIndex(pair, snapshot.sides[i]));
+      }
+    }
+  }
+  AddRow(row, request, end, row.position + tokens - 1);
+  return true;
+}
+
 bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* shares) {
-  const uint32_t owner = static_cast<uint32_t>(request.id());
-  const std::vector<int32_t>& text = request.solo.text;
   const size_t index = static_cast<size_t>(request.computed - request.prompt_length());
   if (request.computed < request.prompt_length() || index >= request.solo.decodes.size()) {
-    return failure_.Set("request ", owner, " decodes at ", request.computed);
+    return failure_.Set("request ", request.id(), " decodes at ", request.computed);
   }
   const DecodeFacts& facts = request.solo.decodes[index];
   const int32_t logical_length = row.position + 1;
+  const uint64_t state = request.ScoreState(request.computed - 1);
   slots_checked_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
     const Slots slots = SlotsOf(row, pair);
     int32_t& victim = victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)];
     const int32_t write = row.reuse_victim ? victim : row.live;
     if (write < 0 || write > row.live || (row.reuse_victim && write == row.live)) {
-      return failure_.Set("step ", step_, ": request ", owner, " writes slot ", write, " of ", row.live);
+      return failure_.Set("step ", step_, ": request ", request.id(), " writes slot ", write, " of ", row.live);
     }
-    // What may still be read must be what the oracle kept: every cell is this request's, and their sum is the set's.
+    if (holders_[static_cast<size_t>(row.block_table[static_cast<size_t>(write / kSlotsPerBlock)])] != 1) {
+      return failure_.Set("step ", step_, ": request ", request.id(), " writes into a block that others hold");
+    }
+    // What may still be read must be what the oracle kept: every cell is of this text, and their sum is the set's.
     uint64_t sum = 0;
     int32_t next_victim = -1;
     uint64_t lowest = 0;
     for (int32_t slot = 0; slot < row.live; ++slot) {
       if (slot == write) continue;
+      if (!CheckSlot(row, request, pair, slot, state)) return false;
       const Cell& cell = slots[slot];
-      if (cell.owner != owner || cell.position < 0 || cell.position >= request.computed ||
-          cell.token != text[static_cast<size_t>(cell.position)]) {
-        return failure_.Set("step ", step_, ": request ", owner, " finds in slot ", slot, ", pair ", pair, " token ",
-                            cell.token, " of request ", cell.owner, ", position ", cell.position);
-      }
       sum += Share(pair, cell.position, cell.token);
       if (!row.choose_victim || cell.position >= logical_length - row.policy->recent) continue;
       const uint64_t score = request.scores[static_cast<size_t>(pair)].of(cell.position);
@@ -274,17 +365,57 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
       }
     }
     if (sum != facts.shares[static_cast<size_t>(pair)]) {
-      return failure_.Set("step ", step_, ": request ", owner, ", pair ", pair, ": the kept set is not the oracle's");
+      return failure_.Set("step ", step_, ": request ", request.id(), ", pair ", pair,
+                          ": the kept set is not the oracle's");
     }
-    slots[write] = {owner, row.position, row.tokens[0]};
+    slots[write] = {request.keys[static_cast<size_t>(row.position)], row.position, row.tokens[0]};
+    slots.side(write) = {0, row.position};
     *shares += sum + Share(pair, row.position, row.tokens[0]);
     victim = next_victim;
+  }
+  AddRow(row, request, row.reuse_victim ? row.live : row.live + 1, row.position);
+  return true;
+}
+
+// After the copies the request holds their targets in the place of what they were made from.
+bool FakeExecutor::CopyBlocks(const StepRow& row, SimRequest& request) {
+  table_.assign(row.block_table.begin(), row.block_table.end());
+  side_table_.assign(row.side_table.begin(), row.side_table.end());
+  for (size_t i = 0; i < row.copies.size(); ++i) {
+    const BlockCopy& copy = row.copies[i];
+    if (i >= table_.size() || copy.from != table_[i] || copy.from_side != side_table_[i]) {
+      return failure_.Set("step ", step_, ": request ", request.id(), " copies block ", copy.from, " at place ", i);
+    }
+    if (!Claim(copy.to, request)) return false;
+    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+      std::copy_n(cells_.begin() + CellIndex(pair, copy.from), kSlotsPerBlock,
+                  cells_.begin() + CellIndex(pair, copy.to));
+      std::copy_n(sides_.begin() + SideIndex(pair, copy.from_side), kSlotsPerBlock,
+                  sides_.begin() + SideIndex(pair, copy.to));
+    }
+    table_[i] = side_table_[i] = copy.to;
+    request.blocks[i] = copy.to;
+    DropBlock(copy.from);
+    ++copied_blocks_;
   }
   return true;
 }
 
 bool FakeExecutor::Shrink(const StepRow& row, SimRequest& request, int32_t live_from) {
-  const int32_t live_to = row.shrink_to;
+  if (!Cut(request, *row.policy, live_from, row.shrink_to)) return false;
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)] = -1;
+  }
+  while (request.blocks.size() > static_cast<size_t>(BlocksForSlots(row.shrink_to))) {
+    DropBlock(request.blocks.back());
+    request.blocks.pop_back();
+  }
+  SetLive(request, row.shrink_to);
+  return true;
+}
+
+// In the blocks of table_.
+bool FakeExecutor::Cut(const SimRequest& request, const EvictionPolicy& policy, int32_t live_from, int32_t live_to) {
   const int32_t logical_length = request.computed;
   struct Candidate {
     uint64_t score;
@@ -294,23 +425,23 @@ bool FakeExecutor::Shrink(const StepRow& row, SimRequest& request, int32_t live_
   std::vector<Candidate> candidates;
   std::vector<int32_t> survivors;  // slots
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    const Slots slots = SlotsOf(row, pair);
+    const Slots slots = SlotsOf(table_, side_table_, pair);
     candidates.clear();
     survivors.clear();
     for (int32_t slot = 0; slot < live_from; ++slot) {
-      const int32_t position = slots[slot].position;
-      if (position >= logical_length - row.policy->recent) {
+      const int32_t position = slots.side(slot).position;
+      if (position >= logical_length - policy.recent) {
         survivors.push_back(slot);
       } else {
         candidates.push_back({request.scores[static_cast<size_t>(pair)].of(position), position, slot});
       }
     }
-    const size_t heavy = static_cast<size_t>(row.policy->heavy);
+    const size_t heavy = static_cast<size_t>(policy.heavy);
     if (survivors.size() + heavy != static_cast<size_t>(live_to) || heavy > candidates.size()) {
       return failure_.Set("step ", step_, ": request ", request.id(), " is cut to ", live_to, " slots with ",
                           survivors.size(), " recent and ", heavy, " heavy ones");
     }
-    std::partial_sort(candidates.begin(), candidates.begin() + row.policy->heavy, candidates.end(),
+    std::partial_sort(candidates.begin(), candidates.begin() + policy.heavy, candidates.end(),
                       [](const Candidate& a, const Candidate& b) {
                         return a.score != b.score ? a.score > b.score : a.position < b.position;
                       });
@@ -323,18 +454,73 @@ bool FakeExecutor::Shrink(const StepRow& row, SimRequest& request, int32_t live_
     for (int32_t slot : survivors) {
       if (slot < live_to) continue;
       while (stays[static_cast<size_t>(hole)]) ++hole;
+      const int32_t target = slots.table[static_cast<size_t>(hole / kSlotsPerBlock)];
+      if (holders_[static_cast<size_t>(target)] != 1) {
+        return failure_.Set("step ", step_, ": request ", request.id(), " cuts in a block that others hold");
+      }
+      slots.side(hole) = slots.side(slot);
       slots[hole++] = slots[slot];
     }
-    // What is cut is gone, in the block that stays too.
-    for (int32_t slot = live_to; slot < live_from; ++slot) slots[slot] = Cell();
-    victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)] = -1;
+    // What is cut is gone, in the block that stays too, if it is nobody else's.
+    const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kSlotsPerBlock;
+    for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) slots[slot] = Cell();
   }
-  while (request.blocks.size() > static_cast<size_t>(BlocksForSlots(live_to))) {
-    FreeBlock(request.blocks.back());
-    request.blocks.pop_back();
-  }
-  SetLive(request, live_to);
   return true;
+}
+
+// The first `live` slots leave with what stands beside them.
+void FakeExecutor::Park(const ParkOp& park) {
+  const auto user = session_user_.find(park.session);
+  if (user == session_user_.end() || park.computed != user->second->computed) {
+    failure_.Set("step ", step_, ": session ", park.session, " is parked with ", park.computed, " tokens");
+    return;
+  }
+  const SimRequest& request = *user->second;
+  if (park.block_table.size() != request.blocks.size() ||
+      !std::equal(request.blocks.begin(), request.blocks.end(), park.block_table.begin())) {
+    failure_.Set("step ", step_, ": what is parked for session ", park.session, " is not of request ", request.id());
+    return;
+  }
+  table_.assign(park.block_table.begin(), park.block_table.end());
+  side_table_.assign(park.side_table.begin(), park.side_table.end());
+  if (park.cut_from > 0 && !Cut(request, *park.policy, park.cut_from, park.live)) return;
+  Parked& parked = parked_[park.session];
+  parked = Parked();
+  parked.live = park.live;
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    const Slots slots = SlotsOf(table_, side_table_, pair);
+    for (int32_t slot = 0; slot < park.live; ++slot) {
+      parked.cells.push_back(slots[slot]);
+      parked.sides.push_back(slots.side(slot));
+    }
+  }
+}
+
+void FakeExecutor::Restore(const RestoreOp& restore) {
+  const auto found = parked_.find(restore.session);
+  if (found == parked_.end() || found->second.live != restore.live) {
+    failure_.Set("step ", step_, ": session ", restore.session, " has nothing parked in ", restore.live, " slots");
+    return;
+  }
+  const Parked& parked = found->second;
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    const Slots slots = SlotsOf(restore.block_table, restore.block_table, pair);
+    for (int32_t slot = 0; slot < restore.live; ++slot) {
+      const size_t at = static_cast<size_t>(pair) * static_cast<size_t>(restore.live) + static_cast<size_t>(slot);
+      slots[slot] = parked.cells[at];
+      slots.side(slot) = parked.sides[at];
+    }
+  }
+}
+
+void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks) {
+  request.computed = request.solo.begin;
+  SetLive(request, request.solo.live_before);
+  restored_tokens_ += static_cast<uint64_t>(request.computed);
+  for (int32_t block : blocks.first(static_cast<size_t>(BlocksForSlots(request.live)))) {
+    if (!Claim(block, request)) return;
+    request.blocks.push_back(block);
+  }
 }
 
 void FakeExecutor::Report(const StepRow& row, const SimRequest& request, uint64_t shares, RowOutput& output) const {

@@ -3,8 +3,9 @@
 // the rows say, with the memory they name, and checks on the way:
 //
 //  contract    each row says exactly what the oracle expects of it: tokens, position, counts, flags, table size
-//  provenance  every live slot it reads holds a token of this very request that the oracle still has, in every pair
-//  ownership   a block is in one table only; a fresh one is nobody's; what a freed one held is never read again
+//  provenance  every live slot it reads holds the K and V of this very text from the same salt that the oracle still has,
+//              in every pair, whoever computed them; its scores are sums over exactly the rows they should be
+//  ownership   what is written is in one table only; a fresh block is nobody's; what a freed one held is never read again
 //
 // Work is done in Await, after whatever happens between Launch and Await.
 #ifndef HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
@@ -12,7 +13,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "model/executor.h"
@@ -25,6 +28,7 @@ class FakeExecutor : public Executor {
  public:
   struct Options {
     int32_t blocks = 0;
+    int32_t spare_sides = 0;
     int32_t pairs = 1;
     int32_t state_rows = 1;
     int32_t vocab = 2;
@@ -37,6 +41,12 @@ class FakeExecutor : public Executor {
   Ticket Launch(const StepInput& input) override;
   StepOutput Await(Ticket ticket) override;
 
+  // The request was admitted with a prefix of `cached` tokens that somebody else computed, in these blocks.
+  void TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks);
+
+  // The request was admitted to go on from what its session had parked; these blocks will hold it.
+  void Resume(SimRequest& request, std::span<const int32_t> blocks);
+
   // The request ended: its blocks are nobody's.
   void Forget(SimRequest& request);
 
@@ -44,14 +54,27 @@ class FakeExecutor : public Executor {
   int64_t live_slots() const { return live_slots_; }
   int32_t decoding() const { return decoding_; }  // requests past their prompt, not forgotten
   uint64_t slots_checked() const { return slots_checked_; }
+  uint64_t cached_tokens() const { return cached_tokens_; }
+  uint64_t copied_blocks() const { return copied_blocks_; }
+  uint64_t restored_tokens() const { return restored_tokens_; }
 
   std::function<void()> in_flight;  // called between Launch and the work
 
  private:
   struct Cell {
-    uint32_t owner = 0;  // request id, 0 = nobody's
+    uint64_t key = 0;  // SimRequest::keys of its token, 0 = nobody's
     int32_t position = -1;
     int32_t token = -1;
+  };
+  // What stands beside a cell.
+  struct Side {
+    uint64_t state = 0;  // SimRequest::ScoreState
+    int32_t position = -1;
+  };
+  struct Parked {
+    std::vector<Cell> cells;  // [pair][slot]
+    std::vector<Side> sides;
+    int32_t live = 0;
   };
   struct Slots;  // one pair's view of a row's slots
 
@@ -59,6 +82,13 @@ class FakeExecutor : public Executor {
   bool CheckContract(const StepRow& row, const SimRequest& request);
   bool CheckTargets(const StepRow& row, const SimRequest& request);
   bool ClaimBlocks(const StepRow& row, SimRequest& request, int32_t live_in);
+  bool Claim(int32_t block, const SimRequest& request);
+  bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot, uint64_t state);
+  void AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position);
+  bool CopyBlocks(const StepRow& row, SimRequest& request);
+  void Park(const ParkOp& park);
+  void Restore(const RestoreOp& restore);
+  bool Cut(const SimRequest& request, const EvictionPolicy& policy, int32_t live_from, int32_t live_to);
   void RunRow(const StepRow& row, RowOutput& output);
   bool RunPrefill(const StepRow& row, SimRequest& request, uint64_t* shares);
   bool RunDecode(const StepRow& row, SimRequest& request, uint64_t* shares);
@@ -66,14 +96,22 @@ class FakeExecutor : public Executor {
   void Report(const StepRow& row, const SimRequest& request, uint64_t shares, RowOutput& output) const;
   void SetLive(SimRequest& request, int32_t live);
   Slots SlotsOf(const StepRow& row, int32_t pair);
-  void FreeBlock(int32_t block);
+  Slots SlotsOf(std::span<const int32_t> blocks, std::span<const int32_t> sides, int32_t pair);
+  void DropBlock(int32_t block);
+  int64_t CellIndex(int32_t pair, int32_t block) const;
+  int64_t SideIndex(int32_t pair, int32_t side) const;
 
   const Options options_;
   std::vector<std::unique_ptr<SimRequest>>& requests_;
   Failure& failure_;
-  std::vector<Cell> cells_;         // [pair][block][16]
-  std::vector<int32_t> victims_;    // [state_row][pair], slot; -1 = none chosen
-  std::vector<uint64_t> holder_;    // [block], request id, 0 = nobody
+  std::vector<Cell> cells_;                       // [pair][block][16]
+  std::vector<Side> sides_;                       // [pair][side block][16]
+  std::vector<int32_t> victims_;                  // [state_row][pair], slot; -1 = none chosen
+  std::vector<int32_t> holders_;                  // [block], requests that hold it
+  std::map<uint64_t, Parked> parked_;             // by session
+  std::map<uint64_t, SimRequest*> session_user_;  // by session: whose turn had a row last
+  std::vector<int32_t> table_;                    // a row's tables once its copies are made
+  std::vector<int32_t> side_table_;
   std::vector<uint64_t> row_user_;  // [state_row], number of the last step that used it
 
   const StepInput* launched_ = nullptr;
@@ -82,6 +120,9 @@ class FakeExecutor : public Executor {
   int64_t live_slots_ = 0;
   int32_t decoding_ = 0;
   uint64_t slots_checked_ = 0;
+  uint64_t cached_tokens_ = 0;
+  uint64_t copied_blocks_ = 0;
+  uint64_t restored_tokens_ = 0;
 };
 
 }  // namespace hydrant::sim

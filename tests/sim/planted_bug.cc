@@ -37,6 +37,28 @@ const char* NameOf(PlantedBug bug) {
       return "StateRowsSwapped";
     case PlantedBug::kWrongPolicy:
       return "WrongPolicy";
+    case PlantedBug::kCopyForgotten:
+      return "CopyForgotten";
+    case PlantedBug::kCopyOfAnother:
+      return "CopyOfAnother";
+    case PlantedBug::kOwnSide:
+      return "OwnSide";
+    case PlantedBug::kSideNotPrepared:
+      return "SideNotPrepared";
+    case PlantedBug::kSnapshotLost:
+      return "SnapshotLost";
+    case PlantedBug::kHitTooLong:
+      return "HitTooLong";
+    case PlantedBug::kParkCutForgotten:
+      return "ParkCutForgotten";
+    case PlantedBug::kRestoreLost:
+      return "RestoreLost";
+    case PlantedBug::kRestoreOfAnother:
+      return "RestoreOfAnother";
+    case PlantedBug::kParkedTooOld:
+      return "ParkedTooOld";
+    case PlantedBug::kSaltIgnored:
+      return "SaltIgnored";
     case PlantedBug::kAnswersSwapped:
       return "AnswersSwapped";
     case PlantedBug::kFailureHidden:
@@ -88,9 +110,34 @@ std::span<const int32_t> BuggyExecutor::CopyOf(std::span<const int32_t> values) 
   return copies_.emplace_back(values.begin(), values.end());
 }
 
+void BuggyExecutor::SpoilSessions() {
+  for (ParkOp& park : input_.parks) {
+    if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
+    if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.session] = park.live;
+  }
+  // The second park of a session is lost.
+  if (bug_ == PlantedBug::kParkedTooOld) {
+    std::erase_if(input_.parks, [this](const ParkOp& park) { return parked_live_.contains(park.session); });
+    for (const ParkOp& park : input_.parks) parked_live_[park.session] = park.live;
+  }
+  for (RestoreOp& restore : input_.restores) {
+    for (const auto& [session, live] : parked_live_) {
+      if (bug_ == PlantedBug::kRestoreOfAnother && session != restore.session && live == restore.live) {
+        restore.session = session;
+        break;
+      }
+    }
+  }
+  if (bug_ == PlantedBug::kRestoreLost) input_.restores.clear();
+}
+
 void BuggyExecutor::SpoilInput() {
+  SpoilSessions();
+  if (input_.rows.empty()) return;
   if (input_.rows.size() >= 2) SpoilPair(input_.rows[0], input_.rows[1]);
   SpoilRow(input_.rows[0]);
+  for (StepRow& row : input_.rows) SpoilSharing(row);
+  if (bug_ == PlantedBug::kSideNotPrepared && !input_.side_inits.empty()) input_.side_inits.pop_back();
   if (bug_ == PlantedBug::kRowDropped && input_.rows.size() >= 2 && input_.rows[0].targets.empty()) {
     dropped_row_ = 0;
     input_.rows.erase(input_.rows.begin());
@@ -106,6 +153,37 @@ void BuggyExecutor::SpoilPair(StepRow& a, StepRow& b) {
     a.block_table = copies_.back();
   }
   if (bug_ == PlantedBug::kStateRowsSwapped && a.reuse_victim && b.reuse_victim) std::swap(a.state_row, b.state_row);
+}
+
+void BuggyExecutor::SpoilSharing(StepRow& row) {
+  switch (bug_) {
+    case PlantedBug::kCopyForgotten:
+      row.copies = {};
+      break;
+    case PlantedBug::kCopyOfAnother:
+      if (row.copies.size() < 2) break;
+      block_copies_.assign(row.copies.begin(), row.copies.end());
+      std::swap(block_copies_[0].from_side, block_copies_[1].from_side);
+      row.copies = block_copies_;
+      break;
+    case PlantedBug::kOwnSide:
+      row.side_table = row.block_table;
+      break;
+    case PlantedBug::kSnapshotLost:
+      row.snapshots = {};
+      break;
+    case PlantedBug::kHitTooLong:
+      // In the first row of a request that took something over, the block behind it is passed off as computed.
+      if (row.prefill && row.position > 0 && row.tokens.size() > kSlotsPerBlock) {
+        row.position += kSlotsPerBlock;
+        row.live += kSlotsPerBlock;
+        row.tokens = row.tokens.subspan(kSlotsPerBlock);
+        if (!row.targets.empty()) row.targets = row.targets.subspan(kSlotsPerBlock);
+      }
+      break;
+    default:
+      break;
+  }
 }
 
 void BuggyExecutor::SpoilRow(StepRow& row) {

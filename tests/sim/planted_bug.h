@@ -4,6 +4,7 @@
 #define HYDRANT_TESTS_SIM_PLANTED_BUG_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "model/executor.h"
@@ -28,6 +29,17 @@ enum class PlantedBug : uint8_t {
   kRowDropped,        // a row is not computed; its last answer is repeated
   kStateRowsSwapped,  // two sequences use each other's device state
   kWrongPolicy,       // one more recent token is protected than asked
+  kCopyForgotten,     // a shared block is not copied before its sequence changes it
+  kCopyOfAnother,     // one copy is made of the wrong block
+  kOwnSide,           // scores go beside the shared block instead of into the sequence's own side block
+  kSideNotPrepared,   // a side block keeps what it held before
+  kSnapshotLost,      // side blocks are kept as a snapshot that nobody wrote
+  kHitTooLong,        // one block more is taken over than was found
+  kParkCutForgotten,  // the victim that waits is parked with the rest, and the last slot is not
+  kRestoreLost,       // a session goes on without what was parked for it
+  kRestoreOfAnother,  // … with what was parked for somebody else
+  kParkedTooOld,      // a session goes on from the turn before the last
+  kSaltIgnored,       // everybody shares with everybody
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good
@@ -60,8 +72,10 @@ class BuggyExecutor : public Executor {
 
  private:
   void SpoilInput();
+  void SpoilSessions();
   void SpoilPair(StepRow& a, StepRow& b);
   void SpoilRow(StepRow& row);
+  void SpoilSharing(StepRow& row);
   void SpoilOutput(StepOutput& output) const;
   std::span<const int32_t> CopyOf(std::span<const int32_t> values);
 
@@ -71,7 +85,9 @@ class BuggyExecutor : public Executor {
   EvictionPolicy policy_;  // what a spoiled row points to
   int32_t dropped_row_ = -1;
   std::vector<std::vector<int32_t>> copies_;  // what spoiled spans point to, for one step
-  std::vector<int32_t> last_table_;           // of the row spoiled last
+  std::vector<BlockCopy> block_copies_;
+  std::map<uint64_t, int32_t> parked_live_;  // by session, as far as a bug needs it
+  std::vector<int32_t> last_table_;          // of the row spoiled last
 };
 
 // Changes what the scheduler is told of a tenant, or of a request's.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/sim/fake_model.h"
 #include "tests/sim/solo_run.h"
 
 namespace hydrant::sim {
@@ -16,8 +17,30 @@ struct SimRequest {
   SoloRun solo;
   std::array<FakeScores, kPairsMax> scores;
 
+  // What must be in the slot of the token at each position, and what the scores say once its row is added: an identity of
+  // everything that went into it. Up to the first eviction that is the salt and the tokens so far, and may be anybody's;
+  // after it, it is this request's alone.
+  std::vector<uint64_t> keys;
+  uint64_t state_before = 0;  // what the scores were sums over when its session was parked
+
+  // A turn of a session may go on from what is parked or compute everything; which it is shows at admission.
+  bool may_resume = false;
+  SoloRun resumed_solo;
+  std::vector<uint64_t> resumed_keys;
+  uint64_t resumed_state = 0;
+
+  // What the scores are sums over when the row at `position` was added last: 0 while nothing counts.
+  uint64_t ScoreState(int32_t position) const {
+    const EvictionPolicy& policy = request.policy;
+    if (position < 0 || !policy.scores()) return 0;
+    if (position < solo.begin) return state_before;
+    if (policy.score_rows > 0 && position < prompt_length() - policy.score_rows) return state_before;
+    return Mix(keys[static_cast<size_t>(position)] + static_cast<uint64_t>(policy.score_rows));
+  }
+
   // The device's side, by the fake executor.
   int32_t computed = 0;
+  int32_t cached = 0;  // of these, what somebody else computed
   int32_t live = 0;
   int32_t state_row = -1;
   bool victim_waits = false;

@@ -43,6 +43,10 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.failed += result.failed;
     sum.stopped += result.stopped;
     sum.evicted_tokens += result.evicted_tokens;
+    sum.cached_tokens += result.cached_tokens;
+    sum.copied_blocks += result.copied_blocks;
+    sum.restored_tokens += result.restored_tokens;
+    sum.parked_lost += result.parked_lost;
     sum.waited += result.waited;
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
@@ -55,7 +59,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << sum.cancelled << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed
             << " failed, " << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, "
             << sum.fairness_checks << " times two tenants waited, " << sum.floor_checks << " times within a floor, "
-            << sum.reloads << " reloads\n";
+            << sum.reloads << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
+            << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
+            << " parked sessions lost\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -67,6 +73,10 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.fairness_checks * 5, sum.requests);
   EXPECT_GT(sum.floor_checks * 1000, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
+  EXPECT_GT(sum.cached_tokens, sum.requests);
+  EXPECT_GT(sum.copied_blocks * 10, sum.requests);
+  EXPECT_GT(sum.restored_tokens * 2, sum.requests);
+  EXPECT_GT(sum.parked_lost * 1000, sum.requests);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, Simulation, testing::Values(0, 1, 2, 3));

@@ -1,11 +1,13 @@
 #include "tests/sim/simulator.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "server/prefix_sharing.h"
 #include "tests/sim/fake_executor.h"
 #include "tests/sim/tenant_checks.h"
 #include "tests/sim/workload.h"
@@ -18,8 +20,8 @@ class Episode {
   explicit Episode(const EpisodeOptions& options)
       : options_(options),
         workload_(options.seed),
-        executor_({workload_.core().scheduler.blocks, workload_.pairs(), workload_.core().scheduler.sequences_max,
-                   workload_.core().vocab, options.check_contract},
+        executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_sides, workload_.pairs(),
+                   workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract},
                   requests_, failure_),
         buggy_(options.bug, executor_),
         tenants_(workload_, requests_, failure_) {
@@ -32,7 +34,11 @@ class Episode {
   bool Start();
   void Act();
   void ActInFlight();
+  void SeeAdmissions();
   void AddRequest();
+  void MakeTurn(uint64_t session, EngineRequest& made);
+  void PrepareToResume(SimRequest& request);
+  void EndTurn(SimRequest& request);
   void CancelSomebody(bool in_flight);
   void Reload();
   void Step();
@@ -48,6 +54,11 @@ class Episode {
   Failure failure_;
   std::vector<std::unique_ptr<SimRequest>> requests_;
   FakeExecutor executor_;
+  struct SimSession {
+    SimRequest* last = nullptr;  // the turn whose KV is parked, if any is
+    bool busy = false;
+  };
+  std::map<uint64_t, SimSession> sessions_;
   BuggyExecutor buggy_;
   TenantChecks tenants_;
   std::unique_ptr<EngineCore> core_;
@@ -59,6 +70,19 @@ class Episode {
   uint64_t ends_ = 0;
   EpisodeResult result_;
 };
+
+// The identities of a run's tokens; the first ones are those of the run it goes on from.
+std::vector<uint64_t> MakeKeys(const SimRequest& request, const SoloRun& run, const std::vector<uint64_t>& before) {
+  const PrefixSalt& salt = request.request.request.prefix.salt;
+  std::vector<uint64_t> keys(before.begin(), before.begin() + run.begin);
+  uint64_t key = keys.empty() ? Mix(salt.high * 3 + salt.low + 1) : keys.back();
+  for (size_t position = keys.size(); position < run.text.size(); ++position) {
+    key = Mix(key + static_cast<uint64_t>(run.text[position]) * 0x9e3779b97f4a7c15u + 1);
+    if (static_cast<int32_t>(position) == run.first_pruned) key = Mix(key + Mix(request.id()));
+    keys.push_back(key);
+  }
+  return keys;
+}
 
 bool Episode::Start() {
   EngineCoreOptions options = workload_.core();
@@ -93,6 +117,10 @@ EpisodeResult Episode::Run() {
   result_.fairness_checks = tenants_.fairness_checks();
   result_.floor_checks = tenants_.floor_checks();
   result_.evicted_tokens = core_->scheduler().counters().evicted_tokens;
+  result_.cached_tokens = executor_.cached_tokens();
+  result_.copied_blocks = executor_.copied_blocks();
+  result_.restored_tokens = executor_.restored_tokens();
+  result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }
 
@@ -101,6 +129,7 @@ void Episode::Act() {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
   if (workload_.CancelsNow()) CancelSomebody(false);
+  if (workload_.ResetsNow()) core_->ResetPrefixes();
   if (workload_.ReloadsNow()) Reload();
 }
 
@@ -112,7 +141,29 @@ void Episode::Reload() {
   ++result_.reloads;
 }
 
+// Requests that were just admitted hold what they found in the prefix cache before they have a row.
+void Episode::SeeAdmissions() {
+  for (int32_t index : core_->scheduler().running_sequences()) {
+    const Sequence& sequence = core_->scheduler().sequence(index);
+    SimRequest& request = *requests_[sequence.request.id - 1];
+    if (sequence.restored > 0 && request.computed == 0) {
+      if (!request.may_resume || sequence.restored != request.resumed_solo.begin) {
+        failure_.Set("request ", request.id(), " goes on from ", sequence.restored, " tokens");
+        return;
+      }
+      request.solo = request.resumed_solo;
+      request.keys = request.resumed_keys;
+      request.state_before = request.resumed_state;
+      executor_.Resume(request, sequence.blocks.blocks());
+    }
+    if (sequence.cached > 0 && request.computed == 0) {
+      executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
+    }
+  }
+}
+
 void Episode::ActInFlight() {
+  SeeAdmissions();
   if (workload_.CancelsInFlight()) CancelSomebody(true);
   if (!workload_.exhausted() && workload_.AddsInFlight()) {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
@@ -123,8 +174,14 @@ void Episode::AddRequest() {
   SimRequest& request = *requests_.emplace_back(std::make_unique<SimRequest>());
   const EngineCoreOptions& core = workload_.core();
   request.request = workload_.MakeRequest(requests_.size(), now_us_);
+  const uint64_t session = workload_.DrawSession();
+  if (session != 0) MakeTurn(session, request.request);
   request.fate = workload_.MakeFate(request.request);
   request.solo = RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids);
+  request.keys = MakeKeys(request, request.solo, {});
+  PrepareToResume(request);
+  workload_.Remember(request.solo.text);
+  if (options_.bug == PlantedBug::kSaltIgnored) request.request.request.prefix.salt = PrefixSalt();
   for (int32_t pair = 0; pair < workload_.pairs(); ++pair) {
     request.scores[static_cast<size_t>(pair)] = FakeScores(request.id(), pair, request.fate.score_levels_log2);
   }
@@ -147,6 +204,7 @@ void Episode::AddRequest() {
   if (!status.ok()) {
     request.ended = true;
     request.gone = true;
+    if (request.request.request.session != 0) sessions_[request.request.request.session].busy = false;
     ++result_.refused;
     return;
   }
@@ -157,6 +215,58 @@ void Episode::AddRequest() {
   outstanding_steps_ += request.cost_steps;
   request.deadline_step = step_ + outstanding_steps_;
   last_deadline_ = std::max(last_deadline_, request.deadline_step);
+}
+
+// The next turn of a session says all of its past and something new. A session that is busy is left alone.
+void Episode::MakeTurn(uint64_t session, EngineRequest& made) {
+  SimSession& own = sessions_[session];
+  if (own.busy) return;
+  if (own.last != nullptr) {
+    const EngineRequest& first = own.last->request;
+    made.policy = first.policy;
+    made.request.budget = first.request.budget;
+    made.request.tenant = first.request.tenant;
+    made.request.prefix = SharePrefixes(made.policy, first.request.prefix.salt, made.prompt_logprobs >= 0);
+    if (!first.request.prefix.publishes) made.request.prefix = PrefixUse();
+    std::vector<int32_t> history = own.last->solo.text;
+    const std::vector<int32_t>& said = made.request.prompt;
+    history.insert(history.end(), said.begin(), said.begin() + std::min<int64_t>(std::ssize(said), 20));
+    // A prompt whose tokens are asked for one by one cannot leave any out.
+    made.prompt_logprobs = -1;
+    made.request.prompt = std::move(history);
+    made.request.parked_tokens = own.last->solo.computed();
+    if (workload_.random().Chance(10)) {
+      made.request.prompt[0] = (made.request.prompt[0] + 1) % workload_.core().vocab;  // edited: its server sees that
+    }
+    if (made.request.prompt[0] != own.last->solo.text[0]) made.request.parked_tokens = -1;
+  }
+  made.request.session = session;
+}
+
+void Episode::PrepareToResume(SimRequest& request) {
+  const Request& asked = request.request.request;
+  if (asked.session == 0) return;
+  SimSession& own = sessions_[asked.session];
+  own.busy = true;
+  if (own.last == nullptr || asked.parked_tokens != own.last->solo.computed()) return;
+  const EngineCoreOptions& core = workload_.core();
+  request.may_resume = true;
+  request.resumed_solo =
+      RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids, &own.last->solo);
+  request.resumed_keys = MakeKeys(request, request.resumed_solo, own.last->keys);
+  request.resumed_state = own.last->ScoreState(own.last->solo.computed() - 1);
+}
+
+// A turn that ended by itself is the session's past from now on, if it could be parked; else the one before it stays.
+void Episode::EndTurn(SimRequest& request) {
+  const uint64_t session = request.request.request.session;
+  if (session == 0) return;
+  SimSession& own = sessions_[session];
+  own.busy = false;
+  const bool by_itself = request.solo.finish == FinishReason::kStop || request.solo.finish == FinishReason::kLength;
+  if (request.cancelled || !by_itself) return;
+  const bool fits = BlocksForSlots(std::ssize(request.solo.kept[0])) <= workload_.core().scheduler.parked_blocks_max;
+  if (fits || own.last == nullptr) own.last = &request;
 }
 
 void Episode::CancelSomebody(bool in_flight) {
@@ -291,6 +401,7 @@ void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
     failure_.Set("request ", id, " waited until step ", step_, ", at most ", request.deadline_step, " was possible");
   }
   request.ended = true;
+  EndTurn(request);
   request.times = times;
   ++ends_;
   outstanding_steps_ -= request.cost_steps;
@@ -319,6 +430,13 @@ void Episode::CheckFinal() {
   if (failure_.any()) return;
   const EngineCounters counters = core_->counters();
   if (ends_ != added_) failure_.Set(added_, " requests, ", ends_, " ends");
+  if (core_->scheduler().block_manager().sides().handed_out() != 0) failure_.Set("idle with side blocks handed out");
+  if (counters.scheduler.restored_tokens != executor_.restored_tokens()) {
+    failure_.Set(counters.scheduler.restored_tokens, " tokens were restored, ", executor_.restored_tokens(), " seen");
+  }
+  if (counters.scheduler.prefix_hits != executor_.cached_tokens()) {
+    failure_.Set(counters.scheduler.prefix_hits, " tokens were found, ", executor_.cached_tokens(), " taken over");
+  }
   if (counters.blocks_used != 0 || core_->scheduler().block_manager().promised() != 0) {
     failure_.Set("idle with ", counters.blocks_used, " blocks in use");
   }

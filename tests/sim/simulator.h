@@ -34,6 +34,10 @@ struct EpisodeResult {
   uint64_t failed = 0;
   uint64_t stopped = 0;
   uint64_t evicted_tokens = 0;
+  uint64_t cached_tokens = 0;    // taken over from the prefix cache
+  uint64_t copied_blocks = 0;    // before a first eviction
+  uint64_t restored_tokens = 0;  // of sessions, from what was parked
+  uint64_t parked_lost = 0;      // sessions whose parked KV made room for another one's
   uint64_t fairness_checks = 0;  // pairs of tenants that waited at the same time
   uint64_t floor_checks = 0;     // heads of line within their tenant's floor
   uint64_t reloads = 0;

@@ -48,6 +48,11 @@ class KeptSet {
     for (const Entry& entry : entries_) shares_ += entry.share;
   }
 
+  std::vector<int32_t> positions() const {
+    std::vector<int32_t> positions;
+    for (const Entry& entry : entries_) positions.push_back(entry.position);
+    return positions;
+  }
   int32_t size() const { return static_cast<int32_t>(entries_.size()); }
   uint64_t shares() const { return shares_; }
 
@@ -83,32 +88,50 @@ FinishReason EndAfter(const Request& request, const std::vector<int32_t>& eos_id
 }  // namespace
 
 SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids) {
+                const std::vector<int32_t>& eos_ids, const SoloRun* before) {
   const Request& request = engine_request.request;
   const int32_t keep = request.budget.keep;
   const int32_t cut_at = request.budget.periodic ? keep + request.budget.slack : keep + 1;
   SoloRun run;
   run.text = request.prompt;
   run.prompt_length = static_cast<int32_t>(request.prompt.size());
-  run.peak_slots = run.prompt_length;
+  if (before != nullptr) {
+    run.begin = before->computed();
+    run.live_before = static_cast<int32_t>(before->kept[0].size());
+    run.first_pruned = before->first_pruned;
+  }
+  const int32_t slots = run.live_before + run.prompt_length - run.begin;  // when the prompt is in
+  run.peak_slots = slots;
 
   std::vector<KeptSet> kept;
   uint64_t shares = 0;
   for (int32_t pair = 0; pair < pairs; ++pair) {
     KeptSet& set = kept.emplace_back(engine_request, fate, pair);
-    for (int32_t position = 0; position < run.prompt_length; ++position) {
+    if (before != nullptr) {
+      for (int32_t position : before->kept[static_cast<size_t>(pair)]) {
+        set.Append(position, run.text[static_cast<size_t>(position)]);
+      }
+    }
+    for (int32_t position = run.begin; position < run.prompt_length; ++position) {
       set.Append(position, run.text[static_cast<size_t>(position)]);
     }
     shares += set.shares();
-    if (keep > 0) set.CutTo(std::min(keep, run.prompt_length), run.prompt_length);
+    if (keep > 0) set.CutTo(std::min(keep, slots), run.prompt_length);
   }
   run.live_after_prompt = kept[0].size();
+  if (run.live_after_prompt < slots && run.first_pruned < 0) run.first_pruned = run.prompt_length;
   if (engine_request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
     run.finish = FinishReason::kError;
     return run;
   }
+  const auto ends = [&] {
+    for (int32_t pair = 0; pair < pairs; ++pair) {
+      run.kept[static_cast<size_t>(pair)] = kept[static_cast<size_t>(pair)].positions();
+    }
+  };
   if (request.max_tokens == 0) {
     run.finish = FinishReason::kLength;
+    ends();
     return run;
   }
 
@@ -123,7 +146,10 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
     const int32_t token = NextToken(request.id, position, shares, vocab);
     run.text.push_back(token);
     run.finish = EndAfter(request, eos_ids, token, generated + 1, &run.stop_token);
-    if (run.finish != FinishReason::kNone) return run;
+    if (run.finish != FinishReason::kNone) {
+      ends();
+      return run;
+    }
 
     DecodeFacts& facts = run.decodes.emplace_back();
     facts.victim_waits = victim_waits;
@@ -139,6 +165,7 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
       evicted = keep > 0 && set.size() == cut_at;
       if (evicted) set.CutTo(keep, position + 1);
     }
+    if (evicted && run.first_pruned < 0) run.first_pruned = position + 1;
     // An exact victim stays where it is until the next token comes: its slot still counts.
     victim_waits = evicted && !request.budget.periodic;
     facts.live_after = kept[0].size() + (victim_waits ? 1 : 0);

@@ -36,13 +36,20 @@ struct SoloRun {
   int32_t stop_token = -1;
   int32_t live_after_prompt = 0;
   int32_t peak_slots = 0;
-  std::vector<DecodeFacts> decodes;  // decodes[i] computes text[prompt_length + i]
+  int32_t first_pruned = -1;  // the first position that is computed when something was evicted; -1: none
+  int32_t begin = 0;          // tokens that were computed before this run
+  int32_t live_before = 0;    // slots they occupy
+  std::array<std::vector<int32_t>, kPairsMax> kept = {};  // positions that stay when it ends by itself
+  std::vector<DecodeFacts> decodes;                       // decodes[i] computes text[prompt_length + i]
 
+  // Tokens that are computed when it ends by itself: the last one is never fed back.
+  int32_t computed() const { return prompt_length + static_cast<int32_t>(decodes.size()); }
   int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }
 };
 
+// With `before` the request goes on where that run ended.
 SoloRun RunSolo(const EngineRequest& request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids);
+                const std::vector<int32_t>& eos_ids, const SoloRun* before = nullptr);
 
 // Slots the request would occupy at most if it used all of max_tokens.
 int32_t SoloPeakSlots(const EngineRequest& request);

@@ -4,8 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "server/prefix_sharing.h"
+
 namespace hydrant::sim {
 namespace {
+
+// Texts that prompts may begin with; more would make hits rare.
+constexpr size_t kRememberedMax = 6;
 
 constexpr int32_t kEdges[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49};
 
@@ -43,6 +48,51 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
+  sharing_ = r.Chance(75);
+  scheduler.spare_sides = !sharing_ || r.Chance(10) ? 0 : r.Chance(50) ? r.Between(1, 12) : 4 * scheduler.blocks;
+  if (r.Chance(30)) scheduler.prefix_hash_mask = static_cast<uint64_t>(r.Below(4));
+  salts_ = r.Chance(50) ? 1 : r.Between(2, 3);
+  reuse_percent_ = r.Between(20, 95);
+  sessions_ = r.Chance(40) ? 0 : r.Between(1, 8);
+  scheduler.parked_blocks_max = r.Chance(10) ? 0 : r.Between(1, 4 * scheduler.blocks);
+}
+
+void Workload::Remember(const std::vector<int32_t>& text) {
+  if (!sharing_) return;
+  if (remembered_.size() < kRememberedMax) {
+    remembered_.push_back(text);
+  } else if (random_.Chance(20)) {
+    remembered_[static_cast<size_t>(random_.Below(kRememberedMax))] = text;
+  }
+}
+
+std::vector<int32_t> Workload::Prompt() {
+  const int32_t length = PromptLength();
+  std::vector<int32_t> prompt;
+  if (!remembered_.empty() && random_.Chance(reuse_percent_)) {
+    // All of it, or up to somewhere, often an edge.
+    const std::vector<int32_t>& text = remembered_[static_cast<size_t>(random_.Below(std::ssize(remembered_)))];
+    const int32_t whole = static_cast<int32_t>(text.size());
+    int32_t shared = random_.Chance(50) ? whole : random_.Between(1, whole);
+    if (random_.Chance(40)) shared = std::max(1, shared / kSlotsPerBlock * kSlotsPerBlock);
+    prompt.assign(text.begin(), text.begin() + std::min(shared, prompt_max_));
+    if (random_.Chance(20)) return prompt;
+  }
+  while (std::ssize(prompt) < length) prompt.push_back(random_.Below(core_.vocab));
+  return prompt;
+}
+
+EvictionPolicy Workload::Policy(const KvBudget& budget) {
+  EvictionPolicy policy;
+  policy.evicts = budget.limited();
+  if (!policy.evicts) return policy;
+  policy.recent = random_.Chance(20) ? budget.keep : random_.Between(1, budget.keep);
+  policy.heavy = budget.keep - policy.recent;
+  if (random_.Chance(15)) policy.score_source = ScoreSource::kNone;
+  if (random_.Chance(20)) policy.score_rows = random_.Between(1, 40);
+  if (random_.Chance(10)) policy.decay = 0.5f;
+  if (random_.Chance(20)) policy.square = true;
+  return policy;
 }
 
 void Workload::DrawTenants(int32_t count) {
@@ -103,8 +153,7 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   request.id = id;
   request.tenant = crowd_[static_cast<size_t>(r.Below(static_cast<int32_t>(crowd_.size())))];
   request.priority = r.Below(priority_max_ + 1);
-  const int32_t length = PromptLength();
-  for (int32_t i = 0; i < length; ++i) request.prompt.push_back(r.Below(core_.vocab));
+  request.prompt = Prompt();
   request.max_tokens = r.Chance(5) ? 0 : r.Between(1, output_max_);
   request.min_tokens = r.Chance(20) ? r.Between(0, request.max_tokens) : 0;
   request.budget = Budget();
@@ -113,14 +162,14 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   request.arrival_us = now_us;
 
   made.sampling.seed = id;  // by which the fake executor knows whose row it is
-  made.policy.evicts = request.budget.limited();
-  if (made.policy.evicts) {
-    made.policy.recent = r.Chance(20) ? request.budget.keep : r.Between(1, request.budget.keep);
-    made.policy.heavy = request.budget.keep - made.policy.recent;
-  }
+  made.policy = Policy(request.budget);
   made.logprobs = r.Chance(20) ? r.Below(5) : -1;
   made.prompt_logprobs = r.Chance(20) ? r.Below(5) : -1;
   made.policy_label = r.Below(kPolicyLabelsMax);
+  if (sharing_ && r.Chance(95)) {
+    const PrefixSalt salt{static_cast<uint64_t>(request.tenant), static_cast<uint64_t>(r.Below(salts_))};
+    request.prefix = SharePrefixes(made.policy, salt, made.prompt_logprobs >= 0);
+  }
   return made;
 }
 

@@ -34,10 +34,17 @@ class Workload {
   // New options for all tenants, of those there were and perhaps more; some of them may get no further request.
   bool ReloadsNow() { return random_.Chance(reload_percent_); }
   std::vector<TenantOptions> Reload();
+  // The session whose turn the next request is; 0: of none.
+  uint64_t DrawSession() {
+    return sessions_ == 0 || !random_.Chance(50) ? 0 : static_cast<uint64_t>(1 + random_.Below(sessions_));
+  }
+  bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
   bool exhausted() const { return requests_left_ == 0; }
 
   EngineRequest MakeRequest(uint64_t id, int64_t now_us);
   Fate MakeFate(const EngineRequest& request);
+  // A text that was computed: later prompts may begin with it.
+  void Remember(const std::vector<int32_t>& text);
 
   Random& random() { return random_; }
   const EngineCoreOptions& core() const { return core_; }
@@ -52,6 +59,8 @@ class Workload {
   void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();
+  std::vector<int32_t> Prompt();
+  EvictionPolicy Policy(const KvBudget& budget);
 
   Random random_;
   EngineCoreOptions core_;
@@ -72,6 +81,11 @@ class Workload {
   int32_t unlimited_percent_ = 0;
   int32_t periodic_percent_ = 0;
   int32_t score_levels_log2_ = 64;
+  bool sharing_ = false;
+  int32_t salts_ = 1;
+  int32_t sessions_ = 0;
+  int32_t reuse_percent_ = 0;
+  std::vector<std::vector<int32_t>> remembered_;
 };
 
 }  // namespace hydrant::sim

@@ -84,12 +84,13 @@ def link_dag(tree):
 
 @rule
 def sources_are_built(tree):
-    """A source file that no CMakeLists.txt names is dead."""
+    """A source file that no CMakeLists.txt, and nothing one includes, names is dead."""
     for path, _ in tree.cpp():
         if path.endswith(".h") or path.endswith(".cuh"):
             continue
         parts = path.split("/")
         lists = ["/".join(parts[:depth] + ["CMakeLists.txt"]) for depth in range(len(parts))]
+        lists += [name for name in tree.files if name.endswith(".cmake") and name.startswith(parts[0] + "/")]
         if not any(re.search(rf"\b{re.escape(parts[-1])}|\b{re.escape(parts[-1].rsplit('.', 1)[0])}\b", tree.files.get(name, "")) for name in lists):
             yield path, 1, "no CMakeLists.txt above it names this file"
 
@@ -152,7 +153,10 @@ UNTESTED = {
 # Tests of more than one source file, and what they hold together.
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
+    "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
     "tests/kernels/cpu/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
+    "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
+    "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
 }
 
 

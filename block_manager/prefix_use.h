@@ -1,0 +1,64 @@
+// PrefixUse says how one request may use the prefix cache, and PrefixMatch what it found there.
+#ifndef HYDRANT_BLOCK_MANAGER_PREFIX_USE_H_
+#define HYDRANT_BLOCK_MANAGER_PREFIX_USE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "block_manager/kv_budget.h"
+#include "block_manager/prefix_index.h"
+#include "block_manager/side_pool.h"
+
+namespace hydrant {
+
+// What a sequence needs beside the shared K and V of a prefix it did not compute itself.
+enum class SideNeed : uint8_t {
+  kNothing,   // it never evicts: neither scores nor positions are read
+  kZeros,     // side blocks of its own, with scores that start at 0: none are kept, or the prefix's rows do not count
+  kSnapshot,  // side blocks of its own that start from a score snapshot of the prefix
+};
+
+struct PrefixUse {
+  bool publishes = false;  // its blocks may be found by others
+  bool looks_up = false;   // it may use what others computed
+  PrefixSalt salt;
+  SideNeed side = SideNeed::kNothing;
+  ScoreKind score_kind = 0;       // of the snapshots it reads and leaves
+  int32_t rows_computed_min = 1;  // the last rows of the prompt that must be computed whatever is cached; >= 1
+};
+
+// The longest usable prefix of a prompt, in whole blocks.
+struct PrefixMatch {
+  std::vector<int32_t> blocks;  // computed, published, in order
+  int32_t revived = 0;          // of them cached-free: using them makes them unavailable to others
+  int32_t sides = 0;            // side blocks its sequence will need
+  ScoreKind score_kind = 0;
+  bool from_snapshot = false;
+
+  int32_t tokens() const { return static_cast<int32_t>(blocks.size()) * kSlotsPerBlock; }
+  void clear() {
+    blocks.clear();
+    revived = sides = 0;
+    from_snapshot = false;
+  }
+};
+
+// A side block to prepare before the step: scores from another one (-1: zeros), positions `position`, `position` + 1, …
+struct SideStart {
+  int32_t from = -1;
+  int32_t to = 0;
+  int32_t position = 0;
+};
+
+// A block to copy after the step's forward pass, with scores and positions, because its sequence is about to change it
+// and others may read it: entry `index` of the table becomes `to`.
+struct TableCopy {
+  int32_t index = 0;
+  int32_t from = 0;
+  int32_t from_side = 0;
+  int32_t to = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_BLOCK_MANAGER_PREFIX_USE_H_

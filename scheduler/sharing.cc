@@ -1,0 +1,117 @@
+// The part of Scheduler that has to do with prefixes others computed, or will want.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "scheduler/scheduler.h"
+
+namespace hydrant {
+namespace {
+
+// Where score snapshots are taken: four per octave from 64 tokens on (64, 80, 96, 112, 128, 160, …), so that a prefix loses
+// at most a quarter of itself by being rounded down to one, and a prompt's snapshots together have fewer than seven times its
+// side blocks.
+int32_t NextSnapshot(int32_t tokens) {
+  constexpr int32_t kFirst = 64;
+  if (tokens < kFirst) return kFirst;
+  int32_t octave = kFirst;
+  while (octave <= tokens / 2) octave *= 2;
+  return (tokens / (octave / 4) + 1) * (octave / 4);
+}
+
+}  // namespace
+
+// Shares when there is room for that beside the floors of others and below the tenant's own cap; what a request needs alone
+// is enough to let it in. REQUIRES: ChooseTenant let it in.
+void Scheduler::Reserve(Sequence& sequence) {
+  const Request& request = sequence.request;
+  const Tenant& tenant = tenant_of(sequence);
+  if (request.prefix.looks_up) counters_.prefix_queries += request.prompt.size();
+  int64_t other_floors = 0;
+  for (const Tenant& other : tenants_) other_floors += &other == &tenant ? 0 : other.unused_floor();
+  const int64_t private_blocks = PrivateBlocks(request);
+  if (const ParkedSession* parked = Resumable(request); parked != nullptr) {
+    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
+    block_manager_.Extend(sequence.blocks, parked->live);
+    const std::span<const int32_t> blocks = sequence.blocks.blocks();
+    plan_.restores.push_back({request.session,
+                              static_cast<int32_t>(&sequence - sequences_.data()),
+                              parked->live,
+                              sequence.prompt_length() - parked->computed,
+                              {blocks.begin(), blocks.end()}});
+    sequence.restored = sequence.scheduled = sequence.computed = parked->computed;
+    sequence.live = parked->live;
+    parked_.Use(request.session);
+    ++counters_.restores;
+    counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
+    return;
+  }
+  const int64_t shared_blocks = SharedBlocks(request, tenant);
+  const bool alone_fits = block_manager_.CanAdmit(private_blocks);
+  if (shared_blocks > 0 && block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
+    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan_.side_starts);
+    sequence.shares = true;
+    sequence.output.reserve(static_cast<size_t>(request.max_tokens));
+    sequence.cached = sequence.scheduled = sequence.computed = sequence.live = match_.tokens();
+    counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);
+    return;
+  }
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
+}
+
+// What a request that shares has to reserve, with match_ what it finds; 0 when it does not share or its tenant's cap
+// leaves only room for what it needs alone.
+int64_t Scheduler::SharedBlocks(const Request& request, const Tenant& tenant) {
+  const PrefixUse& use = request.prefix;
+  if ((!use.publishes && !use.looks_up) || Resumable(request) != nullptr) return 0;
+  block_manager_.Match(use, request.prompt, &match_);
+  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
+  const int64_t cap = tenant.options.blocks_max;
+  return cap > 0 && tenant.reserved + blocks > cap ? 0 : blocks;
+}
+
+void Scheduler::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
+  const PrefixUse& use = sequence.request.prefix;
+  row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_.snapshots.size());
+  if (!use.publishes || use.side != SideNeed::kSnapshot) return;
+  const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
+  // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
+  const int32_t again = (sequence.prompt_length() - 1) / kSlotsPerBlock * kSlotsPerBlock;
+  const int32_t whole = sequence.prompt_length() / kSlotsPerBlock * kSlotsPerBlock;
+  for (int32_t slots = row->position; slots < end;) {
+    int32_t next = NextSnapshot(slots);
+    if (slots < again) next = std::min(next, again);
+    if (slots < whole) next = std::min(next, whole);
+    slots = next;
+    if (slots > end) break;
+    PlanSnapshot snapshot{slots, {}};
+    if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.sides)) continue;
+    plan_.snapshots.push_back(std::move(snapshot));
+    ++row->snapshot_end;
+  }
+}
+
+// What the step computed becomes findable, and the copies of a first eviction take the place of what was shared. What a
+// failed row wrote is nobody's business.
+void Scheduler::Share(Sequence& sequence, const PlanRow& row, bool valid) {
+  const PrefixUse& use = sequence.request.prefix;
+  if (valid && use.publishes) {
+    int32_t tokens[kSlotsPerBlock];
+    block_manager_.Publish(sequence.blocks, use.salt, sequence.computed, [&](int32_t block) {
+      for (int32_t i = 0; i < kSlotsPerBlock; ++i) tokens[i] = sequence.token(block * kSlotsPerBlock + i);
+      return BlockTokens(tokens);
+    });
+  }
+  for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
+    PlanSnapshot& snapshot = plan_.snapshots[static_cast<size_t>(i)];
+    block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.sides));
+  }
+  if (!row.choose_victim && row.shrink_to == 0) return;
+  const int32_t freed = block_manager_.FinishCopies(sequence.blocks);
+  counters_.freed_blocks[static_cast<size_t>(FreeCause::kShared)] += static_cast<uint64_t>(freed);
+  sequence.shares = false;
+  if (row.shrink_to == 0) ShrinkTo(sequence, sequence.live, FreeCause::kShared);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,33 @@
+#include "server/prefix_salts.h"
+
+#include <openssl/sha.h>
+
+#include <cstring>
+#include <string>
+
+#include "server/random_id.h"
+
+namespace hydrant {
+
+PrefixSalts::PrefixSalts() {
+  for (size_t i = 0; i < secret_.size(); i += sizeof(uint64_t)) {
+    const uint64_t random = RandomSeed();
+    std::memcpy(secret_.data() + i, &random, sizeof(random));
+  }
+}
+
+PrefixSalt PrefixSalts::Of(std::string_view tenant, std::string_view cache_salt) const {
+  // The length in front: no tenant and salt can be cut differently and give the same text.
+  const uint64_t tenant_bytes = tenant.size();
+  std::string text(reinterpret_cast<const char*>(secret_.data()), secret_.size());
+  text.append(reinterpret_cast<const char*>(&tenant_bytes), sizeof(tenant_bytes));
+  text.append(tenant).append(cache_salt);
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  PrefixSalt salt;
+  std::memcpy(&salt.high, digest.data(), sizeof(salt.high));
+  std::memcpy(&salt.low, digest.data() + sizeof(salt.high), sizeof(salt.low));
+  return salt;
+}
+
+}  // namespace hydrant

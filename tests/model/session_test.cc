@@ -1,0 +1,164 @@
+// Turns of a chat: what was parked goes on bit for bit, wherever it is put back and whoever was there in between.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/model/engine_harness.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int32_t kTurns = 4;
+constexpr uint64_t kSession = 7;
+
+struct Policy {
+  const char* name;
+  EvictionPolicy policy;
+  int32_t beta = 0;
+};
+
+std::vector<Policy> Policies() {
+  const EvictionPolicy h2o{.evicts = true, .heavy = 20, .recent = 20};
+  EvictionPolicy sinks = h2o, last_rows = h2o;
+  sinks.score_source = ScoreSource::kNone;
+  last_rows.score_rows = 16;
+  last_rows.decay = 15.0f / 16;
+  last_rows.square = true;
+  last_rows.pool_width = 5;
+  return {
+      {"full", EvictionPolicy()}, {"h2o", h2o}, {"h2o_periodic", h2o, 24}, {"sinks", sinks}, {"last_rows", last_rows}};
+}
+
+std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
+  std::vector<int32_t> ids(static_cast<size_t>(length));
+  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
+  return ids;
+}
+
+class Sessions : public testing::TestWithParam<const char*> {
+ protected:
+  static DType Type() { return std::string(GetParam()) == "gqa_tied" ? DType::kBF16 : DType::kF32; }
+
+  // A chat of several turns; with `company` other requests run beside it and take the blocks it leaves.
+  std::vector<Generation> Chat(const Policy& policy, bool company, int32_t chunk = 256) {
+    EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(),
+                                                   .threads = company ? 2 : 1,
+                                                   .blocks = company ? 40 : 100,
+                                                   .tokens_max = chunk + 15,
+                                                   .prefill_tokens_max = chunk,
+                                                   .parked_blocks_max = 64});
+    std::mt19937 random(29);
+    std::vector<Generation> turns;
+    std::vector<int32_t> history;
+    uint64_t next_id = 1;
+    for (int32_t turn = 0; turn < kTurns; ++turn) {
+      const std::vector<int32_t> said = Ids(random, turn == 0 ? 50 : 1 + 9 * turn);
+      history.insert(history.end(), said.begin(), said.end());
+      EngineRequest request = With(Greedy(next_id++, history, 14), policy.policy, policy.beta);
+      request.logprobs = 0;
+      request.request.session = kSession;
+      request.request.parked_tokens = turn == 0 ? 0 : static_cast<int32_t>(history.size() - said.size()) - 1;
+      std::vector<EngineRequest> together = {request};
+      std::mt19937 others(static_cast<uint32_t>(turn));
+      for (int32_t i = 0; company && i < 5; ++i) {
+        together.push_back(
+            With(Greedy(next_id++, Ids(others, 20 + 11 * i), 20), Policies()[static_cast<size_t>(i)].policy));
+      }
+      turns.push_back(harness.Run(together).front());
+      const std::vector<int32_t> answer = turns.back().tokens();
+      history.insert(history.end(), answer.begin(), answer.end());
+    }
+    EXPECT_EQ(harness.engine().counters().parked_sessions, 1);
+    EXPECT_EQ(harness.engine().counters().scheduler.restores, static_cast<uint64_t>(kTurns - 1));
+    harness.engine().DropSession(kSession);
+    harness.engine().Step();
+    EXPECT_EQ(harness.engine().counters().parked_blocks, 0);
+    return turns;
+  }
+};
+
+TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
+  for (const Policy& policy : Policies()) {
+    const std::vector<Generation> alone = Chat(policy, /*company=*/false);
+    for (const int32_t chunk : {256, 32}) {
+      const std::vector<Generation> among = Chat(policy, /*company=*/true, chunk);
+      int32_t computed = 0;
+      for (size_t turn = 0; turn < alone.size(); ++turn) {
+        SCOPED_TRACE(std::string(policy.name) + ", turn " + std::to_string(turn));
+        EXPECT_EQ(among[turn].restored, computed) << "only what is new is computed";
+        EXPECT_EQ(among[turn].tokens(), alone[turn].tokens());
+        EXPECT_EQ(among[turn].live, alone[turn].live);
+        for (size_t i = 0; i < alone[turn].sampled.size(); ++i) {
+          EXPECT_EQ(among[turn].sampled[i].logprob, alone[turn].sampled[i].logprob);
+        }
+        computed = alone[turn].live + alone[turn].evicted;
+        if (policy.policy.evicts) {
+          EXPECT_LE(alone[turn].live, policy.policy.keep() + std::max(1, policy.beta));
+        }
+      }
+    }
+  }
+}
+
+class SessionsInFp32 : public Sessions {};
+
+TEST_P(SessionsInFp32, WithoutEvictionATurnIsWhatTheWholeHistoryWouldBe) {
+  const std::vector<Generation> turns = Chat(Policies()[0], /*company=*/true);
+  EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type()});
+  std::mt19937 random(29);
+  std::vector<int32_t> history;
+  for (int32_t turn = 0; turn < kTurns; ++turn) {
+    const std::vector<int32_t> said = Ids(random, turn == 0 ? 50 : 1 + 9 * turn);
+    history.insert(history.end(), said.begin(), said.end());
+    EngineRequest request = Greedy(static_cast<uint64_t>(turn + 1), history, 14);
+    request.logprobs = 0;
+    const std::vector<int32_t> answer = turns[static_cast<size_t>(turn)].tokens();
+    request.forced_ids = answer;
+    const Generation whole = harness.RunOne(request);
+    for (size_t i = 0; i < answer.size(); ++i) {
+      // Answers were decoded there and are prompt here: attention sums in another order.
+      EXPECT_NEAR(whole.sampled[i].logprob, turns[static_cast<size_t>(turn)].sampled[i].logprob, 1e-4);
+    }
+    history.insert(history.end(), answer.begin(), answer.end());
+  }
+}
+
+TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
+  EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64});
+  std::mt19937 random(31);
+  const Policy h2o = Policies()[1];
+  std::vector<int32_t> history = Ids(random, 60);
+  const auto turn = [&](uint64_t id, const std::vector<int32_t>& prompt, int32_t parked) {
+    EngineRequest request = With(Greedy(id, prompt, 10), h2o.policy);
+    request.request.session = kSession;
+    request.request.parked_tokens = parked;
+    return request;
+  };
+  const Generation first = harness.RunOne(turn(1, history, 0));
+  const std::vector<int32_t> answer = first.tokens();
+  history.insert(history.end(), answer.begin(), answer.end());
+  const int32_t parked = static_cast<int32_t>(history.size()) - 1;
+  history.push_back(5);
+
+  ASSERT_TRUE(harness.engine().Add(turn(2, history, parked)).ok());
+  for (int step = 0; step < 4; ++step) harness.engine().Step();
+  ASSERT_TRUE(harness.engine().Cancel(2));
+  harness.engine().Step();
+  const Generation again = harness.RunOne(turn(3, history, parked));
+  EXPECT_EQ(again.restored, parked);
+
+  EngineHarness fresh(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64});
+  fresh.RunOne(turn(1, {history.begin(), history.begin() + 60}, 0));
+  EXPECT_EQ(again.tokens(), fresh.RunOne(turn(2, history, parked)).tokens());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Sessions, testing::Values("gqa_untied", "gqa_tied"),
+                         [](const auto& model) { return std::string(model.param); });
+
+INSTANTIATE_TEST_SUITE_P(Models, SessionsInFp32, testing::Values("gqa_untied"),
+                         [](const auto& model) { return std::string(model.param); });
+
+}  // namespace
+}  // namespace hydrant
