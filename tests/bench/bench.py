@@ -67,7 +67,7 @@ def main():
     arguments = parser.parse_args()
 
     programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
-    names = [*programs, "server", "kv_quality"]
+    names = [*programs, "server", "prefix_cache", "kv_quality"]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -83,8 +83,8 @@ def main():
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
-        elif name == "kv_quality":
-            command = [sys.executable, HERE / "kv_quality.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
+        elif name in ("prefix_cache", "kv_quality"):
+            command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
             failed += subprocess.run(command).returncode != 0
         else:
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]

@@ -469,3 +469,20 @@ def test_the_admin_socket_needs_no_key_but_this_user(start, tmp_path):
         server.check_log()
         server.remove_log()
     assert not path.exists()
+
+
+def test_f5_what_one_tenant_computed_is_not_there_for_another(start):
+    server = start(a={}, b={})
+    body = SHORT | {"prompt": [(i * 31) % 200 + 20 for i in range(200)]}
+
+    def cached(tenant, **more):
+        return server.ask(tenant, **body | more).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached("a") == 0
+    assert cached("a") > 0
+    assert cached("b") == 0
+    # A salt is the tenant's own: the same word says nothing about another's.
+    assert cached("a", cache_salt="s") == 0
+    assert cached("b", cache_salt="s") == 0
+    server.admin("POST", "/reset_prefix_cache")
+    assert cached("a") == 0
