@@ -73,9 +73,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.fairness_checks * 5, sum.requests);
   EXPECT_GT(sum.floor_checks * 1000, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
-  EXPECT_GT(sum.cached_tokens, sum.requests);
-  EXPECT_GT(sum.copied_blocks * 10, sum.requests);
-  EXPECT_GT(sum.restored_tokens * 2, sum.requests);
+  EXPECT_GT(sum.cached_tokens * 2, sum.requests);
+  EXPECT_GT(sum.copied_blocks * 20, sum.requests);
+  EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
 }
 
