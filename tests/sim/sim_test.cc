@@ -70,8 +70,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.failed * 100, sum.requests);
   EXPECT_GT(sum.stopped * 20, sum.requests);
   EXPECT_GT(sum.evicted_tokens, sum.requests);
-  EXPECT_GT(sum.fairness_checks * 5, sum.requests);
-  EXPECT_GT(sum.floor_checks * 1000, sum.requests);
+  EXPECT_GT(sum.fairness_checks * 50, sum.requests);
+  EXPECT_GT(sum.floor_checks * 5000, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
   EXPECT_GT(sum.cached_tokens * 2, sum.requests);
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);
