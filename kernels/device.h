@@ -108,6 +108,15 @@ struct KvCacheLayout {
   // Elements of `score`, or of `position`.
   size_t side_count() const { return slots(sides()); }
   int32_t sides() const { return blocks + spare_sides; }
+  // Bytes of one block's K, V, scores and positions over all layers and KV heads; of the last two alone.
+  size_t block_bytes() const {
+    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
+  }
+  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + sizeof(int32_t)); }
+  // Elements from the start of `score` or `position` to [layer][side][kv_head].
+  int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
+    return ((int64_t{layer} * sides() + side) * kv_heads + kv_head) * kBlockSlots;
+  }
   size_t victim_count() const {
     return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
   }
@@ -254,14 +263,7 @@ class Device {
   virtual void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) = 0;
   // Over all layers and KV heads, in any order: no target is another one's source. Runs after the step's layers.
   virtual void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) = 0;
-  // Bytes that ExportBlocks writes for `blocks` blocks: K, V, scores and positions, in the device's own order of elements.
-  static size_t ParkedBytes(const KvCacheLayout& layout, int64_t blocks) {
-    const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) *
-                         static_cast<size_t>(blocks) * kBlockSlots;
-    return slots *
-           (2 * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype) + sizeof(float) + sizeof(int32_t));
-  }
-  // Copies blocks and the side blocks beside them to host memory, ParkedBytes(layout, blocks.size()).
+  // Copies blocks and the side blocks beside them to host memory: layout.block_bytes() each, in the device's own order.
   virtual void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
                             std::byte* out) = 0;
   // Fills blocks and their own side blocks from what ExportBlocks wrote. Scores are multiplied by `score_factor`.

@@ -71,6 +71,14 @@ struct StepInput {
   std::vector<RestoreOp> restores;
   std::vector<SideInit> side_inits;
   std::vector<StepRow> rows;
+
+  void clear() {
+    drops.clear();
+    parks.clear();
+    restores.clear();
+    side_inits.clear();
+    rows.clear();
+  }
 };
 
 struct RowOutput {

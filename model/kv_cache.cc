@@ -3,6 +3,18 @@
 #include <cassert>
 
 namespace hydrant {
+namespace {
+
+KvCacheLayout OneBlock(const ModelConfig& config, DType dtype) {
+  return KvCacheLayout{.layers = config.layers,
+                       .blocks = 1,
+                       .kv_heads = config.kv_heads,
+                       .head_dim = config.head_dim,
+                       .dtype = dtype,
+                       .state_rows = 0};
+}
+
+}  // namespace
 
 KvCache::KvCache(Device& device, const KvCacheLayout& layout)
     : k_(device.Allocate(layout.kv_bytes())),
@@ -19,14 +31,10 @@ KvCache::KvCache(Device& device, const KvCacheLayout& layout)
                       .victim = static_cast<int32_t*>(victim_->data())};
 }
 
-size_t KvCache::BytesPerBlock(const ModelConfig& config, DType dtype) {
-  const KvCacheLayout one{.layers = config.layers,
-                          .blocks = 1,
-                          .kv_heads = config.kv_heads,
-                          .head_dim = config.head_dim,
-                          .dtype = dtype,
-                          .state_rows = 0};
-  return 2 * one.kv_bytes() + one.side_count() * (sizeof(float) + sizeof(int32_t));
+size_t KvCache::BytesPerBlock(const ModelConfig& config, DType dtype) { return OneBlock(config, dtype).block_bytes(); }
+
+size_t KvCache::BytesPerSideBlock(const ModelConfig& config) {
+  return OneBlock(config, DType::kF32).side_block_bytes();
 }
 
 }  // namespace hydrant

@@ -22,6 +22,8 @@ class KvCache {
   // Device bytes of one block over all layers and KV heads, side arrays included: the unit in which a memory limit
   // becomes a number of blocks.
   static size_t BytesPerBlock(const ModelConfig& config, DType dtype);
+  // Of these, the scores and positions: one side block.
+  static size_t BytesPerSideBlock(const ModelConfig& config);
 
  private:
   std::unique_ptr<DeviceBuffer> k_, v_, score_, position_, victim_;

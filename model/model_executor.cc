@@ -118,12 +118,12 @@ void ModelExecutor::MoveSessions(const StepInput& input) {
     }
     const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
     std::vector<std::byte>& parked = parked_[park.session];
-    parked.resize(Device::ParkedBytes(view.layout, static_cast<int64_t>(blocks)));
+    parked.resize(blocks * view.layout.block_bytes());
     device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
   }
   for (const RestoreOp& restore : input.restores) {
     const std::vector<std::byte>& parked = parked_.at(restore.session);
-    assert(parked.size() == Device::ParkedBytes(view.layout, std::ssize(restore.block_table)));
+    assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
     device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
   }
@@ -266,11 +266,8 @@ std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t li
   std::vector<int32_t> positions(static_cast<size_t>((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots));
   for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
     const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
-    const size_t tile =
-        (static_cast<size_t>(layer) * static_cast<size_t>(view.layout.sides()) + static_cast<size_t>(side)) *
-            static_cast<size_t>(view.layout.kv_heads) +
-        static_cast<size_t>(kv_head);
-    device_.CopyToHost(positions.data() + slot, view.position + tile * kBlockSlots, kBlockSlots * sizeof(int32_t));
+    device_.CopyToHost(positions.data() + slot, view.position + view.layout.side_offset(layer, side, kv_head),
+                       kBlockSlots * sizeof(int32_t));
   }
   positions.resize(static_cast<size_t>(live));
   return positions;

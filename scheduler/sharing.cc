@@ -27,8 +27,6 @@ void Scheduler::Reserve(Sequence& sequence) {
   const Request& request = sequence.request;
   const Tenant& tenant = tenant_of(sequence);
   if (request.prefix.looks_up) counters_.prefix_queries += request.prompt.size();
-  int64_t other_floors = 0;
-  for (const Tenant& other : tenants_) other_floors += &other == &tenant ? 0 : other.unused_floor();
   const int64_t private_blocks = PrivateBlocks(request);
   if (const ParkedSession* parked = Resumable(request); parked != nullptr) {
     block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
@@ -46,6 +44,8 @@ void Scheduler::Reserve(Sequence& sequence) {
     counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
     return;
   }
+  int64_t other_floors = 0;
+  for (const Tenant& other : tenants_) other_floors += &other == &tenant ? 0 : other.unused_floor();
   const int64_t shared_blocks = SharedBlocks(request, tenant);
   const bool alone_fits = block_manager_.CanAdmit(private_blocks);
   if (shared_blocks > 0 && block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
@@ -66,7 +66,7 @@ int64_t Scheduler::SharedBlocks(const Request& request, const Tenant& tenant) {
   if ((!use.publishes && !use.looks_up) || Resumable(request) != nullptr) return 0;
   block_manager_.Match(use, request.prompt, &match_);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
+  const int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
   const int64_t cap = tenant.options.blocks_max;
   return cap > 0 && tenant.reserved + blocks > cap ? 0 : blocks;
 }

@@ -14,6 +14,12 @@ namespace hydrant {
 inline constexpr char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 inline constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline constexpr bool IsLetter(char c) { return LowerCase(c) >= 'a' && LowerCase(c) <= 'z'; }
+// Of a hexadecimal digit; -1 of anything else.
+inline constexpr int HexValue(char c) {
+  if (IsDigit(c)) return c - '0';
+  const char lower = LowerCase(c);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
 
 inline std::string LowerCase(std::string_view text) {
   std::string lower(text);

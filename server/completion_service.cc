@@ -1,7 +1,6 @@
 #include "server/completion_service.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +15,6 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-
-// An honest answer to "when", however the estimate came out.
-constexpr int32_t kRetryAfterMaxS = 60;
 
 // The bounds of a request as a whole: what every prompt may be by itself adds up.
 struct Totals {
@@ -160,15 +156,10 @@ HttpResponse CompletionService::Answer(const ApiError& error, const TenantAccoun
   HttpResponse response = ErrorResponse(error);
   if (error.status == 503) {
     const Backlog backlog = queue_.backlog();
-    const auto add = [&response](const char* name, int64_t value) {
-      response.fields.emplace_back(name, absl::StrCat(std::max<int64_t>(0, value)));
-    };
-    add("x-ratelimit-limit-requests", backlog.sequences_max);
-    add("x-ratelimit-remaining-requests", backlog.sequences_max - backlog.sequences);
-    add("x-ratelimit-limit-tokens", backlog.prompt_tokens_max);
-    add("x-ratelimit-remaining-tokens", backlog.prompt_tokens_max - backlog.prompt_tokens);
-    response.fields.emplace_back("x-ratelimit-reset-requests", absl::StrCat(error.retry_after_s, "s"));
-    response.fields.emplace_back("x-ratelimit-reset-tokens", absl::StrCat(error.retry_after_s, "s"));
+    AddRateFields("requests", backlog.sequences_max, backlog.sequences_max - backlog.sequences, error.retry_after_s,
+                  &response.fields);
+    AddRateFields("tokens", backlog.prompt_tokens_max, backlog.prompt_tokens_max - backlog.prompt_tokens,
+                  error.retry_after_s, &response.fields);
   } else {
     AddFields(&response, account.RateFields(MonotonicUs()));
   }
@@ -225,8 +216,7 @@ asio::awaitable<void> CompletionService::Generate(HttpExchange& exchange, Comple
   if (ledger != nullptr) {
     exchange.WatchClient();
     if (!run.Submit(exchange.Waker(), std::move(ledger))) {
-      const double wait_s = std::ceil(queue_.backlog().wait_s);
-      const auto retry_after_s = static_cast<int32_t>(std::clamp(wait_s, 1.0, double{kRetryAfterMaxS}));
+      const int32_t retry_after_s = RetryAfterS(queue_.backlog().wait_s);
       refusal = {Overloaded("The server has no room for another request.", "queue_full", retry_after_s),
                  RejectReason::kOverloaded};
     }

@@ -91,15 +91,11 @@ std::span<const EngineEvent> EngineCore::Step() {
 }
 
 void EngineCore::BuildInput(const StepPlan& plan) {
-  input_.rows.clear();
-  input_.drops.clear();
-  input_.parks.clear();
-  input_.restores.clear();
+  input_.clear();
   for (const PlanRestore& from : plan.restores) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
     input_.restores.push_back({from.session, from.live, from.rows, from.block_table, &policy});
   }
-  input_.side_inits.clear();
   for (const SideStart& from : plan.side_starts) input_.side_inits.push_back({from.from, from.to, from.position});
   CollectSharing(plan);
   size_t copies_begin = 0;
@@ -144,7 +140,7 @@ void EngineCore::BuildInput(const StepPlan& plan) {
 // their places: nobody was added since.
 void EngineCore::MoveSessions() {
   if (scheduler_.parks().empty() && scheduler_.drops().empty()) return;
-  input_ = StepInput();
+  input_.clear();
   input_.drops.assign(scheduler_.drops().begin(), scheduler_.drops().end());
   for (const PlanPark& from : scheduler_.parks()) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;

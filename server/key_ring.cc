@@ -9,17 +9,6 @@
 #include "server/ascii_text.h"
 
 namespace hydrant {
-namespace {
-
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
-
 KeyDigest DigestOfKey(std::string_view key) {
   KeyDigest digest{};
   unsigned int bytes = 0;

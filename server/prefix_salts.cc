@@ -1,10 +1,9 @@
 #include "server/prefix_salts.h"
 
-#include <openssl/sha.h>
-
 #include <cstring>
 #include <string>
 
+#include "server/key_ring.h"
 #include "server/random_id.h"
 
 namespace hydrant {
@@ -22,8 +21,7 @@ PrefixSalt PrefixSalts::Of(std::string_view tenant, std::string_view cache_salt)
   std::string text(reinterpret_cast<const char*>(secret_.data()), secret_.size());
   text.append(reinterpret_cast<const char*>(&tenant_bytes), sizeof(tenant_bytes));
   text.append(tenant).append(cache_salt);
-  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  const KeyDigest digest = DigestOfKey(text);
   PrefixSalt salt;
   std::memcpy(&salt.high, digest.data(), sizeof(salt.high));
   std::memcpy(&salt.low, digest.data() + sizeof(salt.high), sizeof(salt.low));

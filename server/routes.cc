@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/tokenize.h"
+#include "server/ascii_text.h"
 #include "server/http_connection.h"
 #include "server/offload.h"
 
@@ -13,13 +14,6 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 // "%2F" -> "/". What is not an escape stays as it is.
 std::string PercentDecode(std::string_view text) {

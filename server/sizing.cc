@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "model/kv_cache.h"
 #include "model/weights.h"
 
 namespace hydrant {
@@ -82,31 +83,18 @@ std::string DTypeName(DType dtype) {
   return "";
 }
 
-int64_t SideBlockBytes(const ModelConfig& model) {
-  return int64_t{model.layers} * model.kv_heads * kBlockSlots * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
-}
-
-int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
-  KvCacheLayout one;
-  one.layers = model.layers;
-  one.blocks = 1;
-  one.kv_heads = model.kv_heads;
-  one.head_dim = model.head_dim;
-  one.dtype = kv_dtype;
-  return static_cast<int64_t>(2 * one.kv_bytes() + one.side_count() * (sizeof(float) + sizeof(int32_t)));
-}
-
 namespace {
 
 // Two spare side blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
 // share. In bf16 with heads of 64 they are 6 % of the pool.
 int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
-// Sets the pool's limits. Returns in words where its size comes from.
-absl::StatusOr<std::string> SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes,
-                                     Sizing* sizing) {
+// Sets the pool's limits and says where they come from.
+absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
-  const int64_t block_bytes = BlockBytes(model, sizing->kv_dtype) + spares * SideBlockBytes(model);
+  sizing->side_block_bytes = static_cast<int64_t>(KvCache::BytesPerSideBlock(model));
+  const int64_t block_bytes =
+      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)) + spares * sizing->side_block_bytes;
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
   std::string source;
@@ -131,8 +119,13 @@ absl::StatusOr<std::string> SizePool(const Config& config, const ModelConfig& mo
   const int64_t blocks_max = std::numeric_limits<int32_t>::max() / kBlockSlots / (1 + spares);
   sizing->limits.blocks = static_cast<int32_t>(std::min(blocks, blocks_max));
   sizing->limits.spare_sides = spares * sizing->limits.blocks;
-  sizing->side_block_bytes = SideBlockBytes(model);
-  return source;
+  sizing->explanation.push_back(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ",
+                                             model.kv_heads, " heads x ", kBlockSlots, " slots x (2 x ", model.head_dim,
+                                             " x ", DTypeBytes(sizing->kv_dtype), " + 8 x ", 1 + spares, ")"));
+  sizing->explanation.push_back(absl::StrCat("KV pool ", sizing->limits.blocks,
+                                             " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
+                                             int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -165,19 +158,12 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
-  const absl::StatusOr<std::string> source = SizePool(config, model, *free_bytes, &sizing);
-  if (!source.ok()) return source.status();
-  const int64_t block_bytes = BlockBytes(model, sizing.kv_dtype) + SparesPerBlock(config) * SideBlockBytes(model);
+  if (absl::Status status = SizePool(config, model, *free_bytes, &sizing); !status.ok()) return status;
 
   const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
 
   const auto explain = [&sizing](std::string line) { sizing.explanation.push_back(std::move(line)); };
-  explain(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
-                       kBlockSlots, " slots x (2 x ", model.head_dim, " x ", DTypeBytes(sizing.kv_dtype), " + 8 x ",
-                       1 + SparesPerBlock(config), ")"));
-  explain(absl::StrCat("KV pool ", limits.blocks, " blocks = ", int64_t{limits.blocks} * kBlockSlots, " slots, ",
-                       int64_t{limits.blocks} * block_bytes, " bytes (", *source, ")"));
   for (std::string& line : Describe(limits)) explain(std::move(line));
   explain(
       absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles, ")"));

@@ -26,16 +26,11 @@ struct Sizing {
   DType weight_dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
   Limits limits;
-  int64_t side_block_bytes = 0;          // SideBlockBytes
+  int64_t side_block_bytes = 0;          // KvCache::BytesPerSideBlock
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
 };
 
 std::string DTypeName(DType dtype);
-
-// Bytes of one block: K, V, score and position of 16 slots in all layers and KV heads.
-int64_t BlockBytes(const ModelConfig& model, DType kv_dtype);
-// Of these, the scores and positions: one side block.
-int64_t SideBlockBytes(const ModelConfig& model);
 
 // `native(dtype)`: the device multiplies it natively. Errors: INVALID_ARGUMENT (a flag contradicts the model or another
 // flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).

@@ -15,23 +15,21 @@ constexpr double kRetryAfterMaxS = 60;
 // One request counts for this much of the average.
 constexpr double kDurationWeight = 0.1;
 
-int32_t RetryAfter(double seconds) {
-  return static_cast<int32_t>(std::clamp(std::ceil(seconds), 1.0, kRetryAfterMaxS));
-}
-
 Refusal Limited(RejectReason reason, std::string_view limit, std::string message, double wait_s) {
-  ApiError error = RateLimited(std::move(message), "rate_limit_exceeded", RetryAfter(wait_s));
+  ApiError error = RateLimited(std::move(message), "rate_limit_exceeded", RetryAfterS(wait_s));
   error.param = std::string(limit);
   return {std::move(error), reason};
 }
 
-void AddFields(TenantAccount::Fields* fields, const char* what, int64_t limit, int64_t remaining, double reset_s) {
+}  // namespace
+
+int32_t RetryAfterS(double wait_s) { return static_cast<int32_t>(std::clamp(std::ceil(wait_s), 1.0, kRetryAfterMaxS)); }
+
+void AddRateFields(const char* what, int64_t limit, int64_t remaining, double reset_s, TenantAccount::Fields* fields) {
   fields->emplace_back(absl::StrCat("x-ratelimit-limit-", what), absl::StrCat(limit));
   fields->emplace_back(absl::StrCat("x-ratelimit-remaining-", what), absl::StrCat(std::max<int64_t>(0, remaining)));
   fields->emplace_back(absl::StrCat("x-ratelimit-reset-", what), absl::StrCat(std::ceil(reset_s), "s"));
 }
-
-}  // namespace
 
 void TenantAccount::SetLimits(const TenantLimits& limits, int64_t now_us) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -69,10 +67,11 @@ TenantAccount::Fields TenantAccount::RateFields(int64_t now_us) const {
   Fields fields;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (requests_.limited()) {
-    AddFields(&fields, "requests", requests_.limit(), requests_.remaining(now_us), requests_.SecondsUntilFull(now_us));
+    AddRateFields("requests", requests_.limit(), requests_.remaining(now_us), requests_.SecondsUntilFull(now_us),
+                  &fields);
   }
   if (tokens_.limited()) {
-    AddFields(&fields, "tokens", tokens_.limit(), tokens_.remaining(now_us), tokens_.SecondsUntilFull(now_us));
+    AddRateFields("tokens", tokens_.limit(), tokens_.remaining(now_us), tokens_.SecondsUntilFull(now_us), &fields);
   }
   return fields;
 }
@@ -81,10 +80,10 @@ TenantAccount::Fields TenantAccount::LimitFields(const Refusal& refusal) const {
   Fields fields;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!requests_.limited() && refusal.reason == RejectReason::kConcurrency) {
-    AddFields(&fields, "requests", limits_.concurrency_max, limits_.concurrency_max - open_,
-              refusal.error.retry_after_s);
+    AddRateFields("requests", limits_.concurrency_max, limits_.concurrency_max - open_, refusal.error.retry_after_s,
+                  &fields);
   } else if (!requests_.limited() && refusal.reason == RejectReason::kQueue && limits_.queue_max > 0) {
-    AddFields(&fields, "requests", limits_.queue_max, limits_.queue_max - queued_, refusal.error.retry_after_s);
+    AddRateFields("requests", limits_.queue_max, limits_.queue_max - queued_, refusal.error.retry_after_s, &fields);
   }
   return fields;
 }

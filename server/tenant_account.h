@@ -80,6 +80,12 @@ class TenantAccount {
   double request_s_ = 1;       // how long a request takes: a moving average
 };
 
+// The Retry-After of an estimated wait: whole seconds, 1 to a minute.
+int32_t RetryAfterS(double wait_s);
+
+// Appends x-ratelimit-{limit,remaining,reset}-`what`.
+void AddRateFields(const char* what, int64_t limit, int64_t remaining, double reset_s, TenantAccount::Fields* fields);
+
 // What the sequences of a request may come to use. Settled by the engine as they end.
 class RequestAccount : public SequenceLedger {
  public:

@@ -39,13 +39,9 @@ class LayerView {
     tile_elements_ = int64_t{kBlockSlots} * layout_.head_dim;
   }
 
-  // Offset, in tiles, of (block, kv_head).
-  int64_t TileIndex(int64_t block, int32_t kv_head) const {
-    return (int64_t{layer_} * layout_.blocks + block) * layout_.kv_heads + kv_head;
-  }
   std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
   std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
-  int64_t Side(int64_t side, int32_t kv_head) const { return SideOffset(layout_, layer_, side, kv_head); }
+  int64_t Side(int64_t side, int32_t kv_head) const { return layout_.side_offset(layer_, side, kv_head); }
   int32_t* Victim(int32_t state_row, int32_t kv_head) const {
     assert(0 <= state_row && state_row < layout_.state_rows);
     return kv_.victim + (int64_t{state_row} * layout_.layers + layer_) * layout_.kv_heads + kv_head;
@@ -68,7 +64,8 @@ class LayerView {
  private:
   int64_t TileBytes() const { return tile_elements_ * static_cast<int64_t>(DTypeBytes(layout_.dtype)); }
   std::byte* Tile(void* base, int64_t block, int32_t kv_head) const {
-    return static_cast<std::byte*>(base) + TileIndex(block, kv_head) * TileBytes();
+    return static_cast<std::byte*>(base) +
+           TileOffset(layout_, layer_, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout_.dtype));
   }
 
   const KvCacheView& kv_;

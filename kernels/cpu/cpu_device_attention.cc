@@ -1,4 +1,5 @@
 // The ops of CpuDevice over cached keys and values, and sampling.
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -54,11 +55,11 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
       const int32_t layer = static_cast<int32_t>(pair / kv.layout.kv_heads);
       const int32_t head = static_cast<int32_t>(pair % kv.layout.kv_heads);
       for (const SideInit& init : inits) {
-        const int64_t to = SideOffset(kv.layout, layer, init.to, head);
+        const int64_t to = kv.layout.side_offset(layer, init.to, head);
         if (init.from < 0) {
           std::memset(kv.score + to, 0, kBlockSlots * sizeof(float));
         } else {
-          std::memcpy(kv.score + to, kv.score + SideOffset(kv.layout, layer, init.from, head),
+          std::memcpy(kv.score + to, kv.score + kv.layout.side_offset(layer, init.from, head),
                       kBlockSlots * sizeof(float));
         }
         std::iota(kv.position + to, kv.position + to + kBlockSlots, init.position);
@@ -70,42 +71,36 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
 namespace {
 
 // A layer of a block: its KV heads lie next to each other, so each of the four arrays has it in one piece.
-struct LayerOfBlock {
-  LayerOfBlock(const KvCacheLayout& layout, const KvCacheView& kv, int32_t layer, int32_t block, int32_t side)
-      : k(static_cast<std::byte*>(kv.k) + KvOffset(layout, layer, block)),
-        v(static_cast<std::byte*>(kv.v) + KvOffset(layout, layer, block)),
-        score(kv.score + SideOffset(layout, layer, side, 0)),
-        position(kv.position + SideOffset(layout, layer, side, 0)) {}
-
-  static int64_t KvOffset(const KvCacheLayout& layout, int32_t layer, int32_t block) {
-    return TileOffset(layout, layer, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
-  }
-  static size_t KvBytes(const KvCacheLayout& layout) {
-    return SideSlots(layout) * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
-  }
-  static size_t SideSlots(const KvCacheLayout& layout) { return static_cast<size_t>(layout.kv_heads) * kBlockSlots; }
-
-  std::byte* k;
-  std::byte* v;
-  float* score;
-  int32_t* position;
+struct Piece {
+  void* data;
+  size_t bytes;
 };
+constexpr size_t kScores = 2;  // which of the pieces they are
+using LayerOfBlock = std::array<Piece, 4>;
+
+LayerOfBlock PiecesOf(const KvCacheView& kv, int32_t layer, int32_t block, int32_t side) {
+  const KvCacheLayout& layout = kv.layout;
+  const size_t slots = static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
+  const int64_t tile = TileOffset(layout, layer, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t beside = layout.side_offset(layer, side, 0);
+  return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
+          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)}};
+}
 
 }  // namespace
 
 void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) {
-  const KvCacheLayout& layout = kv.layout;
-  pool_.ParallelFor(std::ssize(copies) * layout.layers, 1, [&](int64_t begin, int64_t end, int) {
+  const int32_t layers = kv.layout.layers;
+  pool_.ParallelFor(std::ssize(copies) * layers, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const BlockCopy& copy = copies[static_cast<size_t>(i / layout.layers)];
-      const int32_t layer = static_cast<int32_t>(i % layout.layers);
-      const LayerOfBlock from(layout, kv, layer, copy.from, copy.from_side);
-      const LayerOfBlock to(layout, kv, layer, copy.to, copy.to);
-      const size_t slots = LayerOfBlock::SideSlots(layout);
-      std::memcpy(to.k, from.k, LayerOfBlock::KvBytes(layout));
-      std::memcpy(to.v, from.v, LayerOfBlock::KvBytes(layout));
-      std::memcpy(to.score, from.score, slots * sizeof(float));
-      std::memcpy(to.position, from.position, slots * sizeof(int32_t));
+      const BlockCopy& copy = copies[static_cast<size_t>(i / layers)];
+      const int32_t layer = static_cast<int32_t>(i % layers);
+      const LayerOfBlock from = PiecesOf(kv, layer, copy.from, copy.from_side);
+      const LayerOfBlock to = PiecesOf(kv, layer, copy.to, copy.to);
+      for (size_t piece = 0; piece < to.size(); ++piece) {
+        std::memcpy(to[piece].data, from[piece].data, from[piece].bytes);
+      }
     }
   });
 }
@@ -113,38 +108,36 @@ void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView&
 void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
                              std::byte* out) {
   assert(blocks.size() == sides.size());
-  const KvCacheLayout& layout = kv.layout;
-  const size_t piece = ParkedBytes(layout, 1) / static_cast<size_t>(layout.layers);
-  const size_t kv_bytes = LayerOfBlock::KvBytes(layout), slots = LayerOfBlock::SideSlots(layout);
-  pool_.ParallelFor(std::ssize(blocks) * layout.layers, 1, [&](int64_t begin, int64_t end, int) {
+  const int32_t layers = kv.layout.layers;
+  const size_t layer_bytes = kv.layout.block_bytes() / static_cast<size_t>(layers);
+  pool_.ParallelFor(std::ssize(blocks) * layers, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const size_t at = static_cast<size_t>(i / layout.layers);
-      const LayerOfBlock from(layout, kv, static_cast<int32_t>(i % layout.layers), blocks[at], sides[at]);
-      std::byte* to = out + static_cast<size_t>(i) * piece;
-      std::memcpy(to, from.k, kv_bytes);
-      std::memcpy(to + kv_bytes, from.v, kv_bytes);
-      std::memcpy(to + 2 * kv_bytes, from.score, slots * sizeof(float));
-      std::memcpy(to + 2 * kv_bytes + slots * sizeof(float), from.position, slots * sizeof(int32_t));
+      const size_t at = static_cast<size_t>(i / layers);
+      std::byte* to = out + static_cast<size_t>(i) * layer_bytes;
+      for (const Piece& from : PiecesOf(kv, static_cast<int32_t>(i % layers), blocks[at], sides[at])) {
+        std::memcpy(to, from.data, from.bytes);
+        to += from.bytes;
+      }
     }
   });
 }
 
 void CpuDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                              const std::byte* in) {
-  const KvCacheLayout& layout = kv.layout;
-  const size_t piece = ParkedBytes(layout, 1) / static_cast<size_t>(layout.layers);
-  const size_t kv_bytes = LayerOfBlock::KvBytes(layout), slots = LayerOfBlock::SideSlots(layout);
-  pool_.ParallelFor(std::ssize(blocks) * layout.layers, 1, [&](int64_t begin, int64_t end, int) {
+  const int32_t layers = kv.layout.layers;
+  const size_t layer_bytes = kv.layout.block_bytes() / static_cast<size_t>(layers);
+  pool_.ParallelFor(std::ssize(blocks) * layers, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      const int32_t block = blocks[static_cast<size_t>(i / layout.layers)];
-      const LayerOfBlock to(layout, kv, static_cast<int32_t>(i % layout.layers), block, block);
-      const std::byte* from = in + static_cast<size_t>(i) * piece;
-      std::memcpy(to.k, from, kv_bytes);
-      std::memcpy(to.v, from + kv_bytes, kv_bytes);
-      std::memcpy(to.score, from + 2 * kv_bytes, slots * sizeof(float));
-      std::memcpy(to.position, from + 2 * kv_bytes + slots * sizeof(float), slots * sizeof(int32_t));
+      const int32_t block = blocks[static_cast<size_t>(i / layers)];
+      const std::byte* from = in + static_cast<size_t>(i) * layer_bytes;
+      const LayerOfBlock pieces = PiecesOf(kv, static_cast<int32_t>(i % layers), block, block);
+      for (const Piece& to : pieces) {
+        std::memcpy(to.data, from, to.bytes);
+        from += to.bytes;
+      }
       if (score_factor == 1.0f) continue;
-      for (size_t slot = 0; slot < slots; ++slot) to.score[slot] *= score_factor;
+      const std::span scores(static_cast<float*>(pieces[kScores].data), pieces[kScores].bytes / sizeof(float));
+      for (float& score : scores) score *= score_factor;
     }
   });
 }

@@ -26,11 +26,6 @@ inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t bl
   return ((int64_t{layer} * layout.blocks + block) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
 }
 
-// Elements from the start of `score` or `position`.
-inline int64_t SideOffset(const KvCacheLayout& layout, int32_t layer, int64_t side, int32_t kv_head) {
-  return ((int64_t{layer} * layout.sides() + side) * layout.kv_heads + kv_head) * kBlockSlots;
-}
-
 }  // namespace hydrant
 
 #endif  // HYDRANT_KERNELS_CPU_KV_LAYOUT_H_

@@ -18,7 +18,7 @@ class Pair {
   int64_t Block(int32_t slot) const { return op_.block_table[static_cast<size_t>(slot / kBlockSlots)]; }
   int64_t Side(int32_t slot) const {
     const int32_t side = op_.sides()[static_cast<size_t>(slot / kBlockSlots)];
-    return SideOffset(kv_.layout, layer_, side, kv_head_) + slot % kBlockSlots;
+    return kv_.layout.side_offset(layer_, side, kv_head_) + slot % kBlockSlots;
   }
   int32_t Position(int32_t slot) const { return kv_.position[Side(slot)]; }
   float& Score(int32_t slot) const { return kv_.score[Side(slot)]; }

@@ -188,13 +188,9 @@ TEST(Sharing, ScoredRequestsMatchWhereASnapshotIs) {
 
 TEST(Sharing, ASnapshotDiesWithItsBlock) {
   BlockManager manager(2, 10);
-  const std::vector<int32_t> prompt = Prompt(32);
-  BlockTable table;
-  manager.Admit(table, 2);
-  manager.Extend(table, 32);
+  BlockTable table = Computed(manager, Prompt(32));
   std::vector<int32_t> sides;
   manager.BeginSnapshot(table, 32, 0, &sides);
-  Publish(manager, table, prompt);
   manager.FinishSnapshot(table, 32, 0, sides);
   manager.Release(table);
   manager.Admit(table, 1);

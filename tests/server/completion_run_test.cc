@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "byte_tokenizer.h"
+#include "byte_context.h"
 #include "server/engine_core.h"
 
 namespace hydrant {
@@ -41,12 +41,7 @@ class FakeQueue : public GenerationQueue {
 class CompletionRunTest : public testing::Test {
  protected:
   CompletionRunTest() {
-    context_.request.model_names = {"m"};
-    context_.request.vocab_size = ByteTokenizer::kVocab;
-    context_.request.context = 1000;
-    context_.kv = {4, 2, 1000};
-    context_.tokenizer = std::make_shared<ByteTokenizer>();
-    context_.blocks = 100;
+    context_ = ByteContext(1000);
     MetricsOptions options;
     options.model_name = "m";
     options.context = 1000;

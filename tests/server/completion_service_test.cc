@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "byte_context.h"
 #include "test_server.h"
 
 namespace hydrant {
@@ -254,12 +255,7 @@ TEST(CompletionService, LargeBodiesGiveTheSameAnswerAsSmallOnes) {
 }
 
 TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
-  ServingContext context;
-  context.request.model_names = {"m"};
-  context.request.vocab_size = ByteTokenizer::kVocab;
-  context.request.context = 100;
-  context.kv = {4, 2, 100};
-  context.blocks = 100;
+  ServingContext context = ByteContext(100);
   const auto tokenizer = std::make_shared<ByteTokenizer>();
   tokenizer->add_bos = true;
   context.tokenizer = tokenizer;
@@ -287,13 +283,7 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
 }
 
 TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
-  ServingContext context;
-  context.request.model_names = {"m"};
-  context.request.vocab_size = ByteTokenizer::kVocab;
-  context.request.context = 1000;
-  context.kv = {4, 2, 1000};
-  context.tokenizer = std::make_shared<ByteTokenizer>();
-  context.blocks = 100;
+  ServingContext context = ByteContext(1000);
   TenantRules rules;
   rules.kv.emplace();
   rules.kv->preset = KvPreset::kH2o;
@@ -329,13 +319,7 @@ TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
 }
 
 TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
-  ServingContext context;
-  context.request.model_names = {"m"};
-  context.request.vocab_size = ByteTokenizer::kVocab;
-  context.request.context = 100;
-  context.kv = {4, 2, 100};
-  context.blocks = 100;
-  context.tokenizer = std::make_shared<ByteTokenizer>();
+  ServingContext context = ByteContext(100);
   context.request_tokens_max = 60;
   context.request_sequences_max = 8;
   context.logprobs_kept_max = 100;
@@ -364,13 +348,7 @@ TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
 }
 
 TEST(PrepareCompletion, TheContextIsABoundary) {
-  ServingContext context;
-  context.request.model_names = {"m"};
-  context.request.vocab_size = ByteTokenizer::kVocab;
-  context.request.context = 32;
-  context.kv = {4, 2, 32};
-  context.blocks = 100;
-  context.tokenizer = std::make_shared<ByteTokenizer>();
+  ServingContext context = ByteContext(32);
   for (const int prompt : {1, 15, 16, 17, 31}) {
     for (const int extra : {0, 1}) {
       const std::string body = R"({"prompt":")" + std::string(static_cast<size_t>(prompt), 'x') + R"(","max_tokens":)" +

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "model/kv_cache.h"
+
 namespace hydrant {
 namespace {
 
@@ -20,6 +22,10 @@ ModelConfig Model() {
   model.context = 8192;
   model.stored_dtype = DType::kBF16;
   return model;
+}
+
+int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
+  return static_cast<int64_t>(KvCache::BytesPerBlock(model, kv_dtype));
 }
 
 bool Everything(DType) { return true; }
