@@ -71,9 +71,17 @@ void RefuseWord(ObjectReader* kv, const std::string& name, const std::string& no
   kv->Fail(name, absl::StrCat("'kv.", name, "' must be \"", now, "\" or \"", later, "\"."));
 }
 
+void ReadPrefill(ObjectReader* kv, KvSpec* spec) {
+  const JsonView value = kv->Raw("prefill");
+  if (!value.valid()) return;
+  spec->budgeted_prefill = value.is_string() && value.string() == "budgeted";
+  if (!spec->budgeted_prefill && !(value.is_string() && value.string() == "full")) {
+    kv->Fail("prefill", "'kv.prefill' must be \"full\" or \"budgeted\".");
+  }
+}
+
 void RefuseLaterMembers(ObjectReader* kv, const KvSpec& spec) {
   RefuseWord(kv, "position", "absolute", "rolling");
-  RefuseWord(kv, "prefill", "full", "budgeted");
   if (kv->Bool("elastic", false)) kv->FailUnsupported("elastic", "'kv.elastic': true");
   const std::optional<int64_t> floor = kv->OptionalInteger("floor", 1, std::numeric_limits<int32_t>::max());
   const bool floor_is_budget = spec.budget_kind == KvBudgetKind::kTokens && floor == spec.budget_tokens;
@@ -92,11 +100,14 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
     spec = otherwise;
     spec.preset = preset;
     if (preset != otherwise.preset || kv.Has("budget")) spec.recent.reset();
+    // Nobody asked this preset for it.
+    if (!CanPrefillBudgeted(preset)) spec.budgeted_prefill = false;
   }
   ReadBudget(&kv, budget_max, &spec);
   const std::optional<int64_t> recent = kv.OptionalInteger("recent", 1, budget_max);
   if (recent.has_value()) spec.recent = static_cast<int32_t>(*recent);
   ReadCadence(&kv, budget_max, &spec);
+  ReadPrefill(&kv, &spec);
   RefuseLaterMembers(&kv, spec);
   if (request->failed()) return otherwise;
   const std::optional<ApiError> error = CheckKvSpec(spec, budget_max);

@@ -61,8 +61,29 @@ std::string_view KvPresetNames() {
   return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay";
 }
 
+bool CanPrefillBudgeted(KvPreset preset) {
+  switch (preset) {
+    case KvPreset::kH2o:
+    case KvPreset::kH2oReal:
+    case KvPreset::kH2oLlama3:
+    case KvPreset::kWindow:
+    case KvPreset::kSinks:
+      return true;
+    case KvPreset::kFull:
+    case KvPreset::kSnapKv:
+    case KvPreset::kH2oPlus:
+    case KvPreset::kH2oDecay:
+      return false;
+  }
+  return false;
+}
+
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   const std::string name(KvPresetName(spec.preset));
+  if (spec.budgeted_prefill && !CanPrefillBudgeted(spec.preset)) {
+    return InvalidField("kv.prefill", absl::StrCat("'kv.prefill': \"budgeted\" is not possible with policy ", name,
+                                                   "; use h2o, h2o-real, h2o-llama3, window or sinks."));
+  }
   if (!spec.evicts()) {
     const bool has_budget = spec.budget_kind != KvBudgetKind::kUnset;
     if (!has_budget && !spec.recent.has_value() && spec.periodic_beta == 0) return std::nullopt;

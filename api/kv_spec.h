@@ -31,6 +31,7 @@ struct KvSpec {
   double budget_ratio = 0.0;                        // kRatioOf*: in (0, 1]
   std::optional<int32_t> recent;                    // >= 1; absent: the preset's own share
   int32_t periodic_beta = 0;                        // 0: cadence exact; > 0: grow to budget + beta, then cut
+  bool budgeted_prefill = false;                    // evict on the way through the prompt, not only at its end
 
   bool evicts() const { return preset != KvPreset::kFull; }
 };
@@ -46,8 +47,14 @@ struct KvSlots {
 // The start-of-text slots that `sinks` keeps for ever (StreamingLLM's number).
 inline constexpr int32_t kSinkSlots = 4;
 
+// Whether a prompt may be cut on the way. Not where only its last rows are scored: at a cut inside the prompt they are
+// still to come. Nor where rows count less the longer ago they were: factors are of the prompt's end, and far from it they
+// are 0.
+bool CanPrefillBudgeted(KvPreset preset);
+
 // Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
-// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone. Errors name kv.budget or kv.recent.
+// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted where it can be. Errors name kv.budget, kv.recent, kv.cadence or
+// kv.prefill.
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the

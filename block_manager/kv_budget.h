@@ -6,7 +6,9 @@
 //
 // The life of the count `live`, with P prompt tokens (kernels/eviction_policy.h says which of them go):
 //
-//   prompt      live grows to P; in the step that computes the last prompt token, P > keep is cut to keep.
+//   prompt      live grows to P; in the step that computes the last prompt token, P > keep is cut to keep. With a stride
+//               (prefill "budgeted") the same happens whenever the number of tokens computed reaches a multiple of it, so
+//               that a prompt of any length needs keep + stride slots. Where it is cut follows from the budget alone.
 //   exact       a decode step with live == keep + 1 puts its token into the victim's slot, so live stays; below that it
 //               takes slot `live`. A step that ends with live == keep + 1 has the device choose the next victim.
 //   periodic    a decode step always takes slot `live`; one that reaches keep + slack is cut to keep at its end.
@@ -25,6 +27,10 @@ namespace hydrant {
 // server/engine_core.cc, which sees both, asserts that they agree.
 inline constexpr int32_t kSlotsPerBlock = 16;
 
+// The stride of prefill "budgeted". A chunk's rows are one matrix product, and below about this many it is bound by the
+// weights' way through memory; twice as many would double what a small budget needs.
+inline constexpr int32_t kBudgetedPrefillStride = 256;
+
 constexpr int64_t BlocksForSlots(int64_t slots) { return (slots + kSlotsPerBlock - 1) / kSlotsPerBlock; }
 
 // What one decode step does to the counts of its sequence.
@@ -36,19 +42,53 @@ struct DecodeCounts {
 };
 
 struct KvBudget {
-  int32_t keep = 0;       // slots that survive a cut; 0 = unlimited (dense)
-  int32_t slack = 1;      // slots above `keep` a decoding sequence may reach: 1 for exact, beta for periodic
-  bool periodic = false;  // cut every `slack` tokens instead of reusing one victim per token
+  int32_t keep = 0;           // slots that survive a cut; 0 = unlimited (dense)
+  int32_t slack = 1;          // slots above `keep` a decoding sequence may reach: 1 for exact, beta for periodic
+  bool periodic = false;      // cut every `slack` tokens instead of reusing one victim per token
+  int32_t prompt_stride = 0;  // > 0: a prompt is cut after every so many tokens, not only at its end
 
   static constexpr KvBudget Unlimited() { return KvBudget(); }
   static constexpr KvBudget Exact(int32_t keep) { return KvBudget{keep, 1, false}; }
   static constexpr KvBudget Periodic(int32_t keep, int32_t beta) { return KvBudget{keep, beta, true}; }
 
   constexpr bool limited() const { return keep > 0; }
-  constexpr bool valid() const { return keep >= 0 && slack >= 1 && (periodic || slack == 1); }
+  constexpr bool valid() const {
+    return keep >= 0 && slack >= 1 && (periodic || slack == 1) && prompt_stride >= 0 &&
+           (prompt_stride == 0 || limited());
+  }
 
-  // The cut at the end of a prompt: slots to keep, or 0 when the prompt fits.
-  constexpr int32_t PromptCut(int32_t prompt_length) const { return limited() && prompt_length > keep ? keep : 0; }
+  // Where a prompt of which `computed` tokens are computed is cut next, if it is then too long. No chunk crosses it.
+  constexpr int32_t PromptStop(int32_t computed, int32_t prompt_length) const {
+    if (prompt_stride == 0) return prompt_length;
+    const int64_t next = (int64_t{computed} / prompt_stride + 1) * prompt_stride;
+    return static_cast<int32_t>(std::min<int64_t>(next, prompt_length));
+  }
+
+  // The cut at such a place: slots to keep of `live`, or 0 when they fit.
+  constexpr int32_t PromptCut(int32_t live) const { return limited() && live > keep ? keep : 0; }
+
+  // Tokens computed when a prompt that starts from nothing is cut first; 0: never.
+  constexpr int32_t FirstCut(int32_t prompt_length) const {
+    if (PromptCut(prompt_length) == 0) return 0;
+    return PromptStop(prompt_stride == 0 ? 0 : keep / prompt_stride * prompt_stride, prompt_length);
+  }
+
+  struct PromptSlots {
+    int64_t peak = 0;   // at any moment
+    int32_t after = 0;  // when the prompt is computed and cut
+  };
+  // What the rest of a prompt needs, of which `computed` tokens are computed and `live` slots occupied.
+  constexpr PromptSlots PlayPrompt(int32_t live, int32_t computed, int32_t prompt_length) const {
+    PromptSlots slots = {live, live};
+    while (computed < prompt_length) {
+      const int32_t stop = PromptStop(computed, prompt_length);
+      slots.after += stop - computed;
+      slots.peak = std::max<int64_t>(slots.peak, slots.after);
+      if (const int32_t cut = PromptCut(slots.after); cut > 0) slots.after = cut;
+      computed = stop;
+    }
+    return slots;
+  }
 
   // REQUIRES: `live` is a count this budget can produce.
   constexpr DecodeCounts Decode(int32_t live) const {
@@ -70,23 +110,29 @@ struct KvBudget {
 // Decode steps of a request: the first token comes from the prompt's last row.
 constexpr int64_t DecodeSteps(int64_t max_tokens) { return std::max<int64_t>(0, max_tokens - 1); }
 
-// The most blocks a sequence holds once its prompt is done, and in its whole life. The second is what admission
-// reserves; a request for which it exceeds the pool can never run (400 `kv_capacity_exceeded`).
-constexpr int64_t PeakBlocksAfterPrompt(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
-  const int32_t cut = budget.PromptCut(prompt_length);
-  return BlocksForSlots(budget.PeakSlots(cut > 0 ? cut : prompt_length, DecodeSteps(max_tokens)));
+// The most blocks a sequence holds from here on: of its prompt, `computed` tokens are computed and `live` slots occupied.
+constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_length, int64_t max_tokens,
+                                 const KvBudget& budget) {
+  const KvBudget::PromptSlots prompt = budget.PlayPrompt(live, computed, prompt_length);
+  return BlocksForSlots(std::max(prompt.peak, budget.PeakSlots(prompt.after, DecodeSteps(max_tokens))));
 }
+
+// The most blocks a sequence holds in its whole life, also when its session goes on from what it had parked, which may be
+// more than `keep` if that is periodic. A request for which it exceeds the pool can never run (400 `kv_capacity_exceeded`).
 constexpr int64_t PeakBlocks(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
-  return std::max(BlocksForSlots(prompt_length), PeakBlocksAfterPrompt(prompt_length, max_tokens, budget));
+  const int64_t blocks = PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
+  if (budget.prompt_stride == 0) return blocks;
+  const int64_t resumed = int64_t{budget.keep} + budget.slack - 1 + budget.prompt_stride;
+  return std::max(blocks, BlocksForSlots(std::min<int64_t>(prompt_length, resumed)));
 }
 
 // The same for a sequence whose blocks others may read. Before its first eviction it copies what it keeps, and what it
 // leaves behind may stay in use: so it needs what it held until then, and beside that what it holds afterwards.
 constexpr int64_t PeakBlocksShared(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
-  const int64_t peak = PeakBlocks(prompt_length, max_tokens, budget);
+  const int64_t peak = PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
   if (!budget.limited()) return peak;
-  if (budget.PromptCut(prompt_length) > 0) {
-    return BlocksForSlots(prompt_length) + PeakBlocksAfterPrompt(prompt_length, max_tokens, budget);
+  if (const int32_t cut_at = budget.FirstCut(prompt_length); cut_at > 0) {
+    return BlocksForSlots(cut_at) + PeakBlocksFrom(budget.keep, cut_at, prompt_length, max_tokens, budget);
   }
   const int64_t first_eviction = int64_t{budget.keep} + budget.slack;  // slots when it comes
   if (int64_t{prompt_length} + DecodeSteps(max_tokens) < first_eviction) return peak;

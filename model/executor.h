@@ -31,7 +31,7 @@ struct StepRow {
   bool prefill = false;        // prompt tokens; else exactly one generated token
   bool reuse_victim = false;   // decode at the budget: overwrite the victim, live stays
   bool choose_victim = false;  // decode: choose the next victim after scoring
-  int32_t shrink_to = 0;       // > 0: after the forward pass, cut to this many slots (the last prefill chunk, periodic)
+  int32_t shrink_to = 0;       // > 0: after the forward pass, cut to this many slots
   bool sample = false;         // sample a token from the last token's logits
   int32_t forced_id = -1;      // >= 0: take this token instead of sampling one (teacher forcing)
   int32_t logprobs = -1;       // of the sampled token: -1 none, k >= 0 its own and the k best

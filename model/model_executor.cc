@@ -212,7 +212,7 @@ void ModelExecutor::CutAfterForward(const StepInput& input) {
     shrinks_.push_back(ShrinkOp{.live_from = rows_[i].live_after(),
                                 .live_to = row.shrink_to,
                                 .logical_length = computed,
-                                .prompt_cut = row.prefill,
+                                .prompt_cut = row.prefill && computed == row.prompt_length,
                                 .policy = *row.policy,
                                 .block_table = blocks,
                                 .side_table = sides});

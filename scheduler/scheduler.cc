@@ -16,8 +16,8 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Tokens of the next chunk of a prompt of which `tokens` are left, at most `tokens_left` of the step: to its end, or to the
-// last block edge within reach. The first of them goes into slot `live`.
+// Tokens of the next chunk of a prompt with `tokens` left until it ends or is cut, at most `tokens_left` of the step: to
+// there, or to the last block edge within reach. The first of them goes into slot `live`.
 int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
   if (tokens <= tokens_left) return tokens;
   const int32_t end = (live + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
@@ -123,15 +123,17 @@ void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
 int64_t Scheduler::PrivateBlocks(const Request& request) const {
   const ParkedSession* parked = Resumable(request);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  const int32_t slots = parked == nullptr ? prompt_length : parked->live + prompt_length - parked->computed;
-  return PeakBlocks(slots, request.max_tokens, request.budget);
+  if (parked == nullptr) return PeakBlocksFrom(0, 0, prompt_length, request.max_tokens, request.budget);
+  return PeakBlocksFrom(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
 }
 
 const ParkedSession* Scheduler::Resumable(const Request& request) const {
   const ParkedSession* parked = request.session == 0 ? nullptr : parked_.Find(request.session);
-  // At least one token is left to compute.
+  // At least one token is left to compute. A budgeted prompt goes on from what its own budget leaves behind at most: with
+  // more it could need more than Check saw.
   const bool fits = parked != nullptr && parked->computed == request.parked_tokens &&
-                    request.parked_tokens < static_cast<int32_t>(request.prompt.size());
+                    request.parked_tokens < static_cast<int32_t>(request.prompt.size()) &&
+                    (request.budget.prompt_stride == 0 || parked->live < request.budget.keep + request.budget.slack);
   return fits ? parked : nullptr;
 }
 
@@ -287,9 +289,11 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   Sequence& sequence = at(index);
   assert(sequence.in_flight == 0);
   const int32_t prompt_length = sequence.prompt_length();
-  const int32_t tokens = ChunkTokens(sequence.live, prompt_length - sequence.scheduled, tokens_left);
+  const KvBudget& budget = sequence.request.budget;
+  const int32_t stop = budget.PromptStop(sequence.scheduled, prompt_length);
+  const int32_t tokens = ChunkTokens(sequence.live, stop - sequence.scheduled, tokens_left);
   if (tokens == 0) return 0;
-  const bool last = sequence.scheduled + tokens == prompt_length;
+  const bool stops = sequence.scheduled + tokens == stop;
   block_manager_.Extend(sequence.blocks, sequence.live + tokens);
 
   PlanRow& row = plan_.rows.emplace_back();
@@ -303,15 +307,15 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   row.block_table = sequence.blocks.blocks();
   row.side_table = sequence.blocks.sides();
   row.prefill = true;
-  row.shrink_to = last ? sequence.request.budget.PromptCut(sequence.live + tokens) : 0;
+  row.shrink_to = stops ? budget.PromptCut(sequence.live + tokens) : 0;
   if (sequence.shares) {
     PlanSnapshots(sequence, &row);
     if (row.shrink_to > 0) {
-      block_manager_.PlanCopies(sequence.blocks, row.shrink_to, prompt_length);
+      block_manager_.PlanCopies(sequence.blocks, row.shrink_to, sequence.live + tokens);
       row.copies = sequence.blocks.copies();
     }
   }
-  row.sample = last && sequence.request.max_tokens > 0;
+  row.sample = stop == prompt_length && stops && sequence.request.max_tokens > 0;
 
   const int32_t evicted_before = sequence.evicted();
   sequence.scheduled += tokens;
@@ -367,8 +371,10 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
 }
 
 void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
-  const int64_t steps = DecodeSteps(sequence.request.max_tokens) - (sequence.computed - sequence.prompt_length());
-  const int64_t reserved = BlocksForSlots(sequence.request.budget.PeakSlots(slots, std::max<int64_t>(0, steps)));
+  const Request& request = sequence.request;
+  const int32_t generated_computed = std::max(0, sequence.computed - sequence.prompt_length());
+  const int64_t reserved = PeakBlocksFrom(slots, sequence.computed, sequence.prompt_length(),
+                                          request.max_tokens - generated_computed, request.budget);
   const int32_t reserved_before = sequence.blocks.reserved();
   const int32_t freed = block_manager_.Shrink(
       sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));

@@ -14,7 +14,7 @@
 //  4. Within a tenant, admission goes by priority and then by arrival. Between tenants it goes by tenant.h, which says
 //     why nobody waits for ever: with 3, a wait is at most the time the sequences before it need to run to their
 //     max_tokens.
-//  5. Prefill chunks end on multiples of kSlotsPerBlock, the last one of a prompt aside.
+//  5. Prefill chunks end on multiples of kSlotsPerBlock slots, those aside that end a prompt or come before a cut in it.
 //  6. Counts do not depend on data: what a plan frees is decided when it is made, and freed when it is committed.
 //
 // In steady state Plan and Commit allocate nothing.

@@ -64,8 +64,11 @@ void Scheduler::Reserve(Sequence& sequence) {
 int64_t Scheduler::SharedBlocks(const Request& request, const Tenant& tenant) {
   const PrefixUse& use = request.prefix;
   if ((!use.publishes && !use.looks_up) || Resumable(request) != nullptr) return 0;
-  block_manager_.Match(use, request.prompt, &match_);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  // What a prompt keeps after a cut inside it was never anybody else's: at least one token before the first is computed.
+  const int32_t cut_at = request.budget.FirstCut(prompt_length);
+  const int32_t end = cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
+  block_manager_.Match(use, std::span(request.prompt).first(static_cast<size_t>(end)), &match_);
   const int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
   const int64_t cap = tenant.options.blocks_max;
   return cap > 0 && tenant.reserved + blocks > cap ? 0 : blocks;

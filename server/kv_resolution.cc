@@ -50,6 +50,7 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   if (count.budget == 0) return resolution;
   resolution.budget =
       count.periodic_beta > 0 ? KvBudget::Periodic(count.budget, count.periodic_beta) : KvBudget::Exact(count.budget);
+  if (spec.budgeted_prefill) resolution.budget.prompt_stride = kBudgetedPrefillStride;
   resolution.policy = kPresets[resolution.policy_label].policy;
   resolution.policy.heavy = count.heavy;
   resolution.policy.recent = count.recent;

@@ -89,8 +89,9 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
     return kv.Fail("budget_max",
                    "is below the server's default budget; give the tenant a policy and a budget of its own");
   }
-  const bool has_default = kv.Has("policy") || kv.Has("budget") || kv.Has("recent") || kv.Has("cadence");
-  if (!has_default) return;
+  const auto has = [&kv](const char* member) { return kv.Has(member); };
+  constexpr const char* kDefaults[] = {"policy", "budget", "recent", "cadence", "prefill"};
+  if (std::none_of(std::begin(kDefaults), std::end(kDefaults), has)) return;
   KvSpec otherwise = facts.kv;
   if (CheckKvSpec(otherwise, budget_max).has_value()) otherwise = KvSpec();
   tenant->kv = ReadKvSpec(reader, otherwise, budget_max);

@@ -138,7 +138,12 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
       {R"({"policy":"h2o","budget":64,"cadence":{"periodic":1e9}})", "kv.cadence.periodic", "invalid_type"},
       {R"({"policy":"h2o","budget":64,"position":"rolling"})", "kv.position", "unsupported"},
       {R"({"policy":"h2o","budget":64,"position":"spinning"})", "kv.position", "invalid_value"},
-      {R"({"policy":"h2o","budget":64,"prefill":"budgeted"})", "kv.prefill", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"prefill":"half"})", "kv.prefill", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"prefill":true})", "kv.prefill", "invalid_value"},
+      {R"({"policy":"full","prefill":"budgeted"})", "kv.prefill", "invalid_value"},
+      {R"({"policy":"snapkv","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
+      {R"({"policy":"h2o-plus","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
+      {R"({"policy":"h2o-decay","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"elastic":true})", "kv.elastic", "unsupported"},
       {R"({"policy":"h2o","budget":64,"elastic":1})", "kv.elastic", "invalid_type"},
       {R"({"policy":"h2o","budget":64,"floor":32})", "kv.floor", "unsupported"},
@@ -153,6 +158,22 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
     EXPECT_EQ(outcome.error->param, c.param);
     EXPECT_EQ(outcome.error->code, c.code);
   }
+}
+
+TEST(KvReaderTest, PrefillIsTakenOverWhereThePresetAllowsIt) {
+  for (const char* preset : {"h2o", "h2o-real", "h2o-llama3", "window", "sinks"}) {
+    const std::string kv = std::string(R"({"budget":64,"prefill":"budgeted","policy":")") + preset + "\"}";
+    const Outcome outcome = Read(kv);
+    ASSERT_FALSE(outcome.error.has_value()) << kv << outcome.error->message;
+    EXPECT_TRUE(outcome.spec.budgeted_prefill) << kv;
+  }
+  KvSpec otherwise = ServerDefault();
+  otherwise.budgeted_prefill = true;
+  EXPECT_TRUE(Read(R"({"budget":64})", otherwise).spec.budgeted_prefill);
+  EXPECT_FALSE(Read(R"({"prefill":"full"})", otherwise).spec.budgeted_prefill);
+  const Outcome plus = Read(R"({"policy":"h2o-plus"})", otherwise);
+  ASSERT_FALSE(plus.error.has_value()) << plus.error->message;
+  EXPECT_FALSE(plus.spec.budgeted_prefill);
 }
 
 TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -34,6 +35,12 @@ Life PlayLife(int32_t prompt_length, int32_t max_tokens, int32_t keep, int32_t b
     life.kept_after.push_back(static_cast<int64_t>(kept.size()));
   }
   return life;
+}
+
+// Blocks needed once the prompt is computed and cut.
+int64_t PeakBlocksAfterPrompt(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
+  const int32_t cut = budget.PromptCut(prompt_length);
+  return PeakBlocksFrom(cut > 0 ? cut : prompt_length, prompt_length, prompt_length, max_tokens, budget);
 }
 
 TEST(KvBudget, CountsEqualThoseOfASetThatEvicts) {
@@ -69,6 +76,43 @@ TEST(KvBudget, CountsEqualThoseOfASetThatEvicts) {
           EXPECT_EQ(PeakBlocksAfterPrompt(prompt_length, max_tokens, budget), BlocksForSlots(peak_after_prompt));
           EXPECT_EQ(PeakBlocks(prompt_length, max_tokens, budget),
                     BlocksForSlots(std::max<int64_t>(prompt_length, peak_after_prompt)));
+        }
+      }
+    }
+  }
+}
+
+KvBudget Budgeted(int32_t keep, int32_t stride) {
+  KvBudget budget = KvBudget::Exact(keep);
+  budget.prompt_stride = stride;
+  return budget;
+}
+
+// A prompt played token by token: cut after every `stride`-th one and after the last.
+TEST(KvBudget, ABudgetedPromptIsCutAtMultiplesOfItsStride) {
+  for (int32_t keep : {1, 15, 16, 17, 40, 64, 100}) {
+    for (int32_t stride : {1, 16, 17, 32, 64}) {
+      for (int32_t prompt_length : {1, 15, 16, 17, 63, 64, 65, 128, 200}) {
+        for (const auto& [live_before, computed] : {std::pair(0, 0), std::pair(1, 5), std::pair(17, 17)}) {
+          if (live_before > keep || computed >= prompt_length) continue;
+          SCOPED_TRACE(testing::Message() << "keep " << keep << " stride " << stride << " prompt " << prompt_length
+                                          << " from " << computed);
+          const KvBudget budget = Budgeted(keep, stride);
+          int32_t live = live_before, first_cut = 0;
+          int64_t peak = live;
+          for (int32_t tokens = computed + 1; tokens <= prompt_length; ++tokens) {
+            peak = std::max<int64_t>(peak, ++live);
+            if ((tokens % stride != 0 && tokens != prompt_length) || live <= keep) continue;
+            if (first_cut == 0) first_cut = tokens;
+            live = keep;
+          }
+          const KvBudget::PromptSlots slots = budget.PlayPrompt(live_before, computed, prompt_length);
+          EXPECT_EQ(slots.peak, peak);
+          EXPECT_EQ(slots.after, live);
+          EXPECT_LE(peak, std::max(keep, live_before) + stride);
+          if (computed == 0) {
+            EXPECT_EQ(budget.FirstCut(prompt_length), first_cut);
+          }
         }
       }
     }
@@ -117,6 +161,8 @@ TEST(KvBudget, PeakBlocksOfNamedCases) {
       {"a short prompt grows to its budget", 10, 1000, KvBudget::Exact(63), 4, 4},
       {"a short generation never reaches it", 10, 7, KvBudget::Exact(63), 1, 1},
       {"periodic reaches keep + beta", 100, 1000, KvBudget::Periodic(64, 16), 5, 7},
+      {"a budgeted prompt of any length", 1'000'000, 500, Budgeted(256, 256), 17, 32},
+      {"one that fits its first stride", 200, 500, Budgeted(256, 256), 17, 17},
       {"one token", 1, 1, KvBudget::Unlimited(), 1, 1},
       {"nothing to generate", 17, 0, KvBudget::Unlimited(), 2, 2},
       {"no overflow", std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::max(), KvBudget::Unlimited(),
@@ -138,6 +184,9 @@ TEST(KvBudget, MalformedBudgetsAreToldApart) {
   EXPECT_FALSE(KvBudget::Exact(-1).valid());
   EXPECT_FALSE(KvBudget::Periodic(16, 0).valid());
   EXPECT_FALSE((KvBudget{16, 2, false}).valid());
+  EXPECT_TRUE(Budgeted(16, 1).valid());
+  EXPECT_FALSE(Budgeted(16, -1).valid());
+  EXPECT_FALSE(Budgeted(0, 16).valid()) << "a dense prompt is never cut";
 }
 
 }  // namespace

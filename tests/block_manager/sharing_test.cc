@@ -264,6 +264,8 @@ TEST(Sharing, WhatASequenceLeavesBehindDoesNotPayForItsGrowth) {
 }
 
 TEST(KvBudgetShared, CountsWhatIsLeftBehindAtTheFirstEviction) {
+  KvBudget budgeted = KvBudget::Exact(32);
+  budgeted.prompt_stride = 64;
   const struct {
     const char* name;
     int32_t prompt;
@@ -278,7 +280,8 @@ TEST(KvBudgetShared, CountsWhatIsLeftBehindAtTheFirstEviction) {
                {"it never evicts", 30, 3, KvBudget::Exact(32), 2},
                {"one token, no decode", 32, 1, KvBudget::Exact(32), 2},
                {"periodic", 20, 100, KvBudget::Periodic(32, 16), 3 + 3},
-               {"a prompt below a block", 5, 100, KvBudget::Exact(4), 1 + 1}};
+               {"a prompt below a block", 5, 100, KvBudget::Exact(4), 1 + 1},
+               {"budgeted: until its first cut, and what comes after it", 200, 50, budgeted, 4 + 6}};
   for (const auto& c : cases) EXPECT_EQ(PeakBlocksShared(c.prompt, c.max_tokens, c.budget), c.blocks) << c.name;
 }
 

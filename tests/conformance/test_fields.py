@@ -222,7 +222,9 @@ def test_kv_fields(row):
         ({"policy": "h2o", "budget": 64, "position": "rolling"}, "kv.position"),
         ({"policy": "h2o", "budget": 64, "elastic": True}, "kv.elastic"),
         ({"policy": "h2o", "budget": 64, "floor": 32}, "kv.floor"),
-        ({"policy": "h2o", "budget": 64, "prefill": "budgeted"}, "kv.prefill"),
+        ({"policy": "h2o", "budget": 64, "prefill": "half"}, "kv.prefill"),
+        ({"policy": "h2o-plus", "budget": 64, "prefill": "budgeted"}, "kv.prefill"),
+        ({"policy": "full", "prefill": "budgeted"}, "kv.prefill"),
         (7, "kv"),
     ]
 

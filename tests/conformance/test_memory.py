@@ -82,6 +82,24 @@ def test_a_prompt_that_can_never_fit_is_refused(start_server):
     assert answer["usage"]["completion_tokens"] >= 1
 
 
+def test_a_budgeted_prefill_takes_a_prompt_longer_than_the_pool(start_server):
+    # 24 blocks are 384 slots; a budget of 64 needs 64 + 256 = 320 of them, however long the prompt is.
+    server = start_server("--num-gpu-blocks-override", 24, "--max-model-len", 4096)
+    kv = {"policy": "h2o", "budget": 64}
+    assert server.post("/v1/completions", body(kv)).json()["error"]["code"] == "kv_capacity_exceeded"
+    ask = body(dict(kv, prefill="budgeted"), max_tokens=20) | {"kv_report": True, "return_token_ids": True}
+    answer = server.complete(**ask)
+    assert answer["kv"] == {"live": 65, "budget": 64, "evicted": 2019 - 65, "blocks": 5, "session": None}
+    # Cuts are where the prompt's length says, so company changes no token.
+    others = [server.open_stream(**body(dict(kv, prefill="budgeted"), max_tokens=50, first=i)) for i in range(1, 4)]
+    try:
+        again = server.complete(**ask)
+    finally:
+        for stream in others:
+            stream.reset()
+    assert again["choices"][0]["token_ids"] == answer["choices"][0]["token_ids"]
+
+
 def test_the_server_default_policy_applies_and_can_be_overruled(start_server):
     server = start_server("--kv-policy", "h2o", "--kv-budget", 32, "--num-gpu-blocks-override", 512)
     ask = {"prompt": PROMPT[:100], "max_tokens": 8, "ignore_eos": True, "kv_report": True}

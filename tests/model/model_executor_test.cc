@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +26,13 @@ std::vector<int32_t> RandomPrompt(std::mt19937& random, int32_t length, int32_t 
   return prompt;
 }
 
-// Eleven requests that differ in everything: length around block edges, policy, cadence, temperature, log-probabilities.
+// `request`, cut after every `stride` tokens of its prompt.
+EngineRequest Budgeted(EngineRequest request, int32_t stride) {
+  request.request.budget.prompt_stride = stride;
+  return request;
+}
+
+// Requests that differ in everything: length around block edges, policy, cadence, prefill, temperature, log-probabilities.
 std::vector<EngineRequest> MixedRequests(int32_t vocab) {
   std::mt19937 random(7);
   const EvictionPolicy h2o{.evicts = true, .heavy = 8, .recent = 8};
@@ -58,6 +66,8 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
       With(Greedy(9, RandomPrompt(random, 79, vocab), 30), snapkv),
       With(Greedy(10, RandomPrompt(random, 141, vocab), 30), plus),
       With(Greedy(11, RandomPrompt(random, 113, vocab), 30), decay, /*beta=*/16),
+      Budgeted(With(Greedy(12, RandomPrompt(random, 150, vocab), 30), first), 64),
+      Budgeted(With(Greedy(13, RandomPrompt(random, 131, vocab), 30), sinks, /*beta=*/16), 50),
   };
   for (EngineRequest& request : requests) {
     request.logprobs = 3;
@@ -160,6 +170,46 @@ TEST(ModelExecutor, ABudgetedSequenceKeepsOneSlotMoreThanItsBudget) {
   const Generation generation = harness.RunOne(With(Greedy(1, RandomPrompt(random, 120, 288), 64), h2o));
   EXPECT_EQ(generation.live, 33);
   EXPECT_EQ(generation.evicted, 120 + 63 - 33);
+}
+
+// Keeps the positions that are left of each prompt.
+class KeptPositions : public KvDumpSink {
+ public:
+  void OnPromptDone(int32_t, Positions kept) override { prompts.push_back(std::move(kept)); }
+  void OnDecode(int32_t, std::optional<std::vector<std::vector<int32_t>>>) override {}
+  std::vector<Positions> prompts;
+};
+
+TEST(ModelExecutor, ABudgetedPromptMayBeLongerThanThePool) {
+  KeptPositions kept;
+  // 6 blocks: 96 slots, of which a budget of 32 with a stride of 48 needs 80.
+  EngineHarness harness(GoldenPath("gqa_tied"), {.blocks = 6, .dump = &kept});
+  std::mt19937 random(5);
+  const EvictionPolicy h2o{.evicts = true, .heavy = 16, .recent = 16};
+  const EngineRequest whole = With(Greedy(1, RandomPrompt(random, 200, 288), 8), h2o);
+  EXPECT_EQ(harness.engine().Add(whole).code(), absl::StatusCode::kOutOfRange);
+  const Generation generation = harness.RunOne(Budgeted(whole, 48));
+  EXPECT_EQ(generation.sampled.size(), 8u);
+  EXPECT_EQ(generation.live, 33);
+  EXPECT_EQ(generation.evicted, 200 + 7 - 33);
+  ASSERT_EQ(kept.prompts.size(), 1u);
+  std::set<std::vector<int32_t>> sets;
+  for (const auto& layer : kept.prompts[0]) {
+    for (const std::vector<int32_t>& positions : layer) {
+      ASSERT_EQ(positions.size(), 32u);
+      for (int32_t i = 0; i < 16; ++i) EXPECT_EQ(positions[static_cast<size_t>(16 + i)], 184 + i) << "the recent ones";
+      sets.insert(positions);
+    }
+  }
+  EXPECT_GT(sets.size(), 1u) << "heads keep different tokens";
+}
+
+TEST(ModelExecutor, APromptThatFitsItsBudgetIsTheSameBudgetedOrNot) {
+  EngineHarness harness(GoldenPath("gqa_tied"), {});
+  std::mt19937 random(6);
+  const EvictionPolicy h2o{.evicts = true, .heavy = 50, .recent = 50};
+  const EngineRequest request = With(Greedy(1, RandomPrompt(random, 100, 288), 30), h2o);
+  ExpectSame(harness.RunOne(Budgeted(request, 32)), harness.RunOne(request), "100 tokens, budget 100");
 }
 
 TEST(ModelExecutor, ScoringAForcedTokenEqualsScoringItAsPrompt) {

@@ -15,6 +15,7 @@ struct Policy {
   EvictionPolicy policy;
   int32_t beta = 0;
   bool hits = true;
+  int32_t stride = 0;
 };
 
 std::vector<Policy> Policies() {
@@ -40,7 +41,8 @@ std::vector<Policy> Policies() {
           {"mean_of_squares", mean_square},
           {"sinks", sinks},
           {"last_rows", last_rows},
-          {"decay_over_all_rows", decayed, 0, /*hits=*/false}};
+          {"decay_over_all_rows", decayed, 0, /*hits=*/false},
+          {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80}};
 }
 
 std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
@@ -87,6 +89,7 @@ class PrefixCache : public testing::TestWithParam<Setting> {
     std::vector<EngineRequest> requests;
     for (const std::vector<int32_t>& prompt : Prompts()) {
       EngineRequest request = With(Greedy(requests.size() + 1, prompt, 18), policy.policy, policy.beta);
+      request.request.budget.prompt_stride = policy.stride;
       request.logprobs = 0;
       requests.push_back(request);
     }

@@ -33,6 +33,36 @@ TEST(Scheduler, ChunksEndOnBlockEdgesButTheLast) {
   EXPECT_THAT(ends, ElementsAre(64, 128, 150));
 }
 
+// With a stride, no chunk crosses a multiple of it, and what is above the budget there goes at once: a prompt of 1,000 tokens
+// passes through 8 blocks.
+TEST(Scheduler, ABudgetedPromptIsCutOnTheWay) {
+  Driver driver(SmallOptions(8));
+  Request request = MakeRequest(1, 1000, 3, KvBudget::Exact(40));
+  EXPECT_EQ(driver.scheduler.Add(request).status().code(), absl::StatusCode::kOutOfRange);
+  request.budget.prompt_stride = 80;
+  ASSERT_TRUE(driver.scheduler.Add(request).ok());
+  int32_t computed = 0, live = 0;
+  while (driver.scheduler.sequence(0).generated() == 0) {
+    const PlanRow row = driver.Step()[0];
+    EXPECT_EQ(row.position, computed);
+    EXPECT_EQ(row.live, live);
+    const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+    EXPECT_LE(tokens, 80 - computed % 80);
+    computed += tokens;
+    live += tokens;
+    const bool stops = computed % 80 == 0 || computed == 1000;
+    EXPECT_TRUE(stops || live % kSlotsPerBlock == 0) << live;
+    EXPECT_EQ(row.shrink_to, stops && live > 40 ? 40 : 0);
+    EXPECT_EQ(row.evicted, stops ? live - 40 : 0);
+    EXPECT_EQ(row.sample, computed == 1000);
+    if (stops) live = 40;
+    EXPECT_EQ(driver.used(), BlocksForSlots(live));
+  }
+  EXPECT_EQ(driver.scheduler.sequence(0).blocks.reserved(), 3) << "41 slots from here on";
+  driver.Drain();
+  EXPECT_EQ(driver.finished.at(1).evicted, 1002 - 41);
+}
+
 TEST(Scheduler, DecodesComeFirstAndPrefillTakesABoundedRest) {
   Driver driver(SmallOptions(64));
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 5, 50)).ok());

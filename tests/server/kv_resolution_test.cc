@@ -46,6 +46,13 @@ TEST(KvResolution, EveryPresetBecomesItsPolicy) {
   }
 }
 
+TEST(KvResolution, ABudgetedPrefillHasTheOneStride) {
+  KvSpec spec = Tokens(KvPreset::kH2o, 100);
+  EXPECT_EQ(ResolveKvPolicy(spec, 300, 50, kGrouped).value().budget.prompt_stride, 0);
+  spec.budgeted_prefill = true;
+  EXPECT_EQ(ResolveKvPolicy(spec, 300, 50, kGrouped).value().budget.prompt_stride, kBudgetedPrefillStride);
+}
+
 // The table of presets and the two recipes of the design, word by word.
 TEST(KvResolution, ScoringPresetsDifferInTheirValuesAlone) {
   const struct {

@@ -134,11 +134,12 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
   int32_t live_in;
   if (prefill) {
     const int32_t end = row.position + tokens;
+    const PromptStop& stop = request.solo.StopAfter(row.position + 1);
     const bool last = end == request.prompt_length();
-    if (end > request.prompt_length()) return fail("the chunk's end", end, request.prompt_length());
+    if (end > stop.end) return fail("the chunk's end", end, stop.end);
     live_in = request.live + tokens;
-    if (!last && !expect("the chunk's end modulo 16", live_in % kSlotsPerBlock, 0)) return false;
-    const int32_t cut = last && request.solo.live_after_prompt < live_in ? request.solo.live_after_prompt : 0;
+    if (end < stop.end && !expect("the chunk's end modulo 16", live_in % kSlotsPerBlock, 0)) return false;
+    const int32_t cut = end == stop.end ? stop.cut_to : 0;
     if (!expect("live", row.live, request.live) || !expect("shrink_to", row.shrink_to, cut) ||
         !expect("sample", row.sample, last && asked.request.max_tokens > 0) ||
         !expect("reuse_victim", row.reuse_victim, false) || !expect("choose_victim", row.choose_victim, false)) {
@@ -179,7 +180,8 @@ bool FakeExecutor::CheckTargets(const StepRow& row, const SimRequest& request) {
 void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks) {
   const PrefixUse& use = request.request.request.prefix;
   if (!use.looks_up || request.computed != 0 || cached % kSlotsPerBlock != 0 ||
-      cached > request.prompt_length() - use.rows_computed_min || std::ssize(blocks) < cached / kSlotsPerBlock) {
+      cached > request.prompt_length() - use.rows_computed_min || std::ssize(blocks) < cached / kSlotsPerBlock ||
+      (request.solo.first_pruned >= 0 && cached >= request.solo.first_pruned)) {
     failure_.Set("step ", step_, ": request ", request.id(), " takes over ", cached, " tokens");
     return;
   }
@@ -272,7 +274,8 @@ bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int3
   const Cell& cell = slots[slot];
   const size_t position = static_cast<size_t>(cell.position);
   if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
-      cell.token != request.solo.text[position] || (row.prefill && request.solo.begin == 0 && cell.position != slot)) {
+      cell.token != request.solo.text[position] ||
+      (row.prefill && !request.Pruned(row.position) && cell.position != slot)) {
     return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", pair ", pair, " token ",
                         cell.token, " of another text, position ", cell.position);
   }
@@ -299,10 +302,18 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
   const int32_t tokens = static_cast<int32_t>(row.tokens.size()), end = row.live + tokens;
   slots_checked_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
   const uint64_t state = request.ScoreState(row.position - 1);
+  const PromptStop* cut = row.position > request.solo.begin ? &request.solo.StopAfter(row.position) : nullptr;
+  if (cut != nullptr && cut->end != row.position) cut = nullptr;
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
     const Slots slots = SlotsOf(row, pair);
+    uint64_t sum = 0;
     for (int32_t slot = 0; slot < row.live; ++slot) {
       if (!CheckSlot(row, request, pair, slot, state)) return false;
+      sum += Share(pair, slots[slot].position, slots[slot].token);
+    }
+    if (cut != nullptr && sum != cut->shares[static_cast<size_t>(pair)]) {
+      return failure_.Set("step ", step_, ": request ", request.id(), ", pair ", pair,
+                          ": a cut inside the prompt keeps another set than the oracle's");
     }
     for (int32_t i = 0; i < tokens; ++i) {
       const int32_t position = row.position + i;

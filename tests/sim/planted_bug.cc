@@ -27,6 +27,10 @@ const char* NameOf(PlantedBug bug) {
       return "CutForgotten";
     case PlantedBug::kCutTooDeep:
       return "CutTooDeep";
+    case PlantedBug::kInnerCutForgotten:
+      return "InnerCutForgotten";
+    case PlantedBug::kStrideIgnored:
+      return "StrideIgnored";
     case PlantedBug::kWrongToken:
       return "WrongToken";
     case PlantedBug::kPositionOff:
@@ -213,6 +217,9 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
     case PlantedBug::kCutTooDeep:
       if (row.shrink_to > 1) --row.shrink_to;
       break;
+    case PlantedBug::kInnerCutForgotten:
+      if (row.prefill && row.position + std::ssize(row.tokens) < row.prompt_length) row.shrink_to = 0;
+      break;
     case PlantedBug::kWrongToken:
       if (!row.prefill) {
         copies_.push_back({(row.tokens[0] + 1) % 2});
@@ -259,6 +266,7 @@ void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
 
 void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
+  if (bug == PlantedBug::kStrideIgnored) request.budget.prompt_stride = 0;
   if (bug == PlantedBug::kTenantMixedUp) request.tenant = (request.tenant + 1) % static_cast<int32_t>(tenants);
 }
 

@@ -59,6 +59,8 @@ struct SimRequest {
   uint64_t id() const { return request.request.id; }
   int32_t prompt_length() const { return solo.prompt_length; }
   bool decodes() const { return computed >= prompt_length(); }
+  // Something was evicted before the token at `position` was computed: slots are no longer in the order of positions.
+  bool Pruned(int32_t position) const { return solo.first_pruned >= 0 && position >= solo.first_pruned; }
 };
 
 }  // namespace hydrant::sim

@@ -212,6 +212,9 @@ void Episode::AddRequest() {
   // The oldest unfinished request advances in every step, by a block of its prompt or by a token: so those before this one
   // take at most the sum of their own lengths. One step more delivers the end of a cancelled one.
   request.cost_steps = BlocksForSlots(request.prompt_length()) + request.request.request.max_tokens + 2;
+  // After a cut inside it, a prompt goes on in the middle of a block: two short chunks per stride.
+  const int32_t stride = request.request.request.budget.prompt_stride;
+  if (stride > 0) request.cost_steps += 2 * (request.prompt_length() / stride + 1);
   outstanding_steps_ += request.cost_steps;
   request.deadline_step = step_ + outstanding_steps_;
   last_deadline_ = std::max(last_deadline_, request.deadline_step);

@@ -100,11 +100,14 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
     run.live_before = static_cast<int32_t>(before->kept[0].size());
     run.first_pruned = before->first_pruned;
   }
-  const int32_t slots = run.live_before + run.prompt_length - run.begin;  // when the prompt is in
-  run.peak_slots = slots;
+  for (int32_t end = run.begin; end < run.prompt_length;) {
+    const int32_t stride = request.budget.prompt_stride;
+    end = stride == 0 ? run.prompt_length : std::min(run.prompt_length, end - end % stride + stride);
+    run.stops.push_back({end, 0, {}});
+  }
 
   std::vector<KeptSet> kept;
-  uint64_t shares = 0;
+  uint64_t shares = 0;  // of what the row that samples the first token reads
   for (int32_t pair = 0; pair < pairs; ++pair) {
     KeptSet& set = kept.emplace_back(engine_request, fate, pair);
     if (before != nullptr) {
@@ -112,14 +115,19 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
         set.Append(position, run.text[static_cast<size_t>(position)]);
       }
     }
-    for (int32_t position = run.begin; position < run.prompt_length; ++position) {
-      set.Append(position, run.text[static_cast<size_t>(position)]);
+    int32_t position = run.begin;
+    for (PromptStop& stop : run.stops) {
+      for (; position < stop.end; ++position) set.Append(position, run.text[static_cast<size_t>(position)]);
+      if (stop.end == run.prompt_length) shares += set.shares();
+      run.peak_slots = std::max(run.peak_slots, set.size());
+      if (keep > 0 && set.size() > keep) {
+        set.CutTo(keep, stop.end);
+        stop.cut_to = keep;
+        if (run.first_pruned < 0) run.first_pruned = stop.end;
+      }
+      stop.shares[static_cast<size_t>(pair)] = set.shares();
     }
-    shares += set.shares();
-    if (keep > 0) set.CutTo(std::min(keep, slots), run.prompt_length);
   }
-  run.live_after_prompt = kept[0].size();
-  if (run.live_after_prompt < slots && run.first_pruned < 0) run.first_pruned = run.prompt_length;
   if (engine_request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
     run.finish = FinishReason::kError;
     return run;
@@ -178,8 +186,17 @@ int32_t SoloPeakSlots(const EngineRequest& request) {
   const KvBudget& budget = request.request.budget;
   const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
   const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;
-  int32_t peak = prompt_length;
-  int32_t size = budget.keep > 0 ? std::min(prompt_length, budget.keep) : prompt_length;
+  int32_t peak = 0;
+  int32_t size = 0;
+  for (int32_t token = 1; token <= prompt_length; ++token) {
+    peak = std::max(peak, ++size);
+    const bool stops = token == prompt_length || (budget.prompt_stride > 0 && token % budget.prompt_stride == 0);
+    if (stops && budget.keep > 0) size = std::min(size, budget.keep);
+  }
+  // A turn of a session may begin with more than the budget, if that is periodic.
+  if (budget.prompt_stride > 0) {
+    peak = std::max(peak, std::min(prompt_length, budget.keep + budget.slack - 1 + budget.prompt_stride));
+  }
   for (int32_t step = 1; step < request.request.max_tokens; ++step) {
     ++size;
     peak = std::max(peak, size);

@@ -29,12 +29,19 @@ struct DecodeFacts {
   std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that may still be read, before the step
 };
 
+// Where a prompt may be cut: after every stride of its budget, and at its end.
+struct PromptStop {
+  int32_t end = 0;                              // tokens computed
+  int32_t cut_to = 0;                           // 0: everything fits
+  std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that stay
+};
+
 struct SoloRun {
   std::vector<int32_t> text;  // prompt, then what is generated
   int32_t prompt_length = 0;
   FinishReason finish = FinishReason::kNone;
   int32_t stop_token = -1;
-  int32_t live_after_prompt = 0;
+  std::vector<PromptStop> stops;  // by ascending ends; the last is the prompt's
   int32_t peak_slots = 0;
   int32_t first_pruned = -1;  // the first position that is computed when something was evicted; -1: none
   int32_t begin = 0;          // tokens that were computed before this run
@@ -42,6 +49,12 @@ struct SoloRun {
   std::array<std::vector<int32_t>, kPairsMax> kept = {};  // positions that stay when it ends by itself
   std::vector<DecodeFacts> decodes;                       // decodes[i] computes text[prompt_length + i]
 
+  // The stop at or behind `computed` tokens of the prompt.
+  const PromptStop& StopAfter(int32_t computed) const {
+    size_t i = 0;
+    while (stops[i].end < computed) ++i;
+    return stops[i];
+  }
   // Tokens that are computed when it ends by itself: the last one is never fed back.
   int32_t computed() const { return prompt_length + static_cast<int32_t>(decodes.size()); }
   int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }

@@ -47,6 +47,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   output_max_ = r.Chance(20) ? 3 : r.Between(4, 60);
   unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
+  budgeted_percent_ = r.Chance(50) ? 0 : r.Between(10, 100);
   score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
   sharing_ = r.Chance(75);
   scheduler.spare_sides = !sharing_ || r.Chance(10) ? 0 : r.Chance(50) ? r.Between(1, 12) : 4 * scheduler.blocks;
@@ -142,8 +143,12 @@ int32_t Workload::PromptLength() {
 KvBudget Workload::Budget() {
   if (random_.Chance(unlimited_percent_)) return KvBudget::Unlimited();
   const int32_t keep = random_.Chance(50) ? kEdges[random_.Below(std::size(kEdges))] : random_.Between(1, 80);
-  if (!random_.Chance(periodic_percent_)) return KvBudget::Exact(keep);
-  return KvBudget::Periodic(keep, random_.Chance(30) ? 1 : random_.Between(1, 34));
+  KvBudget budget = KvBudget::Exact(keep);
+  if (random_.Chance(periodic_percent_)) {
+    budget = KvBudget::Periodic(keep, random_.Chance(30) ? 1 : random_.Between(1, 34));
+  }
+  if (random_.Chance(budgeted_percent_)) budget.prompt_stride = random_.Chance(50) ? 64 : random_.Between(1, 90);
+  return budget;
 }
 
 EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
