@@ -110,11 +110,16 @@ struct KvBudget {
 // Decode steps of a request: the first token comes from the prompt's last row.
 constexpr int64_t DecodeSteps(int64_t max_tokens) { return std::max<int64_t>(0, max_tokens - 1); }
 
-// The most blocks a sequence holds from here on: of its prompt, `computed` tokens are computed and `live` slots occupied.
+// The most slots a sequence occupies from here on, which also bounds the ranks of its tokens: of its prompt, `computed` tokens
+// are computed and `live` slots occupied. And the most blocks it holds.
+constexpr int64_t PeakSlotsFrom(int32_t live, int32_t computed, int32_t prompt_length, int64_t max_tokens,
+                                const KvBudget& budget) {
+  const KvBudget::PromptSlots prompt = budget.PlayPrompt(live, computed, prompt_length);
+  return std::max(prompt.peak, budget.PeakSlots(prompt.after, DecodeSteps(max_tokens)));
+}
 constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_length, int64_t max_tokens,
                                  const KvBudget& budget) {
-  const KvBudget::PromptSlots prompt = budget.PlayPrompt(live, computed, prompt_length);
-  return BlocksForSlots(std::max(prompt.peak, budget.PeakSlots(prompt.after, DecodeSteps(max_tokens))));
+  return BlocksForSlots(PeakSlotsFrom(live, computed, prompt_length, max_tokens, budget));
 }
 
 // The most blocks a sequence holds in its whole life, also when its session goes on from what it had parked, which may be

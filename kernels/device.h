@@ -102,6 +102,7 @@ struct KvCacheLayout {
   DType dtype = DType::kF32;
   int32_t state_rows = 0;   // sequences that can be in progress at once
   int32_t spare_sides = 0;  // side blocks [blocks, blocks + spare_sides) belong to no block
+  bool inspected = false;   // KvCacheView::logical_position is there
 
   // Bytes of K, or of V.
   size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
@@ -112,7 +113,7 @@ struct KvCacheLayout {
   size_t block_bytes() const {
     return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
   }
-  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + sizeof(int32_t)); }
+  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
   // Elements from the start of `score` or `position` to [layer][side][kv_head].
   int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
     return ((int64_t{layer} * sides() + side) * kv_heads + kv_head) * kBlockSlots;
@@ -134,13 +135,18 @@ struct KvCacheLayout {
 //
 // Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
 // that shares a block with others has a spare one beside it.
+//
+// The position of a slot is where its key stands: the token's logical position or, under a rolling policy, its rank, so that
+// evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
 struct KvCacheView {
   KvCacheLayout layout;
   void* k = nullptr;            // [layer][block][kv_head][16][head_dim]
   void* v = nullptr;            // [layer][block][kv_head][16][head_dim]
   float* score = nullptr;       // [layer][side block][kv_head][16]
-  int32_t* position = nullptr;  // [layer][side block][kv_head][16], the token's logical position
+  int32_t* position = nullptr;  // [layer][side block][kv_head][16]
   int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
+  // [layer][side block][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
+  int32_t* logical_position = nullptr;
 };
 
 // Where the scores of a prefill row's first `slots` slots go as they are when the tile of 16 rows that ends there has been
@@ -169,6 +175,8 @@ struct BatchRow {
 
   std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
+  // Where its first token stands, and its query with it: KvCacheView's position.
+  int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
 };
 
 // The flattened batch of a step. Spans must stay valid until the step is over.
@@ -182,13 +190,15 @@ struct StepBatch {
 struct ShrinkOp {
   int32_t live_from = 0;
   int32_t live_to = 0;         // == policy.keep()
-  int32_t logical_length = 0;  // tokens seen: positions are < logical_length
+  int32_t logical_length = 0;  // tokens seen
   bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
   EvictionPolicy policy;
   std::span<const int32_t> block_table;
   std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
 
   std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  // KvCacheView's positions are below it; the newest token's is the one before.
+  int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
 };
 
 // A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
@@ -250,13 +260,15 @@ class Device {
   virtual void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
   // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
   virtual void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
-  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and k on its
-  // way (rope null: neither), writes k and v into each token's slot, sets its position and zeroes its score.
+  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and, unless the
+  // policy is rolling, k on its way (rope null: neither), writes k and v into each token's slot, sets its position and
+  // zeroes its score. A rolling policy's victim leaves: positions above it are lowered.
   virtual void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) = 0;
   // out [tokens, query_heads * head_dim] = softmax(q K^T * scale) V per token over its sequence's slots: prefill rows
   // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's
-  // policy says.
-  virtual void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) = 0;
+  // policy says. `rope` as in RopeAndWriteKv: rolling policies' keys are rotated with it.
+  virtual void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
+                         Matrix out) = 0;
   // y[i] = x[indices[i]].
   virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
   // Over all layers and KV heads, before the step's layers, one after the other.
@@ -270,7 +282,7 @@ class Device {
   virtual void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                             const std::byte* in) = 0;
 
-  // Over all layers and KV heads. Runs after the step's layers.
+  // Over all layers and KV heads. Runs after the step's layers. A rolling policy's survivors get new ranks.
   virtual void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) = 0;
   // Waits for the device. results.size() == requests.size().
   virtual void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;

@@ -18,6 +18,11 @@
 //   cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every slot with
 //            pos >= L - recent.
 //   zero     a score below kScoreMin is 0 wherever it is stored, so that what decays long enough becomes a tie.
+//   rolling  a key stands at its rank among the live tokens of its (layer, KV head), oldest first, instead of at the
+//            position it had in the text; a query at the rank of its own token. Keys are cached without rotation and
+//            rotated as they are read, so positions in the rotary table stay below the slots of a sequence however long
+//            it grows. Scores, victims and cuts are the same: ranks order tokens as positions do, and the newest
+//            `recent` tokens, which are always live, have the `recent` highest ranks.
 //
 // Presets are values of this struct; no preset has code of its own. `window` is heavy = 0; `sinks` is heavy = 4 with
 // ScoreSource::kNone (all scores 0, so the tie rule keeps the lowest positions).
@@ -48,6 +53,7 @@ struct EvictionPolicy {
   int32_t score_rows = 0;    // prompt rows that are scored; 0 = all
   int32_t pool_width = 1;    // odd; 1 = no pooling
   bool store_pooled = true;  // the prompt's cut leaves the pooled scores behind; false: the plain ones
+  bool rolling = false;      // keys stand at their ranks
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }

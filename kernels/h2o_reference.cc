@@ -21,8 +21,9 @@ double FlushToZero(double score) { return score < static_cast<double>(kScoreMin)
 
 }  // namespace
 
-H2oHistory::H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale)
-    : policy_(policy), heads_(heads), head_dim_(head_dim), scale_(scale) {}
+H2oHistory::H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale,
+                       const RopeSpec& rope)
+    : policy_(policy), heads_(heads), head_dim_(head_dim), scale_(scale), rope_(rope) {}
 
 Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight) {
   assert(tokens_.empty() || tokens_.back().position < position);
@@ -30,10 +31,13 @@ Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t posi
   const int64_t count = std::ssize(tokens_);
   Values keys, values;
   for (const Token& token : tokens_) {
-    keys.insert(keys.end(), token.key.begin(), token.key.end());
+    const int64_t rank = &token - tokens_.data();
+    const Values key = policy_.rolling ? Rope(rope_, rank, token.key, 1, head_dim_) : token.key;
+    keys.insert(keys.end(), key.begin(), key.end());
     values.insert(values.end(), token.value.begin(), token.value.end());
   }
-  AttentionResult result = Attention(q, heads_, keys, values, count, head_dim_, scale_);
+  const Values query = policy_.rolling ? Rope(rope_, count - 1, q, heads_, head_dim_) : Values(q.begin(), q.end());
+  AttentionResult result = Attention(query, heads_, keys, values, count, head_dim_, scale_);
   if (policy_.scores()) {
     for (int64_t j = 0; j < count; ++j) {
       double sum = 0.0;

@@ -23,11 +23,12 @@ class H2oHistory {
   struct Token {
     int32_t position;
     double score;
-    Values key;    // [head_dim], rotated, as the cache stores it
+    Values key;    // [head_dim], as the cache stores it: rotated, unless the policy is rolling
     Values value;  // [head_dim]
   };
 
-  H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale);
+  // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated.
+  H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale, const RopeSpec& rope = {});
 
   // One prompt token: q [heads, head_dim]; k, v [head_dim]. It attends to everything so far and itself. Returns its output
   // [heads, head_dim]. Positions ascend.
@@ -64,6 +65,7 @@ class H2oHistory {
   int64_t heads_;
   int64_t head_dim_;
   double scale_;
+  RopeSpec rope_;
   std::vector<Token> tokens_;  // by position
 };
 

@@ -21,14 +21,17 @@ KvCache::KvCache(Device& device, const KvCacheLayout& layout)
       v_(device.Allocate(layout.kv_bytes())),
       score_(device.Allocate(layout.side_count() * sizeof(float))),
       position_(device.Allocate(layout.side_count() * sizeof(int32_t))),
-      victim_(device.Allocate(layout.victim_count() * sizeof(int32_t))) {
+      victim_(device.Allocate(layout.victim_count() * sizeof(int32_t))),
+      logical_position_(layout.inspected ? device.Allocate(layout.side_count() * sizeof(int32_t)) : nullptr) {
   assert(layout.blocks > 0);
-  view_ = KvCacheView{.layout = layout,
-                      .k = k_->data(),
-                      .v = v_->data(),
-                      .score = static_cast<float*>(score_->data()),
-                      .position = static_cast<int32_t*>(position_->data()),
-                      .victim = static_cast<int32_t*>(victim_->data())};
+  view_ =
+      KvCacheView{.layout = layout,
+                  .k = k_->data(),
+                  .v = v_->data(),
+                  .score = static_cast<float*>(score_->data()),
+                  .position = static_cast<int32_t*>(position_->data()),
+                  .victim = static_cast<int32_t*>(victim_->data()),
+                  .logical_position = layout.inspected ? static_cast<int32_t*>(logical_position_->data()) : nullptr};
 }
 
 size_t KvCache::BytesPerBlock(const ModelConfig& config, DType dtype) { return OneBlock(config, dtype).block_bytes(); }

@@ -26,7 +26,7 @@ class KvCache {
   static size_t BytesPerSideBlock(const ModelConfig& config);
 
  private:
-  std::unique_ptr<DeviceBuffer> k_, v_, score_, position_, victim_;
+  std::unique_ptr<DeviceBuffer> k_, v_, score_, position_, victim_, logical_position_;
   KvCacheView view_;
 };
 

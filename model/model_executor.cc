@@ -22,7 +22,8 @@ KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& 
                        .head_dim = config.head_dim,
                        .dtype = options.kv_dtype,
                        .state_rows = options.sequences_max,
-                       .spare_sides = options.spare_sides};
+                       .spare_sides = options.spare_sides,
+                       .inspected = options.dump != nullptr};
 }
 
 struct Tables {
@@ -134,7 +135,6 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
   rows_.clear();
   for (const StepRow& row : input.rows) {
     assert(row.prefill || row.tokens.size() == 1);
-    assert(row.position + static_cast<int32_t>(row.tokens.size()) <= options_.context_max);
     rows_.push_back(BatchRow{.state_row = row.state_row,
                              .token_begin = static_cast<int32_t>(token_ids_.size()),
                              .token_count = static_cast<int32_t>(row.tokens.size()),
@@ -148,6 +148,7 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
                              .block_table = row.block_table,
                              .side_table = row.side_table,
                              .snapshots = row.snapshots});
+    assert(rows_.back().first_position() + rows_.back().token_count <= options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }
 }
@@ -266,7 +267,7 @@ std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t li
   std::vector<int32_t> positions(static_cast<size_t>((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots));
   for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
     const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
-    device_.CopyToHost(positions.data() + slot, view.position + view.layout.side_offset(layer, side, kv_head),
+    device_.CopyToHost(positions.data() + slot, view.logical_position + view.layout.side_offset(layer, side, kv_head),
                        kBlockSlots * sizeof(int32_t));
   }
   positions.resize(static_cast<size_t>(live));

@@ -54,7 +54,7 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   device_.Norm(weights.attention_norm, x, normed);
   device_.Linear(*weights.qkv, normed, qkv, /*accumulate=*/false);
   device_.RopeAndWriteKv(weights_.rope.get(), layer, qkv, kv);
-  device_.Attention(layer, attention_scale_, qkv, kv, attention);
+  device_.Attention(weights_.rope.get(), layer, attention_scale_, qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   if (config_.parallel_residual) device_.Norm(weights.mlp_norm, x, normed);
   device_.Linear(*weights.o, attention, x, /*accumulate=*/true);

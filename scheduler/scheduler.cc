@@ -120,12 +120,14 @@ void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
   }
 }
 
-int64_t Scheduler::PrivateBlocks(const Request& request) const {
+int64_t Scheduler::PeakSlots(const Request& request) const {
   const ParkedSession* parked = Resumable(request);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  if (parked == nullptr) return PeakBlocksFrom(0, 0, prompt_length, request.max_tokens, request.budget);
-  return PeakBlocksFrom(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
+  if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget);
+  return PeakSlotsFrom(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
 }
+
+int64_t Scheduler::PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
 
 const ParkedSession* Scheduler::Resumable(const Request& request) const {
   const ParkedSession* parked = request.session == 0 ? nullptr : parked_.Find(request.session);

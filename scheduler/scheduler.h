@@ -150,6 +150,9 @@ class Scheduler {
   // Recounts blocks, rows, queues and counters. O(everything); for tests and idle moments.
   absl::Status CheckIntegrity() const;
 
+  // The most slots the request will occupy at once, going on from what its session has parked.
+  int64_t PeakSlots(const Request& request) const;
+
  private:
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }

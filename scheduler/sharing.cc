@@ -51,7 +51,9 @@ void Scheduler::Reserve(Sequence& sequence) {
   if (shared_blocks > 0 && block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
     block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan_.side_starts);
     sequence.shares = true;
-    sequence.output.reserve(static_cast<size_t>(request.max_tokens));
+    // Needed until the first eviction only.
+    const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
+    sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(tokens, request.max_tokens)));
     sequence.cached = sequence.scheduled = sequence.computed = sequence.live = match_.tokens();
     counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);
     return;

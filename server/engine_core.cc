@@ -33,6 +33,11 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
   events_.reserve(rows);
 }
 
+int64_t EngineCore::PositionsNeeded(const EngineRequest& request) const {
+  if (request.policy.rolling) return scheduler_.PeakSlots(request.request);
+  return static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
+}
+
 absl::Status EngineCore::Check(const EngineRequest& request) const {
   for (int32_t id : request.request.prompt) {
     if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
@@ -40,12 +45,12 @@ absl::Status EngineCore::Check(const EngineRequest& request) const {
   for (int32_t id : request.forced_ids) {
     if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
   }
-  const int64_t total = static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
-  if (total > options_.context) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt and max_tokens make ", total, " tokens; the context has ", options_.context));
-  }
   const EvictionPolicy& policy = request.policy;
+  if (const int64_t positions = PositionsNeeded(request); positions > options_.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(policy.rolling ? "the request holds up to " : "prompt and max_tokens make ", positions, " tokens",
+                     policy.rolling ? " at once" : "", "; the context has ", options_.context));
+  }
   if (policy.evicts != request.request.budget.limited() ||
       (policy.evicts && (policy.heavy < 0 || policy.recent < 1 || policy.keep() != request.request.budget.keep))) {
     return absl::InvalidArgumentError("the eviction policy contradicts the KV budget");

@@ -106,8 +106,10 @@ struct EngineCounters {
 
 struct EngineCoreOptions {
   SchedulerOptions scheduler;
-  int32_t vocab = 0;    // > 0; a sampled id outside [0, vocab) fails its request alone
-  int32_t context = 0;  // > 0; prompt + max_tokens may not exceed it
+  int32_t vocab = 0;  // > 0; a sampled id outside [0, vocab) fails its request alone
+  // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with what
+  // its session had parked, then the budget and what it grows beyond that.
+  int32_t context = 0;
 };
 
 // Monotonic microseconds.
@@ -121,8 +123,8 @@ class EngineCore {
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  // Errors: those of Scheduler::Add; INVALID_ARGUMENT for prompt tokens outside the vocabulary, prompt + max_tokens
-  // above the context, or a policy that contradicts the budget.
+  // Errors: those of Scheduler::Add; INVALID_ARGUMENT for prompt tokens outside the vocabulary, more
+  // positions than the context has, or a policy that contradicts the budget.
   absl::Status Add(EngineRequest request);
 
   // Returns false if the id is unknown or already ended.
@@ -169,6 +171,8 @@ class EngineCore {
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
+  // Positions of the rotary table that the request may come to use.
+  int64_t PositionsNeeded(const EngineRequest& request) const;
   absl::Status Check(const EngineRequest& request) const;
   void BuildInput(const StepPlan& plan);
   void CollectSharing(const StepPlan& plan);

@@ -3,12 +3,20 @@
 #include <algorithm>
 
 namespace hydrant {
+namespace {
+
+// Turns the salt of those whose keys are cached rotated into that of those whose keys are not: what one caches means
+// nothing to the other. Any number but 0 will do.
+constexpr uint64_t kRollingSalt = 0x726f6c6c696e67;
+
+}  // namespace
 
 PrefixUse SharePrefixes(const EvictionPolicy& policy, const PrefixSalt& salt, bool whole_prompt) {
   PrefixUse use;
   use.publishes = true;
   use.looks_up = !whole_prompt;
   use.salt = salt;
+  if (policy.rolling) use.salt.high ^= kRollingSalt;
   if (!policy.evicts) return use;
   use.side = SideNeed::kZeros;
   if (!policy.scores()) return use;

@@ -5,6 +5,8 @@
 //   scores of the last W rows  the same, and the last W rows of the prompt are always computed
 //   scores of all rows         from a snapshot of the prefix's scores
 //   scores that decay, of all rows: how much a row counts depends on how long the prompt is; the request publishes only
+//   rolling positions          as the scores say, but among requests with rolling positions only: their keys are cached
+//                              before rotation
 //
 // Thread: any (pure).
 #ifndef HYDRANT_SERVER_PREFIX_SHARING_H_

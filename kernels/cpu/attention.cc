@@ -78,9 +78,9 @@ class LayerView {
 
 class KvWriter {
  public:
-  KvWriter(const AttentionCall& call, const CpuRopeTable* rope)
+  explicit KvWriter(const AttentionCall& call)
       : call_(call),
-        rope_(rope),
+        rope_(call.rope),
         view_(call.kv, call.layer),
         head_dim_(call.kv.layout.head_dim),
         kv_heads_(call.kv.layout.kv_heads),
@@ -92,11 +92,11 @@ class KvWriter {
       float* q = static_cast<float*>(call_.qkv.data) + (int64_t{row.token_begin} + i) * call_.qkv.cols;
       float* k = q + int64_t{query_heads_} * head_dim_;
       const float* v = k + int64_t{kv_heads_} * head_dim_;
-      const int32_t position = row.position + i;
+      const int32_t position = row.first_position() + i;
       if (rope_ != nullptr) {
         assert(position < rope_->positions_max() && rope_->dims() <= head_dim_);
-        call_.kernels.rotate(q, query_heads_ + kv_heads_, head_dim_, rope_->dims(), rope_->cosine(position),
-                             rope_->sine(position));
+        call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
+                             rope_->cosine(position), rope_->sine(position));
       }
       for (int32_t head = 0; head < kv_heads_; ++head) {
         const int32_t slot = row.reuse_victim ? *view_.Victim(row.state_row, head) : row.live + i;
@@ -108,13 +108,23 @@ class KvWriter {
         call_.kernels.write_kv(call_.kv.layout.dtype, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
                                head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
         const int64_t side = view_.Side(row.sides()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
+        if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[side]);
         call_.kv.position[side] = position;
         call_.kv.score[side] = 0.0f;
+        if (call_.kv.logical_position != nullptr) call_.kv.logical_position[side] = row.position + i;
       }
     }
   }
 
  private:
+  // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
+  void CloseGap(const BatchRow& row, int32_t head, int32_t gap) const {
+    for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
+      int32_t* ranks = call_.kv.position + view_.Side(row.sides()[static_cast<size_t>(block)], head);
+      for (int32_t i = 0; i < kBlockSlots; ++i) ranks[i] -= ranks[i] > gap ? 1 : 0;
+    }
+  }
+
   const AttentionCall& call_;
   const CpuRopeTable* rope_;
   const LayerView view_;
@@ -189,6 +199,9 @@ class AttentionRun {
   const BatchRow& Row(int32_t row) const {
     return call_.rows[static_cast<size_t>(scratch_.task_row[static_cast<size_t>(row)])];
   }
+  RopeView RopeOf(const BatchRow& row) const {
+    return row.policy.rolling && call_.rope != nullptr ? call_.rope->view() : RopeView();
+  }
   const float* Query(int64_t token, int32_t head) const {
     return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
   }
@@ -219,6 +232,8 @@ class AttentionRun {
                                 .row_end = end,
                                 .row_weights = scored ? row_weights : nullptr,
                                 .policy = &row.policy,
+                                .rope = RopeOf(row),
+                                .scores = view_.Scores(row, head),
                                 .scratch = scratch_.PrefillOf(thread),
                                 .column_sums = scratch_.ColumnSumsOf(thread)});
     if (!scored) return;
@@ -281,19 +296,21 @@ class AttentionRun {
     SpinUntil([&] { return place.unit.load(std::memory_order_acquire) == unit; });
 
     const int32_t begin = split * kDecodeSplitSlots;
-    call_.kernels.decode_split(
-        {.tiles = view_.Tiles(row, head),
-         .q = Query(row.token_begin, head),
-         .group = group_,
-         .scale = scale_,
-         .slot_begin = begin,
-         .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
-         .weights = place.weights + begin,
-         .weights_stride = scratch_.slots_max,
-         .largest = place.largest + int64_t{split} * group_,
-         .total = place.total + int64_t{split} * group_,
-         .out = place.out + int64_t{split} * group_ * head_dim_,
-         .scores = row.policy.scores() || row.choose_victim ? view_.Scores(row, head) : ScoreView()});
+    call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
+                                .q = Query(row.token_begin, head),
+                                .group = group_,
+                                .scale = scale_,
+                                .slot_begin = begin,
+                                .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
+                                .weights = place.weights + begin,
+                                .weights_stride = scratch_.slots_max,
+                                .largest = place.largest + int64_t{split} * group_,
+                                .total = place.total + int64_t{split} * group_,
+                                .out = place.out + int64_t{split} * group_ * head_dim_,
+                                .rope = RopeOf(row),
+                                .scores = row.policy.scores() || row.choose_victim || row.policy.rolling
+                                              ? view_.Scores(row, head)
+                                              : ScoreView()});
     // Acquire-release: the thread that finishes the last split sees what the others wrote.
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 
@@ -310,7 +327,7 @@ class AttentionRun {
                                .out = Out(row.token_begin, head),
                                .policy = &row.policy,
                                .choose_victim = row.choose_victim,
-                               .candidates_end = row.position + 1 - row.policy.recent,
+                               .candidates_end = row.first_position() + 1 - row.policy.recent,
                                .scores = view_.Scores(row, head),
                                .victim = view_.Victim(row.state_row, head)});
     // Relaxed, then release: whoever sees the new unit sees the counter at 0.
@@ -342,8 +359,8 @@ int32_t DecodeSplits(int32_t live) {
   return (beyond_tail + kDecodeSplitSlots - 1) / kDecodeSplitSlots;
 }
 
-void RopeAndWriteKv(const AttentionCall& call, const CpuRopeTable* rope, ThreadPool& pool) {
-  const KvWriter writer(call, rope);
+void RopeAndWriteKv(const AttentionCall& call, ThreadPool& pool) {
+  const KvWriter writer(call);
   // A unit is the tokens of a row that share a block, so that no two threads touch one tile.
   int64_t units = 0;
   for (const BatchRow& row : call.rows) units += Tiles(row);

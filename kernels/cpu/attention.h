@@ -22,13 +22,14 @@ namespace hydrant {
 struct AttentionCall {
   const AttentionKernels& kernels;
   std::span<const BatchRow> rows;
+  const CpuRopeTable* rope;  // null: nothing is rotated
   int32_t layer;
   Matrix qkv;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
   const KvCacheView& kv;
 };
 
-// Device::RopeAndWriteKv; `rope` may be null.
-void RopeAndWriteKv(const AttentionCall& call, const CpuRopeTable* rope, ThreadPool& pool);
+// Device::RopeAndWriteKv.
+void RopeAndWriteKv(const AttentionCall& call, ThreadPool& pool);
 
 // Device::Attention; out [tokens, query_heads * head_dim].
 void Attend(const AttentionCall& call, float scale, Matrix out, ThreadPool& pool, AttentionScratch& scratch);

@@ -7,6 +7,7 @@
 #include <cassert>
 
 #include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/key_rotation.h"
 #include "kernels/cpu/kv_tile.h"
 #include "kernels/cpu/simd.h"
 
@@ -87,11 +88,11 @@ HYDRANT_SIMD void Prefetch(const char* p, int64_t begin, int64_t end) {
 }
 
 // weights[h][16 t ...] = q[h] . k for kTiles tiles. Even and odd elements have chains of their own, so an element's sum is
-// the same for every kTiles and kHeads.
-template <typename Tile, int kHeads, int kTiles>
+// the same for every kTiles and kHeads. `Cached` is what the tiles ahead are made of.
+template <typename Tile, typename Cached, int kHeads, int kTiles>
 HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const char* const* ahead, const float* q,
                              int64_t head_dim, float* weights, int64_t weights_stride) {
-  constexpr int64_t kPairBytes = 2 * kLanes * sizeof(typename Tile::Element);
+  constexpr int64_t kPairBytes = 2 * kLanes * sizeof(typename Cached::Element);
   F32x16 even[kTiles][kHeads], odd[kTiles][kHeads];
   for (int t = 0; t < kTiles; ++t) {
     for (int h = 0; h < kHeads; ++h) even[t][h] = odd[t][h] = Zero();
@@ -169,7 +170,33 @@ void SumValueTail(const DecodeSplit& split, int64_t block_begin, int64_t block_e
   }
 }
 
-template <typename Tile, int kHeads>
+// The products of kTiles tiles from `block` on, with keys as they are cached or, kRolling, rotated to their ranks.
+template <typename Tile, int kHeads, int kTiles, bool kRolling>
+HYDRANT_SIMD void ScoreBlocks(const DecodeSplit& split, const TileStream& stream, int64_t block_begin, int64_t block,
+                              const float* q, float* weights) {
+  const int64_t head_dim = split.tiles.head_dim;
+  const typename Tile::Element* k[kTiles];
+  const char* ahead[kTiles];
+  for (int t = 0; t < kTiles; ++t) {
+    k[t] = TileOf<Tile>(split.tiles.k, split.tiles, block + t);
+    ahead[t] = TileStream::Ahead(stream, block - block_begin + t);
+  }
+  float* out = weights + (block - block_begin) * kLanes;
+  if constexpr (kRolling) {
+    RotatedTile rotated[kTiles];
+    const float* keys[kTiles];
+    for (int t = 0; t < kTiles; ++t) {
+      const int32_t* positions = split.scores.position + split.scores.side_table[block + t] * split.scores.stride;
+      RotateTile<Tile>(k[t], split.rope, positions, split.slot_end - (block + t) * kLanes, head_dim, rotated[t].key);
+      keys[t] = rotated[t].key;
+    }
+    ScoreTiles<F32Tile, Tile, kHeads, kTiles>(keys, ahead, q, head_dim, out, split.weights_stride);
+  } else {
+    ScoreTiles<Tile, Tile, kHeads, kTiles>(k, ahead, q, head_dim, out, split.weights_stride);
+  }
+}
+
+template <typename Tile, int kHeads, bool kRolling>
 void DecodeHeads(const DecodeSplit& split, int64_t head) {
   const int64_t head_dim = split.tiles.head_dim;
   const int64_t block_begin = split.slot_begin / kLanes, block_end = (split.slot_end + kLanes - 1) / kLanes;
@@ -179,20 +206,10 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
   const TileStream stream = TileStream::Of(split, block_begin, block_end);
   int64_t block = block_begin;
   for (; block + kScoreTiles <= block_end; block += kScoreTiles) {
-    const typename Tile::Element* k[kScoreTiles];
-    const char* ahead[kScoreTiles];
-    for (int t = 0; t < kScoreTiles; ++t) {
-      k[t] = TileOf<Tile>(split.tiles.k, split.tiles, block + t);
-      ahead[t] = TileStream::Ahead(stream, block - block_begin + t);
-    }
-    ScoreTiles<Tile, kHeads, kScoreTiles>(k, ahead, q, head_dim, weights + (block - block_begin) * kLanes,
-                                          split.weights_stride);
+    ScoreBlocks<Tile, kHeads, kScoreTiles, kRolling>(split, stream, block_begin, block, q, weights);
   }
   for (; block < block_end; ++block) {
-    const typename Tile::Element* k = TileOf<Tile>(split.tiles.k, split.tiles, block);
-    const char* ahead = TileStream::Ahead(stream, block - block_begin);
-    ScoreTiles<Tile, kHeads, 1>(&k, &ahead, q, head_dim, weights + (block - block_begin) * kLanes,
-                                split.weights_stride);
+    ScoreBlocks<Tile, kHeads, 1, kRolling>(split, stream, block_begin, block, q, weights);
   }
 
   const int64_t tail = split.slot_end % kLanes, count = (block_end - block_begin) * kLanes;
@@ -225,33 +242,44 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
   if (dim < head_dim) SumValueTail<Tile>(split, block_begin, block_end, kHeads, weights, dim, out);
 }
 
-template <typename Tile>
+template <typename Tile, bool kRolling>
 void DecodeSplitOf(const DecodeSplit& split) {
   int64_t head = 0;
-  for (; head + kDecodeHeads <= split.group; head += kDecodeHeads) DecodeHeads<Tile, kDecodeHeads>(split, head);
+  for (; head + kDecodeHeads <= split.group; head += kDecodeHeads) {
+    DecodeHeads<Tile, kDecodeHeads, kRolling>(split, head);
+  }
   switch (split.group - head) {
     case 1:
-      return DecodeHeads<Tile, 1>(split, head);
+      return DecodeHeads<Tile, 1, kRolling>(split, head);
 #ifdef __AVX512F__
     case 2:
-      return DecodeHeads<Tile, 2>(split, head);
+      return DecodeHeads<Tile, 2, kRolling>(split, head);
     case 3:
-      return DecodeHeads<Tile, 3>(split, head);
+      return DecodeHeads<Tile, 3, kRolling>(split, head);
 #endif
     default:
       return;
   }
 }
 
-void RunDecodeSplit(const DecodeSplit& split) {
-  assert(split.slot_begin % kLanes == 0 && split.slot_begin < split.slot_end && split.scale > 0.0f);
+template <bool kRolling>
+void DecodeSplitOfType(const DecodeSplit& split) {
   switch (split.tiles.dtype) {
     case DType::kF32:
-      return DecodeSplitOf<F32Tile>(split);
+      return DecodeSplitOf<F32Tile, kRolling>(split);
     case DType::kF16:
-      return DecodeSplitOf<F16Tile>(split);
+      return DecodeSplitOf<F16Tile, kRolling>(split);
     case DType::kBF16:
-      return DecodeSplitOf<Bf16Tile>(split);
+      return DecodeSplitOf<Bf16Tile, kRolling>(split);
+  }
+}
+
+void RunDecodeSplit(const DecodeSplit& split) {
+  assert(split.slot_begin % kLanes == 0 && split.slot_begin < split.slot_end && split.scale > 0.0f);
+  if (split.rope.table != nullptr) {
+    DecodeSplitOfType<true>(split);
+  } else {
+    DecodeSplitOfType<false>(split);
   }
 }
 

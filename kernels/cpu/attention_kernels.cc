@@ -37,8 +37,6 @@ void RoundTo16(DType dtype, const float* x, int64_t count, uint16_t* y) {
   }
 }
 
-constexpr int64_t kHeadDimMax = 256;
-
 void WriteKv(DType dtype, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
              int32_t offset, bool fresh_tile) {
   assert(head_dim <= kHeadDimMax && head_dim % 2 == 0 && 0 <= offset && offset < kBlockSlots);

@@ -40,6 +40,15 @@ struct ScoreView {
   const int32_t* side_table = nullptr;
 };
 
+// A vector that starts inside a row of the rotary table may end this many elements behind it.
+inline constexpr int32_t kRopePadding = 8;
+
+// Cosines and sines of keys that are rotated as they are read; no table: keys are taken as they are cached.
+struct RopeView {
+  const float* table = nullptr;  // [positions][2][dims / 2], and kRopePadding readable elements behind it
+  int32_t dims = 0;              // rotated leading elements of a head
+};
+
 // Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head.
 struct DecodeSplit {
   TileView tiles;
@@ -54,7 +63,9 @@ struct DecodeSplit {
   float* largest = nullptr;  // [group] of the split: max q k
   float* total = nullptr;    // [group] of the split: sum of the weights
   float* out = nullptr;      // [group, head_dim] of the split: sum of weights times V
-  ScoreView scores;          // of the row, when the join will need them: they are fetched on the way; else null
+  RopeView rope;
+  ScoreView
+      scores;  // of the row, for the rotation, or when the join will need them: they are fetched on the way; else null
 };
 
 // Joins the splits of one (row, KV head): output, scores, victim.
@@ -91,8 +102,10 @@ struct PrefillTile {
   int32_t row_end = 0;
   const float* row_weights = nullptr;      // [16] factor of each row in the scores; null: no scores
   const EvictionPolicy* policy = nullptr;  // of the scores
-  std::byte* scratch = nullptr;            // PrefillScratchBytes()
-  float* column_sums = nullptr;            // [16 * (tile + 1)], overwritten unless row_weights is null
+  RopeView rope;
+  ScoreView scores;              // of the row; read for the rotation only
+  std::byte* scratch = nullptr;  // PrefillScratchBytes()
+  float* column_sums = nullptr;  // [16 * (tile + 1)], overwritten unless row_weights is null
 };
 
 struct LogitsSummary {
@@ -126,8 +139,9 @@ inline constexpr int64_t kWeightBlock = 256;  // of exp_weights
 constexpr size_t PrefillScratchBytes(int32_t slots, int32_t head_dim) {
   const size_t tiles = (static_cast<size_t>(slots) + kBlockSlots - 1) / kBlockSlots;
   const size_t q = static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * sizeof(float);
-  // Weights in fp32 and again in bf16 per (row, slot), then q and the output, all 64-byte aligned.
-  return tiles * kBlockSlots * kBlockSlots * (sizeof(float) + sizeof(uint16_t)) + 2 * q + 256;
+  // Weights in fp32 and again in bf16 per (row, slot), then q and the output, then rotated keys, all 64-byte aligned. Keys
+  // that need no rotation leave the last part untouched, and memory that is not touched is not taken.
+  return tiles * kBlockSlots * kBlockSlots * (sizeof(float) + sizeof(uint16_t)) + 2 * q + tiles * q + 256;
 }
 
 }  // namespace hydrant

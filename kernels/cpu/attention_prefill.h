@@ -1,6 +1,7 @@
 // Prefill attention of one instruction set: 16 query rows, one after the other query head of a KV head's group, against
 // every key they see. Two passes over the keys (products, then values) with the weights of one head in scratch; the tile of
-// a row and the order of its sums follow from its slot alone, so chunking cannot change them.
+// a row and the order of its sums follow from its slot alone, so chunking cannot change them. Keys of a rolling policy are
+// rotated into scratch first, once for the whole group.
 //
 // For kernel families only (kernels/cpu/kernel_table.h has the rules): everything is in the family's own namespace.
 #ifndef HYDRANT_KERNELS_CPU_ATTENTION_PREFILL_H_
@@ -34,20 +35,37 @@ static_assert(kLanes % kScoreRows == 0 && kLanes % kValueRows == 0);
 constexpr int64_t kValueBlock = 8;
 constexpr int64_t kTileWeights = kLanes * kLanes;
 
+// What products read: the cached keys, or in their place rotated ones in fp32.
+template <typename Cached, bool kRolling>
+struct KeysOf {
+  using Tile = Cached;
+};
+template <typename Cached>
+struct KeysOf<Cached, true> {
+  using Tile = F32Tile;
+};
+
 // A plain row group: products in fp32, whatever the cache holds.
-template <typename TileT>
+template <typename TileT, bool kRollingT>
 struct PlainMath {
+  static constexpr bool kRolling = kRollingT;
   using Tile = TileT;
+  using Keys = typename KeysOf<Tile, kRolling>::Tile;
   using Element = typename Tile::Element;
+  using Key = typename Keys::Element;
   using Query = float;
   using Weight = float;
 
+  // `rotated` [head_dim][16] becomes a tile of keys.
+  HYDRANT_SIMD void StoreKeys(const float* rotated, int64_t head_dim, Key* k) {
+    for (int64_t dim = 0; dim < head_dim; ++dim) Store(k + dim * kLanes, Load(rotated + dim * kLanes));
+  }
   template <int kTiles>
-  HYDRANT_SIMD void AddProducts(const Element* const* k, const Query* q, int64_t head_dim,
+  HYDRANT_SIMD void AddProducts(const Key* const* k, const Query* q, int64_t head_dim,
                                 F32x16 (&acc)[kScoreRows][kTiles]) {
     for (int64_t i = 0; i < head_dim / 2; ++i) {
       VecPair pair[kTiles];
-      for (int t = 0; t < kTiles; ++t) pair[t] = Tile::LoadK(k[t], i);
+      for (int t = 0; t < kTiles; ++t) pair[t] = Keys::LoadK(k[t], i);
       for (int r = 0; r < kScoreRows; ++r) {
         const F32x16 q_even = Set(q[r * head_dim + 2 * i]), q_odd = Set(q[r * head_dim + 2 * i + 1]);
         for (int t = 0; t < kTiles; ++t) acc[r][t] = MulAdd(pair[t].first, q_even, acc[r][t]);
@@ -73,10 +91,14 @@ struct PlainMath {
 };
 
 #ifdef __AVX512BF16__
-// bf16 dot products: q and the weights are rounded to bf16, sums are fp32. Scores use the weights before rounding.
+// bf16 dot products: q, rotated keys and the weights are rounded to bf16, sums are fp32. Scores use the weights before
+// rounding.
+template <bool kRollingT>
 struct Bf16Math {
+  static constexpr bool kRolling = kRollingT;
   using Tile = Bf16Tile;
   using Element = uint16_t;
+  using Key = uint16_t;
   using Query = uint16_t;
   using Weight = uint16_t;
 
@@ -87,8 +109,15 @@ struct Bf16Math {
     return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
 
+  HYDRANT_SIMD void StoreKeys(const float* rotated, int64_t head_dim, Key* k) {
+    for (int64_t dim = 0; dim < head_dim; dim += 2) {
+      const __m512i even = _mm512_srli_epi32(RoundBf16Bits(Load(rotated + dim * kLanes)), 16);
+      const __m512i odd = RoundBf16Bits(Load(rotated + (dim + 1) * kLanes));
+      _mm512_storeu_si512(k + dim * kLanes, _mm512_or_si512(even, odd));
+    }
+  }
   template <int kTiles>
-  HYDRANT_SIMD void AddProducts(const Element* const* k, const Query* q, int64_t head_dim,
+  HYDRANT_SIMD void AddProducts(const Key* const* k, const Query* q, int64_t head_dim,
                                 F32x16 (&acc)[kScoreRows][kTiles]) {
     for (int64_t i = 0; i < head_dim / 2; ++i) {
       __m512bh keys[kTiles];
@@ -121,6 +150,7 @@ struct PrefillScratch {
   uint16_t* packed;  // the same in bf16
   std::byte* q;      // [16][head_dim] of Query
   float* out;        // [16][head_dim]
+  std::byte* keys;   // [tiles][16 head_dim] of Key, rotated; rolling policies only
 };
 
 HYDRANT_SIMD PrefillScratch Carve(const PrefillTile& work) {
@@ -134,6 +164,7 @@ HYDRANT_SIMD PrefillScratch Carve(const PrefillTile& work) {
   p += tiles * kTileWeights * 2;
   scratch.q = p;
   scratch.out = reinterpret_cast<float*>(p + rows_bytes);
+  scratch.keys = p + 2 * rows_bytes;
   return scratch;
 }
 
@@ -161,11 +192,33 @@ void PackQuery(const PrefillTile& work, int64_t head, Query* q) {
   }
 }
 
+// Every key that the rows see, rotated to its rank.
+template <typename Math>
+void RotateKeys(const PrefillTile& work) {
+  const int64_t head_dim = work.tiles.head_dim;
+  auto* keys = reinterpret_cast<typename Math::Key*>(Carve(work).keys);
+  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+    RotatedTile rotated;
+    RotateTile<typename Math::Tile>(TileOf<typename Math::Tile>(work.tiles.k, work.tiles, tile), work.rope,
+                                    work.scores.position + work.scores.side_table[tile] * work.scores.stride,
+                                    tile == work.tile ? work.row_end : kLanes, head_dim, rotated.key);
+    Math::StoreKeys(rotated.key, head_dim, keys + tile * kLanes * head_dim);
+  }
+}
+
 template <typename Math, int kTiles>
-HYDRANT_SIMD void ScoreRows(const PrefillTile& work, const typename Math::Query* q, int64_t first_tile,
-                            float* weights) {
-  const typename Math::Element* k[kTiles];
-  for (int t = 0; t < kTiles; ++t) k[t] = TileOf<typename Math::Tile>(work.tiles.k, work.tiles, first_tile + t);
+HYDRANT_SIMD void ScoreRows(const PrefillTile& work, const PrefillScratch& scratch, const typename Math::Query* q,
+                            int64_t first_tile) {
+  float* weights = scratch.weights;
+  const typename Math::Key* k[kTiles];
+  for (int t = 0; t < kTiles; ++t) {
+    if constexpr (Math::kRolling) {
+      k[t] =
+          reinterpret_cast<const typename Math::Key*>(scratch.keys) + (first_tile + t) * kLanes * work.tiles.head_dim;
+    } else {
+      k[t] = TileOf<typename Math::Tile>(work.tiles.k, work.tiles, first_tile + t);
+    }
+  }
   for (int64_t row = 0; row < kLanes; row += kScoreRows) {
     if (row + kScoreRows <= work.row_begin || row >= work.row_end) continue;
     F32x16 acc[kScoreRows][kTiles];
@@ -289,9 +342,9 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   PackQuery(work, head, q);
   int64_t tile = 0;
   for (; tile + kPrefillTiles <= tiles; tile += kPrefillTiles) {
-    ScoreRows<Math, kPrefillTiles>(work, q, tile, scratch.weights);
+    ScoreRows<Math, kPrefillTiles>(work, scratch, q, tile);
   }
-  for (; tile < tiles; ++tile) ScoreRows<Math, 1>(work, q, tile, scratch.weights);
+  for (; tile < tiles; ++tile) ScoreRows<Math, 1>(work, scratch, q, tile);
 
   float inverse[kLanes];
   Softmax<kPacked>(work, scratch.weights, scratch.packed, inverse);
@@ -330,7 +383,24 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
 
 template <typename Math>
 void PrefillHeads(const PrefillTile& work) {
+  if constexpr (Math::kRolling) RotateKeys<Math>(work);
   for (int64_t head = 0; head < work.group; ++head) PrefillHead<Math>(work, head);
+}
+
+template <bool kRolling>
+void PrefillHeadsOfType(const PrefillTile& work) {
+  switch (work.tiles.dtype) {
+    case DType::kF32:
+      return PrefillHeads<PlainMath<F32Tile, kRolling>>(work);
+    case DType::kF16:
+      return PrefillHeads<PlainMath<F16Tile, kRolling>>(work);
+    case DType::kBF16:
+#ifdef __AVX512BF16__
+      return PrefillHeads<Bf16Math<kRolling>>(work);
+#else
+      return PrefillHeads<PlainMath<Bf16Tile, kRolling>>(work);
+#endif
+  }
 }
 
 void RunPrefillTile(const PrefillTile& work) {
@@ -338,20 +408,10 @@ void RunPrefillTile(const PrefillTile& work) {
   if (work.row_weights != nullptr) {
     for (int64_t tile = 0; tile <= work.tile; ++tile) Store(work.column_sums + tile * kLanes, Zero());
   }
-  switch (work.tiles.dtype) {
-    case DType::kF32:
-      PrefillHeads<PlainMath<F32Tile>>(work);
-      break;
-    case DType::kF16:
-      PrefillHeads<PlainMath<F16Tile>>(work);
-      break;
-    case DType::kBF16:
-#ifdef __AVX512BF16__
-      PrefillHeads<Bf16Math>(work);
-#else
-      PrefillHeads<PlainMath<Bf16Tile>>(work);
-#endif
-      break;
+  if (work.rope.table != nullptr) {
+    PrefillHeadsOfType<true>(work);
+  } else {
+    PrefillHeadsOfType<false>(work);
   }
   if (work.row_weights != nullptr && work.policy->gqa_reduce == GqaReduce::kMean) {
     const F32x16 mean = Set(1.0f / static_cast<float>(work.group));

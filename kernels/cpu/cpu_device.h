@@ -57,7 +57,8 @@ class CpuDevice final : public Device {
   void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
   void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
   void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) override;
-  void Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) override;
+  void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
+                 Matrix out) override;
   void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
   void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) override;
   void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;

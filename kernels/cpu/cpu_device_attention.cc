@@ -40,12 +40,14 @@ std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
 }
 
 void CpuDevice::RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) {
-  hydrant::RopeAndWriteKv({*kernels_.attention, batch_.rows, layer, qkv, kv}, static_cast<const CpuRopeTable*>(rope),
+  hydrant::RopeAndWriteKv({*kernels_.attention, batch_.rows, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv},
                           pool_);
 }
 
-void CpuDevice::Attention(int32_t layer, float scale, Matrix qkv, const KvCacheView& kv, Matrix out) {
-  Attend({*kernels_.attention, batch_.rows, layer, qkv, kv}, scale, out, pool_, *attention_);
+void CpuDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
+                          Matrix out) {
+  Attend({*kernels_.attention, batch_.rows, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv}, scale, out, pool_,
+         *attention_);
 }
 
 void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv) {
@@ -63,6 +65,8 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
                       kBlockSlots * sizeof(float));
         }
         std::iota(kv.position + to, kv.position + to + kBlockSlots, init.position);
+        if (kv.logical_position == nullptr) continue;
+        std::iota(kv.logical_position + to, kv.logical_position + to + kBlockSlots, init.position);
       }
     }
   });
@@ -70,13 +74,14 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
 
 namespace {
 
-// A layer of a block: its KV heads lie next to each other, so each of the four arrays has it in one piece.
+// A layer of a block: its KV heads lie next to each other, so each of the arrays has it in one piece. The last one is empty
+// unless the cache is inspected.
 struct Piece {
   void* data;
   size_t bytes;
 };
 constexpr size_t kScores = 2;  // which of the pieces they are
-using LayerOfBlock = std::array<Piece, 4>;
+using LayerOfBlock = std::array<Piece, 5>;
 
 LayerOfBlock PiecesOf(const KvCacheView& kv, int32_t layer, int32_t block, int32_t side) {
   const KvCacheLayout& layout = kv.layout;
@@ -85,7 +90,8 @@ LayerOfBlock PiecesOf(const KvCacheView& kv, int32_t layer, int32_t block, int32
   const int64_t tile = TileOffset(layout, layer, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
   const int64_t beside = layout.side_offset(layer, side, 0);
   return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
-          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)}};
+          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)},
+          layout.inspected ? Piece{kv.logical_position + beside, slots * sizeof(int32_t)} : Piece{kv.score, 0}};
 }
 
 }  // namespace

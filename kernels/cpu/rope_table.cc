@@ -16,7 +16,8 @@ constexpr int64_t kRun = 256;
 CpuRopeTable::CpuRopeTable(const RopeSpec& spec, ThreadPool& pool)
     : dims_(spec.dims),
       positions_max_(spec.positions_max),
-      buffer_(static_cast<size_t>(spec.positions_max) * static_cast<size_t>(spec.dims) * sizeof(float)),
+      buffer_((static_cast<size_t>(spec.positions_max) * static_cast<size_t>(spec.dims) + kRopePadding) *
+              sizeof(float)),
       table_(static_cast<float*>(buffer_.data())) {
   assert(spec.dims > 0 && spec.dims % 2 == 0 && spec.positions_max > 0);
   assert(std::ssize(spec.inv_freq) == spec.dims / 2);

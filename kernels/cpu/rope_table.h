@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/cpu_buffer.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device.h"
@@ -20,6 +21,7 @@ class CpuRopeTable final : public RopeTable {
   int32_t positions_max() const { return positions_max_; }
   const float* cosine(int64_t position) const { return table_ + position * dims_; }            // [dims / 2]
   const float* sine(int64_t position) const { return table_ + position * dims_ + dims_ / 2; }  // [dims / 2]
+  RopeView view() const { return {table_, dims_}; }
 
  private:
   const int32_t dims_;

@@ -22,7 +22,7 @@ class Pair {
   }
   int32_t Position(int32_t slot) const { return kv_.position[Side(slot)]; }
   float& Score(int32_t slot) const { return kv_.score[Side(slot)]; }
-  bool Recent(int32_t slot) const { return Position(slot) >= op_.logical_length - op_.policy.recent; }
+  bool Recent(int32_t slot) const { return Position(slot) >= op_.position_end() - op_.policy.recent; }
 
   // Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as
   // numbers do; a NaN, too, has its place.
@@ -54,6 +54,18 @@ class Pair {
     }
     kv_.score[Side(to)] = kv_.score[Side(from)];
     kv_.position[Side(to)] = kv_.position[Side(from)];
+    if (kv_.logical_position != nullptr) kv_.logical_position[Side(to)] = kv_.logical_position[Side(from)];
+  }
+
+  // Ranks of the slots [0, live_to) among each other.
+  void Renumber(uint64_t* keys) const {
+    for (int32_t slot = 0; slot < op_.live_to; ++slot) {
+      keys[slot] = (uint64_t{static_cast<uint32_t>(Position(slot))} << 32) | static_cast<uint32_t>(slot);
+    }
+    std::sort(keys, keys + op_.live_to);
+    for (int32_t rank = 0; rank < op_.live_to; ++rank) {
+      kv_.position[Side(static_cast<int32_t>(keys[rank] & 0xffffffffu))] = rank;
+    }
   }
 
  private:
@@ -114,6 +126,7 @@ void ShrinkPair(const ShrinkOp& op, const KvCacheView& kv, int32_t layer, int32_
     assert(hole < op.live_to);
     pair.Move(slot, hole++);
   }
+  if (op.policy.rolling) pair.Renumber(scratch.keys);
 }
 
 }  // namespace hydrant

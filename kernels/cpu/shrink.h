@@ -16,7 +16,8 @@ struct ShrinkScratch {
   float* pooled;   // [live_from]
 };
 
-// Device::Shrink for one pair. O(live_from), plus a sort when a pooled prompt's slots are not in the order of positions.
+// Device::Shrink for one pair. O(live_from), plus a sort when a pooled prompt's slots are not in the order of positions, and
+// one for the ranks of a rolling policy.
 void ShrinkPair(const ShrinkOp& op, const KvCacheView& kv, int32_t layer, int32_t kv_head,
                 const ShrinkScratch& scratch);
 

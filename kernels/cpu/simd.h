@@ -201,6 +201,60 @@ HYDRANT_SIMD float ReduceMax(F32x16 a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+// Columns of 16 rows of 8 floats: lane i of columns[j] is rows[i][j].
+#ifdef __AVX512F__
+HYDRANT_SIMD void LoadColumns(const float* const (&rows)[16], F32x16 (&columns)[8]) {
+  // Quarters of a register: columns 0–3 and 4–7 of a row, then the same of the row four further on.
+  __m512 x[8], a[8], b[8];
+  for (int i = 0; i < 8; ++i) {
+    const int row = i % 4 + i / 4 * 8;
+    x[i] = _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(rows[row])), _mm256_loadu_ps(rows[row + 4]), 1);
+  }
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+    a[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+  }
+  // Of four rows each: b[j] and b[4 + j] have columns j and 4 + j in turn.
+  for (int i = 0; i < 8; i += 4) {
+    for (int half = 0; half < 2; ++half) {
+      const __m512d low = _mm512_castps_pd(a[i + half]), high = _mm512_castps_pd(a[i + 2 + half]);
+      b[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      b[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+  }
+  for (int j = 0; j < 4; ++j) {
+    columns[j].v = _mm512_shuffle_f32x4(b[j], b[4 + j], 0x88);
+    columns[4 + j].v = _mm512_shuffle_f32x4(b[j], b[4 + j], 0xdd);
+  }
+}
+#else
+HYDRANT_SIMD void TransposeEight(const float* const* rows, __m256 (&columns)[8]) {
+  __m256 a[8], b[8];
+  for (int i = 0; i < 8; i += 2) {
+    const __m256 even = _mm256_loadu_ps(rows[i]), odd = _mm256_loadu_ps(rows[i + 1]);
+    a[i] = _mm256_unpacklo_ps(even, odd);
+    a[i + 1] = _mm256_unpackhi_ps(even, odd);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int half = 0; half < 2; ++half) {
+      const __m256d low = _mm256_castps_pd(a[i + half]), high = _mm256_castps_pd(a[i + 2 + half]);
+      b[i + 2 * half] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, high));
+      b[i + 2 * half + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, high));
+    }
+  }
+  for (int j = 0; j < 4; ++j) {
+    columns[j] = _mm256_permute2f128_ps(b[j], b[4 + j], 0x20);
+    columns[4 + j] = _mm256_permute2f128_ps(b[j], b[4 + j], 0x31);
+  }
+}
+HYDRANT_SIMD void LoadColumns(const float* const (&rows)[16], F32x16 (&columns)[8]) {
+  __m256 low[8], high[8];
+  TransposeEight(rows, low);
+  TransposeEight(rows + 8, high);
+  for (int j = 0; j < 8; ++j) columns[j] = {low[j], high[j]};
+}
+#endif
+
 // e^x within 2 ulp (tests/kernels/cpu/row_kernels_test.cc); 0 below -104, infinity above 88.73; NaN in, NaN out.
 HYDRANT_SIMD F32x16 Exp(F32x16 x) {
   // Outside these borders the result is 0 or infinity anyway, and n below stays a small whole number.

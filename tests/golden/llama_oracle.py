@@ -27,6 +27,7 @@ class Policy:
     score_rows: int = 0  # 0: all prompt rows
     pool_width: int = 1
     store_pooled: bool = True
+    rolling: bool = False  # keys and queries stand at their ranks among the kept tokens
     evicts: bool = True
 
     @property
@@ -108,19 +109,19 @@ class Llama:
         first, second = x.chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
-    def qkv(self, layer, x, positions):
+    def qkv(self, layer, x):
         prefix = f"model.layers.{layer}.self_attn."
-        q, k, v = (
+        return (
             (x @ self.tensors[prefix + name + "_proj.weight"].T).view(len(x), heads, self.head_dim).transpose(0, 1)
             for name, heads in (("q", self.query_heads), ("k", self.kv_heads), ("v", self.kv_heads))
         )
-        return self.rotate(q, positions), self.rotate(k, positions), v
 
-    def layer(self, layer, x, positions, attend):
-        """One block; attend(q, k, v) [heads, n, head_dim] returns the attention output [query_heads, n, head_dim]."""
+    def layer(self, layer, x, attend):
+        """One block; attend(q, k, v) [heads, n, head_dim], not rotated yet, returns the attention output [query_heads, n,
+        head_dim]."""
         prefix = f"model.layers.{layer}."
         h = self.norm(x, self.tensors[prefix + "input_layernorm.weight"])
-        out = attend(*self.qkv(layer, h, positions))
+        out = attend(*self.qkv(layer, h))
         x = x + out.transpose(0, 1).reshape(len(x), -1) @ self.tensors[prefix + "self_attn.o_proj.weight"].T
         h = self.norm(x, self.tensors[prefix + "post_attention_layernorm.weight"])
         gate = torch.nn.functional.silu(h @ self.tensors[prefix + "mlp.gate_proj.weight"].T)
@@ -137,7 +138,7 @@ def flush_to_zero(score):
 
 
 class LayerCache:
-    """K, V, scores and positions of one layer, per KV head in chronological order."""
+    """K (not rotated), V, scores and positions of one layer, per KV head in chronological order."""
 
     def __init__(self):
         self.k = self.v = self.score = self.position = None
@@ -204,14 +205,15 @@ class H2oSession:
         for index, cache in enumerate(self.caches):
 
             def attend(q, k, v, cache=cache):
-                wide = k.repeat_interleave(model.group, 0)
+                # Nothing has left yet: ranks are positions.
+                q, wide = model.rotate(q, positions), model.rotate(k, positions).repeat_interleave(model.group, 0)
                 p = torch.softmax(q @ wide.transpose(1, 2) / math.sqrt(model.head_dim) + mask, -1)
                 cache.k, cache.v = k, v
                 cache.position = positions.expand(model.kv_heads, -1)
                 cache.score = self.prompt_scores(p)
                 return p @ v.repeat_interleave(model.group, 0)
 
-            x = model.layer(index, x, positions, attend)
+            x = model.layer(index, x, attend)
         self.length = length
         if policy.evicts and length > policy.keep:
             for index, cache in enumerate(self.caches):
@@ -259,17 +261,29 @@ class H2oSession:
                 cache.k, cache.v = torch.cat((cache.k, k), 1), torch.cat((cache.v, v), 1)
                 cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, 1)), 1)
                 cache.score = torch.cat((cache.score, torch.zeros(model.kv_heads, 1, dtype=model.dtype)), 1)
-                wide = cache.k.repeat_interleave(model.group, 0)
-                p = torch.softmax(q @ wide.transpose(1, 2) / math.sqrt(model.head_dim), -1)
+                q, k = self.stand(q, cache)
+                p = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(model.head_dim), -1)
                 if policy.evicts and policy.score_source == "attention":
                     cache.score = flush_to_zero(policy.decay * cache.score + self.reduce(p)[:, 0])
                 return p @ cache.v.repeat_interleave(model.group, 0)
 
-            x = model.layer(index, x, positions, attend)
+            x = model.layer(index, x, attend)
         self.length += 1
         evict = policy.evicts and self.caches[0].k.shape[1] > policy.keep
         self.victims.append([self.evict(index, cache) for index, cache in enumerate(self.caches)] if evict else None)
         return model.logits(x)[0]
+
+    def stand(self, q, cache):
+        """q [query_heads, 1, head_dim] of the newest token and the cache's keys [query_heads, live, head_dim], rotated to where
+        they stand."""
+        model, live = self.model, cache.k.shape[1]
+        if self.policy.rolling:
+            k = model.rotate(cache.k, torch.arange(live))
+            q = model.rotate(q, torch.tensor([live - 1]))
+        else:
+            k = torch.cat([model.rotate(key[None], at) for key, at in zip(cache.k, cache.position)])
+            q = model.rotate(q, torch.tensor([self.length]))
+        return q, k.repeat_interleave(model.group, 0)
 
     def evict(self, layer, cache):
         policy, live = self.policy, cache.k.shape[1]

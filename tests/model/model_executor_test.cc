@@ -54,6 +54,10 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
                             .score_rows = 64,
                             .pool_width = 15};
   const EvictionPolicy decay{.evicts = true, .heavy = 12, .recent = 4, .decay = 1.0f - 1.0f / 128.0f};
+  const auto rolling = [](EvictionPolicy policy) {
+    policy.rolling = true;
+    return policy;
+  };
   std::vector<EngineRequest> requests = {
       Greedy(1, RandomPrompt(random, 1, vocab), 40),
       With(Greedy(2, RandomPrompt(random, 15, vocab), 40), h2o),
@@ -68,6 +72,12 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
       With(Greedy(11, RandomPrompt(random, 113, vocab), 30), decay, /*beta=*/16),
       Budgeted(With(Greedy(12, RandomPrompt(random, 150, vocab), 30), first), 64),
       Budgeted(With(Greedy(13, RandomPrompt(random, 131, vocab), 30), sinks, /*beta=*/16), 50),
+      With(Greedy(14, RandomPrompt(random, 17, vocab), 48), rolling(h2o)),
+      With(Greedy(15, RandomPrompt(random, 130, vocab), 45), rolling(first)),
+      With(Greedy(16, RandomPrompt(random, 64, vocab), 40), rolling(sinks)),
+      With(Greedy(17, RandomPrompt(random, 95, vocab), 40), rolling(h2o), /*beta=*/16),
+      With(Greedy(18, RandomPrompt(random, 141, vocab), 30), rolling(plus)),
+      Budgeted(With(Greedy(19, RandomPrompt(random, 150, vocab), 30), rolling(h2o)), 64),
   };
   for (EngineRequest& request : requests) {
     request.logprobs = 3;
@@ -210,6 +220,47 @@ TEST(ModelExecutor, APromptThatFitsItsBudgetIsTheSameBudgetedOrNot) {
   const EvictionPolicy h2o{.evicts = true, .heavy = 50, .recent = 50};
   const EngineRequest request = With(Greedy(1, RandomPrompt(random, 100, 288), 30), h2o);
   ExpectSame(harness.RunOne(Budgeted(request, 32)), harness.RunOne(request), "100 tokens, budget 100");
+}
+
+// The context of the goldens is 512: a prompt and an answer beyond it, of which little is held at once.
+TEST(ModelExecutor, ARollingSequenceOutgrowsTheContext) {
+  EngineHarness harness(GoldenPath("gqa_tied"), {});
+  std::mt19937 random(9);
+  EvictionPolicy policy{.evicts = true, .heavy = 16, .recent = 16, .rolling = true};
+  const std::vector<int32_t> prompt = RandomPrompt(random, 100, 288);
+  const Generation exact = harness.RunOne(With(Greedy(1, prompt, 700), policy));
+  EXPECT_EQ(exact.finish, FinishReason::kLength);
+  EXPECT_EQ(exact.evicted, 100 + 699 - 33);
+  const Generation periodic = harness.RunOne(With(Greedy(2, prompt, 700), policy, /*beta=*/40));
+  EXPECT_EQ(periodic.finish, FinishReason::kLength);
+
+  const EngineRequest too_long = With(Greedy(3, RandomPrompt(random, 1000, 288), 10), policy);
+  EXPECT_FALSE(harness.engine().Add(too_long).ok());
+  EXPECT_EQ(harness.RunOne(Budgeted(too_long, 256)).evicted, 1000 + 9 - 33);
+  policy.heavy = 512 - 16;
+  EXPECT_FALSE(harness.engine().Add(With(Greedy(4, prompt, 700), policy)).ok())
+      << "grows to one slot more than its budget";
+  policy.heavy -= 1;
+  EXPECT_EQ(harness.RunOne(With(Greedy(5, prompt, 420), policy)).live, 512);
+  policy.rolling = false;
+  EXPECT_FALSE(harness.engine().Add(With(Greedy(6, prompt, 420), policy)).ok());
+}
+
+// Until something has left, a rank is a position.
+TEST(ModelExecutor, RollingWithoutEvictionIsWhatAbsoluteIs) {
+  EngineHarness harness(GoldenPath("gqa_untied"), {});
+  std::mt19937 random(10);
+  EvictionPolicy policy{.evicts = true, .heavy = 100, .recent = 100};
+  EngineRequest request = With(Greedy(1, RandomPrompt(random, 90, 288), 60), policy);
+  request.logprobs = 0;
+  const Generation absolute = harness.RunOne(request);
+  request.request.id = 2;
+  request.policy.rolling = true;
+  const Generation rolling = harness.RunOne(request);
+  EXPECT_EQ(rolling.tokens(), absolute.tokens());
+  for (size_t i = 0; i < absolute.sampled.size(); ++i) {
+    EXPECT_NEAR(rolling.sampled[i].logprob, absolute.sampled[i].logprob, 1e-4) << i;
+  }
 }
 
 TEST(ModelExecutor, ScoringAForcedTokenEqualsScoringItAsPrompt) {

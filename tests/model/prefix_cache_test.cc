@@ -20,7 +20,8 @@ struct Policy {
 
 std::vector<Policy> Policies() {
   EvictionPolicy h2o{.evicts = true, .heavy = 24, .recent = 16};
-  EvictionPolicy first = h2o, mean_square = h2o, sinks = h2o, last_rows = h2o, decayed = h2o, long_budget = h2o;
+  EvictionPolicy first = h2o, mean_square = h2o, sinks = h2o, last_rows = h2o, decayed = h2o, long_budget = h2o,
+                 rolling = h2o;
   first.gqa_reduce = GqaReduce::kFirst;
   mean_square.gqa_reduce = GqaReduce::kMean;
   mean_square.square = true;
@@ -32,6 +33,7 @@ std::vector<Policy> Policies() {
   decayed.decay = 127.0f / 128;
   long_budget.heavy = 100;
   long_budget.recent = 40;
+  rolling.rolling = true;
   return {{"full", EvictionPolicy()},
           {"h2o", h2o},
           {"h2o_periodic", h2o, 20},
@@ -41,8 +43,11 @@ std::vector<Policy> Policies() {
           {"mean_of_squares", mean_square},
           {"sinks", sinks},
           {"last_rows", last_rows},
+          {"rolling", rolling},
+          {"rolling_periodic", rolling, 20},
           {"decay_over_all_rows", decayed, 0, /*hits=*/false},
-          {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80}};
+          {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80},
+          {"rolling_budgeted", rolling, 0, /*hits=*/true, /*stride=*/80}};
 }
 
 std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
@@ -166,6 +171,20 @@ TEST_P(PrefixCache, OtherSaltsSeeNothing) {
   requests[0].request.id = 100;
   EXPECT_EQ(harness.RunOne(Sharing(requests[0], {1, 2})).cached, 0);
   EXPECT_GT(harness.RunOne(Sharing(requests[0], {1, 1})).cached, 0);
+}
+
+// Keys before rotation and after it are not the same keys.
+TEST_P(PrefixCache, RollingAndAbsoluteRequestsSeeNothingOfEachOther) {
+  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  EvictionPolicy policy = Policies()[1].policy;
+  auto run = [&, id = uint64_t{1}](bool rolling) mutable {
+    policy.rolling = rolling;
+    return harness.RunOne(Sharing(With(Greedy(id++, Prompts()[0], 8), policy))).cached;
+  };
+  EXPECT_EQ(run(false), 0);
+  EXPECT_EQ(run(true), 0);
+  EXPECT_GT(run(false), 0);
+  EXPECT_GT(run(true), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PrefixCache,

@@ -21,14 +21,15 @@ struct Policy {
 
 std::vector<Policy> Policies() {
   const EvictionPolicy h2o{.evicts = true, .heavy = 20, .recent = 20};
-  EvictionPolicy sinks = h2o, last_rows = h2o;
+  EvictionPolicy sinks = h2o, last_rows = h2o, rolling = h2o;
   sinks.score_source = ScoreSource::kNone;
   last_rows.score_rows = 16;
   last_rows.decay = 15.0f / 16;
   last_rows.square = true;
   last_rows.pool_width = 5;
-  return {
-      {"full", EvictionPolicy()}, {"h2o", h2o}, {"h2o_periodic", h2o, 24}, {"sinks", sinks}, {"last_rows", last_rows}};
+  rolling.rolling = true;
+  return {{"full", EvictionPolicy()}, {"h2o", h2o},         {"h2o_periodic", h2o, 24},        {"sinks", sinks},
+          {"last_rows", last_rows},   {"rolling", rolling}, {"rolling_periodic", rolling, 24}};
 }
 
 std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {

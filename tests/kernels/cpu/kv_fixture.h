@@ -127,6 +127,12 @@ class KvFixture {
     std::shuffle(free_blocks_.begin(), free_blocks_.end(), std::mt19937_64(7));
   }
 
+  // Position() and Positions() are logical ones under rolling policies, too. Before the first step.
+  void Inspect() {
+    kv.layout.inspected = true;
+    kv.logical_position = static_cast<int32_t*>(Allocate(kv.layout.side_count() * sizeof(int32_t)));
+  }
+
   // Fills the cache with what a former owner may have left.
   void Poison() {
     const auto fill = [](void* data, size_t bytes) { std::fill_n(static_cast<uint8_t*>(data), bytes, uint8_t{0xff}); };
@@ -174,7 +180,7 @@ class KvFixture {
                        .rows = std::ssize(ids),
                        .cols = shape.out_cols()};
       device->RopeAndWriteKv(rope, layer, qkv, kv);
-      device->Attention(layer, scale, qkv, kv, out);
+      device->Attention(rope, layer, scale, qkv, kv, out);
     }
     std::vector<ShrinkOp> cuts;
     for (size_t i = 0; i < test_rows.size(); ++i) End(test_rows[i], rows[i], cuts);
@@ -187,6 +193,11 @@ class KvFixture {
     return kv.score[Side(sequence, layer, kv_head, slot)];
   }
   int32_t& Position(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
+    int32_t* positions = kv.logical_position != nullptr ? kv.logical_position : kv.position;
+    return positions[Side(sequence, layer, kv_head, slot)];
+  }
+  // Where the slot's key stands.
+  int32_t CachedPosition(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
     return kv.position[Side(sequence, layer, kv_head, slot)];
   }
   int32_t VictimSlot(const TestSequence& sequence, int32_t layer, int32_t kv_head) const {
