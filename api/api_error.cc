@@ -84,6 +84,18 @@ ApiError ContextLengthExceeded(int64_t context, int64_t prompt_tokens, int64_t o
       "context_length_exceeded");
 }
 
+ApiError RollingContextExceeded(int64_t context, int64_t prompt_tokens, int64_t tokens_at_once) {
+  return InvalidField(
+      "prompt",
+      absl::StrCat(
+          "This model's maximum context length is ", context,
+          " tokens. With rolling positions a text may be longer, but not what is held of it at once, which is ",
+          tokens_at_once, " tokens here: the prompt (", prompt_tokens,
+          " tokens) while it is computed, then 'kv.budget' and one more, or as many as a periodic 'kv.cadence' "
+          "says. Shorten the prompt, set a smaller 'kv.budget', or set 'kv.prefill' to \"budgeted\"."),
+      "context_length_exceeded");
+}
+
 ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks) {
   return InvalidField(
       "prompt",

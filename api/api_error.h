@@ -55,8 +55,10 @@ ApiError InvalidField(std::string_view param, std::string message, std::string_v
 ApiError UnsupportedField(std::string_view param, std::string_view what);
 ApiError EmptyPrompt();                                                                         // 400 empty_prompt
 ApiError ContextLengthExceeded(int64_t context, int64_t prompt_tokens, int64_t output_tokens);  // 400
-ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks);                        // 400
-ApiError MalformedHttp(std::string message);                                                    // 400 bad framing
+// The same with rolling positions: what is held at once is above the context.
+ApiError RollingContextExceeded(int64_t context, int64_t prompt_tokens, int64_t tokens_at_once);
+ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks);  // 400
+ApiError MalformedHttp(std::string message);                              // 400 bad framing
 ApiError Unauthorized();                                         // 401 invalid_api_key; send WWW-Authenticate: Bearer
 ApiError Forbidden(std::string message, std::string_view code);  // 403
 ApiError ModelNotFound(std::string_view served_model_name);      // 404 model_not_found, not_found_error

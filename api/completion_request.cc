@@ -192,4 +192,10 @@ std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tok
   return std::nullopt;
 }
 
+std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context) {
+  if (prompt_tokens == 0) return EmptyPrompt();
+  if (tokens_at_once > context) return RollingContextExceeded(context, prompt_tokens, tokens_at_once);
+  return std::nullopt;
+}
+
 }  // namespace hydrant

@@ -85,6 +85,9 @@ void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specia
 
 // After encoding and truncation: empty_prompt, context_length_exceeded (prompt + max_tokens <= context).
 std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tokens, int32_t context);
+// The same with rolling positions, where `tokens_at_once`, the most that the cache holds, has to fit the context: the prompt
+// while it is computed (prefill budgeted: the budget and a stride), then what the budget lets it grow to.
+std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context);
 
 }  // namespace hydrant
 

@@ -59,16 +59,14 @@ void ReadCadence(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
   spec->periodic_beta = static_cast<int32_t>(periodic.Integer("periodic", 1, 1, budget_max));
 }
 
-// `name` must be one of two words; the second one belongs to a later version.
-void RefuseWord(ObjectReader* kv, const std::string& name, const std::string& now, const std::string& later) {
-  const JsonView value = kv->Raw(name);
+void ReadPosition(ObjectReader* kv, KvSpec* spec) {
+  const JsonView value = kv->Raw("position");
   if (!value.valid()) return;
-  if (value.is_string() && value.string() == now) return;
-  if (value.is_string() && value.string() == later) {
-    kv->FailUnsupported(name, absl::StrCat("'kv.", name, "': \"", later, "\""));
-    return;
+  const std::string_view word = value.is_string() ? value.string() : std::string_view();
+  if (word != "absolute" && word != "rolling") {
+    return kv->Fail("position", "'kv.position' must be \"absolute\" or \"rolling\".");
   }
-  kv->Fail(name, absl::StrCat("'kv.", name, "' must be \"", now, "\" or \"", later, "\"."));
+  spec->position = word == "rolling" ? KvPosition::kRolling : KvPosition::kAbsolute;
 }
 
 void ReadPrefill(ObjectReader* kv, KvSpec* spec) {
@@ -81,7 +79,6 @@ void ReadPrefill(ObjectReader* kv, KvSpec* spec) {
 }
 
 void RefuseLaterMembers(ObjectReader* kv, const KvSpec& spec) {
-  RefuseWord(kv, "position", "absolute", "rolling");
   if (kv->Bool("elastic", false)) kv->FailUnsupported("elastic", "'kv.elastic': true");
   const std::optional<int64_t> floor = kv->OptionalInteger("floor", 1, std::numeric_limits<int32_t>::max());
   const bool floor_is_budget = spec.budget_kind == KvBudgetKind::kTokens && floor == spec.budget_tokens;
@@ -108,6 +105,7 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
   if (recent.has_value()) spec.recent = static_cast<int32_t>(*recent);
   ReadCadence(&kv, budget_max, &spec);
   ReadPrefill(&kv, &spec);
+  ReadPosition(&kv, &spec);
   RefuseLaterMembers(&kv, spec);
   if (request->failed()) return otherwise;
   const std::optional<ApiError> error = CheckKvSpec(spec, budget_max);

@@ -15,21 +15,23 @@ struct PresetName {
   std::string_view name;
 };
 
-constexpr std::array<PresetName, 9> kPresetNames = {{{KvPreset::kFull, "full"},
-                                                     {KvPreset::kH2o, "h2o"},
-                                                     {KvPreset::kH2oReal, "h2o-real"},
-                                                     {KvPreset::kH2oLlama3, "h2o-llama3"},
-                                                     {KvPreset::kWindow, "window"},
-                                                     {KvPreset::kSinks, "sinks"},
-                                                     {KvPreset::kSnapKv, "snapkv"},
-                                                     {KvPreset::kH2oPlus, "h2o-plus"},
-                                                     {KvPreset::kH2oDecay, "h2o-decay"}}};
+constexpr std::array<PresetName, 10> kPresetNames = {{{KvPreset::kFull, "full"},
+                                                      {KvPreset::kH2o, "h2o"},
+                                                      {KvPreset::kH2oReal, "h2o-real"},
+                                                      {KvPreset::kH2oLlama3, "h2o-llama3"},
+                                                      {KvPreset::kWindow, "window"},
+                                                      {KvPreset::kSinks, "sinks"},
+                                                      {KvPreset::kSnapKv, "snapkv"},
+                                                      {KvPreset::kH2oPlus, "h2o-plus"},
+                                                      {KvPreset::kH2oDecay, "h2o-decay"},
+                                                      {KvPreset::kH2oStreaming, "h2o-streaming"}}};
 
 // The smallest budget with a recent token: the newest token is never a victim.
 int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kSinkSlots + 1 : 1; }
 
 // The share of the newest tokens where nobody says otherwise.
 int32_t DefaultRecent(KvPreset preset, int32_t budget) {
+  if (preset == KvPreset::kH2oStreaming) return std::max(1, budget - kStreamingHeavy);
   return std::max(1, preset == KvPreset::kH2oPlus ? budget / 3 : budget / 2);
 }
 
@@ -58,7 +60,7 @@ std::optional<KvPreset> KvPresetFromName(std::string_view name) {
 }
 
 std::string_view KvPresetNames() {
-  return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay";
+  return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay, h2o-streaming";
 }
 
 bool CanPrefillBudgeted(KvPreset preset) {
@@ -68,6 +70,7 @@ bool CanPrefillBudgeted(KvPreset preset) {
     case KvPreset::kH2oLlama3:
     case KvPreset::kWindow:
     case KvPreset::kSinks:
+    case KvPreset::kH2oStreaming:
       return true;
     case KvPreset::kFull:
     case KvPreset::kSnapKv:
@@ -82,7 +85,12 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   const std::string name(KvPresetName(spec.preset));
   if (spec.budgeted_prefill && !CanPrefillBudgeted(spec.preset)) {
     return InvalidField("kv.prefill", absl::StrCat("'kv.prefill': \"budgeted\" is not possible with policy ", name,
-                                                   "; use h2o, h2o-real, h2o-llama3, window or sinks."));
+                                                   "; use h2o, h2o-real, h2o-llama3, h2o-streaming, window or sinks."));
+  }
+  if (!spec.evicts() && spec.rolls()) {
+    return InvalidField("kv.position",
+                        "'kv.position': \"rolling\" has no meaning with policy full: nothing ever leaves. Choose a "
+                        "'kv.policy' that evicts.");
   }
   if (!spec.evicts()) {
     const bool has_budget = spec.budget_kind != KvBudgetKind::kUnset;
@@ -92,7 +100,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
                                                   : "kv.cadence",
                         "'kv.budget', 'kv.recent' and a periodic 'kv.cadence' have no meaning with policy full.");
   }
-  if (spec.budget_kind == KvBudgetKind::kUnset) {
+  if (spec.budget_kind == KvBudgetKind::kUnset && spec.preset != KvPreset::kH2oStreaming) {
     return InvalidField("kv.budget", absl::StrCat("'kv.budget' is required with policy ", name, "."), "missing_field");
   }
   const bool in_tokens = spec.budget_kind == KvBudgetKind::kTokens;
@@ -120,6 +128,8 @@ ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t 
     budget = static_cast<int64_t>(spec.budget_ratio * prompt_tokens);
   } else if (spec.budget_kind == KvBudgetKind::kRatioOfTotal) {
     budget = static_cast<int64_t>(spec.budget_ratio * (static_cast<double>(prompt_tokens) + max_tokens));
+  } else if (spec.budget_kind == KvBudgetKind::kUnset) {
+    budget = std::min(int64_t{kStreamingHeavy} + spec.recent.value_or(kStreamingRecent), int64_t{budget_max} - 1);
   }
   const int64_t budget_min = SmallestBudget(spec.preset);
   slots.budget =

@@ -46,6 +46,7 @@ struct KvBudget {
   int32_t slack = 1;          // slots above `keep` a decoding sequence may reach: 1 for exact, beta for periodic
   bool periodic = false;      // cut every `slack` tokens instead of reusing one victim per token
   int32_t prompt_stride = 0;  // > 0: a prompt is cut after every so many tokens, not only at its end
+  int32_t turn_heavy = 0;     // > 0: a session makes room for a turn's tokens first, but keeps so many slots at least
 
   static constexpr KvBudget Unlimited() { return KvBudget(); }
   static constexpr KvBudget Exact(int32_t keep) { return KvBudget{keep, 1, false}; }
@@ -54,7 +55,7 @@ struct KvBudget {
   constexpr bool limited() const { return keep > 0; }
   constexpr bool valid() const {
     return keep >= 0 && slack >= 1 && (periodic || slack == 1) && prompt_stride >= 0 &&
-           (prompt_stride == 0 || limited());
+           (prompt_stride == 0 || limited()) && turn_heavy >= 0 && turn_heavy <= keep;
   }
 
   // Where a prompt of which `computed` tokens are computed is cut next, if it is then too long. No chunk crosses it.
@@ -71,6 +72,13 @@ struct KvBudget {
   constexpr int32_t FirstCut(int32_t prompt_length) const {
     if (PromptCut(prompt_length) == 0) return 0;
     return PromptStop(prompt_stride == 0 ? 0 : keep / prompt_stride * prompt_stride, prompt_length);
+  }
+
+  // What a session with `live` slots is cut to before the `tokens` of its next turn come, so that they fit; 0: nothing.
+  constexpr int32_t TurnCut(int32_t live, int32_t tokens) const {
+    if (turn_heavy == 0 || int64_t{live} + tokens <= keep) return 0;
+    const int32_t room = std::max(turn_heavy, keep - tokens);
+    return room < live ? room : 0;
   }
 
   struct PromptSlots {

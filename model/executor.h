@@ -54,11 +54,15 @@ struct ParkOp {
   const EvictionPolicy* policy = nullptr;
 };
 
-// Copies a session's parked KV into fresh blocks. What is parked stays.
+// Copies a session's parked KV into fresh blocks, then makes room there. What is parked stays.
 struct RestoreOp {
   uint64_t session = 0;
   int32_t live = 0;
-  int32_t rows = 0;  // tokens that will be computed before the scores are used: they decay by as many rows
+  // > 0: it is cut to so many slots, the policy's heavy ones of all but the newest tokens, and those. Done before the next
+  // operation: that may get the blocks that become free.
+  int32_t cut_to = 0;
+  int32_t computed = 0;  // logical length
+  int32_t rows = 0;      // tokens that will be computed before the scores are used: they decay by as many rows
   std::span<const int32_t> block_table = {};
   const EvictionPolicy* policy = nullptr;
 };

@@ -127,6 +127,15 @@ void ModelExecutor::MoveSessions(const StepInput& input) {
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
     device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
+    if (restore.cut_to == 0) continue;
+    ShrinkOp cut{.live_from = restore.live,
+                 .live_to = restore.cut_to,
+                 .logical_length = restore.computed,
+                 .policy = *restore.policy,
+                 .block_table = restore.block_table};
+    assert(restore.cut_to >= cut.policy.heavy);
+    cut.policy.recent = restore.cut_to - cut.policy.heavy;
+    device_.Shrink({&cut, 1}, view);
   }
 }
 

@@ -25,7 +25,9 @@ struct PlanRestore {
   uint64_t session = 0;
   int32_t sequence = 0;
   int32_t live = 0;
-  int32_t rows = 0;  // tokens of the turn's prompt that will be computed: how old the scores will be at its end
+  int32_t cut_to = 0;    // > 0: then they are cut to so many, to make room for the turn
+  int32_t computed = 0;  // the logical length
+  int32_t rows = 0;      // tokens of the turn's prompt that will be computed: how old the scores will be at its end
   std::vector<int32_t> block_table;
 };
 

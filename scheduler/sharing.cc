@@ -32,13 +32,23 @@ void Scheduler::Reserve(Sequence& sequence) {
     block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
     block_manager_.Extend(sequence.blocks, parked->live);
     const std::span<const int32_t> blocks = sequence.blocks.blocks();
+    const int32_t rows = sequence.prompt_length() - parked->computed;
+    const int32_t cut = request.budget.TurnCut(parked->live, rows);
     plan_.restores.push_back({request.session,
                               static_cast<int32_t>(&sequence - sequences_.data()),
                               parked->live,
-                              sequence.prompt_length() - parked->computed,
+                              cut,
+                              parked->computed,
+                              rows,
                               {blocks.begin(), blocks.end()}});
     sequence.restored = sequence.scheduled = sequence.computed = parked->computed;
-    sequence.live = parked->live;
+    sequence.live = cut > 0 ? cut : parked->live;
+    // Whoever takes these blocks in this step does so after the cut.
+    if (cut > 0) {
+      const int32_t freed = block_manager_.Shrink(sequence.blocks, cut, sequence.blocks.reserved());
+      counters_.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)] += static_cast<uint64_t>(freed);
+      counters_.evicted_tokens += static_cast<uint64_t>(parked->live - cut);
+    }
     parked_.Use(request.session);
     ++counters_.restores;
     counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);

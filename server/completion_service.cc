@@ -53,6 +53,17 @@ std::optional<ApiError> CheckKept(const KvBudget& budget, int64_t tokens, const 
                                                 rules.kv_budget_max, "."));
 }
 
+std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, const KvResolution& kv,
+                                    const ServingContext& context) {
+  if (!kv.policy.rolling) return CheckPromptLength(prompt_tokens, max_tokens, context.request.context);
+  if (max_tokens > context.rolling_tokens_max) {
+    return InvalidField("max_tokens", absl::StrCat("'max_tokens' may be at most ", context.rolling_tokens_max,
+                                                   " with rolling positions."));
+  }
+  const int64_t at_once = PeakSlotsFrom(0, 0, static_cast<int32_t>(prompt_tokens), max_tokens, kv.budget);
+  return CheckRollingLength(prompt_tokens, at_once, context.request.context);
+}
+
 TenantRules RulesOf(const TenantEntry& tenant) {
   return {tenant.config.kv, tenant.config.kv_budget_max, tenant.config.priority_max, tenant.blocks_max};
 }
@@ -116,13 +127,13 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
       TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
     }
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    if (std::optional<ApiError> error = CheckPromptLength(length, request.max_tokens, context.request.context)) {
-      return std::move(*error);
-    }
     ApiResult<KvResolution> kv =
         ResolveKvPolicy(request.kv, static_cast<int32_t>(length), request.max_tokens, context.kv);
     if (!kv.ok()) return kv.error();
     prompt.kv = kv.value();
+    if (std::optional<ApiError> error = CheckLength(length, request.max_tokens, prompt.kv, context)) {
+      return std::move(*error);
+    }
     if (std::optional<ApiError> error = CheckKept(prompt.kv.budget, length + request.max_tokens, rules)) {
       return std::move(*error);
     }

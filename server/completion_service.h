@@ -46,6 +46,7 @@ struct ServingContext {
   int64_t request_tokens_max = 1 << 20;
   int64_t request_sequences_max = 16384;
   int64_t logprobs_kept_max = 1 << 20;
+  int32_t rolling_tokens_max = 1 << 20;
   int64_t stream_buffer_bytes_max = 256 << 10;
   std::string system_fingerprint;
 };

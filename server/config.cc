@@ -249,7 +249,8 @@ std::string Finish(const Raw& raw, Config* config) {
   if (*preset == KvPreset::kFull && (!raw.kv_budget.empty() || raw.kv_recent > 0)) {
     return "--kv-budget, --kv-recent: need a --kv-policy other than full";
   }
-  if (*preset != KvPreset::kFull && raw.kv_budget.empty()) return "--kv-budget: required with this --kv-policy";
+  if (*preset != KvPreset::kFull && *preset != KvPreset::kH2oStreaming && raw.kv_budget.empty())
+    return "--kv-budget: required with this --kv-policy";
   if (const auto error = CheckKvSpec(config->kv, 1 << 24)) return absl::StrCat("--kv-policy: ", error->message);
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);

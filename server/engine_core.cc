@@ -98,8 +98,13 @@ std::span<const EngineEvent> EngineCore::Step() {
 void EngineCore::BuildInput(const StepPlan& plan) {
   input_.clear();
   for (const PlanRestore& from : plan.restores) {
-    const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
-    input_.restores.push_back({from.session, from.live, from.rows, from.block_table, &policy});
+    const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+    const EvictionPolicy& policy = extras.policy;
+    if (from.cut_to > 0) {
+      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.live - from.cut_to);
+    }
+    input_.restores.push_back(
+        {from.session, from.live, from.cut_to, from.computed, from.rows, from.block_table, &policy});
   }
   for (const SideStart& from : plan.side_starts) input_.side_inits.push_back({from.from, from.to, from.position});
   CollectSharing(plan);

@@ -20,6 +20,7 @@ constexpr PresetPolicy kPresets[] = {
      {.evicts = true, .gqa_reduce = GqaReduce::kMean, .score_rows = 32, .pool_width = 7, .store_pooled = false}},
     {KvPreset::kH2oPlus, {.evicts = true, .square = true, .decay = 15.0f / 16.0f, .score_rows = 64, .pool_width = 15}},
     {KvPreset::kH2oDecay, {.evicts = true, .decay = 1.0f - 1.0f / 128.0f}},
+    {KvPreset::kH2oStreaming, {.evicts = true}},
 };
 
 int32_t Label(KvPreset preset) {
@@ -51,9 +52,11 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   resolution.budget =
       count.periodic_beta > 0 ? KvBudget::Periodic(count.budget, count.periodic_beta) : KvBudget::Exact(count.budget);
   if (spec.budgeted_prefill) resolution.budget.prompt_stride = kBudgetedPrefillStride;
+  if (spec.preset == KvPreset::kH2oLlama3) resolution.budget.turn_heavy = count.heavy;
   resolution.policy = kPresets[resolution.policy_label].policy;
   resolution.policy.heavy = count.heavy;
   resolution.policy.recent = count.recent;
+  resolution.policy.rolling = spec.rolls();
   return resolution;
 }
 

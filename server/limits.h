@@ -43,11 +43,13 @@ struct Limits {
   // Log-probabilities that one response may hold at once: positions x (the token's own and the candidates). Each costs
   // some 80 bytes until the response is out, so 80 MiB; 180,000 positions with five candidates.
   int64_t logprobs_kept_max = 1 << 20;
+  // `max_tokens` with rolling positions, which the context does not bound: a day of one stream at 12 tokens per second.
+  int32_t rolling_tokens_max = 1 << 20;
 
   // --- engine -------------------------------------------------------------------------------------------------------
   int32_t sequences_max = 256;            // in progress at once: rows of device state
   int32_t batch_tokens_max = 2048;        // tokens of one step
-  int32_t context_max = 0;                // prompt + generated tokens of one sequence
+  int32_t context_max = 0;                // prompt + generated tokens of one sequence; what a rolling one holds at once
   int32_t blocks = 0;                     // of 16 slots
   int32_t spare_sides = 0;                // side blocks beyond the blocks' own: score snapshots and sharers' scores
   int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine

@@ -77,6 +77,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.request_tokens_max = limits.request_tokens_max();
   context.request_sequences_max = limits.request_sequences_max();
   context.logprobs_kept_max = limits.logprobs_kept_max;
+  context.rolling_tokens_max = limits.rolling_tokens_max;
   context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;

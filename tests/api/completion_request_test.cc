@@ -482,6 +482,13 @@ TEST(TruncatePromptTest, KeepsSpecialsAndTheEnd) {
   }
 }
 
+TEST(CheckRollingLengthTest, WhatIsHeldAtOnceFitsTheContext) {
+  EXPECT_EQ(CheckRollingLength(2048, 2048, 2048), std::nullopt);
+  EXPECT_EQ(CheckRollingLength(100'000, 1281, 2048), std::nullopt);
+  EXPECT_EQ(CheckRollingLength(100, 2049, 2048)->code, "context_length_exceeded");
+  EXPECT_EQ(CheckRollingLength(0, 1, 2048)->code, "empty_prompt");
+}
+
 TEST(CheckPromptLengthTest, PromptAndOutputFitTheContext) {
   EXPECT_EQ(CheckPromptLength(2047, 1, 2048), std::nullopt);
   EXPECT_EQ(CheckPromptLength(2048, 0, 2048), std::nullopt);

@@ -136,7 +136,11 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
       {R"({"policy":"h2o","budget":64,"cadence":{}})", "kv.cadence", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"cadence":{"periodic":0}})", "kv.cadence.periodic", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"cadence":{"periodic":1e9}})", "kv.cadence.periodic", "invalid_type"},
-      {R"({"policy":"h2o","budget":64,"position":"rolling"})", "kv.position", "unsupported"},
+      {R"({"policy":"full","position":"rolling"})", "kv.position", "invalid_value"},
+      {R"({"position":"rolling"})", "kv.position", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"position":true})", "kv.position", "invalid_value"},
+      {R"({"policy":"h2o-streaming","recent":0})", "kv.recent", "invalid_value"},
+      {R"({"policy":"h2o-streaming","budget":64,"recent":65})", "kv.recent", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"position":"spinning"})", "kv.position", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"prefill":"half"})", "kv.prefill", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"prefill":true})", "kv.prefill", "invalid_value"},
@@ -174,6 +178,37 @@ TEST(KvReaderTest, PrefillIsTakenOverWhereThePresetAllowsIt) {
   const Outcome plus = Read(R"({"policy":"h2o-plus"})", otherwise);
   ASSERT_FALSE(plus.error.has_value()) << plus.error->message;
   EXPECT_FALSE(plus.spec.budgeted_prefill);
+}
+
+TEST(KvReaderTest, PositionsRollWhereAskedAndWhereThePresetDoes) {
+  const struct {
+    const char* kv;
+    bool rolls;
+  } cases[] = {
+      {R"({"policy":"h2o","budget":64})", false},
+      {R"({"policy":"h2o","budget":64,"position":"absolute"})", false},
+      {R"({"policy":"h2o","budget":64,"position":"rolling"})", true},
+      {R"({"policy":"h2o","budget":64,"position":null})", false},
+      {R"({"policy":"sinks","budget":64,"position":"rolling","prefill":"budgeted"})", true},
+      {R"({"policy":"h2o-llama3","budget":64,"position":"rolling"})", true},
+      {R"({"policy":"h2o-streaming"})", true},
+      {R"({"policy":"h2o-streaming","position":"absolute"})", false},
+      {R"({"policy":"full","position":"absolute"})", false},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = Read(c.kv);
+    ASSERT_FALSE(outcome.error.has_value()) << c.kv << ": " << outcome.error->message;
+    EXPECT_EQ(outcome.spec.rolls(), c.rolls) << c.kv;
+  }
+  KvSpec rolling = ServerDefault();
+  rolling.position = KvPosition::kRolling;
+  EXPECT_TRUE(Read(R"({"budget":64})", rolling).spec.rolls());
+  EXPECT_TRUE(Read(R"({"policy":"sinks"})", rolling).spec.rolls());
+  EXPECT_FALSE(Read(R"({"position":"absolute"})", rolling).spec.rolls());
+  EXPECT_FALSE(Read(R"({"policy":"full"})", rolling).spec.rolls());
+  KvSpec streaming;
+  streaming.preset = KvPreset::kH2oStreaming;
+  EXPECT_FALSE(Read(R"({"policy":"h2o","budget":64})", streaming).spec.rolls()) << "that was the preset's own way";
 }
 
 TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {

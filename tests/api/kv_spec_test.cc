@@ -26,13 +26,29 @@ KvSpec Ratio(KvPreset preset, KvBudgetKind kind, double ratio, std::optional<int
 TEST(KvSpecTest, NamesRoundTrip) {
   for (const KvPreset preset :
        {KvPreset::kFull, KvPreset::kH2o, KvPreset::kH2oReal, KvPreset::kH2oLlama3, KvPreset::kWindow, KvPreset::kSinks,
-        KvPreset::kSnapKv, KvPreset::kH2oPlus, KvPreset::kH2oDecay}) {
+        KvPreset::kSnapKv, KvPreset::kH2oPlus, KvPreset::kH2oDecay, KvPreset::kH2oStreaming}) {
     EXPECT_EQ(KvPresetFromName(KvPresetName(preset)), preset);
     EXPECT_NE(KvPresetNames().find(KvPresetName(preset)), std::string_view::npos);
   }
   EXPECT_EQ(KvPresetFromName("h2o_plus"), std::nullopt);
   EXPECT_EQ(KvPresetFromName(""), std::nullopt);
   EXPECT_EQ(KvPresetFromName("H2O"), std::nullopt);
+}
+
+TEST(KvSpecTest, StreamingHasABudgetOfItsOwn) {
+  KvSpec streaming;
+  streaming.preset = KvPreset::kH2oStreaming;
+  ASSERT_EQ(CheckKvSpec(streaming, 8192), std::nullopt);
+  KvSlots slots = ResolveKv(streaming, 100, 100, 8192).value();
+  EXPECT_EQ(slots.heavy, 48);
+  EXPECT_EQ(slots.recent, 2000);
+  // A decoding sequence holds one more than its budget: that must fit the context, too.
+  EXPECT_EQ(ResolveKv(streaming, 100, 100, 2048).value().budget, 2047);
+  EXPECT_EQ(ResolveKv(streaming, 100, 100, 2048).value().heavy, 48);
+  streaming.recent = 300;
+  slots = ResolveKv(streaming, 100, 100, 8192).value();
+  EXPECT_EQ(slots.heavy, 48);
+  EXPECT_EQ(slots.recent, 300);
 }
 
 TEST(KvSpecTest, SlotsFollowThePreset) {
@@ -60,6 +76,9 @@ TEST(KvSpecTest, SlotsFollowThePreset) {
       {"h2o-plus of two", Tokens(KvPreset::kH2oPlus, 2), {2, 1, 1, 0}},
       {"h2o-plus of one", Tokens(KvPreset::kH2oPlus, 1), {1, 0, 1, 0}},
       {"h2o-plus recent", Tokens(KvPreset::kH2oPlus, 64, 32), {64, 32, 32, 0}},
+      {"h2o-streaming recent", Tokens(KvPreset::kH2oStreaming, 500), {500, 48, 452, 0}},
+      {"h2o-streaming small", Tokens(KvPreset::kH2oStreaming, 48), {48, 47, 1, 0}},
+      {"h2o-streaming both", Tokens(KvPreset::kH2oStreaming, 500, 100), {500, 400, 100, 0}},
       {"h2o-plus ratio", Ratio(KvPreset::kH2oPlus, KvBudgetKind::kRatioOfPrompt, 0.2), {200, 134, 66, 0}},
       {"ratio of prompt rounds down", Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2), {200, 100, 100, 0}},
       {"ratio of total", Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfTotal, 0.5), {550, 275, 275, 0}},

@@ -189,5 +189,24 @@ TEST(KvBudget, MalformedBudgetsAreToldApart) {
   EXPECT_FALSE(Budgeted(0, 16).valid()) << "a dense prompt is never cut";
 }
 
+TEST(KvBudget, ASessionMakesRoomForATurn) {
+  KvBudget budget = KvBudget::Exact(40);
+  EXPECT_EQ(budget.TurnCut(40, 10), 0) << "only where it is asked to";
+  budget.turn_heavy = 20;
+  const struct {
+    const char* name;
+    int32_t live, tokens, cut;
+  } cases[] = {
+      {"fits", 30, 10, 0},
+      {"one too many", 30, 11, 29},
+      {"full", 40, 1, 39},
+      {"all of the recent ones", 40, 20, 20},
+      {"more than these", 40, 300, 20},
+      {"nothing but heavy ones", 20, 300, 0},
+      {"fewer than heavy ones", 8, 300, 0},
+  };
+  for (const auto& test : cases) EXPECT_EQ(budget.TurnCut(test.live, test.tokens), test.cut) << test.name;
+}
+
 }  // namespace
 }  // namespace hydrant

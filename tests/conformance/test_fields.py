@@ -80,6 +80,12 @@ def test_c9_c10_the_context_is_a_boundary(impatient_row):
     bad(server, prompt=[100], max_tokens=(1 << 31) - 1, code=overflow)
     answer = server.complete(prompt=ids[1:], max_tokens=1, ignore_eos=True)
     assert answer["usage"]["total_tokens"] == context
+    rolling = {"policy": "h2o", "budget": 64, "position": "rolling"}
+    answer = server.complete(prompt=[100], max_tokens=2 * context, ignore_eos=True, temperature=0, kv=rolling)
+    assert answer["usage"]["completion_tokens"] == 2 * context
+    bad(server, prompt=ids + [100], max_tokens=1, kv=rolling, code=overflow)
+    bad(server, prompt=[100], max_tokens=2 * context, kv={**rolling, "budget": context}, code=overflow)
+    bad(server, prompt=[100], max_tokens=1 << 30, kv=rolling)
     answer = server.complete(prompt=[100], max_tokens=context - 1, ignore_eos=True, temperature=0)
     assert answer["usage"]["total_tokens"] == context
     assert answer["choices"][0]["finish_reason"] == "length"
@@ -219,7 +225,9 @@ def test_kv_fields(row):
         ({"policy": "sinks", "budget": 4}, "kv.budget"),
         ({"policy": "full", "budget": 64}, "kv.budget"),
         ({"policy": "h2o", "budget": 64, "cadence": {"periodic": 0}}, "kv.cadence.periodic"),
-        ({"policy": "h2o", "budget": 64, "position": "rolling"}, "kv.position"),
+        ({"policy": "h2o", "budget": 64, "position": "spinning"}, "kv.position"),
+        ({"policy": "full", "position": "rolling"}, "kv.position"),
+        ({"position": "rolling"}, "kv.position"),
         ({"policy": "h2o", "budget": 64, "elastic": True}, "kv.elastic"),
         ({"policy": "h2o", "budget": 64, "floor": 32}, "kv.floor"),
         ({"policy": "h2o", "budget": 64, "prefill": "half"}, "kv.prefill"),
@@ -241,6 +249,8 @@ KV_CASES = {
     "snapkv": ({"policy": "snapkv", "budget": 32}, 32),
     "h2o-plus": ({"policy": "h2o-plus", "budget": 32}, 32),
     "h2o-plus of one": ({"policy": "h2o-plus", "budget": 1}, 1),
+    "h2o rolling": ({"policy": "h2o", "budget": 32, "position": "rolling"}, 32),
+    "h2o-streaming": ({"policy": "h2o-streaming", "budget": 50, "recent": 20}, 50),
     "h2o-decay": ({"policy": "h2o-decay", "budget": {"ratio_of_prompt": 0.2}}, 20),
     "window": ({"policy": "window", "budget": 16}, 16),
     "sinks": ({"policy": "sinks", "budget": 17}, 17),

@@ -17,19 +17,29 @@ struct Policy {
   const char* name;
   EvictionPolicy policy;
   int32_t beta = 0;
+  bool makes_room = false;  // before each turn
 };
 
 std::vector<Policy> Policies() {
   const EvictionPolicy h2o{.evicts = true, .heavy = 20, .recent = 20};
-  EvictionPolicy sinks = h2o, last_rows = h2o, rolling = h2o;
+  EvictionPolicy sinks = h2o, last_rows = h2o, rolling = h2o, first = h2o;
   sinks.score_source = ScoreSource::kNone;
   last_rows.score_rows = 16;
   last_rows.decay = 15.0f / 16;
   last_rows.square = true;
   last_rows.pool_width = 5;
   rolling.rolling = true;
-  return {{"full", EvictionPolicy()}, {"h2o", h2o},         {"h2o_periodic", h2o, 24},        {"sinks", sinks},
-          {"last_rows", last_rows},   {"rolling", rolling}, {"rolling_periodic", rolling, 24}};
+  first.gqa_reduce = GqaReduce::kFirst;
+  return {{"full", EvictionPolicy()},
+          {"h2o", h2o},
+          {"h2o_periodic", h2o, 24},
+          {"sinks", sinks},
+          {"last_rows", last_rows},
+          {"rolling", rolling},
+          {"rolling_periodic", rolling, 24},
+          {"makes_room", first, 0, true},
+          {"makes_room_periodic", first, 24, true},
+          {"makes_room_rolling", rolling, 0, true}};
 }
 
 std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
@@ -58,6 +68,7 @@ class Sessions : public testing::TestWithParam<const char*> {
       const std::vector<int32_t> said = Ids(random, turn == 0 ? 50 : 1 + 9 * turn);
       history.insert(history.end(), said.begin(), said.end());
       EngineRequest request = With(Greedy(next_id++, history, 14), policy.policy, policy.beta);
+      if (policy.makes_room) request.request.budget.turn_heavy = policy.policy.heavy;
       request.logprobs = 0;
       request.request.session = kSession;
       request.request.parked_tokens = turn == 0 ? 0 : static_cast<int32_t>(history.size() - said.size()) - 1;
@@ -123,6 +134,50 @@ TEST_P(SessionsInFp32, WithoutEvictionATurnIsWhatTheWholeHistoryWouldBe) {
       EXPECT_NEAR(whole.sampled[i].logprob, turns[static_cast<size_t>(turn)].sampled[i].logprob, 1e-4);
     }
     history.insert(history.end(), answer.begin(), answer.end());
+  }
+}
+
+// Keeps what is left of each prompt.
+class KeptPositions : public KvDumpSink {
+ public:
+  void OnPromptDone(int32_t, Positions kept) override { prompts.push_back(std::move(kept)); }
+  void OnDecode(int32_t, std::optional<std::vector<std::vector<int32_t>>>) override {}
+  std::vector<Positions> prompts;
+};
+
+// Of a budget of 20 + 20, a turn of 12 rows leaves the 20 heavy and the 8 newest ones; one of 30 the heavy ones alone.
+TEST_P(Sessions, ATurnMakesRoomForItsTokensFirst) {
+  for (const int32_t rows : {12, 30}) {
+    std::vector<Generation> turns;
+    for (const bool makes_room : {false, true}) {
+      KeptPositions kept;
+      EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64, .dump = &kept});
+      std::mt19937 random(37);
+      std::vector<int32_t> history = Ids(random, 60);
+      const auto turn = [&](uint64_t id, int32_t parked) {
+        EngineRequest request = With(Greedy(id, history, 10), {.evicts = true, .heavy = 20, .recent = 20});
+        request.logprobs = 0;
+        request.request.session = kSession;
+        request.request.parked_tokens = parked;
+        if (makes_room) request.request.budget.turn_heavy = 20;
+        return harness.RunOne(request);
+      };
+      const std::vector<int32_t> answer = turn(1, 0).tokens();
+      history.insert(history.end(), answer.begin(), answer.end());
+      const std::vector<int32_t> said = Ids(random, rows - 1);  // and the answer's last token
+      history.insert(history.end(), said.begin(), said.end());
+      turns.push_back(turn(2, 69));
+      EXPECT_EQ(turns.back().restored, 69);
+      EXPECT_EQ(turns.back().live + turns.back().evicted, 69 + rows + 9);
+      ASSERT_EQ(kept.prompts.size(), 2u);
+      for (const auto& layer : kept.prompts[1]) {
+        for (const std::vector<int32_t>& positions : layer) {
+          ASSERT_EQ(positions.size(), 40u);
+          for (int32_t i = 0; i < 20; ++i) EXPECT_EQ(positions[static_cast<size_t>(20 + i)], 69 + rows - 20 + i);
+        }
+      }
+    }
+    EXPECT_NE(turns[0].sampled[0].logprob, turns[1].sampled[0].logprob) << "the turn saw less of the past";
   }
 }
 

@@ -114,6 +114,12 @@ TEST(CompletionService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngin
       {"17 stops", R"({"prompt":"a","stop":["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"]})",
        400, ""},
       {"beyond the context", R"({"prompt":")" + long_prompt + R"("})", 400, "context_length_exceeded"},
+      {"rolling, but too much of it at once",
+       R"({"kv":{"policy":"h2o","budget":16,"position":"rolling"},"prompt":")" + long_prompt + R"("})", 400,
+       "context_length_exceeded"},
+      {"rolling for longer than anybody may",
+       R"({"prompt":"a","max_tokens":2000000,"kv":{"policy":"h2o","budget":16,"position":"rolling"}})", 400,
+       "max_tokens"},
       {"beyond the pool", R"({"prompt":"a","max_tokens":200})", 400, "kv_capacity_exceeded"},
       {"an unknown policy", R"({"prompt":"a","kv":{"policy":"x"}})", 400, ""},
   };
@@ -126,6 +132,12 @@ TEST(CompletionService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngin
   EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","max_tokens":200,"kv":{"policy":"h2o","budget":16}})")).status,
             200)
       << "with a budget it fits";
+  EXPECT_EQ(server
+                .Ask(CompletionPost(
+                    R"({"prompt":"a","max_tokens":6000,"kv":{"policy":"h2o","budget":16,"position":"rolling"}})"))
+                .status,
+            200)
+      << "nor does the context bound it when positions roll";
 }
 
 TEST(CompletionService, AClientThatLeavesFreesItsBlocksWithinAStep) {

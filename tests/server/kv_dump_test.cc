@@ -68,11 +68,12 @@ TEST(KvDump, WritesALinePerSequenceWhenItEnds) {
     (*dump)->OnDecode(row + 1, std::nullopt);  // nobody's row
     (*dump)->OnEvents((*core)->Step());
   }
-  EXPECT_EQ(Contents(path),
-            R"({"prompt_ids":[1,2,3],"tokens":[100,101],"policy":{"preset":"h2o","evicts":true,"heavy":1,"recent":1,)"
-            R"("score_source":"attention","gqa_reduce":"sum","square":false,"decay":1.0,"score_rows":0,"pool_width":1,)"
-            R"("store_pooled":true,"periodic":0},"kept_after_prefill":[[[0,2],[1,2]]],"victims":[[[0,1]],null]})"
-            "\n");
+  EXPECT_EQ(
+      Contents(path),
+      R"({"prompt_ids":[1,2,3],"tokens":[100,101],"policy":{"preset":"h2o","evicts":true,"heavy":1,"recent":1,)"
+      R"("score_source":"attention","gqa_reduce":"sum","square":false,"decay":1.0,"score_rows":0,"pool_width":1,)"
+      R"("store_pooled":true,"rolling":false,"periodic":0},"kept_after_prefill":[[[0,2],[1,2]]],"victims":[[[0,1]],null]})"
+      "\n");
 }
 
 TEST(KvDump, ARefusedSequenceLeavesNothing) {

@@ -87,6 +87,28 @@ TEST(KvResolution, ScoringPresetsDifferInTheirValuesAlone) {
   }
 }
 
+TEST(KvResolution, EveryEvictingPresetCanRoll) {
+  for (const KvPreset preset : {KvPreset::kH2o, KvPreset::kH2oLlama3, KvPreset::kWindow, KvPreset::kSinks,
+                                KvPreset::kSnapKv, KvPreset::kH2oPlus, KvPreset::kH2oDecay}) {
+    KvSpec spec = Tokens(preset, 100);
+    EXPECT_FALSE(ResolveKvPolicy(spec, 300, 50, kGrouped).value().policy.rolling) << KvPresetName(preset);
+    spec.position = KvPosition::kRolling;
+    EXPECT_TRUE(ResolveKvPolicy(spec, 300, 50, kGrouped).value().policy.rolling) << KvPresetName(preset);
+  }
+}
+
+TEST(KvResolution, StreamingKeeps48HeavyAnd2000RecentTokensAndRolls) {
+  KvSpec spec;
+  spec.preset = KvPreset::kH2oStreaming;
+  const KvResolution kv = ResolveKvPolicy(spec, 300, 100'000, kGrouped).value();
+  EXPECT_EQ(kv.budget.keep, 2048);
+  EXPECT_EQ(kv.policy.heavy, 48);
+  EXPECT_EQ(kv.policy.recent, 2000);
+  EXPECT_TRUE(kv.policy.rolling);
+  EXPECT_TRUE(kv.policy.scores());
+  EXPECT_EQ(kv.policy.gqa_reduce, GqaReduce::kSum);
+}
+
 TEST(KvResolution, FullEvictsNothing) {
   const ApiResult<KvResolution> result = ResolveKvPolicy(KvSpec(), 300, 50, kGrouped);
   ASSERT_TRUE(result.ok());
@@ -135,8 +157,9 @@ TEST(KvResolution, ARecentAboveTheResolvedBudgetIsRefused) {
 }
 
 TEST(KvResolution, LabelsNameEveryPresetOnce) {
-  EXPECT_THAT(KvPolicyLabels(), testing::UnorderedElementsAre("full", "h2o", "h2o-real", "h2o-llama3", "window",
-                                                              "sinks", "snapkv", "h2o-plus", "h2o-decay"));
+  EXPECT_THAT(KvPolicyLabels(),
+              testing::UnorderedElementsAre("full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks", "snapkv",
+                                            "h2o-plus", "h2o-decay", "h2o-streaming"));
 }
 
 }  // namespace

@@ -179,12 +179,16 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
   Config config;
   Limits& limits = config.limits;
   int32_t next = 7001;  // numbers that nothing else is
-  for (int32_t* limit :
-       {&limits.header_bytes_max, &limits.header_fields_max, &limits.uri_bytes_max, &limits.connections_max,
-        &limits.pipelined_bytes_max, &limits.send_buffer_bytes, &limits.tcp_keepalive_idle_s,
-        &limits.tcp_keepalive_interval_s, &limits.tcp_keepalive_probes, &limits.tcp_user_timeout_ms,
-        &limits.json_depth_max, &limits.json_nodes_max, &limits.prompts_max, &limits.choices_max, &limits.inbox_max,
-        &limits.waiting_sequences_max, &config.blocks_override, &config.batch_tokens_max, &config.max_model_len}) {
+  for (int32_t* limit : {&limits.header_bytes_max,      &limits.header_fields_max,
+                         &limits.uri_bytes_max,         &limits.connections_max,
+                         &limits.pipelined_bytes_max,   &limits.send_buffer_bytes,
+                         &limits.tcp_keepalive_idle_s,  &limits.tcp_keepalive_interval_s,
+                         &limits.tcp_keepalive_probes,  &limits.tcp_user_timeout_ms,
+                         &limits.json_depth_max,        &limits.json_nodes_max,
+                         &limits.prompts_max,           &limits.choices_max,
+                         &limits.rolling_tokens_max,    &limits.inbox_max,
+                         &limits.waiting_sequences_max, &config.blocks_override,
+                         &config.batch_tokens_max,      &config.max_model_len}) {
     *limit = next++;
   }
   for (int64_t* limit : {&limits.body_bytes_max, &limits.stream_buffer_bytes_max, &limits.logprobs_kept_max}) {
