@@ -64,8 +64,7 @@ struct DecodeSplit {
   float* total = nullptr;    // [group] of the split: sum of the weights
   float* out = nullptr;      // [group, head_dim] of the split: sum of weights times V
   RopeView rope;
-  ScoreView
-      scores;  // of the row, for the rotation, or when the join will need them: they are fetched on the way; else null
+  ScoreView scores;  // of the row: for the rotation, or fetched on the way because the join will need them; else null
 };
 
 // Joins the splits of one (row, KV head): output, scores, victim.

@@ -2,7 +2,7 @@
 // turned by the angle of its rank.
 //
 // The ranks of a tile are any 16 numbers, so its cosines and sines are 16 rows of the rotary table; they are transposed in
-// registers (a gather of the same numbers takes several times as long).
+// registers, eight angles at a time; nothing of them is stored.
 //
 // For kernel families only (kernels/cpu/kernel_table.h has the rules): everything is in the family's own namespace.
 #ifndef HYDRANT_KERNELS_CPU_KEY_ROTATION_H_

@@ -11,6 +11,7 @@ It starts build/release/hydrantd (--binary) itself. Texts come from ../shared/da
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
@@ -145,7 +146,7 @@ def check_h2o(arguments):
             cases = [(length, budget, preset) for length in (40, 300, 1000) for budget in (64, 256) for preset in arguments.presets or H2O_PRESETS]
             for length, budget, preset in cases[: arguments.cases]:
                 (ids,) = documents(server, arguments.text, length, 1)
-                complete(server, ids, arguments.tokens, kv={"policy": preset, "budget": budget})
+                complete(server, ids, arguments.tokens, kv={"policy": preset, "budget": budget, "position": arguments.position})
         records = [json.loads(line) for line in dump.read_text().splitlines()]
     for record in records:
         passed &= judge(model, record)
@@ -156,6 +157,7 @@ def judge(model, record):
     started = time.monotonic()
     said, ids, tokens = record["policy"], record["prompt_ids"], record["tokens"]
     policy = oracle.make_policy(said["preset"], said["heavy"] + said["recent"], said["recent"])
+    policy = dataclasses.replace(policy, rolling=said["rolling"])
     kept, victims = record["kept_after_prefill"], record["victims"]
     assert len(victims) == len(tokens) - 1
     session = oracle.H2oSession(model, policy, {"kept": kept, "victims": victims}, keep_decisions=True)
@@ -254,6 +256,7 @@ def main():
     parser.add_argument("--cases", type=int, default=100, help="h2o: how many of the cases")
     parser.add_argument("--documents", type=int, default=8)
     parser.add_argument("--budgets", type=int, nargs="+", default=[64, 128, 256, 512])
+    parser.add_argument("--position", choices=("absolute", "rolling"), default="absolute", help="h2o: where keys stand")
     parser.add_argument("--presets", nargs="+", help="instead of every scoring one (h2o), h2o sinks window (perplexity)")
     parser.add_argument("--oracle", action="store_true")
     arguments = parser.parse_args()

@@ -46,6 +46,9 @@ def make_policy(preset, budget, recent=None):
         return Policy(preset, 4, budget - 4, score_source="none")
     if preset in ("h2o", "h2o-real"):
         return Policy(preset, budget - half, half)
+    if preset == "h2o-streaming":
+        recent = max(1, budget - 48) if recent is None else recent
+        return Policy(preset, budget - recent, recent, rolling=True)
     if preset == "h2o-llama3":
         return Policy(preset, budget - half, half, gqa_reduce="first")
     if preset == "h2o-decay":
