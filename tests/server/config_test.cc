@@ -135,6 +135,8 @@ TEST(Config, BudgetsComeInTokensOrRatios) {
                                      std::pair("h2o-decay", KvPreset::kH2oDecay)}) {
     EXPECT_EQ(Good({"--kv-policy", name, "--kv-budget", "128"}).kv.preset, preset);
   }
+  // It has a budget, and positions, of its own.
+  EXPECT_TRUE(Good({"--kv-policy", "h2o-streaming"}).kv.rolls());
   const Config total = Good({"--kv-policy", "sinks", "--kv-budget", "total:1"});
   EXPECT_EQ(total.kv.budget_kind, KvBudgetKind::kRatioOfTotal);
 }
