@@ -118,14 +118,17 @@ ApiError Forbidden(std::string message, std::string_view code) {
 }
 
 ApiError ModelNotFound(std::string_view served_model_name) {
-  return Make(
-      404, ErrorType::kNotFound,
+  return NotFound(
       absl::StrCat("The requested model does not exist. This server serves '", std::string(served_model_name), "'."),
       "model_not_found", "model");
 }
 
 ApiError RouteNotFound() {
   return Make(404, ErrorType::kInvalidRequest, "There is nothing at this path.", "route_not_found");
+}
+
+ApiError NotFound(std::string message, std::string_view code, std::string_view param) {
+  return Make(404, ErrorType::kNotFound, std::move(message), code, param);
 }
 
 ApiError MethodNotAllowed(std::string allow) {

@@ -63,6 +63,7 @@ ApiError Unauthorized();                                         // 401 invalid_
 ApiError Forbidden(std::string message, std::string_view code);  // 403
 ApiError ModelNotFound(std::string_view served_model_name);      // 404 model_not_found, not_found_error
 ApiError RouteNotFound();                                        // 404
+ApiError NotFound(std::string message, std::string_view code, std::string_view param);  // 404 not_found_error
 ApiError MethodNotAllowed(std::string allow);                    // 405
 ApiError RequestTimeout();                                       // 408: the client did not send its request in time
 ApiError Conflict(std::string message, std::string_view code);   // 409

@@ -139,6 +139,23 @@ void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, Comple
   }
 }
 
+void ReadSession(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
+  request->session_append = reader->Bool("session_append", false);
+  request->session_id = ReadSessionId(reader, context.session);
+  if (request->session_id.empty()) {
+    if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");
+    return;
+  }
+  if (request->prompts.size() != 1) return reader->Fail("prompt", "A turn of a session has exactly one prompt.");
+  if (request->n != 1) return reader->Fail("n", "A turn of a session has one answer: 'n' must be 1.");
+  if (!request->session_append) return;
+  // Both speak of the prompt as a whole, of which the request has the end only.
+  if (request->echo) reader->Fail("echo", "'echo' cannot be combined with 'session_append'.");
+  if (request->truncate_prompt_tokens.has_value()) {
+    reader->Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' cannot be combined with 'session_append'.");
+  }
+}
+
 }  // namespace
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
@@ -165,6 +182,8 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
   request.kv_report = reader.Bool("kv_report", false);
   ReadIdentifiers(&reader, context, &request);
   request.kv = ReadKvSpec(&reader, context.kv, context.kv_budget_max > 0 ? context.kv_budget_max : context.context);
+  request.has_kv = reader.Has("kv");
+  ReadSession(&reader, context, &request);
   RefuseUnsupportedFields(&reader, context);
   if (error.has_value()) return *std::move(error);
   return request;

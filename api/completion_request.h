@@ -65,6 +65,10 @@ struct CompletionRequest {
   bool return_token_ids = false;
   bool kv_report = false;
   KvSpec kv;
+  bool has_kv = false;  // the request says something about it
+
+  std::string session_id;       // empty: of no session; else IsSessionId, one prompt, n == 1
+  bool session_append = false;  // the prompt is what is new, behind all that the session holds
 
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
   int32_t priority = 0;    // lower goes earlier, among its tenant's requests

@@ -54,6 +54,7 @@ struct KvSpec {
     const KvPosition usual = preset == KvPreset::kH2oStreaming ? KvPosition::kRolling : KvPosition::kAbsolute;
     return position.value_or(usual) == KvPosition::kRolling;
   }
+  bool operator==(const KvSpec&) const = default;
 };
 
 // Slots in numbers, for one sequence. `heavy + recent == budget`.

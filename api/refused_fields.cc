@@ -34,7 +34,6 @@ constexpr NeutralBool kBools[] = {
     {"use_beam_search", false},
     {"spaces_between_special_tokens", true},
     {"return_tokens_as_token_ids", false},
-    {"session_append", false},
 };
 
 // Refused as soon as they are there, whatever they say.

@@ -12,6 +12,7 @@
 #include "api/kv_spec.h"
 #include "api/limits.h"
 #include "api/object_reader.h"
+#include "api/session.h"
 
 namespace hydrant {
 
@@ -28,6 +29,7 @@ struct RequestContext {
   KvSpec kv;                  // default of the field `kv`
   int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
   int32_t priority_max = 0;   // largest `priority` a request may have
+  SessionHeaders session;     // of this request
   bool debug_fields = false;  // accept `forced_token_ids` (--debug-kv-dump)
 };
 

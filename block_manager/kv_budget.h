@@ -130,19 +130,16 @@ constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_
   return BlocksForSlots(PeakSlotsFrom(live, computed, prompt_length, max_tokens, budget));
 }
 
-// The most blocks a sequence holds in its whole life, also when its session goes on from what it had parked, which may be
-// more than `keep` if that is periodic. A request for which it exceeds the pool can never run (400 `kv_capacity_exceeded`).
+// The most blocks a sequence that starts from nothing holds in its whole life. A request for which it exceeds the pool can
+// never run (400 `kv_capacity_exceeded`).
 constexpr int64_t PeakBlocks(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
-  const int64_t blocks = PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
-  if (budget.prompt_stride == 0) return blocks;
-  const int64_t resumed = int64_t{budget.keep} + budget.slack - 1 + budget.prompt_stride;
-  return std::max(blocks, BlocksForSlots(std::min<int64_t>(prompt_length, resumed)));
+  return PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
 }
 
 // The same for a sequence whose blocks others may read. Before its first eviction it copies what it keeps, and what it
 // leaves behind may stay in use: so it needs what it held until then, and beside that what it holds afterwards.
 constexpr int64_t PeakBlocksShared(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
-  const int64_t peak = PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
+  const int64_t peak = PeakBlocks(prompt_length, max_tokens, budget);
   if (!budget.limited()) return peak;
   if (const int32_t cut_at = budget.FirstCut(prompt_length); cut_at > 0) {
     return BlocksForSlots(cut_at) + PeakBlocksFrom(budget.keep, cut_at, prompt_length, max_tokens, budget);

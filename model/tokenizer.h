@@ -42,6 +42,8 @@ class Detokenizer {
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
   std::string Push(int32_t id);
   std::string Finish();
+  // Whether the bytes so far end inside a character.
+  bool pending() const { return !pending_.empty(); }
 
  private:
   const Tokenizer& tokenizer_;

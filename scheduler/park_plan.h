@@ -10,6 +10,7 @@ namespace hydrant {
 // Copies out the first `live` slots of a sequence that ended, replacing what was parked for its session.
 struct PlanPark {
   uint64_t session = 0;
+  uint64_t turn = 0;
   int32_t sequence = 0;  // whose policy it is; its index is free for another request afterwards
   int32_t cut_from =
       0;  // > 0: slots occupied; they are cut to `live` first, for a victim still waits to be overwritten

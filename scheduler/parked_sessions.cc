@@ -6,42 +6,104 @@
 
 namespace hydrant {
 
-const ParkedSession* ParkedSessions::Find(uint64_t session) const {
+const ParkedKv* ParkedSessions::Find(uint64_t session) const {
   const auto found = sessions_.find(session);
-  return found == sessions_.end() ? nullptr : &found->second;
+  return found == sessions_.end() ? nullptr : &found->second.kv;
 }
 
-bool ParkedSessions::Put(uint64_t session, int32_t computed, int32_t live) {
-  const int64_t blocks = BlocksForSlots(live);
-  if (blocks > blocks_max_) return false;
-  const ParkedSession* own = Find(session);
-  const int64_t replaced = own == nullptr ? 0 : BlocksForSlots(own->live);
-  while (blocks_ - replaced + blocks > blocks_max_) {
-    auto oldest = sessions_.end();
-    for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
-      if (it->first != session && (oldest == sessions_.end() || it->second.used < oldest->second.used)) oldest = it;
-    }
-    assert(oldest != sessions_.end());
-    ++lost_;
-    Drop(oldest->first);
+bool ParkedSessions::Put(uint64_t session, const ParkedKv& kv, WeightOf weight_of) {
+  const int64_t blocks = BlocksForSlots(kv.live);
+  if (pinned_blocks_ + blocks > blocks_max_) return false;
+  if (const auto own = sessions_.find(session); own != sessions_.end()) {
+    assert(own->second.kv.tenant == kv.tenant);
+    if (own->second.pins > 0) return false;
+    Erase(session);
   }
-  blocks_ += blocks - replaced;
-  sessions_[session] = {computed, live, ++uses_};
+  if (tenants_.size() <= static_cast<size_t>(kv.tenant)) tenants_.resize(static_cast<size_t>(kv.tenant) + 1);
+  MakeRoom(blocks, session, kv, weight_of);
+  Entry& entry = sessions_[session];
+  entry.kv = kv;
+  entry.used = ++uses_;
+  blocks_ += blocks;
+  Tenant& tenant = tenant_of(entry);
+  tenant.blocks += blocks;
+  tenant.by_use.emplace(entry.used, session);
   return true;
+}
+
+// REQUIRES: there is enough without a pin.
+void ParkedSessions::MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& kv, WeightOf weight_of) {
+  while (blocks_ + blocks > blocks_max_) {
+    const Tenant* most = nullptr;
+    double most_share = 0;
+    for (size_t i = 0; i < tenants_.size(); ++i) {
+      const Tenant& tenant = tenants_[i];
+      const auto index = static_cast<int32_t>(i);
+      // Whoever parks counts with what it is about to hold.
+      const int64_t held = tenant.blocks + (index == kv.tenant ? blocks : 0);
+      const double share = static_cast<double>(held) / weight_of(index);
+      if (tenant.by_use.empty() || (most != nullptr && share <= most_share)) continue;
+      most = &tenant;
+      most_share = share;
+    }
+    assert(most != nullptr);
+    const uint64_t victim = most->by_use.begin()->second;
+    assert(victim != session);
+    Erase(victim);
+    dropped_.push_back(victim);
+    ++lost_;
+  }
+}
+
+void ParkedSessions::Pin(uint64_t session) {
+  const auto found = sessions_.find(session);
+  assert(found != sessions_.end());
+  Entry& entry = found->second;
+  if (++entry.pins > 1) return;
+  pinned_blocks_ += BlocksForSlots(entry.kv.live);
+  tenant_of(entry).by_use.erase(entry.used);
+}
+
+void ParkedSessions::Unpin(uint64_t session) {
+  const auto found = sessions_.find(session);
+  assert(found != sessions_.end() && found->second.pins > 0);
+  Entry& entry = found->second;
+  if (--entry.pins > 0) return;
+  pinned_blocks_ -= BlocksForSlots(entry.kv.live);
+  tenant_of(entry).by_use.emplace(entry.used, session);
+  if (entry.doomed) Drop(session);
 }
 
 void ParkedSessions::Use(uint64_t session) {
   const auto found = sessions_.find(session);
   assert(found != sessions_.end());
-  found->second.used = ++uses_;
+  Entry& entry = found->second;
+  Tenant& tenant = tenant_of(entry);
+  const bool listed = tenant.by_use.erase(entry.used) > 0;
+  entry.used = ++uses_;
+  if (listed) tenant.by_use.emplace(entry.used, session);
 }
 
 void ParkedSessions::Drop(uint64_t session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
-  blocks_ -= BlocksForSlots(found->second.live);
-  sessions_.erase(found);
+  if (found->second.pins > 0) {
+    found->second.doomed = true;
+    return;
+  }
+  Erase(session);
   dropped_.push_back(session);
+}
+
+// REQUIRES: it is there, without a pin.
+void ParkedSessions::Erase(uint64_t session) {
+  const auto found = sessions_.find(session);
+  const Entry& entry = found->second;
+  const int64_t blocks = BlocksForSlots(entry.kv.live);
+  blocks_ -= blocks;
+  tenant_of(entry).blocks -= blocks;
+  tenant_of(entry).by_use.erase(entry.used);
+  sessions_.erase(found);
 }
 
 }  // namespace hydrant

@@ -1,27 +1,34 @@
 // ParkedSessions is what the scheduler remembers of sessions between their turns: how much KV lies parked outside the pool,
-// and for how many tokens. The bytes themselves are the executor's. When there is no room for one more, the least recently
-// used session loses what it had.
+// by which turn, and for how many tokens. The bytes themselves are the executor's.
+//
+// When there is no room for one more, the tenant with the most blocks for its weight gives way, with the session it used
+// least recently. So a tenant that parks a thousand sessions loses its own, never those of one that keeps to its share.
 //
 // Thread: engine. Pure.
 //
 // Invariants
 //  1. blocks() is the sum over sessions of the blocks of their slots, and at most the capacity.
 //  2. Whoever lost its KV is in dropped() until that is cleared.
+//  3. What is pinned stays.
 #ifndef HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 #define HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 
 namespace hydrant {
 
-struct ParkedSession {
+// What a turn left.
+struct ParkedKv {
+  uint64_t turn = 0;
+  int32_t tenant = 0;
   int32_t computed = 0;  // tokens whose keys and values were computed: the logical length
   int32_t live = 0;      // slots parked
-  uint64_t used = 0;     // higher: parked or restored later
 };
 
 class ParkedSessions {
@@ -30,15 +37,23 @@ class ParkedSessions {
   explicit ParkedSessions(int64_t blocks_max) : blocks_max_(blocks_max) {}
 
   // Null when nothing is parked for it. Valid until the next change.
-  const ParkedSession* Find(uint64_t session) const;
+  const ParkedKv* Find(uint64_t session) const;
 
-  // Replaces what is parked for the session. False, and nothing changes, when it could never fit.
-  bool Put(uint64_t session, int32_t computed, int32_t live);
+  // A tenant's weight, > 0.
+  using WeightOf = absl::FunctionRef<double(int32_t tenant)>;
+  // Replaces what is parked for the session. False, and nothing changes, when what is pinned leaves no room for it, or when
+  // what it would replace is pinned. REQUIRES: a session stays with its tenant.
+  bool Put(uint64_t session, const ParkedKv& kv, WeightOf weight_of);
+
+  // A request counts on what is parked, until it has been restored or the request is gone. REQUIRES: Find(session) != nullptr,
+  // one Unpin per Pin.
+  void Pin(uint64_t session);
+  void Unpin(uint64_t session);
 
   // It was restored. REQUIRES: Find(session) != nullptr.
   void Use(uint64_t session);
 
-  // Ignored when nothing is parked for it.
+  // Ignored when nothing is parked for it. What is pinned goes with its last pin.
   void Drop(uint64_t session);
 
   // Sessions whose KV the executor has yet to forget.
@@ -50,10 +65,27 @@ class ParkedSessions {
   uint64_t lost() const { return lost_; }  // had to make room, since the start
 
  private:
+  struct Entry {
+    ParkedKv kv;
+    uint64_t used = 0;  // higher: parked or restored later
+    int32_t pins = 0;
+    bool doomed = false;  // dropped while pinned
+  };
+  struct Tenant {
+    int64_t blocks = 0;
+    std::map<uint64_t, uint64_t> by_use;  // used -> session, of those without a pin
+  };
+
+  Tenant& tenant_of(const Entry& entry) { return tenants_[static_cast<size_t>(entry.kv.tenant)]; }
+  void Erase(uint64_t session);
+  void MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& kv, WeightOf weight_of);
+
   const int64_t blocks_max_;
-  absl::flat_hash_map<uint64_t, ParkedSession> sessions_;
+  absl::flat_hash_map<uint64_t, Entry> sessions_;
+  std::vector<Tenant> tenants_;  // by index; grows as they park
   std::vector<uint64_t> dropped_;
   int64_t blocks_ = 0;
+  int64_t pinned_blocks_ = 0;
   uint64_t uses_ = 0;
   uint64_t lost_ = 0;
 };

@@ -20,11 +20,13 @@ struct Request {
   int32_t min_tokens = 0;       // no stop token ends the sequence before this many
   KvBudget budget;
   PrefixUse prefix;
-  // A turn of a session: when it ends by itself its KV is parked under this number (0: none). If the session's parked KV
-  // is that of the first `parked_tokens` tokens of `prompt`, only the rest is computed; else all of it. The prompt is the
-  // whole history either way.
+  // A turn of a session (0: of none): when it ends by itself its KV is parked under the session's number, as that of `turn`.
+  // If what is parked when the request arrives is of turn `resumes`, it stays until the request is admitted, and only the
+  // rest of the prompt is computed; else all of it. The prompt is the whole history either way: `resumes` says that it
+  // begins with the tokens of that turn.
   uint64_t session = 0;
-  int32_t parked_tokens = 0;
+  uint64_t turn = 0;     // unique among the session's, not 0
+  uint64_t resumes = 0;  // 0: nothing
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   int64_t arrival_us = 0;  // monotonic
@@ -33,11 +35,17 @@ struct Request {
 enum class FinishReason : uint8_t {
   kNone,    // not finished
   kStop,    // a stop token
+  kText,    // the driver found the end in the text: a stop string
   kLength,  // max_tokens
   kAbort,   // cancelled
   kError,   // its row failed: non-finite logits or a token outside the vocabulary
 };
-inline constexpr int32_t kFinishReasons = 5;
+inline constexpr int32_t kFinishReasons = 6;
+
+// What it computed counts: nobody cancelled it, and nothing went wrong.
+constexpr bool EndsByItself(FinishReason finish) {
+  return finish == FinishReason::kStop || finish == FinishReason::kText || finish == FinishReason::kLength;
+}
 
 // Moments of a request's life, -1 = not reached. Monotonic.
 struct RequestTimes {

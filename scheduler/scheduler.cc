@@ -75,7 +75,7 @@ absl::Status Scheduler::Check(const Request& request) const {
   }
   if (prompt_length + request.max_tokens > kInt32Max) return absl::InvalidArgumentError("positions would overflow");
   if (!request.budget.valid()) return absl::InvalidArgumentError("the KV budget is malformed");
-  const int64_t blocks = PeakBlocks(static_cast<int32_t>(prompt_length), request.max_tokens, request.budget);
+  const int64_t blocks = PrivateBlocks(request);
   const int64_t blocks_max = BlocksMaxOf(options_.tenants, static_cast<size_t>(request.tenant), options_.blocks);
   if (blocks > blocks_max) {
     return absl::OutOfRangeError(absl::StrCat("the request needs ", blocks, " blocks of KV cache (", prompt_length,
@@ -101,6 +101,13 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   sequence.known = sequence.prompt_length();
   sequence.times.arrival_us = sequence.request.arrival_us;
   sequence.arrival = ++arrivals_;
+  // What it was found to need has to stay true while it waits: its session's KV stays, or is not gone on from.
+  sequence.pins = Resumable(sequence.request) != nullptr;
+  if (sequence.pins) {
+    parked_.Pin(sequence.request.session);
+  } else {
+    sequence.request.resumes = 0;
+  }
   Tenant& tenant = tenant_of(sequence);
   if (tenant.queue.empty()) Lift(tenant, tenants_, turns_);
   const auto goes_before = [this](int32_t priority, int32_t other) { return priority < at(other).request.priority; };
@@ -121,7 +128,7 @@ void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
 }
 
 int64_t Scheduler::PeakSlots(const Request& request) const {
-  const ParkedSession* parked = Resumable(request);
+  const ParkedKv* parked = Resumable(request);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
   if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget);
   const int32_t cut = request.budget.TurnCut(parked->live, prompt_length - parked->computed);
@@ -131,16 +138,6 @@ int64_t Scheduler::PeakSlots(const Request& request) const {
 }
 
 int64_t Scheduler::PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
-
-const ParkedSession* Scheduler::Resumable(const Request& request) const {
-  const ParkedSession* parked = request.session == 0 ? nullptr : parked_.Find(request.session);
-  // At least one token is left to compute. A budgeted prompt goes on from what its own budget leaves behind at most: with
-  // more it could need more than Check saw.
-  const bool fits = parked != nullptr && parked->computed == request.parked_tokens &&
-                    request.parked_tokens < static_cast<int32_t>(request.prompt.size()) &&
-                    (request.budget.prompt_stride == 0 || parked->live < request.budget.keep + request.budget.slack);
-  return fits ? parked : nullptr;
-}
 
 // A request that does not fit alone may fit with what others hold already.
 int64_t Scheduler::BlocksNeeded(const Sequence& sequence, const Tenant& tenant) {
@@ -185,6 +182,7 @@ void Scheduler::AdmitWaiting(int64_t now_us) {
     sequence.state_row = free_state_rows_.back();
     free_state_rows_.pop_back();
     sequence.times.admitted_us = now_us;
+    Unpin(sequence);
     tenant->queue.pop_front();
     tenant->reserved += sequence.blocks.reserved();
     tenant->OwePrompt(sequence.prompt_length() - sequence.scheduled, turns_.prefill_now);
@@ -361,7 +359,7 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
     sequence.finish = FinishReason::kError;
   } else if (row.sample) {
     token = result.token;
-    TakeToken(sequence, token, now_us);
+    TakeToken(sequence, result, now_us);
   } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
     sequence.finish = FinishReason::kLength;
   }
@@ -387,8 +385,9 @@ void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
   counters_.freed_blocks[static_cast<size_t>(cause)] += static_cast<uint64_t>(freed);
 }
 
-void Scheduler::TakeToken(Sequence& sequence, int32_t token, int64_t now_us) {
+void Scheduler::TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us) {
   const Request& request = sequence.request;
+  const int32_t token = result.token;
   sequence.last_token = token;
   if (sequence.shares) sequence.output.push_back(token);
   ++sequence.known;
@@ -397,7 +396,7 @@ void Scheduler::TakeToken(Sequence& sequence, int32_t token, int64_t now_us) {
   ++counters_.generated_tokens;
   tenant_of(sequence).ChargeOutput();
 
-  // A stop token that is also the last one allowed is a stop: the text is complete.
+  // An end that is also the last token allowed is a stop: the text is complete.
   if (sequence.generated() >= request.min_tokens) {
     if (!request.ignore_eos && Contains(options_.eos_ids, token)) {
       sequence.finish = FinishReason::kStop;
@@ -408,6 +407,10 @@ void Scheduler::TakeToken(Sequence& sequence, int32_t token, int64_t now_us) {
       sequence.stop_token = token;
       return;
     }
+  }
+  if (result.ends) {
+    sequence.finish = FinishReason::kText;
+    return;
   }
   if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;
 }
@@ -439,9 +442,8 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant_of(sequence).reserved -= sequence.blocks.reserved();
-  const bool parks =
-      sequence.request.session != 0 && (last.finish == FinishReason::kStop || last.finish == FinishReason::kLength);
-  if (parks) Park(index);
+  Unpin(sequence);
+  if (sequence.request.session != 0 && EndsByItself(last.finish)) Park(index);
   const int32_t freed = block_manager_.Release(sequence.blocks);
   counters_.freed_blocks[static_cast<size_t>(EndCause(last.finish))] += static_cast<uint64_t>(freed);
   if (!sequence.waiting()) {
@@ -458,50 +460,6 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   sequence.output = std::move(output);
   sequence.output.clear();
   free_sequences_.push_back(index);
-}
-
-// What the sequence holds leaves with its table, if there can be room for it; else the session keeps what it had parked.
-void Scheduler::Park(int32_t index) {
-  Sequence& sequence = at(index);
-  const KvBudget& budget = sequence.request.budget;
-  PlanPark park;
-  park.session = sequence.request.session;
-  park.sequence = index;
-  park.live = sequence.live;
-  park.computed = sequence.computed;
-  // An exact budget's last step chose the slot the next token was to overwrite; no token comes.
-  if (budget.limited() && !budget.periodic && sequence.live == budget.keep + 1) {
-    park.cut_from = sequence.live;
-    park.live = budget.keep;
-  }
-  if (!parked_.Put(park.session, park.computed, park.live)) return;
-  ReleaseParks(/*of_dropped_sessions=*/true);
-  park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
-  park.side_table.assign(sequence.blocks.sides().begin(), sequence.blocks.sides().end());
-  parks_.push_back(std::move(park));
-  parking_tables_.push_back(std::move(sequence.blocks));
-  ++counters_.parks;
-}
-
-void Scheduler::FinishParks() {
-  ReleaseParks(/*of_dropped_sessions=*/false);
-  parked_.ClearDropped();
-}
-
-void Scheduler::DropSession(uint64_t session) {
-  parked_.Drop(session);
-  ReleaseParks(/*of_dropped_sessions=*/true);
-}
-
-// Gives back the blocks of sequences that left: of all, for they are parked, or of those that need not be parked any more.
-void Scheduler::ReleaseParks(bool of_dropped_sessions) {
-  for (size_t i = parks_.size(); i-- > 0;) {
-    if (of_dropped_sessions && parked_.Find(parks_[i].session) != nullptr) continue;
-    const int32_t freed = block_manager_.Release(parking_tables_[i]);
-    counters_.freed_blocks[static_cast<size_t>(FreeCause::kFinish)] += static_cast<uint64_t>(freed);
-    parking_tables_.erase(parking_tables_.begin() + static_cast<std::ptrdiff_t>(i));
-    parks_.erase(parks_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
 }
 
 absl::Status Scheduler::CheckIntegrity() const {
@@ -526,6 +484,7 @@ absl::Status Scheduler::CheckIntegrity() const {
           absl::StrCat("sequence ", index, " holds ", sequence.blocks.size(), " blocks for ", sequence.live, " slots"));
     }
   }
+  for (const BlockTable& parking : parking_tables_) tables.push_back(&parking);
   if (absl::Status status = CheckTenants(); !status.ok()) return status;
   if (free_state_rows_.size() + running_.size() != static_cast<size_t>(options_.sequences_max) ||
       index_of_.size() != running_.size() + static_cast<size_t>(waiting_) ||

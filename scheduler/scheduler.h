@@ -163,7 +163,8 @@ class Scheduler {
   void AdmitWaiting(int64_t now_us);
   std::span<const int32_t> PrefillOrder();
   void Reserve(Sequence& sequence);
-  const ParkedSession* Resumable(const Request& request) const;
+  const ParkedKv* Resumable(const Request& request) const;
+  void Unpin(Sequence& sequence);
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
@@ -172,7 +173,7 @@ class Scheduler {
   void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
   void Share(Sequence& sequence, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
-  void TakeToken(Sequence& sequence, int32_t token, int64_t now_us);
+  void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
   SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
   void Retire(int32_t index, const SchedulerEvent& last);
   absl::Status CheckTenants() const;

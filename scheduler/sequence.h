@@ -31,6 +31,7 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
+  bool pins = false;            // what its session has parked, until it is admitted
   int32_t restored = 0;         // prompt tokens whose KV its session had parked
   int32_t cached = 0;           // prompt tokens taken over from the prefix cache
   bool shares = false;          // others may read its blocks, or it reads others'; until its first eviction

@@ -28,7 +28,7 @@ void Scheduler::Reserve(Sequence& sequence) {
   const Tenant& tenant = tenant_of(sequence);
   if (request.prefix.looks_up) counters_.prefix_queries += request.prompt.size();
   const int64_t private_blocks = PrivateBlocks(request);
-  if (const ParkedSession* parked = Resumable(request); parked != nullptr) {
+  if (const ParkedKv* parked = Resumable(request); parked != nullptr) {
     block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
     block_manager_.Extend(sequence.blocks, parked->live);
     const std::span<const int32_t> blocks = sequence.blocks.blocks();

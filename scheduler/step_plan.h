@@ -54,6 +54,7 @@ struct StepPlan {
 struct RowResult {
   int32_t token = -1;   // the sampled token; ignored when the row did not sample
   bool failed = false;  // this row's numbers are meaningless; its request ends, nobody else's
+  bool ends = false;    // the text is complete with the token; a stop token counts first
 };
 
 }  // namespace hydrant

@@ -58,6 +58,20 @@ inline std::vector<std::string> SplitList(std::string_view text) {
   return pieces;
 }
 
+// "%2F" -> "/". What is not an escape stays as it is.
+inline std::string PercentDecode(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && HexValue(text[i + 1]) >= 0 && HexValue(text[i + 2]) >= 0) {
+      out.push_back(static_cast<char>(HexValue(text[i + 1]) * 16 + HexValue(text[i + 2])));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_SERVER_ASCII_TEXT_H_

@@ -91,6 +91,7 @@ CompletionFinish ChoiceAssembler::finish_reason() const {
   assert(finished());
   switch (end_) {
     case SequenceEnd::kStop:
+    case SequenceEnd::kText:
       return CompletionFinish::kStop;
     case SequenceEnd::kLength:
       return CompletionFinish::kLength;

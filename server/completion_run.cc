@@ -9,6 +9,7 @@
 #include "server/clock.h"
 #include "server/prefix_sharing.h"
 #include "server/random_id.h"
+#include "server/stop_string_finder.h"
 
 namespace hydrant {
 namespace {
@@ -16,11 +17,13 @@ namespace {
 FinishedReason Reason(SequenceEnd end) {
   switch (end) {
     case SequenceEnd::kStop:
+    case SequenceEnd::kText:
       return FinishedReason::kStop;
     case SequenceEnd::kLength:
       return FinishedReason::kLength;
     case SequenceEnd::kError:
     case SequenceEnd::kRefused:
+    case SequenceEnd::kTooLarge:
       return FinishedReason::kError;
     default:
       return FinishedReason::kAbort;
@@ -31,7 +34,9 @@ FinishedReason Reason(SequenceEnd end) {
 
 CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue,
                              Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
-    : shared_(std::make_shared<const PreparedCompletion>(std::move(prepared))),
+    : turn_(std::exchange(prepared.turn, std::nullopt)),
+      session_id_(turn_.has_value() ? turn_->id() : std::string()),
+      shared_(std::make_shared<const PreparedCompletion>(std::move(prepared))),
       prepared_(*shared_),
       context_(context),
       queue_(queue),
@@ -53,6 +58,7 @@ CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& 
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());
+  if (turn_.has_value()) answer_.emplace(*context_.tokenizer, request.skip_special_tokens);
 }
 
 CompletionRun::~CompletionRun() {
@@ -62,7 +68,9 @@ CompletionRun::~CompletionRun() {
     choices_[i].assembler->Abort();
     Finish(static_cast<int32_t>(i));
   }
-  CancelOpen();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (!choices_[i].ended_in_engine) queue_.Cancel(first_id_ + i);
+  }
 }
 
 std::vector<RequestAccount::Sequence> CompletionRun::accounts() const {
@@ -103,6 +111,16 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
     }
     sequence.policy = prompt.kv.policy;
     sequence.policy_label = prompt.kv.policy_label;
+    if (!request.stop.empty()) {
+      sequence.end_finder = std::make_shared<StopStringFinder>(
+          context_.tokenizer, std::shared_ptr<const std::vector<std::string>>(shared_, &request.stop),
+          request.skip_special_tokens, request.min_tokens);
+    }
+    if (turn_.has_value()) {
+      sequence.session = turn_->session();
+      sequence.turn = turn_->turn();
+      sequence.resumes = prompt.resumes;
+    }
     SamplingParams& sampling = sequence.sampling;
     sampling.temperature = request.temperature;
     sampling.top_p = request.top_p;
@@ -124,35 +142,55 @@ void CompletionRun::Absorb() {
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
   }
-  for (const TokenEvent& event : batch_.tokens) {
-    Choice& choice = choices_[static_cast<size_t>(event.choice)];
-    if (event.end != SequenceEnd::kNone) choice.ended_in_engine = true;
-    if (choice.assembler->finished()) continue;  // ended by a stop string; the engine did not know yet
-    if (event.token >= 0) {
-      if (choice.last_token_us < 0) {
-        metrics_.ObserveFirstToken(tenant_, event.time_us - arrival_us_);
-      } else {
-        metrics_.ObserveTokenGap(tenant_, event.time_us - choice.last_token_us);
-      }
-      choice.last_token_us = event.time_us;
-    }
-    choice.assembler->AddToken(event);
-    if (event.end == SequenceEnd::kError) {
-      error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
-    } else if (event.end == SequenceEnd::kRefused) {
-      error_ = Overloaded("The server could not take the request.", "engine_refused", 1);
-    }
-    if (!choice.assembler->finished()) continue;
-    Finish(event.choice);
-    if (!choice.ended_in_engine) {
-      choice.cancelled = true;
-      queue_.Cancel(first_id_ + static_cast<uint64_t>(event.choice));
-    }
-  }
+  for (const TokenEvent& event : batch_.tokens) AddToken(choices_[static_cast<size_t>(event.choice)], event);
   if (batch_.failed) {
     for (Choice& choice : choices_) choice.ended_in_engine = true;
     if (open_ > 0) error_ = ServerError("The engine stopped.", "engine_failed");
   }
+}
+
+void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
+  assert(!choice.assembler->finished() && !choice.ended_in_engine);
+  choice.ended_in_engine = event.end != SequenceEnd::kNone;
+  if (event.token >= 0) {
+    if (choice.last_token_us < 0) {
+      metrics_.ObserveFirstToken(tenant_, event.time_us - arrival_us_);
+    } else {
+      metrics_.ObserveTokenGap(tenant_, event.time_us - choice.last_token_us);
+    }
+    choice.last_token_us = event.time_us;
+    if (answer_.has_value()) answer_->Add(event.token);
+  }
+  choice.assembler->AddToken(event);
+  if (event.end == SequenceEnd::kError) {
+    error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
+  } else if (event.end == SequenceEnd::kRefused) {
+    error_ = Overloaded("The server could not take the request.", "engine_refused", 1);
+  } else if (event.end == SequenceEnd::kTooLarge) {
+    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
+    const auto length = static_cast<int32_t>(prompt.ids.size());
+    error_ = KvCapacityExceeded(PeakBlocks(length, prepared_.request.max_tokens, prompt.kv.budget), context_.blocks);
+  }
+  // The engine finds stop strings too, so both end with the same token.
+  assert(choice.assembler->finished() == choice.ended_in_engine);
+  if (!choice.ended_in_engine) return;
+  if (turn_.has_value()) EndTurn(event.end);
+  Finish(event.choice);
+}
+
+// Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
+// ends with this object, and leaves the session as it was.
+void CompletionRun::EndTurn(SequenceEnd end) {
+  if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) return;
+  const PreparedPrompt& prompt = prepared_.prompts.front();
+  // A token that only says that the text is over is no part of it.
+  const bool drop_last = end == SequenceEnd::kStop && !prepared_.request.include_stop_str_in_output;
+  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, drop_last);
+  past.hidden_specials = prompt.hidden_specials;
+  past.spec = prompt.spec;
+  past.kv = prompt.kv;
+  turn_->End(std::move(past));
+  turn_.reset();
 }
 
 void CompletionRun::Finish(int32_t index) {
@@ -167,7 +205,7 @@ void CompletionRun::Finish(int32_t index) {
   report.ended_us = MonotonicUs();
   if (!batch_.status.empty()) {
     const SequenceStatus& status = batch_.status[static_cast<size_t>(index)];
-    report.cached_tokens = status.cached;
+    report.cached_tokens = status.cached + status.restored;
     report.admitted_us = status.admitted_us;
     report.first_token_us = status.first_token_us;
     report.last_token_us = status.last_token_us;
@@ -177,15 +215,6 @@ void CompletionRun::Finish(int32_t index) {
   int32_t most = 0;
   for (const Choice& other : choices_) most = std::max(most, other.assembler->generated());
   metrics_.ObserveRequest(prepared_.request.n, most);
-}
-
-void CompletionRun::CancelOpen() {
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    Choice& choice = choices_[i];
-    if (choice.ended_in_engine || choice.cancelled) continue;
-    choice.cancelled = true;
-    queue_.Cancel(first_id_ + i);
-  }
 }
 
 int64_t CompletionRun::generated_tokens() const {
@@ -200,7 +229,7 @@ Usage CompletionRun::MakeUsage() const {
   usage.completion_tokens = generated_tokens();
   // Like prompt tokens, once per prompt: those of its first sample.
   for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.request.n)) {
-    usage.cached_tokens += batch_.status[i].cached;
+    usage.cached_tokens += batch_.status[i].cached + batch_.status[i].restored;
   }
   return usage;
 }
@@ -212,6 +241,7 @@ KvReport CompletionRun::MakeKvReport() const {
   report.budget = prepared_.prompts.back().kv.budget.keep;
   report.evicted = status.evicted;
   report.blocks = status.blocks;
+  report.session = session_id_;
   return report;
 }
 

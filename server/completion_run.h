@@ -17,8 +17,10 @@
 #include "server/choice_assembler.h"
 #include "server/completion_service.h"
 #include "server/generation.h"
+#include "server/session_store.h"
 #include "server/stream_mailbox.h"
 #include "server/tenant_account.h"
+#include "server/turn_answer.h"
 
 namespace hydrant {
 
@@ -60,18 +62,20 @@ class CompletionRun {
     std::unique_ptr<ChoiceAssembler> assembler;
     int32_t prompt = 0;            // index of its prompt
     bool ended_in_engine = false;  // its terminal event has come: nothing to cancel
-    bool cancelled = false;
-    bool announced = false;  // its first chunk is out
-    bool closed = false;     // its last chunk is out
+    bool announced = false;        // its first chunk is out
+    bool closed = false;           // its last chunk is out
     int64_t last_token_us = -1;
   };
 
+  void AddToken(Choice& choice, const TokenEvent& event);
   void Finish(int32_t index);
-  void CancelOpen();
+  void EndTurn(SequenceEnd end);
   KvReport MakeKvReport() const;
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 
+  std::optional<SessionTurn> turn_;                         // until it has ended
+  const std::string session_id_;                            // empty: none
   const std::shared_ptr<const PreparedCompletion> shared_;  // with the engine, which reads the prompts
   const PreparedCompletion& prepared_;
   const ServingContext& context_;
@@ -90,6 +94,7 @@ class CompletionRun {
   std::shared_ptr<StreamMailbox> mailbox_;
   StreamBatch batch_;
   std::optional<ApiError> error_;
+  std::optional<TurnAnswer> answer_;  // of a session's turn
 };
 
 }  // namespace hydrant

@@ -10,6 +10,7 @@
 #include "server/completion_run.h"
 #include "server/log.h"
 #include "server/offload.h"
+#include "server/session_prompt.h"
 
 namespace hydrant {
 namespace {
@@ -53,23 +54,93 @@ std::optional<ApiError> CheckKept(const KvBudget& budget, int64_t tokens, const 
                                                 rules.kv_budget_max, "."));
 }
 
-std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, const KvResolution& kv,
+// `slots`: the most the sequence occupies at once.
+std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, int64_t slots, const KvResolution& kv,
                                     const ServingContext& context) {
   if (!kv.policy.rolling) return CheckPromptLength(prompt_tokens, max_tokens, context.request.context);
   if (max_tokens > context.rolling_tokens_max) {
     return InvalidField("max_tokens", absl::StrCat("'max_tokens' may be at most ", context.rolling_tokens_max,
                                                    " with rolling positions."));
   }
-  const int64_t at_once = PeakSlotsFrom(0, 0, static_cast<int32_t>(prompt_tokens), max_tokens, kv.budget);
-  return CheckRollingLength(prompt_tokens, at_once, context.request.context);
+  return CheckRollingLength(prompt_tokens, slots, context.request.context);
 }
 
 TenantRules RulesOf(const TenantEntry& tenant) {
-  return {tenant.config.kv, tenant.config.kv_budget_max, tenant.config.priority_max, tenant.blocks_max};
+  return {tenant.config.kv,
+          tenant.config.kv_budget_max,
+          tenant.config.priority_max,
+          tenant.blocks_max,
+          {tenant.index(), tenant.config.weight, tenant.config.sessions_max}};
+}
+
+SessionHeaders SessionHeadersOf(const HttpHead& head) {
+  const auto field = [&head](std::string_view name) {
+    const std::string* value = head.Find(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
+  };
+  return {field("x-session-id"), field("x-session-affinity")};
+}
+
+RejectReason ReasonOf(const ApiError& error) {
+  if (error.status == 429) return RejectReason::kSessions;
+  return error.status == 503 ? RejectReason::kOverloaded : RejectReason::kInvalid;
 }
 
 void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
   for (auto& field : fields) response->fields.push_back(std::move(field));
+}
+
+// A prompt by itself, or as the turn of a session.
+ApiResult<PreparedPrompt> EncodePrompt(CompletionPrompt& from, const CompletionRequest& request,
+                                       const SessionTurn* turn, const Tokenizer& tokenizer) {
+  PreparedPrompt prompt;
+  prompt.show_specials = !from.is_ids;
+  if (turn != nullptr) {
+    ApiResult<TurnPrompt> made = MakeTurnPrompt(request, turn->past(), tokenizer);
+    if (!made.ok()) return made.error();
+    prompt.ids = std::move(made.value().ids);
+    prompt.hidden_specials = made.value().hidden_specials;
+    prompt.text = std::move(made.value().text);
+  } else if (from.is_ids) {
+    prompt.ids = std::move(from.ids);
+  } else {
+    prompt.ids = tokenizer.Encode(from.text, {.add_special_tokens = request.add_special_tokens});
+    if (request.add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
+  }
+  from.text = {};
+  if (request.truncate_prompt_tokens.has_value()) {
+    TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
+    prompt.text.reset();  // it may say more than the tokens
+  }
+  return prompt;
+}
+
+// Which tokens its cache keeps. A session has one answer for its life, whatever lengths its turns have.
+std::optional<ApiError> ResolveKvOf(const CompletionRequest& request, const SessionPast* past,
+                                    const ServingContext& context, PreparedPrompt* prompt) {
+  prompt->spec = past != nullptr && !request.has_kv ? past->spec : request.kv;
+  if (past != nullptr && prompt->spec == past->spec) {
+    prompt->kv = past->kv;
+    return std::nullopt;
+  }
+  const ApiResult<KvResolution> kv =
+      ResolveKvPolicy(prompt->spec, static_cast<int32_t>(prompt->ids.size()), request.max_tokens, context.kv);
+  if (!kv.ok()) return kv.error();
+  prompt->kv = kv.value();
+  return std::nullopt;
+}
+
+// Whether the turn goes on from what its session has parked. Returns the most slots it will occupy at once.
+int64_t ResumeFrom(const SessionTurn* turn, const CompletionRequest& request, PreparedPrompt* prompt) {
+  const auto length = static_cast<int32_t>(prompt->ids.size());
+  const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
+  // Log-probabilities of a prompt take all of it.
+  const bool scores_prompt = request.echo && request.logprobs >= 0;
+  if (parked == nullptr || scores_prompt || prompt->spec != turn->past()->spec || !GoesOn(prompt->ids, turn->past())) {
+    return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
+  }
+  prompt->resumes = parked->turn;
+  return PeakSlotsFrom(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
 }
 
 }  // namespace
@@ -99,8 +170,10 @@ class CompletionService::OpenRequest {
 };
 
 ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context,
-                                                const TenantRules& rules) {
-  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, RequestContextOf(context, rules));
+                                                const TenantRules& rules, const SessionHeaders& headers) {
+  RequestContext request_context = RequestContextOf(context, rules);
+  request_context.session = headers;
+  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, request_context);
   if (!parsed.ok()) return parsed.error();
   PreparedCompletion prepared;
   prepared.request = std::move(parsed.value());
@@ -109,36 +182,30 @@ ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const Ser
     return InvalidField(
         "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
   }
+  if (!request.session_id.empty()) {
+    ApiResult<SessionTurn> turn = context.sessions->Begin(rules.sessions, request.session_id, request.session_append);
+    if (!turn.ok()) return turn.error();
+    prepared.turn.emplace(std::move(turn.value()));
+  }
+  const SessionTurn* turn = prepared.turn.has_value() ? &*prepared.turn : nullptr;
   Totals totals;
   prepared.prompts.reserve(request.prompts.size());
   for (CompletionPrompt& from : request.prompts) {
-    PreparedPrompt& prompt = prepared.prompts.emplace_back();
-    if (from.is_ids) {
-      prompt.ids = std::move(from.ids);
-    } else {
-      Tokenizer::EncodeOptions options;
-      options.add_special_tokens = request.add_special_tokens;
-      prompt.ids = context.tokenizer->Encode(from.text, options);
-      if (request.add_special_tokens) prompt.hidden_specials = context.tokenizer->leading_specials();
-      prompt.show_specials = true;
-      from.text = {};
-    }
-    if (request.truncate_prompt_tokens.has_value()) {
-      TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
-    }
+    ApiResult<PreparedPrompt> encoded = EncodePrompt(from, request, turn, *context.tokenizer);
+    if (!encoded.ok()) return encoded.error();
+    PreparedPrompt& prompt = prepared.prompts.emplace_back(std::move(encoded.value()));
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    ApiResult<KvResolution> kv =
-        ResolveKvPolicy(request.kv, static_cast<int32_t>(length), request.max_tokens, context.kv);
-    if (!kv.ok()) return kv.error();
-    prompt.kv = kv.value();
-    if (std::optional<ApiError> error = CheckLength(length, request.max_tokens, prompt.kv, context)) {
+    const SessionPast* past = turn == nullptr ? nullptr : turn->past();
+    if (std::optional<ApiError> error = ResolveKvOf(request, past, context, &prompt)) return std::move(*error);
+    const int64_t slots = ResumeFrom(turn, request, &prompt);
+    if (std::optional<ApiError> error = CheckLength(length, request.max_tokens, slots, prompt.kv, context)) {
       return std::move(*error);
     }
     if (std::optional<ApiError> error = CheckKept(prompt.kv.budget, length + request.max_tokens, rules)) {
       return std::move(*error);
     }
     const int64_t blocks = rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
-    const int64_t needed = PeakBlocks(static_cast<int32_t>(length), request.max_tokens, prompt.kv.budget);
+    const int64_t needed = BlocksForSlots(slots);
     if (needed > blocks) return KvCapacityExceeded(needed, blocks);
     // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
     if (std::optional<ApiError> error = totals.Add(request, length, context)) return std::move(*error);
@@ -199,7 +266,8 @@ asio::awaitable<void> CompletionService::Serve(HttpExchange& exchange) {
   }
   const std::string body = exchange.TakeBody();
   std::optional<ApiResult<PreparedCompletion>> prepared;
-  const auto prepare = [&] { prepared.emplace(PrepareCompletion(body, context_, RulesOf(tenant))); };
+  const SessionHeaders headers = SessionHeadersOf(exchange.head());
+  const auto prepare = [&] { prepared.emplace(PrepareCompletion(body, context_, RulesOf(tenant), headers)); };
   if (body.size() <= kInlineBytes) {
     prepare();
   } else {
@@ -207,7 +275,7 @@ asio::awaitable<void> CompletionService::Serve(HttpExchange& exchange) {
   }
   if (!prepared->ok()) {
     open.Close();
-    Refusal refusal = {prepared->error(), RejectReason::kInvalid};
+    Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};
     co_await Reject(exchange, std::move(refusal));
     co_return;
   }

@@ -30,6 +30,7 @@
 #include "server/metrics.h"
 #include "server/prefix_salts.h"
 #include "server/request_directory.h"
+#include "server/session_store.h"
 #include "server/tenant_account.h"
 
 namespace hydrant {
@@ -42,6 +43,7 @@ struct ServingContext {
   int32_t blocks = 0;  // of the pool
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
+  SessionStore* sessions = nullptr;  // never null in a server; outlives it
   // Limits of the same names.
   int64_t request_tokens_max = 1 << 20;
   int64_t request_sequences_max = 16384;
@@ -57,6 +59,7 @@ struct TenantRules {
   int32_t kv_budget_max = 0;  // most slots a sequence may keep; 0: the context
   int32_t priority_max = 0;   // largest `priority`
   int64_t blocks_max = 0;     // most blocks a sequence can be given; 0: the pool
+  SessionOwner sessions;
 };
 
 // A prompt as the engine will see it.
@@ -64,18 +67,24 @@ struct PreparedPrompt {
   std::vector<int32_t> ids;
   int32_t hidden_specials = 0;  // leading ids the server added
   bool show_specials = false;   // an echo shows special tokens: they were sent as text
+  KvSpec spec;                  // what `kv` was made of
   KvResolution kv;
+  // Of a session's turn.
+  uint64_t resumes = 0;             // GenerationSequence::resumes
+  std::optional<std::string> text;  // TurnPrompt::text
 };
 
 struct PreparedCompletion {
   CompletionRequest request;
   std::vector<PreparedPrompt> prompts;
+  std::optional<SessionTurn> turn;  // of a session; it has one prompt
 };
 
-// Pure; linear in the body. Errors: those of ParseCompletionRequest, CheckPromptLength and ResolveKvPolicy;
+// Linear in the body and a session's past; pure but for beginning the turn of a session, which ends with the result.
+// Errors: those of ParseCompletionRequest, SessionStore::Begin, CheckPromptLength and ResolveKvPolicy;
 // kv_capacity_exceeded; 400 for a request that is too large as a whole.
 ApiResult<PreparedCompletion> PrepareCompletion(std::string_view body, const ServingContext& context,
-                                                const TenantRules& rules = {});
+                                                const TenantRules& rules = {}, const SessionHeaders& headers = {});
 
 class CompletionRun;
 

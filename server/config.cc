@@ -19,7 +19,7 @@ namespace {
 
 // Flags the design names and this version has no code for: refused by name, because a server that ignores them would
 // not be the server that was asked for.
-constexpr const char* kLaterFlags[] = {"--session-dir", "--session-ttl"};
+constexpr const char* kLaterFlags[] = {"--session-dir"};
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
@@ -107,6 +107,18 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
                "share computed prefixes between requests of a tenant (default: on)")
       ->group("KV cache");
+}
+
+void AddSessionFlags(CLI::App& app, Config& config) {
+  app.add_option("--session-memory-bytes", config.session_memory_bytes,
+                 "memory for the KV of sessions between their turns (default: as much as the pool); 0 keeps none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
+      ->group("Sessions");
+  app.add_option("--session-ttl", config.limits.session_ttl_s,
+                 "seconds after its last turn that a session is kept; 0: ever")
+      ->check(RealRange(0.0, 1e9))
+      ->group("Sessions")
+      ->capture_default_str();
 }
 
 void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
@@ -353,6 +365,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   AddTenantFlags(*serve, config, raw);
   AddModelFlags(*serve, config, raw);
   AddKvFlags(*serve, config, raw);
+  AddSessionFlags(*serve, config);
   AddLimitFlags(*serve, config);
   serve->add_option("--log-level", raw.log_level, "debug, info, warning or error")->capture_default_str();
   serve->add_option("--config", raw.config_path, "JSON file with the same keys; a flag wins over it");

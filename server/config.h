@@ -49,6 +49,7 @@ struct Config {
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
   bool prefix_caching = true;
+  std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

@@ -91,6 +91,10 @@ void Engine::ResetPrefixes() {
   inbox_.PushCall([this] { core_->ResetPrefixes(); });
 }
 
+void Engine::DropSession(uint64_t session) {
+  inbox_.PushCall([this, session] { core_->DropSession(session); });
+}
+
 Backlog Engine::backlog() const {
   Backlog backlog;
   backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
@@ -173,6 +177,9 @@ void Engine::Loop() {
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
     Publish();  // first: who hears of an event finds it counted
+    if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
+      hooks_.on_parked(core_->dropped(), core_->parked());
+    }
     router_.Admitted(core_->admitted());
     const EventRouter::Settled settled = router_.Deliver(events, ended);
     Settle(settled);
@@ -233,12 +240,21 @@ void Engine::Accept(GenerationJob& job) {
     request.prompt_logprobs = from.prompt_logprobs;
     request.policy_label = from.policy_label;
     request.forced_ids = std::move(from.forced_ids);
+    request.end_finder = std::move(from.end_finder);
+    request.request.session = from.session;
+    request.request.turn = from.turn;
+    request.request.resumes = from.resumes;
     const absl::Status status = core_->Add(std::move(request));
     if (status.ok()) continue;
-    // Everything was checked before it came here; a refusal is this server's mistake and fails this request alone.
-    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
-    Settle(router_.Refuse(id));
+    // The one thing that could not be known for certain before is what a session still has parked.
+    if (absl::IsOutOfRange(status) && from.resumes != 0) {
+      Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
+      continue;
+    }
+    // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone.
+    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    Settle(router_.Refuse(id, SequenceEnd::kRefused));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,7 +34,9 @@ struct EngineHooks {
   EventRouter::FanOut fan_out;
   std::function<void(const StepReport&)> on_step;           // engine thread, after every step that computed something
   std::function<void(const std::string& reason)> on_death;  // engine thread
-  KvDump* kv_dump = nullptr;                                // outlives the engine
+  // Engine thread, after a step that did so and before anybody hears of its events: EngineCore::dropped and parked.
+  std::function<void(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked)> on_parked;
+  KvDump* kv_dump = nullptr;  // outlives the engine
 };
 
 class Engine : public GenerationQueue {
@@ -55,8 +58,9 @@ class Engine : public GenerationQueue {
   // Orders of the operator, carried out between two steps and before any job submitted later.
   void SetTenants(std::vector<TenantOptions> tenants);
   void PauseAdmission(bool paused);
-  // EngineCore::ResetPrefixes, between two steps.
+  // EngineCore::ResetPrefixes and DropSession, between two steps.
   void ResetPrefixes();
+  void DropSession(uint64_t session);
 
   EngineCounters counters() const;
   // Dead, or busy with one step for longer than limits.engine_stall_s.

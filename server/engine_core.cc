@@ -65,8 +65,13 @@ absl::Status EngineCore::Add(EngineRequest request) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
-  extras_[static_cast<size_t>(*index)] = {request.sampling,        request.policy,       request.logprobs,
-                                          request.prompt_logprobs, request.policy_label, std::move(request.forced_ids)};
+  extras_[static_cast<size_t>(*index)] = {request.sampling,
+                                          request.policy,
+                                          request.logprobs,
+                                          request.prompt_logprobs,
+                                          request.policy_label,
+                                          std::move(request.forced_ids),
+                                          std::move(request.end_finder)};
   return absl::OkStatus();
 }
 
@@ -149,13 +154,16 @@ void EngineCore::BuildInput(const StepPlan& plan) {
 // After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
 // their places: nobody was added since.
 void EngineCore::MoveSessions() {
-  if (scheduler_.parks().empty() && scheduler_.drops().empty()) return;
+  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  parked_.clear();
+  if (scheduler_.parks().empty() && dropped_.empty()) return;
   input_.clear();
-  input_.drops.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  input_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
     input_.parks.push_back(
         {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
+    parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
   executor_.Await(executor_.Launch(input_));
   scheduler_.FinishParks();
@@ -181,6 +189,8 @@ void EngineCore::BuildResults(const StepPlan& plan) {
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
+      EndFinder* finder = extras_[static_cast<size_t>(plan.rows[i].sequence)].end_finder.get();
+      if (finder != nullptr && !result.failed) result.ends = finder->Push(result.token);
     }
     for (const SampleResult& target : output.targets) result.failed |= !target.finite;
   }
@@ -215,6 +225,8 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
     EngineEvent* event = nullptr;
     if (has_event) {
       event = &append(*next++);
+      // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
+      if (event->finish != FinishReason::kNone) extras_[static_cast<size_t>(row.sequence)].end_finder.reset();
     } else {
       // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.
       event = &append(scheduler_.EventOf(row.sequence));
@@ -260,6 +272,7 @@ EngineCounters EngineCore::counters() const {
   counters.snapshots = sides.snapshots();
   counters.parked_sessions = scheduler_.parked().size();
   counters.parked_blocks = scheduler_.parked().blocks();
+  counters.parked_lost = scheduler_.parked().lost();
   return counters;
 }
 

@@ -28,6 +28,14 @@ namespace hydrant {
 // Labels under which evicted tokens are counted: the server gives every policy name an index below this.
 inline constexpr int32_t kPolicyLabelsMax = 16;
 
+// Finds the end of a sequence in its text, which only its driver can read: stop strings. Engine thread.
+class EndFinder {
+ public:
+  virtual ~EndFinder() = default;
+  // `token` is the sequence's next one. True: it ends with it.
+  virtual bool Push(int32_t token) = 0;
+};
+
 // A request with everything the device needs besides. Plain data, validated by the caller; Add checks what would break
 // somebody else (sizes, ids, capacity).
 struct EngineRequest {
@@ -40,6 +48,7 @@ struct EngineRequest {
   // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
   // reported as if it had been sampled). For measuring perplexity under eviction.
   std::vector<int32_t> forced_ids;
+  std::shared_ptr<EndFinder> end_finder;  // null: only tokens end it
 };
 
 // Spans and pointers are valid until the next Step.
@@ -61,6 +70,14 @@ struct EngineEvent {
   int32_t cached = 0;           // prompt tokens taken over from the prefix cache
   int32_t restored = 0;         // prompt tokens whose KV the session had parked
   RequestTimes times;
+};
+
+// A session's KV that left the pool when its turn ended.
+struct ParkedTurn {
+  uint64_t session = 0;
+  uint64_t turn = 0;
+  int32_t computed = 0;  // tokens it stands for
+  int32_t live = 0;      // slots
 };
 
 // What the last step did, for histograms of steps. All zero when it had no rows.
@@ -100,6 +117,7 @@ struct EngineCounters {
   int32_t snapshots = 0;
   int32_t parked_sessions = 0;
   int64_t parked_blocks = 0;
+  uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room
   int64_t live_slots = 0;                    // of all running sequences
   std::vector<TenantCounters> tenants = {};  // by tenant index
 };
@@ -154,6 +172,9 @@ class EngineCore {
 
   // Requests that left the queue in the last step. Valid until the next.
   std::span<const uint64_t> admitted() const { return scheduler_.admitted(); }
+  // Sessions whose parked KV was forgotten in the last step, and, after that, parked. Valid until the next.
+  std::span<const uint64_t> dropped() const { return dropped_; }
+  std::span<const ParkedTurn> parked() const { return parked_; }
 
   const StepReport& report() const { return report_; }
   EngineCounters counters() const;
@@ -168,6 +189,7 @@ class EngineCore {
     int32_t prompt_logprobs = -1;
     int32_t policy_label = 0;
     std::vector<int32_t> forced_ids;
+    std::shared_ptr<EndFinder> end_finder;
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
@@ -192,6 +214,8 @@ class EngineCore {
   StepOutput output_;
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;
+  std::vector<uint64_t> dropped_;
+  std::vector<ParkedTurn> parked_;
   StepReport report_;
   std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};
 };

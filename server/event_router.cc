@@ -13,6 +13,8 @@ SequenceEnd Translate(FinishReason reason) {
       return SequenceEnd::kNone;
     case FinishReason::kStop:
       return SequenceEnd::kStop;
+    case FinishReason::kText:
+      return SequenceEnd::kText;
     case FinishReason::kLength:
       return SequenceEnd::kLength;
     case FinishReason::kAbort:
@@ -60,6 +62,7 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
     const SequenceStatus status = {event.live,
                                    event.evicted,
                                    event.cached,
+                                   event.restored,
                                    event.blocks,
                                    event.times.admitted_us,
                                    event.times.first_token_us,
@@ -83,11 +86,11 @@ void EventRouter::Admitted(std::span<const uint64_t> ids) {
   }
 }
 
-EventRouter::Settled EventRouter::Refuse(uint64_t id) {
+EventRouter::Settled EventRouter::Refuse(uint64_t id, SequenceEnd end) {
   const auto found = routes_.find(id);
   assert(found != routes_.end());
   TokenEvent event;
-  event.end = SequenceEnd::kRefused;
+  event.end = end;
   if (found->second.ledger != nullptr) found->second.ledger->OnEnded(found->second.choice, 0, 0);
   Push(found->second, std::move(event), SequenceStatus());
   Settled settled;

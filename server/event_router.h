@@ -41,8 +41,8 @@ class EventRouter {
   explicit EventRouter(FanOut fan_out) : fan_out_(std::move(fan_out)) {}
 
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
-  // Ends a sequence that never reached the engine.
-  Settled Refuse(uint64_t id);
+  // Ends a sequence that never reached the engine: kRefused or kTooLarge.
+  Settled Refuse(uint64_t id, SequenceEnd end);
   // These left the queue.
   void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);

@@ -14,6 +14,7 @@
 
 namespace hydrant {
 
+class EndFinder;
 class StreamMailbox;
 
 // One sequence to generate, checked in every respect.
@@ -30,7 +31,12 @@ struct GenerationSequence {
   KvBudget budget;
   PrefixUse prefix;
   EvictionPolicy policy;
-  int32_t policy_label = 0;  // EngineRequest::policy_label
+  int32_t policy_label = 0;               // EngineRequest::policy_label
+  std::shared_ptr<EndFinder> end_finder;  // EngineRequest::end_finder; its own
+  // Request's members of these names.
+  uint64_t session = 0;
+  uint64_t turn = 0;
+  uint64_t resumes = 0;
 };
 
 // Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not
@@ -56,12 +62,14 @@ struct GenerationJob {
 };
 
 enum class SequenceEnd : uint8_t {
-  kNone,     // goes on
-  kStop,     // a stop token
-  kLength,   // max_tokens
-  kAbort,    // cancelled
-  kError,    // its numbers were not finite
-  kRefused,  // the engine would not take it
+  kNone,      // goes on
+  kStop,      // a stop token
+  kText,      // a stop string
+  kLength,    // max_tokens
+  kAbort,     // cancelled
+  kError,     // its numbers were not finite
+  kRefused,   // the engine would not take it
+  kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
 };
 
 // A token, an end, or both.
@@ -85,7 +93,8 @@ struct PromptEvent {
 struct SequenceStatus {
   int32_t live = 0;
   int32_t evicted = 0;
-  int32_t cached = 0;  // prompt tokens taken over from the prefix cache
+  int32_t cached = 0;    // prompt tokens taken over from the prefix cache
+  int32_t restored = 0;  // prompt tokens whose KV the session had parked
   int32_t blocks = 0;
   int64_t admitted_us = -1;
   int64_t first_token_us = -1;

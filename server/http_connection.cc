@@ -329,13 +329,14 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
   if (is_preflight) {
     preflight->status = 204;
     preflight->content_type.clear();
-    preflight->fields = {{"access-control-allow-methods", allow},
-                         {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id"},
-                         {"access-control-max-age", "600"}};
+    preflight->fields = {
+        {"access-control-allow-methods", allow},
+        {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id, x-session-affinity"},
+        {"access-control-max-age", "600"}};
     return none;
   }
   // Neither asks for a resource of ours, so the question of whether there is one does not arise.
-  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST");
+  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, DELETE");
   if (allow.empty()) return RouteNotFound();
   if (*route == nullptr) return MethodNotAllowed(allow);
   if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();

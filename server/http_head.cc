@@ -58,8 +58,8 @@ class HeadParser final : public http::basic_parser<true> {
   HttpHead* head_;
 };
 
-// Splits a request target into the path and, for the absolute form, the authority that replaces Host.
-bool SplitTarget(std::string_view method, std::string_view target, std::string* path,
+// Splits a request target into the path, the query and, for the absolute form, the authority that replaces Host.
+bool SplitTarget(std::string_view method, std::string_view target, std::string* path, std::string* query,
                  std::optional<std::string>* authority) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!StartsWithIgnoreCase(target, scheme)) continue;
@@ -78,7 +78,9 @@ bool SplitTarget(std::string_view method, std::string_view target, std::string* 
   // Other forms belong to one method each (RFC 9112, 3.2); they are kept as paths that no route has.
   const bool form_ok = target.front() == '/' || method == "CONNECT" || (target == "*" && method == "OPTIONS");
   if (!form_ok) return false;
-  *path = std::string(target.substr(0, target.find('?')));
+  const size_t end = std::min(target.find('?'), target.size());
+  *path = std::string(target.substr(0, end));
+  *query = std::string(target.substr(std::min(end + 1, target.size())));
   return true;
 }
 
@@ -169,7 +171,7 @@ HttpProgress HttpHeadReader::ParseBlock(std::string_view block) {
   }
   head_.keep_alive = parser.keep_alive();
   std::optional<std::string> authority;
-  if (!SplitTarget(head_.method, parser.target, &head_.path, &authority)) {
+  if (!SplitTarget(head_.method, parser.target, &head_.path, &head_.query, &authority)) {
     return Reject(MalformedHttp("The request target is malformed."));
   }
   const HttpProgress progress = CheckFields();

@@ -1,10 +1,24 @@
 #include "server/http_message.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "server/ascii_text.h"
 
 namespace hydrant {
+
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, equals) != name) continue;
+    return PercentDecode(pair.substr(std::min(equals + 1, pair.size())));
+  }
+  return std::nullopt;
+}
 
 std::string_view HttpReason(int status) {
   switch (status) {

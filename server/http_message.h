@@ -3,6 +3,7 @@
 #define HYDRANT_SERVER_HTTP_MESSAGE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@ enum class BodyFraming : uint8_t { kNone, kLength, kChunked };
 struct HttpHead {
   std::string method;  // as sent
   std::string path;    // the target up to '?'
+  std::string query;   // what follows it
   int version_minor = 1;
   std::vector<HttpField> fields;
   BodyFraming framing = BodyFraming::kNone;
@@ -45,6 +47,9 @@ struct HttpResponse {
       fields;          // beside content-type, content-length, connection, x-request-id
   bool close = false;  // end the connection after this response
 };
+
+// The value of the first `name` in "a=1&name=2", decoded; nullopt when there is none.
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name);
 
 // The reason phrase of `status`.
 std::string_view HttpReason(int status);

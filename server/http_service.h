@@ -22,7 +22,7 @@ namespace hydrant {
 class HttpExchange;
 
 struct HttpRoute {
-  std::string method;  // GET or POST; a GET route answers HEAD too
+  std::string method;  // GET, POST or DELETE; a GET route answers HEAD too
   std::string path;    // exact; one that ends with '/' matches every path below it
   bool open = false;   // needs no key
   // Answers the exchange. Runs on the connection's strand.

@@ -107,7 +107,7 @@ int64_t ResidentBytes() {
 
 const char* RejectReasonName(RejectReason reason) {
   static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency",
-                                                         "rpm",     "tpm",        "queue"};
+                                                         "rpm",     "tpm",        "queue",    "sessions"};
   return kNames[static_cast<int32_t>(reason)];
 }
 
@@ -171,6 +171,7 @@ struct Metrics::Series {
   Counter* prompt_tokens;
   Counter* prompt_tokens_local;
   Counter* prompt_tokens_hit;
+  Counter* prompt_tokens_restored;
   Counter* prompt_tokens_cached;
   Counter* prefix_queries[2];  // with the former name
   Counter* prefix_hits[2];
@@ -183,6 +184,13 @@ struct Metrics::Series {
   Gauge* blocks_cached;
   std::vector<Counter*> evicted;
   Counter* freed[kFreeCauses];
+  Counter* parks;
+  Counter* parks_lost;
+  Counter* restores;
+  Gauge* parked_blocks;
+  Gauge* sessions_resident;
+  Gauge* sessions_parked;
+  Gauge* sessions_cold;
   Counter* stalls;
   Gauge* open_fds;
   Gauge* resident_bytes;
@@ -246,7 +254,7 @@ void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
   static constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
   prompt_tokens_local = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_compute"}});
   prompt_tokens_hit = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
-  Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
+  prompt_tokens_restored = Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
   prefix_queries[0] = Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
   prefix_hits[0] = Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
   prefix_queries[1] = Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
@@ -299,12 +307,16 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   for (int32_t i = 0; i < kFreeCauses; ++i) {
     freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
   }
-  for (const char* name : {"shrinks", "parks", "restores"}) {
-    AddCounter(std::string("hydrant_") + name + "_total", "Not in this version: always 0.", {});
-  }
-  for (const char* state : {"resident", "parked"}) {
-    AddGauge("hydrant_sessions", "Not in this version: always 0.", {{"state", state}});
-  }
+  AddCounter("hydrant_shrinks_total", "Not in this version: always 0.", {});
+  parks = AddCounter("hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", {});
+  parks_lost = AddCounter("hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", {});
+  restores = AddCounter("hydrant_restores_total", "Times a session's parked KV came back for its next turn.", {});
+  parked_blocks = AddGauge("hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", {});
+  static constexpr char kSessions[] =
+      "Sessions: with a turn in progress, with their KV parked, with nothing but their tokens.";
+  sessions_resident = AddGauge("hydrant_sessions", kSessions, {{"state", "resident"}});
+  sessions_parked = AddGauge("hydrant_sessions", kSessions, {{"state", "parked"}});
+  sessions_cold = AddGauge("hydrant_sessions", kSessions, {{"state", "cold"}});
   static constexpr char kStep[] = "Parts of an engine step.";
   step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
@@ -418,7 +430,7 @@ void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
   series_->request_max_generation_tokens->Observe(generated_tokens_max);
 }
 
-std::string Metrics::Render(const EngineCounters& engine, bool stalled) {
+std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
   const int32_t blocks = engine.blocks_free + engine.blocks_used + engine.blocks_cached;
@@ -434,9 +446,17 @@ std::string Metrics::Render(const EngineCounters& engine, bool stalled) {
   series.RenderTenants(engine);
 
   const SchedulerCounters& totals = engine.scheduler;
-  RaiseTo(series.prompt_tokens, totals.prompt_tokens + totals.prefix_hits);
+  RaiseTo(series.prompt_tokens, totals.prompt_tokens + totals.prefix_hits + totals.restored_tokens);
   RaiseTo(series.prompt_tokens_hit, totals.prefix_hits);
-  RaiseTo(series.prompt_tokens_cached, totals.prefix_hits);
+  RaiseTo(series.prompt_tokens_restored, totals.restored_tokens);
+  RaiseTo(series.prompt_tokens_cached, totals.prefix_hits + totals.restored_tokens);
+  RaiseTo(series.parks, totals.parks);
+  RaiseTo(series.parks_lost, engine.parked_lost);
+  RaiseTo(series.restores, totals.restores);
+  series.parked_blocks->Set(static_cast<double>(engine.parked_blocks));
+  series.sessions_resident->Set(static_cast<double>(sessions.busy));
+  series.sessions_parked->Set(static_cast<double>(sessions.parked));
+  series.sessions_cold->Set(static_cast<double>(sessions.cold));
   for (Counter* counter : series.prefix_queries) RaiseTo(counter, totals.prefix_queries);
   for (Counter* counter : series.prefix_hits) RaiseTo(counter, totals.prefix_hits);
   series.snapshots->Set(engine.snapshots);

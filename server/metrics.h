@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "api/session.h"
+
 namespace hydrant {
 
 struct EngineCounters;
@@ -43,8 +45,9 @@ enum class RejectReason : uint8_t {
   kRpm,
   kTpm,
   kQueue,
+  kSessions,
 };
-inline constexpr int32_t kRejectReasons = 7;
+inline constexpr int32_t kRejectReasons = 8;
 const char* RejectReasonName(RejectReason reason);  // its label
 
 // A finished sequence. Moments are monotonic microseconds, -1 = not reached.
@@ -87,7 +90,7 @@ class Metrics {
   uint64_t Rejected(int32_t tenant, RejectReason reason) const;
 
   // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now.
-  std::string Render(const EngineCounters& engine, bool stalled);
+  std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled);
 
  private:
   struct Series;

@@ -9,25 +9,12 @@
 #include "server/ascii_text.h"
 #include "server/http_connection.h"
 #include "server/offload.h"
+#include "server/session_routes.h"
 
 namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-
-// "%2F" -> "/". What is not an escape stays as it is.
-std::string PercentDecode(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && HexValue(text[i + 1]) >= 0 && HexValue(text[i + 2]) >= 0) {
-      out.push_back(static_cast<char>(HexValue(text[i + 1]) * 16 + HexValue(text[i + 2])));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
-}
 
 HttpResponse Json(std::string body) {
   HttpResponse response;
@@ -107,6 +94,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
     return id == sources->model.id ? Json(ModelJson(sources->model)) : ErrorResponse(ModelNotFound(sources->model.id));
   }));
+  AddSessionRoutes(*context.sessions, &routes);
   routes.push_back(OnBody("/tokenize", sources->workers,
                           [&context](const std::string& body) { return TokenizeNow(body, context); }));
   routes.push_back(OnBody("/detokenize", sources->workers,

@@ -1,4 +1,4 @@
-// The table of endpoints: everything that is not a generation is answered here in a line or two.
+// The table of endpoints: what is neither a generation nor a session is answered here in a line or two.
 //
 // Thread: built once; handlers run on any strand.
 #ifndef HYDRANT_SERVER_ROUTES_H_

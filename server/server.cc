@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "server/host_facts.h"
 #include "server/http_server.h"
 #include "server/kv_dump.h"
+#include "server/session_store.h"
 #include "server/sizing.h"
 #include "server/tenant_registry.h"
 #include "server/version.h"
@@ -102,6 +104,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.eos_ids = model.eos_ids;
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;
+  options.scheduler.parked_blocks_max = limits.parked_blocks;
   options.vocab = model.vocab;
   options.context = limits.context_max;
   return options;
@@ -143,6 +146,7 @@ struct Parts {
   std::unique_ptr<ModelExecutor> executor;
   std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<SessionStore> sessions;
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
   std::unique_ptr<HttpServer> http;
@@ -151,6 +155,16 @@ struct Parts {
     if (engine != nullptr) engine->Stop();
   }
 };
+
+std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const Parts* parts) {
+  SessionStore::Options options;
+  options.ttl_us = static_cast<int64_t>(limits.session_ttl_s * 1e6);
+  options.sessions_max = limits.sessions_max;
+  options.tokens_max = limits.session_tokens_max;
+  options.clock = MonotonicUs;
+  options.on_forget = [parts](uint64_t session) { parts->engine->DropSession(session); };
+  return std::make_unique<SessionStore>(std::move(options));
+}
 
 // A default that no request of this model could use is a mistake on the command line, not one of every request.
 absl::Status CheckKvDefault(const Config& config, const Limits& limits, const ModelConfig& model) {
@@ -211,7 +225,9 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
+  parts->sessions = MakeSessions(sizing.limits, parts);
   ServingContext context = MakeContext(config, sizing.limits, checkpoint);
+  context.sessions = parts->sessions.get();
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)),
                                              *parts->metrics, *parts->tenants);
@@ -224,13 +240,19 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
                         report.commit_us);
   };
   hooks.on_death = [&http](const std::string&) { http.Fail(kExitInternal); };
+  SessionStore& sessions = *parts->sessions;
+  hooks.on_parked = [&sessions](std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+    sessions.OnParked(dropped, parked);
+  };
   hooks.kv_dump = parts->kv_dump.get();
   parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
   Engine& engine = *parts->engine;
   EngineView view;
   view.queue = &engine;
   view.stalled = [&engine] { return engine.stalled(); };
-  view.metrics = [&engine, &metrics] { return metrics.Render(engine.counters(), engine.stalled()); };
+  view.metrics = [&engine, &metrics, &sessions] {
+    return metrics.Render(engine.counters(), sessions.counts(), engine.stalled());
+  };
   view.counters = [&engine] { return engine.counters(); };
   view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
   view.reset_prefixes = [&engine] { engine.ResetPrefixes(); };

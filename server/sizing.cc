@@ -90,6 +90,20 @@ namespace {
 // share. In bf16 with heads of 64 they are 6 % of the pool.
 int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
+// What sessions leave between their turns is kept beside the pool, in memory that is taken as it is needed. By default it is
+// as much as the pool, and at most half of what the pool leaves.
+void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, Sizing* sizing) {
+  Limits& limits = sizing->limits;
+  const int64_t half = std::max<int64_t>(0, left_bytes / 2 / block_bytes);
+  limits.parked_blocks = config.session_memory_bytes.has_value() ? *config.session_memory_bytes / block_bytes
+                                                                 : std::min<int64_t>(limits.blocks, half);
+  sizing->explanation.push_back(absl::StrCat(
+      "sessions: parked KV up to ", limits.parked_blocks * block_bytes, " bytes (",
+      config.session_memory_bytes.has_value() ? "--session-memory-bytes" : "as the pool, or half of what it leaves",
+      "), at most ", limits.sessions_max, " of ", limits.session_tokens_max, " tokens, kept for ", limits.session_ttl_s,
+      " s"));
+}
+
 // Sets the pool's limits and says where they come from.
 absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
@@ -126,6 +140,8 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   sizing->explanation.push_back(absl::StrCat("KV pool ", sizing->limits.blocks,
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
+  SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)),
+             free_bytes - int64_t{sizing->limits.blocks} * block_bytes, sizing);
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@ ERROR_TYPES = {
     404: "invalid_request_error",
     405: "invalid_request_error",
     408: "timeout_error",
+    409: "conflict_error",
     411: "invalid_request_error",
     413: "invalid_request_error",
     414: "invalid_request_error",
@@ -19,6 +20,8 @@ ERROR_TYPES = {
     501: "invalid_request_error",
     503: "overloaded_error",
 }
+# What a request asks for by name; a path that leads nowhere is an invalid request.
+NOT_FOUND = ("model_not_found", "session_not_found", "session_expired")
 
 
 def check_error(response, *statuses, param=None, code=None):
@@ -28,7 +31,7 @@ def check_error(response, *statuses, param=None, code=None):
     assert set(error) == {"message", "type", "param", "code"}, error
     assert response.json().keys() == {"error"}
     assert isinstance(error["message"], str) and error["message"]
-    expected = "not_found_error" if error["code"] == "model_not_found" else ERROR_TYPES[response.status]
+    expected = "not_found_error" if error["code"] in NOT_FOUND else ERROR_TYPES[response.status]
     assert error["type"] == expected, error
     assert error["param"] is None or isinstance(error["param"], str)
     assert error["code"] is None or isinstance(error["code"], str)

@@ -71,7 +71,8 @@ class Sessions : public testing::TestWithParam<const char*> {
       if (policy.makes_room) request.request.budget.turn_heavy = policy.policy.heavy;
       request.logprobs = 0;
       request.request.session = kSession;
-      request.request.parked_tokens = turn == 0 ? 0 : static_cast<int32_t>(history.size() - said.size()) - 1;
+      request.request.turn = static_cast<uint64_t>(turn + 1);
+      request.request.resumes = static_cast<uint64_t>(turn);
       std::vector<EngineRequest> together = {request};
       std::mt19937 others(static_cast<uint32_t>(turn));
       for (int32_t i = 0; company && i < 5; ++i) {
@@ -186,10 +187,11 @@ TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
   std::mt19937 random(31);
   const Policy h2o = Policies()[1];
   std::vector<int32_t> history = Ids(random, 60);
-  const auto turn = [&](uint64_t id, const std::vector<int32_t>& prompt, int32_t parked) {
+  const auto turn = [&](uint64_t id, const std::vector<int32_t>& prompt, uint64_t resumes) {
     EngineRequest request = With(Greedy(id, prompt, 10), h2o.policy);
     request.request.session = kSession;
-    request.request.parked_tokens = parked;
+    request.request.turn = id;
+    request.request.resumes = resumes;
     return request;
   };
   const Generation first = harness.RunOne(turn(1, history, 0));
@@ -198,16 +200,16 @@ TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
   const int32_t parked = static_cast<int32_t>(history.size()) - 1;
   history.push_back(5);
 
-  ASSERT_TRUE(harness.engine().Add(turn(2, history, parked)).ok());
+  ASSERT_TRUE(harness.engine().Add(turn(2, history, 1)).ok());
   for (int step = 0; step < 4; ++step) harness.engine().Step();
   ASSERT_TRUE(harness.engine().Cancel(2));
   harness.engine().Step();
-  const Generation again = harness.RunOne(turn(3, history, parked));
+  const Generation again = harness.RunOne(turn(3, history, 1));
   EXPECT_EQ(again.restored, parked);
 
   EngineHarness fresh(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64});
   fresh.RunOne(turn(1, {history.begin(), history.begin() + 60}, 0));
-  EXPECT_EQ(again.tokens(), fresh.RunOne(turn(2, history, parked)).tokens());
+  EXPECT_EQ(again.tokens(), fresh.RunOne(turn(2, history, 1)).tokens());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Sessions, testing::Values("gqa_untied", "gqa_tied"),

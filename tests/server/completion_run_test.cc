@@ -75,7 +75,7 @@ class CompletionRunTest : public testing::Test {
     return out;
   }
   double Aborts() {
-    const std::string text = metrics_->Render(EngineCounters(), false);
+    const std::string text = metrics_->Render(EngineCounters(), SessionCounts(), false);
     const std::string series = "finished_reason=\"abort\",model_name=\"m\"} ";
     return std::stod(text.substr(text.find(series) + series.size()));
   }
@@ -164,17 +164,20 @@ TEST_F(CompletionRunTest, UsageAndKvComeWhenAskedFor) {
   EXPECT_THAT(out.substr(usage), HasSubstr(R"("live":17,"budget":16,"evicted":3,"blocks":2)"));
 }
 
-TEST_F(CompletionRunTest, AStopStringCancelsTheSequenceAndWhatComesAfterIsNotRead) {
+TEST_F(CompletionRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
   const auto run = Start(R"({"prompt": "a", "stop": "no", "n": 2})");
-  for (const char c : std::string("yes no more")) Send(0, c);
+  ASSERT_EQ(queue_.job.sequences.size(), 2u);
+  EXPECT_NE(queue_.job.sequences[0].end_finder, queue_.job.sequences[1].end_finder) << "each has read its own text";
+  for (const char c : std::string("yes no")) {
+    const bool ends = queue_.job.sequences[0].end_finder->Push(c);
+    Send(0, c, ends ? SequenceEnd::kText : SequenceEnd::kNone);
+  }
   run->Absorb();
   EXPECT_FALSE(run->done());
-  EXPECT_THAT(queue_.cancelled, ElementsAre(100u));
-  Send(0, -1, SequenceEnd::kAbort);
   Send(1, 'z', SequenceEnd::kLength);
   run->Absorb();
   ASSERT_TRUE(run->done());
-  EXPECT_THAT(queue_.cancelled, ElementsAre(100u)) << "once";
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
   const std::string body = run->Body();
   EXPECT_THAT(body, HasSubstr(R"("text":"yes ")"));
   EXPECT_THAT(body, HasSubstr(R"("finish_reason":"stop","stop_reason":"no")"));

@@ -84,6 +84,8 @@ TEST(Config, EveryFlagArrives) {
                               "--kv-budget", "256",
                               "--kv-recent", "100",
                               "--debug-kv-dump", "d.jsonl",
+                              "--session-memory-bytes", "0",
+                              "--session-ttl", "0.5",
                               "--header-timeout-s", "1",
                               "--body-timeout-s", "2",
                               "--keepalive-timeout-s", "3",
@@ -115,6 +117,8 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.kv.budget_tokens, 256);
   EXPECT_EQ(config.kv.recent, 100);
   EXPECT_EQ(config.kv_dump_path, "d.jsonl");
+  EXPECT_EQ(config.session_memory_bytes, 0);
+  EXPECT_EQ(config.limits.session_ttl_s, 0.5);
   EXPECT_EQ(config.limits.header_timeout_s, 1);
   EXPECT_EQ(config.limits.body_timeout_s, 2);
   EXPECT_EQ(config.limits.keepalive_timeout_s, 3);
@@ -195,6 +199,8 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--admin-port", "65536", "--admin-api-key", "k"}, "--admin-port"},
       {{"--admin-host", "0.0.0.0"}, "--admin-host"},
       {{"--session-dir=x"}, "--session-dir"},
+      {{"--session-ttl", "-1"}, "--session-ttl"},
+      {{"--session-memory-bytes", "-1"}, "--session-memory-bytes"},
       {{"--admin-port", "1"}, "--admin-port"},
       {{"another.gguf"}, "another.gguf"},
   };

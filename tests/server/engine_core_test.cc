@@ -122,6 +122,74 @@ TEST_F(EngineCoreTest, ARowCarriesWhatTheDeviceNeeds) {
   EXPECT_TRUE(executor.rows[0].reuse_victim);
 }
 
+// Ends with the `count`-th token.
+class EndsAfter : public EndFinder {
+ public:
+  explicit EndsAfter(int32_t count) : left_(count) {}
+  bool Push(int32_t token) override {
+    seen.push_back(token);
+    return --left_ == 0;
+  }
+
+  std::vector<int32_t> seen;
+
+ private:
+  int32_t left_;
+};
+
+TEST_F(EngineCoreTest, ATextEndsWhereItsReaderFindsTheEnd) {
+  EngineRequest request = MakeRequest(1, 5, 10);
+  const auto finder = std::make_shared<EndsAfter>(3);
+  request.end_finder = finder;
+  ASSERT_TRUE(core->Add(request).ok());
+  request.end_finder.reset();
+  for (int32_t token = 1; token <= 3; ++token) {
+    const std::span<const EngineEvent> events = core->Step();
+    ASSERT_THAT(events, SizeIs(1));
+    EXPECT_EQ(events[0].generated, token);
+    EXPECT_EQ(events[0].finish, token == 3 ? FinishReason::kText : FinishReason::kNone);
+  }
+  EXPECT_TRUE(core->idle());
+  EXPECT_THAT(finder->seen, ElementsAre(7, 7, 7));
+  EXPECT_EQ(finder.use_count(), 1) << "what it holds of its request goes with the sequence";
+}
+
+TEST_F(EngineCoreTest, AStopTokenCountsBeforeAnEndInTheText) {
+  executor.sampled.id = 2;
+  EngineRequest request = MakeRequest(1, 5, 10);
+  request.end_finder = std::make_shared<EndsAfter>(1);
+  ASSERT_TRUE(core->Add(request).ok());
+  EXPECT_EQ(core->Step()[0].finish, FinishReason::kStop);
+}
+
+TEST(EngineCoreSessions, AStepSaysWhatItParkedAndWhatWasDropped) {
+  ScriptedExecutor executor;
+  EngineCoreOptions options = Options();
+  options.scheduler.parked_blocks_max = 2;
+  const auto core = *EngineCore::Create(options, executor, [] { return 1; });
+  for (uint64_t id = 1; id <= 2; ++id) {
+    EngineRequest request = MakeRequest(id, 20, 1);
+    request.request.session = 10 + id;
+    request.request.turn = id;
+    ASSERT_TRUE(core->Add(request).ok());
+    core->Step();
+    ASSERT_THAT(core->parked(), SizeIs(1));
+    EXPECT_EQ(core->parked()[0].session, 10 + id);
+    EXPECT_EQ(core->parked()[0].turn, id);
+    EXPECT_EQ(core->parked()[0].computed, 20);
+    EXPECT_EQ(core->parked()[0].live, 20);
+    EXPECT_EQ(core->dropped().size(), id - 1);
+  }
+  EXPECT_THAT(core->dropped(), ElementsAre(11u)) << "there is room for one";
+  core->DropSession(12);
+  EXPECT_FALSE(core->idle());
+  core->Step();
+  EXPECT_THAT(core->dropped(), ElementsAre(12u));
+  EXPECT_THAT(core->parked(), IsEmpty());
+  core->Step();
+  EXPECT_THAT(core->dropped(), IsEmpty());
+}
+
 TEST_F(EngineCoreTest, TokensComeWithTheirLogprobs) {
   executor.sampled.top = {{7, -0.5f}, {9, -1.5f}};
   EngineRequest request = MakeRequest(1, 5, 2);

@@ -88,7 +88,7 @@ TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
   ends[2].generated = 4;
   f.router.Deliver(ends, 0);
   EXPECT_THAT(ledger->ended, ElementsAre(ElementsAre(0, 16, 0), ElementsAre(0, 30, 4)));
-  f.router.Refuse(10);
+  f.router.Refuse(10, SequenceEnd::kRefused);
   EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
 }
 
@@ -130,7 +130,7 @@ TEST(EventRouter, OnlyTheSequenceWithTheSlowReaderIsPaused) {
 
 TEST(EventRouter, ARefusedSequenceEndsAndIsForgotten) {
   Fixture f;
-  const EventRouter::Settled settled = f.router.Refuse(3);
+  const EventRouter::Settled settled = f.router.Refuse(3, SequenceEnd::kRefused);
   EXPECT_EQ(settled.sequences, 1);
   EXPECT_EQ(settled.prompt_tokens, 30);
   (void)f.other->Take(&f.batch);

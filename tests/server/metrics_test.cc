@@ -69,7 +69,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
   Metrics metrics(Options());
   EngineCounters engine;
   engine.blocks_free = 100;
-  const Exposition text(metrics.Render(engine, false));
+  const Exposition text(metrics.Render(engine, SessionCounts(), false));
   const struct {
     const char* name;
     const char* type;
@@ -111,6 +111,9 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_restores_total", "counter", {}},
       {"hydrant_sessions", "gauge", {"state=\"resident\""}},
       {"hydrant_sessions", "gauge", {"state=\"parked\""}},
+      {"hydrant_sessions", "gauge", {"state=\"cold\""}},
+      {"hydrant_parked_blocks", "gauge", {}},
+      {"hydrant_parks_lost_total", "counter", {}},
       {"hydrant_stalls_total", "counter", {}},
       {"hydrant_requests_total", "counter", {"tenant=\"default\""}},
       {"hydrant_prompt_tokens_total", "counter", {"tenant=\"default\""}},
@@ -123,6 +126,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"rpm\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"tpm\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"queue\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"sessions\""}},
       {"hydrant_auth_failures_total", "counter", {}},
       {"hydrant_live_slots", "gauge", {"tenant=\"default\""}},
       {"hydrant_blocks", "gauge", {"tenant=\"default\""}},
@@ -139,7 +143,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
 
 TEST(Metrics, EveryHistogramHasVllmsBuckets) {
   Metrics metrics(Options());
-  const Exposition text(metrics.Render(EngineCounters(), false));
+  const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   using Bounds = std::vector<double>;
   const Bounds first = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
                         1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
@@ -181,7 +185,7 @@ TEST(Metrics, EveryHistogramHasVllmsBuckets) {
 
 TEST(Metrics, LabelsOfVllmsSeriesAreModelAndEngineOnly) {
   Metrics metrics(Options());
-  for (const auto& [series, value] : Exposition(metrics.Render(EngineCounters(), false)).samples) {
+  for (const auto& [series, value] : Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples) {
     if (!series.starts_with("vllm:") || series.starts_with("vllm:cache_config_info")) continue;
     EXPECT_NE(series.find("engine=\"0\""), std::string::npos) << series;
     EXPECT_NE(series.find(R"(model_name="a \"model\"")"), std::string::npos) << series;
@@ -203,7 +207,7 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
   engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)] = 109;
   engine.evicted_tokens[1] = 1744;
   for (int scrape = 0; scrape < 2; ++scrape) {
-    const Exposition text(metrics.Render(engine, false));
+    const Exposition text(metrics.Render(engine, SessionCounts(), false));
     EXPECT_EQ(text.Value("vllm:num_requests_running"), 3);
     EXPECT_EQ(text.Value("vllm:num_requests_waiting"), 2);
     EXPECT_EQ(text.Value("vllm:num_requests_waiting_by_reason", {"capacity"}), 2);
@@ -246,7 +250,7 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   waiting.ended_us = 1'000'000;
   metrics.ObserveSequence(0, waiting);
 
-  const Exposition text(metrics.Render(EngineCounters(), false));
+  const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   const std::map<std::string, double> sums = {
       {"vllm:request_queue_time_seconds", 1},
       {"vllm:request_prefill_time_seconds", 2},
@@ -288,7 +292,7 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
   metrics.ObserveFirstToken(2, 3'000'000);
   EngineCounters engine;
   engine.tenants = {{.blocks = 1}, {.blocks = 2, .charged = 0.5}, {.blocks = 3}};
-  const Exposition text(metrics.Render(engine, false));
+  const Exposition text(metrics.Render(engine, SessionCounts(), false));
   EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"a\""}), 1);
   EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"b\""}), 0);
   EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"c\""}), 2);
@@ -301,15 +305,39 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
   EXPECT_EQ(text.Value("hydrant_service_total", {"tenant=\"b\""}), 0.5);
 }
 
+TEST(Metrics, SessionsAreCountedByState) {
+  Metrics metrics(Options());
+  EngineCounters engine;
+  engine.parked_blocks = 12;
+  engine.parked_lost = 2;
+  engine.scheduler.parks = 9;
+  engine.scheduler.restores = 7;
+  engine.scheduler.restored_tokens = 300;
+  engine.scheduler.prefix_hits = 50;
+  engine.scheduler.prompt_tokens = 40;
+  const Exposition text(metrics.Render(engine, {.busy = 1, .parked = 2, .cold = 3}, false));
+  EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"resident\""}), 1);
+  EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"parked\""}), 2);
+  EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"cold\""}), 3);
+  EXPECT_EQ(text.Value("hydrant_parked_blocks"), 12);
+  EXPECT_EQ(text.Value("hydrant_parks_total"), 9);
+  EXPECT_EQ(text.Value("hydrant_parks_lost_total"), 2);
+  EXPECT_EQ(text.Value("hydrant_restores_total"), 7);
+  EXPECT_EQ(text.Value("vllm:prompt_tokens_total"), 390);
+  EXPECT_EQ(text.Value("vllm:prompt_tokens_cached_total"), 350);
+  EXPECT_EQ(text.Value("vllm:prompt_tokens_by_source_total", {"source=\"external_kv_transfer\""}), 300);
+}
+
 TEST(Metrics, AStallIsCountedWhenItBegins) {
   Metrics metrics(Options());
-  for (const bool stalled : {false, true, true, false, true}) metrics.Render(EngineCounters(), stalled);
-  EXPECT_EQ(Exposition(metrics.Render(EngineCounters(), true)).Value("hydrant_stalls_total"), 2);
+  for (const bool stalled : {false, true, true, false, true})
+    metrics.Render(EngineCounters(), SessionCounts(), stalled);
+  EXPECT_EQ(Exposition(metrics.Render(EngineCounters(), SessionCounts(), true)).Value("hydrant_stalls_total"), 2);
 }
 
 TEST(Metrics, TheProcessIsDescribed) {
   Metrics metrics(Options());
-  const Exposition text(metrics.Render(EngineCounters(), false));
+  const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   EXPECT_GT(text.Value("process_open_fds"), 2);
   EXPECT_GT(text.Value("process_resident_memory_bytes"), 1 << 20);
   EXPECT_GE(text.Value("process_cpu_seconds_total"), 0);

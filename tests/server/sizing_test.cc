@@ -49,6 +49,26 @@ TEST(Sizing, APrefixCacheHasTwoSpareSideBlocksPerBlock) {
   EXPECT_EQ(DeriveLimits(config, Model(), Everything, kHost)->limits.spare_sides, 0);
 }
 
+TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
+  const int64_t block = BlockBytes(Model(), DType::kBF16);
+  const auto parked = [](const Config& config) {
+    return DeriveLimits(config, Model(), Everything, kHost)->limits.parked_blocks;
+  };
+  Config config;
+  config.blocks_override = 100;
+  EXPECT_EQ(parked(config), 100);
+  config.session_memory_bytes = 10 * block + block - 1;
+  EXPECT_EQ(parked(config), 10);
+  config.session_memory_bytes = 0;
+  EXPECT_EQ(parked(config), 0);
+  // A pool of nine tenths of what is left: half of the tenth beside it.
+  config = Config();
+  config.prefix_caching = false;
+  config.memory_utilization = 0.9;
+  const Sizing large = *DeriveLimits(config, Model(), Everything, kHost);
+  EXPECT_NEAR(static_cast<double>(large.limits.parked_blocks), large.limits.blocks / 18.0, 2);
+}
+
 TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing native = *DeriveLimits(Config(), Model(), Everything, kHost);
   EXPECT_EQ(native.weight_dtype, DType::kBF16);

@@ -176,6 +176,7 @@ TestServer::TestServer(TestServerOptions options) {
   core_options.scheduler.waiting_max = options.sequences_max + limits.waiting_sequences_max;
   core_options.scheduler.tokens_max = 512;
   core_options.scheduler.eos_ids = {ByteTokenizer::kEos};
+  core_options.scheduler.parked_blocks_max = options.parked_blocks;
   core_options.vocab = ByteTokenizer::kVocab;
   core_options.context = options.context;
   auto core = EngineCore::Create(core_options, executor_, MonotonicUs);
@@ -189,15 +190,23 @@ TestServer::TestServer(TestServerOptions options) {
   metrics_options.policy_names = KvPolicyLabels();
   metrics_options.tenant_names = tenants_->names();
   metrics_ = std::make_unique<Metrics>(metrics_options);
+  SessionStore::Options session_options = options.sessions;
+  if (!session_options.clock) session_options.clock = MonotonicUs;
+  session_options.on_forget = [this](uint64_t session) { engine_->DropSession(session); };
+  sessions_ = std::make_unique<SessionStore>(std::move(session_options));
+  context.sessions = sessions_.get();
   http_ = std::make_unique<HttpServer>(std::move(http), *metrics_, *tenants_);
   EngineHooks hooks;
   hooks.fan_out = http_->fan_out();
   hooks.on_death = [this](const std::string&) { http_->Fail(70); };
+  hooks.on_parked = [this](std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+    sessions_->OnParked(dropped, parked);
+  };
   engine_ = std::make_unique<Engine>(std::move(*core), http_->limits(), std::move(hooks));
   EngineView view;
   view.queue = engine_.get();
   view.stalled = [this] { return engine_->stalled(); };
-  view.metrics = [this] { return metrics_->Render(engine_->counters(), engine_->stalled()); };
+  view.metrics = [this] { return metrics_->Render(engine_->counters(), sessions_->counts(), engine_->stalled()); };
   view.counters = [this] { return engine_->counters(); };
   view.pause_admission = [this](bool paused) { engine_->PauseAdmission(paused); };
   view.reset_prefixes = [this] { engine_->ResetPrefixes(); };

@@ -74,6 +74,8 @@ struct TestServerOptions {
   int32_t blocks = 1024;
   int32_t sequences_max = 8;
   int32_t context = 4096;
+  int64_t parked_blocks = 1024;
+  SessionStore::Options sessions;                        // clock and on_forget are the server's own unless set
   std::function<int32_t(const StepRow&, int32_t)> next;  // null: the alphabet
   TenantsConfig tenants = SingleTenant("");
   std::string tenants_path;  // not empty: the tenants are in this file
@@ -102,6 +104,7 @@ class TestServer {
   ScriptedExecutor executor_;
   std::unique_ptr<TenantRegistry> tenants_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<SessionStore> sessions_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<HttpServer> http_;
   int exit_code_ = -1;

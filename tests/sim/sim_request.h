@@ -25,6 +25,7 @@ struct SimRequest {
 
   // A turn of a session may go on from what is parked or compute everything; which it is shows at admission.
   bool may_resume = false;
+  bool must_resume = false;  // it was parked when the request came
   SoloRun resumed_solo;
   std::vector<uint64_t> resumed_keys;
   uint64_t resumed_state = 0;

@@ -15,6 +15,16 @@
 namespace hydrant::sim {
 namespace {
 
+// A text that is complete with one certain token.
+class TokenEnds : public EndFinder {
+ public:
+  explicit TokenEnds(int32_t token) : token_(token) {}
+  bool Push(int32_t token) override { return token == token_; }
+
+ private:
+  const int32_t token_;
+};
+
 class Episode {
  public:
   explicit Episode(const EpisodeOptions& options)
@@ -156,6 +166,10 @@ void Episode::SeeAdmissions() {
       request.state_before = request.resumed_state;
       executor_.Resume(request, sequence.blocks.blocks());
     }
+    if (request.must_resume && sequence.restored == 0) {
+      failure_.Set("request ", request.id(), " has lost what its session had parked when it came");
+      return;
+    }
     if (sequence.cached > 0 && request.computed == 0) {
       executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
     }
@@ -177,6 +191,7 @@ void Episode::AddRequest() {
   const uint64_t session = workload_.DrawSession();
   if (session != 0) MakeTurn(session, request.request);
   request.fate = workload_.MakeFate(request.request);
+  if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
   request.solo = RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids);
   request.keys = MakeKeys(request, request.solo, {});
   PrepareToResume(request);
@@ -187,7 +202,11 @@ void Episode::AddRequest() {
   }
 
   const int64_t blocks_max = tenants_.BlocksMax(request.request.request.tenant);
-  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request)) > blocks_max;
+  // What is parked when it arrives stays for it, and it needs no more than goes on from there.
+  const ParkedKv* parked = core_->scheduler().parked().Find(session);
+  request.must_resume = request.may_resume && parked != nullptr && parked->turn == request.request.request.resumes;
+  const SoloRun& run = request.must_resume ? request.resumed_solo : request.solo;
+  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request, run.begin, run.live_before)) > blocks_max;
   const bool full = unfinished() == core.scheduler.sequences_max + core.scheduler.waiting_max;
   const absl::StatusCode expected = too_large ? absl::StatusCode::kOutOfRange
                                     : full    ? absl::StatusCode::kResourceExhausted
@@ -237,13 +256,14 @@ void Episode::MakeTurn(uint64_t session, EngineRequest& made) {
     // A prompt whose tokens are asked for one by one cannot leave any out.
     made.prompt_logprobs = -1;
     made.request.prompt = std::move(history);
-    made.request.parked_tokens = own.last->solo.computed();
+    made.request.resumes = own.last->id();
     if (workload_.random().Chance(10)) {
       made.request.prompt[0] = (made.request.prompt[0] + 1) % workload_.core().vocab;  // edited: its server sees that
     }
-    if (made.request.prompt[0] != own.last->solo.text[0]) made.request.parked_tokens = -1;
+    if (made.request.prompt[0] != own.last->solo.text[0]) made.request.resumes = 0;
   }
   made.request.session = session;
+  made.request.turn = made.request.id;
 }
 
 void Episode::PrepareToResume(SimRequest& request) {
@@ -251,7 +271,7 @@ void Episode::PrepareToResume(SimRequest& request) {
   if (asked.session == 0) return;
   SimSession& own = sessions_[asked.session];
   own.busy = true;
-  if (own.last == nullptr || asked.parked_tokens != own.last->solo.computed()) return;
+  if (own.last == nullptr || asked.resumes != own.last->id()) return;
   const EngineCoreOptions& core = workload_.core();
   request.may_resume = true;
   request.resumed_solo =
@@ -266,8 +286,7 @@ void Episode::EndTurn(SimRequest& request) {
   if (session == 0) return;
   SimSession& own = sessions_[session];
   own.busy = false;
-  const bool by_itself = request.solo.finish == FinishReason::kStop || request.solo.finish == FinishReason::kLength;
-  if (request.cancelled || !by_itself) return;
+  if (request.cancelled || !EndsByItself(request.solo.finish)) return;
   const bool fits = BlocksForSlots(std::ssize(request.solo.kept[0])) <= workload_.core().scheduler.parked_blocks_max;
   if (fits || own.last == nullptr) own.last = &request;
 }
@@ -410,7 +429,7 @@ void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
   outstanding_steps_ -= request.cost_steps;
   if (!request.gone) executor_.Forget(request);
   result_.failed += event.finish == FinishReason::kError ? 1 : 0;
-  result_.stopped += event.finish == FinishReason::kStop ? 1 : 0;
+  result_.stopped += event.finish == FinishReason::kStop || event.finish == FinishReason::kText ? 1 : 0;
   // A step takes the clock a few ticks ahead: more means it was not admitted at the first opportunity.
   result_.waited += times.admitted_us - times.arrival_us > 4 ? 1 : 0;
 }

@@ -71,8 +71,8 @@ class KeptSet {
 };
 
 // The reason a request ends after `token`, its `generated`-th one.
-FinishReason EndAfter(const Request& request, const std::vector<int32_t>& eos_ids, int32_t token, int32_t generated,
-                      int32_t* stop_token) {
+FinishReason EndAfter(const Request& request, const Fate& fate, const std::vector<int32_t>& eos_ids, int32_t token,
+                      int32_t generated, int32_t* stop_token) {
   const auto is_in = [token](const std::vector<int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
@@ -82,6 +82,7 @@ FinishReason EndAfter(const Request& request, const std::vector<int32_t>& eos_id
     *stop_token = token;
     return FinishReason::kStop;
   }
+  if (token == fate.text_end) return FinishReason::kText;
   return generated == request.max_tokens ? FinishReason::kLength : FinishReason::kNone;
 }
 
@@ -153,7 +154,7 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
     const int32_t position = run.prompt_length + generated;
     const int32_t token = NextToken(request.id, position, shares, vocab);
     run.text.push_back(token);
-    run.finish = EndAfter(request, eos_ids, token, generated + 1, &run.stop_token);
+    run.finish = EndAfter(request, fate, eos_ids, token, generated + 1, &run.stop_token);
     if (run.finish != FinishReason::kNone) {
       ends();
       return run;
@@ -181,21 +182,17 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
   }
 }
 
-int32_t SoloPeakSlots(const EngineRequest& request) {
+int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live) {
   // Played, not derived: grow token by token and cut where the paper does.
   const KvBudget& budget = request.request.budget;
-  const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
   const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;
-  int32_t peak = 0;
-  int32_t size = 0;
-  for (int32_t token = 1; token <= prompt_length; ++token) {
+  int32_t peak = live;
+  int32_t size = live;
+  const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
+  for (int32_t token = begin + 1; token <= prompt_length; ++token) {
     peak = std::max(peak, ++size);
     const bool stops = token == prompt_length || (budget.prompt_stride > 0 && token % budget.prompt_stride == 0);
     if (stops && budget.keep > 0) size = std::min(size, budget.keep);
-  }
-  // A turn of a session may begin with more than the budget, if that is periodic.
-  if (budget.prompt_stride > 0) {
-    peak = std::max(peak, std::min(prompt_length, budget.keep + budget.slack - 1 + budget.prompt_stride));
   }
   for (int32_t step = 1; step < request.request.max_tokens; ++step) {
     ++size;

@@ -18,6 +18,7 @@ struct Fate {
   bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
   int32_t fail_prompt = -1;     // the log-probability of this prompt token is not finite
   int32_t score_levels_log2 = 64;
+  int32_t text_end = -1;  // the driver ends the sequence with this token
 };
 
 // What is true of a decode step.
@@ -65,7 +66,7 @@ SoloRun RunSolo(const EngineRequest& request, const Fate& fate, int32_t pairs, i
                 const std::vector<int32_t>& eos_ids, const SoloRun* before = nullptr);
 
 // Slots the request would occupy at most if it used all of max_tokens.
-int32_t SoloPeakSlots(const EngineRequest& request);
+int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live);
 
 }  // namespace hydrant::sim
 

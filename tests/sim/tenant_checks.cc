@@ -7,7 +7,7 @@
 namespace hydrant::sim {
 namespace {
 
-int64_t NeedOf(const EngineRequest& request) { return BlocksForSlots(SoloPeakSlots(request)); }
+int64_t NeedOf(const EngineRequest& request) { return BlocksForSlots(SoloPeakSlots(request, 0, 0)); }
 
 }  // namespace
 

@@ -190,6 +190,7 @@ Fate Workload::MakeFate(const EngineRequest& request) {
   if (request.prompt_logprobs >= 0 && prompt_length > 1 && r.Chance(fail_percent_)) {
     fate.fail_prompt = r.Between(1, prompt_length - 1);
   }
+  if (r.Chance(15)) fate.text_end = r.Below(core_.vocab);
   return fate;
 }
 

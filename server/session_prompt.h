@@ -1,0 +1,36 @@
+// Makes the whole prompt of a session's turn out of what the client sent: all of the history, or only what is new.
+//
+// Thread: any (pure).
+#ifndef HYDRANT_SERVER_SESSION_PROMPT_H_
+#define HYDRANT_SERVER_SESSION_PROMPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/completion_request.h"
+#include "model/tokenizer.h"
+#include "server/session_store.h"
+
+namespace hydrant {
+
+struct TurnPrompt {
+  std::vector<int32_t> ids;
+  int32_t hidden_specials = 0;      // leading ids the server added
+  std::optional<std::string> text;  // all of it; absent when the past's is
+};
+
+// With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
+// that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
+// and only the tokens it wrote have their KV parked. `past` may be null, without `session_append`.
+// Linear in the prompt and the past. Error: empty_prompt when nothing is new.
+ApiResult<TurnPrompt> MakeTurnPrompt(const CompletionRequest& request, const SessionPast* past,
+                                     const Tokenizer& tokenizer);
+
+// Whether `ids` begin with the computed tokens of `past`, with at least one more behind them. `past` may be null.
+bool GoesOn(const std::vector<int32_t>& ids, const SessionPast* past);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSION_PROMPT_H_

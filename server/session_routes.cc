@@ -1,0 +1,82 @@
+#include "server/session_routes.h"
+
+#include <charconv>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/session.h"
+#include "server/ascii_text.h"
+#include "server/http_connection.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::string_view kPath = "/v1/sessions";
+// Of one page: a quarter of a megabyte of JSON.
+constexpr int32_t kPageMax = 1000;
+
+HttpResponse Json(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {
+  const std::string after = QueryValue(head.query, "after").value_or("");
+  if (!after.empty() && !IsSessionId(after)) return ErrorResponse(InvalidSessionId("after"));
+  int32_t limit = kPageMax;
+  if (const std::optional<std::string> text = QueryValue(head.query, "limit")) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
+    if (error != std::errc() || end != text->data() + text->size() || limit < 1 || limit > kPageMax) {
+      return ErrorResponse(InvalidField("limit", absl::StrCat("'limit' must be in [1, ", kPageMax, "].")));
+    }
+  }
+  const SessionStore::Page page = sessions.List(tenant, after, static_cast<size_t>(limit));
+  return Json(SessionListJson(page.cards, page.has_more));
+}
+
+HttpResponse Get(SessionStore& sessions, int32_t tenant, const std::string& id) {
+  const ApiResult<SessionCard> card = sessions.Get(tenant, id);
+  return card.ok() ? Json(SessionJson(card.value())) : ErrorResponse(card.error());
+}
+
+HttpResponse Delete(SessionStore& sessions, int32_t tenant, const std::string& id) {
+  const std::optional<ApiError> error = sessions.Delete(tenant, id);
+  return error.has_value() ? ErrorResponse(*error) : Json(SessionDeletedJson(id));
+}
+
+HttpRoute Route(std::string method, std::string path, std::function<HttpResponse(int32_t, const HttpHead&)> make) {
+  return {std::move(method), std::move(path), /*open=*/false,
+          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            HttpResponse response = make(exchange.caller()->index(), exchange.head());
+            co_await exchange.Respond(std::move(response));
+          }};
+}
+
+using OfOne = HttpResponse (*)(SessionStore&, int32_t tenant, const std::string& id);
+
+// A route below kPath: what follows is an id.
+HttpRoute RouteOfOne(std::string method, SessionStore& sessions, OfOne make) {
+  return Route(std::move(method), absl::StrCat(std::string(kPath), "/"),
+               [&sessions, make](int32_t tenant, const HttpHead& head) {
+                 const std::string id = PercentDecode(std::string_view(head.path).substr(kPath.size() + 1));
+                 if (!IsSessionId(id)) return ErrorResponse(InvalidSessionId("session_id"));
+                 return make(sessions, tenant, id);
+               });
+}
+
+}  // namespace
+
+void AddSessionRoutes(SessionStore& sessions, std::vector<HttpRoute>* routes) {
+  routes->push_back(Route("GET", std::string(kPath),
+                          [&sessions](int32_t tenant, const HttpHead& head) { return List(sessions, tenant, head); }));
+  routes->push_back(RouteOfOne("GET", sessions, Get));
+  routes->push_back(RouteOfOne("DELETE", sessions, Delete));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,19 @@
+// GET /v1/sessions, GET and DELETE /v1/sessions/{id}: of the caller's tenant, which alone can tell that they are there.
+//
+// Thread: built once; handlers run on any strand.
+#ifndef HYDRANT_SERVER_SESSION_ROUTES_H_
+#define HYDRANT_SERVER_SESSION_ROUTES_H_
+
+#include <vector>
+
+#include "server/http_service.h"
+#include "server/session_store.h"
+
+namespace hydrant {
+
+// `sessions` outlives the routes.
+void AddSessionRoutes(SessionStore& sessions, std::vector<HttpRoute>* routes);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSION_ROUTES_H_

@@ -1,0 +1,252 @@
+#include "server/session_store.h"
+
+#include <algorithm>
+#include <cassert>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Ids of a tenant that are remembered to have been sessions: enough to tell most late clients why.
+constexpr size_t kGoneMax = 256;
+
+int64_t TokensOf(const std::shared_ptr<const SessionPast>& past) {
+  return past == nullptr ? 0 : static_cast<int64_t>(past->tokens.size());
+}
+
+}  // namespace
+
+void SessionTurn::End(SessionPast past) {
+  past.turn = turn_;
+  store_->End(std::exchange(session_, nullptr), std::make_shared<const SessionPast>(std::move(past)));
+}
+
+SessionStore::Tenant& SessionStore::TenantOf(int32_t tenant) {
+  if (tenants_.size() <= static_cast<size_t>(tenant)) tenants_.resize(static_cast<size_t>(tenant) + 1);
+  return tenants_[static_cast<size_t>(tenant)];
+}
+
+SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id) {
+  const Tenant& own = TenantOf(tenant);
+  const auto found = own.sessions.find(id);
+  return found == own.sessions.end() ? nullptr : found->second.get();
+}
+
+SessionState SessionStore::StateOf(const Session& session) const {
+  if (session.busy) return SessionState::kBusy;
+  const bool parked = session.past != nullptr && session.parked.turn == session.past->turn;
+  return parked ? SessionState::kParked : SessionState::kCold;
+}
+
+// Holds the mutex, and says what was forgotten once it has let go of it.
+class SessionStore::Lock {
+ public:
+  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) {}
+  ~Lock() {
+    const std::vector<uint64_t> forgotten = std::exchange(store_.forgotten_, {});
+    lock_.unlock();
+    for (const uint64_t number : forgotten) store_.options_.on_forget(number);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  SessionStore& store_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std::string& id, bool must_exist) {
+  const Lock lock(*this);
+  Expire();
+  Tenant& tenant = TenantOf(owner.tenant);
+  tenant.weight = owner.weight;
+  Session* session = Find(owner.tenant, id);
+  if (session != nullptr) {
+    if (session->busy) return SessionBusy();
+    Count(*session, -1);
+    tenant.idle.erase(session->idle);
+    session->busy = true;
+    Count(*session, 1);
+  } else {
+    if (must_exist) {
+      return SessionNotFound(std::find(tenant.gone.begin(), tenant.gone.end(), id) != tenant.gone.end());
+    }
+    if (std::optional<ApiError> error = MakeRoom(owner)) return *std::move(error);
+    session = Add(owner.tenant, id);
+  }
+  ++session->turns;
+  return SessionTurn(this, session);
+}
+
+SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) {
+  auto added = std::make_unique<Session>();
+  Session* session = added.get();
+  session->id = id;
+  session->tenant = tenant;
+  session->number = ++numbers_;
+  session->created_us = session->used_us = options_.clock();
+  by_number_.emplace(session->number, session);
+  TenantOf(tenant).sessions.emplace(id, std::move(added));
+  Count(*session, 1);
+  return session;
+}
+
+std::optional<ApiError> SessionStore::MakeRoom(const SessionOwner& owner) {
+  Tenant& tenant = TenantOf(owner.tenant);
+  while (owner.sessions_max > 0 && std::ssize(tenant.sessions) >= owner.sessions_max) {
+    if (tenant.idle.empty()) {
+      return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),
+                         "session_limit_exceeded", 1);
+    }
+    Forget(tenant.idle.front(), /*remember=*/true);
+  }
+  while (std::ssize(by_number_) >= options_.sessions_max) {
+    Tenant* most = MostOverShare(/*by_tokens=*/false);
+    if (most == nullptr) return Overloaded("All sessions have a turn in progress.", "too_many_sessions", 1);
+    Forget(most->idle.front(), /*remember=*/true);
+  }
+  return std::nullopt;
+}
+
+// Of those with a session to give; null: nobody.
+SessionStore::Tenant* SessionStore::MostOverShare(bool by_tokens) {
+  Tenant* most = nullptr;
+  double most_share = 0;
+  for (Tenant& tenant : tenants_) {
+    if (tenant.idle.empty()) continue;
+    const int64_t held = by_tokens ? tenant.tokens : std::ssize(tenant.sessions);
+    const double share = static_cast<double>(held) / tenant.weight;
+    if (most != nullptr && share <= most_share) continue;
+    most = &tenant;
+    most_share = share;
+  }
+  return most;
+}
+
+void SessionStore::Expire() {
+  if (options_.ttl_us == 0) return;
+  const int64_t oldest_us = options_.clock() - options_.ttl_us;
+  for (Tenant& tenant : tenants_) {
+    while (!tenant.idle.empty() && tenant.idle.front()->used_us <= oldest_us) Forget(tenant.idle.front(), true);
+  }
+}
+
+// REQUIRES: idle.
+void SessionStore::Forget(Session* session, bool remember) {
+  assert(!session->busy);
+  Tenant& tenant = TenantOf(session->tenant);
+  Count(*session, -1);
+  SetPast(session, nullptr);
+  tenant.idle.erase(session->idle);
+  by_number_.erase(session->number);
+  forgotten_.push_back(session->number);
+  if (remember) {
+    tenant.gone.push_back(session->id);
+    if (tenant.gone.size() > kGoneMax) tenant.gone.pop_front();
+  } else {
+    std::erase(tenant.gone, session->id);
+  }
+  tenant.sessions.erase(tenant.sessions.find(session->id));
+}
+
+void SessionStore::SetPast(Session* session, std::shared_ptr<const SessionPast> past) {
+  const int64_t more = TokensOf(past) - TokensOf(session->past);
+  TenantOf(session->tenant).tokens += more;
+  tokens_ += more;
+  session->past = std::move(past);
+}
+
+void SessionStore::SetIdle(Session* session) {
+  Tenant& tenant = TenantOf(session->tenant);
+  Count(*session, -1);
+  session->busy = false;
+  session->used_us = options_.clock();
+  session->idle = tenant.idle.insert(tenant.idle.end(), session);
+  Count(*session, 1);
+}
+
+void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past) {
+  const Lock lock(*this);
+  if (past != nullptr) SetPast(session, std::move(past));
+  SetIdle(session);
+  if (session->past == nullptr) Forget(session, /*remember=*/false);
+  while (tokens_ > options_.tokens_max) {
+    Tenant* most = MostOverShare(/*by_tokens=*/true);
+    if (most == nullptr) break;
+    Forget(most->idle.front(), /*remember=*/true);
+  }
+}
+
+void SessionStore::OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto set = [this](uint64_t number, const ParkedTurn& turn) {
+    const auto found = by_number_.find(number);
+    if (found == by_number_.end()) return;  // forgotten meanwhile; the engine is told
+    Count(*found->second, -1);
+    found->second->parked = turn;
+    Count(*found->second, 1);
+  };
+  for (const uint64_t number : dropped) set(number, ParkedTurn());
+  for (const ParkedTurn& turn : parked) set(turn.session, turn);
+}
+
+SessionCard SessionStore::CardOf(const Session& session) const {
+  // Moments are monotonic here and wall-clock time there.
+  const int64_t now_us = options_.clock();
+  const auto now_s = static_cast<int64_t>(std::time(nullptr));
+  const auto wall = [&](int64_t us) { return now_s - (now_us - us) / 1'000'000; };
+  SessionCard card;
+  card.id = session.id;
+  card.state = StateOf(session);
+  card.created = wall(session.created_us);
+  card.last_used = wall(session.used_us);
+  if (options_.ttl_us > 0 && !session.busy) card.expires = wall(session.used_us + options_.ttl_us);
+  if (session.past == nullptr) return card;
+  card.tokens = TokensOf(session.past);
+  card.budget = session.past->kv.budget.keep;
+  card.policy = KvPresetName(session.past->spec.preset);
+  if (session.parked.turn == session.past->turn) card.live = session.parked.live;
+  return card;
+}
+
+ApiResult<SessionCard> SessionStore::Get(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  const Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  return CardOf(*session);
+}
+
+std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  if (session->busy) return SessionBusy();
+  Forget(session, /*remember=*/false);
+  return std::nullopt;
+}
+
+SessionStore::Page SessionStore::List(int32_t tenant, const std::string& after, size_t count_max) {
+  const Lock lock(*this);
+  Expire();
+  Page page;
+  const Tenant& own = TenantOf(tenant);
+  for (auto it = own.sessions.upper_bound(after); it != own.sessions.end(); ++it) {
+    page.has_more = page.cards.size() == count_max;
+    if (page.has_more) break;
+    page.cards.push_back(CardOf(*it->second));
+  }
+  return page;
+}
+
+SessionCounts SessionStore::counts() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto count = [this](SessionState state) { return counts_[static_cast<size_t>(state)]; };
+  return {count(SessionState::kBusy), count(SessionState::kParked), count(SessionState::kCold)};
+}
+
+}  // namespace hydrant

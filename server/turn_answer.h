@@ -1,0 +1,39 @@
+// TurnAnswer collects what a session's turn generates: the tokens, and the text that a client has seen of them.
+//
+// Thread: the connection's strand.
+#ifndef HYDRANT_SERVER_TURN_ANSWER_H_
+#define HYDRANT_SERVER_TURN_ANSWER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/tokenizer.h"
+#include "server/session_store.h"
+
+namespace hydrant {
+
+class TurnAnswer {
+ public:
+  // `skip_special_tokens`: as the client asked. The tokenizer outlives the answer.
+  TurnAnswer(const Tokenizer& tokenizer, bool skip_special_tokens) : detokenizer_(tokenizer, skip_special_tokens) {}
+
+  void Add(int32_t token);
+
+  // Tokens and text of the whole past: `prompt` and its text, then the answer, without its last token when `drop_last`.
+  // Nothing may be added afterwards.
+  SessionPast PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
+                       bool drop_last);
+
+ private:
+  Detokenizer detokenizer_;
+  std::vector<int32_t> tokens_;
+  std::string text_;     // of all tokens but the last
+  std::string last_;     // of the last
+  bool between_ = true;  // the last token begins with a character
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TURN_ANSWER_H_

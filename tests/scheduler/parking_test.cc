@@ -1,0 +1,132 @@
+// Scheduler and the turns of sessions; what is parked is asked for by number only.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "driver.h"
+
+namespace hydrant {
+namespace {
+
+SchedulerOptions Options(int32_t blocks, int64_t parked_blocks_max = 64) {
+  SchedulerOptions options = SmallOptions(blocks);
+  options.parked_blocks_max = parked_blocks_max;
+  return options;
+}
+
+Request Turn(uint64_t id, int32_t prompt_length, int32_t max_tokens, uint64_t resumes, uint64_t session = 1,
+             KvBudget budget = KvBudget::Unlimited()) {
+  Request request = MakeRequest(id, prompt_length, max_tokens, budget);
+  request.session = session;
+  request.turn = id;
+  request.resumes = resumes;
+  return request;
+}
+
+// Steps until nothing is left, with the parked KV copied as soon as the scheduler names it.
+void Drain(Driver& driver) {
+  while (!driver.scheduler.idle() || !driver.scheduler.parks().empty()) {
+    driver.Step();
+    driver.scheduler.FinishParks();
+  }
+}
+
+TEST(Parking, ATurnGoesOnFromTheOneItNames) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  ASSERT_NE(driver.scheduler.parked().Find(1), nullptr);
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->computed, 24);
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+  EXPECT_EQ(driver.used(), 0);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 24);
+  EXPECT_EQ(driver.finished[2].prompt_computed, 6);
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 2u);
+}
+
+TEST(Parking, ATurnNamedWronglyIsComputedWhole) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  // As many tokens as are parked, but of a turn that nobody parked: they may be others.
+  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 1, 2)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[3].restored, 0);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(4, 24, 1, 3)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[4].restored, 0) << "at least one token is left to compute";
+}
+
+TEST(Parking, OnlyATurnThatEndsByItselfIsParked) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 50, 1)).ok());
+  for (int i = 0; i < 4; ++i) driver.Step();
+  ASSERT_TRUE(driver.scheduler.Cancel(2));
+  Drain(driver);
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+  driver.failing = 3;
+  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 5, 1)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[3].finish, FinishReason::kError);
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+}
+
+TEST(Parking, WhatARequestCountsOnStaysUntilItIsAdmitted) {
+  // Room for one parked session of 2 blocks and one of 1.
+  Driver driver(Options(20, 3));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  driver.scheduler.PauseAdmission(true);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
+  driver.scheduler.DropSession(1);
+  ASSERT_NE(driver.scheduler.parked().Find(1), nullptr) << "it is dropped when nobody waits for it any more";
+  driver.scheduler.PauseAdmission(false);
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 24);
+}
+
+TEST(Parking, ACancelledRequestCountsOnNothing) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  driver.scheduler.PauseAdmission(true);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
+  ASSERT_TRUE(driver.scheduler.Cancel(2));
+  driver.scheduler.DropSession(1);
+  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr);
+  Drain(driver);
+}
+
+TEST(Parking, AHistoryLargerThanThePoolGoesOnFromWhatIsParked) {
+  Driver driver(Options(6));
+  const KvBudget budget = KvBudget::Exact(32);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 60, 30, 0, 1, budget)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.scheduler.Add(Turn(2, 100, 30, 7, 1, budget)).status().code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 100, 30, 1, 1, budget)).ok()) << "32 parked slots and 11 new tokens";
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 89);
+  EXPECT_EQ(driver.finished[2].live, 33);
+}
+
+TEST(Parking, AnEndInTheTextIsParkedLikeAStop) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 9, 0)).ok());
+  const StepPlan& plan = driver.scheduler.Plan(1);
+  const std::vector<RowResult> results = {{.token = 7, .ends = true}};
+  const auto events = driver.scheduler.Commit(plan, results, 2);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].finish, FinishReason::kText);
+  EXPECT_EQ(events[0].generated, 1);
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.scheduler.parked().Find(1)->computed, 20);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,170 @@
+#include "server/session_prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "byte_tokenizer.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAreArray;
+
+// Writes "ab" as one token; a model may have written it as two.
+class PairTokenizer : public ByteTokenizer {
+ public:
+  static constexpr int32_t kPair = 258;
+
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    std::vector<int32_t> ids;
+    for (const int32_t id : ByteTokenizer::Encode(text, options)) {
+      if (id == 'b' && !ids.empty() && ids.back() == 'a') {
+        ids.back() = kPair;
+      } else {
+        ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+  std::string_view TokenBytes(int32_t id) const override { return id == kPair ? "ab" : ByteTokenizer::TokenBytes(id); }
+};
+
+using Ids = std::vector<int32_t>;
+
+Ids Joined(const Ids& first, const Ids& second) {
+  Ids ids = first;
+  ids.insert(ids.end(), second.begin(), second.end());
+  return ids;
+}
+
+// Of tokens that are all text, the last of them without KV unless it says otherwise.
+SessionPast PastOf(const Ids& tokens, int32_t without_kv = 1) {
+  SessionPast past;
+  past.tokens = tokens;
+  past.computed = static_cast<int32_t>(tokens.size()) - without_kv;
+  past.text = PairTokenizer().Decode(tokens, /*skip_special_tokens=*/true);
+  if (without_kv == 1) past.text_before_last = past.text->size() - 1;
+  return past;
+}
+
+Ids PromptOf(const std::string& text, const SessionPast* past, bool append = false, bool add_bos = false) {
+  PairTokenizer tokenizer;
+  tokenizer.add_bos = add_bos;
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = false, .text = text, .ids = {}});
+  request.session_append = append;
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request, past, tokenizer);
+  EXPECT_TRUE(prompt.ok());
+  return prompt.ok() ? prompt.value().ids : Ids();
+}
+
+TEST(MakeTurnPrompt, TheFirstTurnIsWhatWasSent) {
+  EXPECT_THAT(PromptOf("xab", nullptr), ElementsAreArray(Ids{'x', PairTokenizer::kPair}));
+}
+
+TEST(MakeTurnPrompt, AHistoryOfTheSameTokensGoesOn) {
+  const SessionPast past = PastOf(ByteIds("hello"));
+  const Ids prompt = PromptOf("hello you", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(ByteIds("hello you")));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, AHistoryOfTheSameTextKeepsTheTokensThatWereWritten) {
+  const SessionPast past = PastOf(ByteIds("xab."));
+  const Ids prompt = PromptOf("xab. ab", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(Joined(ByteIds("xab. "), {PairTokenizer::kPair})));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, WhereOnlyTheLastTokenDiffersTheRestIsKept) {
+  // The answer stopped at max_tokens with "a", and the client's text goes on with "ab".
+  const SessionPast past = PastOf(ByteIds("xab a"));
+  EXPECT_THAT(PromptOf("xab ab", &past), ElementsAreArray(ByteIds("xab ab"))) << "the text begins with all of it";
+  const Ids prompt = PromptOf("xab ?", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(ByteIds("xab ?")));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, APastWithoutATextIsFoundByItsTokensOnly) {
+  SessionPast past = PastOf(ByteIds("xab."));
+  past.text.reset();
+  EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
+  past = PastOf(ByteIds("xy."));
+  past.text.reset();
+  EXPECT_TRUE(GoesOn(PromptOf("xy. y", &past), &past));
+}
+
+TEST(MakeTurnPrompt, AnEditedHistoryIsEncodedAsItIs) {
+  const SessionPast past = PastOf(ByteIds("xab."));
+  const Ids prompt = PromptOf("yab. ab", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(PromptOf("yab. ab", nullptr)));
+  EXPECT_FALSE(GoesOn(prompt, &past));
+  EXPECT_FALSE(GoesOn(PromptOf("xa", &past), &past)) << "shorter than the past";
+}
+
+TEST(MakeTurnPrompt, WhatIsAppendedComesBehindAllThatWasWritten) {
+  const SessionPast past = PastOf(ByteIds("xab"));
+  EXPECT_THAT(PromptOf("ab", &past, /*append=*/true), ElementsAreArray(Joined(ByteIds("xab"), {PairTokenizer::kPair})));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = true, .text = {}, .ids = {5, 6}});
+  request.session_append = true;
+  EXPECT_THAT(MakeTurnPrompt(request, &past, PairTokenizer()).value().ids,
+              ElementsAreArray(Joined(ByteIds("xab"), {5, 6})));
+}
+
+TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
+  const SessionPast past = PastOf(ByteIds("xab"));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = false, .text = "xabab", .ids = {}});
+  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xabab");
+  request.session_append = true;
+  request.prompts[0].text = "!";
+  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xab!");
+  request.prompts[0] = {.is_ids = true, .text = {}, .ids = {PairTokenizer::kPair}};
+  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xabab");
+  SessionPast silent = past;
+  silent.text.reset();
+  EXPECT_FALSE(MakeTurnPrompt(request, &silent, PairTokenizer()).value().text.has_value());
+}
+
+TEST(MakeTurnPrompt, SomethingMustBeNew) {
+  const SessionPast past = PastOf(ByteIds("x"));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = true, .text = {}, .ids = {}});
+  request.session_append = true;
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request, &past, PairTokenizer());
+  ASSERT_FALSE(prompt.ok());
+  EXPECT_EQ(prompt.error().code, "empty_prompt");
+}
+
+TEST(MakeTurnPrompt, ATokenTheServerAddedIsNoPartOfTheText) {
+  SessionPast past = PastOf(Joined({ByteTokenizer::kBos}, ByteIds("xab.")));
+  ASSERT_EQ(past.text, "xab.");
+  past.hidden_specials = 1;
+  const Ids prompt = PromptOf("xab. y", &past, /*append=*/false, /*add_bos=*/true);
+  EXPECT_THAT(prompt, ElementsAreArray(Joined({ByteTokenizer::kBos}, ByteIds("xab. y"))));
+  EXPECT_THAT(PromptOf("z", &past, /*append=*/true, /*add_bos=*/true),
+              ElementsAreArray(Joined({ByteTokenizer::kBos}, ByteIds("xab.z"))))
+      << "once";
+  // Without it the text is another one.
+  EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
+}
+
+TEST(GoesOn, NeedsATokenToCompute) {
+  const SessionPast past = PastOf({1, 2, 3});
+  EXPECT_FALSE(GoesOn({1, 2}, &past));
+  EXPECT_TRUE(GoesOn({1, 2, 3}, &past));
+  EXPECT_TRUE(GoesOn({1, 2, 9}, &past)) << "the last one has no KV";
+  EXPECT_FALSE(GoesOn({1, 9, 3}, &past));
+  const SessionPast stopped = PastOf({1, 2, 3}, 0);
+  EXPECT_FALSE(GoesOn({1, 2, 3}, &stopped));
+  EXPECT_TRUE(GoesOn({1, 2, 3, 4}, &stopped));
+  EXPECT_FALSE(GoesOn({1}, nullptr));
+}
+
+}  // namespace
+}  // namespace hydrant
