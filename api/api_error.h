@@ -64,14 +64,14 @@ ApiError Forbidden(std::string message, std::string_view code);  // 403
 ApiError ModelNotFound(std::string_view served_model_name);      // 404 model_not_found, not_found_error
 ApiError RouteNotFound();                                        // 404
 ApiError NotFound(std::string message, std::string_view code, std::string_view param);  // 404 not_found_error
-ApiError MethodNotAllowed(std::string allow);                    // 405
-ApiError RequestTimeout();                                       // 408: the client did not send its request in time
-ApiError Conflict(std::string message, std::string_view code);   // 409
-ApiError LengthRequired();                                       // 411
-ApiError PayloadTooLarge(uint64_t body_bytes_max);               // 413
-ApiError UriTooLong();                                           // 414
-ApiError UnsupportedMediaType(std::string message);              // 415
-ApiError ExpectationFailed();                                    // 417
+ApiError MethodNotAllowed(std::string allow);                                           // 405
+ApiError RequestTimeout();                                      // 408: the client did not send its request in time
+ApiError Conflict(std::string message, std::string_view code);  // 409
+ApiError LengthRequired();                                      // 411
+ApiError PayloadTooLarge(uint64_t body_bytes_max);              // 413
+ApiError UriTooLong();                                          // 414
+ApiError UnsupportedMediaType(std::string message);             // 415
+ApiError ExpectationFailed();                                   // 417
 ApiError RateLimited(std::string message, std::string_view code, int32_t retry_after_s);  // 429: this tenant's limit
 ApiError HeadersTooLarge();                                                               // 431
 ApiError ServerError(std::string message, std::string_view code);                         // 500

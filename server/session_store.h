@@ -45,8 +45,8 @@ struct SessionPast {
   // that is not the text of the tokens.
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
-  uint64_t turn = 0;            // the last
-  KvSpec spec;                  // what was asked for, and what that came to: it holds for the session's life
+  uint64_t turn = 0;                       // the last
+  KvSpec spec;                             // what was asked for, and what that came to: it holds for the session's life
   KvResolution kv;
 };
 

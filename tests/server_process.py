@@ -1,6 +1,7 @@
 """Runs the real hydrantd for scripts: started on a free port, ready when the constructor returns, stopped at the end of a
 `with` block. Python's standard library only."""
 
+import ctypes
 import json
 import pathlib
 import re
@@ -18,6 +19,12 @@ READY_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 
 
+def end_with_parent():
+    """Called in the child: a script that is killed leaves no server behind."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class ServerProcess:
     def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=()):
         self.log = []
@@ -25,7 +32,7 @@ class ServerProcess:
         started = time.monotonic()
         self.process = subprocess.Popen(
             [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace",
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=end_with_parent,
         )  # fmt: skip
         threading.Thread(target=self._read_log, daemon=True).start()
         if not self._listening.wait(READY_TIMEOUT_S) or self.base is None:

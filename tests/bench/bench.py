@@ -68,7 +68,7 @@ def main():
     arguments = parser.parse_args()
 
     programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
-    names = [*programs, "server", "prefix_cache", *ONLY_WHEN_NAMED]
+    names = [*programs, "server", "prefix_cache", "sessions", *ONLY_WHEN_NAMED]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -84,7 +84,7 @@ def main():
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
-        elif name in ("prefix_cache", *ONLY_WHEN_NAMED):
+        elif name in ("prefix_cache", "sessions", *ONLY_WHEN_NAMED):
             command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
             failed += subprocess.run(command).returncode != 0
         else:

@@ -154,6 +154,19 @@ TEST_F(EngineCoreTest, ATextEndsWhereItsReaderFindsTheEnd) {
   EXPECT_EQ(finder.use_count(), 1) << "what it holds of its request goes with the sequence";
 }
 
+TEST_F(EngineCoreTest, ACancelledRequestTakesNobodysReaderAlong) {
+  EngineRequest request = MakeRequest(1, 5, 10);
+  request.end_finder = std::make_shared<EndsAfter>(5);
+  ASSERT_TRUE(core->Add(request).ok());
+  ASSERT_TRUE(core->Cancel(1));
+  // In the place of the first one, whose end is still to be delivered.
+  request = MakeRequest(2, 5, 10);
+  request.end_finder = std::make_shared<EndsAfter>(2);
+  ASSERT_TRUE(core->Add(request).ok());
+  EXPECT_THAT(core->Step(), SizeIs(2));
+  EXPECT_EQ(core->Step()[0].finish, FinishReason::kText);
+}
+
 TEST_F(EngineCoreTest, AStopTokenCountsBeforeAnEndInTheText) {
   executor.sampled.id = 2;
   EngineRequest request = MakeRequest(1, 5, 10);
