@@ -225,16 +225,17 @@ class H2oSession:
         return model.logits(x[-1:] if last_only else x)
 
     def prompt_scores(self, p):
-        """p [query_heads, P, P] -> [kv_heads, P]."""
-        policy, length = self.policy, p.shape[-1]
+        """p [query_heads, P, live] -> [kv_heads, live]."""
+        policy, length = self.policy, p.shape[1]
         if not policy.evicts or policy.score_source == "none":
-            return torch.zeros(self.model.kv_heads, length, dtype=p.dtype)
+            return torch.zeros(self.model.kv_heads, p.shape[2], dtype=p.dtype)
         rows = min(policy.score_rows or length, length)
         weights = policy.decay ** torch.arange(rows - 1, -1, -1, dtype=p.dtype)
         return flush_to_zero((self.reduce(p[:, length - rows :]) * weights[None, :, None]).sum(1))
 
     def cut(self, layer, cache):
-        policy, candidates = self.policy, self.length - self.policy.recent
+        policy, live = self.policy, cache.k.shape[1]
+        candidates = live - policy.recent
         pooled = self.pool(cache.score[:, :candidates])
         if policy.store_pooled:
             cache.score = torch.cat((pooled, cache.score[:, candidates:]), 1)
@@ -248,10 +249,38 @@ class H2oSession:
             if self.imposed:
                 kept = torch.tensor(self.imposed["kept"][layer][head])  # before the first cut, positions are slots
             else:
-                tail = torch.arange(candidates, self.length)
+                tail = torch.arange(candidates, live)
                 kept = torch.cat((order[: policy.heavy].sort().values, tail))
             chosen.append(kept)
         cache.keep(torch.stack(chosen))
+
+    def turn(self, ids):
+        """The next turn of a session: `ids` attend to what the cache kept and to each other, their rows are scored as those of a
+        prompt, then the cut. What was scored before is `len(ids)` rows older. Returns the logits of the last [vocab]."""
+        model, policy, rows = self.model, self.policy, len(ids)
+        positions = torch.arange(self.length, self.length + rows)
+        x = model.tensors["model.embed_tokens.weight"][torch.tensor(ids)]
+        self.length += rows
+        for index, cache in enumerate(self.caches):
+
+            def attend(q, k, v, cache=cache):
+                before = cache.k.shape[1]
+                cache.k, cache.v = torch.cat((cache.k, k), 1), torch.cat((cache.v, v), 1)
+                cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, -1)), 1)
+                mask = torch.full((rows, before + rows), -math.inf, dtype=model.dtype).triu(before + 1)
+                q, k = self.stand(q, cache)
+                p = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(model.head_dim) + mask, -1)
+                old = torch.cat((cache.score, torch.zeros(model.kv_heads, rows, dtype=model.dtype)), 1)
+                cache.score = flush_to_zero(policy.decay**rows * old + self.prompt_scores(p))
+                return p @ cache.v.repeat_interleave(model.group, 0)
+
+            x = model.layer(index, x, attend)
+        if policy.evicts and self.caches[0].k.shape[1] > policy.keep:
+            for index, cache in enumerate(self.caches):
+                self.cut(index, cache)
+        self.kept_after_prefill = [cache.position.tolist() for cache in self.caches]
+        self.victims = []
+        return model.logits(x[-1:])[0]
 
     def step(self, token):
         """Appends `token`, attends, scores, evicts. Returns its logits [vocab]."""
@@ -277,15 +306,15 @@ class H2oSession:
         return model.logits(x)[0]
 
     def stand(self, q, cache):
-        """q [query_heads, 1, head_dim] of the newest token and the cache's keys [query_heads, live, head_dim], rotated to where
+        """q [query_heads, n, head_dim] of the newest tokens and the cache's keys [query_heads, live, head_dim], rotated to where
         they stand."""
-        model, live = self.model, cache.k.shape[1]
+        model, live, rows = self.model, cache.k.shape[1], q.shape[1]
         if self.policy.rolling:
             k = model.rotate(cache.k, torch.arange(live))
-            q = model.rotate(q, torch.tensor([live - 1]))
+            q = model.rotate(q, torch.arange(live - rows, live))
         else:
             k = torch.cat([model.rotate(key[None], at) for key, at in zip(cache.k, cache.position)])
-            q = model.rotate(q, torch.tensor([self.length]))
+            q = model.rotate(q, cache.position[0, live - rows :])
         return q, k.repeat_interleave(model.group, 0)
 
     def evict(self, layer, cache):
