@@ -111,4 +111,11 @@ ApiError SessionBusy() {
   return Conflict("A turn of this session is being computed; there is one at a time.", "session_busy");
 }
 
+ApiError SessionTooLong() {
+  return InvalidField("session_id",
+                      "What the session had parked is gone, and its history is too long to be computed at once. Begin "
+                      "another session with less of it, or with 'kv.prefill': \"budgeted\".",
+                      "kv_capacity_exceeded");
+}
+
 }  // namespace hydrant

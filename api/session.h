@@ -66,6 +66,8 @@ ApiError InvalidSessionId(std::string_view param);
 ApiError SessionNotFound(bool expired);
 // 409 session_busy.
 ApiError SessionBusy();
+// 400 kv_capacity_exceeded: what was parked is gone, and the whole history is too long to be computed.
+ApiError SessionTooLong();
 
 }  // namespace hydrant
 

@@ -130,6 +130,14 @@ constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_
   return BlocksForSlots(PeakSlotsFrom(live, computed, prompt_length, max_tokens, budget));
 }
 
+// The same for a turn that goes on from `parked` slots of its session.
+constexpr int64_t PeakSlotsResumed(int32_t parked, int32_t computed, int32_t prompt_length, int64_t max_tokens,
+                                   const KvBudget& budget) {
+  const int32_t cut = budget.TurnCut(parked, prompt_length - computed);
+  const int64_t peak = PeakSlotsFrom(cut > 0 ? cut : parked, computed, prompt_length, max_tokens, budget);
+  return std::max<int64_t>(peak, parked);
+}
+
 // The most blocks a sequence that starts from nothing holds in its whole life. A request for which it exceeds the pool can
 // never run (400 `kv_capacity_exceeded`).
 constexpr int64_t PeakBlocks(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {

@@ -131,10 +131,7 @@ int64_t Scheduler::PeakSlots(const Request& request) const {
   const ParkedKv* parked = Resumable(request);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
   if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget);
-  const int32_t cut = request.budget.TurnCut(parked->live, prompt_length - parked->computed);
-  const int64_t peak =
-      PeakSlotsFrom(cut > 0 ? cut : parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
-  return std::max<int64_t>(peak, parked->live);
+  return PeakSlotsResumed(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
 }
 
 int64_t Scheduler::PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }

@@ -77,7 +77,7 @@ std::vector<RequestAccount::Sequence> CompletionRun::accounts() const {
   std::vector<RequestAccount::Sequence> sequences;
   for (const Choice& choice : choices_) {
     const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
-    sequences.push_back({static_cast<int64_t>(prompt.ids.size()), prepared_.request.max_tokens});
+    sequences.push_back({static_cast<int64_t>(prompt.ids.size()) - prompt.parked, prepared_.request.max_tokens});
   }
   return sequences;
 }
@@ -120,6 +120,7 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
       sequence.session = turn_->session();
       sequence.turn = turn_->turn();
       sequence.resumes = prompt.resumes;
+      sequence.parked_tokens = prompt.parked;
     }
     SamplingParams& sampling = sequence.sampling;
     sampling.temperature = request.temperature;
@@ -167,9 +168,7 @@ void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
   } else if (event.end == SequenceEnd::kRefused) {
     error_ = Overloaded("The server could not take the request.", "engine_refused", 1);
   } else if (event.end == SequenceEnd::kTooLarge) {
-    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
-    const auto length = static_cast<int32_t>(prompt.ids.size());
-    error_ = KvCapacityExceeded(PeakBlocks(length, prepared_.request.max_tokens, prompt.kv.budget), context_.blocks);
+    error_ = SessionTooLong();
   }
   // The engine finds stop strings too, so both end with the same token.
   assert(choice.assembler->finished() == choice.ended_in_engine);

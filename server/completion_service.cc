@@ -140,7 +140,8 @@ int64_t ResumeFrom(const SessionTurn* turn, const CompletionRequest& request, Pr
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->turn;
-  return PeakSlotsFrom(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
+  prompt->parked = parked->computed;
+  return PeakSlotsResumed(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ struct PreparedPrompt {
   KvResolution kv;
   // Of a session's turn.
   uint64_t resumes = 0;             // GenerationSequence::resumes
+  int32_t parked = 0;               // GenerationSequence::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text
 };
 

@@ -21,6 +21,10 @@ constexpr double kPrefillRateAtFirst = 1000;
 // Prompts that would wait longer than this are better sent elsewhere.
 constexpr double kWaitTargetS = 60;
 
+int32_t TokensToCompute(const GenerationSequence& sequence) {
+  return static_cast<int32_t>(sequence.prompt->size()) - sequence.parked_tokens;
+}
+
 // Moves `rate` towards `amount / seconds` as far as `seconds` are worth.
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
@@ -64,7 +68,7 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   const auto sequences = static_cast<int64_t>(job.sequences.size());
   assert(sequences > 0);
   int64_t tokens = 0;
-  for (const GenerationSequence& sequence : job.sequences) tokens += static_cast<int64_t>(sequence.prompt->size());
+  for (const GenerationSequence& sequence : job.sequences) tokens += TokensToCompute(sequence);
 
   if (dead()) return std::nullopt;
   const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
@@ -216,7 +220,7 @@ void Engine::Accept(GenerationJob& job) {
     EventRouter::Route route;
     route.mailbox = job.mailbox;
     route.choice = choice;
-    route.waiting_tokens = static_cast<int32_t>(from.prompt->size());
+    route.waiting_tokens = TokensToCompute(from);
     route.with_logprobs = from.logprobs >= 0;
     route.ledger = job.ledger;
     router_.Add(id, std::move(route));
@@ -248,7 +252,7 @@ void Engine::Accept(GenerationJob& job) {
     if (status.ok()) continue;
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
     // The one thing that could not be known for certain before is what a session still has parked.
-    if (absl::IsOutOfRange(status) && from.resumes != 0) {
+    if (from.resumes != 0) {
       Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
       continue;
     }

@@ -37,6 +37,7 @@ struct GenerationSequence {
   uint64_t session = 0;
   uint64_t turn = 0;
   uint64_t resumes = 0;
+  int32_t parked_tokens = 0;  // of the prompt, which will hardly have to be computed
 };
 
 // Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not

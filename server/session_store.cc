@@ -244,7 +244,8 @@ SessionStore::Page SessionStore::List(int32_t tenant, const std::string& after, 
 }
 
 SessionCounts SessionStore::counts() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(*this);
+  Expire();
   const auto count = [this](SessionState state) { return counts_[static_cast<size_t>(state)]; };
   return {count(SessionState::kBusy), count(SessionState::kParked), count(SessionState::kCold)};
 }

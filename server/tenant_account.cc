@@ -177,8 +177,9 @@ void RequestAccount::OnEnded(int32_t choice, int32_t prompt_computed, int32_t ge
   LeaveQueue(index);
   states_[index] = State::kEnded;
   const Sequence& sequence = sequences_[index];
+  // Negative when what a session had parked was gone, and more was computed than anybody could know.
   const int64_t unused = sequence.prompt_tokens + sequence.max_tokens - prompt_computed - generated;
-  account_->tokens_.GiveBack(std::max<int64_t>(0, unused), MonotonicUs());
+  account_->tokens_.GiveBack(unused, MonotonicUs());
 }
 
 }  // namespace hydrant

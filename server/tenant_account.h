@@ -6,7 +6,7 @@
 // Invariants
 //  1. What a request takes (a place among the open ones, places in the queue, tokens) it gives back exactly once,
 //     however it ends.
-//  2. No counter ever passes its limit.
+//  2. No counter passes its limit, but by the tokens of a session whose parked KV was lost on the way.
 //  3. Tokens are taken when a request is accepted, as many as it may come to use; what it did not compute or generate
 //     comes back at its end. So a tenant is charged for exactly what was computed for it.
 #ifndef HYDRANT_SERVER_TENANT_ACCOUNT_H_

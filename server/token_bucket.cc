@@ -42,7 +42,9 @@ void TokenBucket::GiveBack(int64_t amount, int64_t now_us) {
   level_us_ = std::max(level_us_, now_us);
 }
 
-int64_t TokenBucket::remaining(int64_t now_us) const { return static_cast<int64_t>(LevelAt(now_us) + kRounding); }
+int64_t TokenBucket::remaining(int64_t now_us) const {
+  return static_cast<int64_t>(std::max(0.0, LevelAt(now_us) + kRounding));
+}
 
 double TokenBucket::SecondsUntil(int64_t amount, int64_t now_us) const {
   if (!limited()) return 0;

@@ -19,10 +19,10 @@ class TokenBucket {
 
   // False: there is less than `amount`, and nothing is taken.
   bool TryTake(int64_t amount, int64_t now_us);
-  // What was taken and not used.
+  // What was taken and not used. Negative: what was used beyond what was taken; nothing can be taken until it is made up for.
   void GiveBack(int64_t amount, int64_t now_us);
 
-  int64_t remaining(int64_t now_us) const;
+  int64_t remaining(int64_t now_us) const;  // >= 0
   // Seconds until TryTake(amount) would succeed if nobody else took anything; infinity above the limit.
   double SecondsUntil(int64_t amount, int64_t now_us) const;
   double SecondsUntilFull(int64_t now_us) const { return SecondsUntil(limit_, now_us); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/model/engine_harness.h"
+#include "tests/model/golden_file.h"
 
 namespace hydrant {
 namespace {
@@ -42,7 +43,7 @@ std::vector<Policy> Policies() {
           {"makes_room_rolling", rolling, 0, true}};
 }
 
-std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
+std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
   std::vector<int32_t> ids(static_cast<size_t>(length));
   for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
   return ids;
@@ -65,7 +66,7 @@ class Sessions : public testing::TestWithParam<const char*> {
     std::vector<int32_t> history;
     uint64_t next_id = 1;
     for (int32_t turn = 0; turn < kTurns; ++turn) {
-      const std::vector<int32_t> said = Ids(random, turn == 0 ? 50 : 1 + 9 * turn);
+      const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 50 : 1 + 9 * turn);
       history.insert(history.end(), said.begin(), said.end());
       EngineRequest request = With(Greedy(next_id++, history, 14), policy.policy, policy.beta);
       if (policy.makes_room) request.request.budget.turn_heavy = policy.policy.heavy;
@@ -77,7 +78,7 @@ class Sessions : public testing::TestWithParam<const char*> {
       std::mt19937 others(static_cast<uint32_t>(turn));
       for (int32_t i = 0; company && i < 5; ++i) {
         together.push_back(
-            With(Greedy(next_id++, Ids(others, 20 + 11 * i), 20), Policies()[static_cast<size_t>(i)].policy));
+            With(Greedy(next_id++, RandomIds(others, 20 + 11 * i), 20), Policies()[static_cast<size_t>(i)].policy));
       }
       turns.push_back(harness.Run(together).front());
       const std::vector<int32_t> answer = turns.back().tokens();
@@ -123,7 +124,7 @@ TEST_P(SessionsInFp32, WithoutEvictionATurnIsWhatTheWholeHistoryWouldBe) {
   std::mt19937 random(29);
   std::vector<int32_t> history;
   for (int32_t turn = 0; turn < kTurns; ++turn) {
-    const std::vector<int32_t> said = Ids(random, turn == 0 ? 50 : 1 + 9 * turn);
+    const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 50 : 1 + 9 * turn);
     history.insert(history.end(), said.begin(), said.end());
     EngineRequest request = Greedy(static_cast<uint64_t>(turn + 1), history, 14);
     request.logprobs = 0;
@@ -154,20 +155,21 @@ TEST_P(Sessions, ATurnMakesRoomForItsTokensFirst) {
       KeptPositions kept;
       EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64, .dump = &kept});
       std::mt19937 random(37);
-      std::vector<int32_t> history = Ids(random, 60);
-      const auto turn = [&](uint64_t id, int32_t parked) {
+      std::vector<int32_t> history = RandomIds(random, 60);
+      const auto turn = [&](uint64_t id) {
         EngineRequest request = With(Greedy(id, history, 10), {.evicts = true, .heavy = 20, .recent = 20});
         request.logprobs = 0;
         request.request.session = kSession;
-        request.request.parked_tokens = parked;
+        request.request.turn = id;
+        request.request.resumes = id - 1;
         if (makes_room) request.request.budget.turn_heavy = 20;
         return harness.RunOne(request);
       };
-      const std::vector<int32_t> answer = turn(1, 0).tokens();
+      const std::vector<int32_t> answer = turn(1).tokens();
       history.insert(history.end(), answer.begin(), answer.end());
-      const std::vector<int32_t> said = Ids(random, rows - 1);  // and the answer's last token
+      const std::vector<int32_t> said = RandomIds(random, rows - 1);  // and the answer's last token
       history.insert(history.end(), said.begin(), said.end());
-      turns.push_back(turn(2, 69));
+      turns.push_back(turn(2));
       EXPECT_EQ(turns.back().restored, 69);
       EXPECT_EQ(turns.back().live + turns.back().evicted, 69 + rows + 9);
       ASSERT_EQ(kept.prompts.size(), 2u);
@@ -186,7 +188,7 @@ TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
   EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .parked_blocks_max = 64});
   std::mt19937 random(31);
   const Policy h2o = Policies()[1];
-  std::vector<int32_t> history = Ids(random, 60);
+  std::vector<int32_t> history = RandomIds(random, 60);
   const auto turn = [&](uint64_t id, const std::vector<int32_t>& prompt, uint64_t resumes) {
     EngineRequest request = With(Greedy(id, prompt, 10), h2o.policy);
     request.request.session = kSession;
@@ -211,6 +213,57 @@ TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
   fresh.RunOne(turn(1, {history.begin(), history.begin() + 60}, 0));
   EXPECT_EQ(again.tokens(), fresh.RunOne(turn(2, history, 1)).tokens());
 }
+
+class SessionGoldens : public testing::TestWithParam<const char*> {};
+
+// Parked after every turn, a chat keeps and says what one does that never leaves its cache.
+TEST_P(SessionGoldens, TwentyTurnsKeepAndSayWhatTheIndependentH2oDoes) {
+  Recorder recorder;
+  EngineHarness harness(GoldenPath(GetParam()), {.parked_blocks_max = 64, .dump = &recorder});
+  uint64_t id = 0;
+  uint64_t session = 0;
+  for (const nlohmann::json& golden : ReadJson(GoldenPath(GetParam()) + "/h2o_sessions.json").at("cases")) {
+    SCOPED_TRACE(golden.at("name").get<std::string>());
+    const EvictionPolicy policy = PolicyOf(golden.at("policy"));
+    std::vector<int32_t> history;
+    size_t sampled = 0;
+    ++session;
+    for (size_t turn = 0; turn < golden.at("turns").size(); ++turn) {
+      SCOPED_TRACE("turn " + std::to_string(turn));
+      const nlohmann::json& told = golden.at("turns")[turn];
+      const std::vector<int32_t> said = Ids(told.at("said"));
+      const std::vector<int32_t> tokens = Ids(told.at("tokens"));
+      const int32_t known = static_cast<int32_t>(history.size());
+      history.insert(history.end(), said.begin(), said.end());
+      EngineRequest request = With(Greedy(++id, history, static_cast<int32_t>(tokens.size())), policy);
+      request.logprobs = 0;
+      request.request.session = session;
+      request.request.turn = turn + 1;
+      request.request.resumes = turn;
+      recorder = Recorder();
+      const Generation generation = harness.RunOne(request);
+      ASSERT_EQ(generation.tokens(), tokens);
+      EXPECT_EQ(generation.restored, turn == 0 ? 0 : known - 1);
+      EXPECT_LE(generation.live, policy.keep() + 1);
+      // Ranks, where keys stand at them, do not say which tokens they are any more.
+      if (!policy.rolling) {
+        ASSERT_EQ(nlohmann::json(recorder.kept), told.at("kept_after_prefill"));
+        for (size_t step = 0; step < recorder.victims.size(); ++step) {
+          const auto& victims = recorder.victims[step];
+          const nlohmann::json& expected = told.at("victims")[step];
+          ASSERT_EQ(victims.has_value() ? nlohmann::json(*victims) : nlohmann::json(), expected) << "step " << step;
+        }
+      }
+      for (const SampleResult& result : generation.sampled) {
+        EXPECT_NEAR(result.logprob, golden.at("logprobs")[sampled++].get<float>(), 1e-3);
+      }
+      history.insert(history.end(), tokens.begin(), tokens.end());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SessionGoldens, testing::Values("gqa_untied", "mha_tied"),
+                         [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Models, Sessions, testing::Values("gqa_untied", "gqa_tied"),
                          [](const auto& model) { return std::string(model.param); });

@@ -1,15 +1,14 @@
 // The forward pass against independent implementations: tests/golden/README.md says what the files hold.
 #include "model/transformer.h"
 
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/model/engine_harness.h"
+#include "tests/model/golden_file.h"
 
 namespace hydrant {
 namespace {
@@ -17,35 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kModels[] = {"mha_tied", "mha_untied", "gqa_tied", "gqa_untied", "gqa_llama3_rope"};
-
-json ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.is_open()) << path;
-  return json::parse(file);
-}
-
-std::vector<int32_t> Ids(const json& array) {
-  std::vector<int32_t> ids;
-  for (const json& id : array) ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
-  return ids;
-}
-
-EvictionPolicy PolicyOf(const json& from) {
-  EvictionPolicy policy{.evicts = true};
-  policy.heavy = from.at("heavy").get<int32_t>();
-  policy.recent = from.at("recent").get<int32_t>();
-  const std::string reduce = from.at("gqa_reduce").get<std::string>();
-  policy.gqa_reduce = reduce == "first" ? GqaReduce::kFirst : reduce == "mean" ? GqaReduce::kMean : GqaReduce::kSum;
-  policy.score_source =
-      from.at("score_source").get<std::string>() == "none" ? ScoreSource::kNone : ScoreSource::kAttention;
-  policy.square = from.at("square").get<bool>();
-  policy.decay = from.at("decay").get<float>();
-  policy.score_rows = from.at("score_rows").get<int32_t>();
-  policy.pool_width = from.at("pool_width").get<int32_t>();
-  policy.store_pooled = from.at("store_pooled").get<bool>();
-  policy.rolling = from.value("rolling", false);
-  return policy;
-}
 
 class Goldens : public testing::TestWithParam<const char*> {
  protected:
@@ -81,16 +51,6 @@ TEST_P(Goldens, GreedyTokensAndLogProbabilitiesEqualTransformers) {
     }
   }
 }
-
-// What the cache kept and whom it evicted, of one sequence at a time.
-class Recorder : public KvDumpSink {
- public:
-  void OnPromptDone(int32_t, Positions kept_positions) override { kept = std::move(kept_positions); }
-  void OnDecode(int32_t, std::optional<std::vector<std::vector<int32_t>>> step) override { victims.push_back(step); }
-
-  Positions kept;
-  std::vector<std::optional<std::vector<std::vector<int32_t>>>> victims;
-};
 
 struct Tally {
   int64_t victims = 0, other_victims = 0;

@@ -50,6 +50,17 @@ TEST(TokenBucket, WhatIsGivenBackCanBeTakenAgainButNeverAboveTheLimit) {
   EXPECT_EQ(bucket.remaining(0), 100);
 }
 
+TEST(TokenBucket, WhatWasUsedBeyondWhatWasTakenIsMadeUpForFirst) {
+  TokenBucket bucket;
+  bucket.SetLimit(60, 0);
+  ASSERT_TRUE(bucket.TryTake(60, 0));
+  bucket.GiveBack(-5, 0);
+  EXPECT_EQ(bucket.remaining(0), 0);
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(1, 0), 6);
+  EXPECT_FALSE(bucket.TryTake(1, 5 * kSecond));
+  EXPECT_TRUE(bucket.TryTake(1, 6 * kSecond));
+}
+
 TEST(TokenBucket, ANewLimitKeepsWhatWasUsed) {
   TokenBucket bucket;
   bucket.SetLimit(100, 0);
