@@ -10,8 +10,10 @@ namespace {
 
 // Half a second costs a CPU under 5 % of its prefill speed and is how long a cancelled prompt may hold its blocks.
 constexpr double kAloneS = 0.5;
-// What a prefill may add to the time between two tokens of the streams beside it.
+// How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
 constexpr double kBesideDecodesS = 0.2;
+// Of that, what prompts get however slow the decodes are: they have to be computed some time.
+constexpr double kBesideLeast = 0.25;
 // Before anything is known: half a second of a small model on two cores, and a fraction of a second of a large one.
 constexpr double kTokensAtFirst = 256;
 // One slow step says little (the machine may have been busy with something else): not below a quarter at once.
@@ -21,28 +23,32 @@ constexpr double kGrowMost = 2;
 }  // namespace
 
 PrefillPacer::PrefillPacer(int32_t tokens_max)
-    : tokens_max_(tokens_max), tokens_(std::min<double>(tokens_max, kTokensAtFirst)) {
+    : tokens_max_(tokens_max), tokens_(std::min<double>(tokens_max, kTokensAtFirst)), beside_(BesideMost()) {
   assert(tokens_max >= kSlotsPerBlock);
 }
 
-int32_t PrefillPacer::beside_decodes() const {
-  return std::max(kSlotsPerBlock, static_cast<int32_t>(tokens_ * (kBesideDecodesS / kAloneS)));
-}
+// What would take kBesideDecodesS if the decodes took no time.
+double PrefillPacer::BesideMost() const { return tokens_ * (kBesideDecodesS / kAloneS); }
+
+int32_t PrefillPacer::beside_decodes() const { return std::max(kSlotsPerBlock, static_cast<int32_t>(beside_)); }
 
 void PrefillPacer::Observe(const StepReport& report) {
   if (report.prefill_tokens == 0) return;
   const bool mixed = report.decode_tokens > 0;
   const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
   const double factor = (mixed ? kBesideDecodesS : kAloneS) * 1e6 / step_us;
-  if (factor >= 1) {
+  double& tokens = mixed ? beside_ : tokens_;
+  if (factor < 1) {
+    tokens *= std::max(factor, kShrinkMost);
+  } else if (report.prefill_tokens > (mixed ? beside_decodes() : alone()) - kSlotsPerBlock) {
     // Only a step that was as full as it was allowed to be says that more would fit. Chunks end on whole blocks.
-    if (report.prefill_tokens > (mixed ? beside_decodes() : alone()) - kSlotsPerBlock)
-      tokens_ *= std::min(factor, kGrowMost);
-  } else if (!mixed) {
-    // A slow mixed step may be slow because of its decodes; fewer prompt tokens would not help them.
-    tokens_ *= std::max(factor, kShrinkMost);
+    tokens *= std::min(factor, kGrowMost);
   }
+  // Where no step is ever without decodes, what fits beside them fits alone.
+  if (mixed) tokens_ = std::max(tokens_, beside_ * (kAloneS / kBesideDecodesS));
   tokens_ = std::clamp<double>(tokens_, kSlotsPerBlock, tokens_max_);
+  beside_ = std::clamp(beside_, std::max<double>(kSlotsPerBlock, BesideMost() * kBesideLeast),
+                       std::max<double>(kSlotsPerBlock, BesideMost()));
 }
 
 }  // namespace hydrant

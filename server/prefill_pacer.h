@@ -1,6 +1,7 @@
 // PrefillPacer sizes prefill chunks by time. A step cannot be interrupted: while it runs, a cancelled sequence keeps
 // its blocks, a new request waits, and streams beside the prefill stand still. How many prompt tokens make a step of
-// bearable length depends on the device and the model, so it is learned from the steps.
+// bearable length depends on the device and the model, so it is learned from the steps: beside decodes from the length of
+// the whole step, for that is what their readers wait for, whoever else decodes.
 //
 // Thread: engine. Pure: what it returns is a function of the reports. (Results do not depend on the size of chunks.)
 #ifndef HYDRANT_SERVER_PREFILL_PACER_H_
@@ -24,8 +25,11 @@ class PrefillPacer {
   int32_t beside_decodes() const;
 
  private:
+  double BesideMost() const;
+
   const double tokens_max_;
-  double tokens_;
+  double tokens_;  // of a step without decodes
+  double beside_;  // beside decodes
 };
 
 }  // namespace hydrant

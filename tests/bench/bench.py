@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
-Only when named run `kv_quality`, half an hour: what eviction costs in quality, and `long_chat`, ten minutes: what becomes of a
-chat that outgrows the context. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
+Only when named run `kv_quality`, half an hour: what eviction costs in quality, `long_chat`, ten minutes: what becomes of a chat
+that outgrows the context, and `isolation`, 25 minutes: what a tenant feels of another's attack. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
 
 A bench is a program NAME_bench that prints a table and takes the arguments in ARGUMENTS. Figures are only as good as the
 machine is quiet; the load average is printed with them. Python's standard library only."""
@@ -20,7 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 from server_process import ServerProcess
 
 ARGUMENTS = {"model": ["{model}"]}
-ONLY_WHEN_NAMED = ["kv_quality", "long_chat"]
+SCRIPTS = ["prefix_cache", "sessions"]
+ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation"]
 STARTS = 5
 IDLE_S = 5.0
 DECODED = 128
@@ -68,7 +69,7 @@ def main():
     arguments = parser.parse_args()
 
     programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
-    names = [*programs, "server", "prefix_cache", "sessions", *ONLY_WHEN_NAMED]
+    names = [*programs, "server", *SCRIPTS, *ONLY_WHEN_NAMED]
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -84,7 +85,7 @@ def main():
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
-        elif name in ("prefix_cache", "sessions", *ONLY_WHEN_NAMED):
+        elif name in SCRIPTS + ONLY_WHEN_NAMED:
             command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
             failed += subprocess.run(command).returncode != 0
         else:
