@@ -78,11 +78,20 @@ void ReadPrefill(ObjectReader* kv, KvSpec* spec) {
   }
 }
 
-void RefuseLaterMembers(ObjectReader* kv, const KvSpec& spec) {
-  if (kv->Bool("elastic", false)) kv->FailUnsupported("elastic", "'kv.elastic': true");
+// A floor below the budget is consent of its own, and says how far.
+void ReadFloor(ObjectReader* kv, KvSpec* spec) {
+  const bool says_elastic = kv->Has("elastic");
+  if (says_elastic) {
+    spec->elastic = kv->Bool("elastic", false);
+    spec->floor.reset();
+  }
   const std::optional<int64_t> floor = kv->OptionalInteger("floor", 1, std::numeric_limits<int32_t>::max());
-  const bool floor_is_budget = spec.budget_kind == KvBudgetKind::kTokens && floor == spec.budget_tokens;
-  if (floor.has_value() && !floor_is_budget) kv->FailUnsupported("floor", "A 'kv.floor' other than 'kv.budget'");
+  if (!floor.has_value()) return;
+  spec->floor = static_cast<int32_t>(*floor);
+  const bool is_budget = spec->budget_kind == KvBudgetKind::kTokens && spec->floor == spec->budget_tokens;
+  if (says_elastic && !spec->elastic && !is_budget) {
+    kv->Fail("floor", "'kv.floor' other than 'kv.budget' contradicts 'kv.elastic': false.");
+  }
 }
 
 }  // namespace
@@ -97,6 +106,7 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
     spec = otherwise;
     spec.preset = preset;
     if (preset != otherwise.preset || kv.Has("budget")) spec.recent.reset();
+    if (kv.Has("budget")) spec.floor.reset();
     // Nobody asked this preset for it.
     if (!CanPrefillBudgeted(preset)) spec.budgeted_prefill = false;
   }
@@ -106,7 +116,7 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
   ReadCadence(&kv, budget_max, &spec);
   ReadPrefill(&kv, &spec);
   ReadPosition(&kv, &spec);
-  RefuseLaterMembers(&kv, spec);
+  ReadFloor(&kv, &spec);
   if (request->failed()) return otherwise;
   const std::optional<ApiError> error = CheckKvSpec(spec, budget_max);
   if (error.has_value()) {

@@ -13,11 +13,9 @@ namespace hydrant {
 //  - no `kv`: `otherwise`;
 //  - no `policy`: the preset of `otherwise`, or h2o when that is full and the object speaks of budgets;
 //  - the policy `full` stands alone: nothing of `otherwise` is taken over;
-//  - another preset than otherwise's takes over budget, cadence, position and, where it can, prefill; `recent` only if
-//    neither preset nor budget change.
-// Members of later versions (elastic, floor) are refused by name unless they say
-// what happens anyway. Errors go to request's error, and `otherwise` comes back. REQUIRES: CheckKvSpec(otherwise,
-// budget_max) found nothing.
+//  - another preset than otherwise's takes over budget, cadence, position, elastic and, where it can, prefill; `recent` only
+//    if neither preset nor budget change, `floor` only if the budget does not.
+// Errors go to request's error, and `otherwise` comes back. REQUIRES: CheckKvSpec(otherwise, budget_max) found nothing.
 KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget_max);
 
 }  // namespace hydrant

@@ -42,6 +42,14 @@ std::optional<int32_t> FixedRecent(KvPreset preset, int32_t budget) {
   return std::nullopt;
 }
 
+std::optional<ApiError> CheckFloor(const KvSpec& spec, int32_t budget_max) {
+  if (!spec.floor.has_value()) return std::nullopt;
+  const int32_t least = SmallestBudget(spec.preset);
+  const int32_t most = spec.budget_kind == KvBudgetKind::kTokens ? spec.budget_tokens : budget_max;
+  if (*spec.floor >= least && *spec.floor <= most) return std::nullopt;
+  return InvalidField("kv.floor", absl::StrCat("'kv.floor' must be at least ", least, " and at most 'kv.budget'."));
+}
+
 }  // namespace
 
 std::string_view KvPresetName(KvPreset preset) {
@@ -93,6 +101,10 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
                         "'kv.policy' that evicts.");
   }
   if (!spec.evicts()) {
+    if (spec.elastic || spec.floor.has_value()) {
+      return InvalidField(spec.floor.has_value() ? "kv.floor" : "kv.elastic",
+                          "'kv.elastic' and 'kv.floor' have no meaning with policy full: there is no budget to lower.");
+    }
     const bool has_budget = spec.budget_kind != KvBudgetKind::kUnset;
     if (!has_budget && !spec.recent.has_value() && spec.periodic_beta == 0) return std::nullopt;
     return InvalidField(has_budget                ? "kv.budget"
@@ -109,6 +121,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
     return InvalidField("kv.budget", absl::StrCat("'kv.budget' must be in [", budget_min, ", ", budget_max,
                                                   "] tokens with policy ", name, "."));
   }
+  if (std::optional<ApiError> error = CheckFloor(spec, budget_max)) return error;
   if (!spec.recent.has_value()) return std::nullopt;
   if (spec.preset == KvPreset::kWindow || spec.preset == KvPreset::kSinks) {
     if (in_tokens && *spec.recent == *FixedRecent(spec.preset, spec.budget_tokens)) return std::nullopt;
@@ -140,7 +153,13 @@ ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t 
     return InvalidField("kv.recent", absl::StrCat("'kv.recent' is above the budget of ", slots.budget,
                                                   " tokens that 'kv.budget' came to."));
   }
+  if (spec.floor.value_or(0) > slots.budget) {
+    return InvalidField("kv.floor", absl::StrCat("'kv.floor' is above the budget of ", slots.budget,
+                                                 " tokens that 'kv.budget' came to."));
+  }
   slots.heavy = slots.budget - slots.recent;
+  slots.floor = spec.floor.value_or(spec.elastic ? std::max<int32_t>(SmallestBudget(spec.preset), slots.budget / 2)
+                                                 : slots.budget);
   slots.periodic_beta = spec.periodic_beta;
   return slots;
 }

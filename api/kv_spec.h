@@ -46,6 +46,8 @@ struct KvSpec {
   double budget_ratio = 0.0;                        // kRatioOf*: in (0, 1]
   std::optional<int32_t> recent;                    // >= 1; absent: the preset's own share
   int32_t periodic_beta = 0;                        // 0: cadence exact; > 0: grow to budget + beta, then cut
+  bool elastic = false;                             // without a floor: the budget may be lowered to its half
+  std::optional<int32_t> floor;                     // it may be lowered to this; in [smallest, budget]
   bool budgeted_prefill = false;                    // evict on the way through the prompt, not only at its end
   std::optional<KvPosition> position;               // absent: rolling with kH2oStreaming, else absolute
 
@@ -63,6 +65,7 @@ struct KvSlots {
   int32_t heavy = 0;
   int32_t recent = 0;
   int32_t periodic_beta = 0;
+  int32_t floor = 0;  // == budget: it is a guarantee
 };
 
 // The start-of-text slots that `sinks` keeps for ever (StreamingLLM's number).
@@ -79,14 +82,15 @@ bool CanPrefillBudgeted(KvPreset preset);
 
 // Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
 // [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted where it can be. Errors
-// name kv.budget, kv.recent, kv.cadence, kv.prefill or kv.position.
+// name the member.
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the
 // preset's smallest (1; sinks: 5) and lowered to budget_max; h2o-streaming without one: kStreamingHeavy and `recent`, else
 // kStreamingRecent, lowered so that a slot of budget_max is left. recent: as given, else budget / 2, with h2o-plus budget / 3,
-// with h2o-streaming budget - kStreamingHeavy (at least 1); window: budget; sinks: budget - 4. 400 naming kv.recent when a given `recent` is above the budget that a
-// ratio came to.
+// with h2o-streaming budget - kStreamingHeavy (at least 1); window: budget; sinks: budget - 4. floor: as given, else, where
+// elastic, budget / 2, at least the preset's smallest; else budget. 400 naming kv.recent or kv.floor when the one given is
+// above the budget that a ratio came to.
 // REQUIRES: CheckKvSpec(spec, budget_max) found nothing.
 ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
 

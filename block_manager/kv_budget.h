@@ -47,15 +47,25 @@ struct KvBudget {
   bool periodic = false;      // cut every `slack` tokens instead of reusing one victim per token
   int32_t prompt_stride = 0;  // > 0: a prompt is cut after every so many tokens, not only at its end
   int32_t turn_heavy = 0;     // > 0: a session makes room for a turn's tokens first, but keeps so many slots at least
+  int32_t floor = 0;          // `keep` may be lowered to this while the sequence runs; as much as `keep`: a guarantee
 
   static constexpr KvBudget Unlimited() { return KvBudget(); }
-  static constexpr KvBudget Exact(int32_t keep) { return KvBudget{keep, 1, false}; }
-  static constexpr KvBudget Periodic(int32_t keep, int32_t beta) { return KvBudget{keep, beta, true}; }
+  static constexpr KvBudget Exact(int32_t keep) { return KvBudget{.keep = keep, .floor = keep}; }
+  static constexpr KvBudget Periodic(int32_t keep, int32_t beta) {
+    return KvBudget{.keep = keep, .slack = beta, .periodic = true, .floor = keep};
+  }
 
   constexpr bool limited() const { return keep > 0; }
+  constexpr bool elastic() const { return floor < keep; }
   constexpr bool valid() const {
     return keep >= 0 && slack >= 1 && (periodic || slack == 1) && prompt_stride >= 0 &&
-           (prompt_stride == 0 || limited()) && turn_heavy >= 0 && turn_heavy <= keep;
+           (prompt_stride == 0 || limited()) && turn_heavy >= 0 && turn_heavy <= keep &&
+           (limited() ? floor >= 1 && floor <= keep : floor == 0);
+  }
+  constexpr KvBudget Lowered(int32_t to) const {
+    KvBudget lowered = *this;
+    lowered.keep = to;
+    return lowered;
   }
 
   // Where a prompt of which `computed` tokens are computed is cut next, if it is then too long. No chunk crosses it.
@@ -108,6 +118,15 @@ struct KvBudget {
     return counts;
   }
 
+  // The same for the step with which the budget falls to `to` < keep: a victim chosen before is overwritten, none is chosen, and
+  // what is then above `to` is cut.
+  constexpr DecodeCounts DecodeAndLower(int32_t live, int32_t to) const {
+    DecodeCounts counts = Decode(live);
+    counts.choose_victim = false;
+    counts.shrink_to = counts.live_after > to ? to : 0;
+    return counts;
+  }
+
   // The most slots a decoding sequence with `live` slots occupies at any moment of its next `steps` decode steps.
   constexpr int64_t PeakSlots(int32_t live, int64_t steps) const {
     const int64_t grown = int64_t{live} + steps;
@@ -144,6 +163,13 @@ constexpr int64_t PeakBlocks(int32_t prompt_length, int64_t max_tokens, const Kv
   return PeakBlocksFrom(0, 0, prompt_length, max_tokens, budget);
 }
 
+// The most blocks of a decoding sequence whose blocks others may read, with `live` slots and `steps` steps to go, of which
+// nothing was evicted yet: at its first eviction it copies what it keeps. REQUIRES: live < budget.keep + budget.slack.
+constexpr int64_t SharedDecodeBlocks(int32_t live, int64_t steps, const KvBudget& budget) {
+  const int64_t first_eviction = int64_t{budget.keep} + budget.slack;  // slots when it comes
+  return live + steps < first_eviction ? BlocksForSlots(live + steps) : 2 * BlocksForSlots(first_eviction);
+}
+
 // The same for a sequence whose blocks others may read. Before its first eviction it copies what it keeps, and what it
 // leaves behind may stay in use: so it needs what it held until then, and beside that what it holds afterwards.
 constexpr int64_t PeakBlocksShared(int32_t prompt_length, int64_t max_tokens, const KvBudget& budget) {
@@ -152,9 +178,7 @@ constexpr int64_t PeakBlocksShared(int32_t prompt_length, int64_t max_tokens, co
   if (const int32_t cut_at = budget.FirstCut(prompt_length); cut_at > 0) {
     return BlocksForSlots(cut_at) + PeakBlocksFrom(budget.keep, cut_at, prompt_length, max_tokens, budget);
   }
-  const int64_t first_eviction = int64_t{budget.keep} + budget.slack;  // slots when it comes
-  if (int64_t{prompt_length} + DecodeSteps(max_tokens) < first_eviction) return peak;
-  return 2 * BlocksForSlots(first_eviction);
+  return SharedDecodeBlocks(prompt_length, DecodeSteps(max_tokens), budget);
 }
 
 }  // namespace hydrant

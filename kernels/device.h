@@ -189,7 +189,7 @@ struct StepBatch {
 // >= live_to move into the holes below, with score and position.
 struct ShrinkOp {
   int32_t live_from = 0;
-  int32_t live_to = 0;         // == policy.keep()
+  int32_t live_to = 0;         // == policy.keep(); of fewer than `recent` recent tokens the heavy part takes the rest
   int32_t logical_length = 0;  // tokens seen
   bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
   EvictionPolicy policy;
@@ -199,6 +199,22 @@ struct ShrinkOp {
   std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
   // KvCacheView's positions are below it; the newest token's is the one before.
   int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
+};
+
+// Asks what cuts would cost: to each of `keep_max`, `keep_max` - kBlockSlots, … slots, losses.size() of them. The loss of a
+// cut is the share of the score mass that the dropped slots hold, the mean over layers and KV heads; where nothing is
+// scored, or all scores are 0, every slot counts the same. 0 where the cut drops nothing.
+struct LossOp {
+  int32_t live = 0;
+  int32_t logical_length = 0;  // tokens seen
+  int32_t keep_max = 0;
+  EvictionPolicy policy;  // the one the request began with: Lowered gives each cut's
+  std::span<const int32_t> block_table;
+  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+  std::span<float> losses;
+
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  int32_t position_end() const { return policy.rolling ? live : logical_length; }  // as ShrinkOp's
 };
 
 // A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
@@ -284,6 +300,9 @@ class Device {
 
   // Over all layers and KV heads. Runs after the step's layers. A rolling policy's survivors get new ranks.
   virtual void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) = 0;
+  // Over all layers and KV heads; runs after the step's layers and before its cuts, and changes nothing. The one op that may
+  // take host memory of its own: it is asked when somebody waits for blocks, not in every step.
+  virtual void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) = 0;
   // Waits for the device. results.size() == requests.size().
   virtual void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
 

@@ -29,6 +29,7 @@
 #ifndef HYDRANT_KERNELS_EVICTION_POLICY_H_
 #define HYDRANT_KERNELS_EVICTION_POLICY_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace hydrant {
@@ -58,6 +59,17 @@ struct EvictionPolicy {
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }
   bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
+
+  // The same wish with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing is
+  // scored the heavy part is the first tokens of the text, which no share explains, so it stays. Always ask the policy the
+  // request began with: what several steps down come to then does not depend on the steps. REQUIRES: 1 <= slots <= keep().
+  EvictionPolicy Lowered(int32_t slots) const {
+    EvictionPolicy lowered = *this;
+    lowered.recent = scores() ? static_cast<int32_t>(int64_t{recent} * slots / keep()) : slots - heavy;
+    lowered.recent = std::max(1, lowered.recent);
+    lowered.heavy = slots - lowered.recent;
+    return lowered;
+  }
 };
 
 }  // namespace hydrant

@@ -16,6 +16,14 @@
 
 namespace hydrant {
 
+// What a row is asked besides: the losses (kernels/device.h, LossOp) of cuts to `keep_max`, `keep_max` - 16, … slots, as things
+// are when the step's token is in.
+struct LossQuestion {
+  int32_t keep_max = 0;
+  int32_t cuts = 0;                        // 0: nothing is asked
+  const EvictionPolicy* policy = nullptr;  // the one the request began with
+};
+
 // One sequence's share of a step.
 struct StepRow {
   int32_t state_row = 0;                 // the sequence's place in device state while it is in progress
@@ -39,6 +47,7 @@ struct StepRow {
   // of the prompt has no target.
   std::span<const int32_t> targets = {};
   int32_t target_logprobs = -1;
+  LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;
 };
@@ -88,6 +97,7 @@ struct StepInput {
 struct RowOutput {
   SampleResult sampled;               // meaningful when the row asked to sample
   std::vector<SampleResult> targets;  // one per StepRow::targets
+  std::vector<float> losses;          // one per cut asked about
 };
 
 struct StepOutput {

@@ -90,6 +90,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
   CollectWishes(input);
   SampleWishes();
+  MeasureLosses(input);
   CopyAfterForward(input);
   CutAfterForward(input);
   if (options_.dump != nullptr) {
@@ -200,6 +201,24 @@ void ModelExecutor::SampleWishes() {
     device_.Sample(transformer_.Logits(logits_indices_), requests_, results_);
     for (size_t i = begin; i < end; ++i) *wishes_[i].result = std::move(results_[i - begin]);
   }
+}
+
+void ModelExecutor::MeasureLosses(const StepInput& input) {
+  losses_.clear();
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    if (row.losses.cuts == 0) continue;
+    std::vector<float>& losses = output_.rows[i].losses;
+    losses.resize(static_cast<size_t>(row.losses.cuts));
+    losses_.push_back({.live = rows_[i].live_after(),
+                       .logical_length = row.position + static_cast<int32_t>(row.tokens.size()),
+                       .keep_max = row.losses.keep_max,
+                       .policy = *row.losses.policy,
+                       .block_table = row.block_table,
+                       .side_table = row.side_table,
+                       .losses = losses});
+  }
+  if (!losses_.empty()) device_.MeasureLosses(losses_, kv_cache_.view());
 }
 
 void ModelExecutor::CopyAfterForward(const StepInput& input) {

@@ -68,6 +68,7 @@ class ModelExecutor : public Executor {
 
   void MoveSessions(const StepInput& input);
   void FlattenRows(const StepInput& input);
+  void MeasureLosses(const StepInput& input);
   void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
   void CollectWishes(const StepInput& input);
@@ -87,6 +88,7 @@ class ModelExecutor : public Executor {
   std::vector<BlockCopy> copies_;
   std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][sides] each
   std::vector<ShrinkOp> shrinks_;
+  std::vector<LossOp> losses_;
   std::vector<LogitsWish> wishes_;
   std::vector<int32_t> logits_indices_;
   std::vector<SampleRequest> requests_;

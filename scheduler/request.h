@@ -1,4 +1,5 @@
-// Request is what the scheduler needs to know of a generation: immutable once added, validated by the caller. How
+// Request is what the scheduler needs to know of a generation: validated by the caller and immutable once added, but for
+// budget.keep, which a shrink lowers. How
 // tokens are sampled and which of them are evicted travels beside it (server/engine_core.h), unseen here.
 #ifndef HYDRANT_SCHEDULER_REQUEST_H_
 #define HYDRANT_SCHEDULER_REQUEST_H_

@@ -28,6 +28,11 @@ FreeCause EndCause(FinishReason finish) {
   return finish == FinishReason::kAbort ? FreeCause::kCancel : FreeCause::kFinish;
 }
 
+FreeCause CauseOf(const PlanRow& row) {
+  if (row.prefill) return FreeCause::kPrefill;
+  return row.lowered ? FreeCause::kShrink : FreeCause::kPeriodic;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options)
@@ -168,10 +173,11 @@ bool Scheduler::Cancel(uint64_t id) {
 
 void Scheduler::AdmitWaiting(int64_t now_us) {
   admitted_.clear();
+  blocked_ = Blocked();
   while (!free_state_rows_.empty() && !admission_paused_) {
     const Room room = {block_manager_.pool().available() - block_manager_.promised(),
                        static_cast<int32_t>(free_state_rows_.size()), options_.blocks};
-    Tenant* tenant = ChooseTenant(tenants_, turns_, room, head_of_);
+    Tenant* tenant = ChooseTenant(tenants_, turns_, room, head_of_, &blocked_);
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = at(index);
@@ -237,6 +243,7 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   plan_.decode_tokens = 0;
   plan_.prefill_tokens = 0;
   AdmitWaiting(now_us);
+  PlanShrinks();
 
   for (int32_t index : running_) {
     if (at(index).decodes() && !at(index).paused) PlanDecode(index);
@@ -255,7 +262,10 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
 void Scheduler::PlanDecode(int32_t index) {
   Sequence& sequence = at(index);
   assert(sequence.in_flight == 0 && sequence.scheduled + 1 == sequence.known);
-  const DecodeCounts counts = sequence.request.budget.Decode(sequence.live);
+  KvBudget& budget = sequence.request.budget;
+  const int32_t lower_to = std::exchange(sequence.lower_to, 0);
+  const DecodeCounts counts =
+      lower_to > 0 ? budget.DecodeAndLower(sequence.live, lower_to) : budget.Decode(sequence.live);
   block_manager_.Extend(sequence.blocks, counts.live_after);
 
   PlanRow& row = plan_.rows.emplace_back();
@@ -275,6 +285,14 @@ void Scheduler::PlanDecode(int32_t index) {
   row.reuse_victim = counts.reuse_victim;
   row.choose_victim = counts.choose_victim;
   row.shrink_to = counts.shrink_to;
+  if (std::exchange(sequence.asks_losses, false)) {
+    const Cuts cuts = CutsOf(budget);
+    row.loss_keep_max = cuts.keep_max;
+    row.loss_cuts = cuts.count;
+  }
+  row.lowered = lower_to > 0;
+  if (row.lowered) budget.keep = lower_to;
+  row.keep = budget.keep;
   row.sample = true;
 
   const int32_t evicted_before = sequence.evicted();
@@ -307,6 +325,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   row.block_table = sequence.blocks.blocks();
   row.side_table = sequence.blocks.sides();
   row.prefill = true;
+  row.keep = budget.keep;
   row.shrink_to = stops ? budget.PromptCut(sequence.live + tokens) : 0;
   if (sequence.shares) {
     PlanSnapshots(sequence, &row);
@@ -361,9 +380,15 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
     sequence.finish = FinishReason::kLength;
   }
   if (sequence.shares) Share(sequence, row, !result.failed);
-  // The device made the cut whatever became of the sequence.
-  if (row.shrink_to > 0) {
-    ShrinkTo(sequence, row.shrink_to, row.prefill ? FreeCause::kPrefill : FreeCause::kPeriodic);
+  // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
+  if (row.shrink_to > 0 || row.lowered) {
+    ShrinkTo(sequence, row.shrink_to > 0 ? row.shrink_to : sequence.live, CauseOf(row));
+  }
+  counters_.shrinks += row.lowered ? 1 : 0;
+  if (row.loss_cuts > 0) {
+    assert(std::ssize(result.losses) == row.loss_cuts);
+    sequence.losses.assign(result.losses.begin(), result.losses.end());
+    sequence.losses_step = plan_.number;
   }
   if (token < 0 && !sequence.retired()) return;
   events_.push_back(MakeEvent(row.sequence, row_index, token));
@@ -372,9 +397,10 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
 
 void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
   const Request& request = sequence.request;
-  const int32_t generated_computed = std::max(0, sequence.computed - sequence.prompt_length());
-  const int64_t reserved = PeakBlocksFrom(slots, sequence.computed, sequence.prompt_length(),
-                                          request.max_tokens - generated_computed, request.budget);
+  const int32_t tokens_left = request.max_tokens - std::max(0, sequence.computed - sequence.prompt_length());
+  const int64_t reserved =
+      sequence.shares ? SharedDecodeBlocks(slots, DecodeSteps(tokens_left), request.budget)
+                      : PeakBlocksFrom(slots, sequence.computed, sequence.prompt_length(), tokens_left, request.budget);
   const int32_t reserved_before = sequence.blocks.reserved();
   const int32_t freed = block_manager_.Shrink(
       sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));
@@ -425,6 +451,7 @@ SchedulerEvent Scheduler::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.stop_token = from.stop_token;
   event.generated = from.generated();
   event.live = from.live;
+  event.budget = from.request.budget.keep;
   event.evicted = from.evicted();
   event.cached = from.cached;
   event.restored = from.restored;

@@ -15,7 +15,9 @@
 //     why nobody waits for ever: with 3, a wait is at most the time the sequences before it need to run to their
 //     max_tokens.
 //  5. Prefill chunks end on multiples of kSlotsPerBlock slots, those aside that end a prompt or come before a cut in it.
-//  6. Counts do not depend on data: what a plan frees is decided when it is made, and freed when it is committed.
+//  6. A budget is lowered only while somebody waits for blocks who is let in for it, never below its floor, and never raised.
+//  7. Counts do not depend on data, but for which of several elastic budgets falls: what a plan frees is decided when it is
+//     made, and freed when it is committed.
 //
 // In steady state Plan and Commit allocate nothing.
 #ifndef HYDRANT_SCHEDULER_SCHEDULER_H_
@@ -33,6 +35,7 @@
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
+#include "scheduler/shrink_planner.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/tenant.h"
 
@@ -48,6 +51,7 @@ struct SchedulerEvent {
   int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
   int32_t generated = 0;        // tokens so far, this one included
   int32_t live = 0;             // after the step
+  int32_t budget = 0;           // in force after the step; 0: unlimited
   int32_t evicted = 0;          // tokens dropped so far, per layer and head
   int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
   int32_t prompt_computed = 0;  // prompt tokens computed so far
@@ -71,6 +75,7 @@ struct SchedulerCounters {
   uint64_t evicted_tokens = 0;  // per layer and head
   uint64_t prefix_queries = 0;  // prompt tokens of admitted requests that looked for a cached prefix
   uint64_t prefix_hits = 0;     // prompt tokens found
+  uint64_t shrinks = 0;         // budgets lowered
   uint64_t parks = 0;
   uint64_t restores = 0;
   uint64_t restored_tokens = 0;
@@ -143,6 +148,8 @@ class Scheduler {
   std::span<const Tenant> tenants() const { return tenants_; }
   // Requests the last Plan admitted. Valid until the next.
   std::span<const uint64_t> admitted() const { return admitted_; }
+  // The request for which the last Plan lowers budgets; 0: it lowers none.
+  uint64_t shrinks_for() const { return shrinks_for_; }
   const BlockManager& block_manager() const { return block_manager_; }
   const SchedulerCounters& counters() const { return counters_; }
   const SchedulerOptions& options() const { return options_; }
@@ -161,6 +168,17 @@ class Scheduler {
   int64_t SharedBlocks(const Request& request, const Tenant& tenant);
   int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
   void AdmitWaiting(int64_t now_us);
+  struct Cuts {
+    int32_t keep_max = 0;
+    int32_t count = 0;
+  };
+  Cuts CutsOf(const KvBudget& budget) const;
+  bool MayShrink(const Sequence& sequence) const;
+  int64_t StepsAfterNext(const Sequence& sequence) const;
+  int32_t BlocksOthersUse(const Sequence& sequence) const;
+  void BeginShrinkPlan();
+  void AddGiver(int32_t index, std::span<const float> losses);
+  void PlanShrinks();
   std::span<const int32_t> PrefillOrder();
   void Reserve(Sequence& sequence);
   const ParkedKv* Resumable(const Request& request) const;
@@ -199,6 +217,10 @@ class Scheduler {
   ParkedSessions parked_;
   std::vector<PlanPark> parks_;
   std::vector<BlockTable> parking_tables_;  // of parks_
+
+  Blocked blocked_;  // by the last Plan's admission
+  ShrinkPlanner shrink_planner_;
+  uint64_t shrinks_for_ = 0;
 
   PrefixMatch match_;  // of the admission in progress
   StepPlan plan_;

@@ -33,7 +33,11 @@ struct PlanRow {
   bool prefill = false;  // prompt tokens; else exactly one generated token
   bool reuse_victim = false;
   bool choose_victim = false;
-  int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots
+  int32_t shrink_to = 0;      // > 0: the step ends with a cut to this many slots
+  int32_t keep = 0;           // the budget in force when the step ends; 0: unlimited
+  bool lowered = false;       // it fell with this step
+  int32_t loss_keep_max = 0;  // asked with loss_cuts > 0: the losses of cuts to this many slots, 16 fewer, 32 fewer, …
+  int32_t loss_cuts = 0;
   bool sample = false;
   int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head
 };
@@ -52,9 +56,10 @@ struct StepPlan {
 
 // What the executor said about one row.
 struct RowResult {
-  int32_t token = -1;   // the sampled token; ignored when the row did not sample
-  bool failed = false;  // this row's numbers are meaningless; its request ends, nobody else's
-  bool ends = false;    // the text is complete with the token; a stop token counts first
+  int32_t token = -1;                  // the sampled token; ignored when the row did not sample
+  bool failed = false;                 // this row's numbers are meaningless; its request ends, nobody else's
+  bool ends = false;                   // the text is complete with the token; a stop token counts first
+  std::span<const float> losses = {};  // [PlanRow::loss_cuts]: shares of the score mass
 };
 
 }  // namespace hydrant

@@ -35,7 +35,9 @@ void KeepFirst(Candidate* best, const Candidate& other, SchedulingPolicy policy)
 
 }  // namespace
 
-Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of) {
+Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of,
+                     Blocked* blocked) {
+  if (blocked != nullptr) *blocked = Blocked();
   int64_t floors = 0;
   int64_t unused_floors = 0;
   int32_t unused_rows = 0;
@@ -46,10 +48,11 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     unused_rows += tenant.unused_rows();
     running += tenant.running;
   }
-  const auto fits = [&](const Candidate& one) {
-    return one.head.blocks <= room.blocks - (unused_floors - one.tenant->unused_floor()) &&
-           room.rows > unused_rows - one.tenant->unused_rows();
+  const auto missing = [&](const Candidate& one) {
+    return one.head.blocks - (room.blocks - (unused_floors - one.tenant->unused_floor()));
   };
+  const auto finds_row = [&](const Candidate& one) { return room.rows > unused_rows - one.tenant->unused_rows(); };
+  const auto fits = [&](const Candidate& one) { return missing(one) <= 0 && finds_row(one); };
   const auto within_floor = [](const Candidate& one) {
     return one.tenant->reserved + one.head.blocks <= one.tenant->options.floor_blocks &&
            one.tenant->running < one.tenant->floor_rows;
@@ -72,7 +75,11 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   if (fits(best)) return best.tenant;
   if (running == 0) return best.head.blocks <= room.blocks && room.rows > 0 ? best.tenant : nullptr;
   const bool fits_beside_floors = best.head.blocks + floors - best.tenant->options.floor_blocks <= room.blocks_total;
-  return fits_beside_floors ? best_within_floor.tenant : nullptr;
+  if (!fits_beside_floors) return nullptr;
+  if (blocked != nullptr && best_within_floor.tenant == nullptr && finds_row(best)) {
+    *blocked = {best.tenant, missing(best)};
+  }
+  return best_within_floor.tenant;
 }
 
 void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns) {

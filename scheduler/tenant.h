@@ -114,9 +114,17 @@ struct Turns {
   double prefill_now = 0.0;  // the same for chunks of prompts: the lowest Tenant::prefilled that had one to compute
 };
 
-// The tenant whose head of line is admitted now; null when nobody's can be. `head_of` is asked only for tenants with a
-// line. Marks who is held back by its own cap, and lifts who no longer is.
-Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of);
+// Whose head of line would be next if there were more blocks.
+struct Blocked {
+  const Tenant* tenant = nullptr;  // null: nobody, or blocks alone would not help
+  int64_t blocks = 0;              // that are missing
+};
+
+// The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits
+// for blocks. `head_of` is asked only for tenants with a line. Marks who is held back by its own cap, and lifts who no
+// longer is.
+Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of,
+                     Blocked* blocked = nullptr);
 
 // Called before a request joins an empty line, and when a cap no longer holds a line back: the tenant does not bring the
 // time it did not wait, but goes on beside the least served of those who did.

@@ -237,7 +237,7 @@ KvReport CompletionRun::MakeKvReport() const {
   const SequenceStatus& status = batch_.status.back();
   KvReport report;
   report.live = status.live;
-  report.budget = prepared_.prompts.back().kv.budget.keep;
+  report.budget = status.budget;
   report.evicted = status.evicted;
   report.blocks = status.blocks;
   report.session = session_id_;

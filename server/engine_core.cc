@@ -65,13 +65,14 @@ absl::Status EngineCore::Add(EngineRequest request) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
-  extras_[static_cast<size_t>(*index)] = {request.sampling,
-                                          request.policy,
-                                          request.logprobs,
-                                          request.prompt_logprobs,
-                                          request.policy_label,
-                                          std::move(request.forced_ids),
-                                          std::move(request.end_finder)};
+  extras_[static_cast<size_t>(*index)] = {.sampling = request.sampling,
+                                          .asked = request.policy,
+                                          .policy = request.policy,
+                                          .logprobs = request.logprobs,
+                                          .prompt_logprobs = request.prompt_logprobs,
+                                          .policy_label = request.policy_label,
+                                          .forced_ids = std::move(request.forced_ids),
+                                          .end_finder = std::move(request.end_finder)};
   return absl::OkStatus();
 }
 
@@ -115,7 +116,8 @@ void EngineCore::BuildInput(const StepPlan& plan) {
   CollectSharing(plan);
   size_t copies_begin = 0;
   for (const PlanRow& from : plan.rows) {
-    const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+    Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+    if (from.lowered) extras.policy = extras.asked.Lowered(from.keep);
     StepRow& row = input_.rows.emplace_back();
     row.state_row = from.state_row;
     row.tokens = from.tokens;
@@ -133,6 +135,7 @@ void EngineCore::BuildInput(const StepPlan& plan) {
     row.reuse_victim = from.reuse_victim;
     row.choose_victim = from.choose_victim;
     row.shrink_to = from.shrink_to;
+    row.losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
     row.sample = from.sample;
     row.logprobs = extras.logprobs;
     const size_t generated = static_cast<size_t>(std::max(0, scheduler_.sequence(from.sequence).generated()));
@@ -185,7 +188,9 @@ void EngineCore::BuildResults(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const RowOutput& output = output_.rows[i];
     assert(output.targets.size() == input_.rows[i].targets.size());
+    assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     RowResult& result = results_.emplace_back();
+    result.losses = output.losses;
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
@@ -208,6 +213,7 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
     event.stop_token = from.stop_token;
     event.generated = from.generated;
     event.live = from.live;
+    event.budget = from.budget;
     event.evicted = from.evicted;
     event.cached = from.cached;
     event.restored = from.restored;

@@ -64,6 +64,7 @@ struct EngineEvent {
   int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
   int32_t generated = 0;        // tokens so far, this one included
   int32_t live = 0;             // slots after the step
+  int32_t budget = 0;           // in force after the step; 0: unlimited
   int32_t evicted = 0;          // tokens dropped so far, per layer and head
   int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
   int32_t prompt_computed = 0;  // prompt tokens computed so far: all that the prompt is charged for
@@ -184,7 +185,8 @@ class EngineCore {
   // What EngineRequest has beside Request, by sequence index.
   struct Extras {
     SamplingParams sampling;
-    EvictionPolicy policy;
+    EvictionPolicy asked;   // as the request came
+    EvictionPolicy policy;  // lowered to the budget in force
     int32_t logprobs = -1;
     int32_t prompt_logprobs = -1;
     int32_t policy_label = 0;

@@ -60,6 +60,7 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
     if (route.with_logprobs && event.sampled != nullptr)
       token.logprobs = std::make_unique<SampleResult>(*event.sampled);
     const SequenceStatus status = {event.live,
+                                   event.budget,
                                    event.evicted,
                                    event.cached,
                                    event.restored,

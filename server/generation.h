@@ -93,6 +93,7 @@ struct PromptEvent {
 // Where a sequence stands. Moments are monotonic microseconds, -1 = not reached.
 struct SequenceStatus {
   int32_t live = 0;
+  int32_t budget = 0;  // in force; 0: unlimited
   int32_t evicted = 0;
   int32_t cached = 0;    // prompt tokens taken over from the prefix cache
   int32_t restored = 0;  // prompt tokens whose KV the session had parked

@@ -51,6 +51,7 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   if (count.budget == 0) return resolution;
   resolution.budget =
       count.periodic_beta > 0 ? KvBudget::Periodic(count.budget, count.periodic_beta) : KvBudget::Exact(count.budget);
+  resolution.budget.floor = count.floor;
   if (spec.budgeted_prefill) resolution.budget.prompt_stride = kBudgetedPrefillStride;
   if (spec.preset == KvPreset::kH2oLlama3) resolution.budget.turn_heavy = count.heavy;
   resolution.policy = kPresets[resolution.policy_label].policy;

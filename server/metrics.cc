@@ -191,6 +191,7 @@ struct Metrics::Series {
   Gauge* sessions_resident;
   Gauge* sessions_parked;
   Gauge* sessions_cold;
+  Counter* shrinks;
   Counter* stalls;
   Gauge* open_fds;
   Gauge* resident_bytes;
@@ -307,7 +308,7 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   for (int32_t i = 0; i < kFreeCauses; ++i) {
     freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
   }
-  AddCounter("hydrant_shrinks_total", "Not in this version: always 0.", {});
+  shrinks = AddCounter("hydrant_shrinks_total", "Budgets lowered, within what their requests agreed to.", {});
   parks = AddCounter("hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", {});
   parks_lost = AddCounter("hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", {});
   restores = AddCounter("hydrant_restores_total", "Times a session's parked KV came back for its next turn.", {});
@@ -465,6 +466,7 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
   RaiseTo(series.generation_tokens, totals.generated_tokens);
   for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
   for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
+  RaiseTo(series.shrinks, totals.shrinks);
   if (stalled && !series.was_stalled) series.stalls->Increment();
   series.was_stalled = stalled;
 

@@ -90,7 +90,8 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
                    "is below the server's default budget; give the tenant a policy and a budget of its own");
   }
   const auto has = [&kv](const char* member) { return kv.Has(member); };
-  constexpr const char* kDefaults[] = {"policy", "budget", "recent", "cadence", "prefill", "position"};
+  constexpr const char* kDefaults[] = {"policy", "budget",  "recent",  "cadence",
+                                       "floor",  "elastic", "prefill", "position"};
   if (std::none_of(std::begin(kDefaults), std::end(kDefaults), has)) return;
   KvSpec otherwise = facts.kv;
   if (CheckKvSpec(otherwise, budget_max).has_value()) otherwise = KvSpec();

@@ -67,6 +67,7 @@ class CpuDevice final : public Device {
   void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                     const std::byte* in) override;
   void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
+  void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) override;
   void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_scratch.h"
@@ -13,6 +14,7 @@
 #include "kernels/cpu/rope_table.h"
 #include "kernels/cpu/sampling.h"
 #include "kernels/cpu/shrink.h"
+#include "kernels/cpu/shrink_loss.h"
 
 namespace hydrant {
 namespace {
@@ -159,6 +161,29 @@ void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
       ShrinkPair(op, kv, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads, scratch);
     }
   });
+}
+
+void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) {
+  const size_t pairs = static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads);
+  std::vector<double> of_pairs;  // [pair][cut], one op after the other: the means are formed in one order
+  for (const LossOp& op : ops) {
+    of_pairs.assign(pairs * op.losses.size(), 0.0);
+    pool_.ParallelFor(
+        std::ssize(of_pairs) == 0 ? 0 : static_cast<int64_t>(pairs), 1, [&](int64_t begin, int64_t end, int thread) {
+          assert(op.live <= attention_->slots_max);
+          for (int64_t pair = begin; pair < end; ++pair) {
+            const auto out =
+                std::span(of_pairs).subspan(static_cast<size_t>(pair) * op.losses.size(), op.losses.size());
+            MeasurePairLosses(op, kv, static_cast<int32_t>(pair / kv.layout.kv_heads),
+                              static_cast<int32_t>(pair % kv.layout.kv_heads), attention_->ShrinkOf(thread), out);
+          }
+        });
+    for (size_t cut = 0; cut < op.losses.size(); ++cut) {
+      double sum = 0.0;
+      for (size_t pair = 0; pair < pairs; ++pair) sum += of_pairs[pair * op.losses.size() + cut];
+      op.losses[cut] = static_cast<float>(sum / static_cast<double>(pairs));
+    }
+  }
 }
 
 void CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {

@@ -148,10 +148,19 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
       {R"({"policy":"snapkv","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
       {R"({"policy":"h2o-plus","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
       {R"({"policy":"h2o-decay","budget":64,"prefill":"budgeted"})", "kv.prefill", "invalid_value"},
-      {R"({"policy":"h2o","budget":64,"elastic":true})", "kv.elastic", "unsupported"},
       {R"({"policy":"h2o","budget":64,"elastic":1})", "kv.elastic", "invalid_type"},
-      {R"({"policy":"h2o","budget":64,"floor":32})", "kv.floor", "unsupported"},
-      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.5},"floor":32})", "kv.floor", "unsupported"},
+      {R"({"policy":"h2o","budget":64,"elastic":"yes"})", "kv.elastic", "invalid_type"},
+      {R"({"policy":"full","elastic":true})", "kv.elastic", "invalid_value"},
+      {R"({"elastic":true})", "kv.elastic", "invalid_value"},
+      {R"({"policy":"full","floor":32})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"floor":65})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"elastic":true,"floor":65})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"elastic":false,"floor":32})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"floor":-1})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"floor":1.5})", "kv.floor", "invalid_type"},
+      {R"({"policy":"h2o","budget":64,"floor":"half"})", "kv.floor", "invalid_type"},
+      {R"({"policy":"sinks","budget":64,"floor":4})", "kv.floor", "invalid_value"},
+      {R"({"policy":"h2o","budget":{"ratio_of_prompt":0.5},"floor":1025})", "kv.floor", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"floor":0})", "kv.floor", "invalid_value"},
   };
   for (const Case& c : cases) {
@@ -209,6 +218,42 @@ TEST(KvReaderTest, PositionsRollWhereAskedAndWhereThePresetDoes) {
   KvSpec streaming;
   streaming.preset = KvPreset::kH2oStreaming;
   EXPECT_FALSE(Read(R"({"policy":"h2o","budget":64})", streaming).spec.rolls()) << "that was the preset's own way";
+}
+
+TEST(KvReaderTest, ConsentToALowerBudgetIsAFloorOrAWord) {
+  KvSpec elastic = ServerDefault();
+  elastic.elastic = true;
+  KvSpec floor = ServerDefault();
+  floor.floor = 100;
+  const struct {
+    const char* kv;
+    KvSpec otherwise;
+    bool elastic;
+    std::optional<int32_t> floor;
+  } cases[] = {
+      {R"({"budget":64})", KvSpec(), false, {}},
+      {R"({"budget":64,"elastic":true})", KvSpec(), true, {}},
+      {R"({"budget":64,"floor":40})", KvSpec(), false, 40},
+      {R"({"budget":64,"elastic":true,"floor":40})", KvSpec(), true, 40},
+      {R"({"budget":64,"elastic":null,"floor":null})", KvSpec(), false, {}},
+      {R"({"budget":{"ratio_of_total":0.5},"floor":40})", KvSpec(), false, 40},
+      {R"({"recent":50})", elastic, true, {}},
+      {R"({"budget":64})", elastic, true, {}},
+      {R"({"elastic":false})", elastic, false, {}},
+      {R"({"policy":"full"})", elastic, false, {}},
+      {R"({"recent":50})", floor, false, 100},
+      {R"({"budget":200})", floor, false, {}},
+      {R"({"elastic":false})", floor, false, {}},
+      {R"({"elastic":true})", floor, true, {}},
+      {R"({"floor":256})", floor, false, 256},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.kv);
+    const Outcome outcome = Read(c.kv, c.otherwise);
+    ASSERT_FALSE(outcome.error.has_value()) << outcome.error->message;
+    EXPECT_EQ(outcome.spec.elastic, c.elastic);
+    EXPECT_EQ(outcome.spec.floor, c.floor);
+  }
 }
 
 TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {

@@ -135,6 +135,42 @@ TEST(KvSpecTest, WrongSpecsNameTheirField) {
   }
 }
 
+KvSpec Elastic(KvSpec spec, std::optional<int32_t> floor = std::nullopt) {
+  spec.elastic = !floor.has_value();
+  spec.floor = floor;
+  return spec;
+}
+
+TEST(KvSpecTest, AFloorIsTheBudgetUnlessSomebodyAgreedToLess) {
+  const struct {
+    const char* name;
+    KvSpec spec;
+    int32_t floor;
+  } cases[] = {
+      {"a plain budget is a guarantee", Tokens(KvPreset::kH2o, 65), 65},
+      {"elastic: half", Elastic(Tokens(KvPreset::kH2o, 65)), 32},
+      {"given", Elastic(Tokens(KvPreset::kH2o, 65), 10), 10},
+      {"given, the budget", Elastic(Tokens(KvPreset::kH2o, 65), 65), 65},
+      {"half of a ratio", Elastic(Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2)), 100},
+      {"given, of a ratio", Elastic(Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2), 199), 199},
+      {"half of one is one", Elastic(Tokens(KvPreset::kH2o, 1)), 1},
+      {"sinks need five", Elastic(Tokens(KvPreset::kSinks, 8)), 5},
+      {"full", KvSpec(), 0},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    ASSERT_EQ(CheckKvSpec(c.spec, 1024), std::nullopt);
+    const ApiResult<KvSlots> slots = ResolveKv(c.spec, 1003, 98, 1024);
+    ASSERT_TRUE(slots.ok());
+    EXPECT_EQ(slots.value().floor, c.floor);
+  }
+  const KvSpec above = Elastic(Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2), 201);
+  ASSERT_EQ(CheckKvSpec(above, 1024), std::nullopt);
+  const ApiResult<KvSlots> slots = ResolveKv(above, 1003, 98, 1024);
+  ASSERT_FALSE(slots.ok());
+  EXPECT_EQ(slots.error().param, "kv.floor");
+}
+
 TEST(KvSpecTest, RecentAboveAResolvedRatioIsRefused) {
   const KvSpec spec = Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.1, 20);
   ASSERT_EQ(CheckKvSpec(spec, 1024), std::nullopt);

@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 from server_process import ServerProcess
 
 ARGUMENTS = {"model": ["{model}"]}
-SCRIPTS = ["prefix_cache", "sessions"]
+SCRIPTS = ["prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation"]
 STARTS = 5
 IDLE_S = 5.0

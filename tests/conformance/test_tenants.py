@@ -486,3 +486,17 @@ def test_f5_what_one_tenant_computed_is_not_there_for_another(start):
     assert cached("b", cache_salt="s") == 0
     server.admin("POST", "/reset_prefix_cache")
     assert cached("a") == 0
+
+
+def test_a_tenants_default_agrees_for_its_requests(start):
+    kv = {"policy": "h2o", "budget": 3500, "elastic": True}
+    server = start("--no-enable-prefix-caching", a={"kv": kv}, b={})
+    # Each is promised 219 of 512 blocks; the request that comes then needs 88.
+    chats = [server.open("a", prompt=[first] * 300, max_tokens=3700, ignore_eos=True) for first in (1000, 2000)]
+    for chat in chats:
+        first_event(chat)
+    assert server.ask("b", prompt=[3000] * 1400, max_tokens=2, ignore_eos=True).status == 200
+    assert metric(server.metrics(), "hydrant_shrinks_total") == 1
+    assert server.tenant("a")["running"] == 2
+    for chat in chats:
+        chat.reset()

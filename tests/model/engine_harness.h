@@ -37,7 +37,7 @@ struct Generation {
   std::vector<SampleResult> sampled;
   std::vector<SampleResult> prompt;  // of prompt tokens 1, 2, …
   FinishReason finish = FinishReason::kNone;
-  int32_t live = 0, evicted = 0, cached = 0, restored = 0, blocks_max = 0;
+  int32_t live = 0, budget = 0, evicted = 0, cached = 0, restored = 0, blocks_max = 0;
 
   std::vector<int32_t> tokens() const {
     std::vector<int32_t> ids;
@@ -105,6 +105,7 @@ class EngineHarness {
         if (event.token >= 0) generation.sampled.push_back(*event.sampled);
         generation.prompt.insert(generation.prompt.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
         generation.live = event.live;
+        generation.budget = event.budget;
         generation.evicted = event.evicted;
         generation.cached = event.cached;
         generation.restored = event.restored;

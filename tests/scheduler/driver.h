@@ -44,9 +44,12 @@ class Driver {
     const StepPlan& plan = scheduler.Plan(now_us);
     if (between) between();
     std::vector<RowResult> results;
+    std::vector<std::vector<float>> losses(plan.rows.size());
     for (const PlanRow& row : plan.rows) {
       const uint64_t id = scheduler.sequence(row.sequence).request.id;
-      results.push_back({row.sample ? token_of(id) : -1, failing == id});
+      std::vector<float>& loss = losses[results.size()];
+      for (int32_t cut = 1; cut <= row.loss_cuts; ++cut) loss.push_back(static_cast<float>(cut) * losses_of(id));
+      results.push_back({row.sample ? token_of(id) : -1, failing == id, /*ends=*/false, loss});
     }
     std::vector<PlanRow> rows = plan.rows;
     ++now_us;
@@ -76,8 +79,9 @@ class Driver {
 
   Scheduler scheduler;
   std::function<int32_t(uint64_t id)> token_of = [](uint64_t) { return 7; };
-  std::function<void()> between;  // called between Plan and Commit
-  uint64_t failing = 0;           // request whose row fails
+  std::function<float(uint64_t id)> losses_of = [](uint64_t) { return 0.01f; };  // of every block a budget falls by
+  std::function<void()> between;                                                 // called between Plan and Commit
+  uint64_t failing = 0;                                                          // request whose row fails
   int64_t now_us = 0;
   std::vector<SchedulerEvent> step_events;
   std::map<uint64_t, std::vector<int32_t>> tokens;

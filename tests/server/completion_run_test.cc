@@ -64,6 +64,7 @@ class CompletionRunTest : public testing::Test {
     event.end = end;
     SequenceStatus status;
     status.live = 17;
+    status.budget = 16;
     status.blocks = 2;
     status.evicted = 3;
     (void)queue_.job.mailbox->PushToken(std::move(event), status);

@@ -34,6 +34,7 @@ class ScriptedExecutor : public Executor {
     StepOutput output;
     for (const StepRow& row : input_->rows) {
       RowOutput& answer = output.rows.emplace_back();
+      answer.losses.resize(static_cast<size_t>(row.losses.cuts));
       for (int32_t target : row.targets) {
         SampleResult& result = answer.targets.emplace_back();
         result.id = target;
@@ -201,6 +202,37 @@ TEST(EngineCoreSessions, AStepSaysWhatItParkedAndWhatWasDropped) {
   EXPECT_THAT(core->parked(), IsEmpty());
   core->Step();
   EXPECT_THAT(core->dropped(), IsEmpty());
+}
+
+// Two budgets of 20 blocks are promised 40 of 64; the third request needs 29.
+TEST_F(EngineCoreTest, ALoweredBudgetLowersItsPolicyWithTheShareOfTheRecent) {
+  for (uint64_t id : {1, 2}) {
+    EngineRequest request = MakeRequest(id, 20, 400, 319);
+    if (id == 1) request.request.budget.floor = 100;
+    request.policy.recent = 80;
+    request.policy.heavy = 239;
+    ASSERT_TRUE(core->Add(request).ok());
+  }
+  core->Step();
+  ASSERT_TRUE(core->Add(MakeRequest(3, 450, 2)).ok());
+  core->Step();
+  ASSERT_THAT(executor.rows, SizeIs(2));
+  EXPECT_EQ(executor.rows[0].losses.keep_max, 303);
+  EXPECT_EQ(executor.rows[0].losses.cuts, 13) << "303, 287, …, 111";
+  EXPECT_EQ(executor.rows[0].losses.policy->recent, 80);
+  EXPECT_EQ(executor.rows[1].losses.cuts, 0) << "a guarantee";
+
+  const std::span<const EngineEvent> events = core->Step();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(executor.rows[0].policy->keep(), 239) << "15 blocks with the slot of the next token";
+  EXPECT_EQ(executor.rows[0].policy->recent, 80 * 239 / 319);
+  EXPECT_EQ(executor.rows[0].shrink_to, 0) << "it has not grown so far";
+  EXPECT_EQ(executor.rows[1].policy->keep(), 319);
+  EXPECT_EQ(events[0].budget, 239);
+  EXPECT_EQ(events[1].budget, 319);
+  EXPECT_EQ(core->counters().scheduler.shrinks, 1u);
+  core->Step();
+  EXPECT_THAT(core->admitted(), ElementsAre(3u));
 }
 
 TEST_F(EngineCoreTest, TokensComeWithTheirLogprobs) {

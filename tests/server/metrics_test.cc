@@ -206,6 +206,7 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
   engine.scheduler.generated_tokens = 10;
   engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)] = 109;
   engine.evicted_tokens[1] = 1744;
+  engine.scheduler.shrinks = 3;
   for (int scrape = 0; scrape < 2; ++scrape) {
     const Exposition text(metrics.Render(engine, SessionCounts(), false));
     EXPECT_EQ(text.Value("vllm:num_requests_running"), 3);
@@ -222,6 +223,7 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
     EXPECT_EQ(text.Value("hydrant_generation_tokens_total"), 10);
     EXPECT_EQ(text.Value("hydrant_freed_blocks_total", {"prefill"}), 109);
     EXPECT_EQ(text.Value("hydrant_evicted_tokens_total", {"h2o"}), 1744);
+    EXPECT_EQ(text.Value("hydrant_shrinks_total"), 3);
   }
 }
 

@@ -44,6 +44,7 @@ class ScriptedExecutor : public Executor {
     StepOutput output;
     for (const StepRow& row : input_->rows) {
       RowOutput& answer = output.rows.emplace_back();
+      answer.losses.resize(static_cast<size_t>(row.losses.cuts));
       for (const int32_t target : row.targets) answer.targets.push_back(Result(target, row.target_logprobs));
       if (!row.sample) continue;
       const int32_t position = row.position + static_cast<int32_t>(row.tokens.size());

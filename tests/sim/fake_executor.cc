@@ -80,6 +80,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
   for (size_t i = 0; i < launched_->rows.size(); ++i) {
     const StepRow& row = launched_->rows[i];
     output.rows[i].targets.resize(row.targets.size());
+    output.rows[i].losses.resize(static_cast<size_t>(row.losses.cuts));
     if (!failure_.any()) RunRow(row, output.rows[i]);
   }
   launched_ = nullptr;
@@ -110,6 +111,23 @@ SimRequest* FakeExecutor::RequestOf(const StepRow& row) {
   return failure_.any() ? nullptr : &request;
 }
 
+// A row whose policy keeps fewer tokens than the one before lowers the budget. Whatever it is told, the oracle follows where the
+// request agreed.
+bool FakeExecutor::SeeShrinking(const StepRow& row, SimRequest& request) {
+  const int32_t keep = row.policy->keep(), before = request.policy.keep();
+  if (row.prefill || !row.policy->evicts || keep == before) return true;
+  const KvBudget& asked = request.request.request.budget;
+  if (keep > before || keep < asked.floor) {
+    return failure_.Set("step ", step_, ": the budget of request ", request.id(), " goes from ", before, " to ", keep,
+                        ", its floor is ", asked.floor);
+  }
+  request.shrinkings.push_back({request.computed - request.prompt_length(), keep});
+  request.policy = PolicyWith(keep, request.request.policy);
+  ++shrinkings_;
+  on_shrink(request);
+  return true;
+}
+
 bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) {
   const auto fail = [&](const char* what, int64_t got, int64_t expected) {
     return failure_.Set("step ", step_, ", request ", request.id(), ", position ", row.position, ": ", what, " is ",
@@ -123,8 +141,8 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
   const bool prefill = request.computed < request.prompt_length();
   if (!expect("position", row.position, request.computed) || !expect("prefill", row.prefill, prefill) ||
       !expect("prompt_length", row.prompt_length, request.prompt_length()) ||
-      !expect("logprobs", row.logprobs, asked.logprobs) || !expect("heavy", row.policy->heavy, asked.policy.heavy) ||
-      !expect("recent", row.policy->recent, asked.policy.recent)) {
+      !expect("logprobs", row.logprobs, asked.logprobs) || !expect("heavy", row.policy->heavy, request.policy.heavy) ||
+      !expect("recent", row.policy->recent, request.policy.recent)) {
     return false;
   }
   const bool same_text = row.position + tokens <= static_cast<int32_t>(request.solo.text.size()) &&
@@ -150,13 +168,11 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
     if (index >= request.solo.decodes.size()) return fail("decode step", row.position, -1);
     const DecodeFacts& facts = request.solo.decodes[index];
     live_in = facts.live_in;
-    const bool exact = asked.policy.evicts && !asked.request.budget.periodic;
-    const bool cut = !exact && facts.live_after < facts.live_in;
-    const bool over = exact && facts.live_in == asked.policy.keep() + 1;
     if (!expect("tokens of a decode row", tokens, 1) || !expect("live", row.live, facts.live) ||
         !expect("reuse_victim", row.reuse_victim, facts.victim_waits) ||
-        !expect("choose_victim", row.choose_victim, over) ||
-        !expect("shrink_to", row.shrink_to, cut ? facts.live_after : 0) || !expect("sample", row.sample, true)) {
+        !expect("choose_victim", row.choose_victim, facts.chooses_victim) ||
+        !expect("shrink_to", row.shrink_to, facts.cut_to) || !expect("sample", row.sample, true) ||
+        !expect("losses asked of a guarantee", row.losses.cuts > 0 && !asked.request.budget.elastic(), false)) {
       return false;
     }
   }
@@ -252,6 +268,7 @@ void FakeExecutor::Forget(SimRequest& request) {
 void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   SimRequest* request = RequestOf(row);
   if (request == nullptr) return;
+  if (!SeeShrinking(row, *request)) return;
   if (options_.check_contract && !CheckContract(row, *request)) return;
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
   const int32_t live_in = row.reuse_victim ? row.live : row.live + tokens;
@@ -447,12 +464,15 @@ bool FakeExecutor::Cut(const SimRequest& request, const EvictionPolicy& policy, 
         candidates.push_back({request.scores[static_cast<size_t>(pair)].of(position), position, slot});
       }
     }
-    const size_t heavy = static_cast<size_t>(policy.heavy);
-    if (survivors.size() + heavy != static_cast<size_t>(live_to) || heavy > candidates.size()) {
+    // A session whose last turn was shrunk goes on with fewer recent tokens than it asked for; heavy ones take their places.
+    const bool exactly = request.before == nullptr;
+    const size_t heavy = static_cast<size_t>(live_to) - std::min(survivors.size(), static_cast<size_t>(live_to));
+    if (survivors.size() > static_cast<size_t>(live_to) || heavy > candidates.size() ||
+        static_cast<int32_t>(heavy) < policy.heavy || (exactly && static_cast<int32_t>(heavy) != policy.heavy)) {
       return failure_.Set("step ", step_, ": request ", request.id(), " is cut to ", live_to, " slots with ",
                           survivors.size(), " recent and ", heavy, " heavy ones");
     }
-    std::partial_sort(candidates.begin(), candidates.begin() + policy.heavy, candidates.end(),
+    std::partial_sort(candidates.begin(), candidates.begin() + static_cast<long>(heavy), candidates.end(),
                       [](const Candidate& a, const Candidate& b) {
                         return a.score != b.score ? a.score > b.score : a.position < b.position;
                       });
@@ -541,6 +561,11 @@ void FakeExecutor::Report(const StepRow& row, const SimRequest& request, uint64_
     target.id = row.targets[i];
     target.logprob = FakeLogprob(request.id(), position);
     target.finite = position != request.fate.fail_prompt;
+  }
+  // The more is dropped the more is lost, and everybody's differently.
+  const double per_cut = static_cast<double>(Mix(request.id()) % 97 + 1) / 100.0 / std::max(1, row.losses.cuts);
+  for (size_t i = 0; i < output.losses.size(); ++i) {
+    output.losses[i] = static_cast<float>(per_cut * static_cast<double>(i + 1));
   }
   if (!row.sample) return;
   output.sampled.id = NextToken(request.id(), request.computed, shares, options_.vocab);

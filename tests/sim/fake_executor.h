@@ -5,6 +5,7 @@
 //  contract    each row says exactly what the oracle expects of it: tokens, position, counts, flags, table size
 //  provenance  every live slot it reads holds the K and V of this very text from the same salt that the oracle still has,
 //              in every pair, whoever computed them; its scores are sums over exactly the rows they should be
+//  consent     a budget falls only where the request agreed, never below its floor, and with the share of recent tokens kept
 //  ownership   what is written is in one table only; a fresh block is nobody's; what a freed one held is never read again
 //
 // Work is done in Await, after whatever happens between Launch and Await.
@@ -58,7 +59,10 @@ class FakeExecutor : public Executor {
   uint64_t copied_blocks() const { return copied_blocks_; }
   uint64_t restored_tokens() const { return restored_tokens_; }
 
-  std::function<void()> in_flight;  // called between Launch and the work
+  uint64_t shrinkings() const { return shrinkings_; }
+
+  std::function<void()> in_flight;             // called between Launch and the work
+  std::function<void(SimRequest&)> on_shrink;  // its shrinkings have one more: the oracle must run anew
 
  private:
   struct Cell {
@@ -79,6 +83,7 @@ class FakeExecutor : public Executor {
   struct Slots;  // one pair's view of a row's slots
 
   SimRequest* RequestOf(const StepRow& row);
+  bool SeeShrinking(const StepRow& row, SimRequest& request);
   bool CheckContract(const StepRow& row, const SimRequest& request);
   bool CheckTargets(const StepRow& row, const SimRequest& request);
   bool ClaimBlocks(const StepRow& row, SimRequest& request, int32_t live_in);
@@ -123,6 +128,7 @@ class FakeExecutor : public Executor {
   uint64_t cached_tokens_ = 0;
   uint64_t copied_blocks_ = 0;
   uint64_t restored_tokens_ = 0;
+  uint64_t shrinkings_ = 0;
 };
 
 }  // namespace hydrant::sim

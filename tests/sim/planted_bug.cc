@@ -31,6 +31,16 @@ const char* NameOf(PlantedBug bug) {
       return "InnerCutForgotten";
     case PlantedBug::kStrideIgnored:
       return "StrideIgnored";
+    case PlantedBug::kShrinkForgotten:
+      return "ShrinkForgotten";
+    case PlantedBug::kShrinkWithOldPolicy:
+      return "ShrinkWithOldPolicy";
+    case PlantedBug::kShrinkOfRecentAlone:
+      return "ShrinkOfRecentAlone";
+    case PlantedBug::kBudgetFloorIgnored:
+      return "BudgetFloorIgnored";
+    case PlantedBug::kGuaranteeIgnored:
+      return "GuaranteeIgnored";
     case PlantedBug::kWrongToken:
       return "WrongToken";
     case PlantedBug::kPositionOff:
@@ -141,8 +151,11 @@ void BuggyExecutor::SpoilInput() {
   if (input_.rows.size() >= 2) SpoilPair(input_.rows[0], input_.rows[1]);
   SpoilRow(input_.rows[0]);
   for (StepRow& row : input_.rows) SpoilSharing(row);
+  policies_.clear();
+  for (StepRow& row : input_.rows) SpoilShrinking(row);
   if (bug_ == PlantedBug::kSideNotPrepared && !input_.side_inits.empty()) input_.side_inits.pop_back();
-  if (bug_ == PlantedBug::kRowDropped && input_.rows.size() >= 2 && input_.rows[0].targets.empty()) {
+  if (bug_ == PlantedBug::kRowDropped && input_.rows.size() >= 2 && input_.rows[0].targets.empty() &&
+      input_.rows[0].losses.cuts == 0) {
     dropped_row_ = 0;
     input_.rows.erase(input_.rows.begin());
   }
@@ -185,6 +198,32 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
         if (!row.targets.empty()) row.targets = row.targets.subspan(kSlotsPerBlock);
       }
       break;
+    default:
+      break;
+  }
+}
+
+void BuggyExecutor::SpoilShrinking(StepRow& row) {
+  if (row.prefill || !row.policy->evicts) {
+    first_policies_.erase(row.sampling->seed);
+    return;
+  }
+  const EvictionPolicy first = first_policies_.emplace(row.sampling->seed, *row.policy).first->second;
+  if (first.keep() == row.policy->keep()) return;
+  switch (bug_) {
+    case PlantedBug::kShrinkForgotten:
+      row.shrink_to = 0;
+      break;
+    case PlantedBug::kShrinkWithOldPolicy:
+      row.policy = &policies_.emplace_back(first);
+      break;
+    case PlantedBug::kShrinkOfRecentAlone: {
+      EvictionPolicy& policy = policies_.emplace_back(*row.policy);
+      policy.recent = std::max(1, policy.keep() - first.heavy);
+      policy.heavy = row.policy->keep() - policy.recent;
+      row.policy = &policy;
+      break;
+    }
     default:
       break;
   }
@@ -266,7 +305,12 @@ void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
 
 void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
-  if (bug == PlantedBug::kStrideIgnored) request.budget.prompt_stride = 0;
+  KvBudget& budget = request.budget;
+  if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
+  if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
+  if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {
+    budget.floor = std::max(1, budget.keep / 2);
+  }
   if (bug == PlantedBug::kTenantMixedUp) request.tenant = (request.tenant + 1) % static_cast<int32_t>(tenants);
 }
 

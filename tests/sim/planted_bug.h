@@ -4,6 +4,7 @@
 #define HYDRANT_TESTS_SIM_PLANTED_BUG_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -15,33 +16,38 @@ namespace hydrant::sim {
 enum class PlantedBug : uint8_t {
   kNone,
   // In what the executor is told.
-  kSwappedTables,      // two rows get each other's blocks
-  kForeignBlock,       // one block of a row is another row's
-  kStaleBlock,         // one block of a row is the one its table had before
-  kLiveTooHigh,        // one slot that was never written
-  kLiveTooLow,         // one slot forgotten
-  kVictimNotReused,    // the token takes a fresh slot although a victim waits
-  kVictimNotChosen,    // the slot to overwrite stays the old one
-  kCutForgotten,       // no cut at the end of the prompt or period
-  kCutTooDeep,         // one slot more is dropped
-  kInnerCutForgotten,  // a cut inside a prompt is not made
-  kStrideIgnored,      // a prompt that asked to be cut on the way is computed in full
-  kWrongToken,         // a token nobody sampled is computed
-  kPositionOff,        // a position is used twice
-  kRowDropped,         // a row is not computed; its last answer is repeated
-  kStateRowsSwapped,   // two sequences use each other's device state
-  kWrongPolicy,        // one more recent token is protected than asked
-  kCopyForgotten,      // a shared block is not copied before its sequence changes it
-  kCopyOfAnother,      // one copy is made of the wrong block
-  kOwnSide,            // scores go beside the shared block instead of into the sequence's own side block
-  kSideNotPrepared,    // a side block keeps what it held before
-  kSnapshotLost,       // side blocks are kept as a snapshot that nobody wrote
-  kHitTooLong,         // one block more is taken over than was found
-  kParkCutForgotten,   // the victim that waits is parked with the rest, and the last slot is not
-  kRestoreLost,        // a session goes on without what was parked for it
-  kRestoreOfAnother,   // … with what was parked for somebody else
-  kParkedTooOld,       // a session goes on from the turn before the last
-  kSaltIgnored,        // everybody shares with everybody
+  kSwappedTables,        // two rows get each other's blocks
+  kForeignBlock,         // one block of a row is another row's
+  kStaleBlock,           // one block of a row is the one its table had before
+  kLiveTooHigh,          // one slot that was never written
+  kLiveTooLow,           // one slot forgotten
+  kVictimNotReused,      // the token takes a fresh slot although a victim waits
+  kVictimNotChosen,      // the slot to overwrite stays the old one
+  kCutForgotten,         // no cut at the end of the prompt or period
+  kCutTooDeep,           // one slot more is dropped
+  kInnerCutForgotten,    // a cut inside a prompt is not made
+  kStrideIgnored,        // a prompt that asked to be cut on the way is computed in full
+  kShrinkForgotten,      // a budget falls, and nothing is cut
+  kShrinkWithOldPolicy,  // … and the executor goes on with the one before
+  kShrinkOfRecentAlone,  // … at the cost of the recent tokens alone
+  kBudgetFloorIgnored,   // a budget falls to half its floor
+  kGuaranteeIgnored,     // a budget falls although nobody agreed
+  kWrongToken,           // a token nobody sampled is computed
+  kPositionOff,          // a position is used twice
+  kRowDropped,           // a row is not computed; its last answer is repeated
+  kStateRowsSwapped,     // two sequences use each other's device state
+  kWrongPolicy,          // one more recent token is protected than asked
+  kCopyForgotten,        // a shared block is not copied before its sequence changes it
+  kCopyOfAnother,        // one copy is made of the wrong block
+  kOwnSide,              // scores go beside the shared block instead of into the sequence's own side block
+  kSideNotPrepared,      // a side block keeps what it held before
+  kSnapshotLost,         // side blocks are kept as a snapshot that nobody wrote
+  kHitTooLong,           // one block more is taken over than was found
+  kParkCutForgotten,     // the victim that waits is parked with the rest, and the last slot is not
+  kRestoreLost,          // a session goes on without what was parked for it
+  kRestoreOfAnother,     // … with what was parked for somebody else
+  kParkedTooOld,         // a session goes on from the turn before the last
+  kSaltIgnored,          // everybody shares with everybody
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good
@@ -78,13 +84,16 @@ class BuggyExecutor : public Executor {
   void SpoilPair(StepRow& a, StepRow& b);
   void SpoilRow(StepRow& row);
   void SpoilSharing(StepRow& row);
+  void SpoilShrinking(StepRow& row);
   void SpoilOutput(StepOutput& output) const;
   std::span<const int32_t> CopyOf(std::span<const int32_t> values);
 
   const PlantedBug bug_;
   Executor& inner_;
   StepInput input_;
-  EvictionPolicy policy_;  // what a spoiled row points to
+  EvictionPolicy policy_;                              // what a spoiled row points to
+  std::deque<EvictionPolicy> policies_;                // likewise, for one step
+  std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
   int32_t dropped_row_ = -1;
   std::vector<std::vector<int32_t>> copies_;  // what spoiled spans point to, for one step
   std::vector<BlockCopy> block_copies_;

@@ -23,20 +23,26 @@ struct SimRequest {
   std::vector<uint64_t> keys;
   uint64_t state_before = 0;  // what the scores were sums over when its session was parked
 
+  // What the executor was told to do to its budget, within what it agreed to.
+  std::vector<Shrinking> shrinkings;
+  EvictionPolicy policy;  // in force
+
   // A turn of a session may go on from what is parked or compute everything; which it is shows at admission.
   bool may_resume = false;
-  bool must_resume = false;  // it was parked when the request came
+  bool must_resume = false;            // it was parked when the request came
+  const SimRequest* past = nullptr;    // the turn it may go on from
+  const SimRequest* before = nullptr;  // … and does
   SoloRun resumed_solo;
   std::vector<uint64_t> resumed_keys;
   uint64_t resumed_state = 0;
 
   // What the scores are sums over when the row at `position` was added last: 0 while nothing counts.
   uint64_t ScoreState(int32_t position) const {
-    const EvictionPolicy& policy = request.policy;
-    if (position < 0 || !policy.scores()) return 0;
+    const EvictionPolicy& asked = request.policy;
+    if (position < 0 || !asked.scores()) return 0;
     if (position < solo.begin) return state_before;
-    if (policy.score_rows > 0 && position < prompt_length() - policy.score_rows) return state_before;
-    return Mix(keys[static_cast<size_t>(position)] + static_cast<uint64_t>(policy.score_rows));
+    if (asked.score_rows > 0 && position < prompt_length() - asked.score_rows) return state_before;
+    return Mix(keys[static_cast<size_t>(position)] + static_cast<uint64_t>(asked.score_rows));
   }
 
   // The device's side, by the fake executor.

@@ -47,6 +47,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.copied_blocks += result.copied_blocks;
     sum.restored_tokens += result.restored_tokens;
     sum.parked_lost += result.parked_lost;
+    sum.shrinks += result.shrinks;
     sum.waited += result.waited;
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
@@ -61,7 +62,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << sum.fairness_checks << " times two tenants waited, " << sum.floor_checks << " times within a floor, "
             << sum.reloads << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
             << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
-            << " parked sessions lost\n";
+            << " parked sessions lost, " << sum.shrinks << " budgets lowered\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -77,6 +78,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);
   EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
+  EXPECT_GT(sum.shrinks * 300, sum.requests);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, Simulation, testing::Values(0, 1, 2, 3));

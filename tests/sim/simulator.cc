@@ -36,6 +36,7 @@ class Episode {
         buggy_(options.bug, executor_),
         tenants_(workload_, requests_, failure_) {
     executor_.in_flight = [this] { ActInFlight(); };
+    executor_.on_shrink = [this](SimRequest& request) { Replay(request); };
   }
 
   EpisodeResult Run();
@@ -49,6 +50,8 @@ class Episode {
   void MakeTurn(uint64_t session, EngineRequest& made);
   void PrepareToResume(SimRequest& request);
   void EndTurn(SimRequest& request);
+  void Replay(SimRequest& request);
+  void CheckPromise(bool due);
   void CancelSomebody(bool in_flight);
   void Reload();
   void Step();
@@ -72,6 +75,9 @@ class Episode {
   BuggyExecutor buggy_;
   TenantChecks tenants_;
   std::unique_ptr<EngineCore> core_;
+  // For whom the last step lowered budgets, if it must let that one in now; and whether anything happened since.
+  uint64_t promised_ = 0;
+  bool disturbed_ = false;
   int64_t now_us_ = 0;
   int64_t step_ = 0;
   int64_t outstanding_steps_ = 0;  // the most steps all unfinished requests need, one after the other
@@ -130,6 +136,7 @@ EpisodeResult Episode::Run() {
   result_.cached_tokens = executor_.cached_tokens();
   result_.copied_blocks = executor_.copied_blocks();
   result_.restored_tokens = executor_.restored_tokens();
+  result_.shrinks = executor_.shrinkings();
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }
@@ -139,11 +146,15 @@ void Episode::Act() {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
   if (workload_.CancelsNow()) CancelSomebody(false);
-  if (workload_.ResetsNow()) core_->ResetPrefixes();
+  if (workload_.ResetsNow()) {
+    disturbed_ = true;
+    core_->ResetPrefixes();
+  }
   if (workload_.ReloadsNow()) Reload();
 }
 
 void Episode::Reload() {
+  disturbed_ = true;
   std::vector<TenantOptions> tenants = workload_.Reload();
   SpoilTenants(options_.bug, tenants);
   core_->SetTenants(tenants);
@@ -161,6 +172,7 @@ void Episode::SeeAdmissions() {
         failure_.Set("request ", request.id(), " goes on from ", sequence.restored, " tokens");
         return;
       }
+      request.before = request.past;
       request.solo = request.resumed_solo;
       request.keys = request.resumed_keys;
       request.state_before = request.resumed_state;
@@ -185,11 +197,13 @@ void Episode::ActInFlight() {
 }
 
 void Episode::AddRequest() {
+  disturbed_ = true;
   SimRequest& request = *requests_.emplace_back(std::make_unique<SimRequest>());
   const EngineCoreOptions& core = workload_.core();
   request.request = workload_.MakeRequest(requests_.size(), now_us_);
   const uint64_t session = workload_.DrawSession();
   if (session != 0) MakeTurn(session, request.request);
+  request.policy = request.request.policy;
   request.fate = workload_.MakeFate(request.request);
   if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
   request.solo = RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids);
@@ -274,6 +288,7 @@ void Episode::PrepareToResume(SimRequest& request) {
   if (own.last == nullptr || asked.resumes != own.last->id()) return;
   const EngineCoreOptions& core = workload_.core();
   request.may_resume = true;
+  request.past = own.last;
   request.resumed_solo =
       RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids, &own.last->solo);
   request.resumed_keys = MakeKeys(request, request.resumed_solo, own.last->keys);
@@ -291,8 +306,19 @@ void Episode::EndTurn(SimRequest& request) {
   if (fits || own.last == nullptr) own.last = &request;
 }
 
+// The rest of its text follows from what it keeps from now on; what was said already stays.
+void Episode::Replay(SimRequest& request) {
+  const EngineCoreOptions& core = workload_.core();
+  const SoloRun* before = request.before == nullptr ? nullptr : &request.before->solo;
+  request.solo = RunSolo(request.request, request.fate, workload_.pairs(), core.vocab, core.scheduler.eos_ids, before,
+                         request.shrinkings);
+  request.keys =
+      MakeKeys(request, request.solo, request.before == nullptr ? std::vector<uint64_t>() : request.before->keys);
+}
+
 void Episode::CancelSomebody(bool in_flight) {
   if (requests_.empty()) return;
+  disturbed_ = true;
   // Mostly a young one, for those are likely to be there still; sometimes any, or one that never was.
   const int32_t count = static_cast<int32_t>(requests_.size());
   const int32_t back = workload_.random().Chance(90) ? std::min(count, 1 + workload_.random().Below(16))
@@ -319,8 +345,26 @@ void Episode::CancelSomebody(bool in_flight) {
   }
 }
 
+// Nothing is taken from one sequence but for another that is let in with the next step. With several lines the next head may
+// be another one's; a request that finds a prefix, or goes on from a session, may find it gone.
+void Episode::CheckPromise(bool due) {
+  const Scheduler& scheduler = core_->scheduler();
+  const std::span<const uint64_t> admitted = scheduler.admitted();
+  if (due && std::find(admitted.begin(), admitted.end(), promised_) == admitted.end()) {
+    failure_.Set("step ", step_, ": budgets fell for request ", promised_, ", which is not let in");
+  }
+  promised_ = scheduler.shrinks_for();
+  const auto lines = std::count_if(scheduler.tenants().begin(), scheduler.tenants().end(),
+                                   [](const Tenant& tenant) { return !tenant.queue.empty(); });
+  if (promised_ == 0) return;
+  const Request& request = requests_[promised_ - 1]->request.request;
+  if (lines > 1 || request.session != 0 || request.prefix.looks_up) promised_ = 0;
+}
+
 void Episode::Step() {
   const bool work = unfinished() > 0;
+  const bool due = promised_ != 0 && !disturbed_;
+  disturbed_ = false;
   tenants_.BeforeStep(core_->scheduler());
   const std::span<const EngineEvent> delivered = core_->Step();
   std::vector<EngineEvent> events(delivered.begin(), delivered.end());
@@ -330,6 +374,7 @@ void Episode::Step() {
   }
   if (work != (core_->report().rows > 0)) failure_.Set("step ", step_, ": there is work and nothing is computed");
   if (!failure_.any()) CheckState();
+  if (!failure_.any()) CheckPromise(due);
   if (!failure_.any()) tenants_.AfterStep(core_->scheduler());
 }
 
@@ -346,6 +391,8 @@ void Episode::CheckEvent(const EngineEvent& event) {
   // A cancelled one whose blocks went before this step reports what it held then.
   const bool gone_before = request.gone;
   if (!gone_before) {
+    const int32_t budget = request.policy.evicts ? request.policy.keep() : 0;
+    if (event.budget != budget) failure_.Set("request ", event.id, " reports budget ", event.budget, ", not ", budget);
     if (event.live != request.live || event.evicted != request.computed - request.live ||
         event.blocks != static_cast<int32_t>(request.blocks.size())) {
       failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
@@ -455,6 +502,9 @@ void Episode::CheckFinal() {
   if (core_->scheduler().block_manager().sides().handed_out() != 0) failure_.Set("idle with side blocks handed out");
   if (counters.scheduler.restored_tokens != executor_.restored_tokens()) {
     failure_.Set(counters.scheduler.restored_tokens, " tokens were restored, ", executor_.restored_tokens(), " seen");
+  }
+  if (counters.scheduler.shrinks != executor_.shrinkings()) {
+    failure_.Set(counters.scheduler.shrinks, " budgets fell, ", executor_.shrinkings(), " seen");
   }
   if (counters.scheduler.prefix_hits != executor_.cached_tokens()) {
     failure_.Set(counters.scheduler.prefix_hits, " tokens were found, ", executor_.cached_tokens(), " taken over");

@@ -5,7 +5,7 @@
 // Checked: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live slots; the
 // integrity of pool, tables and counters; refusals exactly when the oracle says so; each token and log-probability equal to
 // the oracle's, in order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows
-// from first come, first served; what is promised to tenants (tenant_checks.h); all blocks free at the end.
+// from first come, first served; no budget lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h); all blocks free at the end.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -38,6 +38,7 @@ struct EpisodeResult {
   uint64_t copied_blocks = 0;    // before a first eviction
   uint64_t restored_tokens = 0;  // of sessions, from what was parked
   uint64_t parked_lost = 0;      // sessions whose parked KV made room for another one's
+  uint64_t shrinks = 0;          // budgets lowered
   uint64_t fairness_checks = 0;  // pairs of tenants that waited at the same time
   uint64_t floor_checks = 0;     // heads of line within their tenant's floor
   uint64_t reloads = 0;

@@ -16,6 +16,8 @@ class KeptSet {
     shares_ += entries_.back().share;
   }
 
+  void SetPolicy(const EvictionPolicy& policy) { policy_ = policy; }
+
   // Drops the candidate with the lowest score; of equal ones the latest goes, the lower position survives.
   void EvictOne(int32_t logical_length) {
     size_t victim = entries_.size();
@@ -40,7 +42,7 @@ class KeptSet {
     }
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Entry& a, const Entry& b) { return a.score > b.score; });
-    candidates.resize(static_cast<size_t>(policy_.heavy));
+    candidates.resize(static_cast<size_t>(count) - kept.size());
     kept.insert(kept.end(), candidates.begin(), candidates.end());
     std::sort(kept.begin(), kept.end(), [](const Entry& a, const Entry& b) { return a.position < b.position; });
     entries_ = kept;
@@ -88,11 +90,25 @@ FinishReason EndAfter(const Request& request, const Fate& fate, const std::vecto
 
 }  // namespace
 
+EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy) {
+  EvictionPolicy lowered = policy;
+  if (policy.score_source == ScoreSource::kNone) {
+    lowered.heavy = std::min(policy.heavy, keep - 1);
+    lowered.recent = keep - lowered.heavy;
+  } else {
+    const double share = static_cast<double>(policy.recent) / (policy.heavy + policy.recent);
+    lowered.recent = std::max(1, static_cast<int32_t>(share * keep + 1e-9));
+    lowered.heavy = keep - lowered.recent;
+  }
+  return lowered;
+}
+
 SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids, const SoloRun* before) {
+                const std::vector<int32_t>& eos_ids, const SoloRun* before, const std::vector<Shrinking>& shrinkings) {
   const Request& request = engine_request.request;
-  const int32_t keep = request.budget.keep;
-  const int32_t cut_at = request.budget.periodic ? keep + request.budget.slack : keep + 1;
+  int32_t keep = request.budget.keep;
+  const int32_t slack = request.budget.periodic ? request.budget.slack : 1;
+  size_t next_shrinking = 0;
   SoloRun run;
   run.text = request.prompt;
   run.prompt_length = static_cast<int32_t>(request.prompt.size());
@@ -164,6 +180,8 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
     facts.victim_waits = victim_waits;
     facts.live = kept[0].size() + (victim_waits ? 1 : 0);
     shares = 0;
+    const bool shrinks = next_shrinking < shrinkings.size() && shrinkings[next_shrinking].step == generated;
+    if (shrinks) keep = shrinkings[next_shrinking++].keep;
     bool evicted = false;
     for (int32_t pair = 0; pair < pairs; ++pair) {
       KeptSet& set = kept[static_cast<size_t>(pair)];
@@ -171,12 +189,16 @@ SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t p
       set.Append(position, token);
       shares += set.shares();
       facts.live_in = set.size();
-      evicted = keep > 0 && set.size() == cut_at;
+      if (shrinks) set.SetPolicy(PolicyWith(keep, engine_request.policy));
+      // A budget that falls is in force at once.
+      evicted = keep > 0 && (shrinks ? set.size() > keep : set.size() == keep + slack);
       if (evicted) set.CutTo(keep, position + 1);
     }
+    facts.chooses_victim = evicted && !shrinks && !request.budget.periodic;
+    facts.cut_to = evicted && !facts.chooses_victim ? keep : 0;
     if (evicted && run.first_pruned < 0) run.first_pruned = position + 1;
     // An exact victim stays where it is until the next token comes: its slot still counts.
-    victim_waits = evicted && !request.budget.periodic;
+    victim_waits = facts.chooses_victim;
     facts.live_after = kept[0].size() + (victim_waits ? 1 : 0);
     run.peak_slots = std::max(run.peak_slots, facts.live_in);
   }

@@ -26,6 +26,8 @@ struct DecodeFacts {
   int32_t live = 0;                             // slots occupied before it
   int32_t live_in = 0;                          // … when its token is in
   int32_t live_after = 0;                       // … when it is over
+  int32_t cut_to = 0;                           // it ends with a cut to so many; 0: none
+  bool chooses_victim = false;                  // for the next one to overwrite
   bool victim_waits = false;                    // the slot to overwrite was chosen one step before
   std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that may still be read, before the step
 };
@@ -61,9 +63,20 @@ struct SoloRun {
   int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }
 };
 
+// A budget that falls while its sequence runs: with decode step `step` it becomes `keep`.
+struct Shrinking {
+  int32_t step = 0;
+  int32_t keep = 0;
+};
+
+// `policy` with fewer slots: recent ones as large a part of them as they were asked to be, at least one; the heavy ones that
+// are kept without a score are a number of their own.
+EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy);
+
 // With `before` the request goes on where that run ended.
 SoloRun RunSolo(const EngineRequest& request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids, const SoloRun* before = nullptr);
+                const std::vector<int32_t>& eos_ids, const SoloRun* before = nullptr,
+                const std::vector<Shrinking>& shrinkings = {});
 
 // Slots the request would occupy at most if it used all of max_tokens.
 int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live);

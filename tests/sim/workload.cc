@@ -47,6 +47,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   output_max_ = r.Chance(20) ? 3 : r.Between(4, 60);
   unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
+  elastic_percent_ = r.Chance(40) ? 0 : r.Chance(50) ? 100 : r.Between(20, 100);
   budgeted_percent_ = r.Chance(50) ? 0 : r.Between(10, 100);
   score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
   sharing_ = r.Chance(75);
@@ -147,6 +148,7 @@ KvBudget Workload::Budget() {
   if (random_.Chance(periodic_percent_)) {
     budget = KvBudget::Periodic(keep, random_.Chance(30) ? 1 : random_.Between(1, 34));
   }
+  if (random_.Chance(elastic_percent_)) budget.floor = random_.Chance(50) ? 1 : random_.Between(1, keep);
   if (random_.Chance(budgeted_percent_)) budget.prompt_stride = random_.Chance(50) ? 64 : random_.Between(1, 90);
   return budget;
 }

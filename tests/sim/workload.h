@@ -81,6 +81,7 @@ class Workload {
   int32_t unlimited_percent_ = 0;
   int32_t periodic_percent_ = 0;
   int32_t budgeted_percent_ = 0;
+  int32_t elastic_percent_ = 0;
   int32_t score_levels_log2_ = 64;
   bool sharing_ = false;
   int32_t salts_ = 1;

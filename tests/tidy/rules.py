@@ -155,6 +155,7 @@ WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
     "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
     "tests/kernels/cpu/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
+    "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
     "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
     "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
 }

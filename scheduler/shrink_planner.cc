@@ -1,0 +1,126 @@
+#include "scheduler/shrink_planner.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace hydrant {
+
+void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks) {
+  tenants_ = tenants;
+  waiting_ = &waiting;
+  blocks_ = blocks;
+  weights_ = 0.0;
+  for (const Tenant& tenant : tenants) {
+    if (tenant.running > 0 || !tenant.queue.empty()) weights_ += tenant.options.weight;
+  }
+  givers_.clear();
+  options_.clear();
+  returned_by_ends_.assign(tenants.size(), 0);
+  won_by_ends_ = 0;
+  Reset();
+}
+
+void ShrinkPlanner::AddEnd(int32_t tenant, int32_t returned, int32_t in_use) {
+  won_by_ends_ += WonFrom(tenant, returned, in_use);
+  returned_by_ends_[static_cast<size_t>(tenant)] += returned;
+  Reset();
+}
+
+void ShrinkPlanner::Reset() {
+  for (Giver& giver : givers_) giver.chosen = -1;
+  returned_ = returned_by_ends_;
+  won_ = won_by_ends_;
+  choices_.clear();
+}
+
+void ShrinkPlanner::AddSequence(int32_t sequence, int32_t tenant) {
+  const int32_t end = static_cast<int32_t>(options_.size());
+  givers_.push_back({sequence, tenant, end, end, -1});
+}
+
+void ShrinkPlanner::AddOption(const ShrinkOption& option) {
+  assert(!givers_.empty() && option.keep >= 1);
+  options_.push_back(option);
+  ++givers_.back().end;
+}
+
+// Blocks that the one who waits can have of what a tenant returns besides what is chosen.
+int64_t ShrinkPlanner::WonFrom(int32_t index, int64_t returned, int64_t in_use) const {
+  const Tenant& tenant = tenants_[static_cast<size_t>(index)];
+  if (&tenant == waiting_) return returned - in_use;
+  // Blocks below its floor stay for a tenant, reserved or not.
+  const int64_t before = tenant.reserved - returned_[static_cast<size_t>(index)];
+  const auto unused_floor = [&](int64_t reserved) {
+    return std::max<int64_t>(0, tenant.options.floor_blocks - reserved);
+  };
+  return returned - in_use - (unused_floor(before - returned) - unused_floor(before));
+}
+
+// … when the giver goes on to `option` from what is chosen for it.
+int64_t ShrinkPlanner::Won(const Giver& giver, int32_t option) const {
+  const ShrinkOption& to = options_[static_cast<size_t>(option)];
+  const ShrinkOption* from = chosen(giver);
+  return WonFrom(giver.tenant, to.returned - (from == nullptr ? 0 : from->returned),
+                 to.in_use - (from == nullptr ? 0 : from->in_use));
+}
+
+std::optional<ShrinkPlanner::Step> ShrinkPlanner::NextStep(const Giver& giver) const {
+  for (int32_t option = std::max(giver.begin, giver.chosen + 1); option < giver.end; ++option) {
+    const int64_t won = Won(giver, option);
+    if (won <= 0) continue;
+    const ShrinkOption* from = chosen(giver);
+    const double loss = options_[static_cast<size_t>(option)].loss - (from == nullptr ? 0.0 : from->loss);
+    return Step{option, loss / static_cast<double>(won)};
+  }
+  return std::nullopt;
+}
+
+void ShrinkPlanner::Take(Giver& giver, int32_t option) {
+  won_ += Won(giver, option);
+  const ShrinkOption* from = chosen(giver);
+  returned_[static_cast<size_t>(giver.tenant)] +=
+      options_[static_cast<size_t>(option)].returned - (from == nullptr ? 0 : from->returned);
+  giver.chosen = option;
+}
+
+bool ShrinkPlanner::OverShare(int32_t tenant) const {
+  const Tenant& one = tenants_[static_cast<size_t>(tenant)];
+  const int64_t reserved = one.reserved - returned_[static_cast<size_t>(tenant)];
+  return static_cast<double>(reserved) * weights_ > static_cast<double>(blocks_) * one.options.weight;
+}
+
+bool ShrinkPlanner::CanWin(int64_t blocks) {
+  Reset();
+  for (Giver& giver : givers_) {
+    while (const std::optional<Step> step = NextStep(giver)) Take(giver, step->option);
+  }
+  return won_ >= blocks;
+}
+
+std::span<const ShrinkPlanner::Choice> ShrinkPlanner::Win(int64_t blocks) {
+  Reset();
+  while (won_ < blocks) {
+    Giver* best = nullptr;
+    Step best_step;
+    std::pair<bool, double> best_rank;
+    for (Giver& giver : givers_) {
+      const std::optional<Step> step = NextStep(giver);
+      if (!step.has_value()) continue;
+      // Between equals the one that was admitted first.
+      const std::pair<bool, double> rank = {!OverShare(giver.tenant), step->loss_per_block};
+      if (best != nullptr && !(rank < best_rank)) continue;
+      best = &giver;
+      best_step = *step;
+      best_rank = rank;
+    }
+    if (best == nullptr) return {};
+    Take(*best, best_step.option);
+  }
+  for (const Giver& giver : givers_) {
+    if (const ShrinkOption* option = chosen(giver)) choices_.push_back({giver.sequence, option->keep});
+  }
+  return choices_;
+}
+
+}  // namespace hydrant

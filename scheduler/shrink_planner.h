@@ -1,0 +1,90 @@
+// ShrinkPlanner chooses whose budget is lowered, and how far, so that somebody who waits for blocks is let in.
+//
+// Thread: engine. Pure. Keeps its memory from plan to plan.
+//
+// The order of giving way: sequences of tenants that hold more than their weighted share of the pool first, then those whose
+// dropped slots hold the least score per block won. What a tenant gives up within its own floor wins nothing, for that stays
+// reserved for it. A budget is lowered step by step as long as more is missing, so each pays as little as possible; when all
+// of them together cannot pay, nobody does.
+#ifndef HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
+#define HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "scheduler/tenant.h"
+
+namespace hydrant {
+
+// One budget a sequence's may be lowered to.
+struct ShrinkOption {
+  int32_t keep = 0;
+  int32_t returned = 0;  // blocks by which its reservation falls
+  int32_t in_use = 0;    // of what it holds, others go on using: their room is not won
+  double loss = 0.0;     // share of its score mass that goes
+};
+
+class ShrinkPlanner {
+ public:
+  struct Choice {
+    int32_t sequence = 0;
+    int32_t keep = 0;
+  };
+
+  // `tenants` and `waiting`, one of them, outlive the plan. `blocks`: of the pool.
+  void Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks);
+  // A sequence that ends with this step, whoever shrinks: `returned` and `in_use` as in ShrinkOption.
+  void AddEnd(int32_t tenant, int32_t returned, int32_t in_use);
+  // Blocks won by the ends added so far.
+  int64_t won_by_ends() const { return won_by_ends_; }
+  void AddSequence(int32_t sequence, int32_t tenant);
+  // To the sequence added last, by descending `keep`; neither `returned` nor `loss` falls.
+  void AddOption(const ShrinkOption& option);
+
+  // Whether everybody's last option together wins `blocks` blocks for the one who waits, the ends included.
+  bool CanWin(int64_t blocks);
+  // What is to be lowered to win them; empty when it is not to be had. Valid until the next Begin.
+  std::span<const Choice> Win(int64_t blocks);
+
+ private:
+  struct Giver {
+    int32_t sequence = 0;
+    int32_t tenant = 0;
+    int32_t begin = 0;  // [begin, end) of options_
+    int32_t end = 0;
+    int32_t chosen = -1;  // of options_
+  };
+  // The next step down of a giver that wins anything.
+  struct Step {
+    int32_t option = -1;
+    double loss_per_block = 0.0;
+  };
+
+  const ShrinkOption* chosen(const Giver& giver) const {
+    return giver.chosen < 0 ? nullptr : &options_[static_cast<size_t>(giver.chosen)];
+  }
+  int64_t WonFrom(int32_t tenant, int64_t returned, int64_t in_use) const;
+  int64_t Won(const Giver& giver, int32_t option) const;
+  std::optional<Step> NextStep(const Giver& giver) const;
+  void Take(Giver& giver, int32_t option);
+  bool OverShare(int32_t tenant) const;
+  void Reset();
+
+  std::span<const Tenant> tenants_;
+  const Tenant* waiting_ = nullptr;
+  int32_t blocks_ = 0;
+  double weights_ = 0.0;  // of the tenants that have or want anything
+  std::vector<Giver> givers_;
+  std::vector<ShrinkOption> options_;
+  std::vector<int64_t> returned_by_ends_;  // by tenant
+  int64_t won_by_ends_ = 0;
+  std::vector<int64_t> returned_;  // by tenant, by the ends and as chosen so far
+  int64_t won_ = 0;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_SHRINK_PLANNER_H_

@@ -1,0 +1,246 @@
+// Budgets that fall so that a waiting request is let in: who, when, how far, and what is promised afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tests/scheduler/counting_new.h"
+#include "tests/scheduler/driver.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+
+KvBudget Elastic(int32_t keep, int32_t floor) {
+  KvBudget budget = KvBudget::Exact(keep);
+  budget.floor = floor;
+  return budget;
+}
+
+const PlanRow* RowOf(const Driver& driver, const std::vector<PlanRow>& rows, uint64_t id) {
+  for (const PlanRow& row : rows) {
+    if (driver.scheduler.sequence(row.sequence).request.id == id) return &row;
+  }
+  return nullptr;
+}
+
+// Requests 1, 2, … in a pool that they fill: prompts of 63 tokens, a budget of 63, so 4 blocks each; then they decode.
+class ElasticTest : public testing::Test {
+ protected:
+  void Fill(const std::vector<KvBudget>& budgets, int32_t max_tokens = 200) {
+    driver_.emplace(SmallOptions(static_cast<int32_t>(4 * budgets.size()), static_cast<int32_t>(budgets.size()) + 2));
+    for (const KvBudget& budget : budgets) {
+      ASSERT_TRUE(driver().scheduler.Add(MakeRequest(++last_, 63, max_tokens, budget)).ok());
+    }
+    for (size_t i = 0; i <= 2 * budgets.size(); ++i) driver().Step();
+    ASSERT_EQ(driver().scheduler.block_manager().pool().free(), 0);
+  }
+  // The next request, of so many blocks.
+  uint64_t Ask(int32_t blocks, KvBudget budget = KvBudget::Unlimited()) {
+    EXPECT_TRUE(driver().scheduler.Add(MakeRequest(++last_, 16 * blocks - 1, 2, budget)).ok());
+    return last_;
+  }
+  Driver& driver() { return *driver_; }
+  bool running(uint64_t id) {
+    const std::span<const int32_t> all = driver().scheduler.running_sequences();
+    return std::any_of(all.begin(), all.end(),
+                       [&](int32_t index) { return driver().scheduler.sequence(index).request.id == id; });
+  }
+  std::vector<int32_t> Budgets() {
+    std::vector<int32_t> budgets;
+    for (int32_t index : driver().scheduler.running_sequences()) {
+      budgets.push_back(driver().scheduler.sequence(index).request.budget.keep);
+    }
+    return budgets;
+  }
+
+  std::optional<Driver> driver_;
+  uint64_t last_ = 0;
+};
+
+TEST_F(ElasticTest, AskedInOneStepCutInTheNextLetInWithTheThird) {
+  Fill({KvBudget::Exact(63), Elastic(63, 20)});
+  const uint64_t waiting = Ask(1);
+  const std::vector<PlanRow> asked = driver().Step();
+  EXPECT_EQ(RowOf(driver(), asked, 1)->loss_cuts, 0) << "a plain budget is a guarantee";
+  const PlanRow* row = RowOf(driver(), asked, 2);
+  EXPECT_EQ(row->loss_keep_max, 47);
+  EXPECT_EQ(row->loss_cuts, 2) << "to 47 and 31 slots: 15 are below the floor";
+  EXPECT_FALSE(row->lowered);
+  EXPECT_TRUE(row->choose_victim && row->reuse_victim);
+
+  const std::vector<PlanRow> cut = driver().Step();
+  row = RowOf(driver(), cut, 2);
+  EXPECT_TRUE(row->lowered);
+  EXPECT_EQ(row->keep, 47);
+  EXPECT_EQ(row->shrink_to, 47);
+  EXPECT_TRUE(row->reuse_victim) << "the victim chosen before is overwritten";
+  EXPECT_FALSE(row->choose_victim);
+  EXPECT_EQ(row->evicted, 64 + 1 - 47);
+  EXPECT_EQ(driver().scheduler.shrinks_for(), waiting);
+  EXPECT_THAT(Budgets(), ElementsAre(63, 47));
+  EXPECT_FALSE(running(waiting));
+
+  const std::vector<PlanRow> next = driver().Step();
+  EXPECT_TRUE(running(waiting));
+  row = RowOf(driver(), next, 2);
+  EXPECT_FALSE(row->reuse_victim) << "a fresh slot: nothing waits to be overwritten";
+  EXPECT_TRUE(row->choose_victim);
+  EXPECT_EQ(row->live, 47);
+  const SchedulerCounters& counters = driver().scheduler.counters();
+  EXPECT_EQ(counters.shrinks, 1u);
+  EXPECT_EQ(counters.freed_blocks[static_cast<size_t>(FreeCause::kShrink)], 1u);
+  driver().Drain();
+  EXPECT_EQ(driver().finished.at(2).budget, 47);
+  EXPECT_EQ(driver().finished.at(2).live, 48);
+  EXPECT_EQ(driver().finished.at(2).evicted, 63 + 199 - 48);
+  EXPECT_EQ(driver().finished.at(1).evicted, 63 + 199 - 64) << "the guarantee was kept";
+}
+
+TEST_F(ElasticTest, NobodyIsCutWhenAllFloorsTogetherAreNotEnough) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  Ask(5);
+  for (int32_t step = 0; step < 20; ++step) {
+    for (const PlanRow& row : driver().Step()) {
+      EXPECT_EQ(row.loss_cuts, 0) << "nor is anybody asked";
+      EXPECT_FALSE(row.lowered);
+    }
+  }
+  EXPECT_EQ(driver().scheduler.counters().shrinks, 0u);
+}
+
+TEST_F(ElasticTest, WaitingForWhatNobodyCanGiveAllocatesNothing) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  Ask(5);
+  std::vector<RowResult> results(2);
+  for (RowResult& result : results) result.token = 7;
+  uint64_t before = 0;
+  for (int32_t step = 0; step < 60; ++step) {
+    if (step == 20) before = AllocationCount();
+    const StepPlan& plan = driver().scheduler.Plan(1000 + step);
+    ASSERT_EQ(plan.rows.size(), 2u);
+    driver().scheduler.Commit(plan, results, 1001 + step);
+  }
+  EXPECT_EQ(AllocationCount(), before);
+}
+
+TEST_F(ElasticTest, AllGiveWhatIsNeededAndStayThere) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  const uint64_t waiting = Ask(4);
+  driver().Step();
+  driver().Step();
+  EXPECT_THAT(Budgets(), ElementsAre(31, 31));
+  driver().Step();
+  EXPECT_TRUE(running(waiting));
+  driver().Drain();
+  EXPECT_EQ(driver().finished.at(1).live, 32) << "a budget that fell does not grow again";
+}
+
+TEST_F(ElasticTest, TheCheapestIsCut) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  driver().losses_of = [](uint64_t id) { return id == 1 ? 0.02f : 0.01f; };
+  Ask(1);
+  driver().Step();
+  driver().Step();
+  EXPECT_THAT(Budgets(), ElementsAre(63, 47));
+}
+
+// What will have ended with the step makes room at no loss, and who ends with it is not cut.
+TEST_F(ElasticTest, NobodyIsCutForWhatAnEndBringsAnyway) {
+  Fill({Elastic(63, 31), Elastic(63, 31)}, /*max_tokens=*/10);
+  while (driver().scheduler.sequence(0).generated() < 9) driver().Step();
+  const uint64_t waiting = Ask(2);
+  for (const PlanRow& row : driver().Step()) EXPECT_EQ(row.loss_cuts, 0);
+  EXPECT_TRUE(driver().finished.contains(1));
+  driver().Step();
+  EXPECT_TRUE(running(waiting));
+  EXPECT_EQ(driver().scheduler.counters().shrinks, 0u);
+}
+
+TEST_F(ElasticTest, ACancelledOrPausedOneIsLeftAlone) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  driver().scheduler.SetPaused(1, true);
+  Ask(3);
+  for (const PlanRow& row : driver().Step()) EXPECT_EQ(row.loss_cuts, 0) << "the other one's two blocks are too few";
+  driver().scheduler.SetPaused(1, false);
+  EXPECT_EQ(driver().Step()[0].loss_cuts, 2);
+  driver().between = [&] { driver().scheduler.Cancel(last_); };
+  driver().Step();
+  driver().between = nullptr;
+  const uint64_t shrinks = driver().scheduler.counters().shrinks;
+  for (int32_t step = 0; step < 5; ++step) driver().Step();
+  EXPECT_EQ(driver().scheduler.counters().shrinks, shrinks) << "nobody waits any more";
+}
+
+// What is promised beyond what is held can be given back without a cut.
+TEST_F(ElasticTest, APromiseIsLoweredBeforeItIsUsed) {
+  Driver small(SmallOptions(8));
+  ASSERT_TRUE(small.scheduler.Add(MakeRequest(1, 15, 200, Elastic(127, 31))).ok());
+  small.Step();
+  EXPECT_EQ(small.scheduler.sequence(0).blocks.reserved(), 8);
+  ASSERT_TRUE(small.scheduler.Add(MakeRequest(2, 63, 2)).ok());
+  small.Step();
+  const std::vector<PlanRow> rows = small.Step();
+  EXPECT_TRUE(rows[0].lowered);
+  EXPECT_EQ(rows[0].keep, 63);
+  EXPECT_EQ(rows[0].shrink_to, 0);
+  EXPECT_EQ(rows[0].evicted, 0);
+  EXPECT_EQ(small.scheduler.sequence(0).blocks.reserved(), 4);
+  small.Step();
+  EXPECT_EQ(small.scheduler.running(), 2);
+  EXPECT_EQ(small.scheduler.counters().freed_blocks[static_cast<size_t>(FreeCause::kShrink)], 0u);
+  small.Drain();
+  EXPECT_EQ(small.finished.at(1).live, 64);
+}
+
+TEST_F(ElasticTest, APeriodicBudgetIsCutWhereItStands) {
+  KvBudget periodic = KvBudget::Periodic(56, 8);
+  periodic.floor = 20;
+  Fill({periodic, KvBudget::Exact(63)});
+  driver().Step();
+  Ask(1);
+  driver().Step();
+  const std::vector<PlanRow> rows = driver().Step();
+  const PlanRow* row = RowOf(driver(), rows, 1);
+  EXPECT_EQ(row->keep, 40) << "40 + 8 slots fill three blocks";
+  EXPECT_EQ(row->shrink_to, 40);
+  driver().Drain();
+  EXPECT_LE(driver().finished.at(1).live, 48);
+  EXPECT_EQ(driver().finished.at(1).budget, 40);
+}
+
+// Two that read the same prompt: what is cut is copied first, and what the other one reads stays.
+TEST_F(ElasticTest, SharedBlocksAreCopiedBeforeACut) {
+  Driver sharing(SmallOptions(18));
+  for (uint64_t id : {1, 2}) {
+    Request request = MakeRequest(id, 48, 100, id == 1 ? Elastic(63, 15) : KvBudget::Unlimited());
+    request.prefix.publishes = request.prefix.looks_up = true;
+    if (id == 2) request.max_tokens = 40;
+    ASSERT_TRUE(sharing.scheduler.Add(request).ok());
+    sharing.Step();
+    sharing.Step();
+  }
+  ASSERT_EQ(sharing.scheduler.counters().prefix_hits, 32u);
+  ASSERT_TRUE(sharing.scheduler.sequence(0).shares);
+  Request third = MakeRequest(3, 16 * 8 - 1, 2);
+  for (int32_t& token : third.prompt) token += 5000;
+  ASSERT_TRUE(sharing.scheduler.Add(third).ok());
+  size_t copies = 0;
+  for (int32_t step = 0; step < 3; ++step) {
+    for (const PlanRow& row : sharing.Step()) {
+      if (row.lowered) copies = row.copies.size();
+    }
+  }
+  EXPECT_EQ(sharing.scheduler.counters().shrinks, 1u);
+  EXPECT_GT(copies, 0u);
+  EXPECT_FALSE(sharing.scheduler.sequence(0).shares);
+  EXPECT_EQ(sharing.scheduler.running(), 3);
+  sharing.Drain();
+}
+
+}  // namespace
+}  // namespace hydrant
