@@ -21,7 +21,7 @@ std::string_view StateName(SessionState state) {
   return "";
 }
 
-// The member of `reader`, which errors call `param`; nullopt when it is not there.
+// A member of `reader` that must be an id; nullopt when it is not there.
 std::optional<std::string> ReadMember(ObjectReader* reader, std::string_view name) {
   const JsonView value = reader->Raw(name);
   if (!value.valid()) return std::nullopt;

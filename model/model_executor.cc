@@ -120,7 +120,9 @@ void ModelExecutor::MoveSessions(const StepInput& input) {
     }
     const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
     std::vector<std::byte>& parked = parked_[park.session];
-    parked.resize(blocks * view.layout.block_bytes());
+    // Not resized: a vector never gives back what it had, and its memory is what the scheduler's blocks stand for.
+    const size_t bytes = blocks * view.layout.block_bytes();
+    if (parked.size() != bytes) parked = std::vector<std::byte>(bytes);
     device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
   }
   for (const RestoreOp& restore : input.restores) {

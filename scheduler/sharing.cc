@@ -26,7 +26,6 @@ int32_t NextSnapshot(int32_t tokens) {
 void Scheduler::Reserve(Sequence& sequence) {
   const Request& request = sequence.request;
   const Tenant& tenant = tenant_of(sequence);
-  if (request.prefix.looks_up) counters_.prefix_queries += request.prompt.size();
   const int64_t private_blocks = PrivateBlocks(request);
   if (const ParkedKv* parked = Resumable(request); parked != nullptr) {
     block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
@@ -54,6 +53,7 @@ void Scheduler::Reserve(Sequence& sequence) {
     counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
     return;
   }
+  if (request.prefix.looks_up) counters_.prefix_queries += request.prompt.size();
   int64_t other_floors = 0;
   for (const Tenant& other : tenants_) other_floors += &other == &tenant ? 0 : other.unused_floor();
   const int64_t shared_blocks = SharedBlocks(request, tenant);

@@ -63,6 +63,8 @@ CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& 
 
 CompletionRun::~CompletionRun() {
   if (first_id_ == 0) return;
+  // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
+  if (turn_.has_value()) Absorb();
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].assembler->finished()) continue;
     choices_[i].assembler->Abort();
@@ -178,9 +180,12 @@ void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
 }
 
 // Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
-// ends with this object, and leaves the session as it was.
+// leaves the session as it was.
 void CompletionRun::EndTurn(SequenceEnd end) {
-  if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) return;
+  if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) {
+    turn_.reset();
+    return;
+  }
   const PreparedPrompt& prompt = prepared_.prompts.front();
   // A token that only says that the text is over is no part of it.
   const bool drop_last = end == SequenceEnd::kStop && !prepared_.request.include_stop_str_in_output;

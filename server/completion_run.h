@@ -50,6 +50,9 @@ class CompletionRun {
   // REQUIRES: done().
   std::string Body();
 
+  // It was refused: its session is free again.
+  void LeaveTurn() { turn_.reset(); }
+
   const std::string& id() const { return head_.id; }
   uint64_t first_id() const { return first_id_; }
   int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }

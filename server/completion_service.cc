@@ -115,11 +115,11 @@ ApiResult<PreparedPrompt> EncodePrompt(CompletionPrompt& from, const CompletionR
   return prompt;
 }
 
-// Which tokens its cache keeps. A session has one answer for its life, whatever lengths its turns have.
+// Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
 std::optional<ApiError> ResolveKvOf(const CompletionRequest& request, const SessionPast* past,
                                     const ServingContext& context, PreparedPrompt* prompt) {
   prompt->spec = past != nullptr && !request.has_kv ? past->spec : request.kv;
-  if (past != nullptr && prompt->spec == past->spec) {
+  if (past != nullptr && prompt->spec == past->spec && GoesOn(prompt->ids, past)) {
     prompt->kv = past->kv;
     return std::nullopt;
   }
@@ -303,6 +303,7 @@ asio::awaitable<void> CompletionService::Generate(HttpExchange& exchange, Comple
   }
   if (refusal.has_value()) {
     open.Close();
+    run.LeaveTurn();
     co_await Reject(exchange, std::move(*refusal));
     co_return;
   }

@@ -252,7 +252,7 @@ void Engine::Accept(GenerationJob& job) {
     if (status.ok()) continue;
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
     // The one thing that could not be known for certain before is what a session still has parked.
-    if (from.resumes != 0) {
+    if (from.resumes != 0 && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
       Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
       continue;
     }

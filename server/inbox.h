@@ -2,8 +2,8 @@
 //
 // Thread: TryPush, PushCancel, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
 //
-// Calls are orders of the operator (other tenants, a pause): the reader runs them before the items of the same batch, so
-// that an item finds what was ordered before it was pushed.
+// Calls are orders (other tenants, a pause, a session that is done with): the reader runs them before the items of the same
+// batch, so that an item finds what was ordered before it was pushed.
 //
 // Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded
 // by the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was

@@ -61,10 +61,10 @@ struct Limits {
   int64_t request_sequences_max() const { return int64_t{sequences_max} + waiting_sequences_max; }
 
   // --- sessions -----------------------------------------------------------------------------------------------------
-  int64_t parked_blocks = 0;             // KV of sessions between their turns, in blocks' worth of memory
-  int32_t sessions_max = 1 << 16;        // of all tenants; about 500 bytes each
-  int64_t session_tokens_max = 1 << 25;  // of all sessions' histories; with their text 256 MiB
-  double session_ttl_s = 86400;          // since the last turn; 0: none expires
+  int64_t parked_blocks = 0;              // KV of sessions between their turns, in blocks' worth of memory
+  int32_t sessions_max = 1 << 16;         // of all tenants; about 500 bytes each
+  int64_t session_bytes_max = 256 << 20;  // of all sessions' tokens and texts
+  double session_ttl_s = 86400;           // since the last turn; 0: none expires
 
   double engine_stall_s = 10;  // no finished step for this long while there is work: /health says 503
 };

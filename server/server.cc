@@ -160,7 +160,7 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const Parts* pa
   SessionStore::Options options;
   options.ttl_us = static_cast<int64_t>(limits.session_ttl_s * 1e6);
   options.sessions_max = limits.sessions_max;
-  options.tokens_max = limits.session_tokens_max;
+  options.bytes_max = limits.session_bytes_max;
   options.clock = MonotonicUs;
   options.on_forget = [parts](uint64_t session) { parts->engine->DropSession(session); };
   return std::make_unique<SessionStore>(std::move(options));

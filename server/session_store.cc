@@ -13,8 +13,10 @@ namespace {
 // Ids of a tenant that are remembered to have been sessions: enough to tell most late clients why.
 constexpr size_t kGoneMax = 256;
 
-int64_t TokensOf(const std::shared_ptr<const SessionPast>& past) {
-  return past == nullptr ? 0 : static_cast<int64_t>(past->tokens.size());
+int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
+  if (past == nullptr) return 0;
+  const size_t text = past->text.has_value() ? past->text->capacity() : 0;
+  return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text);
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std:
     if (must_exist) {
       return SessionNotFound(std::find(tenant.gone.begin(), tenant.gone.end(), id) != tenant.gone.end());
     }
-    if (std::optional<ApiError> error = MakeRoom(owner)) return *std::move(error);
+    if (std::optional<ApiError> error = CheckRoom(owner)) return *std::move(error);
     session = Add(owner.tenant, id);
   }
   ++session->turns;
@@ -94,30 +96,44 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   return session;
 }
 
-std::optional<ApiError> SessionStore::MakeRoom(const SessionOwner& owner) {
+// A new session takes nobody's place before its first turn has ended well: the request may still be refused.
+std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
   Tenant& tenant = TenantOf(owner.tenant);
-  while (owner.sessions_max > 0 && std::ssize(tenant.sessions) >= owner.sessions_max) {
-    if (tenant.idle.empty()) {
-      return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),
-                         "session_limit_exceeded", 1);
-    }
-    Forget(tenant.idle.front(), /*remember=*/true);
+  tenant.sessions_max = owner.sessions_max;
+  const auto busy = std::ssize(tenant.sessions) - std::ssize(tenant.idle);
+  if (owner.sessions_max > 0 && busy >= owner.sessions_max) {
+    return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),
+                       "session_limit_exceeded", 1);
   }
-  while (std::ssize(by_number_) >= options_.sessions_max) {
-    Tenant* most = MostOverShare(/*by_tokens=*/false);
-    if (most == nullptr) return Overloaded("All sessions have a turn in progress.", "too_many_sessions", 1);
-    Forget(most->idle.front(), /*remember=*/true);
+  if (counts_[static_cast<size_t>(SessionState::kBusy)] >= options_.sessions_max) {
+    return Overloaded("All sessions have a turn in progress.", "too_many_sessions", 1);
   }
   return std::nullopt;
 }
 
+// REQUIRES: `newest` is idle; it stays.
+void SessionStore::MakeRoom(const Session* newest) {
+  Tenant& tenant = TenantOf(newest->tenant);
+  const auto forget_oldest = [&](Tenant* of) {
+    if (of == nullptr || of->idle.front() == newest) return false;
+    Forget(of->idle.front(), /*remember=*/true);
+    return true;
+  };
+  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_oldest(&tenant)) {
+  }
+  while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(/*by_bytes=*/false))) {
+  }
+  while (bytes_ > options_.bytes_max && forget_oldest(MostOverShare(/*by_bytes=*/true))) {
+  }
+}
+
 // Of those with a session to give; null: nobody.
-SessionStore::Tenant* SessionStore::MostOverShare(bool by_tokens) {
+SessionStore::Tenant* SessionStore::MostOverShare(bool by_bytes) {
   Tenant* most = nullptr;
   double most_share = 0;
   for (Tenant& tenant : tenants_) {
     if (tenant.idle.empty()) continue;
-    const int64_t held = by_tokens ? tenant.tokens : std::ssize(tenant.sessions);
+    const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
     const double share = static_cast<double>(held) / tenant.weight;
     if (most != nullptr && share <= most_share) continue;
     most = &tenant;
@@ -153,9 +169,9 @@ void SessionStore::Forget(Session* session, bool remember) {
 }
 
 void SessionStore::SetPast(Session* session, std::shared_ptr<const SessionPast> past) {
-  const int64_t more = TokensOf(past) - TokensOf(session->past);
-  TenantOf(session->tenant).tokens += more;
-  tokens_ += more;
+  const int64_t more = BytesOf(past) - BytesOf(session->past);
+  TenantOf(session->tenant).bytes += more;
+  bytes_ += more;
   session->past = std::move(past);
 }
 
@@ -172,11 +188,10 @@ void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past
   const Lock lock(*this);
   if (past != nullptr) SetPast(session, std::move(past));
   SetIdle(session);
-  if (session->past == nullptr) Forget(session, /*remember=*/false);
-  while (tokens_ > options_.tokens_max) {
-    Tenant* most = MostOverShare(/*by_tokens=*/true);
-    if (most == nullptr) break;
-    Forget(most->idle.front(), /*remember=*/true);
+  if (session->past == nullptr) {
+    Forget(session, /*remember=*/false);
+  } else {
+    MakeRoom(session);
   }
 }
 
@@ -205,7 +220,7 @@ SessionCard SessionStore::CardOf(const Session& session) const {
   card.last_used = wall(session.used_us);
   if (options_.ttl_us > 0 && !session.busy) card.expires = wall(session.used_us + options_.ttl_us);
   if (session.past == nullptr) return card;
-  card.tokens = TokensOf(session.past);
+  card.tokens = static_cast<int64_t>(session.past->tokens.size());
   card.budget = session.past->kv.budget.keep;
   card.policy = KvPresetName(session.past->spec.preset);
   if (session.parked.turn == session.past->turn) card.live = session.parked.live;

@@ -9,8 +9,8 @@
 // Invariants
 //  1. One turn at a time per session.
 //  2. A session is found by its own tenant only; for any other its id is one that was never there.
-//  3. At most sessions_max sessions and tokens_max tokens are kept. Beyond that the tenant with the most for its weight
-//     loses the session it used least recently; a session with a turn in progress stays.
+//  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
+//     Beyond that the tenant with the most for its weight loses the session it used least recently.
 #ifndef HYDRANT_SERVER_SESSION_STORE_H_
 #define HYDRANT_SERVER_SESSION_STORE_H_
 
@@ -41,8 +41,8 @@ struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
   int32_t computed = 0;         // of these; the last token of an answer is not
   int32_t hidden_specials = 0;  // leading tokens that the server added
-  // What a client that sends its whole history begins with: what was sent and what was shown, as they were. Absent when
-  // that is not the text of the tokens.
+  // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
+  // Absent when that is not the text of the tokens.
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
   uint64_t turn = 0;                       // the last
@@ -67,7 +67,7 @@ class SessionStore {
   struct Options {
     int64_t ttl_us = 0;  // since the last turn; 0: sessions do not expire
     int32_t sessions_max = 1 << 16;
-    int64_t tokens_max = 1 << 25;
+    int64_t bytes_max = 256 << 20;            // of their tokens and texts
     std::function<int64_t()> clock;           // monotonic microseconds
     std::function<void(uint64_t)> on_forget;  // the session's number is done with: its parked KV may go. Any thread
   };
@@ -117,7 +117,8 @@ class SessionStore {
     std::list<Session*> idle;                                  // least recently used first
     std::deque<std::string> gone;                              // ids that expired or gave way, the latest few
     double weight = 1;
-    int64_t tokens = 0;
+    int64_t bytes = 0;
+    int32_t sessions_max = 0;
   };
 
   class Lock;
@@ -126,8 +127,9 @@ class SessionStore {
   Tenant& TenantOf(int32_t tenant);
   Session* Find(int32_t tenant, const std::string& id);
   Session* Add(int32_t tenant, const std::string& id);
-  std::optional<ApiError> MakeRoom(const SessionOwner& owner);
-  Tenant* MostOverShare(bool by_tokens);
+  std::optional<ApiError> CheckRoom(const SessionOwner& owner);
+  void MakeRoom(const Session* newest);
+  Tenant* MostOverShare(bool by_bytes);
   void Expire();
   void Forget(Session* session, bool remember);
   void SetPast(Session* session, std::shared_ptr<const SessionPast> past);
@@ -144,7 +146,7 @@ class SessionStore {
   std::deque<Tenant> tenants_;  // by index
   absl::flat_hash_map<uint64_t, Session*> by_number_;
   std::vector<uint64_t> forgotten_;  // numbers, for on_forget
-  int64_t tokens_ = 0;
+  int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
   int64_t counts_[3] = {};  // by SessionState
 };

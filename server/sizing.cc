@@ -100,8 +100,8 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
   sizing->explanation.push_back(absl::StrCat(
       "sessions: parked KV up to ", limits.parked_blocks * block_bytes, " bytes (",
       config.session_memory_bytes.has_value() ? "--session-memory-bytes" : "as the pool, or half of what it leaves",
-      "), at most ", limits.sessions_max, " of ", limits.session_tokens_max, " tokens, kept for ", limits.session_ttl_s,
-      " s"));
+      "), at most ", limits.sessions_max, " of ", limits.session_bytes_max, " bytes of tokens and text, kept for ",
+      limits.session_ttl_s, " s"));
 }
 
 // Sets the pool's limits and says where they come from.

@@ -1,5 +1,5 @@
 // StopStringFinder ends a sequence at its first stop string, in the step that completes it: nothing is computed that nobody
-// will see, and a session is parked exactly where its text ends.
+// will see, and a session is parked with the token in which the stop string ends.
 //
 // Thread: engine.
 #ifndef HYDRANT_SERVER_STOP_STRING_FINDER_H_

@@ -185,6 +185,28 @@ TEST_F(CompletionRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
   EXPECT_THAT(body, HasSubstr(R"("completion_tokens":7)")) << "six for the stop string's text, one of the other choice";
 }
 
+TEST_F(CompletionRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt) {
+  SessionStore::Options options;
+  options.clock = [] { return 1; };
+  options.on_forget = [](uint64_t) {};
+  SessionStore sessions(std::move(options));
+  context_.sessions = &sessions;
+  const std::string body = R"({"prompt": "ab", "session_id": "s", "max_tokens": 2})";
+  {
+    const auto run = Start(body);
+    Send(0, 'c');
+    Send(0, 'd', SequenceEnd::kLength);
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+  EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
+  {
+    const auto run = Start(body);
+    Send(0, 'c');
+  }
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u));
+  EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
+}
+
 TEST_F(CompletionRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
   {
     const auto run = Start(R"({"prompt": "a", "n": 3})");

@@ -81,6 +81,30 @@ TEST(Sessions, AnEditedHistoryIsComputedAnewAndIsThePastFromThenOn) {
   EXPECT_EQ(CachedOf(server.Ask(Turn("Two and more" + TextOf(edited) + "!"))), 31);
 }
 
+TEST(Sessions, AnEditedHistoryHasTheBudgetItWouldHaveWithoutASession) {
+  TestServer server;
+  const std::string kv = R"(,"kv_report":true,"kv":{"policy":"h2o","budget":{"ratio_of_prompt":0.5}})";
+  const Response first = server.Ask(Turn(std::string(40, 'x'), kv));
+  EXPECT_THAT(first.body, HasSubstr(R"("budget":20)"));
+  const Response second = server.Ask(Turn(std::string(40, 'x') + TextOf(first) + "?", kv));
+  EXPECT_THAT(second.body, HasSubstr(R"("budget":20)")) << "one budget for the session's life";
+  EXPECT_EQ(CachedOf(second), 59);
+  EXPECT_THAT(server.Ask(Turn(std::string(100, 'y'), kv)).body, HasSubstr(R"("budget":50)"));
+}
+
+TEST(Sessions, AFailedTurnIsOverWhenItsErrorIsSent) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  for (int round = 0; round < 5; ++round) {
+    server.executor().not_finite = true;
+    EXPECT_EQ(server.Ask(Turn("Two", R"(,"session_append":true)")).status, 500);
+    server.executor().not_finite = false;
+    const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
+    ASSERT_EQ(again.status, 200) << again.body;
+    EXPECT_GT(CachedOf(again), 0) << "what was parked is there still";
+  }
+}
+
 TEST(Sessions, AnotherPolicyIsComputedAnew) {
   TestServer server;
   const std::string kv = R"(,"kv":{"policy":"h2o","budget":16})";

@@ -193,8 +193,17 @@ TEST_F(SessionStoreTest, AFloodOfSessionsPushesOutItsOwn) {
   EXPECT_EQ(Ids(store, 2).size(), 4u);
 }
 
-TEST_F(SessionStoreTest, TokensAreBoundedToo) {
-  SessionStore store = Make({.tokens_max = 100});
+TEST_F(SessionStoreTest, ASessionThatNeverHadATurnTakesNobodysPlace) {
+  SessionStore store = Make();
+  const SessionOwner two = {.tenant = 0, .sessions_max = 2};
+  Turn(store, two, "a");
+  Turn(store, two, "b");
+  { ASSERT_TRUE(store.Begin(two, "c", false).ok()); }
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "b"));
+}
+
+TEST_F(SessionStoreTest, WhatTheySaidIsBoundedToo) {
+  SessionStore store = Make({.bytes_max = 400});
   Turn(store, kA, "mine", 30);
   for (int32_t i = 0; i < 9; ++i) Turn(store, kB, "s" + std::to_string(i), 20);
   EXPECT_THAT(Ids(store, 0), ElementsAre("mine"));
