@@ -326,7 +326,8 @@ def machine():
 def publish(summaries, text):
     page = ROOT / "docs" / "isolation.md"
     before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    picture = "![The victim's p99 beside each attacker, relative to its p99 alone on its share](isolation.svg)"
+    page.write_text(f"{before}{BEGIN}\n{picture}\n\n{text}\n{END}{rest.split(END)[1]}")
     (ROOT / "docs" / "isolation.svg").write_text(isolation_picture.draw(
         [(label(row["arm"]), row["ttft_ratio"], row["itl_ratio"]) for row in summaries if row["arm"] != ALONE],
         TTFT_TARGET, ITL_TARGET,

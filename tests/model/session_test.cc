@@ -222,7 +222,8 @@ TEST_P(SessionGoldens, TwentyTurnsKeepAndSayWhatTheIndependentH2oDoes) {
   EngineHarness harness(GoldenPath(GetParam()), {.parked_blocks_max = 64, .dump = &recorder});
   uint64_t id = 0;
   uint64_t session = 0;
-  for (const nlohmann::json& golden : ReadJson(GoldenPath(GetParam()) + "/h2o_sessions.json").at("cases")) {
+  const nlohmann::json file = ReadJson(GoldenPath(GetParam()) + "/h2o_sessions.json");
+  for (const nlohmann::json& golden : file.at("cases")) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
     const EvictionPolicy policy = PolicyOf(golden.at("policy"));
     std::vector<int32_t> history;
