@@ -27,12 +27,6 @@ struct State {
   std::atomic<bool> paused = false;  // what was ordered last; relaxed: a flag that is only shown
 };
 
-HttpResponse Json(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
-}
-
 std::string Bool(bool value) { return value ? "true" : "false"; }
 
 // ,"name":value
@@ -47,7 +41,7 @@ HttpResponse Reload(const State& state) {
     // The message names the file and the place in it; the operator wrote both.
     return ErrorResponse(InvalidField("", std::string(status.message()), "invalid_tenants_file"));
   }
-  return Json(absl::StrCat("{\"tenants\":", state.sources.tenants.table()->entries().size(), "}"));
+  return JsonResponse(absl::StrCat("{\"tenants\":", state.sources.tenants.table()->entries().size(), "}"));
 }
 
 void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, std::string* out) {
@@ -115,7 +109,7 @@ HttpResponse Tenants(const State& state) {
     AppendTenant(state, names[i], entries[i], i, engine, &out);
   }
   out.append("]}");
-  return Json(std::move(out));
+  return JsonResponse(std::move(out));
 }
 
 HttpResponse Abort(const State& state, const std::string& body) {
@@ -138,13 +132,13 @@ HttpResponse Abort(const State& state, const std::string& body) {
     reader.Fail("request_ids", "'request_ids' (not empty) or 'tenant' is required.", "missing_field");
   }
   if (error.has_value()) return ErrorResponse(*error);
-  return Json(absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.queue), "}"));
+  return JsonResponse(absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.queue), "}"));
 }
 
 HttpResponse Pause(State& state, bool paused) {
   state.sources.pause(paused);
   state.paused.store(paused, std::memory_order_relaxed);
-  return Json(absl::StrCat("{\"paused\":", Bool(paused), "}"));
+  return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
 }
 
 using Make = std::function<HttpResponse(const std::string& body)>;
@@ -165,7 +159,7 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   std::vector<HttpRoute> routes;
   routes.push_back(Route("GET", "/admin/tenants", false, [state](const std::string&) { return Tenants(*state); }));
   routes.push_back(Route("POST", "/admin/drain", false, [state](const std::string&) {
-    return Json(absl::StrCat("{\"draining\":true,\"in_flight\":", state->sources.drain(), "}"));
+    return JsonResponse(absl::StrCat("{\"draining\":true,\"in_flight\":", state->sources.drain(), "}"));
   }));
   routes.push_back(
       Route("POST", "/abort_requests", true, [state](const std::string& body) { return Abort(*state, body); }));
@@ -173,7 +167,7 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
   routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {
     state->sources.reset_prefixes();
-    return Json("{\"success\":true}");
+    return JsonResponse("{\"success\":true}");
   }));
   // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
   routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));

@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/ascii_text.h"
 
 namespace hydrant {
+
+HttpResponse JsonResponse(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
 
 std::optional<std::string> QueryValue(std::string_view query, std::string_view name) {
   while (!query.empty()) {

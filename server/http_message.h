@@ -48,6 +48,9 @@ struct HttpResponse {
   bool close = false;  // end the connection after this response
 };
 
+// 200 with `body`, which is JSON.
+HttpResponse JsonResponse(std::string body);
+
 // The value of the first `name` in "a=1&name=2", decoded; nullopt when there is none.
 std::optional<std::string> QueryValue(std::string_view query, std::string_view name);
 

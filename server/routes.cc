@@ -16,12 +16,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-HttpResponse Json(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
-}
-
 // vLLM's /health and /ping answer with nothing.
 HttpResponse Empty(int status) {
   HttpResponse response;
@@ -46,13 +40,13 @@ HttpResponse TokenizeNow(const std::string& body, const ServingContext& context)
     pieces.emplace();
     for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));
   }
-  return Json(TokenizeJson(tokens, pieces, context.request.context));
+  return JsonResponse(TokenizeJson(tokens, pieces, context.request.context));
 }
 
 HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
   const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, context.request);
   if (!request.ok()) return ErrorResponse(request.error());
-  return Json(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
+  return JsonResponse(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
 }
 
 // A route whose response is a function of the request's head.
@@ -88,11 +82,12 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back({"POST", "/v1/completions", false,
                     [&completions](HttpExchange& exchange) { return completions.Complete(exchange); }});
-  routes.push_back(
-      Simple("GET", "/v1/models", false, [sources](const HttpHead&) { return Json(ModelListJson({sources->model})); }));
+  routes.push_back(Simple("GET", "/v1/models", false,
+                          [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
     const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
-    return id == sources->model.id ? Json(ModelJson(sources->model)) : ErrorResponse(ModelNotFound(sources->model.id));
+    return id == sources->model.id ? JsonResponse(ModelJson(sources->model))
+                                   : ErrorResponse(ModelNotFound(sources->model.id));
   }));
   AddSessionRoutes(*context.sessions, &routes);
   routes.push_back(OnBody("/tokenize", sources->workers,
@@ -100,7 +95,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(OnBody("/detokenize", sources->workers,
                           [&context](const std::string& body) { return DetokenizeNow(body, context); }));
   routes.push_back(Simple("GET", "/load", false,
-                          [&completions](const HttpHead&) { return Json(LoadJson(completions.in_flight())); }));
+                          [&completions](const HttpHead&) { return JsonResponse(LoadJson(completions.in_flight())); }));
 
   AddHealthRoutes(sources->stalled, &routes);
   routes.push_back(Simple("GET", "/ready", true, [sources, &completions](const HttpHead&) {
@@ -108,8 +103,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
     return Empty(200);
   }));
-  routes.push_back(
-      Simple("GET", "/version", true, [sources](const HttpHead&) { return Json(VersionJson(sources->version)); }));
+  routes.push_back(Simple("GET", "/version", true,
+                          [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
   // Where several tenants share the port, what one does is not the others' business.
   if (sources->metrics) AddMetricsRoute(sources->metrics, /*open=*/true, &routes);
   return routes;
@@ -125,7 +120,7 @@ void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* rout
 
 void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes) {
   routes->push_back(Simple("GET", "/metrics", open, [metrics = std::move(metrics)](const HttpHead&) {
-    HttpResponse response = Json(metrics());
+    HttpResponse response = JsonResponse(metrics());
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;
   }));

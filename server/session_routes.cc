@@ -20,12 +20,6 @@ constexpr std::string_view kPath = "/v1/sessions";
 // Of one page: a quarter of a megabyte of JSON.
 constexpr int32_t kPageMax = 1000;
 
-HttpResponse Json(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
-}
-
 HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {
   const std::string after = QueryValue(head.query, "after").value_or("");
   if (!after.empty() && !IsSessionId(after)) return ErrorResponse(InvalidSessionId("after"));
@@ -37,17 +31,17 @@ HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) 
     }
   }
   const SessionStore::Page page = sessions.List(tenant, after, static_cast<size_t>(limit));
-  return Json(SessionListJson(page.cards, page.has_more));
+  return JsonResponse(SessionListJson(page.cards, page.has_more));
 }
 
 HttpResponse Get(SessionStore& sessions, int32_t tenant, const std::string& id) {
   const ApiResult<SessionCard> card = sessions.Get(tenant, id);
-  return card.ok() ? Json(SessionJson(card.value())) : ErrorResponse(card.error());
+  return card.ok() ? JsonResponse(SessionJson(card.value())) : ErrorResponse(card.error());
 }
 
 HttpResponse Delete(SessionStore& sessions, int32_t tenant, const std::string& id) {
   const std::optional<ApiError> error = sessions.Delete(tenant, id);
-  return error.has_value() ? ErrorResponse(*error) : Json(SessionDeletedJson(id));
+  return error.has_value() ? ErrorResponse(*error) : JsonResponse(SessionDeletedJson(id));
 }
 
 HttpRoute Route(std::string method, std::string path, std::function<HttpResponse(int32_t, const HttpHead&)> make) {

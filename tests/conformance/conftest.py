@@ -8,6 +8,7 @@ import pytest
 
 import hydrant_server
 from hydrant_server import API_KEY, PROMPT_MARK, SLOW, Companion, Server
+from tenants import TenantServer, TenantsFile
 
 # 2,048 blocks hold any test's sequences and cost well under 1 GB with the default model.
 COMMON = ("--num-gpu-blocks-override", 2048, "--max-model-len", 4096)
@@ -114,6 +115,29 @@ def start_server():
                 server.wait(20 * SLOW)
             finally:
                 server.kill()
+        server.check_log()
+        server.remove_log()
+
+
+@pytest.fixture
+def start():
+    """Starts a server with these tenants; ends it, checks its exit code and its log afterwards."""
+    started = []
+
+    def start_with(*flags, **tenants):
+        server = TenantServer(TenantsFile(**tenants), *flags)
+        started.append(server)
+        return server
+
+    yield start_with
+    for server in started:
+        try:
+            if server.running():
+                server.signal(signal.SIGTERM)
+                server.signal(signal.SIGTERM)
+                server.wait(20 * SLOW)
+        finally:
+            server.kill()
         server.check_log()
         server.remove_log()
 

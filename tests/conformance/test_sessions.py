@@ -1,13 +1,11 @@
 """Table G of the reliability design, the rows of C and F about sessions, and a chat of twenty turns."""
 
 import json
-import signal
 
 import pytest
 
 from checks import check_error, each
 from hydrant_server import PROMPT_MARK, SLOW, metric, read_events, wait_for
-from tenants import TenantServer, TenantsFile
 
 KV = {"policy": "h2o", "budget": 512}
 
@@ -232,27 +230,6 @@ def test_without_parking_the_answer_is_computed_from_the_tokens(start_server):
 
 
 # --- tenants (C35, F4, G2) ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def start_with(*flags, **tenants):
-        server = TenantServer(TenantsFile(**tenants), *flags)
-        started.append(server)
-        return server
-
-    yield start_with
-    for server in started:
-        try:
-            if server.running():
-                server.signal(signal.SIGTERM)
-                server.wait(20 * SLOW)
-        finally:
-            server.kill()
-        server.check_log()
-        server.remove_log()
 
 
 def as_seen_by(server, tenant, method, path):

@@ -19,29 +19,6 @@ SHORT = {"prompt": f"{PROMPT_MARK} hello", "max_tokens": 2, "temperature": 0, "i
 LONG = {"prompt": f"{PROMPT_MARK} a story", "max_tokens": 3000, "temperature": 0, "ignore_eos": True}
 
 
-@pytest.fixture
-def start():
-    """Starts a server with these tenants; ends it, checks its exit code and its log afterwards."""
-    started = []
-
-    def start_with(*flags, **tenants):
-        server = TenantServer(TenantsFile(**tenants), *flags)
-        started.append(server)
-        return server
-
-    yield start_with
-    for server in started:
-        try:
-            if server.running():
-                server.signal(signal.SIGTERM)
-                server.signal(signal.SIGTERM)
-                server.wait(20 * SLOW)
-        finally:
-            server.kill()
-        server.check_log()
-        server.remove_log()
-
-
 def first_event(connection):
     assert connection.read_head().status == 200
     return next(read_events(connection))
