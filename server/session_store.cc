@@ -26,6 +26,12 @@ void SessionTurn::End(SessionPast past) {
   store_->End(std::exchange(session_, nullptr), std::make_shared<const SessionPast>(std::move(past)));
 }
 
+SessionStore::SessionStore(Options options) : options_(std::move(options)) {}
+
+int64_t SessionStore::WallClock() const {
+  return options_.wall_clock ? options_.wall_clock() : static_cast<int64_t>(std::time(nullptr));
+}
+
 SessionStore::Tenant& SessionStore::TenantOf(int32_t tenant) {
   if (tenants_.size() <= static_cast<size_t>(tenant)) tenants_.resize(static_cast<size_t>(tenant) + 1);
   return tenants_[static_cast<size_t>(tenant)];
@@ -34,7 +40,11 @@ SessionStore::Tenant& SessionStore::TenantOf(int32_t tenant) {
 SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id) {
   const Tenant& own = TenantOf(tenant);
   const auto found = own.sessions.find(id);
-  return found == own.sessions.end() ? nullptr : found->second.get();
+  if (found == own.sessions.end()) return nullptr;
+  Session* session = found->second.get();
+  if (!Expired(*session, options_.clock())) return session;
+  Forget(session, /*remember=*/true);
+  return nullptr;
 }
 
 SessionState SessionStore::StateOf(const Session& session) const {
@@ -43,14 +53,14 @@ SessionState SessionStore::StateOf(const Session& session) const {
   return parked ? SessionState::kParked : SessionState::kCold;
 }
 
-// Holds the mutex, and says what was forgotten once it has let go of it.
+// Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was forgotten, and frees it.
 class SessionStore::Lock {
  public:
-  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) {}
+  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.TakeNews(); }
   ~Lock() {
-    const std::vector<uint64_t> forgotten = std::exchange(store_.forgotten_, {});
+    const std::vector<Forgotten> forgotten = std::exchange(store_.forgotten_, {});
     lock_.unlock();
-    for (const uint64_t number : forgotten) store_.options_.on_forget(number);
+    for (const Forgotten& session : forgotten) store_.options_.on_forget(session.number);
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
@@ -89,7 +99,8 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   session->id = id;
   session->tenant = tenant;
   session->number = ++numbers_;
-  session->created_us = session->used_us = options_.clock();
+  session->used_us = options_.clock();
+  session->created_s = session->used_s = WallClock();
   by_number_.emplace(session->number, session);
   TenantOf(tenant).sessions.emplace(id, std::move(added));
   Count(*session, 1);
@@ -142,11 +153,18 @@ SessionStore::Tenant* SessionStore::MostOverShare(bool by_bytes) {
   return most;
 }
 
+bool SessionStore::Expired(const Session& session, int64_t now_us) const {
+  return options_.ttl_us > 0 && !session.busy && session.used_us <= now_us - options_.ttl_us;
+}
+
 void SessionStore::Expire() {
-  if (options_.ttl_us == 0) return;
-  const int64_t oldest_us = options_.clock() - options_.ttl_us;
+  const int64_t now_us = options_.clock();
+  int32_t left = kExpiredPerCall;
   for (Tenant& tenant : tenants_) {
-    while (!tenant.idle.empty() && tenant.idle.front()->used_us <= oldest_us) Forget(tenant.idle.front(), true);
+    while (!tenant.idle.empty() && Expired(*tenant.idle.front(), now_us)) {
+      if (left-- == 0) return;
+      Forget(tenant.idle.front(), /*remember=*/true);
+    }
   }
 }
 
@@ -155,10 +173,10 @@ void SessionStore::Forget(Session* session, bool remember) {
   assert(!session->busy);
   Tenant& tenant = TenantOf(session->tenant);
   Count(*session, -1);
+  forgotten_.push_back({session->number, session->past});
   SetPast(session, nullptr);
   tenant.idle.erase(session->idle);
   by_number_.erase(session->number);
-  forgotten_.push_back(session->number);
   if (remember) {
     tenant.gone.push_back(session->id);
     if (tenant.gone.size() > kGoneMax) tenant.gone.pop_front();
@@ -180,6 +198,7 @@ void SessionStore::SetIdle(Session* session) {
   Count(*session, -1);
   session->busy = false;
   session->used_us = options_.clock();
+  session->used_s = WallClock();
   session->idle = tenant.idle.insert(tenant.idle.end(), session);
   Count(*session, 1);
 }
@@ -196,29 +215,33 @@ void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past
 }
 
 void SessionStore::OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto set = [this](uint64_t number, const ParkedTurn& turn) {
-    const auto found = by_number_.find(number);
-    if (found == by_number_.end()) return;  // forgotten meanwhile; the engine is told
+  const std::lock_guard<std::mutex> lock(news_mutex_);
+  for (const uint64_t number : dropped) news_.push_back({.session = number});
+  news_.insert(news_.end(), parked.begin(), parked.end());
+}
+
+void SessionStore::TakeNews() {
+  {
+    const std::lock_guard<std::mutex> lock(news_mutex_);
+    news_taken_.swap(news_);
+  }
+  for (const ParkedTurn& turn : news_taken_) {
+    const auto found = by_number_.find(turn.session);
+    if (found == by_number_.end()) continue;  // forgotten meanwhile; the engine is told
     Count(*found->second, -1);
     found->second->parked = turn;
     Count(*found->second, 1);
-  };
-  for (const uint64_t number : dropped) set(number, ParkedTurn());
-  for (const ParkedTurn& turn : parked) set(turn.session, turn);
+  }
+  news_taken_.clear();
 }
 
 SessionCard SessionStore::CardOf(const Session& session) const {
-  // Moments are monotonic here and wall-clock time there.
-  const int64_t now_us = options_.clock();
-  const auto now_s = static_cast<int64_t>(std::time(nullptr));
-  const auto wall = [&](int64_t us) { return now_s - (now_us - us) / 1'000'000; };
   SessionCard card;
   card.id = session.id;
   card.state = StateOf(session);
-  card.created = wall(session.created_us);
-  card.last_used = wall(session.used_us);
-  if (options_.ttl_us > 0 && !session.busy) card.expires = wall(session.used_us + options_.ttl_us);
+  card.created = session.created_s;
+  card.last_used = session.used_s;
+  if (options_.ttl_us > 0 && !session.busy) card.expires = session.used_s + options_.ttl_us / 1'000'000;
   if (session.past == nullptr) return card;
   card.tokens = static_cast<int64_t>(session.past->tokens.size());
   card.budget = session.past->kv.budget.keep;
@@ -249,8 +272,10 @@ SessionStore::Page SessionStore::List(int32_t tenant, const std::string& after, 
   const Lock lock(*this);
   Expire();
   Page page;
+  const int64_t now_us = options_.clock();
   const Tenant& own = TenantOf(tenant);
   for (auto it = own.sessions.upper_bound(after); it != own.sessions.end(); ++it) {
+    if (Expired(*it->second, now_us)) continue;
     page.has_more = page.cards.size() == count_max;
     if (page.has_more) break;
     page.cards.push_back(CardOf(*it->second));

@@ -4,13 +4,16 @@
 // A turn is a transaction. Begin hands out the session for one turn; End puts the turn's tokens in force; a SessionTurn
 // that goes without it (cancelled, failed, refused) leaves the session as it was, and one that had no turn before is gone.
 //
-// Thread: any; a short lock at the beginning and the end of a turn. OnParked comes from the engine thread.
+// Thread: any; a short lock at the beginning and the end of a turn. OnParked comes from the engine thread, which never waits
+// for that lock: what it says is put down beside it, and taken in by whoever comes next.
 //
 // Invariants
 //  1. One turn at a time per session.
 //  2. A session is found by its own tenant only; for any other its id is one that was never there.
 //  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
 //     Beyond that the tenant with the most for its weight loses the session it used least recently.
+//  4. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
+//     expire together hold up nobody, and the engine is not told of all of them at once.
 #ifndef HYDRANT_SERVER_SESSION_STORE_H_
 #define HYDRANT_SERVER_SESSION_STORE_H_
 
@@ -69,10 +72,15 @@ class SessionStore {
     int32_t sessions_max = 1 << 16;
     int64_t bytes_max = 256 << 20;            // of their tokens and texts
     std::function<int64_t()> clock;           // monotonic microseconds
+    std::function<int64_t()> wall_clock;      // Unix seconds; null: the system's
     std::function<void(uint64_t)> on_forget;  // the session's number is done with: its parked KV may go. Any thread
   };
 
-  explicit SessionStore(Options options) : options_(std::move(options)) {}
+  // A few microseconds each, and so a millisecond together. Whoever scrapes metrics every 15 s gets rid of a
+  // thousand a minute without any other call; until then they count among the sessions, and make room first.
+  static constexpr int32_t kExpiredPerCall = 256;
+
+  explicit SessionStore(Options options);
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
@@ -81,7 +89,7 @@ class SessionStore {
   // sessions and all of them have a turn in progress.
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist);
 
-  // What EngineHooks::on_parked says.
+  // What EngineHooks::on_parked says. Takes as long as it takes to write it down.
   void OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked);
 
   // Errors: 404; 409 for one with a turn in progress.
@@ -107,9 +115,10 @@ class SessionStore {
     std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
     ParkedTurn parked;                        // turn 0: nothing
     bool busy = true;
-    uint64_t turns = 0;  // begun
-    int64_t created_us = 0;
-    int64_t used_us = 0;
+    uint64_t turns = 0;     // begun
+    int64_t used_us = 0;    // monotonic
+    int64_t created_s = 0;  // Unix time, read when it happened: it does not depend on when somebody asks
+    int64_t used_s = 0;
     std::list<Session*>::iterator idle;  // its place there, unless busy
   };
   struct Tenant {
@@ -121,15 +130,22 @@ class SessionStore {
     int32_t sessions_max = 0;
   };
 
+  struct Forgotten {
+    uint64_t number = 0;
+    std::shared_ptr<const SessionPast> past;
+  };
   class Lock;
 
   // All of these REQUIRE the lock.
+  void TakeNews();
   Tenant& TenantOf(int32_t tenant);
-  Session* Find(int32_t tenant, const std::string& id);
+  Session* Find(int32_t tenant, const std::string& id);  // null when it has expired
   Session* Add(int32_t tenant, const std::string& id);
   std::optional<ApiError> CheckRoom(const SessionOwner& owner);
   void MakeRoom(const Session* newest);
   Tenant* MostOverShare(bool by_bytes);
+  int64_t WallClock() const;  // Unix seconds
+  bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
   void Forget(Session* session, bool remember);
   void SetPast(Session* session, std::shared_ptr<const SessionPast> past);
@@ -145,10 +161,16 @@ class SessionStore {
   // Guarded by mutex_.
   std::deque<Tenant> tenants_;  // by index
   absl::flat_hash_map<uint64_t, Session*> by_number_;
-  std::vector<uint64_t> forgotten_;  // numbers, for on_forget
+  std::vector<Forgotten> forgotten_;  // since the lock was taken
+  std::vector<ParkedTurn> news_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
   int64_t counts_[3] = {};  // by SessionState
+
+  std::mutex news_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
+  // Guarded by news_mutex_. In the order of events; turn 0: nothing is parked any more. Bounded: only a turn can be parked,
+  // and whoever begins one takes all of this in.
+  std::vector<ParkedTurn> news_;
 };
 
 // A session in the hands of one request. The store outlives it.

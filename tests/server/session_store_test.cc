@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -19,7 +22,8 @@ class SessionStoreTest : public testing::Test {
 
   SessionStore Make(SessionStore::Options options = {}) {
     options.clock = [this] { return now_us_; };
-    options.on_forget = [this](uint64_t number) { forgotten_.push_back(number); };
+    options.wall_clock = [this] { return now_s_; };
+    if (!options.on_forget) options.on_forget = [this](uint64_t number) { forgotten_.push_back(number); };
     return SessionStore(std::move(options));
   }
   // A whole turn that leaves `tokens` tokens; returns the session's number.
@@ -45,6 +49,7 @@ class SessionStoreTest : public testing::Test {
   }
 
   int64_t now_us_ = 1'000'000;
+  int64_t now_s_ = 1'700'000'000;
   std::vector<uint64_t> forgotten_;
 };
 
@@ -152,6 +157,74 @@ TEST_F(SessionStoreTest, ASessionExpiresSoLongAfterItsLastTurn) {
   ApiResult<SessionTurn> running = store.Begin(kA, "long", false);
   now_us_ += 1000;
   EXPECT_TRUE(store.Get(0, "long").ok()) << "a turn may take longer than that";
+}
+
+TEST_F(SessionStoreTest, AThousandThatExpireTogetherAreForgottenAFewAtATimeAndFoundByNobody) {
+  SessionStore store = Make({.ttl_us = 100});
+  for (int32_t i = 0; i < 1000; ++i) Turn(store, i % 2 == 0 ? kA : kB, "s" + std::to_string(i));
+  now_us_ += 100;
+  const auto forgotten_by = [this](const auto& call) {
+    forgotten_.clear();
+    call();
+    return static_cast<int32_t>(forgotten_.size());
+  };
+  EXPECT_EQ(forgotten_by([&] { EXPECT_THAT(Ids(store, 0), IsEmpty()); }), SessionStore::kExpiredPerCall);
+  EXPECT_EQ(forgotten_by([&] { EXPECT_FALSE(store.Get(1, "s999").ok()); }), SessionStore::kExpiredPerCall + 1);
+  EXPECT_EQ(CodeOf(store.Begin(kB, "s997", true)), "session_expired");
+  Turn(store, kB, "s997", 3);
+  EXPECT_EQ(store.Get(1, "s997").value().tokens, 3) << "a new one of that name";
+  EXPECT_THAT(Ids(store, 1), ElementsAre("s997"));
+  EXPECT_EQ(store.counts().cold, 1) << "all of the others are gone by now";
+}
+
+// Whatever is being done to the sessions meanwhile.
+TEST_F(SessionStoreTest, TheEngineNeverWaits) {
+  SessionStore* held = nullptr;
+  bool said = false;
+  // The clock is read with the lock held.
+  SessionStore::Options options;
+  options.on_forget = [](uint64_t) {};
+  bool speaks = false;
+  options.clock = [&] {
+    if (speaks) {
+      speaks = false;
+      const std::vector<ParkedTurn> parked = {{1, 1, 9, 8}};
+      auto engine = std::async(std::launch::async, [&] { held->OnParked({}, parked); });
+      said = engine.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      if (!said) std::abort();  // it waits for a lock that this thread holds: nothing would ever end
+    }
+    return now_us_;
+  };
+  SessionStore store(std::move(options));
+  held = &store;
+  Turn(store, kA, "s", 10);
+  speaks = true;
+  EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kCold)
+      << "what is said after the lock was taken comes later";
+  EXPECT_TRUE(said);
+  EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kParked);
+}
+
+TEST_F(SessionStoreTest, MomentsStayTheSameWhenTheyAreReadAgain) {
+  SessionStore store = Make({.ttl_us = 60'000'000});
+  now_us_ = 1'900'000;
+  Turn(store, kA, "s");
+  const SessionCard first = store.Get(0, "s").value();
+  EXPECT_EQ(first.created, now_s_);
+  EXPECT_EQ(first.last_used, now_s_);
+  EXPECT_EQ(first.expires, now_s_ + 60);
+  // The two clocks do not tick at the same moment.
+  for (const int64_t wall : {0, 1, 0}) {
+    now_us_ += 150'000;
+    now_s_ += wall;
+    const SessionCard again = store.Get(0, "s").value();
+    EXPECT_EQ(again.created, first.created);
+    EXPECT_EQ(again.last_used, first.last_used);
+    EXPECT_EQ(again.expires, first.expires);
+  }
+  Turn(store, kA, "s");
+  EXPECT_EQ(store.Get(0, "s").value().created, first.created);
+  EXPECT_EQ(store.Get(0, "s").value().last_used, first.last_used + 1);
 }
 
 TEST_F(SessionStoreTest, ADeletedSessionIsGone) {
