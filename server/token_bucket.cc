@@ -21,9 +21,10 @@ double TokenBucket::LevelAt(int64_t now_us) const {
 
 void TokenBucket::SetLimit(int64_t per_minute, int64_t now_us) {
   if (per_minute == limit_) return;
-  const double used = limited() ? static_cast<double>(limit_) - LevelAt(now_us) : 0;
+  const double level = LevelAt(now_us);
+  const double used = limited() ? static_cast<double>(limit_) - level : 0;
   limit_ = per_minute;
-  level_ = std::max(0.0, static_cast<double>(limit_) - used);
+  level_ = level < 0 ? level : std::max(0.0, static_cast<double>(limit_) - used);
   level_us_ = now_us;
 }
 

@@ -11,7 +11,9 @@ namespace hydrant {
 class TokenBucket {
  public:
   // 0: no limit. The first limit starts with a full bucket; a later one keeps what was used of the old one, as far as
-  // it fits, so that a reload is neither a gift nor a punishment.
+  // it fits, so that a reload is neither a gift nor a punishment. Nobody gets into debt by a reload, and a debt stays what it
+  // is, in tokens, whatever the new limit: those were used beyond any limit, and if a larger one could cover them, a reload
+  // down and up again would forgive them.
   void SetLimit(int64_t per_minute, int64_t now_us);
 
   bool limited() const { return limit_ > 0; }
@@ -22,7 +24,7 @@ class TokenBucket {
   // What was taken and not used. Negative: what was used beyond what was taken; nothing can be taken until it is made up for.
   void GiveBack(int64_t amount, int64_t now_us);
 
-  int64_t remaining(int64_t now_us) const;  // >= 0
+  int64_t remaining(int64_t now_us) const;  // >= 0: a debt is not shown
   // Seconds until TryTake(amount) would succeed if nobody else took anything; infinity above the limit.
   double SecondsUntil(int64_t amount, int64_t now_us) const;
   double SecondsUntilFull(int64_t now_us) const { return SecondsUntil(limit_, now_us); }

@@ -74,6 +74,29 @@ TEST(TokenBucket, ANewLimitKeepsWhatWasUsed) {
   EXPECT_TRUE(bucket.TryTake(1000, 0));
 }
 
+TEST(TokenBucket, ANewLimitForgivesNoDebt) {
+  const struct {
+    const char* name;
+    int64_t limit;     // the new one
+    double until_one;  // seconds until one token can be taken
+  } cases[] = {{"lower", 30, 62}, {"the same", 60, 31}, {"higher", 120, 15.5}};
+  for (const auto& test : cases) {
+    TokenBucket bucket;
+    bucket.SetLimit(60, 0);
+    ASSERT_TRUE(bucket.TryTake(60, 0));
+    bucket.GiveBack(-30, 0);
+    bucket.SetLimit(test.limit, 0);
+    EXPECT_NEAR(bucket.SecondsUntil(1, 0), test.until_one, 1e-9) << test.name;
+    EXPECT_EQ(bucket.remaining(0), 0) << test.name;
+  }
+  TokenBucket bucket;
+  bucket.SetLimit(60, 0);
+  ASSERT_TRUE(bucket.TryTake(60, 0));
+  bucket.GiveBack(-30, 0);
+  for (int i = 0; i < 10; ++i) bucket.SetLimit(i % 2 == 0 ? 20 : 60, 0);
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(1, 0), 31) << "however often it is reloaded";
+}
+
 TEST(TokenBucket, ManySmallTakesAddUp) {
   TokenBucket bucket;
   bucket.SetLimit(600, 0);
