@@ -97,6 +97,9 @@ class CompletionService {
 
   boost::asio::awaitable<void> Complete(HttpExchange& exchange);
 
+  // Answers a request that its tenant's limits turned away, and counts it. For other endpoints too.
+  boost::asio::awaitable<void> Reject(HttpExchange& exchange, Refusal refusal);
+
   // From now on new requests get 503.
   void Drain() { draining_.store(true, std::memory_order_relaxed); }
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
@@ -112,7 +115,6 @@ class CompletionService {
   boost::asio::awaitable<void> Collect(HttpExchange& exchange, CompletionRun& run, OpenRequest& open);
   // The response that carries `error`, with the tenant's rates; beside a 503, what the queue holds and may hold.
   HttpResponse Answer(const ApiError& error, const TenantAccount& account) const;
-  boost::asio::awaitable<void> Reject(HttpExchange& exchange, Refusal refusal);
 
   const ServingContext& context_;
   GenerationQueue& queue_;

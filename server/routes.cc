@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/tokenize.h"
 #include "server/ascii_text.h"
+#include "server/clock.h"
 #include "server/http_connection.h"
 #include "server/offload.h"
 #include "server/session_routes.h"
@@ -58,10 +59,17 @@ HttpRoute Simple(std::string method, std::string path, bool open, std::function<
           }};
 }
 
-// A route whose response is a function of the body, computed on the worker threads when that may take long.
-HttpRoute OnBody(std::string path, asio::thread_pool& workers, std::function<HttpResponse(const std::string&)> make) {
+// A route whose response is a function of the body, computed on the worker threads when that may take long. It counts among
+// the requests of its tenant, whose CPU time it costs.
+HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<HttpResponse(const std::string&)> make) {
   return {"POST", std::move(path), false,
-          [&workers, make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+          [&workers = sources.workers, &completions = sources.completions,
+           make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            TenantAccount& account = *exchange.caller()->account;
+            if (std::optional<Refusal> refusal = account.Count(MonotonicUs())) {
+              co_await completions.Reject(exchange, std::move(*refusal));
+              co_return;
+            }
             HttpResponse response;
             const auto work = [&] { response = make(exchange.body()); };
             if (exchange.body().size() <= kInlineBytes) {
@@ -69,6 +77,7 @@ HttpRoute OnBody(std::string path, asio::thread_pool& workers, std::function<Htt
             } else {
               co_await Offload(workers, work);
             }
+            for (auto& field : account.RateFields(MonotonicUs())) response.fields.push_back(std::move(field));
             co_await exchange.Respond(std::move(response));
           }};
 }
@@ -90,10 +99,10 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                                    : ErrorResponse(ModelNotFound(sources->model.id));
   }));
   AddSessionRoutes(*context.sessions, &routes);
-  routes.push_back(OnBody("/tokenize", sources->workers,
-                          [&context](const std::string& body) { return TokenizeNow(body, context); }));
-  routes.push_back(OnBody("/detokenize", sources->workers,
-                          [&context](const std::string& body) { return DetokenizeNow(body, context); }));
+  routes.push_back(
+      OnBody("/tokenize", *sources, [&context](const std::string& body) { return TokenizeNow(body, context); }));
+  routes.push_back(
+      OnBody("/detokenize", *sources, [&context](const std::string& body) { return DetokenizeNow(body, context); }));
   routes.push_back(Simple("GET", "/load", false,
                           [&completions](const HttpHead&) { return JsonResponse(LoadJson(completions.in_flight())); }));
 

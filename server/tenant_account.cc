@@ -38,6 +38,18 @@ void TenantAccount::SetLimits(const TenantLimits& limits, int64_t now_us) {
   tokens_.SetLimit(limits.tpm, now_us);
 }
 
+std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
+  if (requests_.TryTake(1, now_us)) return std::nullopt;
+  return Limited(RejectReason::kRpm, "rpm",
+                 absl::StrCat("This tenant may send ", limits_.rpm, " requests per minute (rpm)."),
+                 requests_.SecondsUntil(1, now_us));
+}
+
+std::optional<Refusal> TenantAccount::Count(int64_t now_us) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return TakeRequest(now_us);
+}
+
 std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (limits_.concurrency_max > 0 && open_ >= limits_.concurrency_max) {
@@ -47,11 +59,7 @@ std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
         absl::StrCat("This tenant may have ", limits_.concurrency_max, " requests open at a time (concurrency_max)."),
         request_s_ / open_);
   }
-  if (!requests_.TryTake(1, now_us)) {
-    return Limited(RejectReason::kRpm, "rpm",
-                   absl::StrCat("This tenant may send ", limits_.rpm, " requests per minute (rpm)."),
-                   requests_.SecondsUntil(1, now_us));
-  }
+  if (std::optional<Refusal> refusal = TakeRequest(now_us)) return refusal;
   ++open_;
   return std::nullopt;
 }

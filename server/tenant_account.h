@@ -45,6 +45,8 @@ class TenantAccount {
 
   void SetLimits(const TenantLimits& limits, int64_t now_us);
 
+  // A request arrived that is answered at once: rpm.
+  std::optional<Refusal> Count(int64_t now_us);
   // A request arrived: concurrency_max and rpm. Every success is followed by one Close.
   std::optional<Refusal> Open(int64_t now_us);
   void Close(int64_t opened_us, int64_t now_us);
@@ -66,6 +68,8 @@ class TenantAccount {
 
  private:
   friend class RequestAccount;
+
+  std::optional<Refusal> TakeRequest(int64_t now_us);  // REQUIRES: mutex_ held
 
   const int32_t index_;
   const std::string name_;

@@ -95,6 +95,26 @@ TEST(Routes, TextBecomesTokensAndTokensText) {
   EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[258]})")).status, 400);
 }
 
+TEST(Routes, TokenizingCountsAmongTheRequestsOfItsTenant) {
+  TestServerOptions options;
+  options.tenants.tenants.front().limits.rpm = 4;
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi"})")).Field("x-ratelimit-remaining-requests"), "3");
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104]})")).Field("x-ratelimit-remaining-requests"), "2");
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","max_tokens":1})")).status, 200);
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400) << "one that is wrong counts too";
+  for (const char* path : {"/tokenize", "/detokenize"}) {
+    const RawClient::Response refused = server.Ask(Post(path, R"({"prompt":"hi"})"));
+    EXPECT_EQ(refused.status, 429) << path;
+    EXPECT_NE(refused.body.find(R"("param":"rpm")"), std::string::npos) << refused.body;
+    EXPECT_EQ(refused.Field("retry-after"), "15") << path;
+  }
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a"})")).status, 429);
+  EXPECT_EQ(server.Ask(Get("/v1/models")).status, 200) << "what costs nothing is not counted";
+  EXPECT_NE(server.Ask(Get("/metrics")).body.find("hydrant_rejected_total{reason=\"rpm\",tenant=\"default\"} 3"),
+            std::string::npos);
+}
+
 TEST(Routes, AStalledEngineIsUnhealthy) {
   TestServerOptions options;
   options.http.limits.engine_stall_s = 0.1;

@@ -115,6 +115,35 @@ TEST_F(TenantAccountTest, TokensAreTakenForTheWholeRequestAndWhatWasNotUsedComes
   EXPECT_EQ(account->snapshot(now_us_).tokens_remaining, 1000 - 150 - 64) << "an end counts once";
 }
 
+// A session's turn takes tokens for what is new; when what it had parked was lost meanwhile, all of it is computed.
+TEST_F(TenantAccountTest, TokensComputedBeyondWhatCouldBeKnownArePaidForAfterwards) {
+  const auto account = With({.tpm = 600});
+  const auto turn = Take(account, 100, 400);
+  ASSERT_NE(turn, nullptr);
+  turn->OnEnded(0, 700, 400);
+  const int64_t now_us = MonotonicUs();
+  EXPECT_EQ(account->snapshot(now_us).tokens_remaining, 0) << "600 - 1100";
+  EXPECT_EQ(Take(account, 1, 0), nullptr);
+  EXPECT_EQ(refusal_->reason, RejectReason::kTpm);
+  EXPECT_NEAR(refusal_->error.retry_after_s, 51, 1) << "501 missing of 10 a second";
+  EXPECT_EQ(account->snapshot(now_us + 49 * kSecond).tokens_remaining, 0);
+  EXPECT_GT(account->snapshot(now_us + 52 * kSecond).tokens_remaining, 0);
+  account->SetLimits({.tpm = 300}, now_us);
+  EXPECT_EQ(account->snapshot(now_us + 98 * kSecond).tokens_remaining, 0) << "a reload forgives nothing";
+  EXPECT_GT(account->snapshot(now_us + 102 * kSecond).tokens_remaining, 0);
+}
+
+TEST_F(TenantAccountTest, ARequestThatIsAnsweredAtOnceCountsForItsRateAlone) {
+  const auto account = With({.concurrency_max = 1, .rpm = 3});
+  ASSERT_FALSE(account->Open(now_us_).has_value());
+  EXPECT_FALSE(account->Count(now_us_).has_value()) << "it takes no place among the open ones";
+  EXPECT_FALSE(account->Count(now_us_).has_value());
+  const std::optional<Refusal> refusal = account->Count(now_us_);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->reason, RejectReason::kRpm);
+  EXPECT_EQ(refusal->error.retry_after_s, 20);
+}
+
 TEST_F(TenantAccountTest, WhatTheEngineNeverSawIsFree) {
   const auto account = With({.tpm = 1000, .queue_max = 4});
   { const auto request = Take(account, 100, 200, 3); }
