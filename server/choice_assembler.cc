@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request,
+ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request, const StopStrings& stops,
                                  const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials)
     : tokenizer_(tokenizer),
       request_(request),
@@ -15,7 +15,7 @@ ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const CompletionReq
       hidden_specials_(hidden_specials),
       show_specials_(show_specials),
       detokenizer_(tokenizer, request.skip_special_tokens),
-      matcher_(request.stop, request.include_stop_str_in_output) {}
+      matcher_(stops, request.include_stop_str_in_output) {}
 
 void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
   assert(event.begin == static_cast<int32_t>(prompt_results_.size()) + 1);

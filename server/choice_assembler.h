@@ -20,11 +20,11 @@ namespace hydrant {
 
 class ChoiceAssembler {
  public:
-  // `request` and `prompt` outlive the assembler. `hidden_specials`: leading tokens of the prompt that the server
+  // `request`, its `stops` and `prompt` outlive the assembler. `hidden_specials`: leading tokens of the prompt that the server
   // added; an echo does not show them. `show_specials`: an echo shows the text of special tokens (they were sent as
   // text).
-  ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request, const std::vector<int32_t>& prompt,
-                  int32_t hidden_specials, bool show_specials);
+  ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request, const StopStrings& stops,
+                  const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials);
 
   void AddPromptLogprobs(const PromptEvent& event);
   // REQUIRES: !finished().

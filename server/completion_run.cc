@@ -45,7 +45,8 @@ CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& 
       tenant_(tenant),
       head_{std::move(id), static_cast<int64_t>(std::time(nullptr)), context.request.model_names.front(),
             context.system_fingerprint},
-      stream_(head_) {
+      stream_(head_),
+      stops_(std::make_shared<const StopStrings>(prepared_.request.stop)) {
   const CompletionRequest& request = prepared_.request;
   for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
     const PreparedPrompt& prompt = prepared_.prompts[p];
@@ -53,7 +54,7 @@ CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& 
     for (int32_t sample = 0; sample < request.n; ++sample) {
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
-      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, prompt.ids,
+      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, *stops_, prompt.ids,
                                                            prompt.hidden_specials, prompt.show_specials);
     }
   }
@@ -114,9 +115,8 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
     sequence.policy = prompt.kv.policy;
     sequence.policy_label = prompt.kv.policy_label;
     if (!request.stop.empty()) {
-      sequence.end_finder = std::make_shared<StopStringFinder>(
-          context_.tokenizer, std::shared_ptr<const std::vector<std::string>>(shared_, &request.stop),
-          request.skip_special_tokens, request.min_tokens);
+      sequence.end_finder = std::make_shared<StopStringFinder>(context_.tokenizer, stops_, request.skip_special_tokens,
+                                                               request.min_tokens);
     }
     if (turn_.has_value()) {
       sequence.session = turn_->session();

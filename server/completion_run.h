@@ -88,6 +88,7 @@ class CompletionRun {
   const int32_t tenant_;
   const CompletionHead head_;
   const CompletionStream stream_;
+  const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
 
   std::vector<Choice> choices_;
   int32_t open_ = 0;      // choices without an end

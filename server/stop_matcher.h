@@ -8,14 +8,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "server/stop_strings.h"
 
 namespace hydrant {
 
 class StopMatcher {
  public:
-  // `stops` are not empty and outlive the matcher. `include_stop`: the matched string is part of the text.
-  StopMatcher(const std::vector<std::string>& stops, bool include_stop) : stops_(stops), include_stop_(include_stop) {}
+  // `stops` outlive the matcher. `include_stop`: the matched string is part of the text.
+  StopMatcher(const StopStrings& stops, bool include_stop) : stops_(stops), include_stop_(include_stop) {}
 
   // Returns the text that is certain to come before any stop string. After a match it ends with, or before, the match.
   // Of several matches the one that ends first counts, of those the one that starts first.
@@ -28,12 +29,13 @@ class StopMatcher {
 
   bool matched() const { return matched_ >= 0; }
   // REQUIRES: matched().
-  const std::string& match() const { return stops_[static_cast<size_t>(matched_)]; }
+  const std::string& match() const { return stops_[matched_]; }
 
  private:
-  const std::vector<std::string>& stops_;
+  const StopStrings& stops_;
   const bool include_stop_;
   std::string held_;  // the longest end of the text that starts some stop string: shorter than the longest of them
+  StopStrings::State state_ = StopStrings::kStart;  // of what is held
   int32_t matched_ = -1;
 };
 

@@ -7,29 +7,27 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "model/tokenizer.h"
 #include "server/engine_core.h"
-#include "server/stop_matcher.h"
+#include "server/stop_strings.h"
 
 namespace hydrant {
 
 class StopStringFinder : public EndFinder {
  public:
   // The text is what a Detokenizer with `skip_special_tokens` makes of the tokens. Its first `min_tokens` are not searched.
-  StopStringFinder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const std::vector<std::string>> stops,
+  StopStringFinder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const StopStrings> stops,
                    bool skip_special_tokens, int32_t min_tokens);
 
   bool Push(int32_t token) override;
 
  private:
   const std::shared_ptr<const Tokenizer> tokenizer_;
-  const std::shared_ptr<const std::vector<std::string>> stops_;
+  const std::shared_ptr<const StopStrings> stops_;
   const int32_t min_tokens_;
   Detokenizer detokenizer_;
-  StopMatcher matcher_;
+  StopStrings::State state_ = StopStrings::kStart;
   int32_t pushed_ = 0;
 };
 

@@ -19,7 +19,8 @@ using testing::IsEmpty;
 class ChoiceAssemblerTest : public testing::Test {
  protected:
   ChoiceAssembler Make(int32_t hidden_specials = 0, bool show_specials = true) {
-    return ChoiceAssembler(tokenizer_, request_, prompt_, hidden_specials, show_specials);
+    stops_ = std::make_unique<StopStrings>(request_.stop);
+    return ChoiceAssembler(tokenizer_, request_, *stops_, prompt_, hidden_specials, show_specials);
   }
 
   static TokenEvent Token(int32_t id, SequenceEnd end = SequenceEnd::kNone) {
@@ -50,6 +51,7 @@ class ChoiceAssemblerTest : public testing::Test {
 
   ByteTokenizer tokenizer_;
   CompletionRequest request_;
+  std::unique_ptr<StopStrings> stops_;  // of the last one made
   std::vector<int32_t> prompt_ = ByteIds("hi");
 };
 

@@ -17,7 +17,8 @@ struct Outcome {
 };
 
 Outcome Match(const Strings& stops, bool include, const Strings& pieces) {
-  StopMatcher matcher(stops, include);
+  const StopStrings searched(stops);
+  StopMatcher matcher(searched, include);
   Outcome outcome;
   for (const std::string& piece : pieces) {
     outcome.text += matcher.Push(piece);
@@ -58,7 +59,7 @@ TEST(StopMatcher, CutsAtTheMatchThatEndsFirst) {
 }
 
 TEST(StopMatcher, NeverLetsGoOfWhatMayBecomeAStopString) {
-  const Strings stops = {"abcd", "bce"};
+  const StopStrings stops({"abcd", "bce"});
   StopMatcher matcher(stops, false);
   EXPECT_EQ(matcher.Push("xa"), "x");
   EXPECT_EQ(matcher.Push("b"), "");
@@ -68,7 +69,7 @@ TEST(StopMatcher, NeverLetsGoOfWhatMayBecomeAStopString) {
 }
 
 TEST(StopMatcher, TextBeforeMinTokensIsNotSearched) {
-  const Strings stops = {"ab"};
+  const StopStrings stops({"ab"});
   StopMatcher matcher(stops, false);
   EXPECT_EQ(matcher.PushUnsearched("ab"), "ab");
   EXPECT_EQ(matcher.Push("a"), "");

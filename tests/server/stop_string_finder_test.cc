@@ -16,7 +16,8 @@ using Stops = std::vector<std::string>;
 
 // How many tokens of `text` it takes; -1: it never ends.
 int32_t EndOf(const std::string& text, const Stops& stops, int32_t min_tokens = 0) {
-  StopStringFinder finder(std::make_shared<ByteTokenizer>(), std::make_shared<const Stops>(stops), true, min_tokens);
+  StopStringFinder finder(std::make_shared<ByteTokenizer>(), std::make_shared<const StopStrings>(stops), true,
+                          min_tokens);
   for (size_t i = 0; i < text.size(); ++i) {
     if (finder.Push(static_cast<unsigned char>(text[i]))) return static_cast<int32_t>(i + 1);
   }
@@ -57,9 +58,9 @@ TEST(StopStringFinder, AgreesWithTheAssemblerOnEveryText) {
     }
     const auto tokenizer = std::make_shared<ByteTokenizer>();
     const std::vector<int32_t> prompt = {'x'};
-    ChoiceAssembler assembler(*tokenizer, request, prompt, 0, true);
-    StopStringFinder finder(tokenizer, std::make_shared<const Stops>(request.stop), request.skip_special_tokens,
-                            request.min_tokens);
+    const auto stops = std::make_shared<const StopStrings>(request.stop);
+    ChoiceAssembler assembler(*tokenizer, request, *stops, prompt, 0, true);
+    StopStringFinder finder(tokenizer, stops, request.skip_special_tokens, request.min_tokens);
     for (int32_t i = 0; i < 20 && !assembler.finished(); ++i) {
       TokenEvent event;
       event.token =
