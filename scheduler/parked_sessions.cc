@@ -55,12 +55,25 @@ void ParkedSessions::MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& 
   }
 }
 
+bool ParkedSessions::CanPin(uint64_t session, int64_t blocks_max) const {
+  const auto found = sessions_.find(session);
+  assert(found != sessions_.end());
+  const Entry& entry = found->second;
+  const int64_t pinned = tenants_[static_cast<size_t>(entry.kv.tenant)].pinned_blocks;
+  return entry.pins > 0 || pinned == 0 || pinned + BlocksForSlots(entry.kv.live) <= blocks_max;
+}
+
+void ParkedSessions::CountPinned(const Entry& entry, int64_t blocks) {
+  pinned_blocks_ += blocks;
+  tenant_of(entry).pinned_blocks += blocks;
+}
+
 void ParkedSessions::Pin(uint64_t session) {
   const auto found = sessions_.find(session);
   assert(found != sessions_.end());
   Entry& entry = found->second;
   if (++entry.pins > 1) return;
-  pinned_blocks_ += BlocksForSlots(entry.kv.live);
+  CountPinned(entry, BlocksForSlots(entry.kv.live));
   tenant_of(entry).by_use.erase(entry.used);
 }
 
@@ -69,7 +82,7 @@ void ParkedSessions::Unpin(uint64_t session) {
   assert(found != sessions_.end() && found->second.pins > 0);
   Entry& entry = found->second;
   if (--entry.pins > 0) return;
-  pinned_blocks_ -= BlocksForSlots(entry.kv.live);
+  CountPinned(entry, -BlocksForSlots(entry.kv.live));
   tenant_of(entry).by_use.emplace(entry.used, session);
   if (entry.doomed) Drop(session);
 }

@@ -10,6 +10,8 @@
 //  1. blocks() is the sum over sessions of the blocks of their slots, and at most the capacity.
 //  2. Whoever lost its KV is in dropped() until that is cleared.
 //  3. What is pinned stays.
+//  4. A tenant's pins are one session, or as many as fit into the blocks its driver gives it (CanPin): by queueing turns nobody
+//     keeps the sessions of others from being parked.
 #ifndef HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 #define HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 
@@ -45,8 +47,11 @@ class ParkedSessions {
   // what it would replace is pinned. REQUIRES: a session stays with its tenant.
   bool Put(uint64_t session, const ParkedKv& kv, WeightOf weight_of);
 
-  // A request counts on what is parked, until it has been restored or the request is gone. REQUIRES: Find(session) != nullptr,
-  // one Unpin per Pin.
+  // Whether a request may count on what is parked. `blocks_max` is what the session's tenant may pin in all; one session it
+  // may, however small that is. REQUIRES: Find(session) != nullptr.
+  bool CanPin(uint64_t session, int64_t blocks_max) const;
+  // A request counts on what is parked, until it has been restored or the request is gone. REQUIRES: CanPin, one Unpin per
+  // Pin.
   void Pin(uint64_t session);
   void Unpin(uint64_t session);
 
@@ -73,9 +78,11 @@ class ParkedSessions {
   };
   struct Tenant {
     int64_t blocks = 0;
+    int64_t pinned_blocks = 0;
     std::map<uint64_t, uint64_t> by_use;  // used -> session, of those without a pin
   };
 
+  void CountPinned(const Entry& entry, int64_t blocks);
   Tenant& tenant_of(const Entry& entry) { return tenants_[static_cast<size_t>(entry.kv.tenant)]; }
   void Erase(uint64_t session);
   void MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& kv, WeightOf weight_of);

@@ -1,4 +1,5 @@
 // The part of Scheduler that has to do with sessions: KV that leaves the pool when a turn ends and comes back for the next.
+#include <algorithm>
 #include <utility>
 
 #include "scheduler/scheduler.h"
@@ -13,11 +14,28 @@ const ParkedKv* Scheduler::Resumable(const Request& request) const {
   return fits ? parked : nullptr;
 }
 
+// Its tenant's part of what can be parked, by weight.
+bool Scheduler::KeepsPast(const Request& request) const {
+  if (Resumable(request) == nullptr) return false;
+  double weights = 0;
+  for (const Tenant& tenant : tenants_) weights += tenant.options.weight;
+  const double share = tenants_[static_cast<size_t>(request.tenant)].options.weight / weights;
+  return parked_.CanPin(request.session, static_cast<int64_t>(share * static_cast<double>(options_.parked_blocks_max)));
+}
+
+int64_t Scheduler::PeakSlotsAtWorst(const Request& request) const {
+  const int64_t slots = PeakSlots(request);
+  if (Resumable(request) == nullptr || KeepsPast(request)) return slots;
+  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  return std::max(slots, PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget));
+}
+
 void Scheduler::Unpin(Sequence& sequence) {
   if (std::exchange(sequence.pins, false)) parked_.Unpin(sequence.request.session);
 }
 
-// What the sequence holds leaves with its table, if there can be room for it; else the session keeps what it had parked.
+// What the sequence holds leaves with its table, if there can be room for it. If not, what the turn before left goes all the
+// same: the session has gone on from there, and nobody will ask for it.
 void Scheduler::Park(int32_t index) {
   Sequence& sequence = at(index);
   const KvBudget& budget = sequence.request.budget;
@@ -34,7 +52,10 @@ void Scheduler::Park(int32_t index) {
   }
   const ParkedKv kv = {sequence.request.turn, sequence.request.tenant, park.computed, park.live};
   const auto weight_of = [this](int32_t tenant) { return tenants_[static_cast<size_t>(tenant)].options.weight; };
-  if (!parked_.Put(park.session, kv, weight_of)) return;
+  if (!parked_.Put(park.session, kv, weight_of)) {
+    parked_.Drop(park.session);
+    return;
+  }
   ReleaseParks(/*of_dropped_sessions=*/true);
   park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
   park.side_table.assign(sequence.blocks.sides().begin(), sequence.blocks.sides().end());

@@ -87,6 +87,10 @@ absl::Status Scheduler::Check(const Request& request) const {
                                               " prompt tokens, max_tokens ", request.max_tokens,
                                               "); its tenant can have ", blocks_max));
   }
+  if (BlocksForSlots(PeakSlotsAtWorst(request)) > blocks_max) {
+    return absl::ResourceExhaustedError(
+        "its tenant's queue counts on as much parked KV as its share, and it needs its own");
+  }
   return absl::OkStatus();
 }
 
@@ -106,11 +110,11 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   sequence.known = sequence.prompt_length();
   sequence.times.arrival_us = sequence.request.arrival_us;
   sequence.arrival = ++arrivals_;
-  // What it was found to need has to stay true while it waits: its session's KV stays, or is not gone on from.
-  sequence.pins = Resumable(sequence.request) != nullptr;
+  // What it was found to need has to stay true while it waits: its session's KV stays, or it can do without.
+  sequence.pins = KeepsPast(sequence.request);
   if (sequence.pins) {
     parked_.Pin(sequence.request.session);
-  } else {
+  } else if (Resumable(sequence.request) == nullptr) {
     sequence.request.resumes = 0;
   }
   Tenant& tenant = tenant_of(sequence);

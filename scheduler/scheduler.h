@@ -91,7 +91,8 @@ class Scheduler {
 
   // Queues a request. Returns the index of its sequence, stable until its terminal event, in [0, sequence_indices()).
   // Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed what its tenant can ever have),
-  // RESOURCE_EXHAUSTED (queue full), ALREADY_EXISTS (id in use).
+  // RESOURCE_EXHAUSTED (queue full; or it can only go on from what is parked, and its tenant's queue counts on as much of that
+  // as its share), ALREADY_EXISTS (id in use).
   absl::StatusOr<int32_t> Add(Request request);
 
   // Ends a request wherever it is. Its blocks are free at once, or, when a step holds them, at that step's Commit; the
@@ -159,6 +160,11 @@ class Scheduler {
 
   // The most slots the request will occupy at once, going on from what its session has parked.
   int64_t PeakSlots(const Request& request) const;
+  // Whether it goes on from what is parked, and that is sure to stay until it is admitted (ParkedSessions, invariant 4). A
+  // turn beyond that goes on from it too if it is still there when its turn comes; if not, all of it is computed.
+  bool KeepsPast(const Request& request) const;
+  // PeakSlots, whatever is lost before it is admitted.
+  int64_t PeakSlotsAtWorst(const Request& request) const;
 
  private:
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }

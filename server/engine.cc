@@ -256,8 +256,11 @@ void Engine::Accept(GenerationJob& job) {
       Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
       continue;
     }
-    // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone.
-    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
+    // whose KV cannot be kept for it while it waits may come again.
+    if (from.resumes == 0 || !absl::IsResourceExhausted(status)) {
+      Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    }
     Settle(router_.Refuse(id, SequenceEnd::kRefused));
   }
 }

@@ -84,6 +84,28 @@ TEST(ParkedSessions, WhatIsPinnedStays) {
   EXPECT_EQ(sessions.size(), 2);
 }
 
+TEST(ParkedSessions, ATenantPinsWhatItMayOrOneSession) {
+  ParkedSessions sessions(12);
+  for (uint64_t session = 1; session <= 4; ++session) ASSERT_TRUE(sessions.Put(session, Kv(50, 32, 0), Equal));
+  ASSERT_TRUE(sessions.Put(5, Kv(50, 64, 1), Equal));
+  EXPECT_TRUE(sessions.CanPin(5, 3)) << "its first, of 4 blocks";
+  sessions.Pin(5);
+  EXPECT_TRUE(sessions.CanPin(5, 3)) << "once more is no more";
+  EXPECT_TRUE(sessions.CanPin(1, 4)) << "the other tenant has none yet";
+  sessions.Pin(1);
+  EXPECT_TRUE(sessions.CanPin(2, 4));
+  sessions.Pin(2);
+  EXPECT_FALSE(sessions.CanPin(3, 4));
+  EXPECT_FALSE(sessions.CanPin(3, 5));
+  EXPECT_TRUE(sessions.CanPin(3, 6));
+  ASSERT_TRUE(sessions.Put(6, Kv(50, 64, 1), Equal)) << "who queues turns for all it has parked leaves room for others";
+  EXPECT_EQ(Dropped(sessions), (std::vector<uint64_t>{3, 4}));
+  sessions.Unpin(1);
+  EXPECT_FALSE(sessions.CanPin(1, 3));
+  sessions.Unpin(2);
+  EXPECT_TRUE(sessions.CanPin(1, 0));
+}
+
 TEST(ParkedSessions, WhatCanNeverFitChangesNothing) {
   ParkedSessions sessions(2);
   ASSERT_TRUE(sessions.Put(1, Kv(50, 32), Equal));

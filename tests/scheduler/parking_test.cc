@@ -103,6 +103,85 @@ TEST(Parking, ACancelledRequestCountsOnNothing) {
   Drain(driver);
 }
 
+// Two tenants of one weight, and room for 8 blocks of parked KV: 4 each.
+SchedulerOptions TwoTenants(int32_t blocks) {
+  SchedulerOptions options = Options(blocks, 8);
+  options.tenants = {{.name = "a"}, {.name = "b"}};
+  return options;
+}
+
+TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
+  Driver driver(TwoTenants(30));
+  for (uint64_t session = 1; session <= 4; ++session)
+    ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
+  Drain(driver);
+  ASSERT_EQ(driver.scheduler.parked().blocks(), 8);
+  Request other = Turn(5, 20, 5, 0, 5);
+  other.tenant = 1;
+  ASSERT_TRUE(driver.scheduler.Add(other).ok());
+  driver.Step();
+  driver.scheduler.PauseAdmission(true);
+  for (uint64_t session = 1; session <= 4; ++session) {
+    ASSERT_TRUE(driver.scheduler.Add(Turn(10 + session, 30, 5, session, session)).ok());
+  }
+  while (!driver.finished.contains(5)) {
+    driver.Step();
+    driver.scheduler.FinishParks();
+  }
+  EXPECT_NE(driver.scheduler.parked().Find(5), nullptr) << "the other tenant parks what it has";
+  driver.scheduler.PauseAdmission(false);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[11].restored, 24);
+  EXPECT_EQ(driver.finished[12].restored, 24);
+  EXPECT_EQ(driver.finished[13].restored, 0) << "beyond the share it was lost, and all of it was computed";
+  EXPECT_EQ(driver.finished[13].prompt_computed, 30);
+  EXPECT_EQ(driver.finished[14].restored, 24) << "beyond the share, but still there";
+}
+
+TEST(Parking, ATurnThatNeedsItsPastIsRefusedWhereThatCannotBeKeptForIt) {
+  Driver driver(TwoTenants(6));
+  const KvBudget budget = KvBudget::Exact(32);
+  for (uint64_t session = 1; session <= 3; ++session) {
+    ASSERT_TRUE(driver.scheduler.Add(Turn(session, 60, 30, 0, session, budget)).ok());
+    Drain(driver);
+  }
+  driver.scheduler.PauseAdmission(true);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(11, 100, 30, 1, 1, budget)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Turn(12, 100, 30, 2, 2, budget)).ok());
+  EXPECT_EQ(driver.scheduler.Add(Turn(13, 100, 30, 3, 3, budget)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(driver.scheduler.Add(Turn(14, 91, 1, 3, 3, budget)).ok()) << "this one fits without it";
+  driver.scheduler.PauseAdmission(false);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[14].restored, 89);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(15, 140, 10, 12, 2, budget)).ok()) << "later there is room again";
+  Drain(driver);
+}
+
+TEST(Parking, ATurnThatFindsNoRoomLeavesNothingOfTheOneBefore) {
+  Driver driver(Options(20, 3));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 8, 2, 0, 2)).ok());
+  Drain(driver);
+  ASSERT_EQ(driver.scheduler.parked().blocks(), 3);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 8, 1)).ok());
+  driver.Step();
+  driver.scheduler.PauseAdmission(true);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(4, 12, 2, 2, 2)).ok());
+  std::vector<uint64_t> dropped;
+  while (!driver.finished.contains(3)) {
+    driver.Step();
+    dropped.insert(dropped.end(), driver.scheduler.drops().begin(), driver.scheduler.drops().end());
+    driver.scheduler.FinishParks();
+  }
+  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr) << "37 tokens take all there is, and 2 counts on a block";
+  EXPECT_EQ(dropped, std::vector<uint64_t>{1});
+  EXPECT_EQ(driver.scheduler.parked().blocks(), 1);
+  driver.scheduler.PauseAdmission(false);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[4].restored, 9);
+}
+
 TEST(Parking, AHistoryLargerThanThePoolGoesOnFromWhatIsParked) {
   Driver driver(Options(6));
   const KvBudget budget = KvBudget::Exact(32);

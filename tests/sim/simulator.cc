@@ -216,15 +216,20 @@ void Episode::AddRequest() {
   }
 
   const int64_t blocks_max = tenants_.BlocksMax(request.request.request.tenant);
-  // What is parked when it arrives stays for it, and it needs no more than goes on from there.
+  // What is parked when it arrives stays for it, within its tenant's share, and it needs no more than goes on from there.
+  // Beyond the share it may be lost while the request waits, and then the request has to fit without it.
   const ParkedKv* parked = core_->scheduler().parked().Find(session);
-  request.must_resume = request.may_resume && parked != nullptr && parked->turn == request.request.request.resumes;
-  const SoloRun& run = request.must_resume ? request.resumed_solo : request.solo;
-  const bool too_large = BlocksForSlots(SoloPeakSlots(request.request, run.begin, run.live_before)) > blocks_max;
+  const bool resumes = request.may_resume && parked != nullptr && parked->turn == request.request.request.resumes;
+  request.must_resume = resumes && core_->scheduler().KeepsPast(request.request.request);
+  const auto exceeds = [&](const SoloRun& run) {
+    return BlocksForSlots(SoloPeakSlots(request.request, run.begin, run.live_before)) > blocks_max;
+  };
+  const bool too_large = exceeds(resumes ? request.resumed_solo : request.solo);
+  const bool unsure = resumes && !request.must_resume && exceeds(request.solo);
   const bool full = unfinished() == core.scheduler.sequences_max + core.scheduler.waiting_max;
-  const absl::StatusCode expected = too_large ? absl::StatusCode::kOutOfRange
-                                    : full    ? absl::StatusCode::kResourceExhausted
-                                              : absl::StatusCode::kOk;
+  const absl::StatusCode expected = too_large        ? absl::StatusCode::kOutOfRange
+                                    : full || unsure ? absl::StatusCode::kResourceExhausted
+                                                     : absl::StatusCode::kOk;
   EngineRequest added = request.request;
   SpoilRequest(options_.bug, workload_.tenants().size(), added.request);
   const absl::Status status = core_->Add(std::move(added));
@@ -295,15 +300,14 @@ void Episode::PrepareToResume(SimRequest& request) {
   request.resumed_state = own.last->ScoreState(own.last->solo.computed() - 1);
 }
 
-// A turn that ended by itself is the session's past from now on, if it could be parked; else the one before it stays.
+// A turn that ended by itself is the session's past from now on, whether or not it could be parked.
 void Episode::EndTurn(SimRequest& request) {
   const uint64_t session = request.request.request.session;
   if (session == 0) return;
   SimSession& own = sessions_[session];
   own.busy = false;
   if (request.cancelled || !EndsByItself(request.solo.finish)) return;
-  const bool fits = BlocksForSlots(std::ssize(request.solo.kept[0])) <= workload_.core().scheduler.parked_blocks_max;
-  if (fits || own.last == nullptr) own.last = &request;
+  own.last = &request;
 }
 
 // The rest of its text follows from what it keeps from now on; what was said already stays.
