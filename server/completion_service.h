@@ -70,6 +70,7 @@ struct PreparedPrompt {
   KvSpec spec;                  // what `kv` was made of
   KvResolution kv;
   // Of a session's turn.
+  bool goes_on = false;             // TurnPrompt::goes_on
   uint64_t resumes = 0;             // GenerationSequence::resumes
   int32_t parked = 0;               // GenerationSequence::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text

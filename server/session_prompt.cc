@@ -13,7 +13,7 @@ void Append(std::string_view text, const Tokenizer& tokenizer, std::vector<int32
 }
 
 ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const CompletionPrompt& said, const Tokenizer& tokenizer) {
-  TurnPrompt prompt{past.tokens, past.hidden_specials, past.text};
+  TurnPrompt prompt{past.tokens, past.hidden_specials, past.text, /*goes_on=*/true};
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
   } else {
@@ -26,40 +26,49 @@ ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const CompletionPrompt& 
   return prompt;
 }
 
-// Where the prompt's text begins with the past's: the past's tokens, and those of the rest.
-void KeepTokens(const SessionPast& past, const Tokenizer& tokenizer, TurnPrompt* prompt) {
-  if (!past.text.has_value()) return;
+// Where the prompt's text begins with the past's: the past's tokens, and those of the rest. False: it does not.
+bool KeepTokens(const SessionPast& past, const Tokenizer& tokenizer, TurnPrompt* prompt) {
+  if (!past.text.has_value()) return false;
   const std::string_view text = *prompt->text;
   if (text.starts_with(*past.text)) {
     prompt->ids = past.tokens;
     Append(text.substr(past.text->size()), tokenizer, &prompt->ids);
-    return;
+    return true;
   }
   // The last token has no KV yet: where the client goes on differently from there, nothing that was computed is lost.
-  if (!past.text_before_last.has_value()) return;
+  if (!past.text_before_last.has_value()) return false;
   const std::string_view before = std::string_view(*past.text).substr(0, *past.text_before_last);
-  if (!text.starts_with(before)) return;
+  if (!text.starts_with(before)) return false;
   prompt->ids.assign(past.tokens.begin(), past.tokens.end() - 1);
   Append(text.substr(before.size()), tokenizer, &prompt->ids);
+  return true;
 }
 
 }  // namespace
+
+TurnPrompt PromptAlone(const CompletionPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer) {
+  TurnPrompt prompt;
+  if (said.is_ids) {
+    prompt.ids = said.ids;
+    return prompt;
+  }
+  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens});
+  if (add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
+  return prompt;
+}
 
 ApiResult<TurnPrompt> MakeTurnPrompt(const CompletionRequest& request, const SessionPast* past,
                                      const Tokenizer& tokenizer) {
   const CompletionPrompt& said = request.prompts.front();
   if (request.session_append) return AppendTo(*past, said, tokenizer);
-  TurnPrompt prompt;
-  if (said.is_ids) {
-    prompt.ids = said.ids;
-    prompt.text = tokenizer.Decode(said.ids, /*skip_special_tokens=*/false);
+  TurnPrompt prompt = PromptAlone(said, request.add_special_tokens, tokenizer);
+  prompt.text = said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text;
+  prompt.goes_on = GoesOn(prompt.ids, past);
+  if (prompt.goes_on || said.is_ids || past == nullptr || prompt.hidden_specials != past->hidden_specials) {
     return prompt;
   }
-  prompt.text = said.text;
-  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = request.add_special_tokens});
-  if (request.add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
-  if (past == nullptr || GoesOn(prompt.ids, past) || prompt.hidden_specials != past->hidden_specials) return prompt;
-  KeepTokens(*past, tokenizer, &prompt);
+  // What it kept are the past's tokens; nothing need be new behind them.
+  prompt.goes_on = KeepTokens(*past, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;
 }
 

@@ -19,7 +19,11 @@ struct TurnPrompt {
   std::vector<int32_t> ids;
   int32_t hidden_specials = 0;      // leading ids the server added
   std::optional<std::string> text;  // all of it; absent when the past's is
+  bool goes_on = false;             // GoesOn
 };
+
+// A prompt by itself: without text, for nobody will go on from it.
+TurnPrompt PromptAlone(const CompletionPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer);
 
 // With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,

@@ -23,6 +23,7 @@ class ScriptedExecutor : public Executor {
   };
   std::atomic<bool> not_finite = false;  // rows that sample are not finite
   std::atomic<bool> fails = false;       // Await throws
+  std::atomic<int64_t> launches = 0;     // steps that began
   std::atomic<int64_t> steps = 0;        // ended
 
   // No step ends, or only the next `more`, until Release.
@@ -34,6 +35,7 @@ class ScriptedExecutor : public Executor {
 
   Ticket Launch(const StepInput& input) override {
     input_ = &input;
+    ++launches;
     return {};
   }
 

@@ -59,7 +59,9 @@ Ids PromptOf(const std::string& text, const SessionPast* past, bool append = fal
   request.session_append = append;
   const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request, past, tokenizer);
   EXPECT_TRUE(prompt.ok());
-  return prompt.ok() ? prompt.value().ids : Ids();
+  if (!prompt.ok()) return {};
+  EXPECT_EQ(prompt.value().goes_on, GoesOn(prompt.value().ids, past)) << text;
+  return prompt.value().ids;
 }
 
 TEST(MakeTurnPrompt, TheFirstTurnIsWhatWasSent) {
@@ -152,6 +154,14 @@ TEST(MakeTurnPrompt, ATokenTheServerAddedIsNoPartOfTheText) {
       << "once";
   // Without it the text is another one.
   EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
+}
+
+// A stop token that is no part of the past leaves all of it computed: sent once more as it is, there is nothing to go on with.
+TEST(MakeTurnPrompt, AHistoryWithNothingNewDoesNotGoOn) {
+  const SessionPast past = PastOf(ByteIds("xab."), /*without_kv=*/0);
+  EXPECT_FALSE(GoesOn(PromptOf("xab.", &past), &past));
+  EXPECT_TRUE(GoesOn(PromptOf("xab.y", &past), &past));
+  EXPECT_TRUE(GoesOn(PromptOf("y", &past, /*append=*/true), &past));
 }
 
 TEST(GoesOn, NeedsATokenToCompute) {

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "test_server.h"
 
@@ -264,6 +267,90 @@ TEST(Sessions, AChatOutgrowsThePoolThatHoldsIt) {
   const std::string whole(463, 'x');
   EXPECT_THAT(server.Ask(CompletionPost(R"({"prompt":")" + whole + R"(","kv":{"policy":"h2o","budget":32}})")).body,
               HasSubstr("kv_capacity_exceeded"));
+}
+
+// What a client sees when its session's KV is lost between the moment its turn is accepted and the moment the engine takes it.
+TEST(Sessions, ATurnWhosePastWasLostOnTheWayAndIsTooLongToComputeIsToldSo) {
+  for (const char* stream : {"false", "true"}) {
+    TestServerOptions options;
+    options.blocks = 12;
+    options.parked_blocks = 2;
+    TestServer server(std::move(options));
+    const std::string kv = R"(,"kv":{"policy":"h2o","budget":32})";
+    ASSERT_EQ(server.Ask(Turn("One", kv)).status, 200);
+    for (int turn = 0; turn < 9; ++turn) {
+      ASSERT_EQ(server.Ask(Turn("Two", R"(,"session_append":true)")).status, 200) << turn;
+    }
+    // Another session's turn is in the engine when this one arrives, and parks before the engine takes it.
+    server.executor().Hold();
+    const int64_t launches = server.executor().launches;
+    RawClient other(server.port());
+    other.Send(
+        CompletionPost(R"({"session_id":"t","max_tokens":1,"prompt":")" + std::string(40, 'x') + "\"" + kv + "}"));
+    ASSERT_TRUE(Eventually([&] { return server.executor().launches > launches; }));
+    RawClient client(server.port());
+    client.Send(Turn("Two", std::string(R"(,"session_append":true,"stream":)") + stream));
+    ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 2; }));
+    server.executor().Release();
+    EXPECT_EQ(other.ReadResponse().status, 200);
+    const Response response = client.ReadResponse();
+    EXPECT_EQ(response.status, 400) << "stream " << stream << ": " << response.body;
+    EXPECT_THAT(response.body,
+                HasSubstr(R"("type":"invalid_request_error","param":"session_id","code":"kv_capacity_exceeded")"));
+    EXPECT_THAT(response.body, HasSubstr("What the session had parked is gone"));
+    // The session is as it was, and free; whoever asks again is told at once.
+    EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold","tokens":230,"live":0,)"));
+    const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
+    EXPECT_EQ(again.status, 400);
+    EXPECT_THAT(again.body, HasSubstr("kv_capacity_exceeded"));
+    EXPECT_THAT(server.Ask(Get("/v1/sessions/t")).body, HasSubstr(R"("state":"parked")"));
+    EXPECT_TRUE(server.BecomesIdle());
+  }
+}
+
+// A turn that cannot be sure of its session's KV while it waits, and needs it, is one that may come again.
+TEST(Sessions, ATenantThatQueuesTurnsForAllItHasParkedIsToldToComeAgain) {
+  TestServerOptions options;
+  options.blocks = 12;
+  options.parked_blocks = 8;
+  options.sequences_max = 1;
+  options.tenants.tenants.push_back(options.tenants.tenants.front());
+  options.tenants.tenants.back().name = "other";
+  TestServer server(std::move(options));
+  const auto turn = [](int session, const std::string& more) {
+    return CompletionPost(R"({"session_id":"s)" + std::to_string(session) + R"(","max_tokens":20,)" + more + "}");
+  };
+  for (int session = 0; session < 4; ++session) {
+    ASSERT_EQ(server.Ask(turn(session, R"("prompt":"One","kv":{"policy":"h2o","budget":32})")).status, 200);
+    for (int i = 0; i < 9; ++i) {
+      ASSERT_EQ(server.Ask(turn(session, R"("prompt":"Two","session_append":true)")).status, 200);
+    }
+  }
+  server.executor().Hold();
+  const int64_t launches = server.executor().launches;
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"x","max_tokens":1})"));
+  ASSERT_TRUE(Eventually([&] { return server.executor().launches > launches; }));
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int session = 0; session < 4; ++session) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(turn(session, R"("prompt":"Two","session_append":true)"));
+    ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == session + 2; }));
+  }
+  server.executor().Release();
+  int answered = 0;
+  for (const auto& client : clients) {
+    const Response response = client->ReadResponse();
+    answered += response.status == 200 ? 1 : 0;
+    if (response.status == 200) continue;
+    EXPECT_EQ(response.status, 503) << response.body;
+    EXPECT_THAT(response.body, HasSubstr("engine_refused"));
+    EXPECT_EQ(response.Field("retry-after"), "1");
+  }
+  EXPECT_EQ(answered, 2) << "half of what can be parked is this tenant's share: two sessions";
+  for (int session = 0; session < 4; ++session) {
+    EXPECT_EQ(server.Ask(turn(session, R"("prompt":"Two","session_append":true)")).status, 200) << "and later it may";
+  }
 }
 
 }  // namespace
