@@ -3,6 +3,8 @@
 #ifndef HYDRANT_TESTS_SIM_FAKE_MODEL_H_
 #define HYDRANT_TESTS_SIM_FAKE_MODEL_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace hydrant::sim {
@@ -31,16 +33,33 @@ struct FakeScores {
   }
 };
 
-// A token's share of what attention reads in one pair; shares are summed, so their order does not matter.
-inline uint64_t Share(int32_t pair, int32_t position, int32_t token) {
-  return Mix(static_cast<uint64_t>(position) * 0x9e3779b97f4a7c15u +
-             static_cast<uint64_t>(token) * 0xd1b54a32d192ed03u + static_cast<uint64_t>(pair));
+// A number below `n` from the high bits of `hash`: a division costs more than all the rest of a draw.
+inline int32_t Scale(uint64_t hash, int32_t n) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<int32_t>((static_cast<Wide>(hash) * static_cast<uint64_t>(n)) >> 64);
 }
 
-// The token sampled at `position` (the first generated one is at the prompt's length) after reading `shares`.
-inline int32_t NextToken(uint64_t request, int32_t position, uint64_t shares, int32_t vocab) {
-  const uint64_t hash = Mix(shares + request * 0x2545f4914f6cdd1du + static_cast<uint64_t>(position));
-  return static_cast<int32_t>(hash % static_cast<uint64_t>(vocab));
+// A token's share of what attention reads; shares of a pair are summed, so their order does not matter.
+inline uint64_t Share(int32_t position, int32_t token) {
+  return Mix(static_cast<uint64_t>(position) * 0x9e3779b97f4a7c15u +
+             static_cast<uint64_t>(token) * 0xd1b54a32d192ed03u + 1);
+}
+
+// The sums of shares, by pair.
+using PairSums = std::array<uint64_t, kPairsMax>;
+
+// What a row reads in all pairs. One pair's sum does not stand for another's.
+inline uint64_t ReadAll(const PairSums& sums, int32_t pairs) {
+  uint64_t all = 0;
+  for (int32_t pair = 0; pair < pairs; ++pair) {
+    all = (all + sums[static_cast<size_t>(pair)]) * 0xd6e8feb86659fd93u;
+  }
+  return all;
+}
+
+// The token sampled at `position` (the first generated one is at the prompt's length) by a row that read `all`.
+inline int32_t NextToken(uint64_t request, int32_t position, uint64_t all, int32_t vocab) {
+  return Scale(Mix(all + request * 0x2545f4914f6cdd1du + static_cast<uint64_t>(position)), vocab);
 }
 
 inline float FakeLogprob(uint64_t request, int32_t position) {

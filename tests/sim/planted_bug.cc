@@ -306,6 +306,7 @@ void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
 void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
   KvBudget& budget = request.budget;
+  if (bug == PlantedBug::kSaltIgnored) request.prefix.salt = PrefixSalt();
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {

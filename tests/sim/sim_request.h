@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/fake_model.h"
@@ -12,37 +13,46 @@
 namespace hydrant::sim {
 
 struct SimRequest {
-  EngineRequest request;  // as it was added
+  EngineRequest request;  // as it was added; without its prompt once it has ended
+  int32_t prompt_tokens = 0;
+  int64_t blocks_alone = 0;  // it needs at most when it starts from nothing
   Fate fate;
-  SoloRun solo;
-  std::array<FakeScores, kPairsMax> scores;
 
+  // From admission on: only then it is known whether it goes on from its session.
+  bool started = false;
+  SoloRun solo;
   // What must be in the slot of the token at each position, and what the scores say once its row is added: an identity of
   // everything that went into it. Up to the first eviction that is the salt and the tokens so far, and may be anybody's;
   // after it, it is this request's alone.
   std::vector<uint64_t> keys;
   uint64_t state_before = 0;  // what the scores were sums over when its session was parked
+  int32_t begin = 0;          // prompt tokens its session had computed
 
   // What the executor was told to do to its budget, within what it agreed to.
   std::vector<Shrinking> shrinkings;
   EvictionPolicy policy;  // in force
 
-  // A turn of a session may go on from what is parked or compute everything; which it is shows at admission.
-  bool may_resume = false;
-  bool must_resume = false;            // it was parked when the request came
+  // A turn of a session may go on from what is parked or compute everything.
+  bool may_resume = false;             // it was parked when the request came
+  bool must_resume = false;            // … and is sure to stay until then
   const SimRequest* past = nullptr;    // the turn it may go on from
   const SimRequest* before = nullptr;  // … and does
-  SoloRun resumed_solo;
-  std::vector<uint64_t> resumed_keys;
-  uint64_t resumed_state = 0;
 
   // What the scores are sums over when the row at `position` was added last: 0 while nothing counts.
   uint64_t ScoreState(int32_t position) const {
     const EvictionPolicy& asked = request.policy;
     if (position < 0 || !asked.scores()) return 0;
-    if (position < solo.begin) return state_before;
-    if (asked.score_rows > 0 && position < prompt_length() - asked.score_rows) return state_before;
+    if (position < begin) return state_before;
+    if (asked.score_rows > 0 && position < prompt_tokens - asked.score_rows) return state_before;
     return Mix(keys[static_cast<size_t>(position)] + static_cast<uint64_t>(asked.score_rows));
+  }
+
+  // The scores of its tokens before `end`, in one pair.
+  const std::vector<uint64_t>& ScoresBefore(int32_t pair, int32_t end) {
+    std::vector<uint64_t>& table = scores[static_cast<size_t>(pair)];
+    const FakeScores all(id(), pair, fate.score_levels_log2);
+    while (std::ssize(table) < end) table.push_back(all.of(static_cast<int32_t>(table.size())));
+    return table;
   }
 
   // The device's side, by the fake executor.
@@ -50,21 +60,33 @@ struct SimRequest {
   int32_t cached = 0;  // of these, what somebody else computed
   int32_t live = 0;
   int32_t state_row = -1;
-  bool victim_waits = false;
+  bool paused = false;
   std::vector<int32_t> blocks;  // it may read and write
   bool gone = false;            // its blocks were freed
+  std::array<std::vector<uint64_t>, kPairsMax> scores;
+
+  // What it found in its blocks when it looked last: while the versions are the same there is nothing new to find.
+  struct Versions {
+    uint64_t block = 0;
+    uint64_t side = 0;
+  };
+  std::vector<Versions> seen;  // [blocks.size()]
+  bool sums_known = false;
+  PairSums sums = {};                            // of the shares in its slots
+  std::array<int32_t, kPairsMax> unseen_slot{};  // written by its last decode row, in each pair; -1: none
 
   // The client's side, by the simulator.
   bool cancelled = false;  // Cancel said yes
   bool ended = false;
   int32_t tokens_seen = 0;
   int32_t prompt_seen = 1;  // next prompt token whose log-probability is due
+  int32_t unread = 0;
   int64_t deadline_step = 0;
   int64_t cost_steps = 0;
   RequestTimes times;
 
   uint64_t id() const { return request.request.id; }
-  int32_t prompt_length() const { return solo.prompt_length; }
+  int32_t prompt_length() const { return prompt_tokens; }
   bool decodes() const { return computed >= prompt_length(); }
   // Something was evicted before the token at `position` was computed: slots are no longer in the order of positions.
   bool Pruned(int32_t position) const { return solo.first_pruned >= 0 && position >= solo.first_pruned; }

@@ -34,7 +34,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     const EpisodeResult result = RunEpisode({.seed = seed});
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.block_operations += result.block_operations;
-    sum.slots_checked += result.slots_checked;
+    sum.slots_read += result.slots_read;
     sum.steps += result.steps;
     sum.requests += result.requests;
     sum.refused += result.refused;
@@ -52,17 +52,22 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
     sum.reloads += result.reloads;
+    sum.turn_cuts += result.turn_cuts;
+    sum.pauses += result.pauses;
+    sum.paused_steps += result.paused_steps;
     if (replay != 0) break;
   }
   std::cout << "seeds from " << base + 1 << ": " << episodes << " episodes, " << sum.block_operations
-            << " block operations, " << sum.slots_checked << " slots checked, " << sum.steps << " steps, "
-            << sum.requests << " requests (" << sum.refused << " refused, " << sum.waited << " waited, "
-            << sum.cancelled << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed
-            << " failed, " << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, "
-            << sum.fairness_checks << " times two tenants waited, " << sum.floor_checks << " times within a floor, "
-            << sum.reloads << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
+            << " block operations, " << sum.slots_read << " slots read, " << sum.steps << " steps, " << sum.requests
+            << " requests (" << sum.refused << " refused, " << sum.waited << " waited, " << sum.cancelled
+            << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed << " failed, "
+            << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, " << sum.fairness_checks
+            << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.reloads
+            << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
             << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
-            << " parked sessions lost, " << sum.shrinks << " budgets lowered\n";
+            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.turn_cuts
+            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
+            << " steps with one\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -88,7 +93,7 @@ TEST(Simulation, IsAPureFunctionOfItsSeed) {
     const EpisodeResult a = RunEpisode({.seed = seed});
     const EpisodeResult b = RunEpisode({.seed = seed});
     EXPECT_EQ(a.block_operations, b.block_operations);
-    EXPECT_EQ(a.slots_checked, b.slots_checked);
+    EXPECT_EQ(a.slots_read, b.slots_read);
     EXPECT_EQ(a.evicted_tokens, b.evicted_tokens);
   }
 }

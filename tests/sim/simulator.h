@@ -25,7 +25,7 @@ struct EpisodeOptions {
 struct EpisodeResult {
   std::string failure;  // empty: everything held
   uint64_t block_operations = 0;
-  uint64_t slots_checked = 0;
+  uint64_t slots_read = 0;
   uint64_t steps = 0;
   uint64_t requests = 0;
   uint64_t refused = 0;
@@ -37,12 +37,15 @@ struct EpisodeResult {
   uint64_t cached_tokens = 0;    // taken over from the prefix cache
   uint64_t copied_blocks = 0;    // before a first eviction
   uint64_t restored_tokens = 0;  // of sessions, from what was parked
+  uint64_t turn_cuts = 0;        // of them, to make room for a turn
   uint64_t parked_lost = 0;      // sessions whose parked KV made room for another one's
   uint64_t shrinks = 0;          // budgets lowered
   uint64_t fairness_checks = 0;  // pairs of tenants that waited at the same time
   uint64_t floor_checks = 0;     // heads of line within their tenant's floor
   uint64_t reloads = 0;
-  uint64_t waited = 0;  // requests that were not admitted in the step after they came
+  uint64_t pauses = 0;        // of requests whose reader was behind
+  uint64_t paused_steps = 0;  // with at least one of them
+  uint64_t waited = 0;        // requests that were not admitted in the step after they came
 };
 
 EpisodeResult RunEpisode(const EpisodeOptions& options);

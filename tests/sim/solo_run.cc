@@ -1,76 +1,10 @@
 #include "tests/sim/solo_run.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace hydrant::sim {
 namespace {
-
-// The tokens one (layer, KV head) pair keeps.
-class KeptSet {
- public:
-  KeptSet(const EngineRequest& request, const Fate& fate, int32_t pair)
-      : policy_(request.policy), scores_(request.request.id, pair, fate.score_levels_log2), pair_(pair) {}
-
-  void Append(int32_t position, int32_t token) {
-    entries_.push_back({position, scores_.of(position), Share(pair_, position, token)});
-    shares_ += entries_.back().share;
-  }
-
-  void SetPolicy(const EvictionPolicy& policy) { policy_ = policy; }
-
-  // Drops the candidate with the lowest score; of equal ones the latest goes, the lower position survives.
-  void EvictOne(int32_t logical_length) {
-    size_t victim = entries_.size();
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      if (entries_[i].position >= logical_length - policy_.recent) break;
-      if (victim == entries_.size() || entries_[i].score <= entries_[victim].score) victim = i;
-    }
-    shares_ -= entries_.at(victim).share;
-    entries_.erase(entries_.begin() + static_cast<long>(victim));
-  }
-
-  // Dropping the worst one by one is the same as keeping the best: scores do not change on the way.
-  void CutTo(int32_t count, int32_t logical_length) {
-    if (static_cast<int32_t>(entries_.size()) - count < 8) {
-      while (static_cast<int32_t>(entries_.size()) > count) EvictOne(logical_length);
-      return;
-    }
-    std::vector<Entry> candidates;
-    std::vector<Entry> kept;
-    for (const Entry& entry : entries_) {
-      (entry.position < logical_length - policy_.recent ? candidates : kept).push_back(entry);
-    }
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Entry& a, const Entry& b) { return a.score > b.score; });
-    candidates.resize(static_cast<size_t>(count) - kept.size());
-    kept.insert(kept.end(), candidates.begin(), candidates.end());
-    std::sort(kept.begin(), kept.end(), [](const Entry& a, const Entry& b) { return a.position < b.position; });
-    entries_ = kept;
-    shares_ = 0;
-    for (const Entry& entry : entries_) shares_ += entry.share;
-  }
-
-  std::vector<int32_t> positions() const {
-    std::vector<int32_t> positions;
-    for (const Entry& entry : entries_) positions.push_back(entry.position);
-    return positions;
-  }
-  int32_t size() const { return static_cast<int32_t>(entries_.size()); }
-  uint64_t shares() const { return shares_; }
-
- private:
-  struct Entry {
-    int32_t position;
-    uint64_t score;
-    uint64_t share;
-  };
-
-  EvictionPolicy policy_;
-  FakeScores scores_;
-  int32_t pair_;
-  std::vector<Entry> entries_;  // by position
-  uint64_t shares_ = 0;
-};
 
 // The reason a request ends after `token`, its `generated`-th one.
 FinishReason EndAfter(const Request& request, const Fate& fate, const std::vector<int32_t>& eos_ids, int32_t token,
@@ -88,6 +22,19 @@ FinishReason EndAfter(const Request& request, const Fate& fate, const std::vecto
   return generated == request.max_tokens ? FinishReason::kLength : FinishReason::kNone;
 }
 
+// An empty run with the memory of `run`.
+SoloRun Emptied(SoloRun run) {
+  SoloRun empty;
+  empty.text = std::move(run.text);
+  empty.text.clear();
+  empty.stops = std::move(run.stops);
+  empty.stops.clear();
+  empty.decodes = std::move(run.decodes);
+  empty.decodes.clear();
+  empty.kept = std::move(run.kept);
+  return empty;
+}
+
 }  // namespace
 
 EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy) {
@@ -103,105 +50,209 @@ EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy) {
   return lowered;
 }
 
-SoloRun RunSolo(const EngineRequest& engine_request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids, const SoloRun* before, const std::vector<Shrinking>& shrinkings) {
-  const Request& request = engine_request.request;
+SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, const SoloRun* before,
+                        std::span<const Shrinking> shrinkings, SoloRun memory) {
+  request_ = &request;
+  fate_ = &fate;
+  policy_ = request.policy;
+  size_ = 0;
+  sum_ = 0;
+  pruned_sums_ = {};
+  read_ = 0;
+  run_ = Emptied(std::move(memory));
+  run_.text.reserve(request.request.prompt.size() + static_cast<size_t>(request.request.max_tokens));
+  run_.text.assign(request.request.prompt.begin(), request.request.prompt.end());
+  run_.prompt_length = static_cast<int32_t>(request.request.prompt.size());
+  for (int32_t pair = 0; pair < pairs_; ++pair) {
+    scores_[static_cast<size_t>(pair)] = FakeScores(request.request.id, pair, fate.score_levels_log2);
+  }
+  if (before != nullptr) Begin(before);
+  RunPrompt(request.request.budget);
+  if (request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
+    run_.finish = FinishReason::kError;
+  } else if (request.request.max_tokens == 0) {
+    run_.finish = FinishReason::kLength;
+  } else {
+    RunDecodes(request.request, shrinkings);
+  }
+  run_.kept_count = size();
+  return std::move(run_);
+}
+
+void SoloRunner::Begin(const SoloRun* before) {
+  run_.begin = before->computed();
+  run_.live_before = before->kept_count;
+  run_.first_pruned = before->first_pruned;
+  run_.pruned = before->pruned;
+  size_ = before->kept_count;
+  if (before->pruned) {
+    for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+      // Another request: other scores.
+      KeptTokens& kept = run_.kept[pair];
+      kept.positions = before->kept[pair].positions;
+      kept.scores.clear();
+      for (int32_t position : kept.positions) {
+        kept.scores.push_back(ScoreOf(pair, position));
+        pruned_sums_[pair] += ShareAt(position);
+      }
+    }
+  } else {
+    for (int32_t position = 0; position < size_; ++position) sum_ += ShareAt(position);
+  }
+  // Room for a turn is made before it comes: the heavy ones stay, and as many of the newest as there is room for.
+  run_.cut_before = SoloTurnCut(request_->request.budget, size(), run_.prompt_length - run_.begin);
+  if (run_.cut_before == 0) return;
+  CutTo(run_.cut_before, run_.begin, run_.cut_before - policy_.heavy);
+  if (run_.first_pruned < 0) run_.first_pruned = run_.begin;
+}
+
+void SoloRunner::RunPrompt(const KvBudget& budget) {
+  const int32_t stride = budget.prompt_stride;
+  for (int32_t begin = run_.begin; begin < run_.prompt_length;) {
+    const int32_t end =
+        stride == 0 ? run_.prompt_length : std::min(run_.prompt_length, begin - begin % stride + stride);
+    for (int32_t position = begin; position < end; ++position) Append(position);
+    if (end == run_.prompt_length) read_ = ReadAll(sums(), pairs_);
+    PromptStop& stop = run_.stops.emplace_back();
+    stop.end = end;
+    if (budget.keep > 0 && size() > budget.keep) {
+      CutTo(budget.keep, end, policy_.recent);
+      stop.cut_to = budget.keep;
+      if (run_.first_pruned < 0) run_.first_pruned = end;
+    }
+    stop.sums = sums();
+    begin = end;
+  }
+}
+
+void SoloRunner::RunDecodes(const Request& request, std::span<const Shrinking> shrinkings) {
   int32_t keep = request.budget.keep;
   const int32_t slack = request.budget.periodic ? request.budget.slack : 1;
-  size_t next_shrinking = 0;
-  SoloRun run;
-  run.text = request.prompt;
-  run.prompt_length = static_cast<int32_t>(request.prompt.size());
-  if (before != nullptr) {
-    run.begin = before->computed();
-    run.live_before = static_cast<int32_t>(before->kept[0].size());
-    run.first_pruned = before->first_pruned;
-  }
-  for (int32_t end = run.begin; end < run.prompt_length;) {
-    const int32_t stride = request.budget.prompt_stride;
-    end = stride == 0 ? run.prompt_length : std::min(run.prompt_length, end - end % stride + stride);
-    run.stops.push_back({end, 0, {}});
-  }
-
-  std::vector<KeptSet> kept;
-  uint64_t shares = 0;  // of what the row that samples the first token reads
-  for (int32_t pair = 0; pair < pairs; ++pair) {
-    KeptSet& set = kept.emplace_back(engine_request, fate, pair);
-    if (before != nullptr) {
-      for (int32_t position : before->kept[static_cast<size_t>(pair)]) {
-        set.Append(position, run.text[static_cast<size_t>(position)]);
-      }
-    }
-    int32_t position = run.begin;
-    for (PromptStop& stop : run.stops) {
-      for (; position < stop.end; ++position) set.Append(position, run.text[static_cast<size_t>(position)]);
-      if (stop.end == run.prompt_length) shares += set.shares();
-      run.peak_slots = std::max(run.peak_slots, set.size());
-      if (keep > 0 && set.size() > keep) {
-        set.CutTo(keep, stop.end);
-        stop.cut_to = keep;
-        if (run.first_pruned < 0) run.first_pruned = stop.end;
-      }
-      stop.shares[static_cast<size_t>(pair)] = set.shares();
-    }
-  }
-  if (engine_request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
-    run.finish = FinishReason::kError;
-    return run;
-  }
-  const auto ends = [&] {
-    for (int32_t pair = 0; pair < pairs; ++pair) {
-      run.kept[static_cast<size_t>(pair)] = kept[static_cast<size_t>(pair)].positions();
-    }
-  };
-  if (request.max_tokens == 0) {
-    run.finish = FinishReason::kLength;
-    ends();
-    return run;
-  }
-
   bool victim_waits = false;
   for (int32_t generated = 0;; ++generated) {
-    // `shares` is what the row that samples this token read.
-    if (generated == fate.fail_generated) {
-      run.finish = FinishReason::kError;
-      return run;
+    if (generated == fate_->fail_generated) {
+      run_.finish = FinishReason::kError;
+      return;
     }
-    const int32_t position = run.prompt_length + generated;
-    const int32_t token = NextToken(request.id, position, shares, vocab);
-    run.text.push_back(token);
-    run.finish = EndAfter(request, fate, eos_ids, token, generated + 1, &run.stop_token);
-    if (run.finish != FinishReason::kNone) {
-      ends();
-      return run;
-    }
+    const int32_t position = run_.prompt_length + generated;
+    const int32_t token = NextToken(request.id, position, read_, vocab_);
+    run_.text.push_back(token);
+    run_.finish = EndAfter(request, *fate_, eos_ids_, token, generated + 1, &run_.stop_token);
+    if (run_.finish != FinishReason::kNone) return;
 
-    DecodeFacts& facts = run.decodes.emplace_back();
+    DecodeFacts& facts = run_.decodes.emplace_back();
     facts.victim_waits = victim_waits;
-    facts.live = kept[0].size() + (victim_waits ? 1 : 0);
-    shares = 0;
-    const bool shrinks = next_shrinking < shrinkings.size() && shrinkings[next_shrinking].step == generated;
-    if (shrinks) keep = shrinkings[next_shrinking++].keep;
-    bool evicted = false;
-    for (int32_t pair = 0; pair < pairs; ++pair) {
-      KeptSet& set = kept[static_cast<size_t>(pair)];
-      facts.shares[static_cast<size_t>(pair)] = set.shares();
-      set.Append(position, token);
-      shares += set.shares();
-      facts.live_in = set.size();
-      if (shrinks) set.SetPolicy(PolicyWith(keep, engine_request.policy));
-      // A budget that falls is in force at once.
-      evicted = keep > 0 && (shrinks ? set.size() > keep : set.size() == keep + slack);
-      if (evicted) set.CutTo(keep, position + 1);
+    facts.live = size() + (victim_waits ? 1 : 0);
+    facts.sums = sums();
+    Append(position);
+    read_ = ReadAll(sums(), pairs_);
+    facts.live_in = size();
+    const bool shrinks = !shrinkings.empty() && shrinkings.front().step == generated;
+    if (shrinks) {
+      keep = shrinkings.front().keep;
+      shrinkings = shrinkings.subspan(1);
+      policy_ = PolicyWith(keep, request_->policy);
     }
-    facts.chooses_victim = evicted && !shrinks && !request.budget.periodic;
-    facts.cut_to = evicted && !facts.chooses_victim ? keep : 0;
-    if (evicted && run.first_pruned < 0) run.first_pruned = position + 1;
+    // A budget that falls is in force at once.
+    const bool evicts = keep > 0 && (shrinks ? size() > keep : size() == keep + slack);
+    if (evicts) CutTo(keep, position + 1, policy_.recent);
+    facts.chooses_victim = evicts && !shrinks && !request.budget.periodic;
+    facts.cut_to = evicts && !facts.chooses_victim ? keep : 0;
+    if (evicts && run_.first_pruned < 0) run_.first_pruned = position + 1;
     // An exact victim stays where it is until the next token comes: its slot still counts.
     victim_waits = facts.chooses_victim;
-    facts.live_after = kept[0].size() + (victim_waits ? 1 : 0);
-    run.peak_slots = std::max(run.peak_slots, facts.live_in);
   }
+}
+
+void SoloRunner::Append(int32_t position) {
+  const uint64_t share = ShareAt(position);
+  if (!run_.pruned) {
+    ++size_;
+    sum_ += share;
+    return;
+  }
+  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    run_.kept[pair].positions.push_back(position);
+    run_.kept[pair].scores.push_back(ScoreOf(pair, position));
+    pruned_sums_[pair] += share;
+  }
+}
+
+PairSums SoloRunner::sums() const {
+  if (run_.pruned) return pruned_sums_;
+  PairSums all = {};
+  std::fill_n(all.begin(), pairs_, sum_);
+  return all;
+}
+
+// Keeps `count` tokens in each pair: the newest `recent` positions and the best of the rest; of equal ones the earlier stays.
+void SoloRunner::CutTo(int32_t count, int32_t logical_length, int32_t recent) {
+  const bool first = !std::exchange(run_.pruned, true);
+  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    KeptTokens& kept = run_.kept[pair];
+    if (first) {
+      kept.positions.resize(static_cast<size_t>(size_));
+      kept.scores.resize(static_cast<size_t>(size_));
+      for (int32_t position = 0; position < size_; ++position) {
+        kept.positions[static_cast<size_t>(position)] = position;
+        kept.scores[static_cast<size_t>(position)] = ScoreOf(pair, position);
+      }
+      pruned_sums_[pair] = sum_;
+    }
+    const auto newest = std::lower_bound(kept.positions.begin(), kept.positions.end(), logical_length - recent);
+    CutPair(pair, count, static_cast<int32_t>(newest - kept.positions.begin()));
+  }
+}
+
+void SoloRunner::CutPair(size_t pair, int32_t count, int32_t candidates) {
+  KeptTokens& kept = run_.kept[pair];
+  const size_t before = kept.positions.size();
+  const size_t drops = before - static_cast<size_t>(count);
+  assert(before >= static_cast<size_t>(count) && drops <= static_cast<size_t>(candidates));
+  if (drops == 0) return;
+  if (drops == 1) return EvictOne(pair, candidates);
+  // Dropping the worst one by one is the same as dropping the worst: scores do not change on the way.
+  worst_first_.clear();
+  for (size_t i = 0; i < static_cast<size_t>(candidates); ++i) {
+    worst_first_.emplace_back(kept.scores[i], -kept.positions[i]);
+  }
+  const auto last = worst_first_.begin() + static_cast<std::ptrdiff_t>(drops) - 1;
+  std::nth_element(worst_first_.begin(), last, worst_first_.end());
+  const std::pair<uint64_t, int32_t> worst_limit = *last;
+  size_t stays = 0;
+  for (size_t i = 0; i < before; ++i) {
+    const int32_t position = kept.positions[i];
+    if (i < static_cast<size_t>(candidates) && std::pair(kept.scores[i], -position) <= worst_limit) {
+      pruned_sums_[pair] -= ShareAt(position);
+      continue;
+    }
+    kept.positions[stays] = position;
+    kept.scores[stays++] = kept.scores[i];
+  }
+  kept.positions.resize(stays);
+  kept.scores.resize(stays);
+}
+
+// Drops the candidate with the lowest score; of equal ones the latest goes, the lower position survives.
+void SoloRunner::EvictOne(size_t pair, int32_t candidates) {
+  KeptTokens& kept = run_.kept[pair];
+  std::ptrdiff_t victim = 0;
+  uint64_t lowest = kept.scores[0];
+  for (std::ptrdiff_t i = 1; i < candidates; ++i) {
+    const uint64_t score = kept.scores[static_cast<size_t>(i)];
+    victim = score <= lowest ? i : victim;
+    lowest = std::min(lowest, score);
+  }
+  pruned_sums_[pair] -= ShareAt(kept.positions[static_cast<size_t>(victim)]);
+  kept.positions.erase(kept.positions.begin() + victim);
+  kept.scores.erase(kept.scores.begin() + victim);
+}
+
+int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens) {
+  if (budget.turn_heavy == 0) return 0;
+  int32_t stays = live;
+  while (stays > budget.turn_heavy && stays + tokens > budget.keep) --stays;
+  return stays < live ? stays : 0;
 }
 
 int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live) {
@@ -209,8 +260,9 @@ int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live)
   const KvBudget& budget = request.request.budget;
   const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;
   int32_t peak = live;
-  int32_t size = live;
   const int32_t prompt_length = static_cast<int32_t>(request.request.prompt.size());
+  const int32_t turn_cut = SoloTurnCut(budget, live, prompt_length - begin);
+  int32_t size = turn_cut > 0 ? turn_cut : live;
   for (int32_t token = begin + 1; token <= prompt_length; ++token) {
     peak = std::max(peak, ++size);
     const bool stops = token == prompt_length || (budget.prompt_stride > 0 && token % budget.prompt_stride == 0);

@@ -1,10 +1,12 @@
-// SoloRun is the oracle: a request computed alone, with plain sets of positions, from the text of the paper (arXiv 2306.14048). It knows nothing
-// of blocks, slots, steps shared with others, or of the code under test.
+// SoloRun is the oracle: a request computed alone, with plain sets of positions, from the text of the paper (arXiv
+// 2306.14048). It knows nothing of blocks, slots, steps shared with others, or of the code under test.
 #ifndef HYDRANT_TESTS_SIM_SOLO_RUN_H_
 #define HYDRANT_TESTS_SIM_SOLO_RUN_H_
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "server/engine_core.h"
@@ -18,25 +20,31 @@ struct Fate {
   bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
   int32_t fail_prompt = -1;     // the log-probability of this prompt token is not finite
   int32_t score_levels_log2 = 64;
-  int32_t text_end = -1;  // the driver ends the sequence with this token
+  int32_t text_end = -1;   // the driver ends the sequence with this token
+  int32_t unread_max = 0;  // > 0: its reader is slow, and more unread tokens than these pause it
 };
 
 // What is true of a decode step.
 struct DecodeFacts {
-  int32_t live = 0;                             // slots occupied before it
-  int32_t live_in = 0;                          // … when its token is in
-  int32_t live_after = 0;                       // … when it is over
-  int32_t cut_to = 0;                           // it ends with a cut to so many; 0: none
-  bool chooses_victim = false;                  // for the next one to overwrite
-  bool victim_waits = false;                    // the slot to overwrite was chosen one step before
-  std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that may still be read, before the step
+  int32_t live = 0;             // slots occupied before it
+  int32_t live_in = 0;          // … when its token is in
+  int32_t cut_to = 0;           // it ends with a cut to so many; 0: none
+  bool chooses_victim = false;  // for the next one to overwrite
+  bool victim_waits = false;    // the slot to overwrite was chosen one step before
+  PairSums sums = {};           // of the tokens that may still be read, before the step
 };
 
 // Where a prompt may be cut: after every stride of its budget, and at its end.
 struct PromptStop {
-  int32_t end = 0;                              // tokens computed
-  int32_t cut_to = 0;                           // 0: everything fits
-  std::array<uint64_t, kPairsMax> shares = {};  // of the tokens that stay
+  int32_t end = 0;     // tokens computed
+  int32_t cut_to = 0;  // 0: everything fits
+  PairSums sums = {};  // of the tokens that stay
+};
+
+// The tokens one (layer, KV head) pair keeps, oldest first.
+struct KeptTokens {
+  std::vector<int32_t> positions;
+  std::vector<uint64_t> scores;
 };
 
 struct SoloRun {
@@ -44,13 +52,17 @@ struct SoloRun {
   int32_t prompt_length = 0;
   FinishReason finish = FinishReason::kNone;
   int32_t stop_token = -1;
-  std::vector<PromptStop> stops;  // by ascending ends; the last is the prompt's
-  int32_t peak_slots = 0;
-  int32_t first_pruned = -1;  // the first position that is computed when something was evicted; -1: none
-  int32_t begin = 0;          // tokens that were computed before this run
-  int32_t live_before = 0;    // slots they occupy
-  std::array<std::vector<int32_t>, kPairsMax> kept = {};  // positions that stay when it ends by itself
-  std::vector<DecodeFacts> decodes;                       // decodes[i] computes text[prompt_length + i]
+  std::vector<PromptStop> stops;     // by ascending ends; the last is the prompt's
+  int32_t first_pruned = -1;         // the first position that is computed when something was evicted; -1: none
+  int32_t begin = 0;                 // tokens that were computed before this run
+  int32_t live_before = 0;           // slots they occupied
+  int32_t cut_before = 0;            // what they are cut to before anything else; 0: they stay
+  std::vector<DecodeFacts> decodes;  // decodes[i] computes text[prompt_length + i]
+
+  // What is kept, when it ends by itself, in every pair: `kept_count` tokens, all there are or those of `kept`.
+  int32_t kept_count = 0;
+  bool pruned = false;
+  std::array<KeptTokens, kPairsMax> kept = {};
 
   // The stop at or behind `computed` tokens of the prompt.
   const PromptStop& StopAfter(int32_t computed) const {
@@ -61,6 +73,8 @@ struct SoloRun {
   // Tokens that are computed when it ends by itself: the last one is never fed back.
   int32_t computed() const { return prompt_length + static_cast<int32_t>(decodes.size()); }
   int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }
+  // Slots it goes on from.
+  int32_t live_begin() const { return cut_before > 0 ? cut_before : live_before; }
 };
 
 // A budget that falls while its sequence runs: with decode step `step` it becomes `keep`.
@@ -73,13 +87,51 @@ struct Shrinking {
 // are kept without a score are a number of their own.
 EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy);
 
-// With `before` the request goes on where that run ended.
-SoloRun RunSolo(const EngineRequest& request, const Fate& fate, int32_t pairs, int32_t vocab,
-                const std::vector<int32_t>& eos_ids, const SoloRun* before = nullptr,
-                const std::vector<Shrinking>& shrinkings = {});
+class SoloRunner {
+ public:
+  SoloRunner(int32_t pairs, int32_t vocab, std::vector<int32_t> eos_ids)
+      : pairs_(pairs), vocab_(vocab), eos_ids_(std::move(eos_ids)) {}
 
-// Slots the request would occupy at most if it used all of max_tokens.
+  // With `before` the request goes on where that run ended. `memory`: a run nobody needs any more.
+  SoloRun Run(const EngineRequest& request, const Fate& fate, const SoloRun* before,
+              std::span<const Shrinking> shrinkings, SoloRun memory);
+
+ private:
+  void Begin(const SoloRun* before);
+  void RunPrompt(const KvBudget& budget);
+  void RunDecodes(const Request& request, std::span<const Shrinking> shrinkings);
+  void End();
+  void Append(int32_t position);
+  void CutTo(int32_t count, int32_t logical_length, int32_t recent);
+  void CutPair(size_t pair, int32_t count, int32_t candidates);
+  void EvictOne(size_t pair, int32_t candidates);
+  PairSums sums() const;
+  int32_t size() const { return run_.pruned ? static_cast<int32_t>(run_.kept[0].positions.size()) : size_; }
+  uint64_t ScoreOf(size_t pair, int32_t position) const { return scores_[pair].of(position); }
+  uint64_t ShareAt(int32_t position) const { return Share(position, run_.text[static_cast<size_t>(position)]); }
+
+  const int32_t pairs_;
+  const int32_t vocab_;
+  const std::vector<int32_t> eos_ids_;
+
+  // Of the run in progress. Until something is evicted all pairs keep the same: all tokens.
+  const EngineRequest* request_ = nullptr;
+  const Fate* fate_ = nullptr;
+  SoloRun run_;
+  EvictionPolicy policy_;
+  std::array<FakeScores, kPairsMax> scores_;
+  int32_t size_ = 0;
+  uint64_t sum_ = 0;
+  PairSums pruned_sums_ = {};
+  uint64_t read_ = 0;  // by the row that samples the next token
+  std::vector<std::pair<uint64_t, int32_t>> worst_first_;
+};
+
+// Slots the request would occupy at most if it used all of max_tokens, going on from `live` slots of `begin` tokens.
 int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live);
+
+// What a session's `live` slots are cut to so that `tokens` more come to fit into the budget; 0: nothing has to go.
+int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens);
 
 }  // namespace hydrant::sim
 

@@ -5,11 +5,6 @@
 #include <limits>
 
 namespace hydrant::sim {
-namespace {
-
-int64_t NeedOf(const EngineRequest& request) { return BlocksForSlots(SoloPeakSlots(request, 0, 0)); }
-
-}  // namespace
 
 TenantChecks::TenantChecks(const Workload& workload, const SimRequests& requests, Failure& failure)
     : workload_(workload), requests_(requests), failure_(failure) {
@@ -34,27 +29,28 @@ void TenantChecks::OnReload() {
   }
 }
 
-double TenantChecks::CostOf(const Request& request) const {
-  return (static_cast<double>(request.prompt.size()) + 2.0 * request.max_tokens) /
-         workload_.tenants()[static_cast<size_t>(request.tenant)].weight;
+double TenantChecks::CostOf(const SimRequest& request) const {
+  const Request& asked = request.request.request;
+  return (request.prompt_length() + 2.0 * asked.max_tokens) /
+         workload_.tenants()[static_cast<size_t>(asked.tenant)].weight;
 }
 
 void TenantChecks::BeforeStep(const Scheduler& scheduler) {
   std::fill(cost_running_.begin(), cost_running_.end(), 0.0);
   for (int32_t index : scheduler.running_sequences()) {
-    const Request& request = requests_[scheduler.sequence(index).request.id - 1]->request.request;
-    cost_running_[static_cast<size_t>(request.tenant)] += CostOf(request);
+    const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
+    cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
   }
   due_.clear();
   if (workload_.reloads()) return;
   for (size_t i = 0; i < workload_.tenants().size(); ++i) {
     const Tenant& tenant = scheduler.tenant(static_cast<int32_t>(i));
     if (tenant.queue.empty()) continue;
-    const EngineRequest& head = requests_[scheduler.sequence(tenant.queue.front()).request.id - 1]->request;
+    const SimRequest& head = *requests_[scheduler.sequence(tenant.queue.front()).request.id - 1];
     const TenantOptions& options = workload_.tenants()[i];
     const SchedulerOptions& all = workload_.core().scheduler;
     const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
-    if (tenant.reserved + NeedOf(head) > options.floor_blocks || tenant.running >= rows) continue;
+    if (tenant.reserved + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
     due_.push_back(tenant.queue.front());
     ++floor_checks_;
   }
@@ -68,8 +64,8 @@ void TenantChecks::AfterStep(const Scheduler& scheduler) {
     }
   }
   for (uint64_t id : scheduler.admitted()) {
-    const Request& request = requests_[id - 1]->request.request;
-    cost_running_[static_cast<size_t>(request.tenant)] += CostOf(request);
+    const SimRequest& request = *requests_[id - 1];
+    cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
   }
   for (size_t i = 0; i < cost_max_.size(); ++i) cost_max_[i] = std::max(cost_max_[i], cost_running_[i]);
   CheckCaps(scheduler);
@@ -125,8 +121,8 @@ void TenantChecks::AtEnd(const Scheduler& scheduler) {
   std::vector<uint64_t> generated(workload_.tenants().size(), 0);
   for (const std::unique_ptr<SimRequest>& request : requests_) {
     const auto tenant = static_cast<size_t>(request->request.request.tenant);
-    prompt[tenant] += static_cast<uint64_t>(std::min(request->computed, request->prompt_length()) - request->cached -
-                                            request->solo.begin);
+    prompt[tenant] +=
+        static_cast<uint64_t>(std::min(request->computed, request->prompt_length()) - request->cached - request->begin);
     generated[tenant] += static_cast<uint64_t>(request->tokens_seen);
   }
   for (size_t i = 0; i < prompt.size(); ++i) {

@@ -41,7 +41,7 @@ class TenantChecks {
   uint64_t floor_checks() const { return floor_checks_; }
 
  private:
-  double CostOf(const Request& request) const;
+  double CostOf(const SimRequest& request) const;
   void CheckCaps(const Scheduler& scheduler);
   void CheckFairness(const Scheduler& scheduler);
   void CheckOrder();

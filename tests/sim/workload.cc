@@ -57,6 +57,13 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   reuse_percent_ = r.Between(20, 95);
   sessions_ = r.Chance(40) ? 0 : r.Between(1, 8);
   scheduler.parked_blocks_max = r.Chance(10) ? 0 : r.Between(1, 4 * scheduler.blocks);
+  turn_heavy_percent_ = r.Chance(50) ? 0 : r.Between(20, 100);
+  slow_percent_ = r.Chance(60) ? 0 : r.Chance(20) ? 100 : r.Between(5, 60);
+  unread_max_ = r.Chance(50) ? 1 : r.Between(1, 12);
+  read_percent_ = r.Between(3, 60);
+  step_fails_permille_ = r.Chance(70) ? 0 : r.Between(1, 20);
+  limits_prefill_ = r.Chance(20);
+  integrity_every_ = r.Chance(20) ? 1 : 8;
 }
 
 void Workload::Remember(const std::vector<int32_t>& text) {
@@ -170,6 +177,7 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
 
   made.sampling.seed = id;  // by which the fake executor knows whose row it is
   made.policy = Policy(request.budget);
+  if (made.policy.heavy > 0 && r.Chance(turn_heavy_percent_)) request.budget.turn_heavy = made.policy.heavy;
   made.logprobs = r.Chance(20) ? r.Below(5) : -1;
   made.prompt_logprobs = r.Chance(20) ? r.Below(5) : -1;
   made.policy_label = r.Below(kPolicyLabelsMax);
@@ -193,6 +201,7 @@ Fate Workload::MakeFate(const EngineRequest& request) {
     fate.fail_prompt = r.Between(1, prompt_length - 1);
   }
   if (r.Chance(15)) fate.text_end = r.Below(core_.vocab);
+  if (r.Chance(slow_percent_)) fate.unread_max = r.Between(1, unread_max_);
   return fate;
 }
 

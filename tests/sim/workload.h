@@ -14,7 +14,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
-  int32_t Below(int32_t n) { return static_cast<int32_t>(Next() % static_cast<uint64_t>(n)); }
+  int32_t Below(int32_t n) { return Scale(Next(), n); }
   int32_t Between(int32_t low, int32_t high) { return low + Below(high - low + 1); }  // both included
   bool Chance(int32_t percent) { return Below(100) < percent; }
 
@@ -38,6 +38,11 @@ class Workload {
   uint64_t DrawSession() {
     return sessions_ == 0 || !random_.Chance(50) ? 0 : static_cast<uint64_t>(1 + random_.Below(sessions_));
   }
+  bool DropsSessionNow() { return sessions_ > 0 && random_.Below(1000) < 3; }
+  uint64_t AnySession() { return static_cast<uint64_t>(1 + random_.Below(sessions_)); }
+  bool LimitsPrefillNow() { return limits_prefill_ && random_.Below(1000) < 20; }
+  bool ReadsNow() { return random_.Chance(read_percent_); }  // a slow reader that is behind
+  bool StepFails() { return step_fails_permille_ > 0 && random_.Below(1000) < step_fails_permille_; }
   bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
   bool exhausted() const { return requests_left_ == 0; }
 
@@ -49,6 +54,8 @@ class Workload {
   Random& random() { return random_; }
   const EngineCoreOptions& core() const { return core_; }
   int32_t pairs() const { return pairs_; }
+  int32_t sessions() const { return sessions_; }
+  int32_t integrity_every() const { return integrity_every_; }  // steps
   // As of the last reload.
   const std::vector<TenantOptions>& tenants() const { return core_.scheduler.tenants; }
   bool reloads() const { return reload_percent_ > 0; }
@@ -76,6 +83,13 @@ class Workload {
   int32_t cancel_percent_ = 0;
   int32_t cancel_in_flight_percent_ = 0;
   int32_t fail_percent_ = 0;
+  int32_t step_fails_permille_ = 0;
+  int32_t slow_percent_ = 0;
+  int32_t unread_max_ = 1;
+  int32_t read_percent_ = 100;
+  int32_t turn_heavy_percent_ = 0;
+  int32_t integrity_every_ = 1;
+  bool limits_prefill_ = false;
   int32_t prompt_max_ = 1;
   int32_t output_max_ = 1;
   int32_t unlimited_percent_ = 0;

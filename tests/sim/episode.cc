@@ -1,0 +1,230 @@
+#include "tests/sim/episode.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hydrant::sim {
+namespace {
+
+// No episode takes a hundredth of this: something goes round in circles.
+constexpr int64_t kStepsMax = 1'000'000;
+
+}  // namespace
+
+Episode::Episode(const EpisodeOptions& options)
+    : options_(options),
+      workload_(options.seed),
+      executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_sides, workload_.pairs(),
+                 workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract},
+                requests_, failure_),
+      oracle_(workload_.pairs(), workload_.core().vocab, workload_.core().scheduler.eos_ids),
+      sessions_(static_cast<size_t>(workload_.sessions()) + 1),
+      buggy_(options.bug, executor_),
+      tenants_(workload_, requests_, failure_) {
+  executor_.in_flight = [this] { ActInFlight(); };
+  executor_.step_fails = [this] { return workload_.StepFails(); };
+  executor_.on_change = [this](SimRequest& request) { RunOracle(request); };
+}
+
+bool Episode::Start() {
+  EngineCoreOptions options = workload_.core();
+  SpoilTenants(options_.bug, options.scheduler.tenants);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(options, buggy_, [this] { return ++now_us_; });
+  if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
+  core_ = std::move(*core);
+  return true;
+}
+
+EpisodeResult Episode::Run() {
+  if (!Start()) {
+    result_.failure = failure_.text();
+    return result_;
+  }
+  while (!failure_.any()) {
+    ++step_;
+    Act();
+    if (core_->idle()) {
+      if (workload_.exhausted()) break;
+      continue;
+    }
+    Step();
+    if (ends_ != added_ && (free_steps_ > last_deadline_ || step_ > kStepsMax)) {
+      failure_.Set("step ", step_, ": somebody waits for ever");
+    }
+  }
+  CheckFinal();
+  const SchedulerCounters& counters = core_->scheduler().counters();
+  result_.failure = failure_.text();
+  result_.block_operations = core_->scheduler().block_manager().pool().operations();
+  result_.slots_read = executor_.slots_read();
+  result_.steps = counters.steps;
+  result_.requests = requests_.size();
+  result_.fairness_checks = tenants_.fairness_checks();
+  result_.floor_checks = tenants_.floor_checks();
+  result_.evicted_tokens = counters.evicted_tokens;
+  result_.cached_tokens = executor_.cached_tokens();
+  result_.copied_blocks = executor_.copied_blocks();
+  result_.restored_tokens = executor_.restored_tokens();
+  result_.turn_cuts = executor_.turn_cuts();
+  result_.shrinks = executor_.shrinkings();
+  result_.parked_lost = core_->scheduler().parked().lost();
+  return result_;
+}
+
+void Episode::Act() {
+  if (!workload_.exhausted()) {
+    for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
+  }
+  ReadSlowly();
+  if (workload_.CancelsNow()) CancelSomebody(false);
+  if (workload_.ResetsNow()) {
+    disturbed_ = true;
+    core_->ResetPrefixes();
+  }
+  if (workload_.DropsSessionNow()) {
+    disturbed_ = true;
+    core_->DropSession(workload_.AnySession());
+  }
+  if (workload_.LimitsPrefillNow()) {
+    const SchedulerOptions& scheduler = workload_.core().scheduler;
+    core_->LimitPrefill(workload_.random().Between(kSlotsPerBlock, scheduler.tokens_max),
+                        workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max));
+  }
+  if (workload_.ReloadsNow()) Reload();
+}
+
+void Episode::Reload() {
+  disturbed_ = true;
+  std::vector<TenantOptions> tenants = workload_.Reload();
+  SpoilTenants(options_.bug, tenants);
+  core_->SetTenants(tenants);
+  tenants_.OnReload();
+  ++result_.reloads;
+}
+
+// Readers that were behind catch up, as the server does it: with the next look at what was sent, those that were paused go on.
+void Episode::ReadSlowly() {
+  std::erase_if(slow_, [this](SimRequest* request) {
+    if (!request->ended && (request->unread == 0 || !workload_.ReadsNow())) return false;
+    if (request->paused || request->ended) {
+      // An end may overtake the reader: then this comes for a request that is gone.
+      disturbed_ = true;
+      core_->SetPaused(request->id(), false);
+      executor_.SetPaused(*request, false);
+    }
+    request->unread = 0;
+    return request->ended;
+  });
+}
+
+int32_t Episode::paused() const {
+  return static_cast<int32_t>(
+      std::count_if(slow_.begin(), slow_.end(), [](const SimRequest* request) { return request->paused; }));
+}
+
+// Requests that were just admitted hold what they found in the prefix cache, or had parked, before they have a row.
+void Episode::SeeAdmissions() {
+  const std::span<const int32_t> running = core_->scheduler().running_sequences();
+  for (int32_t index : running.last(core_->scheduler().admitted().size())) {
+    const Sequence& sequence = core_->scheduler().sequence(index);
+    Begin(*requests_[sequence.request.id - 1], sequence);
+  }
+}
+
+void Episode::Begin(SimRequest& request, const Sequence& sequence) {
+  if (request.started) {
+    failure_.Set("request ", request.id(), " was admitted twice");
+    return;
+  }
+  request.started = true;
+  if (sequence.restored > 0) {
+    if (request.past == nullptr || sequence.restored != request.past->solo.computed()) {
+      failure_.Set("request ", request.id(), " goes on from ", sequence.restored, " tokens");
+      return;
+    }
+    request.before = request.past;
+    request.begin = sequence.restored;
+    request.state_before = request.past->ScoreState(request.begin - 1);
+  } else if (request.must_resume) {
+    failure_.Set("request ", request.id(), " has lost what its session had parked when it came");
+    return;
+  }
+  RunOracle(request);
+  workload_.Remember(request.solo.text);
+  if (request.before != nullptr) executor_.Resume(request, sequence.blocks.blocks());
+  if (sequence.cached > 0) executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
+}
+
+void Episode::ActInFlight() {
+  SeeAdmissions();
+  if (workload_.CancelsInFlight()) CancelSomebody(true);
+  if (!workload_.exhausted() && workload_.AddsInFlight()) {
+    for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
+  }
+}
+
+void Episode::CancelSomebody(bool in_flight) {
+  if (requests_.empty()) return;
+  disturbed_ = true;
+  // Mostly a young one, for those are likely to be there still; sometimes any, or one that never was.
+  const int32_t count = static_cast<int32_t>(requests_.size());
+  const int32_t back = workload_.random().Chance(90) ? std::min(count, 1 + workload_.random().Below(16))
+                                                     : workload_.random().Below(count + 1);
+  const uint64_t id = static_cast<uint64_t>(count - back + 1);
+  const bool alive = id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled;
+  if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
+    const bool cancelled = core_->Cancel(id);
+    if (cancelled != alive) failure_.Set("Cancel of request ", id, " says ", cancelled, ", expected ", alive);
+  }
+  if (!alive) return;
+  SimRequest& request = *requests_[id - 1];
+  request.cancelled = true;
+  ++result_.cancelled;
+  if (in_flight) {
+    ++result_.cancelled_in_flight;
+    return;
+  }
+  executor_.Forget(request);
+  if (options_.bug == PlantedBug::kCancelIgnored) return;
+  const int32_t used = core_->scheduler().block_manager().pool().used();
+  if (used != executor_.held_blocks()) {
+    failure_.Set("after Cancel of request ", id, " ", used, " blocks are used, ", executor_.held_blocks(), " are live");
+  }
+}
+
+void Episode::Step() {
+  const Scheduler& scheduler = core_->scheduler();
+  const bool work = unfinished() > 0;
+  const int32_t held_up = paused();
+  // Only slow readers are a reason not to go on, and only for what they read themselves.
+  const bool must_compute = scheduler.running() > held_up || (work && held_up == 0);
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  const bool prompts_wait =
+      std::any_of(running.begin(), running.end(), [&](int32_t index) { return !scheduler.sequence(index).decodes(); });
+  const bool due = promised_ != 0 && !disturbed_;
+  disturbed_ = false;
+  free_steps_ += held_up == 0 ? 1 : 0;
+  result_.paused_steps += held_up == 0 ? 0 : 1;
+  tenants_.BeforeStep(scheduler);
+  std::span<const EngineEvent> events = core_->Step();
+  if (options_.bug != PlantedBug::kNone) {
+    spoilt_events_.assign(events.begin(), events.end());
+    SpoilEvents(options_.bug, spoilt_events_);
+    events = spoilt_events_;
+  }
+  const StepReport& report = core_->report();
+  for (const EngineEvent& event : events) {
+    if (!failure_.any()) CheckEvent(event);
+  }
+  if ((must_compute && report.rows == 0) || (!work && report.rows > 0)) {
+    failure_.Set("step ", step_, ": ", unfinished(), " requests, ", held_up, " paused, and ", report.rows, " rows");
+  }
+  if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
+  if (!failure_.any()) CheckState();
+  if (!failure_.any()) CheckPromise(due);
+  if (!failure_.any()) tenants_.AfterStep(scheduler);
+}
+
+EpisodeResult RunEpisode(const EpisodeOptions& options) { return Episode(options).Run(); }
+
+}  // namespace hydrant::sim

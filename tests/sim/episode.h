@@ -1,0 +1,101 @@
+// Episode is one run of the simulator (simulator.h) in progress: it drives the engine, plays its clients, and checks what
+// comes back.
+#ifndef HYDRANT_TESTS_SIM_EPISODE_H_
+#define HYDRANT_TESTS_SIM_EPISODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "server/engine_core.h"
+#include "tests/sim/failure.h"
+#include "tests/sim/fake_executor.h"
+#include "tests/sim/planted_bug.h"
+#include "tests/sim/sim_request.h"
+#include "tests/sim/simulator.h"
+#include "tests/sim/solo_run.h"
+#include "tests/sim/tenant_checks.h"
+#include "tests/sim/workload.h"
+
+namespace hydrant::sim {
+
+class Episode {
+ public:
+  explicit Episode(const EpisodeOptions& options);
+  Episode(const Episode&) = delete;
+  Episode& operator=(const Episode&) = delete;
+
+  EpisodeResult Run();
+
+ private:
+  struct Session {
+    SimRequest* last = nullptr;  // the turn whose KV is parked, if any is
+    bool busy = false;
+  };
+
+  // episode.cc: what happens.
+  bool Start();
+  void Act();
+  void ActInFlight();
+  void SeeAdmissions();
+  void Begin(SimRequest& request, const Sequence& sequence);
+  void CancelSomebody(bool in_flight);
+  void Reload();
+  void ReadSlowly();
+  void Step();
+  int32_t paused() const;
+  int32_t unfinished() const { return core_->scheduler().running() + core_->scheduler().waiting(); }
+
+  // episode_requests.cc: who asks for what, and what the oracle says to it.
+  void AddRequest();
+  absl::StatusCode AnswerDue(const SimRequest& request) const;
+  void ExpectEnd(SimRequest& request);
+  void MakeTurn(uint64_t session, EngineRequest& made);
+  void BeginTurn(SimRequest& request);
+  void EndTurn(SimRequest& request);
+  void RunOracle(SimRequest& request);
+  void MakeKeys(SimRequest& request);
+  void Release(SimRequest& request);
+
+  // episode_checks.cc: what must hold.
+  void CheckEvent(const EngineEvent& event);
+  void CheckTokens(const EngineEvent& event, SimRequest& request);
+  void CheckEnd(const EngineEvent& event, SimRequest& request);
+  void CheckTimes(const RequestTimes& times, const SimRequest& request);
+  void SeeReader(const EngineEvent& event, SimRequest& request);
+  void CheckState();
+  void CheckPromise(bool due);
+  void CheckFinal();
+  void CheckSums(const EngineCounters& counters);
+
+  const EpisodeOptions options_;
+  Workload workload_;
+  Failure failure_;
+  std::vector<std::unique_ptr<SimRequest>> requests_;
+  FakeExecutor executor_;
+  SoloRunner oracle_;
+  std::vector<SoloRun> spare_runs_;                // memory of runs nobody needs any more
+  std::vector<std::vector<uint64_t>> spare_keys_;  // likewise
+  std::vector<Session> sessions_;                  // by session
+  std::vector<SimRequest*> slow_;                  // those in progress whose readers are slow
+  BuggyExecutor buggy_;
+  TenantChecks tenants_;
+  std::unique_ptr<EngineCore> core_;
+  std::vector<EngineEvent> spoilt_events_;
+  // For whom the last step lowered budgets, if it must let that one in now; and whether anything happened since.
+  uint64_t promised_ = 0;
+  bool disturbed_ = false;
+  int64_t now_us_ = 0;
+  int64_t step_ = 0;
+  int64_t free_steps_ = 0;         // of them, those in which no slow reader held anybody up
+  int64_t outstanding_steps_ = 0;  // the most free steps all unfinished requests need, one after the other
+  int64_t last_deadline_ = 0;      // in free steps
+  uint64_t added_ = 0;
+  uint64_t ends_ = 0;
+  EpisodeResult result_;
+};
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_EPISODE_H_

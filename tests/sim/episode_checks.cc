@@ -1,0 +1,208 @@
+// The part of Episode that holds what comes back against what must.
+#include <algorithm>
+
+#include "tests/sim/episode.h"
+
+namespace hydrant::sim {
+
+// Nothing is taken from one sequence but for another that is let in with the next step. With several lines the next head may
+// be another one's; a request that finds a prefix, or goes on from a session, may find it gone.
+void Episode::CheckPromise(bool due) {
+  const Scheduler& scheduler = core_->scheduler();
+  const std::span<const uint64_t> admitted = scheduler.admitted();
+  if (due && std::find(admitted.begin(), admitted.end(), promised_) == admitted.end()) {
+    failure_.Set("step ", step_, ": budgets fell for request ", promised_, ", which is not let in");
+  }
+  promised_ = scheduler.shrinks_for();
+  const auto lines = std::count_if(scheduler.tenants().begin(), scheduler.tenants().end(),
+                                   [](const Tenant& tenant) { return !tenant.queue.empty(); });
+  if (promised_ == 0) return;
+  const Request& request = requests_[promised_ - 1]->request.request;
+  if (lines > 1 || request.session != 0 || request.prefix.looks_up) promised_ = 0;
+}
+
+void Episode::CheckEvent(const EngineEvent& event) {
+  if (event.id == 0 || event.id > requests_.size()) {
+    failure_.Set("an event of request ", event.id);
+    return;
+  }
+  SimRequest& request = *requests_[event.id - 1];
+  if (request.ended) {
+    failure_.Set("request ", event.id, ": an event after its end");
+    return;
+  }
+  // A cancelled one whose blocks went before this step reports what it held then.
+  const bool gone_before = request.gone;
+  if (!gone_before) {
+    const int32_t budget = request.policy.evicts ? request.policy.keep() : 0;
+    if (event.budget != budget) failure_.Set("request ", event.id, " reports budget ", event.budget, ", not ", budget);
+    if (event.live != request.live || event.evicted != request.computed - request.live ||
+        event.blocks != static_cast<int32_t>(request.blocks.size())) {
+      failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
+                   event.blocks, "; it has live ", request.live, ", computed ", request.computed, ", blocks ",
+                   request.blocks.size());
+      return;
+    }
+  }
+  CheckTokens(event, request);
+  if (event.finish != FinishReason::kNone) {
+    CheckEnd(event, request);
+  } else if (request.cancelled) {
+    failure_.Set("request ", event.id, ": an event after Cancel that is not its end");
+  } else {
+    SeeReader(event, request);
+  }
+}
+
+void Episode::CheckTokens(const EngineEvent& event, SimRequest& request) {
+  const uint64_t id = request.id();
+  if (!event.prompt_logprobs.empty()) {
+    if (request.request.prompt_logprobs < 0 || event.prompt_begin != request.prompt_seen) {
+      failure_.Set("request ", id, ": prompt log-probabilities from ", event.prompt_begin, ", expected from ",
+                   request.prompt_seen);
+      return;
+    }
+    for (const SampleResult& result : event.prompt_logprobs) {
+      const int32_t position = request.prompt_seen++;
+      if (result.id != request.solo.text[static_cast<size_t>(position)] ||
+          result.logprob != FakeLogprob(id, position)) {
+        failure_.Set("request ", id, ": wrong log-probability of prompt token ", position);
+      }
+    }
+  }
+  if ((event.token >= 0) != (event.sampled != nullptr)) failure_.Set("request ", id, ": a token without its result");
+  if (event.token < 0) {
+    if (event.generated != request.tokens_seen) failure_.Set("request ", id, " reports ", event.generated, " tokens");
+    return;
+  }
+  const int32_t position = request.prompt_length() + request.tokens_seen++;
+  if (position >= static_cast<int32_t>(request.solo.text.size()) ||
+      event.token != request.solo.text[static_cast<size_t>(position)]) {
+    failure_.Set("request ", id, ": token ", event.token, " at ", position, " is not what it says alone");
+  } else if (event.generated != request.tokens_seen || event.sampled->id != event.token ||
+             event.sampled->logprob != FakeLogprob(id, position)) {
+    failure_.Set("request ", id, ": token ", position, " comes with another's numbers");
+  }
+}
+
+void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
+  const uint64_t id = request.id();
+  if (!request.cancelled && !request.started) {
+    failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), " before it is admitted");
+    return;
+  }
+  const FinishReason expected = request.cancelled ? FinishReason::kAbort : request.solo.finish;
+  if (event.finish != expected) {
+    failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), ", expected ",
+                 static_cast<int>(expected));
+    return;
+  }
+  if (!request.cancelled) {
+    if (request.tokens_seen != request.solo.generated() || event.stop_token != request.solo.stop_token) {
+      failure_.Set("request ", id, " ends after ", request.tokens_seen, " tokens, expected ", request.solo.generated());
+    }
+    const bool whole_prompt = event.finish != FinishReason::kError && request.request.prompt_logprobs >= 0;
+    if (whole_prompt && request.prompt_seen != request.prompt_length()) {
+      failure_.Set("request ", id, ": log-probabilities of ", request.prompt_seen, " prompt tokens");
+    }
+  }
+  CheckTimes(event.times, request);
+  request.ended = true;
+  request.times = event.times;
+  ++ends_;
+  outstanding_steps_ -= request.cost_steps;
+  if (!request.gone) executor_.Forget(request);
+  EndTurn(request);
+  result_.failed += event.finish == FinishReason::kError ? 1 : 0;
+  result_.stopped += event.finish == FinishReason::kStop || event.finish == FinishReason::kText ? 1 : 0;
+  // A step takes the clock a few ticks ahead: more means it was not admitted at the first opportunity.
+  result_.waited += event.times.admitted_us - event.times.arrival_us > 4 ? 1 : 0;
+}
+
+void Episode::CheckTimes(const RequestTimes& times, const SimRequest& request) {
+  const bool ordered =
+      times.arrival_us == request.request.request.arrival_us &&
+      (times.admitted_us == -1 || times.admitted_us >= times.arrival_us) &&
+      (request.tokens_seen == 0 ? times.first_token_us == -1 && times.last_token_us == -1
+                                : times.first_token_us > times.admitted_us &&
+                                      times.last_token_us >= times.first_token_us && times.last_token_us <= now_us_);
+  if (!ordered) failure_.Set("request ", request.id(), ": its times are not in order");
+  // With several tenants, or priorities, a later request may go first, and the bound is another.
+  const bool in_order = workload_.tenants().size() == 1 && !workload_.has_priorities();
+  if (in_order && free_steps_ > request.deadline_step) {
+    failure_.Set("request ", request.id(), " waited until step ", free_steps_, ", at most ", request.deadline_step,
+                 " was possible");
+  }
+}
+
+// A reader that is further behind than its mailbox is large holds its own request up, and nobody else's.
+void Episode::SeeReader(const EngineEvent& event, SimRequest& request) {
+  if (event.token < 0 || request.fate.unread_max == 0 || ++request.unread <= request.fate.unread_max) return;
+  disturbed_ = true;
+  core_->SetPaused(request.id(), true);
+  executor_.SetPaused(request, true);
+  ++result_.pauses;
+}
+
+void Episode::CheckState() {
+  const Scheduler& scheduler = core_->scheduler();
+  const int32_t used = scheduler.block_manager().pool().used();
+  int64_t live_slots = 0;
+  for (int32_t index : scheduler.running_sequences()) live_slots += scheduler.sequence(index).live;
+  if (used != executor_.held_blocks() || live_slots != executor_.live_slots()) {
+    failure_.Set("step ", step_, ": ", used, " blocks used for ", live_slots, " slots; the live sequences hold ",
+                 executor_.held_blocks(), " for ", executor_.live_slots());
+    return;
+  }
+  // Counts everything again. What is wrong stays wrong: seen a few steps later it is seen as well.
+  if (step_ % workload_.integrity_every() != 0) return;
+  if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) {
+    failure_.Set("step ", step_, ": ", status.message());
+  }
+  const EngineCounters counters = core_->counters();
+  if (counters.blocks_used != used || counters.live_slots != live_slots ||
+      counters.blocks_free + counters.blocks_used + counters.blocks_cached != workload_.core().scheduler.blocks) {
+    failure_.Set("step ", step_, ": the counters of blocks do not add up");
+  }
+}
+
+void Episode::CheckFinal() {
+  if (failure_.any()) return;
+  const EngineCounters counters = core_->counters();
+  if (ends_ != added_) failure_.Set(added_, " requests, ", ends_, " ends");
+  if (core_->scheduler().block_manager().sides().handed_out() != 0) failure_.Set("idle with side blocks handed out");
+  if (counters.scheduler.restored_tokens != executor_.restored_tokens()) {
+    failure_.Set(counters.scheduler.restored_tokens, " tokens were restored, ", executor_.restored_tokens(), " seen");
+  }
+  if (counters.scheduler.shrinks != executor_.shrinkings()) {
+    failure_.Set(counters.scheduler.shrinks, " budgets fell, ", executor_.shrinkings(), " seen");
+  }
+  if (counters.scheduler.prefix_hits != executor_.cached_tokens()) {
+    failure_.Set(counters.scheduler.prefix_hits, " tokens were found, ", executor_.cached_tokens(), " taken over");
+  }
+  if (counters.blocks_used != 0 || core_->scheduler().block_manager().promised() != 0) {
+    failure_.Set("idle with ", counters.blocks_used, " blocks in use");
+  }
+  CheckSums(counters);
+  if (const absl::Status status = core_->scheduler().CheckIntegrity(); !status.ok()) failure_.Set(status.message());
+  tenants_.AtEnd(core_->scheduler());
+}
+
+void Episode::CheckSums(const EngineCounters& counters) {
+  uint64_t evicted = 0;
+  for (uint64_t by_label : counters.evicted_tokens) evicted += by_label;
+  uint64_t ended = 0;
+  for (uint64_t by_reason : counters.scheduler.finished) ended += by_reason;
+  uint64_t freed = 0;
+  for (uint64_t by_cause : counters.scheduler.freed_blocks) freed += by_cause;
+  uint64_t tokens = 0;
+  for (const std::unique_ptr<SimRequest>& request : requests_) tokens += static_cast<uint64_t>(request->tokens_seen);
+  if (evicted != counters.scheduler.evicted_tokens || ended != added_ ||
+      tokens != counters.scheduler.generated_tokens ||
+      2 * freed != core_->scheduler().block_manager().pool().operations()) {
+    failure_.Set("the counters do not add up: evicted ", evicted, ", ended ", ended, ", freed ", freed, ", tokens ",
+                 tokens);
+  }
+}
+
+}  // namespace hydrant::sim

@@ -1,0 +1,184 @@
+// The part of Episode that makes requests and asks the oracle what must come of them.
+#include <algorithm>
+#include <utility>
+
+#include "server/prefix_sharing.h"
+#include "tests/sim/episode.h"
+
+namespace hydrant::sim {
+namespace {
+
+// A text that is complete with one certain token.
+class TokenEnds : public EndFinder {
+ public:
+  explicit TokenEnds(int32_t token) : token_(token) {}
+  bool Push(int32_t token) override { return token == token_; }
+
+ private:
+  const int32_t token_;
+};
+
+// Memory of something nobody needs any more, if there is any.
+template <typename T>
+T TakeSpare(std::vector<T>& spare) {
+  if (spare.empty()) return T();
+  T taken = std::move(spare.back());
+  spare.pop_back();
+  return taken;
+}
+
+}  // namespace
+
+void Episode::AddRequest() {
+  disturbed_ = true;
+  SimRequest& request = *requests_.emplace_back(std::make_unique<SimRequest>());
+  request.request = workload_.MakeRequest(requests_.size(), now_us_);
+  const uint64_t session = workload_.DrawSession();
+  if (session != 0) MakeTurn(session, request.request);
+  request.prompt_tokens = static_cast<int32_t>(request.request.request.prompt.size());
+  request.policy = request.request.policy;
+  request.fate = workload_.MakeFate(request.request);
+  request.unseen_slot.fill(-1);
+  if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
+  if (request.fate.unread_max > 0) slow_.push_back(&request);
+  request.blocks_alone = BlocksForSlots(SoloPeakSlots(request.request, 0, 0));
+  BeginTurn(request);
+
+  const absl::StatusCode expected = AnswerDue(request);
+  EngineRequest added = request.request;
+  SpoilRequest(options_.bug, workload_.tenants().size(), added.request);
+  const absl::Status status = core_->Add(std::move(added));
+  // Without the contract, a cap or floor that is ignored has to be seen by what it lets happen.
+  const bool overlooked =
+      !options_.check_contract && expected == absl::StatusCode::kOutOfRange && status.code() != expected;
+  if (status.code() != expected && !overlooked) {
+    failure_.Set("request ", request.id(), ": Add says ", status.ToString(), ", expected ",
+                 absl::StatusCodeToString(expected));
+  }
+  if (status.ok()) return ExpectEnd(request);
+  request.ended = true;
+  request.gone = true;
+  if (request.request.request.session != 0) sessions_[request.request.request.session].busy = false;
+  Release(request);
+  ++result_.refused;
+}
+
+absl::StatusCode Episode::AnswerDue(const SimRequest& request) const {
+  const int64_t blocks_max = tenants_.BlocksMax(request.request.request.tenant);
+  // What is parked when it arrives stays for it, within its tenant's share, and it needs no more than goes on from there.
+  // Beyond the share it may be lost while the request waits, and then the request has to fit without it.
+  int64_t blocks = request.blocks_alone;
+  if (request.may_resume) {
+    const SoloRun& past = request.past->solo;
+    blocks = BlocksForSlots(SoloPeakSlots(request.request, past.computed(), past.kept_count));
+  }
+  if (blocks > blocks_max) return absl::StatusCode::kOutOfRange;
+  const bool unsure = request.may_resume && !request.must_resume && request.blocks_alone > blocks_max;
+  const SchedulerOptions& scheduler = workload_.core().scheduler;
+  const bool full = unfinished() == scheduler.sequences_max + scheduler.waiting_max;
+  return full || unsure ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kOk;
+}
+
+// The oldest unfinished request advances in every step in which no slow reader holds anybody up, by a block of its prompt or
+// by a token: so those before this one take at most the sum of their own lengths. One step more delivers the end of a
+// cancelled one.
+void Episode::ExpectEnd(SimRequest& request) {
+  ++added_;
+  request.cost_steps = BlocksForSlots(request.prompt_length()) + request.request.request.max_tokens + 2;
+  // After a cut inside it, a prompt goes on in the middle of a block: two short chunks per stride.
+  const int32_t stride = request.request.request.budget.prompt_stride;
+  if (stride > 0) request.cost_steps += 2 * (request.prompt_length() / stride + 1);
+  outstanding_steps_ += request.cost_steps;
+  request.deadline_step = free_steps_ + 1 + outstanding_steps_;
+  last_deadline_ = std::max(last_deadline_, request.deadline_step);
+}
+
+// The next turn of a session says all of its past and something new. A session that is busy is left alone.
+void Episode::MakeTurn(uint64_t session, EngineRequest& made) {
+  Session& own = sessions_[session];
+  if (own.busy) return;
+  if (own.last != nullptr) {
+    const EngineRequest& first = own.last->request;
+    made.policy = first.policy;
+    made.request.budget = first.request.budget;
+    made.request.tenant = first.request.tenant;
+    made.request.prefix = SharePrefixes(made.policy, first.request.prefix.salt, made.prompt_logprobs >= 0);
+    if (!first.request.prefix.publishes) made.request.prefix = PrefixUse();
+    std::vector<int32_t> history = own.last->solo.text;
+    const std::vector<int32_t>& said = made.request.prompt;
+    history.insert(history.end(), said.begin(), said.begin() + std::min<int64_t>(std::ssize(said), 20));
+    // A prompt whose tokens are asked for one by one cannot leave any out.
+    made.prompt_logprobs = -1;
+    made.request.prompt = std::move(history);
+    made.request.resumes = own.last->id();
+    if (workload_.random().Chance(10)) {
+      made.request.prompt[0] = (made.request.prompt[0] + 1) % workload_.core().vocab;  // edited: its server sees that
+    }
+    if (made.request.prompt[0] != own.last->solo.text[0]) made.request.resumes = 0;
+  }
+  made.request.session = session;
+  made.request.turn = made.request.id;
+}
+
+void Episode::BeginTurn(SimRequest& request) {
+  const Request& asked = request.request.request;
+  if (asked.session == 0) return;
+  Session& own = sessions_[asked.session];
+  own.busy = true;
+  if (own.last == nullptr || asked.resumes != own.last->id()) return;
+  request.past = own.last;
+  const ParkedKv* parked = core_->scheduler().parked().Find(asked.session);
+  request.may_resume = parked != nullptr && parked->turn == asked.resumes;
+  request.must_resume = request.may_resume && core_->scheduler().KeepsPast(asked);
+}
+
+// A turn that ended by itself is the session's past from now on, whether or not it could be parked.
+void Episode::EndTurn(SimRequest& request) {
+  const uint64_t session = request.request.request.session;
+  if (session == 0) return Release(request);
+  Session& own = sessions_[session];
+  own.busy = false;
+  if (request.cancelled || !EndsByItself(request.solo.finish)) return Release(request);
+  if (own.last != nullptr) Release(*own.last);
+  own.last = &request;
+}
+
+// At admission, and when what follows is another text: what was said already stays.
+void Episode::RunOracle(SimRequest& request) {
+  const SoloRun* before = request.before == nullptr ? nullptr : &request.before->solo;
+  SoloRun memory = request.solo.text.empty() ? TakeSpare(spare_runs_) : std::move(request.solo);
+  request.solo = oracle_.Run(request.request, request.fate, before, request.shrinkings, std::move(memory));
+  MakeKeys(request);
+}
+
+// The identities of its tokens; the first ones are those of the run it goes on from.
+void Episode::MakeKeys(SimRequest& request) {
+  const SoloRun& run = request.solo;
+  const PrefixSalt& salt = request.request.request.prefix.salt;
+  if (request.keys.capacity() == 0) request.keys = TakeSpare(spare_keys_);
+  request.keys.resize(run.text.size());
+  uint64_t key = Mix(salt.high * 3 + salt.low + 1);
+  size_t position = 0;
+  if (request.before != nullptr) {
+    position = static_cast<size_t>(run.begin);
+    std::copy_n(request.before->keys.begin(), position, request.keys.begin());
+    key = request.keys[position - 1];
+  }
+  for (; position < run.text.size(); ++position) {
+    key = Mix(key + static_cast<uint64_t>(run.text[position]) * 0x9e3779b97f4a7c15u + 1);
+    if (static_cast<int32_t>(position) == run.first_pruned) key = Mix(key + Mix(request.id()));
+    request.keys[position] = key;
+  }
+}
+
+// Nobody asks for its text any more.
+void Episode::Release(SimRequest& request) {
+  if (request.started) {
+    spare_runs_.push_back(std::exchange(request.solo, SoloRun()));
+    spare_keys_.push_back(std::exchange(request.keys, {}));
+  }
+  request.scores = {};
+  request.request.request.prompt = {};
+}
+
+}  // namespace hydrant::sim

@@ -1,0 +1,59 @@
+#include "tests/sim/fake_memory.h"
+
+#include <algorithm>
+
+namespace hydrant::sim {
+
+void FakeMemory::Clear(int32_t block) {
+  Block& cleared = at(block);
+  Side& side = sides_[static_cast<size_t>(block)];
+  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    cleared.cells[pair].fill(Cell());
+    side.positions[pair].fill(-1);
+  }
+  cleared.sums = {};
+  cleared.version = ++versions_;
+  side.state = 0;
+  side.version = ++versions_;
+}
+
+uint64_t FakeMemory::Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share) {
+  Block& written = at(block);
+  Cell& place = written.cells[static_cast<size_t>(pair)][static_cast<size_t>(offset)];
+  const uint64_t before = ShareOf(place);
+  written.sums[static_cast<size_t>(pair)] += share - before;
+  written.version = ++versions_;
+  place = cell;
+  return before;
+}
+
+void FakeMemory::WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position) {
+  Side& written = sides_[static_cast<size_t>(side)];
+  written.positions[static_cast<size_t>(pair)][static_cast<size_t>(offset)] = position;
+  written.version = ++versions_;
+}
+
+void FakeMemory::InitSide(int32_t from, int32_t to, int32_t position) {
+  Side& side = sides_[static_cast<size_t>(to)];
+  side.state = from < 0 ? 0 : sides_[static_cast<size_t>(from)].state;
+  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    for (int32_t i = 0; i < kSlotsPerBlock; ++i) side.positions[pair][static_cast<size_t>(i)] = position + i;
+  }
+  side.version = ++versions_;
+}
+
+void FakeMemory::PutBlock(const Block& from, int32_t to) {
+  Block& block = at(to);
+  std::copy_n(from.cells.begin(), pairs_, block.cells.begin());
+  block.sums = from.sums;
+  block.version = ++versions_;
+}
+
+void FakeMemory::PutSide(const Side& from, int32_t to) {
+  Side& side = sides_[static_cast<size_t>(to)];
+  std::copy_n(from.positions.begin(), pairs_, side.positions.begin());
+  side.state = from.state;
+  side.version = ++versions_;
+}
+
+}  // namespace hydrant::sim

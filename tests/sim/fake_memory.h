@@ -1,0 +1,80 @@
+// FakeMemory is what the fake device holds: in every (layer and KV head pair) of every block 16 cells that remember whose
+// token is there, and beside a block the side block with positions and scores. Every pair chooses its own victims, so the
+// contents really differ per pair.
+//
+// Each block and side block has a version that no other content ever had: whoever found it in order needs to look again
+// only when the version is another. What changes a version is in this class alone.
+#ifndef HYDRANT_TESTS_SIM_FAKE_MEMORY_H_
+#define HYDRANT_TESTS_SIM_FAKE_MEMORY_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "block_manager/kv_budget.h"
+#include "tests/sim/fake_model.h"
+
+namespace hydrant::sim {
+
+class FakeMemory {
+ public:
+  struct Cell {
+    uint64_t key = 0;  // SimRequest::keys of its token, 0 = nobody's
+    int32_t position = -1;
+    int32_t token = -1;
+  };
+  struct Block {
+    uint64_t version = 0;
+    int32_t holders = 0;  // requests that hold it
+    PairSums sums = {};   // of the shares of its cells
+    std::array<std::array<Cell, kSlotsPerBlock>, kPairsMax> cells;
+  };
+  struct Side {
+    uint64_t version = 0;  // of the positions
+    uint64_t state = 0;    // SimRequest::ScoreState: every row adds to the scores of all slots
+    std::array<std::array<int32_t, kSlotsPerBlock>, kPairsMax> positions;
+  };
+
+  FakeMemory(int32_t blocks, int32_t spare_sides, int32_t pairs)
+      : pairs_(pairs), blocks_(static_cast<size_t>(blocks)), sides_(static_cast<size_t>(blocks + spare_sides)) {}
+
+  bool has_block(int32_t block) const { return block >= 0 && block < std::ssize(blocks_); }
+  bool has_side(int32_t side) const { return side >= 0 && side < std::ssize(sides_); }
+  const Block& block(int32_t block) const { return blocks_[static_cast<size_t>(block)]; }
+  const Side& side(int32_t side) const { return sides_[static_cast<size_t>(side)]; }
+  int32_t held_blocks() const { return held_blocks_; }
+
+  void Hold(int32_t block) { held_blocks_ += at(block).holders++ == 0 ? 1 : 0; }
+  void Drop(int32_t block) { held_blocks_ -= --at(block).holders == 0 ? 1 : 0; }
+
+  // Puts nothing into a block and the side block of its own.
+  void Clear(int32_t block);
+  // `share`: of the cell. Returns the share of the cell before.
+  uint64_t Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
+  void Erase(int32_t pair, int32_t block, int32_t offset) { Write(pair, block, offset, Cell(), 0); }
+  void WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position);
+  void SetState(int32_t side, uint64_t state) { sides_[static_cast<size_t>(side)].state = state; }
+  // Side block `to` gets the state of `from` (-1: none) and positions from `position` on.
+  void InitSide(int32_t from, int32_t to, int32_t position);
+  // The contents alone.
+  void PutBlock(const Block& from, int32_t to);
+  void PutSide(const Side& from, int32_t to);
+
+ private:
+  Block& at(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
+
+  const int32_t pairs_;
+  std::vector<Block> blocks_;
+  std::vector<Side> sides_;  // the blocks' own, then spare ones
+  int32_t held_blocks_ = 0;
+  uint64_t versions_ = 0;
+};
+
+// The share of a cell; of one that is nobody's: 0.
+inline uint64_t ShareOf(const FakeMemory::Cell& cell) {
+  return cell.position < 0 ? 0 : Share(cell.position, cell.token);
+}
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_FAKE_MEMORY_H_

@@ -1,0 +1,155 @@
+// The part of FakeExecutor that moves slots about: cuts, and what sessions park and get back.
+#include <algorithm>
+
+#include "block_manager/kv_budget.h"
+#include "tests/sim/fake_executor.h"
+
+namespace hydrant::sim {
+
+// Cuts the slots in the blocks of table_ in every pair: the best ones and the newest stay.
+bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
+                       int32_t live_to) {
+  const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kSlotsPerBlock;
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    if (!ChooseSurvivors(request, pair, policy, logical_length, live_from, live_to)) return false;
+    if (!FillHoles(request, pair, live_to)) return false;
+    // What is cut is gone, in the block that stays too.
+    for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) {
+      memory_.Erase(pair, table_[static_cast<size_t>(slot / kSlotsPerBlock)], slot % kSlotsPerBlock);
+    }
+  }
+  request.sums_known = false;
+  request.unseen_slot.fill(-1);
+  return true;
+}
+
+bool FakeExecutor::ChooseSurvivors(SimRequest& request, int32_t pair, const EvictionPolicy& policy,
+                                   int32_t logical_length, int32_t live_from, int32_t live_to) {
+  candidates_.clear();
+  survivors_.clear();
+  const std::vector<uint64_t>& scores = request.ScoresBefore(pair, logical_length);
+  for (int32_t slot = 0; slot < live_from; ++slot) {
+    const int32_t position = PositionAt(side_table_, pair, slot);
+    if (position >= logical_length - policy.recent) {
+      survivors_.push_back(slot);
+    } else {
+      candidates_.push_back({position < 0 ? 0 : scores[static_cast<size_t>(position)], position, slot});
+    }
+  }
+  // A session whose last turn was shrunk goes on with fewer recent tokens than it asked for; heavy ones take their places.
+  const bool exactly = request.before == nullptr;
+  const size_t heavy = static_cast<size_t>(live_to) - std::min(survivors_.size(), static_cast<size_t>(live_to));
+  if (survivors_.size() > static_cast<size_t>(live_to) || heavy > candidates_.size() ||
+      static_cast<int32_t>(heavy) < policy.heavy || (exactly && static_cast<int32_t>(heavy) != policy.heavy)) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " is cut to ", live_to, " slots with ",
+                        survivors_.size(), " recent and ", heavy, " heavy ones");
+  }
+  if (heavy < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(heavy), candidates_.end(),
+                     [](const Candidate& a, const Candidate& b) {
+                       return a.score != b.score ? a.score > b.score : a.position < b.position;
+                     });
+  }
+  for (size_t i = 0; i < heavy; ++i) survivors_.push_back(candidates_[i].slot);
+  return true;
+}
+
+// Survivors behind the first `live_to` slots move into those that nobody keeps.
+bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t live_to) {
+  stays_.assign(static_cast<size_t>(live_to), 0);
+  for (int32_t slot : survivors_) {
+    if (slot < live_to) stays_[static_cast<size_t>(slot)] = 1;
+  }
+  int32_t hole = 0;
+  for (int32_t slot : survivors_) {
+    if (slot < live_to) continue;
+    while (stays_[static_cast<size_t>(hole)] != 0) ++hole;
+    const size_t place = static_cast<size_t>(hole / kSlotsPerBlock);
+    if (memory_.block(table_[place]).holders != 1) {
+      return failure_.Set("step ", step_, ": request ", request.id(), " cuts in a block that others hold");
+    }
+    const FakeMemory::Cell cell = CellAt(table_, pair, slot);
+    memory_.Write(pair, table_[place], hole % kSlotsPerBlock, cell, ShareOf(cell));
+    memory_.WritePosition(pair, side_table_[place], hole % kSlotsPerBlock, PositionAt(side_table_, pair, slot));
+    ++hole;
+  }
+  return true;
+}
+
+FakeExecutor::Parked& FakeExecutor::parked(uint64_t session) {
+  if (parked_.size() <= session) parked_.resize(session + 1);
+  return parked_[session];
+}
+
+// The first `live` slots leave with what stands beside them.
+void FakeExecutor::Park(const ParkOp& park) {
+  Parked& parked_kv = parked(park.session);
+  if (parked_kv.user == nullptr || park.computed != parked_kv.user->computed) {
+    failure_.Set("step ", step_, ": session ", park.session, " is parked with ", park.computed, " tokens");
+    return;
+  }
+  SimRequest& request = *parked_kv.user;
+  if (!std::equal(request.blocks.begin(), request.blocks.end(), park.block_table.begin(), park.block_table.end())) {
+    failure_.Set("step ", step_, ": what is parked for session ", park.session, " is not of request ", request.id());
+    return;
+  }
+  table_.assign(park.block_table.begin(), park.block_table.end());
+  side_table_.assign(park.side_table.begin(), park.side_table.end());
+  if (park.cut_from > 0 && !Cut(request, *park.policy, park.computed, park.cut_from, park.live)) return;
+  parked_kv.live = park.live;
+  parked_kv.blocks.clear();
+  parked_kv.sides.clear();
+  for (size_t i = 0; i < static_cast<size_t>(BlocksForSlots(park.live)); ++i) {
+    parked_kv.blocks.push_back(memory_.block(table_[i]));
+    parked_kv.sides.push_back(memory_.side(side_table_[i]));
+  }
+}
+
+// Blocks behind a cut are somebody else's from the next operation on: until then nothing may be in them.
+void FakeExecutor::Restore(const RestoreOp& restore) {
+  const Parked& parked_kv = parked(restore.session);
+  if (parked_kv.live < 0 || parked_kv.live != restore.live ||
+      std::ssize(restore.block_table) != BlocksForSlots(restore.live)) {
+    failure_.Set("step ", step_, ": session ", restore.session, " has nothing parked in ", restore.live, " slots");
+    return;
+  }
+  const size_t kept = static_cast<size_t>(BlocksForSlots(restore.cut_to > 0 ? restore.cut_to : restore.live));
+  for (size_t i = 0; i < restore.block_table.size(); ++i) {
+    const int32_t block = restore.block_table[i];
+    const FakeMemory::Block& target = memory_.block(block);
+    if (i < kept ? target.holders != 1 : target.holders > 0 && target.sums != PairSums()) {
+      failure_.Set("step ", step_, ": session ", restore.session, " is restored into block ", block,
+                   ", in which there is something");
+      return;
+    }
+    memory_.PutBlock(parked_kv.blocks[i], block);
+    memory_.PutSide(parked_kv.sides[i], block);
+  }
+  if (restore.cut_to == 0) return;
+  table_.assign(restore.block_table.begin(), restore.block_table.end());
+  side_table_ = table_;
+  SimRequest& turn = *parked_kv.user;
+  if (turn.gone || turn.before == nullptr || turn.solo.cut_before != restore.cut_to || turn.begin != restore.computed ||
+      turn.prompt_length() - turn.begin != restore.rows) {
+    failure_.Set("step ", step_, ": session ", restore.session, " is cut to ", restore.cut_to, " slots for ",
+                 restore.rows, " more tokens");
+    return;
+  }
+  EvictionPolicy policy = *restore.policy;
+  policy.recent = restore.cut_to - policy.heavy;
+  if (!Cut(turn, policy, restore.computed, restore.live, restore.cut_to)) return;
+  for (size_t i = kept; i < table_.size(); ++i) memory_.Clear(table_[i]);
+  ++turn_cuts_;
+}
+
+void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks) {
+  parked(request.request.request.session).user = &request;
+  request.computed = request.begin;
+  SetLive(request, request.solo.live_begin());
+  restored_tokens_ += static_cast<uint64_t>(request.computed);
+  for (int32_t block : blocks.first(static_cast<size_t>(BlocksForSlots(request.live)))) {
+    if (!Append(block, request)) return;
+  }
+}
+
+}  // namespace hydrant::sim
