@@ -108,13 +108,19 @@ void Episode::ReadSlowly() {
     if (!request->ended && (request->unread == 0 || !workload_.ReadsNow())) return false;
     if (request->paused || request->ended) {
       // An end may overtake the reader: then this comes for a request that is gone.
-      disturbed_ = true;
-      core_->SetPaused(request->id(), false);
-      executor_.SetPaused(*request, false);
+      SetPaused(*request, false);
     }
     request->unread = 0;
     return request->ended;
   });
+}
+
+void Episode::SetPaused(SimRequest& request, bool paused) {
+  disturbed_ = true;
+  const PlantedBug forgotten = paused ? PlantedBug::kPauseIgnored : PlantedBug::kResumeForgotten;
+  if (options_.bug != forgotten) core_->SetPaused(request.id(), paused);
+  if (options_.bug == PlantedBug::kPauseOfAnother) core_->SetPaused(request.id() + 1, paused);
+  executor_.SetPaused(request, paused);
 }
 
 int32_t Episode::paused() const {

@@ -43,6 +43,7 @@ class Episode {
   void CancelSomebody(bool in_flight);
   void Reload();
   void ReadSlowly();
+  void SetPaused(SimRequest& request, bool paused);
   void Step();
   int32_t paused() const;
   int32_t unfinished() const { return core_->scheduler().running() + core_->scheduler().waiting(); }

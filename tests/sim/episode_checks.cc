@@ -31,6 +31,10 @@ void Episode::CheckEvent(const EngineEvent& event) {
     failure_.Set("request ", event.id, ": an event after its end");
     return;
   }
+  if (request.paused && event.token >= 0) {
+    failure_.Set("request ", event.id, " goes on although its reader is behind");
+    return;
+  }
   // A cancelled one whose blocks went before this step reports what it held then.
   const bool gone_before = request.gone;
   if (!gone_before) {
@@ -138,9 +142,7 @@ void Episode::CheckTimes(const RequestTimes& times, const SimRequest& request) {
 // A reader that is further behind than its mailbox is large holds its own request up, and nobody else's.
 void Episode::SeeReader(const EngineEvent& event, SimRequest& request) {
   if (event.token < 0 || request.fate.unread_max == 0 || ++request.unread <= request.fate.unread_max) return;
-  disturbed_ = true;
-  core_->SetPaused(request.id(), true);
-  executor_.SetPaused(request, true);
+  SetPaused(request, true);
   ++result_.pauses;
 }
 

@@ -38,6 +38,7 @@ void Episode::AddRequest() {
   request.prompt_tokens = static_cast<int32_t>(request.request.request.prompt.size());
   request.policy = request.request.policy;
   request.fate = workload_.MakeFate(request.request);
+  request.ranks = FakeRanks(request.id(), request.fate.score_bits);
   request.unseen_slot.fill(-1);
   if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
   if (request.fate.unread_max > 0) slow_.push_back(&request);
@@ -147,7 +148,8 @@ void Episode::EndTurn(SimRequest& request) {
 void Episode::RunOracle(SimRequest& request) {
   const SoloRun* before = request.before == nullptr ? nullptr : &request.before->solo;
   SoloRun memory = request.solo.text.empty() ? TakeSpare(spare_runs_) : std::move(request.solo);
-  request.solo = oracle_.Run(request.request, request.fate, before, request.shrinkings, std::move(memory));
+  request.solo =
+      oracle_.Run(request.request, request.fate, request.ranks, before, request.shrinkings, std::move(memory));
   MakeKeys(request);
 }
 
@@ -177,7 +179,7 @@ void Episode::Release(SimRequest& request) {
     spare_runs_.push_back(std::exchange(request.solo, SoloRun()));
     spare_keys_.push_back(std::exchange(request.keys, {}));
   }
-  request.scores = {};
+  request.ranks = {};
   request.request.request.prompt = {};
 }
 

@@ -365,19 +365,20 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
     }
   }
   uint64_t added = 0;
-  for (int32_t i = 0; i < tokens; ++i) {
-    const int32_t slot = row.live + i, position = row.position + i, offset = slot % kSlotsPerBlock;
-    const int32_t token = row.tokens[static_cast<size_t>(i)];
-    if ((i == 0 || offset == 0) && !CheckWrites(row, request, slot)) return false;
-    const int32_t block = row.block_table[static_cast<size_t>(slot / kSlotsPerBlock)];
-    const int32_t side = row.side_table[static_cast<size_t>(slot / kSlotsPerBlock)];
-    const FakeMemory::Cell cell = {request.keys[static_cast<size_t>(position)], position, token};
-    const uint64_t share = ShareOf(cell);
-    added += share;
-    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-      memory_.Write(pair, block, offset, cell, share);
-      memory_.WritePosition(pair, side, offset, position);
+  for (int32_t i = 0; i < tokens;) {
+    const int32_t slot = row.live + i, offset = slot % kSlotsPerBlock;
+    const int32_t count = std::min(kSlotsPerBlock - offset, tokens - i);
+    if (!CheckWrites(row, request, slot)) return false;
+    std::array<FakeMemory::Cell, kSlotsPerBlock> cells;
+    for (int32_t j = 0; j < count; ++j) {
+      const int32_t position = row.position + i + j;
+      cells[static_cast<size_t>(j)] = {request.keys[static_cast<size_t>(position)], position,
+                                       row.tokens[static_cast<size_t>(i + j)]};
     }
+    const size_t place = static_cast<size_t>(slot / kSlotsPerBlock);
+    added += memory_.WriteAllPairs(row.block_table[place], row.side_table[place], offset,
+                                   std::span(cells).first(static_cast<size_t>(count)));
+    i += count;
   }
   for (uint64_t& sum : request.sums) sum += added;
   if (row.sample) *read = ReadAll(request.sums, options_.pairs);
@@ -439,19 +440,14 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
 // The slot to overwrite next; `written` has the newest token, which is no candidate.
 int32_t FakeExecutor::ChooseVictim(const StepRow& row, SimRequest& request, int32_t pair, int32_t written) const {
   const int32_t candidates_end = row.position + 1 - row.policy->recent;
-  const std::vector<uint64_t>& scores = request.ScoresBefore(pair, row.position);
-  int32_t victim = -1, victim_position = -1;
-  uint64_t lowest = 0;
+  const std::vector<uint64_t>& ranks = request.ranks.Before(pair, row.position);
+  int32_t victim = -1;
+  uint64_t lowest = ~uint64_t{0};
   for (int32_t slot = 0; slot < row.live; ++slot) {
-    if (slot == written) continue;
     const int32_t position = CellAt(row.block_table, pair, slot).position;
-    if (position >= candidates_end) continue;
-    const uint64_t score = scores[static_cast<size_t>(position)];
-    if (victim < 0 || score < lowest || (score == lowest && position > victim_position)) {
-      victim = slot;
-      victim_position = position;
-      lowest = score;
-    }
+    if (slot == written || position >= candidates_end || ranks[static_cast<size_t>(position)] >= lowest) continue;
+    victim = slot;
+    lowest = ranks[static_cast<size_t>(position)];
   }
   return victim;
 }

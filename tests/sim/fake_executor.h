@@ -107,9 +107,9 @@ class FakeExecutor : public Executor {
   void Restore(const RestoreOp& restore);
   bool Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
            int32_t live_to);
-  bool ChooseSurvivors(SimRequest& request, int32_t pair, const EvictionPolicy& policy, int32_t logical_length,
-                       int32_t live_from, int32_t live_to);
-  bool FillHoles(const SimRequest& request, int32_t pair, int32_t live_to);
+  bool RankSlots(SimRequest& request, int32_t pair, const EvictionPolicy& policy, int32_t logical_length,
+                 int32_t live_from, int32_t live_to);
+  bool FillHoles(const SimRequest& request, int32_t pair, int32_t live_to, uint64_t best_dropped);
 
   const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t pair, int32_t slot) const {
     return memory_.block(table[static_cast<size_t>(slot / kSlotsPerBlock)])
@@ -130,15 +130,9 @@ class FakeExecutor : public Executor {
   std::vector<int32_t> side_table_;
   std::vector<uint64_t> row_user_;  // [state_row], number of the last step that used it
 
-  // Scratch of Cut.
-  struct Candidate {
-    uint64_t score;
-    int32_t position;
-    int32_t slot;
-  };
-  std::vector<Candidate> candidates_;
-  std::vector<int32_t> survivors_;  // slots
-  std::vector<uint8_t> stays_;      // by slot
+  // Scratch of Cut, by slot: the rank of its token, the highest for recent ones. And a copy, in another order.
+  std::vector<uint64_t> ranks_;
+  std::vector<uint64_t> worst_first_;
 
   const StepInput* launched_ = nullptr;
   uint64_t step_ = 0;

@@ -27,6 +27,26 @@ uint64_t FakeMemory::Write(int32_t pair, int32_t block, int32_t offset, const Ce
   return before;
 }
 
+uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t side, int32_t offset, std::span<const Cell> cells) {
+  Block& written = at(block);
+  Side& beside = sides_[static_cast<size_t>(side)];
+  uint64_t shares = 0;
+  for (const Cell& cell : cells) shares += ShareOf(cell);
+  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    uint64_t before = 0;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const size_t place = static_cast<size_t>(offset) + i;
+      before += ShareOf(written.cells[pair][place]);
+      written.cells[pair][place] = cells[i];
+      beside.positions[pair][place] = cells[i].position;
+    }
+    written.sums[pair] += shares - before;
+  }
+  written.version = ++versions_;
+  beside.version = ++versions_;
+  return shares;
+}
+
 void FakeMemory::WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position) {
   Side& written = sides_[static_cast<size_t>(side)];
   written.positions[static_cast<size_t>(pair)][static_cast<size_t>(offset)] = position;

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "block_manager/kv_budget.h"
@@ -51,6 +52,8 @@ class FakeMemory {
   void Clear(int32_t block);
   // `share`: of the cell. Returns the share of the cell before.
   uint64_t Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
+  // The same for cells from `offset` on in all pairs, with their positions beside them. Returns the sum of their shares.
+  uint64_t WriteAllPairs(int32_t block, int32_t side, int32_t offset, std::span<const Cell> cells);
   void Erase(int32_t pair, int32_t block, int32_t offset) { Write(pair, block, offset, Cell(), 0); }
   void WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position);
   void SetState(int32_t side, uint64_t state) { sides_[static_cast<size_t>(side)].state = state; }

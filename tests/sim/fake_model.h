@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace hydrant::sim {
 
@@ -19,18 +20,37 @@ inline uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Scores of a request's tokens in one pair. `levels_log2` small makes ties common.
-struct FakeScores {
-  uint64_t key = 0;
-  int32_t levels_log2 = 64;
+// The ranks of a request's tokens, in each pair: the lowest goes first. A rank is a token's score and, of equal scores, says
+// that the later token goes first; so no two are equal.
+class FakeRanks {
+ public:
+  static constexpr int32_t kScoreBits = 44;  // of which an episode may use fewer, so that scores are often equal
+  static constexpr int32_t kPositionMax = (1 << (64 - kScoreBits)) - 1;
 
-  FakeScores() = default;
-  FakeScores(uint64_t request, int32_t pair, int32_t levels) : key(Mix(request * 3 + static_cast<uint64_t>(pair))) {
-    levels_log2 = levels;
+  FakeRanks() = default;
+  FakeRanks(uint64_t request, int32_t score_bits) : request_(request), score_bits_(score_bits) {}
+
+  // Of the tokens before `end`, at least, in one pair.
+  const std::vector<uint64_t>& Before(int32_t pair, int32_t end) {
+    std::vector<uint64_t>& ranks = ranks_[static_cast<size_t>(pair)];
+    const size_t known = ranks.size();
+    if (known >= static_cast<size_t>(end)) return ranks;
+    ranks.resize(static_cast<size_t>(end));
+    const uint64_t key = Mix(request_ * 3 + static_cast<uint64_t>(pair));
+    for (size_t i = known; i < ranks.size(); ++i) {
+      const uint64_t score = Mix(key + i * 0x9e3779b97f4a7c15u) >> (64 - score_bits_);
+      ranks[i] = score << (64 - kScoreBits) | static_cast<uint64_t>(kPositionMax - static_cast<int32_t>(i));
+    }
+    return ranks;
   }
-  uint64_t of(int32_t position) const {
-    return Mix(key + static_cast<uint64_t>(position) * 0x9e3779b97f4a7c15u) >> (64 - levels_log2);
+  static int32_t PositionOf(uint64_t rank) {
+    return kPositionMax - static_cast<int32_t>(rank & static_cast<uint64_t>(kPositionMax));
   }
+
+ private:
+  uint64_t request_ = 0;
+  int32_t score_bits_ = kScoreBits;
+  std::array<std::vector<uint64_t>, kPairsMax> ranks_;
 };
 
 // A number below `n` from the high bits of `hash`: a division costs more than all the rest of a draw.

@@ -10,9 +10,12 @@ namespace hydrant::sim {
 bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
                        int32_t live_to) {
   const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kSlotsPerBlock;
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    if (!ChooseSurvivors(request, pair, policy, logical_length, live_from, live_to)) return false;
-    if (!FillHoles(request, pair, live_to)) return false;
+  for (int32_t pair = 0; live_to < live_from && pair < options_.pairs; ++pair) {
+    if (!RankSlots(request, pair, policy, logical_length, live_from, live_to)) return false;
+    worst_first_ = ranks_;
+    const auto last = worst_first_.begin() + (live_from - live_to - 1);
+    std::nth_element(worst_first_.begin(), last, worst_first_.end());
+    if (!FillHoles(request, pair, live_to, *last)) return false;
     // What is cut is gone, in the block that stays too.
     for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) {
       memory_.Erase(pair, table_[static_cast<size_t>(slot / kSlotsPerBlock)], slot % kSlotsPerBlock);
@@ -23,54 +26,41 @@ bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_
   return true;
 }
 
-bool FakeExecutor::ChooseSurvivors(SimRequest& request, int32_t pair, const EvictionPolicy& policy,
-                                   int32_t logical_length, int32_t live_from, int32_t live_to) {
-  candidates_.clear();
-  survivors_.clear();
-  const std::vector<uint64_t>& scores = request.ScoresBefore(pair, logical_length);
+bool FakeExecutor::RankSlots(SimRequest& request, int32_t pair, const EvictionPolicy& policy, int32_t logical_length,
+                             int32_t live_from, int32_t live_to) {
+  ranks_.assign(static_cast<size_t>(live_from), ~uint64_t{0});
+  const std::vector<uint64_t>& ranks = request.ranks.Before(pair, logical_length);
+  int32_t candidates = 0;
   for (int32_t slot = 0; slot < live_from; ++slot) {
     const int32_t position = PositionAt(side_table_, pair, slot);
-    if (position >= logical_length - policy.recent) {
-      survivors_.push_back(slot);
-    } else {
-      candidates_.push_back({position < 0 ? 0 : scores[static_cast<size_t>(position)], position, slot});
-    }
+    if (position < 0 || position >= logical_length - policy.recent) continue;
+    ranks_[static_cast<size_t>(slot)] = ranks[static_cast<size_t>(position)];
+    ++candidates;
   }
   // A session whose last turn was shrunk goes on with fewer recent tokens than it asked for; heavy ones take their places.
   const bool exactly = request.before == nullptr;
-  const size_t heavy = static_cast<size_t>(live_to) - std::min(survivors_.size(), static_cast<size_t>(live_to));
-  if (survivors_.size() > static_cast<size_t>(live_to) || heavy > candidates_.size() ||
-      static_cast<int32_t>(heavy) < policy.heavy || (exactly && static_cast<int32_t>(heavy) != policy.heavy)) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " is cut to ", live_to, " slots with ",
-                        survivors_.size(), " recent and ", heavy, " heavy ones");
+  const int32_t recent = live_from - candidates, heavy = live_to - recent;
+  if (heavy < policy.heavy || heavy > candidates || (exactly && heavy != policy.heavy)) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " is cut to ", live_to, " slots with ", recent,
+                        " recent and ", heavy, " heavy ones");
   }
-  if (heavy < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(heavy), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) {
-                       return a.score != b.score ? a.score > b.score : a.position < b.position;
-                     });
-  }
-  for (size_t i = 0; i < heavy; ++i) survivors_.push_back(candidates_[i].slot);
   return true;
 }
 
 // Survivors behind the first `live_to` slots move into those that nobody keeps.
-bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t live_to) {
-  stays_.assign(static_cast<size_t>(live_to), 0);
-  for (int32_t slot : survivors_) {
-    if (slot < live_to) stays_[static_cast<size_t>(slot)] = 1;
-  }
-  int32_t hole = 0;
-  for (int32_t slot : survivors_) {
-    if (slot < live_to) continue;
-    while (stays_[static_cast<size_t>(hole)] != 0) ++hole;
-    const size_t place = static_cast<size_t>(hole / kSlotsPerBlock);
+bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t live_to, uint64_t best_dropped) {
+  size_t hole = 0;
+  for (size_t slot = static_cast<size_t>(live_to); slot < ranks_.size(); ++slot) {
+    if (ranks_[slot] <= best_dropped) continue;
+    while (ranks_[hole] > best_dropped) ++hole;
+    const size_t place = hole / kSlotsPerBlock;
+    const int32_t offset = static_cast<int32_t>(hole % kSlotsPerBlock), from = static_cast<int32_t>(slot);
     if (memory_.block(table_[place]).holders != 1) {
       return failure_.Set("step ", step_, ": request ", request.id(), " cuts in a block that others hold");
     }
-    const FakeMemory::Cell cell = CellAt(table_, pair, slot);
-    memory_.Write(pair, table_[place], hole % kSlotsPerBlock, cell, ShareOf(cell));
-    memory_.WritePosition(pair, side_table_[place], hole % kSlotsPerBlock, PositionAt(side_table_, pair, slot));
+    const FakeMemory::Cell cell = CellAt(table_, pair, from);
+    memory_.Write(pair, table_[place], offset, cell, ShareOf(cell));
+    memory_.WritePosition(pair, side_table_[place], offset, PositionAt(side_table_, pair, from));
     ++hole;
   }
   return true;

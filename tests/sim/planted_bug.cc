@@ -71,6 +71,8 @@ const char* NameOf(PlantedBug bug) {
       return "RestoreOfAnother";
     case PlantedBug::kParkedTooOld:
       return "ParkedTooOld";
+    case PlantedBug::kTurnCutForgotten:
+      return "TurnCutForgotten";
     case PlantedBug::kSaltIgnored:
       return "SaltIgnored";
     case PlantedBug::kAnswersSwapped:
@@ -91,6 +93,12 @@ const char* NameOf(PlantedBug bug) {
       return "EventsMixedUp";
     case PlantedBug::kLiveMisreported:
       return "LiveMisreported";
+    case PlantedBug::kPauseIgnored:
+      return "PauseIgnored";
+    case PlantedBug::kPauseOfAnother:
+      return "PauseOfAnother";
+    case PlantedBug::kResumeForgotten:
+      return "ResumeForgotten";
     case PlantedBug::kTenantMixedUp:
       return "TenantMixedUp";
     case PlantedBug::kPriorityIgnored:
@@ -135,6 +143,7 @@ void BuggyExecutor::SpoilSessions() {
     for (const ParkOp& park : input_.parks) parked_live_[park.session] = park.live;
   }
   for (RestoreOp& restore : input_.restores) {
+    if (bug_ == PlantedBug::kTurnCutForgotten) restore.cut_to = 0;
     for (const auto& [session, live] : parked_live_) {
       if (bug_ == PlantedBug::kRestoreOfAnother && session != restore.session && live == restore.live) {
         restore.session = session;

@@ -47,6 +47,7 @@ enum class PlantedBug : uint8_t {
   kRestoreLost,          // a session goes on without what was parked for it
   kRestoreOfAnother,     // … with what was parked for somebody else
   kParkedTooOld,         // a session goes on from the turn before the last
+  kTurnCutForgotten,     // no room is made for a turn
   kSaltIgnored,          // everybody shares with everybody
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
@@ -59,6 +60,9 @@ enum class PlantedBug : uint8_t {
   kCancelIgnored,  // Cancel says yes and does nothing
   kEventsMixedUp,  // two streams get each other's events
   kLiveMisreported,
+  kPauseIgnored,     // a request goes on although its reader is behind
+  kPauseOfAnother,   // a slow reader holds up somebody else too
+  kResumeForgotten,  // who was paused stays so
   // Between tenants.
   kTenantMixedUp,  // a request is added as another tenant's
   kPriorityIgnored,

@@ -17,6 +17,7 @@ struct SimRequest {
   int32_t prompt_tokens = 0;
   int64_t blocks_alone = 0;  // it needs at most when it starts from nothing
   Fate fate;
+  FakeRanks ranks;
 
   // From admission on: only then it is known whether it goes on from its session.
   bool started = false;
@@ -47,14 +48,6 @@ struct SimRequest {
     return Mix(keys[static_cast<size_t>(position)] + static_cast<uint64_t>(asked.score_rows));
   }
 
-  // The scores of its tokens before `end`, in one pair.
-  const std::vector<uint64_t>& ScoresBefore(int32_t pair, int32_t end) {
-    std::vector<uint64_t>& table = scores[static_cast<size_t>(pair)];
-    const FakeScores all(id(), pair, fate.score_levels_log2);
-    while (std::ssize(table) < end) table.push_back(all.of(static_cast<int32_t>(table.size())));
-    return table;
-  }
-
   // The device's side, by the fake executor.
   int32_t computed = 0;
   int32_t cached = 0;  // of these, what somebody else computed
@@ -63,7 +56,6 @@ struct SimRequest {
   bool paused = false;
   std::vector<int32_t> blocks;  // it may read and write
   bool gone = false;            // its blocks were freed
-  std::array<std::vector<uint64_t>, kPairsMax> scores;
 
   // What it found in its blocks when it looked last: while the versions are the same there is nothing new to find.
   struct Versions {

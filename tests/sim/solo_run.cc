@@ -50,10 +50,11 @@ EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy) {
   return lowered;
 }
 
-SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, const SoloRun* before,
+SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
                         std::span<const Shrinking> shrinkings, SoloRun memory) {
   request_ = &request;
   fate_ = &fate;
+  ranks_ = &ranks;
   policy_ = request.policy;
   size_ = 0;
   sum_ = 0;
@@ -63,9 +64,6 @@ SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, const So
   run_.text.reserve(request.request.prompt.size() + static_cast<size_t>(request.request.max_tokens));
   run_.text.assign(request.request.prompt.begin(), request.request.prompt.end());
   run_.prompt_length = static_cast<int32_t>(request.request.prompt.size());
-  for (int32_t pair = 0; pair < pairs_; ++pair) {
-    scores_[static_cast<size_t>(pair)] = FakeScores(request.request.id, pair, fate.score_levels_log2);
-  }
   if (before != nullptr) Begin(before);
   RunPrompt(request.request.budget);
   if (request.prompt_logprobs >= 0 && fate.fail_prompt > 0) {
@@ -88,11 +86,11 @@ void SoloRunner::Begin(const SoloRun* before) {
   if (before->pruned) {
     for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
       // Another request: other scores.
-      KeptTokens& kept = run_.kept[pair];
-      kept.positions = before->kept[pair].positions;
-      kept.scores.clear();
-      for (int32_t position : kept.positions) {
-        kept.scores.push_back(ScoreOf(pair, position));
+      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(pair), run_.begin);
+      run_.kept[pair].clear();
+      for (uint64_t rank : before->kept[pair]) {
+        const int32_t position = FakeRanks::PositionOf(rank);
+        run_.kept[pair].push_back(ranks[static_cast<size_t>(position)]);
         pruned_sums_[pair] += ShareAt(position);
       }
     }
@@ -172,8 +170,7 @@ void SoloRunner::Append(int32_t position) {
     return;
   }
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    run_.kept[pair].positions.push_back(position);
-    run_.kept[pair].scores.push_back(ScoreOf(pair, position));
+    run_.kept[pair].push_back(ranks_->Before(static_cast<int32_t>(pair), position + 1)[static_cast<size_t>(position)]);
     pruned_sums_[pair] += share;
   }
 }
@@ -185,67 +182,43 @@ PairSums SoloRunner::sums() const {
   return all;
 }
 
-// Keeps `count` tokens in each pair: the newest `recent` positions and the best of the rest; of equal ones the earlier stays.
+// Keeps `count` tokens in each pair: the newest `recent` positions and the best of the rest.
 void SoloRunner::CutTo(int32_t count, int32_t logical_length, int32_t recent) {
   const bool first = !std::exchange(run_.pruned, true);
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    KeptTokens& kept = run_.kept[pair];
+    std::vector<uint64_t>& kept = run_.kept[pair];
     if (first) {
-      kept.positions.resize(static_cast<size_t>(size_));
-      kept.scores.resize(static_cast<size_t>(size_));
-      for (int32_t position = 0; position < size_; ++position) {
-        kept.positions[static_cast<size_t>(position)] = position;
-        kept.scores[static_cast<size_t>(position)] = ScoreOf(pair, position);
-      }
+      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(pair), size_);
+      kept.assign(ranks.begin(), ranks.begin() + size_);
       pruned_sums_[pair] = sum_;
     }
-    const auto newest = std::lower_bound(kept.positions.begin(), kept.positions.end(), logical_length - recent);
-    CutPair(pair, count, static_cast<int32_t>(newest - kept.positions.begin()));
+    const auto newest = std::partition_point(
+        kept.begin(), kept.end(), [=](uint64_t rank) { return FakeRanks::PositionOf(rank) < logical_length - recent; });
+    CutPair(pair, static_cast<size_t>(count), static_cast<size_t>(newest - kept.begin()));
   }
 }
 
-void SoloRunner::CutPair(size_t pair, int32_t count, int32_t candidates) {
-  KeptTokens& kept = run_.kept[pair];
-  const size_t before = kept.positions.size();
-  const size_t drops = before - static_cast<size_t>(count);
-  assert(before >= static_cast<size_t>(count) && drops <= static_cast<size_t>(candidates));
+// The first `candidates` of what is kept may go. Dropping the worst one by one is the same as dropping the worst: scores do
+// not change on the way.
+void SoloRunner::CutPair(size_t pair, size_t count, size_t candidates) {
+  std::vector<uint64_t>& kept = run_.kept[pair];
+  assert(kept.size() >= count && kept.size() - count <= candidates);
+  const size_t drops = kept.size() - count;
   if (drops == 0) return;
-  if (drops == 1) return EvictOne(pair, candidates);
-  // Dropping the worst one by one is the same as dropping the worst: scores do not change on the way.
-  worst_first_.clear();
-  for (size_t i = 0; i < static_cast<size_t>(candidates); ++i) {
-    worst_first_.emplace_back(kept.scores[i], -kept.positions[i]);
+  const auto end = kept.begin() + static_cast<std::ptrdiff_t>(candidates);
+  if (drops == 1) {
+    const auto victim = std::min_element(kept.begin(), end);
+    pruned_sums_[pair] -= ShareAt(FakeRanks::PositionOf(*victim));
+    kept.erase(victim);
+    return;
   }
+  worst_first_.assign(kept.begin(), end);
   const auto last = worst_first_.begin() + static_cast<std::ptrdiff_t>(drops) - 1;
   std::nth_element(worst_first_.begin(), last, worst_first_.end());
-  const std::pair<uint64_t, int32_t> worst_limit = *last;
-  size_t stays = 0;
-  for (size_t i = 0; i < before; ++i) {
-    const int32_t position = kept.positions[i];
-    if (i < static_cast<size_t>(candidates) && std::pair(kept.scores[i], -position) <= worst_limit) {
-      pruned_sums_[pair] -= ShareAt(position);
-      continue;
-    }
-    kept.positions[stays] = position;
-    kept.scores[stays++] = kept.scores[i];
-  }
-  kept.positions.resize(stays);
-  kept.scores.resize(stays);
-}
-
-// Drops the candidate with the lowest score; of equal ones the latest goes, the lower position survives.
-void SoloRunner::EvictOne(size_t pair, int32_t candidates) {
-  KeptTokens& kept = run_.kept[pair];
-  std::ptrdiff_t victim = 0;
-  uint64_t lowest = kept.scores[0];
-  for (std::ptrdiff_t i = 1; i < candidates; ++i) {
-    const uint64_t score = kept.scores[static_cast<size_t>(i)];
-    victim = score <= lowest ? i : victim;
-    lowest = std::min(lowest, score);
-  }
-  pruned_sums_[pair] -= ShareAt(kept.positions[static_cast<size_t>(victim)]);
-  kept.positions.erase(kept.positions.begin() + victim);
-  kept.scores.erase(kept.scores.begin() + victim);
+  const uint64_t best_dropped = *last;
+  kept.erase(std::remove_if(kept.begin(), end, [=](uint64_t rank) { return rank <= best_dropped; }), end);
+  pruned_sums_[pair] = 0;
+  for (uint64_t rank : kept) pruned_sums_[pair] += ShareAt(FakeRanks::PositionOf(rank));
 }
 
 int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens) {

@@ -19,7 +19,7 @@ struct Fate {
   int32_t fail_generated = -1;  // the row that samples this token (0 = first) fails
   bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
   int32_t fail_prompt = -1;     // the log-probability of this prompt token is not finite
-  int32_t score_levels_log2 = 64;
+  int32_t score_bits = FakeRanks::kScoreBits;
   int32_t text_end = -1;   // the driver ends the sequence with this token
   int32_t unread_max = 0;  // > 0: its reader is slow, and more unread tokens than these pause it
 };
@@ -41,12 +41,6 @@ struct PromptStop {
   PairSums sums = {};  // of the tokens that stay
 };
 
-// The tokens one (layer, KV head) pair keeps, oldest first.
-struct KeptTokens {
-  std::vector<int32_t> positions;
-  std::vector<uint64_t> scores;
-};
-
 struct SoloRun {
   std::vector<int32_t> text;  // prompt, then what is generated
   int32_t prompt_length = 0;
@@ -62,7 +56,7 @@ struct SoloRun {
   // What is kept, when it ends by itself, in every pair: `kept_count` tokens, all there are or those of `kept`.
   int32_t kept_count = 0;
   bool pruned = false;
-  std::array<KeptTokens, kPairsMax> kept = {};
+  std::array<std::vector<uint64_t>, kPairsMax> kept = {};  // their ranks, oldest token first
 
   // The stop at or behind `computed` tokens of the prompt.
   const PromptStop& StopAfter(int32_t computed) const {
@@ -92,8 +86,8 @@ class SoloRunner {
   SoloRunner(int32_t pairs, int32_t vocab, std::vector<int32_t> eos_ids)
       : pairs_(pairs), vocab_(vocab), eos_ids_(std::move(eos_ids)) {}
 
-  // With `before` the request goes on where that run ended. `memory`: a run nobody needs any more.
-  SoloRun Run(const EngineRequest& request, const Fate& fate, const SoloRun* before,
+  // `ranks`: the request's. With `before` it goes on where that run ended. `memory`: a run nobody needs any more.
+  SoloRun Run(const EngineRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
               std::span<const Shrinking> shrinkings, SoloRun memory);
 
  private:
@@ -103,11 +97,9 @@ class SoloRunner {
   void End();
   void Append(int32_t position);
   void CutTo(int32_t count, int32_t logical_length, int32_t recent);
-  void CutPair(size_t pair, int32_t count, int32_t candidates);
-  void EvictOne(size_t pair, int32_t candidates);
+  void CutPair(size_t pair, size_t count, size_t candidates);
   PairSums sums() const;
-  int32_t size() const { return run_.pruned ? static_cast<int32_t>(run_.kept[0].positions.size()) : size_; }
-  uint64_t ScoreOf(size_t pair, int32_t position) const { return scores_[pair].of(position); }
+  int32_t size() const { return run_.pruned ? static_cast<int32_t>(run_.kept[0].size()) : size_; }
   uint64_t ShareAt(int32_t position) const { return Share(position, run_.text[static_cast<size_t>(position)]); }
 
   const int32_t pairs_;
@@ -117,14 +109,14 @@ class SoloRunner {
   // Of the run in progress. Until something is evicted all pairs keep the same: all tokens.
   const EngineRequest* request_ = nullptr;
   const Fate* fate_ = nullptr;
+  FakeRanks* ranks_ = nullptr;
   SoloRun run_;
   EvictionPolicy policy_;
-  std::array<FakeScores, kPairsMax> scores_;
   int32_t size_ = 0;
   uint64_t sum_ = 0;
   PairSums pruned_sums_ = {};
   uint64_t read_ = 0;  // by the row that samples the next token
-  std::vector<std::pair<uint64_t, int32_t>> worst_first_;
+  std::vector<uint64_t> worst_first_;
 };
 
 // Slots the request would occupy at most if it used all of max_tokens, going on from `live` slots of `begin` tokens.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 namespace hydrant::sim {
 
@@ -101,17 +102,33 @@ void TenantChecks::CheckFairness(const Scheduler& scheduler) {
 }
 
 void TenantChecks::CheckOrder() {
-  for (const std::unique_ptr<SimRequest>& later : requests_) {
-    if (later->times.admitted_us < 0) continue;
-    const Request& b = later->request.request;
-    for (const std::unique_ptr<SimRequest>& earlier : requests_) {
-      const Request& a = earlier->request.request;
-      const bool goes_first =
-          a.tenant == b.tenant && (a.priority < b.priority || (a.priority == b.priority && a.id < b.id));
-      if (!goes_first || earlier->times.admitted_us < 0 || a.arrival_us >= later->times.admitted_us) continue;
-      if (earlier->times.admitted_us > later->times.admitted_us)
-        failure_.Set("request ", b.id, " overtook request ", a.id);
+  std::vector<const SimRequest*> admitted;
+  for (const std::unique_ptr<SimRequest>& request : requests_) {
+    if (request->times.admitted_us >= 0) admitted.push_back(request.get());
+  }
+  // As they go, if all are there from the beginning.
+  const auto line = [](const SimRequest* one) {
+    const Request& asked = one->request.request;
+    return std::tuple(asked.tenant, asked.priority, asked.id);
+  };
+  std::sort(admitted.begin(), admitted.end(),
+            [&](const SimRequest* a, const SimRequest* b) { return line(a) < line(b); });
+  size_t begin = 0;
+  int64_t last_us = 0;  // the latest admission before this one's place in line
+  for (size_t later = 0; later < admitted.size(); ++later) {
+    const Request& b = admitted[later]->request.request;
+    const int64_t admitted_us = admitted[later]->times.admitted_us;
+    if (b.tenant != admitted[begin]->request.request.tenant) {
+      begin = later;
+      last_us = 0;
     }
+    for (size_t i = begin; last_us > admitted_us && i < later; ++i) {
+      const Request& a = admitted[i]->request.request;
+      if (admitted[i]->times.admitted_us > admitted_us && a.arrival_us < admitted_us) {
+        failure_.Set("request ", b.id, " overtook request ", a.id);
+      }
+    }
+    last_us = std::max(last_us, admitted_us);
   }
 }
 

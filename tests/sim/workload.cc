@@ -25,7 +25,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   scheduler.tokens_max = scheduler.sequences_max + 15 + (r.Chance(30) ? 0 : r.Below(120));
   scheduler.prefill_tokens_max = r.Chance(30) ? 16 : r.Between(16, 96);
   core_.vocab = r.Chance(50) ? r.Between(8, 40) : r.Between(100, 2000);
-  core_.context = 1 << 20;
+  core_.context = FakeRanks::kPositionMax;
   scheduler.eos_ids = {1};
   if (r.Chance(30)) scheduler.eos_ids.push_back(3);
   if (r.Chance(20)) scheduler.policy = SchedulingPolicy::kFcfs;
@@ -49,7 +49,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   elastic_percent_ = r.Chance(40) ? 0 : r.Chance(50) ? 100 : r.Between(20, 100);
   budgeted_percent_ = r.Chance(50) ? 0 : r.Between(10, 100);
-  score_levels_log2_ = r.Chance(50) ? 64 : r.Between(1, 3);
+  score_bits_ = r.Chance(50) ? FakeRanks::kScoreBits : r.Between(1, 3);
   sharing_ = r.Chance(75);
   scheduler.spare_sides = !sharing_ || r.Chance(10) ? 0 : r.Chance(50) ? r.Between(1, 12) : 4 * scheduler.blocks;
   if (r.Chance(30)) scheduler.prefix_hash_mask = static_cast<uint64_t>(r.Below(4));
@@ -64,6 +64,21 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   step_fails_permille_ = r.Chance(70) ? 0 : r.Between(1, 20);
   limits_prefill_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
+  if (r.Chance(60)) Hurry();
+}
+
+// Most blocks per token computed: long prompts in large chunks, short answers, and a pool that holds some tens of them.
+void Workload::Hurry() {
+  Random& r = random_;
+  SchedulerOptions& scheduler = core_.scheduler;
+  prompt_max_ = std::min(480, scheduler.blocks * kSlotsPerBlock + 8);
+  output_max_ = r.Between(1, 6);
+  scheduler.tokens_max = scheduler.sequences_max + r.Between(60, 600);
+  scheduler.prefill_tokens_max = r.Between(60, 600);
+  arrival_percent_ = r.Between(20, 90);
+  cancel_percent_ /= 4;
+  cancel_in_flight_percent_ /= 4;
+  requests_left_ *= 2;
 }
 
 void Workload::Remember(const std::vector<int32_t>& text) {
@@ -191,7 +206,7 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
 Fate Workload::MakeFate(const EngineRequest& request) {
   Random& r = random_;
   Fate fate;
-  fate.score_levels_log2 = score_levels_log2_;
+  fate.score_bits = score_bits_;
   if (r.Chance(fail_percent_)) {
     fate.fail_generated = r.Below(std::max(1, request.request.max_tokens));
     fate.fail_by_id = r.Chance(50);

@@ -63,6 +63,7 @@ class Workload {
   bool has_priorities() const { return priority_max_ > 0; }
 
  private:
+  void Hurry();
   void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();
@@ -96,7 +97,7 @@ class Workload {
   int32_t periodic_percent_ = 0;
   int32_t budgeted_percent_ = 0;
   int32_t elastic_percent_ = 0;
-  int32_t score_levels_log2_ = 64;
+  int32_t score_bits_ = FakeRanks::kScoreBits;
   bool sharing_ = false;
   int32_t salts_ = 1;
   int32_t sessions_ = 0;
