@@ -52,7 +52,7 @@ class TenantChecks {
   std::vector<int64_t> cap_max_;      // by tenant: the largest it had
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
   std::vector<double> cost_running_;  // by tenant: before the step
-  std::vector<int32_t> due_;          // sequences that the coming step has to admit
+  std::vector<uint64_t> due_;         // requests that the coming step has to admit
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
 };
