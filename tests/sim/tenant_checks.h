@@ -3,7 +3,8 @@
 //
 //  cap       the blocks a tenant holds stay within the largest cap it had
 //  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
-//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most
+//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, and
+//            once a prompt was cancelled on its way by what a third one's may
 //  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority
 //  accounts  what each tenant is charged for is exactly what its requests had computed
 //
@@ -35,6 +36,7 @@ class TenantChecks {
   void OnReload();
   void BeforeStep(const Scheduler& scheduler);
   void AfterStep(const Scheduler& scheduler);
+  void SeeEnd(const SimRequest& request);
   void AtEnd(const Scheduler& scheduler);
 
   uint64_t fairness_checks() const { return fairness_checks_; }
@@ -53,6 +55,7 @@ class TenantChecks {
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
   std::vector<double> cost_running_;  // by tenant: before the step
   std::vector<uint64_t> due_;         // requests that the coming step has to admit
+  bool forgives_ = false;  // an admitted prompt ended before it was computed: its tenant does not owe the rest any more
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
 };
