@@ -321,7 +321,10 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {
     budget.floor = std::max(1, budget.keep / 2);
   }
-  if (bug == PlantedBug::kTenantMixedUp) request.tenant = (request.tenant + 1) % static_cast<int32_t>(tenants);
+  // A session stays with its tenant: the scheduler asserts that.
+  if (bug == PlantedBug::kTenantMixedUp && request.session == 0) {
+    request.tenant = (request.tenant + 1) % static_cast<int32_t>(tenants);
+  }
 }
 
 void SpoilEvents(PlantedBug bug, std::vector<EngineEvent>& events) {
