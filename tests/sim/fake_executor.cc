@@ -5,24 +5,6 @@
 #include "block_manager/kv_budget.h"
 
 namespace hydrant::sim {
-namespace {
-
-// One thing that a row says, and what the oracle expects it to say.
-struct Expect {
-  Failure& failure;
-  const uint64_t step;
-  const StepRow& row;
-  const SimRequest& request;
-
-  bool operator()(const char* what, int64_t got, int64_t expected) const {
-    if (got == expected) return true;
-    return failure.Set("step ", step, ", request ", request.id(), ", position ", row.position, ": ", what, " is ", got,
-                       ", expected ", expected);
-  }
-};
-
-}  // namespace
-
 FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure)
     : options_(options),
       requests_(requests),
@@ -124,65 +106,6 @@ bool FakeExecutor::SeeShrinking(const StepRow& row, SimRequest& request) {
   return true;
 }
 
-bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) {
-  const Expect expect{failure_, step_, row, request};
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
-  const bool prefill = request.computed < request.prompt_length();
-  if (!expect("position", row.position, request.computed) || !expect("prefill", row.prefill, prefill) ||
-      !expect("prompt_length", row.prompt_length, request.prompt_length()) ||
-      !expect("logprobs", row.logprobs, request.request.logprobs) ||
-      !expect("heavy", row.policy->heavy, request.policy.heavy) ||
-      !expect("recent", row.policy->recent, request.policy.recent)) {
-    return false;
-  }
-  const bool same_text = row.position + tokens <= static_cast<int32_t>(request.solo.text.size()) &&
-                         std::equal(row.tokens.begin(), row.tokens.end(), request.solo.text.begin() + row.position);
-  if (!expect("the text", same_text, true)) return false;
-  int32_t live_in = 0;
-  return (prefill ? CheckPrefill(row, request, &live_in) : CheckDecode(row, request, &live_in)) &&
-         CheckTargets(row, request) && expect("blocks", std::ssize(row.block_table), BlocksForSlots(live_in));
-}
-
-bool FakeExecutor::CheckPrefill(const StepRow& row, const SimRequest& request, int32_t* live_in) {
-  const Expect expect{failure_, step_, row, request};
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size()), end = row.position + tokens;
-  const PromptStop& stop = request.solo.StopAfter(row.position + 1);
-  if (!expect("a chunk across a stop", end > stop.end, false)) return false;
-  *live_in = request.live + tokens;
-  if (end < stop.end && !expect("the chunk's end modulo 16", *live_in % kSlotsPerBlock, 0)) return false;
-  const bool samples = end == request.prompt_length() && request.request.request.max_tokens > 0;
-  return expect("live", row.live, request.live) &&
-         expect("shrink_to", row.shrink_to, end == stop.end ? stop.cut_to : 0) &&
-         expect("sample", row.sample, samples) && expect("reuse_victim", row.reuse_victim, false) &&
-         expect("choose_victim", row.choose_victim, false);
-}
-
-bool FakeExecutor::CheckDecode(const StepRow& row, const SimRequest& request, int32_t* live_in) {
-  const Expect expect{failure_, step_, row, request};
-  const size_t index = static_cast<size_t>(row.position - request.prompt_length());
-  if (!expect("a decode step too many", index >= request.solo.decodes.size(), false)) return false;
-  const DecodeFacts& facts = request.solo.decodes[index];
-  *live_in = facts.live_in;
-  return expect("tokens of a decode row", std::ssize(row.tokens), 1) && expect("live", row.live, facts.live) &&
-         expect("reuse_victim", row.reuse_victim, facts.victim_waits) &&
-         expect("choose_victim", row.choose_victim, facts.chooses_victim) &&
-         expect("shrink_to", row.shrink_to, facts.cut_to) && expect("sample", row.sample, true) &&
-         expect("losses asked of a guarantee", row.losses.cuts > 0 && !request.request.request.budget.elastic(), false);
-}
-
-bool FakeExecutor::CheckTargets(const StepRow& row, const SimRequest& request) {
-  const bool asked = row.prefill && request.request.prompt_logprobs >= 0;
-  const size_t begin = static_cast<size_t>(row.position) + 1;
-  const size_t prompt_length = static_cast<size_t>(request.prompt_length());
-  const size_t expected = asked ? std::min(row.tokens.size(), prompt_length - begin) : 0;
-  const std::vector<int32_t>& text = request.solo.text;
-  if (row.targets.size() != expected ||
-      !std::equal(row.targets.begin(), row.targets.end(), text.begin() + static_cast<long>(begin))) {
-    return failure_.Set("request ", request.id(), ": wrong targets from position ", row.position);
-  }
-  return true;
-}
-
 void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks) {
   const PrefixUse& use = request.request.request.prefix;
   if (!use.looks_up || request.computed != 0 || cached % kSlotsPerBlock != 0 ||
@@ -281,70 +204,6 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;
   Report(row, *request, read, output);
-}
-
-// All that the row reads: each slot holds a token that the oracle may still have, with the scores it should have. What was
-// seen already, and nobody wrote since, is not looked at again.
-bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
-  const bool same_slots = row.live == request.live;
-  const uint64_t state = row.policy->evicts ? request.ScoreState(request.computed - 1) : 0;
-  bool seen_all = same_slots && request.sums_known;
-  const int32_t blocks = static_cast<int32_t>(BlocksForSlots(row.live));
-  for (int32_t i = 0; i < blocks; ++i) {
-    const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(i)]);
-    const FakeMemory::Side& side = memory_.side(row.side_table[static_cast<size_t>(i)]);
-    if (row.policy->evicts && side.state != state) {
-      return failure_.Set("step ", step_, ": request ", request.id(), " finds beside block ", i,
-                          " scores over the wrong rows");
-    }
-    SimRequest::Versions& seen = request.seen[static_cast<size_t>(i)];
-    if (same_slots && seen.block == block.version && seen.side == side.version) continue;
-    seen_all = false;
-    const int32_t end = std::min(row.live, (i + 1) * kSlotsPerBlock);
-    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-      for (int32_t slot = i * kSlotsPerBlock; slot < end; ++slot) {
-        if (!CheckSlot(row, request, pair, slot)) return false;
-      }
-    }
-    seen = {block.version, side.version};
-  }
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    const int32_t slot = request.unseen_slot[static_cast<size_t>(pair)];
-    if (same_slots && slot >= 0 && slot < row.live && !CheckSlot(row, request, pair, slot)) return false;
-  }
-  request.unseen_slot.fill(-1);
-  slots_read_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
-  if (seen_all) return true;
-  request.sums = {};
-  for (int32_t i = 0; i < blocks; ++i) {
-    const PairSums& sums = memory_.block(row.block_table[static_cast<size_t>(i)]).sums;
-    for (size_t pair = 0; pair < sums.size(); ++pair) request.sums[pair] += sums[pair];
-  }
-  request.sums_known = true;
-  return true;
-}
-
-bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot) {
-  const FakeMemory::Cell& cell = CellAt(row.block_table, pair, slot);
-  const size_t position = static_cast<size_t>(cell.position);
-  if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
-      cell.token != request.solo.text[position] ||
-      (row.prefill && !request.Pruned(row.position) && cell.position != slot)) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", pair ", pair, " token ",
-                        cell.token, " of another text, position ", cell.position);
-  }
-  const int32_t position_beside = PositionAt(row.side_table, pair, slot);
-  if (row.policy->evicts && position_beside != cell.position) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", pair ", pair,
-                        " position ", position_beside, " for ", cell.position);
-  }
-  return true;
-}
-
-// Nobody else may hold what the row writes into `slot`.
-bool FakeExecutor::CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot) {
-  if (memory_.block(row.block_table[static_cast<size_t>(slot / kSlotsPerBlock)]).holders == 1) return true;
-  return failure_.Set("step ", step_, ": request ", request.id(), " writes into a block that others hold");
 }
 
 // The row at `position` adds to the scores of all `live` slots.

@@ -1,11 +1,14 @@
 // One episode of the deterministic simulator: the real EngineCore, Scheduler and BlockManager run a random workload on the
-// fake executor in virtual time, and everything that must hold is checked at every step. An episode is a pure function of
-// its seed: sizes of pool, batch and prompts, budgets, cadences, arrivals, cancels, failures, tenants and their reloads.
+// fake executor in virtual time, and everything that must hold is checked. An episode is a pure function of its seed: sizes of
+// pool, batch and prompts, budgets, cadences, arrivals, cancels, rows and whole steps that fail, slow readers, sessions that
+// are parked, dropped and cut for a turn, colliding prefix hashes, tenants and their reloads.
 //
-// Checked: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live slots; the
-// integrity of pool, tables and counters; refusals exactly when the oracle says so; each token and log-probability equal to
-// the oracle's, in order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows
-// from first come, first served; no budget lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h); all blocks free at the end.
+// Checked at every step: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live
+// slots; refusals exactly when the oracle says so; each token and log-probability equal to the oracle's, in order; one
+// terminal event per request, with the oracle's reason; no wait beyond the bound that follows from first come, first served;
+// nobody held up by another's slow reader; no budget lowered but for a request that is then let in; what is promised to
+// tenants (tenant_checks.h). At every step of some episodes, every eighth of the others and at the end: the integrity of pool,
+// tables and counters. At the end: all blocks free.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 

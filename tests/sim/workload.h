@@ -1,5 +1,6 @@
 // Workload draws what an episode is made of. Every episode has its own profile, so that rare mixtures (a pool of four
-// blocks with only periodic budgets, a batch of one, nothing but cancels) come up.
+// blocks with only periodic budgets, a batch of one, nothing but cancels) come up. Most are in a hurry: they have long prompts and
+// short answers, so that many blocks change hands for the tokens computed.
 #ifndef HYDRANT_TESTS_SIM_WORKLOAD_H_
 #define HYDRANT_TESTS_SIM_WORKLOAD_H_
 
