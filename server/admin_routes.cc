@@ -10,7 +10,7 @@
 #include "api/json_writer.h"
 #include "api/object_reader.h"
 #include "server/clock.h"
-#include "server/http_connection.h"
+#include "server/http_exchange.h"
 #include "server/routes.h"
 
 namespace hydrant {

@@ -25,7 +25,7 @@
 #include "api/completion_request.h"
 #include "model/tokenizer.h"
 #include "server/generation.h"
-#include "server/http_connection.h"
+#include "server/http_exchange.h"
 #include "server/kv_resolution.h"
 #include "server/metrics.h"
 #include "server/prefix_salts.h"

@@ -8,7 +8,7 @@
 #include "api/tokenize.h"
 #include "server/ascii_text.h"
 #include "server/clock.h"
-#include "server/http_connection.h"
+#include "server/http_exchange.h"
 #include "server/offload.h"
 #include "server/session_routes.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/session.h"
 #include "server/ascii_text.h"
-#include "server/http_connection.h"
+#include "server/http_exchange.h"
 
 namespace hydrant {
 namespace {
