@@ -91,6 +91,11 @@ void Episode::Act() {
                         workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max));
   }
   if (workload_.ReloadsNow()) Reload();
+  if (workload_.PausesAdmission(admission_paused_) != admission_paused_) {
+    disturbed_ = true;
+    admission_paused_ = !admission_paused_;
+    if (options_.bug != PlantedBug::kAdmissionNotPaused) core_->PauseAdmission(admission_paused_);
+  }
 }
 
 void Episode::Reload() {
@@ -202,16 +207,17 @@ void Episode::Step() {
   const Scheduler& scheduler = core_->scheduler();
   const bool work = unfinished() > 0;
   const int32_t held_up = paused();
-  // Only slow readers are a reason not to go on, and only for what they read themselves.
-  const bool must_compute = scheduler.running() > held_up || (work && held_up == 0);
+  // Slow readers are a reason not to go on only for what they read themselves, a paused admission for who waits.
+  const bool nobody_waits = held_up == 0 && !admission_paused_;
+  const bool must_compute = scheduler.running() > held_up || (work && nobody_waits);
   const std::span<const int32_t> running = scheduler.running_sequences();
   const bool prompts_wait =
       std::any_of(running.begin(), running.end(), [&](int32_t index) { return !scheduler.sequence(index).decodes(); });
   const bool due = promised_ != 0 && !disturbed_;
   disturbed_ = false;
-  free_steps_ += held_up == 0 ? 1 : 0;
+  free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
-  tenants_.BeforeStep(scheduler);
+  tenants_.BeforeStep(scheduler, !admission_paused_);
   std::span<const EngineEvent> events = core_->Step();
   if (options_.bug != PlantedBug::kNone) {
     spoilt_events_.assign(events.begin(), events.end());
@@ -224,6 +230,9 @@ void Episode::Step() {
   }
   if ((must_compute && report.rows == 0) || (!work && report.rows > 0)) {
     failure_.Set("step ", step_, ": ", unfinished(), " requests, ", held_up, " paused, and ", report.rows, " rows");
+  }
+  if (admission_paused_ && !scheduler.admitted().empty()) {
+    failure_.Set("step ", step_, ": request ", scheduler.admitted().front(), " is admitted while admission is paused");
   }
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
   if (!failure_.any()) CheckState();

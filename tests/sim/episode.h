@@ -87,9 +87,10 @@ class Episode {
   // For whom the last step lowered budgets, if it must let that one in now; and whether anything happened since.
   uint64_t promised_ = 0;
   bool disturbed_ = false;
+  bool admission_paused_ = false;
   int64_t now_us_ = 0;
   int64_t step_ = 0;
-  int64_t free_steps_ = 0;         // of them, those in which no slow reader held anybody up
+  int64_t free_steps_ = 0;  // of them, those in which neither slow readers nor a paused admission held anybody up
   int64_t outstanding_steps_ = 0;  // the most free steps all unfinished requests need, one after the other
   int64_t last_deadline_ = 0;      // in free steps
   uint64_t added_ = 0;

@@ -80,9 +80,9 @@ absl::StatusCode Episode::AnswerDue(const SimRequest& request) const {
   return full || unsure ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kOk;
 }
 
-// The oldest unfinished request advances in every step in which no slow reader holds anybody up, by a block of its prompt or
-// by a token: so those before this one take at most the sum of their own lengths. One step more delivers the end of a
-// cancelled one.
+// The oldest unfinished request advances in every free step, in which no slow reader holds anybody up and admission goes on, by
+// a block of its prompt or by a token: so those before this one take at most the sum of their own lengths. One step more
+// delivers the end of a cancelled one.
 void Episode::ExpectEnd(SimRequest& request) {
   ++added_;
   request.cost_steps = BlocksForSlots(request.prompt_length()) + request.request.request.max_tokens + 2;

@@ -99,6 +99,8 @@ const char* NameOf(PlantedBug bug) {
       return "PauseOfAnother";
     case PlantedBug::kResumeForgotten:
       return "ResumeForgotten";
+    case PlantedBug::kAdmissionNotPaused:
+      return "AdmissionNotPaused";
     case PlantedBug::kTenantMixedUp:
       return "TenantMixedUp";
     case PlantedBug::kPriorityIgnored:

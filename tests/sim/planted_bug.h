@@ -64,6 +64,7 @@ enum class PlantedBug : uint8_t {
   kPauseOfAnother,   // a slow reader holds up somebody else too
   kResumeForgotten,  // who was paused stays so
   // Between tenants.
+  kAdmissionNotPaused,
   kTenantMixedUp,  // a request is added as another tenant's
   kPriorityIgnored,
   kWeightsIgnored,

@@ -36,14 +36,14 @@ double TenantChecks::CostOf(const SimRequest& request) const {
          workload_.tenants()[static_cast<size_t>(asked.tenant)].weight;
 }
 
-void TenantChecks::BeforeStep(const Scheduler& scheduler) {
+void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
   std::fill(cost_running_.begin(), cost_running_.end(), 0.0);
   for (int32_t index : scheduler.running_sequences()) {
     const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
     cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
   }
   due_.clear();
-  if (workload_.reloads()) return;
+  if (workload_.reloads() || !admits) return;
   for (size_t i = 0; i < workload_.tenants().size(); ++i) {
     const Tenant& tenant = scheduler.tenant(static_cast<int32_t>(i));
     if (tenant.queue.empty()) continue;

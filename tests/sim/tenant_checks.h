@@ -34,7 +34,7 @@ class TenantChecks {
   // The most blocks a request of `tenant` may need.
   int64_t BlocksMax(int32_t tenant) const;
   void OnReload();
-  void BeforeStep(const Scheduler& scheduler);
+  void BeforeStep(const Scheduler& scheduler, bool admits);
   void AfterStep(const Scheduler& scheduler);
   void SeeEnd(const SimRequest& request);
   void AtEnd(const Scheduler& scheduler);

@@ -63,6 +63,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   read_percent_ = r.Between(3, 60);
   step_fails_permille_ = r.Chance(70) ? 0 : r.Between(1, 20);
   limits_prefill_ = r.Chance(20);
+  pauses_admission_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
   if (r.Chance(60)) Hurry();
 }

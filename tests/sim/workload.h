@@ -42,6 +42,8 @@ class Workload {
   bool DropsSessionNow() { return sessions_ > 0 && random_.Below(1000) < 3; }
   uint64_t AnySession() { return static_cast<uint64_t>(1 + random_.Below(sessions_)); }
   bool LimitsPrefillNow() { return limits_prefill_ && random_.Below(1000) < 20; }
+  // Whether admission is paused from now on, given that it is or is not.
+  bool PausesAdmission(bool paused) { return pauses_admission_ && random_.Below(1000) < (paused ? 900 : 10); }
   bool ReadsNow() { return random_.Chance(read_percent_); }  // a slow reader that is behind
   bool StepFails() { return step_fails_permille_ > 0 && random_.Below(1000) < step_fails_permille_; }
   bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
@@ -92,6 +94,7 @@ class Workload {
   int32_t turn_heavy_percent_ = 0;
   int32_t integrity_every_ = 1;
   bool limits_prefill_ = false;
+  bool pauses_admission_ = false;
   int32_t prompt_max_ = 1;
   int32_t output_max_ = 1;
   int32_t unlimited_percent_ = 0;
