@@ -99,17 +99,16 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
     SimRequest::Versions& seen = request.seen[static_cast<size_t>(i)];
     if (same_slots && seen.block == block.version && seen.side == side.version) continue;
     seen_all = false;
-    const int32_t end = std::min(row.live, (i + 1) * kSlotsPerBlock);
-    for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-      for (int32_t slot = i * kSlotsPerBlock; slot < end; ++slot) {
-        if (!CheckSlot(row, request, pair, slot)) return false;
-      }
-    }
+    if (!CheckBlock(row, request, i)) return false;
     seen = {block.version, side.version};
   }
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
     const int32_t slot = request.unseen_slot[static_cast<size_t>(pair)];
-    if (same_slots && slot >= 0 && slot < row.live && !CheckSlot(row, request, pair, slot)) return false;
+    if (!same_slots || slot < 0 || slot >= row.live) continue;
+    if (!CheckSlot(row, request, pair, slot, CellAt(row.block_table, pair, slot),
+                   PositionAt(row.side_table, pair, slot))) {
+      return false;
+    }
   }
   request.unseen_slot.fill(-1);
   slots_read_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
@@ -123,8 +122,25 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
   return true;
 }
 
-bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot) {
-  const FakeMemory::Cell& cell = CellAt(row.block_table, pair, slot);
+// The slots in block `place` of the row's table.
+bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int32_t place) {
+  const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(place)]);
+  const FakeMemory::Side& side = memory_.side(row.side_table[static_cast<size_t>(place)]);
+  const int32_t first = place * kSlotsPerBlock;
+  const size_t count = static_cast<size_t>(std::min(row.live - first, kSlotsPerBlock));
+  for (size_t pair = 0; pair < static_cast<size_t>(options_.pairs); ++pair) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!CheckSlot(row, request, static_cast<int32_t>(pair), first + static_cast<int32_t>(i), block.cells[pair][i],
+                     side.positions[pair][i])) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot,
+                             const FakeMemory::Cell& cell, int32_t position_beside) {
   const size_t position = static_cast<size_t>(cell.position);
   if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
       cell.token != request.solo.text[position] ||
@@ -132,7 +148,6 @@ bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int3
     return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", pair ", pair, " token ",
                         cell.token, " of another text, position ", cell.position);
   }
-  const int32_t position_beside = PositionAt(row.side_table, pair, slot);
   if (row.policy->evicts && position_beside != cell.position) {
     return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", pair ", pair,
                         " position ", position_beside, " for ", cell.position);

@@ -88,7 +88,9 @@ class FakeExecutor : public Executor {
   bool Claim(int32_t block, const SimRequest& request);
   bool Append(int32_t block, SimRequest& request);
   bool CheckSlots(const StepRow& row, SimRequest& request);
-  bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot);
+  bool CheckBlock(const StepRow& row, const SimRequest& request, int32_t place);
+  bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot,
+                 const FakeMemory::Cell& cell, int32_t position_beside);
   bool CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot);
   void AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position);
   bool TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end);

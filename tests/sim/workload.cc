@@ -19,7 +19,9 @@ constexpr int32_t kEdges[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49};
 Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   Random& r = random_;
   SchedulerOptions& scheduler = core_.scheduler;
+  const bool hurries = r.Chance(60);
   scheduler.blocks = r.Chance(50) ? r.Between(3, 12) : r.Between(8, 80);
+  if (hurries && r.Chance(70)) scheduler.blocks = r.Between(40, 160);
   scheduler.sequences_max = r.Chance(20) ? 1 : r.Between(2, 12);
   scheduler.waiting_max = r.Chance(15) ? r.Between(1, 4) : r.Between(16, 80);
   scheduler.tokens_max = scheduler.sequences_max + 15 + (r.Chance(30) ? 0 : r.Below(120));
@@ -65,7 +67,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   limits_prefill_ = r.Chance(20);
   pauses_admission_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
-  if (r.Chance(60)) Hurry();
+  if (hurries) Hurry();
 }
 
 // Most blocks per token computed: long prompts in large chunks, short answers, and a pool that holds some tens of them.
