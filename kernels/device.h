@@ -114,9 +114,9 @@ struct KvCacheLayout {
     return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
   }
   size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
-  // Elements from the start of `score` or `position` to [layer][side][kv_head].
+  // Elements from the start of `score` or `position` to [side][layer][kv_head].
   int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
-    return ((int64_t{layer} * sides() + side) * kv_heads + kv_head) * kBlockSlots;
+    return ((side * layers + layer) * kv_heads + kv_head) * kBlockSlots;
   }
   size_t victim_count() const {
     return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
@@ -131,7 +131,10 @@ struct KvCacheLayout {
 
 // Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
 // KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
-// head_dim] tile of `k` and `v` is the device's own.
+// head_dim] tile of `k` and `v` is the device's own. A block is one piece of memory over all layers: a pool is touched for
+// the first time piece by piece, as blocks are given out (with the layers outside, the first blocks of a stretch of every
+// layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and whole blocks move in
+// one copy.
 //
 // Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
 // that shares a block with others has a spare one beside it.
@@ -140,12 +143,12 @@ struct KvCacheLayout {
 // evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
 struct KvCacheView {
   KvCacheLayout layout;
-  void* k = nullptr;            // [layer][block][kv_head][16][head_dim]
-  void* v = nullptr;            // [layer][block][kv_head][16][head_dim]
-  float* score = nullptr;       // [layer][side block][kv_head][16]
-  int32_t* position = nullptr;  // [layer][side block][kv_head][16]
+  void* k = nullptr;            // [block][layer][kv_head][16][head_dim]
+  void* v = nullptr;            // [block][layer][kv_head][16][head_dim]
+  float* score = nullptr;       // [side block][layer][kv_head][16]
+  int32_t* position = nullptr;  // [side block][layer][kv_head][16]
   int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
-  // [layer][side block][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
+  // [side block][layer][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
   int32_t* logical_position = nullptr;
 };
 

@@ -39,8 +39,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       block_manager_(options.blocks, options.spare_sides, options.prefix_hash_mask),
       sequences_(static_cast<size_t>(options.sequences_max + options.waiting_max)),
-      prefill_alone_max_(options.tokens_max),
-      prefill_beside_decodes_max_(options.prefill_tokens_max),
+      prefill_cost_(options.attention_slots_per_token),
       parked_(options.parked_blocks_max) {
   assert(options.Validate().ok());
   SetTenants(options.tenants);
@@ -232,8 +231,8 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
 
 void Scheduler::LimitPrefill(int32_t alone, int32_t beside_decodes) {
   assert(alone >= kSlotsPerBlock && beside_decodes >= kSlotsPerBlock);
-  prefill_alone_max_ = std::min(alone, options_.tokens_max);
-  prefill_beside_decodes_max_ = std::min(beside_decodes, options_.prefill_tokens_max);
+  prefill_alone_max_ = alone;
+  prefill_beside_decodes_max_ = beside_decodes;
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
@@ -246,18 +245,15 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   plan_.snapshots.clear();
   plan_.decode_tokens = 0;
   plan_.prefill_tokens = 0;
+  plan_.prefill_cost = 0.0;
+  plan_.prefill_limited = false;
   AdmitWaiting(now_us);
   PlanShrinks();
 
   for (int32_t index : running_) {
     if (at(index).decodes() && !at(index).paused) PlanDecode(index);
   }
-  int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
-  tokens_left = std::min(tokens_left, plan_.decode_tokens > 0 ? prefill_beside_decodes_max_ : prefill_alone_max_);
-  for (int32_t index : PrefillOrder()) {
-    if (tokens_left == 0) break;
-    tokens_left -= PlanPrefill(index, tokens_left);
-  }
+  PlanPrompts();
   assert((plan_.side_starts.empty() && plan_.restores.empty()) || !plan_.rows.empty());
   if (!plan_.rows.empty()) ++counters_.steps;
   return plan_;
@@ -307,6 +303,23 @@ void Scheduler::PlanDecode(int32_t index) {
   ++plan_.decode_tokens;
 }
 
+// Bounded twice: in tokens, by what a step has room for, and in what they cost, by the time it may take.
+void Scheduler::PlanPrompts() {
+  const bool beside_decodes = plan_.decode_tokens > 0;
+  const double cost_max = beside_decodes ? prefill_beside_decodes_max_ : prefill_alone_max_;
+  int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
+  if (beside_decodes) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
+  for (int32_t index : PrefillOrder()) {
+    int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_max - plan_.prefill_cost);
+    if (plan_.prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
+    tokens = std::min(tokens, tokens_left);
+    if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
+    if (at(index).in_flight > 0) continue;
+    plan_.prefill_limited = true;
+    if (tokens == 0) break;
+  }
+}
+
 int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   Sequence& sequence = at(index);
   assert(sequence.in_flight == 0);
@@ -316,6 +329,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   const int32_t tokens = ChunkTokens(sequence.live, stop - sequence.scheduled, tokens_left);
   if (tokens == 0) return 0;
   const bool stops = sequence.scheduled + tokens == stop;
+  const double cost = prefill_cost_.Of(sequence.live, tokens);
   block_manager_.Extend(sequence.blocks, sequence.live + tokens);
 
   PlanRow& row = plan_.rows.emplace_back();
@@ -346,7 +360,9 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
   plan_.prefill_tokens += tokens;
-  tenant_of(sequence).ChargePrompt(tokens);
+  plan_.prefill_cost += cost;
+  plan_.prefill_limited |= !stops;
+  tenant_of(sequence).ChargePrompt(tokens, cost);
   return tokens;
 }
 

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "block_manager/block_manager.h"
 #include "scheduler/parked_sessions.h"
+#include "scheduler/prefill_cost.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
@@ -103,8 +104,9 @@ class Scheduler {
   // it resumes or cancels it. Unknown and ended ids are ignored.
   void SetPaused(uint64_t id, bool paused);
 
-  // Bounds the prefill tokens of the steps to come, below what the options allow: `alone` without decodes beside them,
-  // `beside_decodes` with. For a driver that knows how long tokens take. REQUIRES: both >= kSlotsPerBlock.
+  // Bounds what the prefill tokens of the steps to come cost (prefill_cost.h), below the tokens that the options allow:
+  // `alone` without decodes beside them, `beside_decodes` with. One block of tokens is computed whatever it costs. For a
+  // driver that knows how long tokens take. REQUIRES: both >= kSlotsPerBlock.
   void LimitPrefill(int32_t alone, int32_t beside_decodes);
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, new
@@ -167,6 +169,8 @@ class Scheduler {
   int64_t PeakSlotsAtWorst(const Request& request) const;
 
  private:
+  static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
+
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
   absl::Status Check(const Request& request) const;
@@ -192,6 +196,7 @@ class Scheduler {
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
+  void PlanPrompts();
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
   void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
@@ -216,8 +221,9 @@ class Scheduler {
   bool admission_paused_ = false;
   Turns turns_;
   HeadOf head_of_;                                   // asks this scheduler; made once
-  int32_t prefill_alone_max_;                        // [kSlotsPerBlock, options_.tokens_max]
-  int32_t prefill_beside_decodes_max_;               // [kSlotsPerBlock, options_.prefill_tokens_max]
+  PrefillCost prefill_cost_;
+  double prefill_alone_max_ = kUnbounded;           // of StepPlan::prefill_cost
+  double prefill_beside_decodes_max_ = kUnbounded;   // the same
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
 
   ParkedSessions parked_;

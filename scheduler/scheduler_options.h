@@ -22,6 +22,8 @@ struct SchedulerOptions {
       512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
   // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
   int32_t prefill_tokens_max = 128;
+  // Slots to which a token's attention costs as much as everything else of it (prefill_cost.h); 0: attention is free.
+  int32_t attention_slots_per_token = 0;
   std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them
   std::vector<TenantOptions> tenants = {TenantOptions()};
   SchedulingPolicy policy = SchedulingPolicy::kFair;

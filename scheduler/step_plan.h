@@ -52,6 +52,8 @@ struct StepPlan {
   std::vector<PlanSnapshot> snapshots;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
+  double prefill_cost = 0.0;     // of these, in tokens at the begin of a prompt
+  bool prefill_limited = false;  // more prompt tokens were there to compute
 };
 
 // What the executor said about one row.

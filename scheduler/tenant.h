@@ -54,7 +54,7 @@ struct Tenant {
   double service = 0.0;       // the counter: charges, and what lifting added
   double charged = 0.0;       // charges alone
   int64_t prompt_due = 0;     // prompt tokens of those that run, not computed yet: charges to come
-  double prefilled = 0.0;     // a counter of prompt tokens alone: whose chunk is computed next
+  double prefilled = 0.0;     // a counter of what its chunks cost (prefill_cost.h): whose is computed next
   bool held_back = false;     // its own cap keeps its head of line waiting: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
@@ -68,10 +68,11 @@ struct Tenant {
   double turn() const { return service + kPromptCharge * static_cast<double>(prompt_due) / options.weight; }
   int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - reserved); }
   int32_t unused_rows() const { return std::max(0, floor_rows - running); }
-  // `tokens` of a prompt are computed. Tokens that need no computing are neither due nor charged.
-  void ChargePrompt(int32_t tokens) {
+  // `tokens` of a prompt are computed, which takes the time of `cost` at its begin. Tokens that need no computing are neither
+  // due nor charged.
+  void ChargePrompt(int32_t tokens, double cost) {
     prompt_due -= tokens;
-    prefilled += tokens / options.weight;
+    prefilled += cost / options.weight;
     prompt_tokens += static_cast<uint64_t>(tokens);
     Charge(kPromptCharge * tokens);
   }

@@ -98,6 +98,8 @@ std::span<const EngineEvent> EngineCore::Step() {
     report_ = {static_cast<int32_t>(plan.rows.size()),
                plan.decode_tokens,
                plan.prefill_tokens,
+               plan.prefill_cost,
+               plan.prefill_limited,
                launch_us - begin_us,
                done_us - launch_us,
                clock_() - done_us};

@@ -86,6 +86,8 @@ struct StepReport {
   int32_t rows = 0;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
+  double prefill_cost = 0.0;     // StepPlan::prefill_cost
+  bool prefill_limited = false;  // StepPlan::prefill_limited
   int64_t plan_us = 0;    // Plan and building the executor's input
   int64_t device_us = 0;  // Launch to Await's return
   int64_t commit_us = 0;  // Commit and building the events

@@ -40,8 +40,8 @@ void PrefillPacer::Observe(const StepReport& report) {
   double& tokens = mixed ? beside_ : tokens_;
   if (factor < 1) {
     tokens *= std::max(factor, kShrinkMost);
-  } else if (report.prefill_tokens > (mixed ? beside_decodes() : alone()) - kSlotsPerBlock) {
-    // Only a step that was as full as it was allowed to be says that more would fit. Chunks end on whole blocks.
+  } else if (report.prefill_limited) {
+    // Only a step that was as full as it was allowed to be says that more would fit.
     tokens *= std::min(factor, kGrowMost);
   }
   // Where no step is ever without decodes, what fits beside them fits alone.

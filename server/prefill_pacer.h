@@ -1,7 +1,8 @@
 // PrefillPacer sizes prefill chunks by time. A step cannot be interrupted: while it runs, a cancelled sequence keeps
 // its blocks, a new request waits, and streams beside the prefill stand still. How many prompt tokens make a step of
 // bearable length depends on the device and the model, so it is learned from the steps: beside decodes from the length of
-// the whole step, for that is what their readers wait for, whoever else decodes.
+// the whole step, for that is what their readers wait for, whoever else decodes. Tokens are tokens at the begin of a prompt
+// (scheduler/prefill_cost.h): a step with the end of a long one has fewer.
 //
 // Thread: engine. Pure: what it returns is a function of the reports. (Results do not depend on the size of chunks.)
 #ifndef HYDRANT_SERVER_PREFILL_PACER_H_

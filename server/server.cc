@@ -101,6 +101,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
   options.scheduler.tokens_max = limits.batch_tokens_max;
   options.scheduler.prefill_tokens_max = config.prefill_tokens_max;
+  options.scheduler.attention_slots_per_token = model.attention_slots_per_token();
   options.scheduler.eos_ids = model.eos_ids;
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;

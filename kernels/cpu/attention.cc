@@ -51,13 +51,13 @@ class LayerView {
             .head_dim = layout_.head_dim,
             .k = K(0, kv_head),
             .v = V(0, kv_head),
-            .tile_stride = layout_.kv_heads * TileBytes(),
+            .tile_stride = int64_t{layout_.layers} * layout_.kv_heads * TileBytes(),
             .block_table = row.block_table.data()};
   }
   ScoreView Scores(const BatchRow& row, int32_t kv_head) const {
     return {.score = kv_.score + Side(0, kv_head),
             .position = kv_.position + Side(0, kv_head),
-            .stride = int64_t{layout_.kv_heads} * kBlockSlots,
+            .stride = int64_t{layout_.layers} * layout_.kv_heads * kBlockSlots,
             .side_table = row.sides().data()};
   }
 

@@ -76,21 +76,20 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
 
 namespace {
 
-// A layer of a block: its KV heads lie next to each other, so each of the arrays has it in one piece. The last one is empty
-// unless the cache is inspected.
+// A block over all layers and KV heads, in one piece of each array. The last one is empty unless the cache is inspected.
 struct Piece {
   void* data;
   size_t bytes;
 };
 constexpr size_t kScores = 2;  // which of the pieces they are
-using LayerOfBlock = std::array<Piece, 5>;
+using Pieces = std::array<Piece, 5>;
 
-LayerOfBlock PiecesOf(const KvCacheView& kv, int32_t layer, int32_t block, int32_t side) {
+Pieces PiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
   const KvCacheLayout& layout = kv.layout;
-  const size_t slots = static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
   const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
-  const int64_t tile = TileOffset(layout, layer, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
-  const int64_t beside = layout.side_offset(layer, side, 0);
+  const int64_t tile = TileOffset(layout, 0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t beside = layout.side_offset(0, side, 0);
   return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
           Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)},
           layout.inspected ? Piece{kv.logical_position + beside, slots * sizeof(int32_t)} : Piece{kv.score, 0}};
@@ -99,13 +98,10 @@ LayerOfBlock PiecesOf(const KvCacheView& kv, int32_t layer, int32_t block, int32
 }  // namespace
 
 void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) {
-  const int32_t layers = kv.layout.layers;
-  pool_.ParallelFor(std::ssize(copies) * layers, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const BlockCopy& copy = copies[static_cast<size_t>(i / layers)];
-      const int32_t layer = static_cast<int32_t>(i % layers);
-      const LayerOfBlock from = PiecesOf(kv, layer, copy.from, copy.from_side);
-      const LayerOfBlock to = PiecesOf(kv, layer, copy.to, copy.to);
+  pool_.ParallelFor(std::ssize(copies), 1, [&](int64_t begin, int64_t end, int) {
+    for (const BlockCopy& copy : copies.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
+      const Pieces from = PiecesOf(kv, copy.from, copy.from_side);
+      const Pieces to = PiecesOf(kv, copy.to, copy.to);
       for (size_t piece = 0; piece < to.size(); ++piece) {
         std::memcpy(to[piece].data, from[piece].data, from[piece].bytes);
       }
@@ -116,13 +112,11 @@ void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView&
 void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
                              std::byte* out) {
   assert(blocks.size() == sides.size());
-  const int32_t layers = kv.layout.layers;
-  const size_t layer_bytes = kv.layout.block_bytes() / static_cast<size_t>(layers);
-  pool_.ParallelFor(std::ssize(blocks) * layers, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const size_t at = static_cast<size_t>(i / layers);
-      std::byte* to = out + static_cast<size_t>(i) * layer_bytes;
-      for (const Piece& from : PiecesOf(kv, static_cast<int32_t>(i % layers), blocks[at], sides[at])) {
+  const size_t block_bytes = kv.layout.block_bytes();
+  pool_.ParallelFor(std::ssize(blocks), 1, [&](int64_t begin, int64_t end, int) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      std::byte* to = out + i * block_bytes;
+      for (const Piece& from : PiecesOf(kv, blocks[i], sides[i])) {
         std::memcpy(to, from.data, from.bytes);
         to += from.bytes;
       }
@@ -132,13 +126,11 @@ void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const in
 
 void CpuDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                              const std::byte* in) {
-  const int32_t layers = kv.layout.layers;
-  const size_t layer_bytes = kv.layout.block_bytes() / static_cast<size_t>(layers);
-  pool_.ParallelFor(std::ssize(blocks) * layers, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t block = blocks[static_cast<size_t>(i / layers)];
-      const std::byte* from = in + static_cast<size_t>(i) * layer_bytes;
-      const LayerOfBlock pieces = PiecesOf(kv, static_cast<int32_t>(i % layers), block, block);
+  const size_t block_bytes = kv.layout.block_bytes();
+  pool_.ParallelFor(std::ssize(blocks), 1, [&](int64_t begin, int64_t end, int) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const std::byte* from = in + i * block_bytes;
+      const Pieces pieces = PiecesOf(kv, blocks[i], blocks[i]);
       for (const Piece& to : pieces) {
         std::memcpy(to.data, from, to.bytes);
         from += to.bytes;

@@ -23,7 +23,7 @@ inline int64_t VElement(DType dtype, int64_t head_dim, int64_t slot, int64_t dim
 
 // Elements from the start of `k` or `v` to the tile.
 inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t block, int32_t kv_head) {
-  return ((int64_t{layer} * layout.blocks + block) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
+  return ((block * layout.layers + layer) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
 }
 
 }  // namespace hydrant

@@ -88,5 +88,18 @@ INSTANTIATE_TEST_SUITE_P(
                           "'rope': a rotary frequency is nan"}),
     [](const auto& test) { return test.param.name; });
 
+TEST(ModelConfig, AttentionCostsAsMuchAsTheMatricesAtThisDepth) {
+  ModelConfig config;
+  config.hidden = 576;
+  config.query_heads = 9;
+  config.kv_heads = 3;
+  config.head_dim = 64;
+  config.ffn = 1536;
+  // (576 x (576 + 576 + 2 x 192) + 3 x 576 x 1536) / (2 x 576): SmolLM2-135M.
+  EXPECT_EQ(config.attention_slots_per_token(), 3072);
+  config.gated = false;
+  EXPECT_EQ(config.attention_slots_per_token(), 2304);
+}
+
 }  // namespace
 }  // namespace hydrant

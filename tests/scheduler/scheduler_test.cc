@@ -98,6 +98,27 @@ TEST(Scheduler, LimitPrefillShortensChunksAndNeverLengthensThem) {
   EXPECT_EQ(driver.Step()[1].tokens.size(), 32u) << "prefill_tokens_max";
 }
 
+TEST(Scheduler, ChunksGetShorterTheDeeperTheyAre) {
+  SchedulerOptions options = SmallOptions(64);
+  options.attention_slots_per_token = 32;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 1)).ok());
+  driver.scheduler.LimitPrefill(64, 16);
+  const PrefillCost cost(32);
+  int32_t live = 0;
+  size_t before = 64;
+  while (driver.scheduler.sequence(0).generated() == 0) {
+    const std::vector<PlanRow> rows = driver.Step();
+    ASSERT_EQ(rows.size(), 1u);
+    const size_t tokens = rows[0].tokens.size();
+    EXPECT_TRUE(tokens <= 16 || cost.Of(live, static_cast<int32_t>(tokens)) <= 64) << tokens << " behind " << live;
+    EXPECT_LE(tokens, before);
+    before = tokens;
+    live += static_cast<int32_t>(tokens);
+    if (live == 200) return;
+  }
+}
+
 TEST(Scheduler, EveryDecodeAndAPrefillBlockFitTheSmallestStep) {
   SchedulerOptions options = SmallOptions(64, 4);
   options.tokens_max = 4 + 15;

@@ -56,7 +56,7 @@ TEST(Tenants, APromptCountsForTheTurnFromAdmissionOnAndIsChargedWhenItIsComputed
   tenant.options.weight = 4;
   tenant.prompt_due = 20;
   EXPECT_DOUBLE_EQ(tenant.turn(), 5);
-  tenant.ChargePrompt(8);
+  tenant.ChargePrompt(8, 8.0);
   EXPECT_DOUBLE_EQ(tenant.turn(), 5);
   EXPECT_DOUBLE_EQ(tenant.service, 8.0 / 4);
   tenant.ChargeOutput();

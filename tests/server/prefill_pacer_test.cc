@@ -11,10 +11,12 @@ struct Device {
   int64_t token_us = 100;
   int64_t decode_us = 0;
 
-  StepReport Step(int32_t prefill_tokens) const {
+  // `limited`: there were more tokens to compute.
+  StepReport Step(int32_t prefill_tokens, bool limited) const {
     StepReport report;
     report.rows = 1;
     report.prefill_tokens = prefill_tokens;
+    report.prefill_limited = limited;
     report.decode_tokens = decode_us > 0 ? 8 : 0;
     report.device_us = fixed_us + prefill_tokens * token_us + decode_us;
     return report;
@@ -23,7 +25,7 @@ struct Device {
 
 int32_t Settle(PrefillPacer& pacer, const Device& device, int steps = 50) {
   for (int i = 0; i < steps; ++i)
-    pacer.Observe(device.Step(device.decode_us > 0 ? pacer.beside_decodes() : pacer.alone()));
+    pacer.Observe(device.Step(device.decode_us > 0 ? pacer.beside_decodes() : pacer.alone(), true));
   return pacer.alone();
 }
 
@@ -46,7 +48,7 @@ TEST(PrefillPacer, ShortPromptsSayNothingAboutLongOnes) {
   PrefillPacer pacer(8192);
   const int32_t before = pacer.alone();
   Device cold{.fixed_us = 400'000};
-  for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16));
+  for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16, false));
   EXPECT_EQ(pacer.alone(), before);
 }
 

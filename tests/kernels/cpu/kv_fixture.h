@@ -234,7 +234,7 @@ class KvFixture {
   }
   size_t Side(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
     const size_t tile =
-        static_cast<size_t>((layer * kv.layout.blocks + sequence.Block(slot)) * shape.kv_heads + kv_head);
+        static_cast<size_t>((sequence.Block(slot) * kv.layout.layers + layer) * shape.kv_heads + kv_head);
     return tile * kBlockSlots + static_cast<size_t>(slot % kBlockSlots);
   }
 

@@ -103,7 +103,7 @@ class PlantedCache {
       const auto write = [&](void* data, bool value) {
         const std::vector<float> source = Key(layer, head, position, value ? 64.0f : 0.0f);
         const int64_t tile =
-            (int64_t{layer} * fixture_.kv.layout.blocks + sequence_.Block(slot)) * kShape.kv_heads + head;
+            (int64_t{sequence_.Block(slot)} * fixture_.kv.layout.layers + layer) * kShape.kv_heads + head;
         for (int32_t d = 0; d < kShape.head_dim; ++d) {
           // The orders that kernels/cpu/attention_kernels.h documents.
           const int32_t offset = slot % kBlockSlots;
