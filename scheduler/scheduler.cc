@@ -254,6 +254,9 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
     if (at(index).decodes() && !at(index).paused) PlanDecode(index);
   }
   PlanPrompts();
+  plan_.several_tenants = std::any_of(plan_.rows.begin(), plan_.rows.end(), [this](const PlanRow& row) {
+    return at(row.sequence).request.tenant != at(plan_.rows.front().sequence).request.tenant;
+  });
   assert((plan_.side_starts.empty() && plan_.restores.empty()) || !plan_.rows.empty());
   if (!plan_.rows.empty()) ++counters_.steps;
   return plan_;

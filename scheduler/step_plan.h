@@ -54,6 +54,7 @@ struct StepPlan {
   int32_t prefill_tokens = 0;
   double prefill_cost = 0.0;     // of these, in tokens at the begin of a prompt
   bool prefill_limited = false;  // more prompt tokens were there to compute
+  bool several_tenants = false;  // have rows
 };
 
 // What the executor said about one row.

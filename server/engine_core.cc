@@ -100,6 +100,7 @@ std::span<const EngineEvent> EngineCore::Step() {
                plan.prefill_tokens,
                plan.prefill_cost,
                plan.prefill_limited,
+               plan.several_tenants,
                launch_us - begin_us,
                done_us - launch_us,
                clock_() - done_us};

@@ -88,6 +88,7 @@ struct StepReport {
   int32_t prefill_tokens = 0;
   double prefill_cost = 0.0;     // StepPlan::prefill_cost
   bool prefill_limited = false;  // StepPlan::prefill_limited
+  bool several_tenants = false;  // StepPlan::several_tenants
   int64_t plan_us = 0;    // Plan and building the executor's input
   int64_t device_us = 0;  // Launch to Await's return
   int64_t commit_us = 0;  // Commit and building the events

@@ -10,6 +10,7 @@ struct Device {
   int64_t fixed_us = 1000;
   int64_t token_us = 100;
   int64_t decode_us = 0;
+  bool several_tenants = false;
 
   // `limited`: there were more tokens to compute.
   StepReport Step(int32_t prefill_tokens, bool limited) const {
@@ -17,6 +18,7 @@ struct Device {
     report.rows = 1;
     report.prefill_tokens = prefill_tokens;
     report.prefill_limited = limited;
+    report.several_tenants = several_tenants;
     report.decode_tokens = decode_us > 0 ? 8 : 0;
     report.device_us = fixed_us + prefill_tokens * token_us + decode_us;
     return report;
@@ -77,6 +79,13 @@ TEST(PrefillPacer, AStepBesideDecodesTakesSoLongInAll) {
   EXPECT_NEAR(pacer.beside_decodes(), 100, 8) << "the decodes take half of the time";
   Settle(pacer, {.token_us = 1000, .decode_us = 10'000});
   EXPECT_NEAR(pacer.beside_decodes(), 190, 8) << "and it grows again";
+}
+
+TEST(PrefillPacer, WithSeveralTenantsAStepIsShorter) {
+  PrefillPacer pacer(4096);
+  Settle(pacer, {.token_us = 1000});
+  Settle(pacer, {.token_us = 1000, .decode_us = 50'000, .several_tenants = true});
+  EXPECT_NEAR(pacer.beside_decodes(), 100, 8) << "of 150 ms";
 }
 
 TEST(PrefillPacer, ItAlsoGrowsWhenNoStepIsEverWithoutDecodes) {
