@@ -55,6 +55,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   for (int32_t row = options.sequences_max - 1; row >= 0; --row) free_state_rows_.push_back(row);
   running_.reserve(rows);
   prefilling_.reserve(rows);
+  decoding_.reserve(rows);
   admitted_.reserve(rows);
   plan_.rows.reserve(rows);
   events_.reserve(sequences_.size());
@@ -229,10 +230,9 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (found != index_of_.end()) at(found->second).paused = paused;
 }
 
-void Scheduler::LimitPrefill(int32_t alone, int32_t beside_decodes) {
-  assert(alone >= kSlotsPerBlock && beside_decodes >= kSlotsPerBlock);
-  prefill_alone_max_ = alone;
-  prefill_beside_decodes_max_ = beside_decodes;
+void Scheduler::LimitSteps(const StepLimits& limits) {
+  assert(std::min({limits.alone, limits.beside_decodes, limits.shared}) >= kSlotsPerBlock);
+  limits_ = limits;
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
@@ -245,21 +245,59 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   plan_.snapshots.clear();
   plan_.decode_tokens = 0;
   plan_.prefill_tokens = 0;
+  plan_.decode_cost = 0.0;
   plan_.prefill_cost = 0.0;
   plan_.prefill_limited = false;
   AdmitWaiting(now_us);
   PlanShrinks();
 
-  for (int32_t index : running_) {
-    if (at(index).decodes() && !at(index).paused) PlanDecode(index);
-  }
+  ShareStep();
+  PlanDecodes();
   PlanPrompts();
-  plan_.several_tenants = std::any_of(plan_.rows.begin(), plan_.rows.end(), [this](const PlanRow& row) {
-    return at(row.sequence).request.tenant != at(plan_.rows.front().sequence).request.tenant;
-  });
   assert((plan_.side_starts.empty() && plan_.restores.empty()) || !plan_.rows.empty());
   if (!plan_.rows.empty()) ++counters_.steps;
   return plan_;
+}
+
+void Scheduler::ShareStep() {
+  step_shares_.Begin(tenants_.size());
+  if (options_.policy == SchedulingPolicy::kFair && tenants_.size() > 1) {
+    for (int32_t index : running_) {
+      const Sequence& sequence = at(index);
+      const int32_t tenant = sequence.request.tenant;
+      if (!sequence.decodes()) {
+        const int32_t stop = sequence.request.budget.PromptStop(sequence.scheduled, sequence.prompt_length());
+        step_shares_.AddPrompt(tenant, prefill_cost_.Of(sequence.live, stop - sequence.scheduled));
+      } else if (!sequence.paused) {
+        step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
+      }
+    }
+    step_shares_.Divide(limits_.shared,
+                        [this](int32_t i) { return tenants_[static_cast<size_t>(i)].options.weight; });
+  }
+  plan_.shared = step_shares_.bounded();
+}
+
+void Scheduler::PlanDecodes() {
+  decoding_.clear();
+  for (int32_t index : running_) {
+    if (at(index).decodes() && !at(index).paused) decoding_.push_back(index);
+  }
+  if (plan_.shared) {
+    // Not a stable sort, which would allocate.
+    std::sort(decoding_.begin(), decoding_.end(), [this](int32_t a, int32_t b) {
+      return std::pair(at(a).row_step, at(a).arrival) < std::pair(at(b).row_step, at(b).arrival);
+    });
+  }
+  for (int32_t index : decoding_) {
+    const Sequence& sequence = at(index);
+    const double cost = prefill_cost_.Of(sequence.live, 1);
+    // Whose budget falls for somebody who waits is not put off.
+    const bool due = sequence.asks_losses || sequence.lower_to > 0;
+    if (plan_.shared && !step_shares_.TakeDecode(sequence.request.tenant, cost) && !due) continue;
+    plan_.decode_cost += cost;
+    PlanDecode(index);
+  }
 }
 
 void Scheduler::PlanDecode(int32_t index) {
@@ -303,23 +341,26 @@ void Scheduler::PlanDecode(int32_t index) {
   sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
+  sequence.row_step = plan_.number;
   ++plan_.decode_tokens;
 }
 
 // Bounded twice: in tokens, by what a step has room for, and in what they cost, by the time it may take.
 void Scheduler::PlanPrompts() {
   const bool beside_decodes = plan_.decode_tokens > 0;
-  const double cost_max = beside_decodes ? prefill_beside_decodes_max_ : prefill_alone_max_;
+  const double cost_max = beside_decodes ? limits_.beside_decodes : limits_.alone;
   int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
   if (beside_decodes) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
   for (int32_t index : PrefillOrder()) {
-    int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_max - plan_.prefill_cost);
+    const int32_t tenant = at(index).request.tenant;
+    const double cost_left = plan_.shared ? step_shares_.left(tenant) : cost_max - plan_.prefill_cost;
+    int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_left);
     if (plan_.prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
     tokens = std::min(tokens, tokens_left);
+    const double cost_before = plan_.prefill_cost;
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
-    if (at(index).in_flight > 0) continue;
-    plan_.prefill_limited = true;
-    if (tokens == 0) break;
+    if (plan_.shared) step_shares_.TakePrompt(tenant, plan_.prefill_cost - cost_before);
+    plan_.prefill_limited |= at(index).in_flight == 0;
   }
 }
 

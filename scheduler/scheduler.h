@@ -8,9 +8,10 @@
 // Invariants
 //  1. Every added request gets exactly one terminal event, whatever happens to it, and nothing after it.
 //  2. When the terminal event is delivered its blocks and its state row are free.
-//  3. Every decoding sequence that is not paused has a row in every step, and one that prefills has a chunk: tenants
-//     take turns (tenant.h), and of a tenant's the one admitted longest ago goes first. Admitted sequences advance,
-//     whoever else is there.
+//  3. Every decoding sequence that is not paused has a row in every step; in one that is divided between tenants
+//     (step_shares.h) every tenant with such sequences has at least one, and of a tenant's the one whose last row is longest
+//     ago goes first. Where there are prompts to compute a step has a chunk of them: tenants take turns (tenant.h), and of a
+//     tenant's the one admitted longest ago goes first. Admitted sequences advance, whoever else is there.
 //  4. Within a tenant, admission goes by priority and then by arrival. Between tenants it goes by tenant.h, which says
 //     why nobody waits for ever: with 3, a wait is at most the time the sequences before it need to run to their
 //     max_tokens.
@@ -38,6 +39,7 @@
 #include "scheduler/sequence.h"
 #include "scheduler/shrink_planner.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/step_shares.h"
 #include "scheduler/tenant.h"
 
 namespace hydrant {
@@ -84,6 +86,8 @@ struct SchedulerCounters {
 
 class Scheduler {
  public:
+  static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
+
   // REQUIRES: options.Validate().ok().
   explicit Scheduler(const SchedulerOptions& options);
   ~Scheduler();
@@ -104,10 +108,16 @@ class Scheduler {
   // it resumes or cancels it. Unknown and ended ids are ignored.
   void SetPaused(uint64_t id, bool paused);
 
-  // Bounds what the prefill tokens of the steps to come cost (prefill_cost.h), below the tokens that the options allow:
-  // `alone` without decodes beside them, `beside_decodes` with. One block of tokens is computed whatever it costs. For a
-  // driver that knows how long tokens take. REQUIRES: both >= kSlotsPerBlock.
-  void LimitPrefill(int32_t alone, int32_t beside_decodes);
+  // Bounds what the steps to come cost (prefill_cost.h), below the tokens that the options allow. For a driver that knows
+  // how long tokens take. Of prompts, `alone` without decodes beside them, `beside_decodes` with; one block is computed
+  // whatever it costs. `shared`: of everything, when several tenants have something to compute (step_shares.h).
+  struct StepLimits {
+    double alone = kUnbounded;
+    double beside_decodes = kUnbounded;
+    double shared = kUnbounded;
+  };
+  // REQUIRES: all >= kSlotsPerBlock.
+  void LimitSteps(const StepLimits& limits);
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, new
   // tenants come behind; one that is gone stays in the list, without a floor, and what it has accepted is finished.
@@ -169,8 +179,6 @@ class Scheduler {
   int64_t PeakSlotsAtWorst(const Request& request) const;
 
  private:
-  static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
-
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
   Tenant& tenant_of(const Sequence& sequence) { return tenants_[static_cast<size_t>(sequence.request.tenant)]; }
   absl::Status Check(const Request& request) const;
@@ -196,6 +204,8 @@ class Scheduler {
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
+  void ShareStep();
+  void PlanDecodes();
   void PlanPrompts();
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
@@ -222,8 +232,9 @@ class Scheduler {
   Turns turns_;
   HeadOf head_of_;                                   // asks this scheduler; made once
   PrefillCost prefill_cost_;
-  double prefill_alone_max_ = kUnbounded;           // of StepPlan::prefill_cost
-  double prefill_beside_decodes_max_ = kUnbounded;   // the same
+  StepLimits limits_;
+  StepShares step_shares_;
+  std::vector<int32_t> decoding_;                    // PlanDecodes' order
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
 
   ParkedSessions parked_;

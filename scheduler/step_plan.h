@@ -52,9 +52,10 @@ struct StepPlan {
   std::vector<PlanSnapshot> snapshots;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
-  double prefill_cost = 0.0;     // of these, in tokens at the begin of a prompt
+  double decode_cost = 0.0;      // of the rows, as prefill_cost.h counts
+  double prefill_cost = 0.0;     // of the prompt tokens
   bool prefill_limited = false;  // more prompt tokens were there to compute
-  bool several_tenants = false;  // have rows
+  bool shared = false;           // it was divided between tenants: some rows wait
 };
 
 // What the executor said about one row.

@@ -177,7 +177,7 @@ void Engine::Loop() {
       if (!batch_.calls.empty()) Publish();
       continue;
     }
-    core_->LimitPrefill(pacer_.alone(), pacer_.beside_decodes());
+    core_->LimitSteps(pacer_.limits());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
     Publish();  // first: who hears of an event finds it counted

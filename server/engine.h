@@ -24,7 +24,7 @@
 #include "server/generation.h"
 #include "server/inbox.h"
 #include "server/limits.h"
-#include "server/prefill_pacer.h"
+#include "server/step_pacer.h"
 
 namespace hydrant {
 
@@ -86,7 +86,7 @@ class Engine : public GenerationQueue {
   std::unique_ptr<EngineCore> core_;
   Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
   EventRouter router_;
-  PrefillPacer pacer_;
+  StepPacer pacer_;
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

@@ -98,9 +98,10 @@ std::span<const EngineEvent> EngineCore::Step() {
     report_ = {static_cast<int32_t>(plan.rows.size()),
                plan.decode_tokens,
                plan.prefill_tokens,
+               plan.decode_cost,
                plan.prefill_cost,
                plan.prefill_limited,
-               plan.several_tenants,
+               plan.shared,
                launch_us - begin_us,
                done_us - launch_us,
                clock_() - done_us};

@@ -86,9 +86,10 @@ struct StepReport {
   int32_t rows = 0;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
-  double prefill_cost = 0.0;     // StepPlan::prefill_cost
-  bool prefill_limited = false;  // StepPlan::prefill_limited
-  bool several_tenants = false;  // StepPlan::several_tenants
+  double decode_cost = 0.0;  // these four: as in StepPlan
+  double prefill_cost = 0.0;
+  bool prefill_limited = false;
+  bool shared = false;
   int64_t plan_us = 0;    // Plan and building the executor's input
   int64_t device_us = 0;  // Launch to Await's return
   int64_t commit_us = 0;  // Commit and building the events
@@ -159,8 +160,8 @@ class EngineCore {
   void SetTenants(std::span<const TenantOptions> tenants) { scheduler_.SetTenants(tenants); }
   void PauseAdmission(bool paused) { scheduler_.PauseAdmission(paused); }
 
-  // Scheduler::LimitPrefill.
-  void LimitPrefill(int32_t alone, int32_t beside_decodes) { scheduler_.LimitPrefill(alone, beside_decodes); }
+  // Scheduler::LimitSteps.
+  void LimitSteps(const Scheduler::StepLimits& limits) { scheduler_.LimitSteps(limits); }
 
   // Scheduler::ResetPrefixes.
   void ResetPrefixes() { scheduler_.ResetPrefixes(); }

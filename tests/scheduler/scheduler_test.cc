@@ -83,18 +83,18 @@ TEST(Scheduler, PrefillIsNotBoundedWithoutDecodes) {
   EXPECT_EQ(driver.Step()[0].tokens.size(), 64u);
 }
 
-TEST(Scheduler, LimitPrefillShortensChunksAndNeverLengthensThem) {
+TEST(Scheduler, LimitStepsShortensChunksAndNeverLengthensThem) {
   Driver driver(SmallOptions(64));
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 50)).ok());
-  driver.scheduler.LimitPrefill(48, 16);
+  driver.scheduler.LimitSteps({.alone = 48, .beside_decodes = 16});
   EXPECT_EQ(driver.Step()[0].tokens.size(), 48u);
-  driver.scheduler.LimitPrefill(1000, 1000);
+  driver.scheduler.LimitSteps({.alone = 1000, .beside_decodes = 1000});
   EXPECT_EQ(driver.Step()[0].tokens.size(), 64u) << "tokens_max";
-  driver.scheduler.LimitPrefill(100, 16);
+  driver.scheduler.LimitSteps({.alone = 100, .beside_decodes = 16});
   while (driver.scheduler.sequence(0).generated() == 0) driver.Step();
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 100, 1)).ok());
   EXPECT_EQ(driver.Step()[1].tokens.size(), 16u);
-  driver.scheduler.LimitPrefill(1000, 1000);
+  driver.scheduler.LimitSteps({.alone = 1000, .beside_decodes = 1000});
   EXPECT_EQ(driver.Step()[1].tokens.size(), 32u) << "prefill_tokens_max";
 }
 
@@ -103,7 +103,7 @@ TEST(Scheduler, ChunksGetShorterTheDeeperTheyAre) {
   options.attention_slots_per_token = 32;
   Driver driver(options);
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 1)).ok());
-  driver.scheduler.LimitPrefill(64, 16);
+  driver.scheduler.LimitSteps({.alone = 64, .beside_decodes = 16});
   const PrefillCost cost(32);
   int32_t live = 0;
   size_t before = 64;

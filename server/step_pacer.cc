@@ -1,0 +1,64 @@
+#include "server/step_pacer.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "block_manager/kv_budget.h"
+
+namespace hydrant {
+namespace {
+
+// Half a second costs a CPU under 5 % of its prefill speed and is how long a cancelled prompt may hold its blocks.
+constexpr double kAloneS = 0.5;
+// How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
+constexpr double kBesideDecodesS = 0.2;
+// Of that, what prompts get however slow the decodes are: they have to be computed some time.
+constexpr double kBesideLeast = 0.25;
+// How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
+// a machine of its own a tenant has full steps only while there are prompts of its own. What it sees beside others at the
+// 99th percentile is therefore how far steps are off, and these are shorter by as much.
+constexpr double kSharedS = 0.15;
+// Before anything is known: half a second of a small model on two cores, and a fraction of a second of a large one.
+constexpr double kTokensAtFirst = 256;
+// One slow step says little (the machine may have been busy with something else): not below a quarter at once.
+constexpr double kShrinkMost = 0.25;
+constexpr double kGrowMost = 2;
+
+}  // namespace
+
+StepPacer::StepPacer(int32_t tokens_max)
+    : tokens_max_(tokens_max),
+      alone_(std::min<double>(tokens_max, kTokensAtFirst)),
+      beside_(BesideMost()),
+      shared_(BesideMost()) {
+  assert(tokens_max >= kSlotsPerBlock);
+}
+
+// What would take kBesideDecodesS if the decodes took no time.
+double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / kAloneS); }
+
+double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kSlotsPerBlock, tokens_max_); }
+
+Scheduler::StepLimits StepPacer::limits() const { return {Within(alone_), Within(beside_), Within(shared_)}; }
+
+void StepPacer::Observe(const StepReport& report) {
+  if (report.prefill_tokens == 0 && !report.shared) return;
+  const bool mixed = report.decode_tokens > 0;
+  const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
+  const double wanted_s = report.shared ? kSharedS : mixed ? kBesideDecodesS : kAloneS;
+  const double factor = wanted_s * 1e6 / step_us;
+  double& cost = report.shared ? shared_ : mixed ? beside_ : alone_;
+  if (factor < 1) {
+    cost *= std::max(factor, kShrinkMost);
+  } else if (report.prefill_limited || report.shared) {
+    // Only a step that was as full as it was allowed to be says that more would fit.
+    cost *= std::min(factor, kGrowMost);
+  }
+  // Where no step is ever without decodes, what fits beside them fits alone.
+  if (mixed) alone_ = std::max(alone_, beside_ * (kAloneS / kBesideDecodesS));
+  alone_ = Within(alone_);
+  beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
+  shared_ = Within(shared_);
+}
+
+}  // namespace hydrant
