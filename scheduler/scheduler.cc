@@ -231,7 +231,7 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
 }
 
 void Scheduler::LimitSteps(const StepLimits& limits) {
-  assert(std::min({limits.alone, limits.beside_decodes, limits.shared}) >= kSlotsPerBlock);
+  assert(std::min(limits.alone, limits.beside_decodes) >= kSlotsPerBlock && limits.shared > 0);
   limits_ = limits;
 }
 
@@ -405,6 +405,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   ++sequence.in_flight;
   plan_.prefill_tokens += tokens;
   plan_.prefill_cost += cost;
+  sequence.row_step = plan_.number;
   plan_.prefill_limited |= !stops;
   tenant_of(sequence).ChargePrompt(tokens, cost);
   return tokens;

@@ -116,7 +116,7 @@ class Scheduler {
     double beside_decodes = kUnbounded;
     double shared = kUnbounded;
   };
-  // REQUIRES: all >= kSlotsPerBlock.
+  // REQUIRES: those of prompts >= kSlotsPerBlock, shared > 0.
   void LimitSteps(const StepLimits& limits);
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, new

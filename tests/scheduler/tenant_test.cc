@@ -254,10 +254,10 @@ TEST(FairShare, AnEmptyBatchIsSharedOutByWhatThePromptsWillCost) {
 
 // A tenant with two streams has them in every step beside one with thirty, whose rows take turns.
 TEST(FairShare, ABoundedStepIsDividedBetweenItsTenants) {
-  Driver driver(With({{"a"}, {"b"}}, 128, 40));
+  Driver driver(With({{"a"}, {"b"}}, 256, 40));
   for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
   for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(1, 200 + i, 8, 60)).ok());
-  for (int i = 0; i < 10; ++i) driver.Step();
+  for (int i = 0; i < 20; ++i) driver.Step();  // all prompts are computed
   driver.scheduler.LimitSteps({.shared = 16});
   std::map<int32_t, int> rows_of;
   for (int i = 0; i < 10; ++i) {
@@ -278,7 +278,7 @@ TEST(FairShare, ABoundedStepIsDividedBetweenItsTenants) {
 }
 
 TEST(FairShare, APromptFindsItsPartOfAStepFullOfAnothersRows) {
-  Driver driver(With({{"a"}, {"b"}}, 128, 40));
+  Driver driver(With({{"a"}, {"b"}}, 256, 40));
   for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
   for (int i = 0; i < 10; ++i) driver.Step();
   driver.scheduler.LimitSteps({.shared = 48});
@@ -289,11 +289,11 @@ TEST(FairShare, APromptFindsItsPartOfAStepFullOfAnothersRows) {
 }
 
 TEST(FairShare, FirstComeFirstServedDividesNoSteps) {
-  SchedulerOptions options = With({{"a"}, {"b"}}, 128, 40);
+  SchedulerOptions options = With({{"a"}, {"b"}}, 256, 40);
   options.policy = SchedulingPolicy::kFcfs;
   Driver driver(options);
   for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(i % 2 == 0 ? 0 : 1, 100 + i, 8, 60)).ok());
-  for (int i = 0; i < 10; ++i) driver.Step();
+  for (int i = 0; i < 20; ++i) driver.Step();
   driver.scheduler.LimitSteps({.shared = 16});
   EXPECT_EQ(driver.Step().size(), 30u);
 }

@@ -66,6 +66,7 @@ EpisodeResult Episode::Run() {
   result_.copied_blocks = executor_.copied_blocks();
   result_.restored_tokens = executor_.restored_tokens();
   result_.turn_cuts = executor_.turn_cuts();
+  result_.rows_left_out = executor_.rows_left_out();
   result_.shrinks = executor_.shrinkings();
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
@@ -85,10 +86,14 @@ void Episode::Act() {
     disturbed_ = true;
     core_->DropSession(workload_.AnySession());
   }
-  if (workload_.LimitsPrefillNow()) {
+  if (workload_.LimitsStepsNow()) {
     const SchedulerOptions& scheduler = workload_.core().scheduler;
-    core_->LimitPrefill(workload_.random().Between(kSlotsPerBlock, scheduler.tokens_max),
-                        workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max));
+    Scheduler::StepLimits limits;
+    limits.alone = workload_.random().Between(kSlotsPerBlock, scheduler.tokens_max);
+    limits.beside_decodes = workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max);
+    limits.shared = workload_.random().Between(1, 3 * kSlotsPerBlock);
+    core_->LimitSteps(limits);
+    executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;
   }
   if (workload_.ReloadsNow()) Reload();
   if (workload_.PausesAdmission(admission_paused_) != admission_paused_) {

@@ -1,6 +1,7 @@
 #include "tests/sim/fake_executor.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "block_manager/kv_budget.h"
 
@@ -11,7 +12,8 @@ FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<S
       failure_(failure),
       memory_(options.blocks, options.spare_sides, options.pairs),
       victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.pairs), -1),
-      row_user_(static_cast<size_t>(options.state_rows), 0) {}
+      row_user_(static_cast<size_t>(options.state_rows), 0),
+      due_of_(kTenantsMax, 0) {}
 
 Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
   if (launched_ != nullptr) failure_.Set("a step was launched before the last one was awaited");
@@ -21,13 +23,32 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     if (input.parks.empty() && input.drops.empty()) failure_.Set("a step with nothing to do was launched");
     return {step_};
   }
-  // Admitted sequences advance, whoever else is there and however slowly others are read.
-  const auto decodes = std::count_if(input.rows.begin(), input.rows.end(), [](const StepRow& r) { return !r.prefill; });
-  const int32_t due = decoding_ - paused_decoding_;
-  if (options_.check_contract && decodes != due) {
-    failure_.Set("step ", step_, " decodes ", decodes, " of ", due, " sequences");
-  }
+  ++row_steps_;
+  if (options_.check_contract) CheckWhoDecodes(input);
   return {step_};
+}
+
+// Admitted sequences advance, whoever else is there and however slowly others are read. In a step that is divided between
+// tenants each of them has a row at least; RunRow checks that a tenant's sequences take turns.
+void FakeExecutor::CheckWhoDecodes(const StepInput& input) {
+  std::vector<int32_t> left_out = due_of_;
+  for (const StepRow& row : input.rows) {
+    const uint64_t id = row.sampling->seed;
+    if (!row.prefill && id > 0 && id <= requests_.size()) --left_out[TenantOf(*requests_[id - 1])];
+  }
+  for (size_t tenant = 0; tenant < left_out.size(); ++tenant) {
+    if (left_out[tenant] == 0) continue;
+    rows_left_out_ += static_cast<uint64_t>(std::max(0, left_out[tenant]));
+    if (shares_steps && 0 < left_out[tenant] && left_out[tenant] < due_of_[tenant]) continue;
+    failure_.Set("step ", step_, " leaves out ", left_out[tenant], " of the ", due_of_[tenant], " sequences of tenant ",
+                 tenant);
+  }
+}
+
+size_t FakeExecutor::TenantOf(const SimRequest& request) {
+  const auto tenant = static_cast<size_t>(request.request.request.tenant);
+  assert(tenant < due_of_.size());
+  return tenant;
 }
 
 StepOutput FakeExecutor::Await(Ticket ticket) {
@@ -175,7 +196,7 @@ void FakeExecutor::Forget(SimRequest& request) {
   request.blocks.clear();
   request.seen.clear();
   SetLive(request, 0);
-  if (request.state_row >= 0 && request.decodes()) --decoding_;
+  if (request.state_row >= 0 && request.decodes()) --due_of_[TenantOf(request)];
   request.state_row = -1;
   request.gone = true;
 }
@@ -184,7 +205,8 @@ void FakeExecutor::Forget(SimRequest& request) {
 void FakeExecutor::SetPaused(SimRequest& request, bool paused) {
   if (request.gone || request.paused == paused) return;
   request.paused = paused;
-  paused_decoding_ += paused ? 1 : -1;
+  due_of_[TenantOf(request)] -= paused ? 1 : -1;
+  request.row_step = row_steps_;
 }
 
 void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
@@ -198,8 +220,15 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   uint64_t read = 0;
   if (!(row.prefill ? RunPrefill(row, *request, &read) : RunDecode(row, *request, &read))) return;
   const bool decoded_before = request->decodes();
+  // Everybody else of its tenant was before it at most once.
+  const uint64_t steps = row_steps_ - request->row_step;
+  if (options_.check_contract && decoded_before && steps > static_cast<uint64_t>(options_.state_rows)) {
+    failure_.Set("request ", request->id(), " had no row for ", steps, " steps");
+    return;
+  }
+  request->row_step = row_steps_;
   request->computed += tokens;
-  if (!decoded_before && request->decodes()) ++decoding_;
+  if (!decoded_before && request->decodes()) ++due_of_[TenantOf(*request)];
   SetLive(*request, live_in);
   if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;

@@ -26,6 +26,8 @@
 
 namespace hydrant::sim {
 
+inline constexpr size_t kTenantsMax = 16;
+
 class FakeExecutor : public Executor {
  public:
   struct Options {
@@ -62,8 +64,10 @@ class FakeExecutor : public Executor {
   uint64_t copied_blocks() const { return copied_blocks_; }
   uint64_t restored_tokens() const { return restored_tokens_; }
   uint64_t turn_cuts() const { return turn_cuts_; }
+  uint64_t rows_left_out() const { return rows_left_out_; }
   uint64_t shrinkings() const { return shrinkings_; }
 
+  bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
   std::function<bool()> step_fails;            // asked then: all rows that sample fail
   std::function<void(SimRequest&)> on_change;  // its shrinkings or its fate changed: the oracle must run anew
@@ -78,6 +82,8 @@ class FakeExecutor : public Executor {
   };
 
   SimRequest* RequestOf(const StepRow& row);
+  void CheckWhoDecodes(const StepInput& input);
+  size_t TenantOf(const SimRequest& request);
   void FailRows(std::span<const StepRow> rows);
   bool SeeShrinking(const StepRow& row, SimRequest& request);
   bool CheckContract(const StepRow& row, const SimRequest& request);
@@ -139,13 +145,14 @@ class FakeExecutor : public Executor {
   const StepInput* launched_ = nullptr;
   uint64_t step_ = 0;
   int64_t live_slots_ = 0;
-  int32_t decoding_ = 0;         // requests past their prompt, not forgotten
-  int32_t paused_decoding_ = 0;  // of them
+  std::vector<int32_t> due_of_;     // [tenant], requests past their prompt, not forgotten and not paused
+  uint64_t row_steps_ = 0;       // with rows
   uint64_t slots_read_ = 0;
   uint64_t cached_tokens_ = 0;
   uint64_t copied_blocks_ = 0;
   uint64_t restored_tokens_ = 0;
   uint64_t turn_cuts_ = 0;
+  uint64_t rows_left_out_ = 0;
   uint64_t shrinkings_ = 0;
 };
 

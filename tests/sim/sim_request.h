@@ -52,6 +52,7 @@ struct SimRequest {
   int32_t computed = 0;
   int32_t cached = 0;  // of these, what somebody else computed
   int32_t live = 0;
+  uint64_t row_step = 0;  // the last step that had a row of it, or its resumption
   int32_t state_row = -1;
   bool paused = false;
   std::vector<int32_t> blocks;  // it may read and write

@@ -53,6 +53,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.floor_checks += result.floor_checks;
     sum.reloads += result.reloads;
     sum.turn_cuts += result.turn_cuts;
+    sum.rows_left_out += result.rows_left_out;
     sum.pauses += result.pauses;
     sum.paused_steps += result.paused_steps;
     if (replay != 0) break;
@@ -65,7 +66,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.reloads
             << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
             << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
-            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.turn_cuts
+            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
             << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
             << " steps with one\n";
   if (replay != 0) return;
@@ -85,6 +86,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
   EXPECT_GT(sum.shrinks * 1000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
+  EXPECT_GT(sum.rows_left_out * 1000, sum.steps);
   EXPECT_GT(sum.pauses * 50, sum.requests);
   EXPECT_GT(sum.paused_steps * 50, sum.steps);
 }

@@ -30,6 +30,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   core_.context = FakeRanks::kPositionMax;
   scheduler.eos_ids = {1};
   if (r.Chance(30)) scheduler.eos_ids.push_back(3);
+  if (r.Chance(40)) scheduler.attention_slots_per_token = r.Between(8, 200);
   if (r.Chance(20)) scheduler.policy = SchedulingPolicy::kFcfs;
   priority_max_ = r.Chance(30) ? r.Between(1, 5) : 0;
   floors_ = r.Chance(40);
@@ -64,7 +65,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   unread_max_ = r.Chance(50) ? 1 : r.Between(1, 12);
   read_percent_ = r.Between(3, 60);
   step_fails_permille_ = r.Chance(70) ? 0 : r.Between(1, 20);
-  limits_prefill_ = r.Chance(20);
+  limits_steps_ = r.Chance(30);
   pauses_admission_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
   if (hurries) Hurry();

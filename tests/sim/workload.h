@@ -41,7 +41,7 @@ class Workload {
   }
   bool DropsSessionNow() { return sessions_ > 0 && random_.Below(1000) < 3; }
   uint64_t AnySession() { return static_cast<uint64_t>(1 + random_.Below(sessions_)); }
-  bool LimitsPrefillNow() { return limits_prefill_ && random_.Below(1000) < 20; }
+  bool LimitsStepsNow() { return limits_steps_ && random_.Below(1000) < 20; }
   // Whether admission is paused from now on, given that it is or is not.
   bool PausesAdmission(bool paused) { return pauses_admission_ && random_.Below(1000) < (paused ? 900 : 10); }
   bool ReadsNow() { return random_.Chance(read_percent_); }  // a slow reader that is behind
@@ -93,7 +93,7 @@ class Workload {
   int32_t read_percent_ = 100;
   int32_t turn_heavy_percent_ = 0;
   int32_t integrity_every_ = 1;
-  bool limits_prefill_ = false;
+  bool limits_steps_ = false;
   bool pauses_admission_ = false;
   int32_t prompt_max_ = 1;
   int32_t output_max_ = 1;
