@@ -284,10 +284,8 @@ void Scheduler::PlanDecodes() {
     if (at(index).decodes() && !at(index).paused) decoding_.push_back(index);
   }
   if (plan_.shared) {
-    // Not a stable sort, which would allocate.
-    std::sort(decoding_.begin(), decoding_.end(), [this](int32_t a, int32_t b) {
-      return std::pair(at(a).row_step, at(a).arrival) < std::pair(at(b).row_step, at(b).arrival);
-    });
+    std::sort(decoding_.begin(), decoding_.end(),
+              [this](int32_t a, int32_t b) { return at(a).last_row < at(b).last_row; });
   }
   for (int32_t index : decoding_) {
     const Sequence& sequence = at(index);
@@ -341,7 +339,7 @@ void Scheduler::PlanDecode(int32_t index) {
   sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
-  sequence.row_step = plan_.number;
+  sequence.last_row = ++rows_;
   ++plan_.decode_tokens;
 }
 
@@ -405,7 +403,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   ++sequence.in_flight;
   plan_.prefill_tokens += tokens;
   plan_.prefill_cost += cost;
-  sequence.row_step = plan_.number;
+  sequence.last_row = ++rows_;
   plan_.prefill_limited |= !stops;
   tenant_of(sequence).ChargePrompt(tokens, cost);
   return tokens;

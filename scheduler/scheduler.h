@@ -234,6 +234,7 @@ class Scheduler {
   PrefillCost prefill_cost_;
   StepLimits limits_;
   StepShares step_shares_;
+  uint64_t rows_ = 0;                                // planned so far
   std::vector<int32_t> decoding_;                    // PlanDecodes' order
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // request id -> sequence; touched by Add, Cancel and ends only
 

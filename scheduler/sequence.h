@@ -39,7 +39,7 @@ struct Sequence {
   bool paused = false;          // its reader is behind: no decode rows until it is resumed
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;
-  uint64_t row_step = 0;      // number of the last step in which it had a row
+  uint64_t last_row = 0;      // which of all rows planned so far was its last one
   bool asks_losses = false;   // its next row asks what lower budgets would cost
   int32_t lower_to = 0;       // > 0: its next row lowers the budget to this
   uint64_t losses_step = 0;   // number of the step that answered

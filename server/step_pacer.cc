@@ -17,7 +17,7 @@ constexpr double kBesideLeast = 0.25;
 // How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
 // a machine of its own a tenant has full steps only while there are prompts of its own. What it sees beside others at the
 // 99th percentile is therefore how far steps are off, and these are shorter by as much.
-constexpr double kSharedS = 0.15;
+constexpr double kSharedS = 0.125;
 // Before anything is known: half a second of a small model on two cores, and a fraction of a second of a large one.
 constexpr double kTokensAtFirst = 256;
 // One slow step says little (the machine may have been busy with something else): not below a quarter at once.

@@ -95,7 +95,7 @@ TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
   Settle(pacer, {.token_us = 1000});
   const double beside = pacer.limits().beside_decodes;
   Settle(pacer, {.token_us = 1000, .shared = true});
-  EXPECT_NEAR(pacer.limits().shared, 149, 8);
+  EXPECT_NEAR(pacer.limits().shared, 124, 8);
   EXPECT_EQ(pacer.limits().beside_decodes, beside) << "not what one tenant gets";
 }
 
