@@ -7,6 +7,7 @@
 #define HYDRANT_SCHEDULER_PREFILL_COST_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -22,8 +23,9 @@ class PrefillCost {
   // Of `tokens` tokens behind `live` slots.
   double Of(int32_t live, int32_t tokens) const { return tokens * (1.0 + per_slot_ * (live + 0.5 * tokens)); }
 
-  // The most tokens behind `live` slots that cost no more than `cost`.
+  // The most tokens behind `live` slots that cost no more than `cost`, which is not negative.
   int32_t TokensFor(int32_t live, double cost) const {
+    assert(cost >= 0.0);
     // The positive root of per_slot / 2 n² + (1 + per_slot live) n = cost, in the form that also holds for per_slot = 0.
     const double one = 1.0 + per_slot_ * live;
     const double tokens = 2.0 * cost / (one + std::sqrt(one * one + 2.0 * per_slot_ * cost));

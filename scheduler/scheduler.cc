@@ -178,6 +178,7 @@ bool Scheduler::Cancel(uint64_t id) {
 void Scheduler::AdmitWaiting(int64_t now_us) {
   admitted_.clear();
   blocked_ = Blocked();
+  if (waiting_ > 0) CountOverlaps();
   while (!free_state_rows_.empty() && !admission_paused_) {
     const Room room = {block_manager_.pool().available() - block_manager_.promised(),
                        static_cast<int32_t>(free_state_rows_.size()), options_.blocks};
@@ -198,6 +199,7 @@ void Scheduler::AdmitWaiting(int64_t now_us) {
     running_.push_back(index);
     admitted_.push_back(sequence.request.id);
     ++counters_.admitted;
+    if (sequence.shares) CountOverlaps();
   }
 }
 
@@ -259,9 +261,14 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   return plan_;
 }
 
+bool Scheduler::several_tenants() const { return options_.policy == SchedulingPolicy::kFair && tenants_.size() > 1; }
+
 void Scheduler::ShareStep() {
-  step_shares_.Begin(tenants_.size());
-  if (options_.policy == SchedulingPolicy::kFair && tenants_.size() > 1) {
+  if (several_tenants()) {
+    step_shares_.Begin(tenants_.size());
+    for (size_t i = 0; i < tenants_.size(); ++i) {
+      step_shares_.SetWeight(static_cast<int32_t>(i), tenants_[i].options.weight);
+    }
     for (int32_t index : running_) {
       const Sequence& sequence = at(index);
       const int32_t tenant = sequence.request.tenant;
@@ -272,10 +279,9 @@ void Scheduler::ShareStep() {
         step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
       }
     }
-    step_shares_.Divide(limits_.shared,
-                        [this](int32_t i) { return tenants_[static_cast<size_t>(i)].options.weight; });
+    step_shares_.Divide(limits_.shared);
   }
-  plan_.shared = step_shares_.bounded();
+  plan_.shared = several_tenants() && step_shares_.bounded();
 }
 
 void Scheduler::PlanDecodes() {
@@ -289,10 +295,13 @@ void Scheduler::PlanDecodes() {
   }
   for (int32_t index : decoding_) {
     const Sequence& sequence = at(index);
+    const int32_t tenant = sequence.request.tenant;
     const double cost = prefill_cost_.Of(sequence.live, 1);
-    // Whose budget falls for somebody who waits is not put off.
-    const bool due = sequence.asks_losses || sequence.lower_to > 0;
-    if (plan_.shared && !step_shares_.TakeDecode(sequence.request.tenant, cost) && !due) continue;
+    // Whose budget falls, or who ends, for somebody who waits is not put off.
+    const bool ends = blocked_.tenant != nullptr && StepsAfterNext(sequence) <= 0;
+    const bool due = sequence.asks_losses || sequence.lower_to > 0 || ends;
+    if (plan_.shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
+    if (several_tenants()) step_shares_.TakeDecode(tenant, cost);
     plan_.decode_cost += cost;
     PlanDecode(index);
   }
@@ -351,13 +360,15 @@ void Scheduler::PlanPrompts() {
   if (beside_decodes) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
   for (int32_t index : PrefillOrder()) {
     const int32_t tenant = at(index).request.tenant;
-    const double cost_left = plan_.shared ? step_shares_.left(tenant) : cost_max - plan_.prefill_cost;
+    const double cost_left = plan_.shared ? step_shares_.left(tenant) : std::max(0.0, cost_max - plan_.prefill_cost);
     int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_left);
+    // To the end of the block that the share ends in: what that is too much is the others' in the next step.
+    if (plan_.shared && tokens > 0) tokens += kSlotsPerBlock - 1;
     if (plan_.prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
     tokens = std::min(tokens, tokens_left);
     const double cost_before = plan_.prefill_cost;
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
-    if (plan_.shared) step_shares_.TakePrompt(tenant, plan_.prefill_cost - cost_before);
+    if (several_tenants()) step_shares_.TakePrompt(tenant, plan_.prefill_cost - cost_before);
     plan_.prefill_limited |= at(index).in_flight == 0;
   }
 }

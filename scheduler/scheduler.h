@@ -185,6 +185,7 @@ class Scheduler {
   int64_t PrivateBlocks(const Request& request) const;
   int64_t SharedBlocks(const Request& request, const Tenant& tenant);
   int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
+  void CountOverlaps();
   void AdmitWaiting(int64_t now_us);
   struct Cuts {
     int32_t keep_max = 0;
@@ -204,6 +205,7 @@ class Scheduler {
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
+  bool several_tenants() const;
   void ShareStep();
   void PlanDecodes();
   void PlanPrompts();
@@ -227,6 +229,7 @@ class Scheduler {
   std::vector<int32_t> prefilling_;       // PrefillOrder's answer
   std::vector<uint64_t> admitted_;        // request ids, by the last Plan
   int32_t waiting_ = 0;
+  std::vector<double> overlaps_;          // [tenant], of CountOverlaps
   uint64_t arrivals_ = 0;
   bool admission_paused_ = false;
   Turns turns_;

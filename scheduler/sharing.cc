@@ -1,6 +1,7 @@
 // The part of Scheduler that has to do with prefixes others computed, or will want.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 #include "scheduler/scheduler.h"
@@ -69,6 +70,26 @@ void Scheduler::Reserve(Sequence& sequence) {
     return;
   }
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
+}
+
+// A block that several sequences hold takes memory once, and is in the reservation of each. With k holders each of them counts
+// it (k - 1) / k times too often; they are of one tenant, as prefixes are. Without floors nobody needs to know.
+void Scheduler::CountOverlaps() {
+  for (Tenant& tenant : tenants_) tenant.overlap = 0;
+  const bool floors = std::any_of(tenants_.begin(), tenants_.end(),
+                                  [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
+  if (!floors || tenants_.size() == 1) return;
+  overlaps_.assign(tenants_.size(), 0.0);
+  for (int32_t index : running_) {
+    const Sequence& sequence = at(index);
+    if (!sequence.shares) continue;
+    for (int32_t block : sequence.blocks.blocks()) {
+      const int32_t holders = block_manager_.pool().references(block);
+      if (holders == 1) continue;
+      overlaps_[static_cast<size_t>(sequence.request.tenant)] += static_cast<double>(holders - 1) / holders;
+    }
+  }
+  for (size_t i = 0; i < tenants_.size(); ++i) tenants_[i].overlap = std::llround(overlaps_[i]);
 }
 
 // What a request that shares has to reserve, with match_ what it finds; 0 when it does not share or its tenant's cap

@@ -50,7 +50,7 @@ int64_t ShrinkPlanner::WonFrom(int32_t index, int64_t returned, int64_t in_use) 
   const Tenant& tenant = tenants_[static_cast<size_t>(index)];
   if (&tenant == waiting_) return returned - in_use;
   // Blocks below its floor stay for a tenant, reserved or not.
-  const int64_t before = tenant.reserved - returned_[static_cast<size_t>(index)];
+  const int64_t before = tenant.claimed() - returned_[static_cast<size_t>(index)];
   const auto unused_floor = [&](int64_t reserved) {
     return std::max<int64_t>(0, tenant.options.floor_blocks - reserved);
   };
@@ -86,7 +86,7 @@ void ShrinkPlanner::Take(Giver& giver, int32_t option) {
 
 bool ShrinkPlanner::OverShare(int32_t tenant) const {
   const Tenant& one = tenants_[static_cast<size_t>(tenant)];
-  const int64_t reserved = one.reserved - returned_[static_cast<size_t>(tenant)];
+  const int64_t reserved = one.claimed() - returned_[static_cast<size_t>(tenant)];
   return static_cast<double>(reserved) * weights_ > static_cast<double>(blocks_) * one.options.weight;
 }
 

@@ -2,66 +2,86 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 namespace hydrant {
 namespace {
 
-// Of a tenant's share, what its prompts keep however many of its sequences decode: they have to be computed some time.
+// Of a tenant's share, what its prompts keep however many of its sequences decode.
 constexpr double kPromptsLeast = 0.25;
+// Halvings of the interval in which the level lies: below a token of a step of any size.
+constexpr int kHalvings = 60;
 
 }  // namespace
 
 void StepShares::Begin(size_t tenants) {
-  shares_.assign(tenants, Share());
+  shares_.resize(tenants);
+  for (Share& share : shares_) {
+    share.decode = share.prompts = share.granted = share.taken = 0.0;
+    share.has_row = false;
+  }
   bounded_ = false;
 }
 
-void StepShares::AddDecode(int32_t tenant, double cost) { shares_[static_cast<size_t>(tenant)].decode += cost; }
-void StepShares::AddPrompt(int32_t tenant, double cost) { shares_[static_cast<size_t>(tenant)].prompts += cost; }
+double StepShares::Share::UpTo(double to_level) const {
+  return std::clamp(weight * (to_level - level), 0.0, wanted());
+}
+
+double StepShares::GivenUpTo(double level) const {
+  double given = 0.0;
+  for (const Share& share : shares_) given += share.UpTo(level);
+  return given;
+}
 
 void StepShares::Divide(double total) {
-  double wanted = 0.0, weight = 0.0;
+  assert(total > 0.0);
+  double wanted = 0.0;
   int tenants = 0;
+  double highest = -std::numeric_limits<double>::infinity();
   for (const Share& share : shares_) {
     if (share.wanted() == 0.0) continue;
     wanted += share.wanted();
-    weight += share.weight;
     ++tenants;
+    highest = std::max(highest, share.level);
   }
+  if (tenants == 0) return;
+  for (Share& share : shares_) share.level = std::max(share.level, highest - kLagSteps * total / share.weight);
   bounded_ = tenants > 1 && wanted > total;
   if (!bounded_) return;
-  // Whoever wants less than its part gets what it wants and leaves the rest to the others; with that, others may.
-  bool again = true;
-  while (again) {
-    again = false;
-    for (Share& share : shares_) {
-      if (share.wanted() == 0.0 || share.granted > 0.0 || share.wanted() > total * share.weight / weight) continue;
-      share.granted = share.wanted();
-      total -= share.granted;
-      weight -= share.weight;
-      again = true;
-    }
+  double low = std::numeric_limits<double>::infinity();
+  double high = highest;
+  for (const Share& share : shares_) {
+    if (share.wanted() == 0.0) continue;
+    low = std::min(low, share.level);
+    high = std::max(high, share.level + share.wanted() / share.weight);
   }
-  for (Share& share : shares_) {
-    if (share.wanted() > 0.0 && share.granted == 0.0) share.granted = total * share.weight / weight;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = low + (high - low) / 2;
+    (GivenUpTo(middle) < total ? low : high) = middle;
   }
+  for (Share& share : shares_) share.granted = share.UpTo(high);
 }
 
-bool StepShares::TakeDecode(int32_t tenant, double cost) {
+bool StepShares::HasRoomForDecode(int32_t tenant, double cost) const {
   assert(bounded_);
-  Share& share = shares_[static_cast<size_t>(tenant)];
+  const Share& share = of(tenant);
   const double for_prompts = std::min(share.prompts, kPromptsLeast * share.granted);
-  if (share.has_row && share.taken + cost > share.granted - for_prompts) return false;
-  share.has_row = true;
-  share.taken += cost;
-  return true;
+  return !share.has_row || share.taken + cost <= share.granted - for_prompts;
 }
 
 double StepShares::left(int32_t tenant) const {
-  const Share& share = shares_[static_cast<size_t>(tenant)];
-  return std::max(0.0, share.granted - share.taken);
+  assert(bounded_);
+  return std::max(0.0, of(tenant).granted - of(tenant).taken);
 }
 
-void StepShares::TakePrompt(int32_t tenant, double cost) { shares_[static_cast<size_t>(tenant)].taken += cost; }
+void StepShares::TakeDecode(int32_t tenant, double cost) {
+  of(tenant).has_row = true;
+  Take(of(tenant), cost);
+}
+
+void StepShares::Take(Share& share, double cost) {
+  share.taken += cost;
+  share.level += cost / share.weight;
+}
 
 }  // namespace hydrant

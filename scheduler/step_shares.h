@@ -3,6 +3,10 @@
 // it. So where a step is bounded, a tenant with two streams finds room for them and for its prompt beside a tenant with two
 // hundred, whose rows take turns.
 //
+// Who has had less goes first: each tenant has a level, the cost of its rows so far by weight, and a step raises the lowest
+// ones until it is full. A tenant that asks for less than its part falls behind the others' level, by kLagSteps full steps at
+// most: so much of a burst is computed at once, and after that it has its part like everybody else.
+//
 // Costs are those of prefill_cost.h; a decode row costs what a prompt token at its depth does.
 //
 // Thread: engine. Allocates in Begin alone, and not once it has seen the most tenants.
@@ -17,38 +21,46 @@ namespace hydrant {
 
 class StepShares {
  public:
-  void Begin(size_t tenants);
-  // What a tenant could compute.
-  void AddDecode(int32_t tenant, double cost);
-  void AddPrompt(int32_t tenant, double cost);
+  static constexpr double kLagSteps = 3.0;
 
-  // Divides `total` between them: everybody gets what it could compute, or as much as anybody else per weight. With one
-  // tenant, or when everything fits, nothing is bounded. `weight_of(tenant)` > 0.
-  template <typename WeightOf>
-  void Divide(double total, WeightOf&& weight_of) {
-    for (size_t i = 0; i < shares_.size(); ++i) shares_[i].weight = weight_of(static_cast<int32_t>(i));
-    Divide(total);
-  }
+  // A new step. Levels stay.
+  void Begin(size_t tenants);
+  // What a tenant could compute. REQUIRES: weight > 0.
+  void SetWeight(int32_t tenant, double weight) { of(tenant).weight = weight; }
+  void AddDecode(int32_t tenant, double cost) { of(tenant).decode += cost; }
+  void AddPrompt(int32_t tenant, double cost) { of(tenant).prompts += cost; }
+
+  // Divides a step that may cost `total`. With one tenant, or when everything fits, nothing is bounded. REQUIRES: total > 0.
+  void Divide(double total);
   bool bounded() const { return bounded_; }
 
-  // REQUIRES: bounded(). Takes the cost of a decode row out of the tenant's share; false when there is none left. The first row
-  // is always there, and prompts keep a part of the share.
-  bool TakeDecode(int32_t tenant, double cost);
-  // What is left of the share for prompts.
+  // Whether the share has room for a decode row: what prompts keep of it aside, for they have to be computed some time. The
+  // first row always has. REQUIRES: bounded().
+  bool HasRoomForDecode(int32_t tenant, double cost) const;
+  // What is left of the share for prompts. REQUIRES: bounded().
   double left(int32_t tenant) const;
-  void TakePrompt(int32_t tenant, double cost);
+
+  // A row, bounded or not.
+  void TakeDecode(int32_t tenant, double cost);
+  void TakePrompt(int32_t tenant, double cost) { Take(of(tenant), cost); }
 
  private:
   struct Share {
-    double weight = 0.0;
+    double weight = 1.0;
+    double level = 0.0;    // cost of all its rows / weight
     double decode = 0.0;   // could be computed
     double prompts = 0.0;  // could be computed
     double granted = 0.0;
     double taken = 0.0;
     bool has_row = false;
     double wanted() const { return decode + prompts; }
+    // What it gets when the levels are raised to `level`.
+    double UpTo(double to_level) const;
   };
-  void Divide(double total);
+  Share& of(int32_t tenant) { return shares_[static_cast<size_t>(tenant)]; }
+  const Share& of(int32_t tenant) const { return shares_[static_cast<size_t>(tenant)]; }
+  static void Take(Share& share, double cost);
+  double GivenUpTo(double level) const;
 
   std::vector<Share> shares_;  // [tenant]
   bool bounded_ = false;

@@ -54,7 +54,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   const auto finds_row = [&](const Candidate& one) { return room.rows > unused_rows - one.tenant->unused_rows(); };
   const auto fits = [&](const Candidate& one) { return missing(one) <= 0 && finds_row(one); };
   const auto within_floor = [](const Candidate& one) {
-    return one.tenant->reserved + one.head.blocks <= one.tenant->options.floor_blocks &&
+    return one.tenant->claimed() + one.head.blocks <= one.tenant->options.floor_blocks &&
            one.tenant->running < one.tenant->floor_rows;
   };
 

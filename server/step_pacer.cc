@@ -23,6 +23,8 @@ constexpr double kTokensAtFirst = 256;
 // One slow step says little (the machine may have been busy with something else): not below a quarter at once.
 constexpr double kShrinkMost = 0.25;
 constexpr double kGrowMost = 2;
+// Tokens are bounded by the scheduler; what they cost goes with their depth. 64 is a million slots of a small model.
+constexpr double kDepthMost = 64;
 
 }  // namespace
 
@@ -37,7 +39,7 @@ StepPacer::StepPacer(int32_t tokens_max)
 // What would take kBesideDecodesS if the decodes took no time.
 double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / kAloneS); }
 
-double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kSlotsPerBlock, tokens_max_); }
+double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_); }
 
 Scheduler::StepLimits StepPacer::limits() const { return {Within(alone_), Within(beside_), Within(shared_)}; }
 
@@ -48,17 +50,19 @@ void StepPacer::Observe(const StepReport& report) {
   const double wanted_s = report.shared ? kSharedS : mixed ? kBesideDecodesS : kAloneS;
   const double factor = wanted_s * 1e6 / step_us;
   double& cost = report.shared ? shared_ : mixed ? beside_ : alone_;
+  const double done = report.prefill_cost + (report.shared ? report.decode_cost : 0.0);
   if (factor < 1) {
     cost *= std::max(factor, kShrinkMost);
-  } else if (report.prefill_limited || report.shared) {
-    // Only a step that was as full as it was allowed to be says that more would fit.
-    cost *= std::min(factor, kGrowMost);
+  } else {
+    // What was done in less time than there is says that more would fit, if it was most of what was allowed.
+    cost = std::max(cost, std::min(done * factor, cost * kGrowMost));
   }
   // Where no step is ever without decodes, what fits beside them fits alone.
   if (mixed) alone_ = std::max(alone_, beside_ * (kAloneS / kBesideDecodesS));
   alone_ = Within(alone_);
   beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
-  shared_ = Within(shared_);
+  // Where even a few rows take longer, fewer would not be faster.
+  shared_ = Within(std::max(shared_, BesideMost() * kBesideLeast));
 }
 
 }  // namespace hydrant

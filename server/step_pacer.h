@@ -21,7 +21,7 @@ class StepPacer {
 
   void Observe(const StepReport& report);
 
-  // For the next step, each in [kSlotsPerBlock, tokens_max].
+  // For the next step, each at least kSlotsPerBlock.
   Scheduler::StepLimits limits() const;
 
  private:

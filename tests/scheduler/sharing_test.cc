@@ -90,6 +90,35 @@ TEST(SchedulerSharing, WithoutRoomForCopiesARequestSharesNothingAndRuns) {
   EXPECT_EQ(driver.scheduler.block_manager().pool().free(), 5);
 }
 
+// Three sequences of a hold the same three blocks. Counted three times they would use up a's floor of 10.
+TEST(SchedulerSharing, WhatSequencesShareUsesAFloorOnce) {
+  SchedulerOptions options = SmallOptions(24);
+  options.sequences_max = 16;
+  options.tenants = {{.name = "a", .floor_blocks = 10}, {.name = "b"}};
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 50, 30)).ok());
+  driver.Step();
+  driver.Step();
+  for (uint64_t id : {2u, 3u}) ASSERT_TRUE(driver.scheduler.Add(Shared(id, 50, 30)).ok());
+  driver.Step();
+  const Tenant& a = driver.scheduler.tenant(0);
+  ASSERT_EQ(a.running, 3);
+  EXPECT_EQ(a.reserved, 15);
+  // Of the 15 blocks that are left one is of a's floor.
+  Request seven = MakeRequest(4, 90, 20);
+  Request eight = MakeRequest(6, 100, 28);
+  seven.tenant = eight.tenant = 1;
+  ASSERT_TRUE(driver.scheduler.Add(std::move(seven)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(std::move(eight)).ok());
+  driver.Step();
+  EXPECT_EQ(a.overlap, 6);
+  EXPECT_EQ(driver.scheduler.tenant(1).reserved, 7);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(5, 10, 3)).ok());
+  driver.Step();
+  EXPECT_EQ(a.running, 4) << "within the floor it passes";
+  driver.Drain();
+}
+
 TEST(SchedulerSharing, AFailedRowIsNotPublished) {
   Driver driver(SmallOptions(16));
   driver.failing = 1;

@@ -2,62 +2,85 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace hydrant {
 namespace {
 
-double Even(int32_t) { return 1.0; }
+// Everything that is wanted is prompts.
+void Begin(StepShares& shares, std::vector<double> wanted, double total, std::vector<double> weights = {}) {
+  shares.Begin(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    shares.SetWeight(static_cast<int32_t>(i), weights.empty() ? 1.0 : weights[i]);
+    shares.AddPrompt(static_cast<int32_t>(i), wanted[i]);
+  }
+  shares.Divide(total);
+}
 
 TEST(StepShares, WhatFitsIsNotBounded) {
   StepShares shares;
-  shares.Begin(2);
-  shares.AddDecode(0, 60);
-  shares.AddDecode(1, 40);
-  shares.Divide(100, Even);
+  Begin(shares, {60, 40}, 100);
   EXPECT_FALSE(shares.bounded());
 }
 
 TEST(StepShares, ATenantAloneIsNotBounded) {
   StepShares shares;
-  shares.Begin(3);
-  shares.AddDecode(1, 1000);
-  shares.Divide(100, Even);
+  Begin(shares, {0, 1000, 0}, 100);
   EXPECT_FALSE(shares.bounded());
 }
 
 TEST(StepShares, WhoWantsLittleGetsItAndTheRestIsShared) {
   StepShares shares;
-  shares.Begin(3);
-  shares.AddPrompt(0, 10);
-  shares.AddPrompt(1, 1000);
-  shares.AddPrompt(2, 1000);
-  shares.Divide(100, Even);
+  Begin(shares, {10, 1000, 1000}, 100);
   ASSERT_TRUE(shares.bounded());
-  EXPECT_DOUBLE_EQ(shares.left(0), 10);
-  EXPECT_DOUBLE_EQ(shares.left(1), 45);
-  EXPECT_DOUBLE_EQ(shares.left(2), 45);
+  EXPECT_NEAR(shares.left(0), 10, 1e-6);
+  EXPECT_NEAR(shares.left(1), 45, 1e-6);
+  EXPECT_NEAR(shares.left(2), 45, 1e-6);
 }
 
 TEST(StepShares, ByWeight) {
   StepShares shares;
-  shares.Begin(2);
-  shares.AddPrompt(0, 1000);
-  shares.AddPrompt(1, 1000);
-  shares.Divide(100, [](int32_t tenant) { return tenant == 0 ? 1.0 : 3.0; });
-  EXPECT_DOUBLE_EQ(shares.left(0), 25);
-  EXPECT_DOUBLE_EQ(shares.left(1), 75);
+  Begin(shares, {1000, 1000}, 100, {1, 3});
+  EXPECT_NEAR(shares.left(0), 25, 1e-6);
+  EXPECT_NEAR(shares.left(1), 75, 1e-6);
 }
 
-// A chain: the second fits only once the first has left something.
-TEST(StepShares, WhatOneLeavesMayBeEnoughForAnother) {
+TEST(StepShares, WeightsOfAnySizeMakeSharesOfTheStep) {
   StepShares shares;
-  shares.Begin(3);
-  shares.AddPrompt(0, 35);
-  shares.AddPrompt(1, 10);
-  shares.AddPrompt(2, 1000);
-  shares.Divide(90, Even);
-  EXPECT_DOUBLE_EQ(shares.left(0), 35);
-  EXPECT_DOUBLE_EQ(shares.left(1), 10);
-  EXPECT_DOUBLE_EQ(shares.left(2), 45);
+  Begin(shares, {1000, 1000}, 100, {1e-3, 1e3});
+  EXPECT_GE(shares.left(0), 0);
+  EXPECT_NEAR(shares.left(0) + shares.left(1), 100, 1e-3);
+}
+
+TEST(StepShares, WhatOneTookMoreIsTheOthersNextTime) {
+  StepShares shares;
+  Begin(shares, {1000, 1000}, 100);
+  shares.TakePrompt(0, 60);
+  shares.TakePrompt(1, 50);
+  Begin(shares, {1000, 1000}, 100);
+  EXPECT_NEAR(shares.left(0), 45, 1e-6);
+  EXPECT_NEAR(shares.left(1), 55, 1e-6);
+}
+
+TEST(StepShares, ABurstIsComputedAtOnceAndThenEverybodyHasItsPart) {
+  StepShares shares;
+  for (int step = 0; step < 100; ++step) {
+    Begin(shares, {1000, 0}, 100);
+    shares.TakePrompt(0, 100);
+  }
+  double taken = 0;
+  int steps = 0;
+  for (; steps < 20; ++steps) {
+    Begin(shares, {1000, 1000}, 100);
+    if (shares.left(1) < 99) break;
+    taken += shares.left(1);
+    shares.TakePrompt(1, shares.left(1));
+  }
+  EXPECT_NEAR(taken, StepShares::kLagSteps * 100, 1e-3);
+  shares.TakePrompt(0, shares.left(0));
+  shares.TakePrompt(1, shares.left(1));
+  Begin(shares, {1000, 1000}, 100);
+  EXPECT_NEAR(shares.left(1), 50, 1e-3);
 }
 
 TEST(StepShares, RowsAreTakenUntilTheShareIsUsedUpAndPromptsKeepAPart) {
@@ -66,16 +89,17 @@ TEST(StepShares, RowsAreTakenUntilTheShareIsUsedUpAndPromptsKeepAPart) {
   shares.AddDecode(0, 200);
   shares.AddPrompt(0, 200);
   shares.AddDecode(1, 200);
-  shares.Divide(80, Even);
-  int rows = 0;
-  while (shares.TakeDecode(0, 1)) ++rows;
-  EXPECT_EQ(rows, 30) << "three quarters of 40";
-  EXPECT_DOUBLE_EQ(shares.left(0), 10);
+  shares.Divide(80);
+  const auto rows_of = [&](int32_t tenant) {
+    int rows = 0;
+    for (; shares.HasRoomForDecode(tenant, 1); ++rows) shares.TakeDecode(tenant, 1);
+    return rows;
+  };
+  EXPECT_EQ(rows_of(0), 30) << "three quarters of 40";
+  EXPECT_NEAR(shares.left(0), 10, 1e-6);
   shares.TakePrompt(0, 16);
-  EXPECT_DOUBLE_EQ(shares.left(0), 0);
-  rows = 0;
-  while (shares.TakeDecode(1, 1)) ++rows;
-  EXPECT_EQ(rows, 40) << "no prompts";
+  EXPECT_EQ(shares.left(0), 0);
+  EXPECT_NEAR(rows_of(1), 40, 1) << "no prompts";
 }
 
 TEST(StepShares, TheFirstRowIsAlwaysThere) {
@@ -83,9 +107,10 @@ TEST(StepShares, TheFirstRowIsAlwaysThere) {
   shares.Begin(2);
   shares.AddDecode(0, 500);
   shares.AddDecode(1, 500);
-  shares.Divide(16, Even);
-  EXPECT_TRUE(shares.TakeDecode(0, 250));
-  EXPECT_FALSE(shares.TakeDecode(0, 250));
+  shares.Divide(16);
+  EXPECT_TRUE(shares.HasRoomForDecode(0, 250));
+  shares.TakeDecode(0, 250);
+  EXPECT_FALSE(shares.HasRoomForDecode(0, 250));
 }
 
 }  // namespace

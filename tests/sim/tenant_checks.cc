@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <tuple>
 
 namespace hydrant::sim {
@@ -51,10 +52,22 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const TenantOptions& options = workload_.tenants()[i];
     const SchedulerOptions& all = workload_.core().scheduler;
     const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
-    if (tenant.reserved + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
+    if (Claimed(scheduler, tenant) + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
     due_.push_back(head.id());
     ++floor_checks_;
   }
+}
+
+// What the tenant has of the pool: blocks that several of its sequences hold are there once.
+int64_t TenantChecks::Claimed(const Scheduler& scheduler, const Tenant& tenant) const {
+  std::set<int32_t> seen;
+  int64_t again = 0;
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    if (&scheduler.tenant(sequence.request.tenant) != &tenant) continue;
+    for (int32_t block : sequence.blocks.blocks()) again += seen.insert(block).second ? 0 : 1;
+  }
+  return tenant.reserved - again;
 }
 
 void TenantChecks::AfterStep(const Scheduler& scheduler) {

@@ -44,6 +44,7 @@ class TenantChecks {
 
  private:
   double CostOf(const SimRequest& request) const;
+  int64_t Claimed(const Scheduler& scheduler, const Tenant& tenant) const;
   void CheckCaps(const Scheduler& scheduler);
   void CheckFairness(const Scheduler& scheduler);
   void CheckOrder();
