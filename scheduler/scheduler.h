@@ -229,11 +229,11 @@ class Scheduler {
   std::vector<int32_t> prefilling_;       // PrefillOrder's answer
   std::vector<uint64_t> admitted_;        // request ids, by the last Plan
   int32_t waiting_ = 0;
-  std::vector<double> overlaps_;          // [tenant], of CountOverlaps
+  std::vector<double> overlaps_;  // [tenant], of CountOverlaps
   uint64_t arrivals_ = 0;
   bool admission_paused_ = false;
   Turns turns_;
-  HeadOf head_of_;                                   // asks this scheduler; made once
+  HeadOf head_of_;  // asks this scheduler; made once
   PrefillCost prefill_cost_;
   StepLimits limits_;
   StepShares step_shares_;

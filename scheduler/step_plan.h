@@ -55,7 +55,7 @@ struct StepPlan {
   double decode_cost = 0.0;      // of the rows, as prefill_cost.h counts
   double prefill_cost = 0.0;     // of the prompt tokens
   bool prefill_limited = false;  // more prompt tokens were there to compute
-  bool shared = false;           // it was divided between tenants: some rows wait
+  bool shared = false;           // it was divided between tenants: some of what there was to compute waits
 };
 
 // What the executor said about one row.

@@ -23,9 +23,7 @@ void StepShares::Begin(size_t tenants) {
   bounded_ = false;
 }
 
-double StepShares::Share::UpTo(double to_level) const {
-  return std::clamp(weight * (to_level - level), 0.0, wanted());
-}
+double StepShares::Share::UpTo(double to_level) const { return std::clamp(weight * (to_level - level), 0.0, wanted()); }
 
 double StepShares::GivenUpTo(double level) const {
   double given = 0.0;

@@ -51,12 +51,12 @@ struct Tenant {
   std::deque<int32_t> queue;  // sequences that wait for admission, by priority and then first come first
   int32_t running = 0;        // admitted and not yet released
   int64_t reserved = 0;       // blocks of those that run: what they hold and what they were promised
-  int64_t overlap = 0;        // how many of these are counted again, as several of them hold the block; as of the last Plan
-  double service = 0.0;       // the counter: charges, and what lifting added
-  double charged = 0.0;       // charges alone
-  int64_t prompt_due = 0;     // prompt tokens of those that run, not computed yet: charges to come
-  double prefilled = 0.0;     // a counter of what its chunks cost (prefill_cost.h): whose is computed next
-  bool held_back = false;     // its own cap keeps its head of line waiting: it counts as away
+  int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
+  double service = 0.0;  // the counter: charges, and what lifting added
+  double charged = 0.0;  // charges alone
+  int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
+  double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
+  bool held_back = false;  // its own cap keeps its head of line waiting: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
   uint64_t generated_tokens = 0;
@@ -70,7 +70,7 @@ struct Tenant {
   int64_t claimed() const { return reserved - overlap; }  // blocks of the pool
   int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - claimed()); }
   int32_t unused_rows() const { return std::max(0, floor_rows - running); }
-  // `tokens` of a prompt are computed, which takes the time of `cost` at its begin. Tokens that need no computing are neither
+  // `tokens` of a prompt are computed, which takes the time of `cost` at its beginning. Tokens that need no computing are neither
   // due nor charged.
   void ChargePrompt(int32_t tokens, double cost) {
     prompt_due -= tokens;

@@ -39,7 +39,9 @@ StepPacer::StepPacer(int32_t tokens_max)
 // What would take kBesideDecodesS if the decodes took no time.
 double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / kAloneS); }
 
-double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_); }
+double StepPacer::Within(double cost) const {
+  return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_);
+}
 
 Scheduler::StepLimits StepPacer::limits() const { return {Within(alone_), Within(beside_), Within(shared_)}; }
 

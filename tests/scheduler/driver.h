@@ -34,6 +34,19 @@ inline SchedulerOptions SmallOptions(int32_t blocks, int32_t sequences_max = 4) 
   return options;
 }
 
+inline Request Of(int32_t tenant, uint64_t id, int32_t prompt = 10, int32_t max_tokens = 10) {
+  Request request = MakeRequest(id, prompt, max_tokens);
+  request.tenant = tenant;
+  return request;
+}
+
+inline SchedulerOptions With(std::vector<TenantOptions> tenants, int32_t blocks = 64, int32_t sequences_max = 1) {
+  SchedulerOptions options = SmallOptions(blocks, sequences_max);
+  options.waiting_max = 1000;
+  options.tenants = std::move(tenants);
+  return options;
+}
+
 class Driver {
  public:
   explicit Driver(const SchedulerOptions& options) : scheduler(options) {}

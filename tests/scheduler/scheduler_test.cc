@@ -414,17 +414,23 @@ TEST(Scheduler, CountersAddUp) {
   EXPECT_DOUBLE_EQ(tenant.service, 27 * 1.0 + 8 * 2.0);
 }
 
-TEST(Scheduler, StepsAllocateNothing) {
+class SteadyState : public testing::TestWithParam<int32_t> {};  // tenants
+
+TEST_P(SteadyState, StepsAllocateNothing) {
   SchedulerOptions options = SmallOptions(256, 16);
   options.waiting_max = 32;
+  options.tenants = {{.name = "a", .floor_blocks = 4}};
+  if (GetParam() == 2) options.tenants.push_back({.name = "b"});
   Scheduler scheduler(options);
+  scheduler.LimitSteps({.shared = 40});
   for (uint64_t id = 1; id <= 32; ++id) {
     // Prompts of several chunks, growth over block edges, cuts of both kinds, ends, and admissions from the queue.
     const KvBudget budget = id % 3 == 0   ? KvBudget::Unlimited()
                             : id % 3 == 1 ? KvBudget::Exact(33)
                                           : KvBudget::Periodic(17, 16);
-    ASSERT_TRUE(
-        scheduler.Add(MakeRequest(id, static_cast<int32_t>(20 + 7 * id), static_cast<int32_t>(id * 5), budget)).ok());
+    Request request = MakeRequest(id, static_cast<int32_t>(20 + 7 * id), static_cast<int32_t>(id * 5), budget);
+    request.tenant = static_cast<int32_t>(id) % GetParam();
+    ASSERT_TRUE(scheduler.Add(std::move(request)).ok());
   }
   std::vector<RowResult> results;
   results.reserve(16);
@@ -453,6 +459,8 @@ TEST(Scheduler, StepsAllocateNothing) {
   EXPECT_EQ(AllocationCount() - then, 0u);
   EXPECT_GT(AllocationCount(), 0u) << "nothing is counted";
 }
+
+INSTANTIATE_TEST_SUITE_P(Tenants, SteadyState, testing::Values(1, 2));
 
 TEST(Admission, ImpossibleRequestsAreRefusedWhenAdded) {
   Scheduler scheduler(SmallOptions(8));

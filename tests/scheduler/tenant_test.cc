@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -217,19 +216,6 @@ TEST(Tenants, ARequestCanHaveWhatCapAndForeignFloorsLeave) {
 
 // --- in the scheduler ---------------------------------------------------------------------------------------------------
 
-Request Of(int32_t tenant, uint64_t id, int32_t prompt = 10, int32_t max_tokens = 10) {
-  Request request = MakeRequest(id, prompt, max_tokens);
-  request.tenant = tenant;
-  return request;
-}
-
-SchedulerOptions With(std::vector<TenantOptions> tenants, int32_t blocks = 64, int32_t sequences_max = 1) {
-  SchedulerOptions options = SmallOptions(blocks, sequences_max);
-  options.waiting_max = 1000;
-  options.tenants = std::move(tenants);
-  return options;
-}
-
 TEST(FairShare, ReturningFromIdleBringsNoSavings) {
   Driver driver(With({{"a"}, {"b", 2.0}}));
   for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i)).ok());
@@ -250,52 +236,6 @@ TEST(FairShare, AnEmptyBatchIsSharedOutByWhatThePromptsWillCost) {
   driver.Step();
   EXPECT_EQ(driver.scheduler.tenant(0).running, 2);
   EXPECT_EQ(driver.scheduler.tenant(1).running, 2);
-}
-
-// A tenant with two streams has them in every step beside one with thirty, whose rows take turns.
-TEST(FairShare, ABoundedStepIsDividedBetweenItsTenants) {
-  Driver driver(With({{"a"}, {"b"}}, 256, 40));
-  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
-  for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(1, 200 + i, 8, 60)).ok());
-  for (int i = 0; i < 20; ++i) driver.Step();  // all prompts are computed
-  driver.scheduler.LimitSteps({.shared = 16});
-  std::map<int32_t, int> rows_of;
-  for (int i = 0; i < 10; ++i) {
-    const std::vector<PlanRow> rows = driver.Step();
-    EXPECT_EQ(rows.size(), 16u);
-    for (const PlanRow& row : rows) ++rows_of[row.sequence];
-  }
-  ASSERT_EQ(rows_of.size(), 32u);
-  for (const auto& [index, rows] : rows_of) {
-    if (driver.scheduler.sequence(index).request.tenant == 1) {
-      EXPECT_EQ(rows, 10);
-    } else {
-      EXPECT_NEAR(rows, 10 * 14 / 30.0, 1) << "sequence " << index;
-    }
-  }
-  driver.Drain();
-  EXPECT_EQ(driver.finished.size(), 32u);
-}
-
-TEST(FairShare, APromptFindsItsPartOfAStepFullOfAnothersRows) {
-  Driver driver(With({{"a"}, {"b"}}, 256, 40));
-  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
-  for (int i = 0; i < 10; ++i) driver.Step();
-  driver.scheduler.LimitSteps({.shared = 48});
-  ASSERT_TRUE(driver.scheduler.Add(Of(1, 200, 24, 4)).ok());
-  const std::vector<PlanRow> rows = driver.Step();
-  EXPECT_EQ(rows.size(), 25u) << "24 of a, and";
-  EXPECT_EQ(rows.back().tokens.size(), 24u);
-}
-
-TEST(FairShare, FirstComeFirstServedDividesNoSteps) {
-  SchedulerOptions options = With({{"a"}, {"b"}}, 256, 40);
-  options.policy = SchedulingPolicy::kFcfs;
-  Driver driver(options);
-  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(i % 2 == 0 ? 0 : 1, 100 + i, 8, 60)).ok());
-  for (int i = 0; i < 20; ++i) driver.Step();
-  driver.scheduler.LimitSteps({.shared = 16});
-  EXPECT_EQ(driver.Step().size(), 30u);
 }
 
 // Keeps lines of both tenants filled with random requests and watches what each is served.

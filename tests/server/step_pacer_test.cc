@@ -34,7 +34,9 @@ struct Device {
 double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
   for (int i = 0; i < steps; ++i) {
     const Scheduler::StepLimits limits = pacer.limits();
-    pacer.Observe(device.Step(device.shared ? limits.shared : device.decode_us > 0 ? limits.beside_decodes : limits.alone,
+    pacer.Observe(device.Step(device.shared          ? limits.shared
+                              : device.decode_us > 0 ? limits.beside_decodes
+                                                     : limits.alone,
                               true));
   }
   return pacer.limits().alone;

@@ -145,7 +145,7 @@ class FakeExecutor : public Executor {
   const StepInput* launched_ = nullptr;
   uint64_t step_ = 0;
   int64_t live_slots_ = 0;
-  std::vector<int32_t> due_of_;     // [tenant], requests past their prompt, not forgotten and not paused
+  std::vector<int32_t> due_of_;  // [tenant], requests past their prompt, not forgotten and not paused
   uint64_t row_steps_ = 0;       // with rows
   uint64_t slots_read_ = 0;
   uint64_t cached_tokens_ = 0;

@@ -66,9 +66,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.reloads
             << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
             << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
-            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
-            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
-            << " steps with one\n";
+            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.rows_left_out
+            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses
+            << " slow readers paused, " << sum.paused_steps << " steps with one\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
