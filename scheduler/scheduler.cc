@@ -225,7 +225,6 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   plan_.prefill_tokens = 0;
   plan_.decode_cost = 0.0;
   plan_.prefill_cost = 0.0;
-  plan_.prefill_limited = false;
   AdmitWaiting(now_us);
   PlanShrinks();
 
@@ -324,7 +323,6 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   plan_.prefill_tokens += tokens;
   plan_.prefill_cost += cost;
   sequence.last_row = ++rows_;
-  plan_.prefill_limited |= !stops;
   tenant_of(sequence).ChargePrompt(tokens, cost);
   return tokens;
 }

@@ -54,7 +54,7 @@ struct StepPlan {
   int32_t prefill_tokens = 0;
   double decode_cost = 0.0;      // of the rows, as prefill_cost.h counts
   double prefill_cost = 0.0;     // of the prompt tokens
-  bool prefill_limited = false;  // more prompt tokens were there to compute
+  bool several_tenants = false;  // have something to compute
   bool shared = false;           // it was divided between tenants: some of what there was to compute waits
 };
 

@@ -28,6 +28,7 @@ void Scheduler::ShareStep() {
     step_shares_.Divide(limits_.shared);
   }
   plan_.shared = several_tenants() && step_shares_.bounded();
+  plan_.several_tenants = several_tenants() && step_shares_.several();
 }
 
 void Scheduler::PlanDecodes() {
@@ -94,7 +95,6 @@ void Scheduler::PlanPrompts() {
     const double cost_before = plan_.prefill_cost;
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
     if (several_tenants()) step_shares_.TakePrompt(tenant, plan_.prefill_cost - cost_before);
-    plan_.prefill_limited |= at(index).in_flight == 0;
   }
 }
 

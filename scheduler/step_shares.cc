@@ -20,7 +20,7 @@ void StepShares::Begin(size_t tenants) {
     share.decode = share.prompts = share.granted = share.taken = 0.0;
     share.has_row = false;
   }
-  bounded_ = false;
+  several_ = bounded_ = false;
 }
 
 double StepShares::Share::UpTo(double to_level) const { return std::clamp(weight * (to_level - level), 0.0, wanted()); }
@@ -44,7 +44,8 @@ void StepShares::Divide(double total) {
   }
   if (tenants == 0) return;
   for (Share& share : shares_) share.level = std::max(share.level, highest - kLagSteps * total / share.weight);
-  bounded_ = tenants > 1 && wanted > total;
+  several_ = tenants > 1;
+  bounded_ = several_ && wanted > total;
   if (!bounded_) return;
   double low = std::numeric_limits<double>::infinity();
   double high = highest;

@@ -33,6 +33,8 @@ class StepShares {
   // Divides a step that may cost `total`. With one tenant, or when everything fits, nothing is bounded. REQUIRES: total > 0.
   void Divide(double total);
   bool bounded() const { return bounded_; }
+  // More than one tenant has something to compute.
+  bool several() const { return several_; }
 
   // Whether the share has room for a decode row: what prompts keep of it aside, for they have to be computed some time. The
   // first row always has. REQUIRES: bounded().
@@ -63,6 +65,7 @@ class StepShares {
   double GivenUpTo(double level) const;
 
   std::vector<Share> shares_;  // [tenant]
+  bool several_ = false;
   bool bounded_ = false;
 };
 

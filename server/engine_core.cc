@@ -100,8 +100,7 @@ std::span<const EngineEvent> EngineCore::Step() {
                plan.prefill_tokens,
                plan.decode_cost,
                plan.prefill_cost,
-               plan.prefill_limited,
-               plan.shared,
+               plan.several_tenants,
                launch_us - begin_us,
                done_us - launch_us,
                clock_() - done_us};

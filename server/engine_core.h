@@ -86,10 +86,9 @@ struct StepReport {
   int32_t rows = 0;
   int32_t decode_tokens = 0;
   int32_t prefill_tokens = 0;
-  double decode_cost = 0.0;  // these four: as in StepPlan
+  double decode_cost = 0.0;  // these three: as in StepPlan
   double prefill_cost = 0.0;
-  bool prefill_limited = false;
-  bool shared = false;
+  bool several_tenants = false;
   int64_t plan_us = 0;    // Plan and building the executor's input
   int64_t device_us = 0;  // Launch to Await's return
   int64_t commit_us = 0;  // Commit and building the events

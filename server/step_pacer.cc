@@ -46,15 +46,17 @@ double StepPacer::Within(double cost) const {
 Scheduler::StepLimits StepPacer::limits() const { return {Within(alone_), Within(beside_), Within(shared_)}; }
 
 void StepPacer::Observe(const StepReport& report) {
-  if (report.prefill_tokens == 0 && !report.shared) return;
+  const bool shared = report.several_tenants;
+  if (report.prefill_tokens == 0 && !shared) return;
   const bool mixed = report.decode_tokens > 0;
   const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
-  const double wanted_s = report.shared ? kSharedS : mixed ? kBesideDecodesS : kAloneS;
+  const double wanted_s = shared ? kSharedS : mixed ? kBesideDecodesS : kAloneS;
   const double factor = wanted_s * 1e6 / step_us;
-  double& cost = report.shared ? shared_ : mixed ? beside_ : alone_;
-  const double done = report.prefill_cost + (report.shared ? report.decode_cost : 0.0);
+  double& cost = shared ? shared_ : mixed ? beside_ : alone_;
+  const double done = report.prefill_cost + (shared ? report.decode_cost : 0.0);
   if (factor < 1) {
-    cost *= std::max(factor, kShrinkMost);
+    // Also when it was not full: what takes longer than it may is bounded from now on.
+    cost = std::max((shared ? std::min(cost, done) : cost) * factor, cost * kShrinkMost);
   } else {
     // What was done in less time than there is says that more would fit, if it was most of what was allowed.
     cost = std::max(cost, std::min(done * factor, cost * kGrowMost));

@@ -31,7 +31,7 @@ class StepPacer {
   const double tokens_max_;
   double alone_;   // prompts, in a step without decodes
   double beside_;  // prompts, beside decodes
-  double shared_;  // everything, in a step that is divided between tenants
+  double shared_;  // everything, in a step for which several tenants have something
 };
 
 }  // namespace hydrant

@@ -15,16 +15,14 @@ struct Device {
   int64_t decode_us = 0;
   bool shared = false;
 
-  // `limited`: there were more tokens to compute.
-  StepReport Step(double cost, bool limited) const {
+  StepReport Step(double cost) const {
     StepReport report;
     report.rows = 1;
     report.decode_tokens = decode_us > 0 || shared ? 8 : 0;
     report.decode_cost = report.decode_tokens;
     report.prefill_tokens = std::max(0, static_cast<int32_t>(cost) - (shared ? 8 : 0));
     report.prefill_cost = report.prefill_tokens;
-    report.prefill_limited = limited;
-    report.shared = shared;
+    report.several_tenants = shared;
     report.device_us = fixed_us + (report.prefill_tokens + (shared ? 8 : 0)) * token_us + decode_us;
     return report;
   }
@@ -36,8 +34,7 @@ double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
     const Scheduler::StepLimits limits = pacer.limits();
     pacer.Observe(device.Step(device.shared          ? limits.shared
                               : device.decode_us > 0 ? limits.beside_decodes
-                                                     : limits.alone,
-                              true));
+                                                     : limits.alone));
   }
   return pacer.limits().alone;
 }
@@ -61,7 +58,7 @@ TEST(StepPacer, ShortPromptsSayNothingAboutLongOnes) {
   StepPacer pacer(8192);
   const double before = pacer.limits().alone;
   Device cold{.fixed_us = 400'000};
-  for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16, false));
+  for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16));
   EXPECT_EQ(pacer.limits().alone, before);
 }
 
@@ -104,7 +101,7 @@ TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
 TEST(StepPacer, SharedStepsOfDecodesAloneAreLearnedFromToo) {
   StepPacer pacer(4096);
   Device slow{.token_us = 20'000, .shared = true};
-  for (int i = 0; i < 50; ++i) pacer.Observe(slow.Step(8, false));
+  for (int i = 0; i < 50; ++i) pacer.Observe(slow.Step(8));
   EXPECT_LT(pacer.limits().shared, 30);
 }
 
