@@ -323,6 +323,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   plan_.prefill_tokens += tokens;
   plan_.prefill_cost += cost;
   sequence.last_row = ++rows_;
+  step_shares_.TakePrompt(sequence.request.tenant, cost);
   tenant_of(sequence).ChargePrompt(tokens, cost);
   return tokens;
 }

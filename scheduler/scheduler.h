@@ -205,7 +205,7 @@ class Scheduler {
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
   void PlanDecode(int32_t index);
-  bool several_tenants() const;
+  bool fair_between_tenants() const;
   void ShareStep();
   void PlanDecodes();
   void PlanPrompts();

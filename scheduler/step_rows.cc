@@ -7,11 +7,13 @@
 
 namespace hydrant {
 
-bool Scheduler::several_tenants() const { return options_.policy == SchedulingPolicy::kFair && tenants_.size() > 1; }
+bool Scheduler::fair_between_tenants() const {
+  return options_.policy == SchedulingPolicy::kFair && tenants_.size() > 1;
+}
 
 void Scheduler::ShareStep() {
-  if (several_tenants()) {
-    step_shares_.Begin(tenants_.size());
+  step_shares_.Begin(tenants_.size());
+  if (fair_between_tenants()) {
     for (size_t i = 0; i < tenants_.size(); ++i) {
       step_shares_.SetWeight(static_cast<int32_t>(i), tenants_[i].options.weight);
     }
@@ -27,8 +29,8 @@ void Scheduler::ShareStep() {
     }
     step_shares_.Divide(limits_.shared);
   }
-  plan_.shared = several_tenants() && step_shares_.bounded();
-  plan_.several_tenants = several_tenants() && step_shares_.several();
+  plan_.shared = step_shares_.bounded();
+  plan_.several_tenants = step_shares_.several();
 }
 
 void Scheduler::PlanDecodes() {
@@ -48,7 +50,7 @@ void Scheduler::PlanDecodes() {
     const bool ends = blocked_.tenant != nullptr && StepsAfterNext(sequence) <= 0;
     const bool due = sequence.asks_losses || sequence.lower_to > 0 || ends;
     if (plan_.shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
-    if (several_tenants()) step_shares_.TakeDecode(tenant, cost);
+    step_shares_.TakeDecode(tenant, cost);
     plan_.decode_cost += cost;
     PlanDecode(index);
   }
@@ -59,7 +61,7 @@ std::span<const int32_t> Scheduler::PrefillOrder() {
   for (int32_t index : running_) {
     if (!at(index).decodes()) prefilling_.push_back(index);
   }
-  if (options_.policy != SchedulingPolicy::kFair || tenants_.size() == 1) return prefilling_;
+  if (!fair_between_tenants()) return prefilling_;
   // Not a stable sort, which would allocate; between sequences of a tenant it is first admitted, first computed.
   std::sort(prefilling_.begin(), prefilling_.end(), [this](int32_t a, int32_t b) {
     const Sequence& first = at(a);
@@ -85,16 +87,15 @@ void Scheduler::PlanPrompts() {
   int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
   if (beside_decodes) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
   for (int32_t index : PrefillOrder()) {
-    const int32_t tenant = at(index).request.tenant;
-    const double cost_left = plan_.shared ? step_shares_.left(tenant) : std::max(0.0, cost_max - plan_.prefill_cost);
+    if (tokens_left == 0) break;
+    const double cost_left =
+        plan_.shared ? step_shares_.left(at(index).request.tenant) : std::max(0.0, cost_max - plan_.prefill_cost);
     int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_left);
     // To the end of the block that the share ends in: what that is too much is the others' in the next step.
     if (plan_.shared && tokens > 0) tokens += kSlotsPerBlock - 1;
     if (plan_.prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
     tokens = std::min(tokens, tokens_left);
-    const double cost_before = plan_.prefill_cost;
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
-    if (several_tenants()) step_shares_.TakePrompt(tenant, plan_.prefill_cost - cost_before);
   }
 }
 
