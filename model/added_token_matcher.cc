@@ -96,7 +96,7 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) : no
   }
 }
 
-const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view text) const {
+const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view text, size_t special_bytes_max) const {
   const Token* longest = nullptr;
   uint32_t node = 0;
   for (const char c : text) {
@@ -105,24 +105,38 @@ const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view te
                                     [&](const auto& child) { return child.first == static_cast<unsigned char>(c); });
     if (found == children.end()) break;
     node = found->second;
-    if (nodes_[node].token >= 0) longest = &tokens_[static_cast<size_t>(nodes_[node].token)];
+    if (nodes_[node].token < 0) continue;
+    const Token& token = tokens_[static_cast<size_t>(nodes_[node].token)];
+    if (!token.special || token.bytes <= special_bytes_max) longest = &token;
   }
   return longest;
 }
 
-std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text, bool skip_special) const {
+std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text,
+                                                               std::span<const TextRange> plain) const {
   std::vector<Segment> segments;
   size_t done = 0;  // text before it is in segments
+  auto range = plain.begin();
   for (size_t at = 0; at < text.size();) {
-    const Token* token = first_[static_cast<unsigned char>(text[at])] ? LongestAt(text.substr(at)) : nullptr;
+    if (!first_[static_cast<unsigned char>(text[at])]) {
+      ++at;
+      continue;
+    }
+    while (range != plain.end() && (range->end <= at || range->end == range->begin)) ++range;
+    const bool is_plain = range != plain.end() && range->begin <= at;
+    const size_t special_end = range == plain.end() || is_plain ? text.size() : range->begin;
+    const Token* token = LongestAt(text.substr(at), special_end - at);
     if (token == nullptr) {
       ++at;
       continue;
     }
     size_t begin = at;
     size_t end = at + token->bytes;
+    if (is_plain && token->special) {
+      at = std::min(end, range->end);
+      continue;
+    }
     at = end;  // whatever becomes of this match, the next one begins behind it
-    if (skip_special && token->special) continue;
     if (token->single_word && (EndsWithWord(text.substr(0, begin)) || BeginsWithWord(text.substr(end)))) continue;
     if (token->lstrip) begin = std::max(begin - SpacesAtEnd(text.substr(0, begin)), done);
     if (token->rstrip) end += SpacesAtFront(text.substr(end));

@@ -7,10 +7,12 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/tokenizer.h"
 #include "model/tokenizer_spec.h"
 
 namespace hydrant {
@@ -27,8 +29,10 @@ class AddedTokenMatcher {
     std::string_view text;  // of a token: with the white space it swallowed
   };
 
-  // Cuts `text` into tokens and the text between them. With `skip_special` special tokens are plain text.
-  std::vector<Segment> Cut(std::string_view text, bool skip_special) const;
+  // Cuts `text` into tokens and the text between them. A special token that would take a byte of `plain` (ascending,
+  // disjoint) is text; as in Hugging Face, one that begins there still hides what lies inside it and in that range. What
+  // lies outside the ranges is found whatever is in them: untrusted text cannot lengthen a token or hide the next one.
+  std::vector<Segment> Cut(std::string_view text, std::span<const TextRange> plain) const;
 
  private:
   struct Node {
@@ -41,8 +45,8 @@ class AddedTokenMatcher {
     bool special, single_word, lstrip, rstrip;
   };
 
-  // The longest token at the front of `text`; null if none.
-  const Token* LongestAt(std::string_view text) const;
+  // The longest token at the front of `text`, special ones only up to `special_bytes_max`; null if none.
+  const Token* LongestAt(std::string_view text, size_t special_bytes_max) const;
 
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;

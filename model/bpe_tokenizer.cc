@@ -6,6 +6,7 @@
 #include <cassert>
 #include <deque>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "model/file_error.h"
@@ -60,12 +61,35 @@ AddedTokenMatcher MakeMatcher(const TokenizerSpec& spec, bool normalized) {
   return AddedTokenMatcher(selected);
 }
 
+// The parts of `ranges` inside `text`, counted from its beginning.
+std::vector<TextRange> RangesWithin(std::span<const TextRange> ranges, TextRange text) {
+  std::vector<TextRange> within;
+  auto range = std::upper_bound(ranges.begin(), ranges.end(), text.begin,
+                                [](size_t begin, const TextRange& candidate) { return begin < candidate.end; });
+  for (; range != ranges.end() && range->begin < text.end; ++range) {
+    within.push_back({std::max(range->begin, text.begin) - text.begin, std::min(range->end, text.end) - text.begin});
+  }
+  return within;
+}
+
+// Valid UTF-8 in form C, everything else as it is.
+void AppendNfc(std::string_view text, std::string& out) {
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Prefix(text);
+    out.append(NormalizeNfc(text.substr(0, valid)));
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    const size_t invalid = NextUtf8Unit(text).bytes;
+    out.append(text.substr(0, invalid));
+    text.remove_prefix(invalid);
+  }
+}
+
 }  // namespace
 
 struct BpeTokenizer::Call {
   explicit Call(const TextSplitter& splitter) : scratch(splitter) {}
   TextSplitter::Scratch scratch;
-  bool parse_special = true;
   std::vector<int32_t> symbols;  // of the word at hand
   std::vector<int32_t> ids;      // the result
 };
@@ -171,17 +195,19 @@ size_t BpeTokenizer::Index(int32_t id) const {
 
 std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   Call call(splitter_);
-  call.parse_special = options.parse_special_tokens;
+  const TextRange all{0, text.size()};
+  const auto plain = options.parse_special_tokens ? options.plain : std::span(&all, 1);
   if (options.add_special_tokens) call.ids = prefix_ids_;
   if (raw_added_.empty()) {
-    EncodeText(text, call);
+    EncodeText(text, {plain.begin(), plain.end()}, call);
   } else {
-    for (const auto& segment : raw_added_.Cut(text, !call.parse_special)) {
+    for (const auto& segment : raw_added_.Cut(text, plain)) {
       if (segment.id >= 0) {
         call.ids.push_back(segment.id);
-      } else {
-        EncodeText(segment.text, call);
+        continue;
       }
+      const auto begin = static_cast<size_t>(segment.text.data() - text.data());
+      EncodeText(segment.text, RangesWithin(plain, {begin, begin + segment.text.size()}), call);
     }
   }
   if (options.add_special_tokens) call.ids.insert(call.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
@@ -189,22 +215,14 @@ std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOpt
 }
 
 // Text in which no raw added token is left: normalised, cut at the normalised added tokens.
-void BpeTokenizer::EncodeText(std::string_view text, Call& call) const {
+void BpeTokenizer::EncodeText(std::string_view text, std::vector<TextRange> plain, Call& call) const {
   std::string normalized;
   if (nfc_) {
-    for (std::string_view rest = text; !rest.empty();) {
-      const size_t valid = ValidUtf8Prefix(rest);
-      normalized.append(NormalizeNfc(rest.substr(0, valid)));
-      rest.remove_prefix(valid);
-      if (rest.empty()) break;
-      const size_t invalid = NextUtf8Unit(rest).bytes;
-      normalized.append(rest.substr(0, invalid));
-      rest.remove_prefix(invalid);
-    }
+    normalized = NormalizeNfc(text, plain);
     text = normalized;
   }
   if (normalized_added_.empty()) return EncodeSegment(text, call);
-  for (const auto& segment : normalized_added_.Cut(text, !call.parse_special)) {
+  for (const auto& segment : normalized_added_.Cut(text, plain)) {
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
     } else {
@@ -298,6 +316,36 @@ std::string NormalizeNfc(std::string_view text) {
   normalized.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < composed; ++i)
     AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), normalized);
+  return normalized;
+}
+
+std::string NormalizeNfc(std::string_view text, std::vector<TextRange>& ranges) {
+  // Below U+0300 no character composes with what stands before it: text may be cut there.
+  const auto may_cut = [&](size_t at) {
+    if (at == 0 || at == text.size()) return true;
+    const auto byte = static_cast<unsigned char>(text[at]);
+    return byte < 0x80 || (byte >= 0xC2 && byte < 0xCC);
+  };
+  std::string normalized;
+  std::vector<TextRange> moved;
+  size_t done = 0;  // text before it is in `normalized`
+  for (const TextRange& range : ranges) {
+    if (range.begin == range.end || range.end <= done) continue;
+    size_t begin = std::max(range.begin, done), end = range.end;
+    while (begin > done && !may_cut(begin)) --begin;
+    while (!may_cut(end)) ++end;
+    AppendNfc(text.substr(done, begin - done), normalized);
+    const size_t moved_begin = normalized.size();
+    AppendNfc(text.substr(begin, end - begin), normalized);
+    if (!moved.empty() && moved.back().end == moved_begin) {
+      moved.back().end = normalized.size();
+    } else {
+      moved.push_back({moved_begin, normalized.size()});
+    }
+    done = end;
+  }
+  AppendNfc(text.substr(done), normalized);
+  ranges = std::move(moved);
   return normalized;
 }
 

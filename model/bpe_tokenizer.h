@@ -49,7 +49,7 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status Fill(const TokenizerSpec& spec, int32_t vocab_size_min);
   absl::Status AddMerges(const TokenizerSpec& spec);
   size_t Index(int32_t id) const;
-  void EncodeText(std::string_view text, Call& call) const;
+  void EncodeText(std::string_view text, std::vector<TextRange> plain, Call& call) const;
   void EncodeSegment(std::string_view text, Call& call) const;
   void EncodeWord(std::string_view word, Call& call) const;
 
@@ -69,6 +69,9 @@ class BpeTokenizer final : public Tokenizer {
 
 // Normalisation form C of valid UTF-8, in time linear in the text but for O(n log n) in runs of combining marks.
 std::string NormalizeNfc(std::string_view text);
+// The same for any bytes, with `ranges` (ascending, disjoint) moved along. Where characters that may compose lie across a
+// border, the range grows by them; ranges that come to touch so become one.
+std::string NormalizeNfc(std::string_view text, std::vector<TextRange>& ranges);
 
 }  // namespace hydrant
 

@@ -4,12 +4,19 @@
 #ifndef HYDRANT_MODEL_TOKENIZER_H_
 #define HYDRANT_MODEL_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace hydrant {
+
+// Bytes [begin, end) of a text.
+struct TextRange {
+  size_t begin = 0, end = 0;
+};
 
 class Tokenizer {
  public:
@@ -20,6 +27,10 @@ class Tokenizer {
   struct EncodeOptions {
     bool add_special_tokens = true;    // BOS/EOS as the checkpoint's post-processor says
     bool parse_special_tokens = true;  // the text of a special token becomes that token; false: it is plain text
+    // Where the text is not to be trusted: a special token that would take a byte of these ranges is plain text, as if
+    // parse_special_tokens were false there. Borders change nothing else: words, merges and tokens that are added but not
+    // special go across them. REQUIRES: ascending, disjoint, within the text; empty ones have no effect.
+    std::span<const TextRange> plain;
   };
   // How many ids Encode puts before those of the text when add_special_tokens: not what the text itself may begin with.
   virtual int32_t leading_specials() const = 0;

@@ -24,9 +24,10 @@ AddedToken Token(int32_t id, std::string_view content, Options options = {}) {
 }
 
 // Text as itself, tokens as {id}.
-std::string Show(const std::vector<AddedToken>& tokens, std::string_view text, bool skip_special = false) {
+std::string Show(const std::vector<AddedToken>& tokens, std::string_view text,
+                 const std::vector<TextRange>& plain = {}) {
   std::string shown;
-  for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, skip_special)) {
+  for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, plain)) {
     shown += segment.id >= 0 ? "{" + std::to_string(segment.id) + "}" : "[" + std::string(segment.text) + "]";
   }
   return shown;
@@ -43,11 +44,35 @@ TEST(AddedTokenMatcher, PrefersTheLongestAtAPlaceAndTheLeftmostOfAll) {
   EXPECT_EQ(Show({Token(1, "  "), Token(2, "    ")}, "       "), "{2}{1}[ ]");
 }
 
-TEST(AddedTokenMatcher, LeavesSpecialTokensInTheTextWhenSkipping) {
+TEST(AddedTokenMatcher, LeavesSpecialTokensOfPlainTextInTheText) {
   const std::vector<AddedToken> tokens = {Token(1, "<s>", {.special = true}), Token(2, "s>")};
-  EXPECT_EQ(Show(tokens, "<s>s>", false), "{1}{2}");
+  EXPECT_EQ(Show(tokens, "<s>s>"), "{1}{2}");
   // As in Hugging Face, the skipped match still hides what lies inside it.
-  EXPECT_EQ(Show(tokens, "<s>s>", true), "[<s>]{2}");
+  EXPECT_EQ(Show(tokens, "<s>s>", {{0, 5}}), "[<s>]{2}");
+}
+
+TEST(AddedTokenMatcher, OneByteOfPlainTextKeepsASpecialTokenFromBeingFound) {
+  const std::vector<AddedToken> tokens = {Token(1, "<s>", {.special = true})};
+  for (size_t begin = 0; begin <= 9; ++begin) {
+    for (size_t end = begin; end <= 9; ++end) {
+      const bool touches = begin < end && begin < 6 && end > 3;
+      EXPECT_EQ(Show(tokens, "abc<s>def", {{begin, end}}), touches ? "[abc<s>def]" : "[abc]{1}[def]")
+          << begin << ".." << end;
+    }
+  }
+  EXPECT_EQ(Show(tokens, "<s><s><s><s>", {{3, 6}, {6, 6}, {9, 12}}), "{1}[<s>]{1}[<s>]");
+}
+
+TEST(AddedTokenMatcher, OtherTokensAreFoundAcrossTheBordersOfPlainText) {
+  EXPECT_EQ(Show({Token(1, "    ")}, "a    b", {{2, 4}}), "[a]{1}[b]");
+}
+
+TEST(AddedTokenMatcher, PlainTextNeitherHidesNorLengthensASpecialTokenBesideIt) {
+  const std::vector<AddedToken> tokens = {Token(1, "<s>", {.special = true}), Token(2, "<s>x", {.special = true}),
+                                          Token(3, "a<s", {.special = true})};
+  EXPECT_EQ(Show(tokens, "<s>x"), "{2}");
+  EXPECT_EQ(Show(tokens, "<s>x", {{3, 4}}), "{1}[x]");
+  EXPECT_EQ(Show(tokens, "a<s>", {{0, 1}}), "[a]{1}");
 }
 
 TEST(AddedTokenMatcher, SingleWordsMatchBetweenNonWordsOnly) {

@@ -252,6 +252,61 @@ TEST(BpeTokenizer, SpecialTokensAreParsedOnRequestOnly) {
   EXPECT_EQ(tokenizer->Decode({256, 257}, false), "<s></s>");
 }
 
+TEST(BpeTokenizer, SpecialTokensAreNotFoundInPlainRanges) {
+  json from = WithMerges({{"a", "b"}});
+  from["added_tokens"].push_back({{"id", 300}, {"content", "<n>"}, {"special", true}, {"normalized", true}});
+  for (const bool nfc : {false, true}) {
+    if (nfc) from["normalizer"] = {{"type", "NFC"}};
+    const auto tokenizer = Make(from.dump());
+    const auto encode = [&](std::string_view text, const std::vector<TextRange>& plain) {
+      return tokenizer->Encode(text, {.add_special_tokens = false, .plain = plain});
+    };
+    for (const std::string special : {"</s>", "<n>"}) {
+      const int32_t id = special == "<n>" ? 300 : 257;
+      const std::string text = special + "e\u0301" + special + "ab" + special;
+      const size_t second = special.size() + 3;
+      const Ids ids = encode(text, {{second, second + special.size()}});
+      EXPECT_EQ(ids.front(), id);
+      EXPECT_EQ(ids.back(), id);
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), id), 2);
+      EXPECT_EQ(tokenizer->Decode(ids, true), std::string(nfc ? "é" : "e\u0301") + special + "ab");
+      // All of it plain is the same as parsing none.
+      EXPECT_EQ(encode(text, {{0, text.size()}}),
+                tokenizer->Encode(text, {.add_special_tokens = false, .parse_special_tokens = false}));
+    }
+    EXPECT_EQ(encode("ab", {{1, 2}}), Ids{258}) << "a merge goes across the border";
+    EXPECT_EQ(encode("</s>a</s>", {{4, 5}}), (Ids{257, 'a', 257}));
+  }
+}
+
+TEST(NormalizeNfc, MovesRangesAlong) {
+  struct Case {
+    std::string_view text;
+    std::vector<TextRange> before, after;
+  };
+  const Case cases[] = {
+      {"abc", {{1, 2}}, {{1, 2}}},
+      {"ae\u0301<b>", {{0, 4}}, {{0, 3}}},
+      {"<b>e\u0301e\u0301<b>", {{3, 9}}, {{3, 7}}},
+      {"e\u0301<b>", {{4, 5}}, {{3, 4}}},
+      {"e\u0301x", {{1, 3}}, {{0, 2}}},          // the mark belongs to the letter before the range
+      {"e\u0301x", {{0, 1}, {1, 4}}, {{0, 3}}},  // two ranges in one character
+      {"\u4e2d\u4e2dx", {{3, 3}, {3, 6}}, {{0, 6}}},
+      {"\xff\xe2\x82x", {{1, 3}}, {{0, 3}}},
+      {"ab", {}, {}},
+  };
+  for (const Case& c : cases) {
+    std::vector<TextRange> ranges = c.before;
+    std::vector<TextRange> none;
+    EXPECT_EQ(NormalizeNfc(c.text, ranges), NormalizeNfc(c.text, none)) << c.text;
+    ASSERT_EQ(ranges.size(), c.after.size()) << c.text;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      EXPECT_EQ(ranges[i].begin, c.after[i].begin) << c.text;
+      EXPECT_EQ(ranges[i].end, c.after[i].end) << c.text;
+    }
+  }
+}
+
 TEST(BpeTokenizer, NormalisesWhenTheFileAsksForIt) {
   json from = TinyTokenizerJson();
   EXPECT_EQ(Make(from.dump())->Encode("e\u0301", kPlain).size(), 3u);
