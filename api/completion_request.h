@@ -1,97 +1,40 @@
 // CompletionRequest is a body of POST /v1/completions: parsed, validated and bounded; no JSON inside. What needs the
-// tokenizer (empty after encoding, context length, truncation) is checked by the functions below once the ids are
-// known.
+// tokenizer (empty after encoding, context length, truncation) is checked by functions of generation_fields.h once the ids
+// are known.
 //
 // Thread: any (plain data, pure functions).
 //
-// Invariants of a request that ParseCompletionRequest returned:
-//  1. Every number is finite and inside its documented range; every token id is in [0, vocab_size).
-//  2. 1 <= prompts.size() <= limits.prompts_max, and no prompt is empty as sent.
-//  3. A field this server knows but cannot honour was absent or neutral: nothing the client asked for is dropped in
+// Invariants of a request that ParseCompletionRequest returned, beside those of GenerationFields:
+//  1. 1 <= prompts.size() <= limits.prompts_max, and no prompt is empty as sent; a turn of a session has one.
+//  2. A field this server knows but cannot honour was absent or neutral: nothing the client asked for is dropped in
 //     silence. Fields it does not know are ignored.
 #ifndef HYDRANT_API_COMPLETION_REQUEST_H_
 #define HYDRANT_API_COMPLETION_REQUEST_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/api_error.h"
-#include "api/kv_spec.h"
+#include "api/generation_fields.h"
 #include "api/request_context.h"
 
 namespace hydrant {
 
-struct CompletionPrompt {
+// A prompt as a request gives it.
+struct RequestPrompt {
   bool is_ids = false;
   std::string text;          // !is_ids: not empty, valid UTF-8, may hold NUL
   std::vector<int32_t> ids;  // is_ids: not empty
 };
 
-struct CompletionRequest {
-  std::vector<CompletionPrompt> prompts;
-  int32_t max_tokens = 16;  // >= 1; 0 only with echo
-  int32_t min_tokens = 0;   // <= max_tokens
-  int32_t n = 1;            // samples per prompt
-
-  float temperature = 1.0f;  // 0 = greedy; below 1e-6 counts as 0
-  float top_p = 1.0f;        // at least the smallest normal float
-  int32_t top_k = 0;         // <= 0: off
-  float min_p = 0.0f;
-  std::optional<int64_t> seed;  // absent: the server draws one
-
-  std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;
-  bool include_stop_str_in_output = false;
-  bool ignore_eos = false;
-
-  int32_t logprobs = -1;  // -1: none; k >= 0: of the token itself and the k best
-  bool echo = false;
-
-  bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage_stats = false;
-  int32_t stream_interval = 1;  // tokens per chunk
-
-  bool add_special_tokens = true;
-  bool skip_special_tokens = true;
-  std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
-
-  // Teacher forcing, only where RequestContext::debug_fields: token i is forced_token_ids[i] while there are any.
-  std::vector<int32_t> forced_token_ids;
-
-  bool return_token_ids = false;
-  bool kv_report = false;
-  KvSpec kv;
-  bool has_kv = false;  // the request says something about it
-
-  std::string session_id;       // empty: of no session; else IsSessionId, one prompt, n == 1
-  bool session_append = false;  // the prompt is what is new, behind all that the session holds
-
-  std::string cache_salt;  // prefixes are shared between requests of equal salts only
-  int32_t priority = 0;    // lower goes earlier, among its tenant's requests
-  std::string request_id;  // empty: the server makes one; else IsRequestId
-
-  int32_t choices() const { return n * static_cast<int32_t>(prompts.size()); }
+struct CompletionRequest : GenerationFields {
+  std::vector<RequestPrompt> prompts;
 };
 
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context);
-
-// 1..bytes_max characters of [A-Za-z0-9._:-]: also what an X-Request-Id header must be to be used.
-bool IsRequestId(std::string_view text, size_t bytes_max);
-
-// Keeps `k` tokens in all: the first `leading_specials` of them (BOS, if one was added), then the last ones.
-// REQUIRES: k >= 1, leading_specials <= ids->size().
-void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials);
-
-// After encoding and truncation: empty_prompt, context_length_exceeded (prompt + max_tokens <= context).
-std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tokens, int32_t context);
-// The same with rolling positions, where `tokens_at_once`, the most that the cache holds, has to fit the context: the prompt
-// while it is computed (prefill budgeted: the budget and a stride), then what the budget lets it grow to.
-std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context);
 
 }  // namespace hydrant
 

@@ -43,10 +43,6 @@ constexpr std::string_view kAlways[] = {
     "guided_regex",
     "guided_choice",
     "guided_grammar",
-    "chat_template",
-    "chat_template_kwargs",
-    "functions",
-    "function_call",
     "prompt_embeds",
     "multi_modal_data",
     "image_url",
@@ -55,6 +51,13 @@ constexpr std::string_view kAlways[] = {
     "repetition_detection",
     "kv_transfer_params",
     "thinking_token_budget",
+};
+// On /v1/completions, where there is no conversation.
+constexpr std::string_view kAlwaysOfCompletions[] = {
+    "chat_template",
+    "chat_template_kwargs",
+    "functions",
+    "function_call",
 };
 
 std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
@@ -105,15 +108,6 @@ void RefuseFormats(ObjectReader* request) {
       request->FailUnsupported("response_format", "A 'response_format' other than {\"type\": \"text\"}");
     }
   }
-  const JsonView tools = request->Raw("tools");
-  if (tools.valid() && !(tools.is_array() && tools.size() == 0)) request->FailUnsupported("tools", "'tools'");
-  const JsonView choice = request->Raw("tool_choice");
-  if (choice.valid() && !(choice.is_string() && (choice.string() == "none" || choice.string() == "auto"))) {
-    request->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
-  }
-  const JsonView suffix = request->Raw("suffix");
-  if (suffix.valid() && !(suffix.is_string() && suffix.string().empty()))
-    request->FailUnsupported("suffix", "'suffix'");
   const JsonView side = request->Raw("truncation_side");
   if (side.valid() && !(side.is_string() && side.string() == "left")) {
     request->FailUnsupported("truncation_side", "A 'truncation_side' other than left");
@@ -122,7 +116,7 @@ void RefuseFormats(ObjectReader* request) {
 
 }  // namespace
 
-void RefuseUnsupportedFields(ObjectReader* request, const RequestContext& context) {
+void RefuseGenerationFields(ObjectReader* request, const RequestContext& context) {
   for (const NeutralNumber& field : kNumbers) {
     const double value = request->Number(field.name, field.neutral, field.min, field.max, field.min_open);
     if (value != field.neutral) request->FailUnsupported(field.name, Quoted(field.name));
@@ -139,6 +133,22 @@ void RefuseUnsupportedFields(ObjectReader* request, const RequestContext& contex
   RefuseLists(request, context);
   RefuseFormats(request);
   for (const std::string_view name : kAlways) {
+    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+}
+
+void RefuseCompletionFields(ObjectReader* request) {
+  const JsonView tools = request->Raw("tools");
+  if (tools.valid() && !(tools.is_array() && tools.size() == 0)) request->FailUnsupported("tools", "'tools'");
+  const JsonView choice = request->Raw("tool_choice");
+  if (choice.valid() && !(choice.is_string() && (choice.string() == "none" || choice.string() == "auto"))) {
+    request->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
+  }
+  const JsonView suffix = request->Raw("suffix");
+  if (suffix.valid() && !(suffix.is_string() && suffix.string().empty())) {
+    request->FailUnsupported("suffix", "'suffix'");
+  }
+  for (const std::string_view name : kAlwaysOfCompletions) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }
 }

@@ -6,13 +6,16 @@
 #ifndef HYDRANT_API_REFUSED_FIELDS_H_
 #define HYDRANT_API_REFUSED_FIELDS_H_
 
-#include "api/completion_request.h"
 #include "api/object_reader.h"
+#include "api/request_context.h"
 
 namespace hydrant {
 
-// Sets request's error at the first field that is wrong or refused.
-void RefuseUnsupportedFields(ObjectReader* request, const RequestContext& context);
+// Each sets request's error at the first field that is wrong or refused.
+// Those of every endpoint that generates.
+void RefuseGenerationFields(ObjectReader* request, const RequestContext& context);
+// Those of /v1/completions beside them.
+void RefuseCompletionFields(ObjectReader* request);
 
 }  // namespace hydrant
 

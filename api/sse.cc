@@ -6,7 +6,7 @@ namespace hydrant {
 
 void AppendSseEvent(std::string* out, std::string_view line) {
   assert(line.find_first_of("\r\n") == std::string_view::npos);
-  out->append("data: ");
+  out->append(kSseData);
   out->append(line);
   out->append("\n\n");
 }

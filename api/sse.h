@@ -13,6 +13,8 @@
 namespace hydrant {
 
 inline constexpr std::string_view kSseContentType = "text/event-stream; charset=utf-8";
+// What an event begins with, for those that write its line straight into a buffer; it ends with a blank line.
+inline constexpr std::string_view kSseData = "data: ";
 // The last event of every stream, also after an error.
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/api_error.h"
-#include "api/completion_request.h"
+#include "api/request_context.h"
 
 namespace hydrant {
 

@@ -7,7 +7,7 @@
 
 namespace hydrant {
 
-ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request, const StopStrings& stops,
+ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
                                  const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials)
     : tokenizer_(tokenizer),
       request_(request),
@@ -25,13 +25,13 @@ void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
 PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result) const {
   PositionLogprobs position;
   position.id = id;
-  position.text = LogprobTokenText(tokenizer_.TokenBytes(id));
+  position.bytes = tokenizer_.TokenBytes(id);
   position.text_offset = characters_;
   if (result == nullptr) return position;
   position.logprob = result->logprob;
   position.top.reserve(result->top.size());
   for (const TokenLogprob& best : result->top) {
-    position.top.push_back({best.id, best.logprob, LogprobTokenText(tokenizer_.TokenBytes(best.id))});
+    position.top.push_back({best.id, best.logprob, std::string(tokenizer_.TokenBytes(best.id))});
   }
   return position;
 }
@@ -87,16 +87,16 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   output_.text += matcher_.Finish();
 }
 
-CompletionFinish ChoiceAssembler::finish_reason() const {
+AnswerFinish ChoiceAssembler::finish_reason() const {
   assert(finished());
   switch (end_) {
     case SequenceEnd::kStop:
     case SequenceEnd::kText:
-      return CompletionFinish::kStop;
+      return AnswerFinish::kStop;
     case SequenceEnd::kLength:
-      return CompletionFinish::kLength;
+      return AnswerFinish::kLength;
     default:
-      return CompletionFinish::kAbort;
+      return AnswerFinish::kAbort;
   }
 }
 

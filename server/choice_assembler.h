@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "api/completion_request.h"
-#include "api/completion_response.h"
+#include "api/answer.h"
+#include "api/generation_fields.h"
 #include "model/tokenizer.h"
 #include "server/generation.h"
 #include "server/stop_matcher.h"
@@ -23,7 +23,7 @@ class ChoiceAssembler {
   // `request`, its `stops` and `prompt` outlive the assembler. `hidden_specials`: leading tokens of the prompt that the server
   // added; an echo does not show them. `show_specials`: an echo shows the text of special tokens (they were sent as
   // text).
-  ChoiceAssembler(const Tokenizer& tokenizer, const CompletionRequest& request, const StopStrings& stops,
+  ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
                   const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials);
 
   void AddPromptLogprobs(const PromptEvent& event);
@@ -34,7 +34,7 @@ class ChoiceAssembler {
 
   bool finished() const { return end_ != SequenceEnd::kNone; }
   SequenceEnd end() const { return end_; }
-  CompletionFinish finish_reason() const;  // REQUIRES: finished()
+  AnswerFinish finish_reason() const;  // REQUIRES: finished()
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }
 
@@ -53,7 +53,7 @@ class ChoiceAssembler {
   PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result) const;
 
   const Tokenizer& tokenizer_;
-  const CompletionRequest& request_;
+  const GenerationFields& request_;
   const std::vector<int32_t>& prompt_;
   const int32_t hidden_specials_;
   const bool show_specials_;

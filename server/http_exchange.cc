@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/completion_request.h"
+#include "api/generation_fields.h"
 #include "server/clock.h"
 #include "server/http_connection.h"
 #include "server/random_id.h"

@@ -110,13 +110,13 @@ EventRouter::FanOut HttpServer::fan_out() {
 
 absl::Status HttpServer::Open(EngineView engine) {
   engine_ = std::move(engine);
-  completions_ = std::make_unique<CompletionService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
+  generations_ = std::make_unique<GenerationService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  service_.routes = MakeRoutes({options_.context, *completions_, workers_, std::move(card), options_.version,
+  service_.routes = MakeRoutes({options_.context, *generations_, workers_, std::move(card), options_.version,
                                 engine_.stalled, tenants_.shared() ? nullptr : engine_.metrics});
   if (absl::Status status = listener_.Open(options_.host, options_.port); !status.ok()) return status;
   if (absl::Status status = OpenAdmin(); !status.ok()) return status;
@@ -136,7 +136,7 @@ absl::Status HttpServer::OpenAdmin() {
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
   admin_service_.routes =
       MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); },
-                       [this] { return Drain(); }, [this] { return completions_->draining(); }, engine_.pause_admission,
+                       [this] { return Drain(); }, [this] { return generations_->draining(); }, engine_.pause_admission,
                        engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
   if (admin.port.has_value()) {
     if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
@@ -160,12 +160,12 @@ absl::Status HttpServer::ReloadTenants() {
 }
 
 int64_t HttpServer::Drain() {
-  if (!completions_->draining()) {
-    Log(LogLevel::kInfo, absl::StrCat("taking no more work: ", completions_->in_flight(), " requests are in flight"));
+  if (!generations_->draining()) {
+    Log(LogLevel::kInfo, absl::StrCat("taking no more work: ", generations_->in_flight(), " requests are in flight"));
   }
-  completions_->Drain();
+  generations_->Drain();
   service_.draining.store(true, std::memory_order_relaxed);
-  return completions_->in_flight();
+  return generations_->in_flight();
 }
 
 void HttpServer::OnHangup() {
@@ -185,7 +185,7 @@ void HttpServer::OnSignal() {
     if (number == SIGHUP) {
       OnHangup();
     } else if (!draining_) {
-      Log(LogLevel::kInfo, absl::StrCat("draining: ", completions_->in_flight(), " requests"));
+      Log(LogLevel::kInfo, absl::StrCat("draining: ", generations_->in_flight(), " requests"));
       BeginDrain();
     } else {
       Log(LogLevel::kInfo, "second signal: ending running requests");
@@ -237,13 +237,13 @@ void HttpServer::BeginDrain() {
 }
 
 void HttpServer::PollDrain() {
-  if (completions_->in_flight() == 0 || (cancelled_ && MonotonicUs() > deadline_us_)) {
+  if (generations_->in_flight() == 0 || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
     return;
   }
   if (MonotonicUs() > deadline_us_) {
-    Log(LogLevel::kWarning, absl::StrCat("ending ", completions_->in_flight(), " requests at the shutdown deadline"));
+    Log(LogLevel::kWarning, absl::StrCat("ending ", generations_->in_flight(), " requests at the shutdown deadline"));
     CancelRunning();
   }
   drain_timer_.expires_after(kDrainPoll);

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/completion_service.h"
 #include "server/event_router.h"
+#include "server/generation_service.h"
 #include "server/http_listener.h"
 #include "server/http_service.h"
 #include "server/metrics.h"
@@ -105,7 +105,7 @@ class HttpServer {
   RequestDirectory directory_;
   HttpService service_;
   HttpService admin_service_;
-  std::unique_ptr<CompletionService> completions_;
+  std::unique_ptr<GenerationService> generations_;
 
   // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
   boost::asio::io_context io_;

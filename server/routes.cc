@@ -63,11 +63,11 @@ HttpRoute Simple(std::string method, std::string path, bool open, std::function<
 // the requests of its tenant, whose CPU time it costs.
 HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<HttpResponse(const std::string&)> make) {
   return {"POST", std::move(path), false,
-          [&workers = sources.workers, &completions = sources.completions,
+          [&workers = sources.workers, &generations = sources.generations,
            make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
             TenantAccount& account = *exchange.caller()->account;
             if (std::optional<Refusal> refusal = account.Count(MonotonicUs())) {
-              co_await completions.Reject(exchange, std::move(*refusal));
+              co_await generations.Reject(exchange, std::move(*refusal));
               co_return;
             }
             HttpResponse response;
@@ -87,10 +87,10 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
 std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   const auto sources = std::make_shared<const RouteSources>(std::move(sources_in));
   const ServingContext& context = sources->context;
-  CompletionService& completions = sources->completions;
+  GenerationService& generations = sources->generations;
   std::vector<HttpRoute> routes;
   routes.push_back({"POST", "/v1/completions", false,
-                    [&completions](HttpExchange& exchange) { return completions.Complete(exchange); }});
+                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareCompletion); }});
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
@@ -104,11 +104,11 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(
       OnBody("/detokenize", *sources, [&context](const std::string& body) { return DetokenizeNow(body, context); }));
   routes.push_back(Simple("GET", "/load", false,
-                          [&completions](const HttpHead&) { return JsonResponse(LoadJson(completions.in_flight())); }));
+                          [&generations](const HttpHead&) { return JsonResponse(LoadJson(generations.in_flight())); }));
 
   AddHealthRoutes(sources->stalled, &routes);
-  routes.push_back(Simple("GET", "/ready", true, [sources, &completions](const HttpHead&) {
-    if (completions.draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
+  routes.push_back(Simple("GET", "/ready", true, [sources, &generations](const HttpHead&) {
+    if (generations.draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
     if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
     return Empty(200);
   }));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "api/models.h"
-#include "server/completion_service.h"
+#include "server/generation_service.h"
 #include "server/http_service.h"
 
 namespace hydrant {
@@ -18,7 +18,7 @@ namespace hydrant {
 // What the small endpoints ask of the server. Everything outlives the routes.
 struct RouteSources {
   const ServingContext& context;
-  CompletionService& completions;
+  GenerationService& generations;
   boost::asio::thread_pool& workers;
   ModelCard model;
   std::string version;

@@ -12,7 +12,7 @@ void Append(std::string_view text, const Tokenizer& tokenizer, std::vector<int32
   ids->insert(ids->end(), more.begin(), more.end());
 }
 
-ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const CompletionPrompt& said, const Tokenizer& tokenizer) {
+ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer) {
   TurnPrompt prompt{past.tokens, past.hidden_specials, past.text, /*goes_on=*/true};
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
@@ -46,7 +46,7 @@ bool KeepTokens(const SessionPast& past, const Tokenizer& tokenizer, TurnPrompt*
 
 }  // namespace
 
-TurnPrompt PromptAlone(const CompletionPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer) {
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer) {
   TurnPrompt prompt;
   if (said.is_ids) {
     prompt.ids = said.ids;
@@ -57,11 +57,10 @@ TurnPrompt PromptAlone(const CompletionPrompt& said, bool add_special_tokens, co
   return prompt;
 }
 
-ApiResult<TurnPrompt> MakeTurnPrompt(const CompletionRequest& request, const SessionPast* past,
+ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
                                      const Tokenizer& tokenizer) {
-  const CompletionPrompt& said = request.prompts.front();
-  if (request.session_append) return AppendTo(*past, said, tokenizer);
-  TurnPrompt prompt = PromptAlone(said, request.add_special_tokens, tokenizer);
+  if (fields.session_append) return AppendTo(*past, said, tokenizer);
+  TurnPrompt prompt = PromptAlone(said, fields.add_special_tokens, tokenizer);
   prompt.text = said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text;
   prompt.goes_on = GoesOn(prompt.ids, past);
   if (prompt.goes_on || said.is_ids || past == nullptr || prompt.hidden_specials != past->hidden_specials) {

@@ -23,13 +23,13 @@ struct TurnPrompt {
 };
 
 // A prompt by itself: without text, for nobody will go on from it.
-TurnPrompt PromptAlone(const CompletionPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer);
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer);
 
 // With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
 // and only the tokens it wrote have their KV parked. `past` may be null, without `session_append`.
 // Linear in the prompt and the past. Error: empty_prompt when nothing is new.
-ApiResult<TurnPrompt> MakeTurnPrompt(const CompletionRequest& request, const SessionPast* past,
+ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
                                      const Tokenizer& tokenizer);
 
 // Whether `ids` begin with the computed tokens of `past`, with at least one more behind them. `past` may be null.

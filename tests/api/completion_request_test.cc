@@ -120,7 +120,7 @@ TEST(CompletionRequestTest, ReadsEveryField) {
   EXPECT_TRUE(request.prompts[0].is_ids);
   EXPECT_EQ(request.prompts[0].ids, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(request.prompts[1].ids, (std::vector<int32_t>{3}));
-  EXPECT_EQ(request.choices(), 4);
+  EXPECT_EQ(request.n, 2);
   EXPECT_EQ(request.max_tokens, 7);
   EXPECT_EQ(request.min_tokens, 3);
   EXPECT_EQ(request.temperature, 0.5f);
@@ -163,7 +163,7 @@ TEST(CompletionRequestTest, PromptHasFourShapes) {
         ParseCompletionRequest("{\"prompt\":" + std::string(c.prompt) + "}", Context());
     ASSERT_TRUE(parsed.ok()) << parsed.error().message;
     ASSERT_EQ(parsed.value().prompts.size(), c.prompts);
-    for (const CompletionPrompt& prompt : parsed.value().prompts) EXPECT_EQ(prompt.is_ids, c.ids);
+    for (const RequestPrompt& prompt : parsed.value().prompts) EXPECT_EQ(prompt.is_ids, c.ids);
   }
 }
 
@@ -451,51 +451,6 @@ TEST(CompletionRequestTest, ForcedTokensNeedADebuggingServer) {
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed.value().forced_token_ids, (std::vector<int32_t>{1, 99}));
   EXPECT_FALSE(ParseCompletionRequest(R"({"prompt":"hi","forced_token_ids":[100]})", debugging).ok());
-}
-
-TEST(RequestIdTest, IsAShortWordOfSafeCharacters) {
-  for (const char* good : {"a", "req-1", "A.b_c:9"}) EXPECT_TRUE(IsRequestId(good, 128)) << good;
-  for (const char* bad : {"", "a b", "a\n", "a/b", "é", "a\"b"}) EXPECT_FALSE(IsRequestId(bad, 128)) << bad;
-  EXPECT_TRUE(IsRequestId(std::string(128, 'x'), 128));
-  EXPECT_FALSE(IsRequestId(std::string(129, 'x'), 128));
-}
-
-TEST(TruncatePromptTest, KeepsSpecialsAndTheEnd) {
-  struct Case {
-    int32_t k;
-    int32_t specials;
-    std::vector<int32_t> expected;
-  };
-  const Case cases[] = {
-      {5, 0, {1, 2, 3, 4, 5}},
-      {6, 1, {1, 2, 3, 4, 5}},
-      {3, 0, {3, 4, 5}},
-      {3, 1, {1, 4, 5}},
-      {1, 0, {5}},
-      {1, 1, {1}},
-      {1, 2, {1}},
-  };
-  for (const Case& c : cases) {
-    std::vector<int32_t> ids = {1, 2, 3, 4, 5};
-    TruncatePrompt(&ids, c.k, c.specials);
-    EXPECT_EQ(ids, c.expected) << "k " << c.k << ", specials " << c.specials;
-  }
-}
-
-TEST(CheckRollingLengthTest, WhatIsHeldAtOnceFitsTheContext) {
-  EXPECT_EQ(CheckRollingLength(2048, 2048, 2048), std::nullopt);
-  EXPECT_EQ(CheckRollingLength(100'000, 1281, 2048), std::nullopt);
-  EXPECT_EQ(CheckRollingLength(100, 2049, 2048)->code, "context_length_exceeded");
-  EXPECT_EQ(CheckRollingLength(0, 1, 2048)->code, "empty_prompt");
-}
-
-TEST(CheckPromptLengthTest, PromptAndOutputFitTheContext) {
-  EXPECT_EQ(CheckPromptLength(2047, 1, 2048), std::nullopt);
-  EXPECT_EQ(CheckPromptLength(2048, 0, 2048), std::nullopt);
-  EXPECT_EQ(CheckPromptLength(1, 2047, 2048), std::nullopt);
-  EXPECT_EQ(CheckPromptLength(2048, 1, 2048)->code, "context_length_exceeded");
-  EXPECT_EQ(CheckPromptLength(1, 2147483647, 2048)->code, "context_length_exceeded");
-  EXPECT_EQ(CheckPromptLength(0, 1, 2048)->code, "empty_prompt");
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ std::optional<ApiError> Check(const std::string& member) {
   EXPECT_TRUE(document.ok()) << member;
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
-  RefuseUnsupportedFields(&reader, context);
+  RefuseGenerationFields(&reader, context);
+  RefuseCompletionFields(&reader);
   return error;
 }
 

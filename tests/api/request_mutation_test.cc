@@ -54,7 +54,7 @@ void CheckRequest(const CompletionRequest& request) {
   const RequestLimits limits;
   ASSERT_GE(request.prompts.size(), 1u);
   ASSERT_LE(request.prompts.size(), static_cast<size_t>(limits.prompts_max));
-  for (const CompletionPrompt& prompt : request.prompts) {
+  for (const RequestPrompt& prompt : request.prompts) {
     ASSERT_TRUE(prompt.is_ids ? !prompt.ids.empty() && prompt.text.empty()
                               : !prompt.text.empty() && prompt.ids.empty());
     ASSERT_TRUE(IsValidUtf8(prompt.text));

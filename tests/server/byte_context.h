@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "byte_tokenizer.h"
-#include "server/completion_service.h"
+#include "server/generation_prepare.h"
 
 namespace hydrant {
 

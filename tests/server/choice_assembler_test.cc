@@ -50,7 +50,7 @@ class ChoiceAssemblerTest : public testing::Test {
   }
 
   ByteTokenizer tokenizer_;
-  CompletionRequest request_;
+  GenerationFields request_;
   std::unique_ptr<StopStrings> stops_;  // of the last one made
   std::vector<int32_t> prompt_ = ByteIds("hi");
 };
@@ -63,7 +63,7 @@ TEST_F(ChoiceAssemblerTest, CharactersComeWhole) {
 TEST_F(ChoiceAssemblerTest, AnEndInsideACharacterShowsAReplacement) {
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "a\xe2\x82", SequenceEnd::kLength), ElementsAre("a", "", "\xef\xbf\xbd"));
-  EXPECT_EQ(assembler.finish_reason(), CompletionFinish::kLength);
+  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kLength);
 }
 
 TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
@@ -71,7 +71,7 @@ TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "oEEND!"), ElementsAre("o", "", "E", "", ""));
   EXPECT_TRUE(assembler.finished());
-  EXPECT_EQ(assembler.finish_reason(), CompletionFinish::kStop);
+  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kStop);
   EXPECT_EQ(std::get<std::string>(assembler.stop_reason()), "END");
   EXPECT_EQ(assembler.generated(), 5);
 }
@@ -118,7 +118,7 @@ TEST_F(ChoiceAssemblerTest, AnEndOfSequenceHasNoStopReason) {
   ChoiceAssembler assembler = Make();
   assembler.AddToken(Token(ByteTokenizer::kEos, SequenceEnd::kStop));
   EXPECT_EQ(assembler.Take().text, "");
-  EXPECT_EQ(assembler.finish_reason(), CompletionFinish::kStop);
+  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kStop);
   EXPECT_TRUE(std::holds_alternative<std::monostate>(assembler.stop_reason()));
 }
 
@@ -128,12 +128,12 @@ TEST_F(ChoiceAssemblerTest, LogProbabilitiesCountCharactersNotBytes) {
   for (const int32_t id : {0xc3, 0xa9, int32_t{'b'}, int32_t{'c'}}) assembler.AddToken(WithLogprob(id));
   const ChoiceAssembler::Output output = assembler.Take();
   ASSERT_EQ(output.logprobs.size(), 4u);
-  EXPECT_EQ(output.logprobs[0].text, "bytes:\\xc3") << "half a character stays recognisable";
+  EXPECT_EQ(output.logprobs[0].bytes, "\xc3") << "half a character stays recognisable";
   EXPECT_EQ(output.logprobs[2].text_offset, 1);
   EXPECT_EQ(output.logprobs[3].text_offset, 2);
   EXPECT_EQ(output.logprobs[3].logprob, -99.0f);
   ASSERT_EQ(output.logprobs[3].top.size(), 1u);
-  EXPECT_EQ(output.logprobs[3].top[0].text, "c");
+  EXPECT_EQ(output.logprobs[3].top[0].bytes, "c");
 }
 
 TEST_F(ChoiceAssemblerTest, AnEchoShowsThePromptWithItsLogProbabilities) {
@@ -182,10 +182,10 @@ TEST_F(ChoiceAssemblerTest, AnEchoWithoutGenerationIsThePrompt) {
 TEST_F(ChoiceAssemblerTest, EveryEndHasItsReason) {
   const struct {
     SequenceEnd end;
-    CompletionFinish reason;
-  } cases[] = {{SequenceEnd::kStop, CompletionFinish::kStop},
-               {SequenceEnd::kLength, CompletionFinish::kLength},
-               {SequenceEnd::kAbort, CompletionFinish::kAbort}};
+    AnswerFinish reason;
+  } cases[] = {{SequenceEnd::kStop, AnswerFinish::kStop},
+               {SequenceEnd::kLength, AnswerFinish::kLength},
+               {SequenceEnd::kAbort, AnswerFinish::kAbort}};
   for (const auto& test : cases) {
     ChoiceAssembler assembler = Make();
     EXPECT_FALSE(assembler.finished());
@@ -195,7 +195,7 @@ TEST_F(ChoiceAssemblerTest, EveryEndHasItsReason) {
   }
   ChoiceAssembler aborted = Make();
   aborted.Abort();
-  EXPECT_EQ(aborted.finish_reason(), CompletionFinish::kAbort);
+  EXPECT_EQ(aborted.finish_reason(), AnswerFinish::kAbort);
 }
 
 }  // namespace

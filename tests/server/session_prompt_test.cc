@@ -57,7 +57,7 @@ Ids PromptOf(const std::string& text, const SessionPast* past, bool append = fal
   CompletionRequest request;
   request.prompts.push_back({.is_ids = false, .text = text, .ids = {}});
   request.session_append = append;
-  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request, past, tokenizer);
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request.prompts.front(), request, past, tokenizer);
   EXPECT_TRUE(prompt.ok());
   if (!prompt.ok()) return {};
   EXPECT_EQ(prompt.value().goes_on, GoesOn(prompt.value().ids, past)) << text;
@@ -114,7 +114,7 @@ TEST(MakeTurnPrompt, WhatIsAppendedComesBehindAllThatWasWritten) {
   CompletionRequest request;
   request.prompts.push_back({.is_ids = true, .text = {}, .ids = {5, 6}});
   request.session_append = true;
-  EXPECT_THAT(MakeTurnPrompt(request, &past, PairTokenizer()).value().ids,
+  EXPECT_THAT(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().ids,
               ElementsAreArray(Joined(ByteIds("xab"), {5, 6})));
 }
 
@@ -122,15 +122,15 @@ TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
   const SessionPast past = PastOf(ByteIds("xab"));
   CompletionRequest request;
   request.prompts.push_back({.is_ids = false, .text = "xabab", .ids = {}});
-  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xabab");
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xabab");
   request.session_append = true;
   request.prompts[0].text = "!";
-  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xab!");
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xab!");
   request.prompts[0] = {.is_ids = true, .text = {}, .ids = {PairTokenizer::kPair}};
-  EXPECT_EQ(MakeTurnPrompt(request, &past, PairTokenizer()).value().text, "xabab");
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xabab");
   SessionPast silent = past;
   silent.text.reset();
-  EXPECT_FALSE(MakeTurnPrompt(request, &silent, PairTokenizer()).value().text.has_value());
+  EXPECT_FALSE(MakeTurnPrompt(request.prompts.front(), request, &silent, PairTokenizer()).value().text.has_value());
 }
 
 TEST(MakeTurnPrompt, SomethingMustBeNew) {
@@ -138,7 +138,7 @@ TEST(MakeTurnPrompt, SomethingMustBeNew) {
   CompletionRequest request;
   request.prompts.push_back({.is_ids = true, .text = {}, .ids = {}});
   request.session_append = true;
-  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request, &past, PairTokenizer());
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer());
   ASSERT_FALSE(prompt.ok());
   EXPECT_EQ(prompt.error().code, "empty_prompt");
 }

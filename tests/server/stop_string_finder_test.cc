@@ -48,7 +48,7 @@ TEST(StopStringFinder, AgreesWithTheAssemblerOnEveryText) {
   const auto below = [&random](int32_t n) { return std::uniform_int_distribution<int32_t>(0, n - 1)(random); };
   const std::string letters = "ab\xc3\xa9\xe2\x82\xac";
   for (int32_t round = 0; round < 2000; ++round) {
-    CompletionRequest request;
+    GenerationFields request;
     request.min_tokens = below(4);
     request.skip_special_tokens = below(2) == 0;
     for (int32_t i = 0; i <= below(3); ++i) {

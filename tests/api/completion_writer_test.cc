@@ -1,4 +1,4 @@
-#include "api/completion_response.h"
+#include "api/completion_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-CompletionHead Head() { return {"cmpl-1", 1700000000, "smol", "hydrant-0.1.0"}; }
+AnswerHead Head() { return {"cmpl-1", 1700000000, "smol", "hydrant-0.1.0"}; }
+
+CompletionWriter Begun(const AnswerHead& head) {
+  CompletionWriter writer;
+  writer.Begin(head);
+  return writer;
+}
+
+std::string BodyOf(const Answer& answer, const AnswerHead& head = Head()) { return Begun(head).Body(answer); }
 
 Json EventJson(const std::string& event) {
   EXPECT_EQ(event.rfind("data: {", 0), 0u) << event;
@@ -22,36 +30,35 @@ Json EventJson(const std::string& event) {
   return Json::parse(event.substr(6));
 }
 
-TEST(CompletionJsonTest, HasExactlyTheDocumentedShape) {
-  CompletionResponse response;
-  response.head = Head();
-  CompletionChoice choice;
+TEST(CompletionBodyTest, HasExactlyTheDocumentedShape) {
+  Answer response;
+  AnswerChoice choice;
   choice.text = "hi";
-  choice.finish_reason = CompletionFinish::kLength;
+  choice.finish_reason = AnswerFinish::kLength;
   response.choices.push_back(choice);
   response.usage = {3, 2, 1};
-  EXPECT_EQ(CompletionJson(response),
+  EXPECT_EQ(BodyOf(response),
             R"({"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"smol","choices":[{"index":0,)"
             R"("text":"hi","logprobs":null,"finish_reason":"length","stop_reason":null,"prompt_logprobs":null,)"
             R"("prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,"completion_tokens":2,)"
             R"("total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}},"system_fingerprint":"hydrant-0.1.0"})");
 }
 
-TEST(CompletionJsonTest, OptionalMembersAppearWhenGiven) {
-  CompletionResponse response;
-  response.head = Head();
-  response.head.system_fingerprint = "";
-  CompletionChoice first;
+TEST(CompletionBodyTest, OptionalMembersAppearWhenGiven) {
+  Answer response;
+  AnswerHead head = Head();
+  head.system_fingerprint = "";
+  AnswerChoice first;
   first.stop_reason = std::string("\n\n");
   first.token_ids = std::vector<int32_t>{5, 6};
   first.prompt_token_ids = std::vector<int32_t>{1};
-  CompletionChoice second;
+  AnswerChoice second;
   second.index = 1;
   second.stop_reason = 42;
-  second.finish_reason = CompletionFinish::kAbort;
+  second.finish_reason = AnswerFinish::kAbort;
   response.choices = {first, second};
   response.kv = KvReport{257, 256, 900, 17, ""};
-  const Json body = Json::parse(CompletionJson(response));
+  const Json body = Json::parse(BodyOf(response, head));
   EXPECT_EQ(body["choices"][0]["stop_reason"], "\n\n");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(body["choices"][0]["token_ids"], Json::parse("[5,6]"));
@@ -62,37 +69,35 @@ TEST(CompletionJsonTest, OptionalMembersAppearWhenGiven) {
   EXPECT_TRUE(body["system_fingerprint"].is_null());
 }
 
-TEST(CompletionJsonTest, KvWithoutABudgetSaysNull) {
-  CompletionResponse response;
-  response.head = Head();
+TEST(CompletionBodyTest, KvWithoutABudgetSaysNull) {
+  Answer response;
   response.kv = KvReport{10, 0, 0, 1, "s"};
-  const Json body = Json::parse(CompletionJson(response));
+  const Json body = Json::parse(BodyOf(response));
   EXPECT_TRUE(body["kv"]["budget"].is_null());
   EXPECT_EQ(body["kv"]["session"], "s");
 }
 
 TEST(LogprobsTest, FourParallelListsAndANullForTheFirstEcho) {
-  CompletionResponse response;
-  response.head = Head();
-  CompletionChoice choice;
+  Answer response;
+  AnswerChoice choice;
   PositionLogprobs echoed;
   echoed.id = 1;
-  echoed.text = "Hi";
+  echoed.bytes = "Hi";
   PositionLogprobs next;
   next.id = 2;
-  next.text = " there";
+  next.bytes = " there";
   next.logprob = -0.1f;
   next.text_offset = 2;
   next.top = {{2, -0.1f, " there"}, {3, -3.0f, "!"}};
   PositionLogprobs last;
   last.id = 4;
-  last.text = "x";
+  last.bytes = "x";
   last.logprob = -std::numeric_limits<float>::infinity();
   last.text_offset = 8;
   last.top = {{5, -0.5f, "y"}};
   choice.logprobs = std::vector<PositionLogprobs>{echoed, next, last};
   response.choices.push_back(choice);
-  const std::string body = CompletionJson(response);
+  const std::string body = BodyOf(response);
   EXPECT_NE(
       body.find(
           R"("logprobs":{"text_offset":[0,2,8],"token_logprobs":[null,-0.1,-9999.0],)"
@@ -113,37 +118,31 @@ TEST(LogprobsTest, TheTokensOwnNumberIsAmongTheTopOnes) {
     }
     const int own = static_cast<int>(random() % 24);
     position.id = own;
-    position.text = own < count ? position.top[own].text : "a";
+    position.bytes = own < count ? position.top[own].bytes : "a";
     position.logprob = own < count ? position.top[own].logprob : -100.0f;
-    CompletionStream stream(Head());
+    CompletionWriter writer = Begun(Head());
     std::string event;
     const std::vector<PositionLogprobs> positions = {position};
-    CompletionDelta delta;
+    AnswerDelta delta;
     delta.logprobs = &positions;
-    stream.AppendChunk(&event, delta);
+    writer.AppendChunk(&event, delta);
     const Json logprobs = EventJson(event)["choices"][0]["logprobs"];
     const Json& top = logprobs["top_logprobs"][0];
     ASSERT_EQ(top.size(), static_cast<size_t>(own < count ? count : count + 1));
-    ASSERT_EQ(top[position.text], logprobs["token_logprobs"][0]);
+    ASSERT_EQ(top[position.bytes], logprobs["token_logprobs"][0]);
     float best = -1000.0f;
     for (const auto& [name, value] : top.items()) best = std::max(best, static_cast<float>(double(value)));
     ASSERT_EQ(best, count > 0 ? 0.0f : -100.0f);
   }
 }
 
-TEST(LogprobsTest, PartialCharactersStayDistinct) {
-  EXPECT_EQ(LogprobTokenText("é"), "é");
-  EXPECT_EQ(LogprobTokenText("\xc3"), "bytes:\\xc3");
-  EXPECT_EQ(LogprobTokenText("a\xe2\x80"), "bytes:\\x61\\xe2\\x80");
-}
-
-TEST(CompletionStreamTest, APlainChunkIsByteForByteThis) {
-  const CompletionStream stream(Head());
+TEST(CompletionWriterTest, APlainChunkIsByteForByteThis) {
+  CompletionWriter writer = Begun(Head());
   std::string out;
-  CompletionDelta delta;
+  AnswerDelta delta;
   delta.index = 3;
   delta.text = "a\"b\n";
-  stream.AppendChunk(&out, delta);
+  writer.AppendChunk(&out, delta);
   EXPECT_EQ(
       out,
       "data: {\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":\"smol\",\"choices\":"
@@ -151,31 +150,31 @@ TEST(CompletionStreamTest, APlainChunkIsByteForByteThis) {
       "\"prompt_token_ids\":null,\"token_ids\":null}]}\n\n");
 }
 
-TEST(CompletionStreamTest, TheSlowPathWritesTheSameMembersAsTheFastOne) {
-  const CompletionStream stream(Head());
+TEST(CompletionWriterTest, TheSlowPathWritesTheSameMembersAsTheFastOne) {
+  CompletionWriter writer = Begun(Head());
   std::string fast;
   std::string slow;
-  CompletionDelta delta;
+  AnswerDelta delta;
   delta.text = "x";
-  stream.AppendChunk(&fast, delta);
+  writer.AppendChunk(&fast, delta);
   const std::vector<int32_t> no_ids;
   delta.token_ids = &no_ids;
-  stream.AppendChunk(&slow, delta);
+  writer.AppendChunk(&slow, delta);
   Json expected = EventJson(fast);
   expected["choices"][0]["token_ids"] = Json::array();
   EXPECT_EQ(EventJson(slow), expected);
 }
 
-TEST(CompletionStreamTest, TheLastChunkCarriesReasonFingerprintAndKv) {
-  const CompletionStream stream(Head());
+TEST(CompletionWriterTest, TheLastChunkCarriesReasonFingerprintAndKv) {
+  CompletionWriter writer = Begun(Head());
   std::string out;
-  CompletionDelta delta;
-  delta.finish_reason = CompletionFinish::kStop;
+  AnswerDelta delta;
+  delta.finish_reason = AnswerFinish::kStop;
   const StopReason reason = std::string("END");
   delta.stop_reason = &reason;
   const KvReport kv{257, 256, 1, 17, ""};
   delta.kv = &kv;
-  stream.AppendChunk(&out, delta);
+  writer.AppendChunk(&out, delta);
   const Json chunk = EventJson(out);
   EXPECT_EQ(chunk["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(chunk["choices"][0]["stop_reason"], "END");
@@ -184,51 +183,51 @@ TEST(CompletionStreamTest, TheLastChunkCarriesReasonFingerprintAndKv) {
   EXPECT_FALSE(chunk.contains("usage"));
 }
 
-TEST(CompletionStreamTest, UsageIsInAChunkOnlyWhenHandedIn) {
-  const CompletionStream stream(Head());
+TEST(CompletionWriterTest, UsageIsInAChunkOnlyWhenHandedIn) {
+  CompletionWriter writer = Begun(Head());
   std::string out;
-  CompletionDelta delta;
+  AnswerDelta delta;
   const Usage usage{5, 2, 0};
   delta.usage = &usage;
-  stream.AppendChunk(&out, delta);
+  writer.AppendChunk(&out, delta);
   EXPECT_EQ(
       EventJson(out)["usage"],
       Json::parse(
           R"({"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}})"));
   std::string last;
-  stream.AppendUsage(&last, usage);
+  writer.AppendUsage(&last, usage, nullptr);
   const Json chunk = EventJson(last);
   EXPECT_EQ(chunk["choices"], Json::array());
   EXPECT_EQ(chunk["usage"]["total_tokens"], 7);
   EXPECT_EQ(chunk["object"], "text_completion");
 }
 
-TEST(CompletionStreamTest, AnyBytesGiveOneValidEvent) {
-  CompletionHead head = Head();
+TEST(CompletionWriterTest, AnyBytesGiveOneValidEvent) {
+  AnswerHead head = Head();
   head.model = "m\"\n\xff";
-  const CompletionStream stream(head);
+  CompletionWriter writer = Begun(head);
   std::mt19937 random(3);
   for (int round = 0; round < 5000; ++round) {
     std::string text(random() % 16, '\0');
     for (char& byte : text) byte = static_cast<char>(random());
     std::string out;
-    CompletionDelta delta;
+    AnswerDelta delta;
     delta.text = text;
-    stream.AppendChunk(&out, delta);
+    writer.AppendChunk(&out, delta);
     ASSERT_TRUE(IsValidUtf8(out));
     EventJson(out);
   }
 }
 
-TEST(CompletionStreamTest, ChunksAppendToOneBuffer) {
-  const CompletionStream stream(Head());
+TEST(CompletionWriterTest, ChunksAppendToOneBuffer) {
+  CompletionWriter writer = Begun(Head());
   std::string both;
-  CompletionDelta delta;
+  AnswerDelta delta;
   delta.text = "a";
-  stream.AppendChunk(&both, delta);
+  writer.AppendChunk(&both, delta);
   const size_t first = both.size();
   delta.text = "b";
-  stream.AppendChunk(&both, delta);
+  writer.AppendChunk(&both, delta);
   EXPECT_EQ(EventJson(both.substr(0, first))["choices"][0]["text"], "a");
   EXPECT_EQ(EventJson(both.substr(first))["choices"][0]["text"], "b");
 }

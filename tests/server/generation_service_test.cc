@@ -1,4 +1,4 @@
-#include "server/completion_service.h"
+#include "server/generation_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TestServerOptions Reciting(const std::string& text) {
   return options;
 }
 
-TEST(CompletionService, AWholeAnswer) {
+TEST(GenerationService, AWholeAnswer) {
   TestServer server(Reciting("Hello!"));
   const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":20})", "X-Request-Id: me\r\n"));
   EXPECT_EQ(response.status, 200);
@@ -47,7 +47,7 @@ TEST(CompletionService, AWholeAnswer) {
   EXPECT_THAT(response.body, HasSubstr(R"("prompt_tokens":2,"completion_tokens":7,"total_tokens":9)"));
 }
 
-TEST(CompletionService, AStreamIsEventsAndEndsWithDone) {
+TEST(GenerationService, AStreamIsEventsAndEndsWithDone) {
   TestServer server(Reciting("Hello!"));
   const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":6,"stream":true})"));
   EXPECT_EQ(response.status, 200);
@@ -58,7 +58,7 @@ TEST(CompletionService, AStreamIsEventsAndEndsWithDone) {
   EXPECT_TRUE(response.body.ends_with("\n\ndata: [DONE]\n\n"));
 }
 
-TEST(CompletionService, NothingIsSentBeforeTheFirstToken) {
+TEST(GenerationService, NothingIsSentBeforeTheFirstToken) {
   TestServer server;
   server.executor().Hold();
   RawClient client(server.port());
@@ -69,13 +69,13 @@ TEST(CompletionService, NothingIsSentBeforeTheFirstToken) {
   EXPECT_EQ(client.ReadResponse().status, 200);
 }
 
-TEST(CompletionService, TextThatLooksLikeAnEventIsData) {
+TEST(GenerationService, TextThatLooksLikeAnEventIsData) {
   TestServer server(Reciting("\n\ndata: [DONE]\n\n\"}"));
   const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":50,"stream":true})"));
   EXPECT_EQ(response.body.find("data: [DONE]\n\n"), response.body.size() - 14);
 }
 
-TEST(CompletionService, AStopStringEndsTheStreamAndTheSequence) {
+TEST(GenerationService, AStopStringEndsTheStreamAndTheSequence) {
   TestServer server;
   const Response response =
       server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":4000,"stream":true,"stop":["ghi"]})"));
@@ -84,7 +84,7 @@ TEST(CompletionService, AStopStringEndsTheStreamAndTheSequence) {
   EXPECT_TRUE(server.BecomesIdle());
 }
 
-TEST(CompletionService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngine) {
+TEST(GenerationService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngine) {
   TestServerOptions options;
   options.blocks = 8;
   TestServer server(std::move(options));
@@ -140,7 +140,7 @@ TEST(CompletionService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngin
       << "nor does the context bound it when positions roll";
 }
 
-TEST(CompletionService, AClientThatLeavesFreesItsBlocksWithinAStep) {
+TEST(GenerationService, AClientThatLeavesFreesItsBlocksWithinAStep) {
   for (const bool stream : {false, true}) {
     for (const bool reset : {false, true}) {
       TestServer server;
@@ -159,7 +159,7 @@ TEST(CompletionService, AClientThatLeavesFreesItsBlocksWithinAStep) {
   }
 }
 
-TEST(CompletionService, OneSlowReaderIsPausedAndNobodyElse) {
+TEST(GenerationService, OneSlowReaderIsPausedAndNobodyElse) {
   TestServerOptions options;
   options.context = 60'000;
   options.blocks = 4000;
@@ -184,7 +184,7 @@ TEST(CompletionService, OneSlowReaderIsPausedAndNobodyElse) {
   for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(text[i], static_cast<char>('a' + (i + 2) % 26)) << i;
 }
 
-TEST(CompletionService, AReaderThatNeverReadsIsEnded) {
+TEST(GenerationService, AReaderThatNeverReadsIsEnded) {
   TestServerOptions options;
   options.context = 60'000;
   options.blocks = 4000;
@@ -196,7 +196,7 @@ TEST(CompletionService, AReaderThatNeverReadsIsEnded) {
   EXPECT_TRUE(server.BecomesIdle(30));
 }
 
-TEST(CompletionService, AFullQueueSaysWhenToComeBack) {
+TEST(GenerationService, AFullQueueSaysWhenToComeBack) {
   TestServerOptions options;
   options.sequences_max = 1;
   options.http.limits.waiting_sequences_max = 1;
@@ -218,7 +218,7 @@ TEST(CompletionService, AFullQueueSaysWhenToComeBack) {
   EXPECT_EQ(second.ReadResponse().status, 200);
 }
 
-TEST(CompletionService, NumbersThatAreNotFiniteFailTheirRequestOnly) {
+TEST(GenerationService, NumbersThatAreNotFiniteFailTheirRequestOnly) {
   TestServer server;
   server.executor().not_finite = true;
   const Response whole = server.Ask(CompletionPost(R"({"prompt":"hi"})"));
@@ -229,7 +229,7 @@ TEST(CompletionService, NumbersThatAreNotFiniteFailTheirRequestOnly) {
   EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi"})")).status, 200);
 }
 
-TEST(CompletionService, AnErrorInAStreamIsAnEventBeforeDone) {
+TEST(GenerationService, AnErrorInAStreamIsAnEventBeforeDone) {
   TestServer server;
   server.executor().Hold(3);
   RawClient client(server.port());
@@ -243,7 +243,7 @@ TEST(CompletionService, AnErrorInAStreamIsAnEventBeforeDone) {
   EXPECT_THAT(all, HasSubstr("numerical_error"));
 }
 
-TEST(CompletionService, TheDeathOfTheEngineEndsEveryStreamAndTheServer) {
+TEST(GenerationService, TheDeathOfTheEngineEndsEveryStreamAndTheServer) {
   TestServer server;
   server.executor().Hold(3);
   RawClient streaming(server.port());
@@ -257,117 +257,13 @@ TEST(CompletionService, TheDeathOfTheEngineEndsEveryStreamAndTheServer) {
   EXPECT_EQ(server.Join(), 70);
 }
 
-TEST(CompletionService, LargeBodiesGiveTheSameAnswerAsSmallOnes) {
+TEST(GenerationService, LargeBodiesGiveTheSameAnswerAsSmallOnes) {
   TestServer server;
   const std::string small = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":5})")).body;
   const std::string padding(100'000, ' ');
   const std::string large = server.Ask(CompletionPost(padding + R"({"prompt":"hi","max_tokens":5})")).body;
   const auto choices = [](const std::string& body) { return body.substr(body.find("\"choices\"")); };
   EXPECT_EQ(choices(small), choices(large));
-}
-
-TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
-  ServingContext context = ByteContext(100);
-  const auto tokenizer = std::make_shared<ByteTokenizer>();
-  tokenizer->add_bos = true;
-  context.tokenizer = tokenizer;
-
-  const PreparedPrompt with = PrepareCompletion(R"({"prompt":"hi"})", context).value().prompts[0];
-  EXPECT_EQ(with.ids.front(), ByteTokenizer::kBos);
-  EXPECT_EQ(with.hidden_specials, 1);
-  EXPECT_TRUE(with.show_specials);
-  const PreparedPrompt without =
-      PrepareCompletion(R"({"prompt":"hi","add_special_tokens":false})", context).value().prompts[0];
-  EXPECT_EQ(without.ids, ByteIds("hi"));
-  EXPECT_EQ(without.hidden_specials, 0);
-  const PreparedPrompt ids = PrepareCompletion(R"({"prompt":[257,104]})", context).value().prompts[0];
-  EXPECT_EQ(ids.hidden_specials, 0);
-  EXPECT_FALSE(ids.show_specials);
-  const PreparedPrompt cut =
-      PrepareCompletion(R"({"prompt":"abcdef","truncate_prompt_tokens":3})", context).value().prompts[0];
-  EXPECT_EQ(cut.ids, (std::vector<int32_t>{ByteTokenizer::kBos, 'e', 'f'}));
-
-  tokenizer->add_bos = false;
-  const PreparedPrompt typed =
-      PrepareCompletion(R"({"prompt":"<bos>abcd","truncate_prompt_tokens":2})", context).value().prompts[0];
-  EXPECT_EQ(typed.hidden_specials, 0) << "the client typed it: an echo shows it";
-  EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
-}
-
-TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
-  ServingContext context = ByteContext(1000);
-  TenantRules rules;
-  rules.kv.emplace();
-  rules.kv->preset = KvPreset::kH2o;
-  rules.kv->budget_kind = KvBudgetKind::kTokens;
-  rules.kv->budget_tokens = 16;
-  rules.kv_budget_max = 32;
-  rules.priority_max = 3;
-  rules.blocks_max = 4;
-  const auto prepare = [&](const std::string& members) {
-    return PrepareCompletion(R"({"prompt":"0123456789012345678901234567890123456789","max_tokens":4)" + members + "}",
-                             context, rules);
-  };
-  EXPECT_EQ(prepare("").value().prompts[0].kv.budget.keep, 16);
-  EXPECT_EQ(prepare(R"(,"kv":{"budget":32})").value().prompts[0].kv.budget.keep, 32);
-  EXPECT_EQ(prepare(R"(,"priority":3)").value().request.priority, 3);
-  const struct {
-    const char* name;
-    const char* members;
-    const char* param;
-  } cases[] = {
-      {"budget in tokens", R"(,"kv":{"budget":33})", "kv.budget"},
-      {"budget as a part", R"(,"kv":{"budget":{"ratio_of_prompt":0.9}})", "kv.budget"},
-      {"everything kept", R"(,"kv":{"policy":"full"})", "kv.budget"},
-      {"priority", R"(,"priority":4)", "priority"},
-  };
-  for (const auto& test : cases) {
-    const ApiResult<PreparedCompletion> prepared = prepare(test.members);
-    ASSERT_FALSE(prepared.ok()) << test.name;
-    EXPECT_EQ(prepared.error().param, test.param) << test.name;
-  }
-  rules.blocks_max = 2;
-  EXPECT_EQ(prepare("").error().code, "kv_capacity_exceeded") << "forty tokens are three blocks";
-}
-
-TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
-  ServingContext context = ByteContext(100);
-  context.request_tokens_max = 60;
-  context.request_sequences_max = 8;
-  context.logprobs_kept_max = 100;
-  const struct {
-    const char* name;
-    const char* body;
-    const char* param;  // of the refusal; "" = accepted
-  } cases[] = {
-      {"60 tokens", R"({"prompt":["0123456789","0123456789"],"n":3})", ""},
-      {"63 tokens", R"({"prompt":["0123456789","0123456789+"],"n":3})", "prompt"},
-      {"8 sequences", R"({"prompt":["a","b"],"n":4})", ""},
-      {"9 sequences", R"({"prompt":["a","b","c"],"n":3})", "prompt"},
-      {"100 kept", R"({"prompt":"a","max_tokens":25,"n":2,"logprobs":1})", ""},
-      {"102 kept", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2})", "logprobs"},
-      {"102 streamed", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2,"stream":true})", ""},
-      {"100 of prompts",
-       R"({"prompt":["0123456789","0123456789"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", ""},
-      {"105 of prompts",
-       R"({"prompt":["0123456789","0123456789+"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", "logprobs"},
-  };
-  for (const auto& test : cases) {
-    const ApiResult<PreparedCompletion> prepared = PrepareCompletion(test.body, context);
-    EXPECT_EQ(prepared.ok() ? "" : prepared.error().param, test.param) << test.name;
-    EXPECT_TRUE(prepared.ok() || prepared.error().status == 400) << test.name;
-  }
-}
-
-TEST(PrepareCompletion, TheContextIsABoundary) {
-  ServingContext context = ByteContext(32);
-  for (const int prompt : {1, 15, 16, 17, 31}) {
-    for (const int extra : {0, 1}) {
-      const std::string body = R"({"prompt":")" + std::string(static_cast<size_t>(prompt), 'x') + R"(","max_tokens":)" +
-                               std::to_string(32 - prompt + extra) + "}";
-      EXPECT_EQ(PrepareCompletion(body, context).ok(), extra == 0) << body;
-    }
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "api/completion_response.h"
+#include "api/completion_writer.h"
 
 #include <cassert>
 
@@ -8,23 +8,7 @@
 namespace hydrant {
 namespace {
 
-void AppendStopReason(std::string* out, const StopReason& reason) {
-  if (const auto* text = std::get_if<std::string>(&reason)) {
-    AppendJsonString(out, *text);
-  } else if (const auto* id = std::get_if<int32_t>(&reason)) {
-    AppendJsonInteger(out, *id);
-  } else {
-    out->append("null");
-  }
-}
-
-void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids) {
-  if (ids == nullptr) {
-    out->append("null");
-  } else {
-    AppendJsonIntegers(out, *ids);
-  }
-}
+constexpr std::string_view kObject = "text_completion";
 
 // The candidates of one position as an object from text to log-probability. A JSON object has each name once, and two
 // tokens may have the same text; the position's own token keeps its text, then the better one, and the others are named
@@ -34,11 +18,11 @@ void AppendTopLogprobs(std::string* out, const PositionLogprobs& position) {
     out->append("null");
     return;
   }
-  const auto text_is_taken = [&](size_t i) {
+  const auto bytes_are_taken = [&](size_t i) {
     const LogprobCandidate& candidate = position.top[i];
-    if (candidate.text == position.text) return true;
+    if (candidate.bytes == position.bytes) return true;
     for (size_t j = 0; j < i; ++j) {
-      if (position.top[j].text == candidate.text) return true;
+      if (position.top[j].bytes == candidate.bytes) return true;
     }
     return false;
   };
@@ -53,15 +37,15 @@ void AppendTopLogprobs(std::string* out, const PositionLogprobs& position) {
   for (size_t i = 0; i < position.top.size(); ++i) {
     const LogprobCandidate& candidate = position.top[i];
     if (candidate.id == position.id) {
-      append_member(position.text, *position.logprob);
+      append_member(LogprobTokenText(position.bytes), *position.logprob);
       has_own_token = true;
-    } else if (text_is_taken(i)) {
+    } else if (bytes_are_taken(i)) {
       append_member("token_id:" + std::to_string(candidate.id), candidate.logprob);
     } else {
-      append_member(candidate.text, candidate.logprob);
+      append_member(LogprobTokenText(candidate.bytes), candidate.logprob);
     }
   }
-  if (!has_own_token) append_member(position.text, *position.logprob);
+  if (!has_own_token) append_member(LogprobTokenText(position.bytes), *position.logprob);
   out->push_back('}');
 }
 
@@ -82,57 +66,12 @@ void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& posit
       out->append("null");
     }
   });
-  append_list(",\"tokens\":[", [&](const PositionLogprobs& p) { AppendJsonString(out, p.text); });
+  append_list(",\"tokens\":[", [&](const PositionLogprobs& p) { AppendJsonString(out, LogprobTokenText(p.bytes)); });
   append_list(",\"top_logprobs\":[", [&](const PositionLogprobs& p) { AppendTopLogprobs(out, p); });
   out->push_back('}');
 }
 
-void AppendUsageMember(std::string* out, const Usage& usage) {
-  out->append(",\"usage\":{\"prompt_tokens\":");
-  AppendJsonInteger(out, usage.prompt_tokens);
-  out->append(",\"completion_tokens\":");
-  AppendJsonInteger(out, usage.completion_tokens);
-  out->append(",\"total_tokens\":");
-  AppendJsonInteger(out, usage.prompt_tokens + usage.completion_tokens);
-  out->append(",\"prompt_tokens_details\":{\"cached_tokens\":");
-  AppendJsonInteger(out, usage.cached_tokens);
-  out->append("}}");
-}
-
-void AppendKvMember(std::string* out, const KvReport& kv) {
-  out->append(",\"kv\":{\"live\":");
-  AppendJsonInteger(out, kv.live);
-  out->append(",\"budget\":");
-  if (kv.budget > 0) {
-    AppendJsonInteger(out, kv.budget);
-  } else {
-    out->append("null");
-  }
-  out->append(",\"evicted\":");
-  AppendJsonInteger(out, kv.evicted);
-  out->append(",\"blocks\":");
-  AppendJsonInteger(out, kv.blocks);
-  out->append(",\"session\":");
-  AppendJsonStringOrNull(out, kv.session);
-  out->push_back('}');
-}
-
-void AppendHead(std::string* out, const CompletionHead& head) {
-  out->append("{\"id\":");
-  AppendJsonString(out, head.id);
-  out->append(",\"object\":\"text_completion\",\"created\":");
-  AppendJsonInteger(out, head.created);
-  out->append(",\"model\":");
-  AppendJsonString(out, head.model);
-}
-
-std::string FingerprintMember(const CompletionHead& head) {
-  std::string member = ",\"system_fingerprint\":";
-  AppendJsonStringOrNull(&member, head.system_fingerprint);
-  return member;
-}
-
-void AppendChoice(std::string* out, const CompletionChoice& choice) {
+void AppendChoice(std::string* out, const AnswerChoice& choice) {
   out->append("{\"index\":");
   AppendJsonInteger(out, choice.index);
   out->append(",\"text\":");
@@ -144,7 +83,7 @@ void AppendChoice(std::string* out, const CompletionChoice& choice) {
     out->append("null");
   }
   out->append(",\"finish_reason\":");
-  AppendJsonString(out, CompletionFinishName(choice.finish_reason));
+  AppendJsonString(out, AnswerFinishName(choice.finish_reason));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
   out->append(",\"prompt_logprobs\":null,\"prompt_token_ids\":");
@@ -156,54 +95,29 @@ void AppendChoice(std::string* out, const CompletionChoice& choice) {
 
 }  // namespace
 
-std::string_view CompletionFinishName(CompletionFinish reason) {
-  switch (reason) {
-    case CompletionFinish::kStop:
-      return "stop";
-    case CompletionFinish::kLength:
-      return "length";
-    case CompletionFinish::kAbort:
-      break;
-  }
-  return "abort";
+void CompletionWriter::Begin(const AnswerHead& head) {
+  AppendAnswerHead(&prefix_, head, kObject);
+  prefix_.append(",\"choices\":[");
+  AppendFingerprintMember(&fingerprint_member_, head);
 }
 
-std::string LogprobTokenText(std::string_view bytes) {
-  if (IsValidUtf8(bytes)) return std::string(bytes);
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text = "bytes:";
-  for (const char byte : bytes) {
-    text.append("\\x");
-    text.push_back(kHex[static_cast<uint8_t>(byte) >> 4]);
-    text.push_back(kHex[static_cast<uint8_t>(byte) & 15]);
-  }
-  return text;
-}
-
-std::string CompletionJson(const CompletionResponse& response) {
-  std::string out;
-  AppendHead(&out, response.head);
-  out.append(",\"choices\":[");
-  for (size_t i = 0; i < response.choices.size(); ++i) {
-    assert(i == 0 || response.choices[i - 1].index < response.choices[i].index);
+std::string CompletionWriter::Body(const Answer& answer) {
+  std::string out = prefix_;
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    assert(i == 0 || answer.choices[i - 1].index < answer.choices[i].index);
     if (i > 0) out.push_back(',');
-    AppendChoice(&out, response.choices[i]);
+    AppendChoice(&out, answer.choices[i]);
   }
   out.push_back(']');
-  AppendUsageMember(&out, response.usage);
-  if (response.kv.has_value()) AppendKvMember(&out, *response.kv);
-  out.append(FingerprintMember(response.head));
+  AppendUsageMember(&out, answer.usage);
+  if (answer.kv.has_value()) AppendKvMember(&out, *answer.kv);
+  out.append(fingerprint_member_);
   out.push_back('}');
   return out;
 }
 
-CompletionStream::CompletionStream(const CompletionHead& head)
-    : prefix_("data: "), fingerprint_member_(FingerprintMember(head)) {
-  AppendHead(&prefix_, head);
-  prefix_.append(",\"choices\":[");
-}
-
-void CompletionStream::AppendChunk(std::string* out, const CompletionDelta& delta) const {
+void CompletionWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
+  out->append(kSseData);
   out->append(prefix_);
   out->append("{\"index\":");
   AppendJsonInteger(out, delta.index);
@@ -224,7 +138,7 @@ void CompletionStream::AppendChunk(std::string* out, const CompletionDelta& delt
     out->append("null");
   }
   out->append(",\"finish_reason\":");
-  AppendJsonStringOrNull(out, delta.finish_reason.has_value() ? CompletionFinishName(*delta.finish_reason) : "");
+  AppendJsonStringOrNull(out, delta.finish_reason.has_value() ? AnswerFinishName(*delta.finish_reason) : "");
   out->append(",\"stop_reason\":");
   AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
   out->append(",\"prompt_token_ids\":");
@@ -238,8 +152,8 @@ void CompletionStream::AppendChunk(std::string* out, const CompletionDelta& delt
   out->append("}\n\n");
 }
 
-void CompletionStream::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) const {
-  out->append(prefix_);
+void CompletionWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
+  out->append(kSseData).append(prefix_);
   out->push_back(']');
   AppendUsageMember(out, usage);
   if (kv != nullptr) AppendKvMember(out, *kv);

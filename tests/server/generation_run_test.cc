@@ -1,4 +1,4 @@
-#include "server/completion_run.h"
+#include "server/generation_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,9 +38,9 @@ class FakeQueue : public GenerationQueue {
   std::vector<std::pair<uint64_t, int32_t>> resumed;
 };
 
-class CompletionRunTest : public testing::Test {
+class GenerationRunTest : public testing::Test {
  protected:
-  CompletionRunTest() {
+  GenerationRunTest() {
     context_ = ByteContext(1000);
     MetricsOptions options;
     options.model_name = "m";
@@ -49,11 +49,10 @@ class CompletionRunTest : public testing::Test {
     metrics_ = std::make_unique<Metrics>(options);
   }
 
-  std::unique_ptr<CompletionRun> Start(const std::string& body) {
-    ApiResult<PreparedCompletion> prepared = PrepareCompletion(body, context_);
+  std::unique_ptr<GenerationRun> Start(const std::string& body) {
+    ApiResult<PreparedGeneration> prepared = PrepareCompletion(body, context_);
     EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().message);
-    auto run =
-        std::make_unique<CompletionRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1", 0);
+    auto run = std::make_unique<GenerationRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
     EXPECT_TRUE(run->Submit([] {}, nullptr));
     return run;
   }
@@ -69,7 +68,7 @@ class CompletionRunTest : public testing::Test {
     status.evicted = 3;
     (void)queue_.job.mailbox->PushToken(std::move(event), status);
   }
-  static std::string Events(CompletionRun& run) {
+  static std::string Events(GenerationRun& run) {
     run.Absorb();
     std::string out;
     run.AppendEvents(&out);
@@ -86,7 +85,7 @@ class CompletionRunTest : public testing::Test {
   std::unique_ptr<Metrics> metrics_;
 };
 
-TEST_F(CompletionRunTest, ChoicesAreSamplesOfPromptsInOrder) {
+TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
   const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
   ASSERT_EQ(sequences.size(), 4u);
@@ -107,12 +106,12 @@ TEST_F(CompletionRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   EXPECT_THAT(queue_.cancelled, IsEmpty());
 }
 
-TEST_F(CompletionRunTest, WithoutASeedEverySampleDrawsItsOwn) {
+TEST_F(GenerationRunTest, WithoutASeedEverySampleDrawsItsOwn) {
   const auto run = Start(R"({"prompt": "a", "n": 2})");
   EXPECT_NE(queue_.job.sequences[0].sampling.seed, queue_.job.sequences[1].sampling.seed);
 }
 
-TEST_F(CompletionRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
+TEST_F(GenerationRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
   const auto run = Start(R"({"prompt": "a", "stream": true, "max_tokens": 2})");
   Send(0, 'x');
   const std::string first = Events(*run);
@@ -127,7 +126,7 @@ TEST_F(CompletionRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
   EXPECT_TRUE(last.ends_with("data: [DONE]\n\n"));
 }
 
-TEST_F(CompletionRunTest, TokensThatWaitedShareOneChunk) {
+TEST_F(GenerationRunTest, TokensThatWaitedShareOneChunk) {
   const auto run = Start(R"({"prompt": "a", "stream": true, "return_token_ids": true})");
   for (const char c : std::string("xyz")) Send(0, c);
   const std::string chunk = Events(*run);
@@ -139,7 +138,7 @@ TEST_F(CompletionRunTest, TokensThatWaitedShareOneChunk) {
   EXPECT_THAT(Events(*run), Not(HasSubstr(R"("prompt_token_ids":[)"))) << "on the first chunk only";
 }
 
-TEST_F(CompletionRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
+TEST_F(GenerationRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
   const auto run = Start(R"({"prompt": "a", "stream": true, "stream_interval": 3})");
   Send(0, '1');
   EXPECT_NE(Events(*run), "");
@@ -153,7 +152,7 @@ TEST_F(CompletionRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
   EXPECT_THAT(Events(*run), HasSubstr(R"("text":"5")"));
 }
 
-TEST_F(CompletionRunTest, UsageAndKvComeWhenAskedFor) {
+TEST_F(GenerationRunTest, UsageAndKvComeWhenAskedFor) {
   const auto run =
       Start(R"({"prompt": "abc", "stream": true, "stream_options": {"include_usage": true}, "kv_report": true,
                              "kv": {"policy": "h2o", "budget": 16}})");
@@ -165,7 +164,7 @@ TEST_F(CompletionRunTest, UsageAndKvComeWhenAskedFor) {
   EXPECT_THAT(out.substr(usage), HasSubstr(R"("live":17,"budget":16,"evicted":3,"blocks":2)"));
 }
 
-TEST_F(CompletionRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
+TEST_F(GenerationRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
   const auto run = Start(R"({"prompt": "a", "stop": "no", "n": 2})");
   ASSERT_EQ(queue_.job.sequences.size(), 2u);
   EXPECT_NE(queue_.job.sequences[0].end_finder, queue_.job.sequences[1].end_finder) << "each has read its own text";
@@ -185,7 +184,7 @@ TEST_F(CompletionRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
   EXPECT_THAT(body, HasSubstr(R"("completion_tokens":7)")) << "six for the stop string's text, one of the other choice";
 }
 
-TEST_F(CompletionRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt) {
+TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt) {
   SessionStore::Options options;
   options.clock = [] { return 1; };
   options.on_forget = [](uint64_t) {};
@@ -207,7 +206,7 @@ TEST_F(CompletionRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt)
   EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
 }
 
-TEST_F(CompletionRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
+TEST_F(GenerationRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
   {
     const auto run = Start(R"({"prompt": "a", "n": 3})");
     Send(1, 'x', SequenceEnd::kLength);
@@ -217,18 +216,18 @@ TEST_F(CompletionRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
   EXPECT_EQ(Aborts(), 2);
 }
 
-TEST_F(CompletionRunTest, ARequestTheQueueRefusedCancelsNothing) {
+TEST_F(GenerationRunTest, ARequestTheQueueRefusedCancelsNothing) {
   queue_.full = true;
-  ApiResult<PreparedCompletion> prepared = PrepareCompletion(R"({"prompt": "a"})", context_);
+  ApiResult<PreparedGeneration> prepared = PrepareCompletion(R"({"prompt": "a"})", context_);
   {
-    CompletionRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "cmpl-1", 0);
+    GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
     EXPECT_FALSE(run.Submit([] {}, nullptr));
   }
   EXPECT_THAT(queue_.cancelled, IsEmpty());
   EXPECT_EQ(Aborts(), 0);
 }
 
-TEST_F(CompletionRunTest, ErrorsOfTheEngineFailTheRequest) {
+TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
   const struct {
     SequenceEnd end;
     int status;
@@ -253,7 +252,7 @@ TEST_F(CompletionRunTest, ErrorsOfTheEngineFailTheRequest) {
   EXPECT_THAT(queue_.cancelled, IsEmpty()) << "nobody is there to cancel anything";
 }
 
-TEST_F(CompletionRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
+TEST_F(GenerationRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
   context_.stream_buffer_bytes_max = 1;
   const auto run = Start(R"({"prompt": "a", "n": 2, "stream": true})");
   Send(0, 'x');

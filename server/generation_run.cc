@@ -1,4 +1,4 @@
-#include "server/completion_run.h"
+#include "server/generation_run.h"
 
 #include <algorithm>
 #include <cassert>
@@ -32,37 +32,38 @@ FinishedReason Reason(SequenceEnd end) {
 
 }  // namespace
 
-CompletionRun::CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue,
+GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue,
                              Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
     : turn_(std::exchange(prepared.turn, std::nullopt)),
       session_id_(turn_.has_value() ? turn_->id() : std::string()),
-      shared_(std::make_shared<const PreparedCompletion>(std::move(prepared))),
+      writer_(std::exchange(prepared.writer, nullptr)),
+      shared_(std::make_shared<const PreparedGeneration>(std::move(prepared))),
       prepared_(*shared_),
       context_(context),
       queue_(queue),
       metrics_(metrics),
       arrival_us_(arrival_us),
       tenant_(tenant),
-      head_{std::move(id), static_cast<int64_t>(std::time(nullptr)), context.request.model_names.front(),
-            context.system_fingerprint},
-      stream_(head_),
-      stops_(std::make_shared<const StopStrings>(prepared_.request.stop)) {
-  const CompletionRequest& request = prepared_.request;
+      head_{std::string(writer_->id_prefix()) + id, static_cast<int64_t>(std::time(nullptr)),
+            context.request.model_names.front(), context.system_fingerprint},
+      stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
+  const GenerationFields& fields = prepared_.fields;
+  writer_->Begin(head_);
   for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
     const PreparedPrompt& prompt = prepared_.prompts[p];
     prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
-    for (int32_t sample = 0; sample < request.n; ++sample) {
+    for (int32_t sample = 0; sample < fields.n; ++sample) {
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
-      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, request, *stops_, prompt.ids,
+      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
                                                            prompt.hidden_specials, prompt.show_specials);
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());
-  if (turn_.has_value()) answer_.emplace(*context_.tokenizer, request.skip_special_tokens);
+  if (turn_.has_value()) answer_.emplace(*context_.tokenizer, fields.skip_special_tokens);
 }
 
-CompletionRun::~CompletionRun() {
+GenerationRun::~GenerationRun() {
   if (first_id_ == 0) return;
   // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
   if (turn_.has_value()) Absorb();
@@ -76,47 +77,47 @@ CompletionRun::~CompletionRun() {
   }
 }
 
-std::vector<RequestAccount::Sequence> CompletionRun::accounts() const {
+std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
   std::vector<RequestAccount::Sequence> sequences;
   for (const Choice& choice : choices_) {
     const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
-    sequences.push_back({static_cast<int64_t>(prompt.ids.size()) - prompt.parked, prepared_.request.max_tokens});
+    sequences.push_back({static_cast<int64_t>(prompt.ids.size()) - prompt.parked, prepared_.fields.max_tokens});
   }
   return sequences;
 }
 
-bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
-  const CompletionRequest& request = prepared_.request;
+bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
+  const GenerationFields& fields = prepared_.fields;
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
                                              std::move(wake));
   GenerationJob job;
   job.arrival_us = arrival_us_;
   job.tenant = tenant_;
-  job.priority = request.priority;
+  job.priority = fields.priority;
   job.ledger = std::move(ledger);
   job.mailbox = mailbox_;
   job.sequences.reserve(choices_.size());
-  const PrefixSalt prefix_salt = context_.prefix_salts.Of(std::to_string(tenant_), request.cache_salt);
+  const PrefixSalt prefix_salt = context_.prefix_salts.Of(std::to_string(tenant_), fields.cache_salt);
   for (size_t i = 0; i < choices_.size(); ++i) {
     const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
     GenerationSequence& sequence = job.sequences.emplace_back();
     sequence.prompt = {shared_, &prompt.ids};
-    sequence.max_tokens = request.max_tokens;
-    sequence.min_tokens = request.min_tokens;
-    sequence.stop_token_ids = request.stop_token_ids;
-    sequence.forced_ids = request.forced_token_ids;
-    sequence.ignore_eos = request.ignore_eos;
-    sequence.logprobs = request.logprobs;
-    sequence.prompt_logprobs = request.echo ? request.logprobs : -1;
+    sequence.max_tokens = fields.max_tokens;
+    sequence.min_tokens = fields.min_tokens;
+    sequence.stop_token_ids = fields.stop_token_ids;
+    sequence.forced_ids = fields.forced_token_ids;
+    sequence.ignore_eos = fields.ignore_eos;
+    sequence.logprobs = fields.logprobs;
+    sequence.prompt_logprobs = fields.echo ? fields.logprobs : -1;
     sequence.budget = prompt.kv.budget;
     if (context_.prefix_caching) {
       sequence.prefix = SharePrefixes(prompt.kv.policy, prefix_salt, sequence.prompt_logprobs >= 0);
     }
     sequence.policy = prompt.kv.policy;
     sequence.policy_label = prompt.kv.policy_label;
-    if (!request.stop.empty()) {
-      sequence.end_finder = std::make_shared<StopStringFinder>(context_.tokenizer, stops_, request.skip_special_tokens,
-                                                               request.min_tokens);
+    if (!fields.stop.empty()) {
+      sequence.end_finder =
+          std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
     }
     if (turn_.has_value()) {
       sequence.session = turn_->session();
@@ -125,14 +126,14 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
       sequence.parked_tokens = prompt.parked;
     }
     SamplingParams& sampling = sequence.sampling;
-    sampling.temperature = request.temperature;
-    sampling.top_p = request.top_p;
-    sampling.top_k = request.top_k;
-    sampling.min_p = request.min_p;
+    sampling.temperature = fields.temperature;
+    sampling.top_p = fields.top_p;
+    sampling.top_k = fields.top_k;
+    sampling.min_p = fields.min_p;
     // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in
     // two requests.
-    const auto sample = static_cast<uint64_t>(i % static_cast<size_t>(request.n));
-    sampling.seed = request.seed.has_value() ? static_cast<uint64_t>(*request.seed) + sample : RandomSeed();
+    const auto sample = static_cast<uint64_t>(i % static_cast<size_t>(fields.n));
+    sampling.seed = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed();
   }
   const std::optional<uint64_t> first_id = queue_.TrySubmit(std::move(job));
   if (!first_id.has_value()) return false;
@@ -140,7 +141,7 @@ bool CompletionRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   return true;
 }
 
-void CompletionRun::Absorb() {
+void GenerationRun::Absorb() {
   if (mailbox_->Take(&batch_)) queue_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
@@ -152,7 +153,7 @@ void CompletionRun::Absorb() {
   }
 }
 
-void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
+void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   assert(!choice.assembler->finished() && !choice.ended_in_engine);
   choice.ended_in_engine = event.end != SequenceEnd::kNone;
   if (event.token >= 0) {
@@ -168,7 +169,7 @@ void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
   if (event.end == SequenceEnd::kError) {
     error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
   } else if (event.end == SequenceEnd::kRefused) {
-    error_ = Overloaded("The server could not take the request.", "engine_refused", 1);
+    error_ = Overloaded("The server could not take the fields.", "engine_refused", 1);
   } else if (event.end == SequenceEnd::kTooLarge) {
     error_ = SessionTooLong();
   }
@@ -181,14 +182,14 @@ void CompletionRun::AddToken(Choice& choice, const TokenEvent& event) {
 
 // Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
 // leaves the session as it was.
-void CompletionRun::EndTurn(SequenceEnd end) {
+void GenerationRun::EndTurn(SequenceEnd end) {
   if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) {
     turn_.reset();
     return;
   }
   const PreparedPrompt& prompt = prepared_.prompts.front();
   // A token that only says that the text is over is no part of it.
-  const bool drop_last = end == SequenceEnd::kStop && !prepared_.request.include_stop_str_in_output;
+  const bool drop_last = end == SequenceEnd::kStop && !prepared_.fields.include_stop_str_in_output;
   SessionPast past = answer_->PastWith(prompt.ids, prompt.text, drop_last);
   past.hidden_specials = prompt.hidden_specials;
   past.spec = prompt.spec;
@@ -197,14 +198,14 @@ void CompletionRun::EndTurn(SequenceEnd end) {
   turn_.reset();
 }
 
-void CompletionRun::Finish(int32_t index) {
+void GenerationRun::Finish(int32_t index) {
   const Choice& choice = choices_[static_cast<size_t>(index)];
   --open_;
   SequenceReport report;
   report.reason = Reason(choice.assembler->end());
   report.prompt_tokens = static_cast<int32_t>(prepared_.prompts[static_cast<size_t>(choice.prompt)].ids.size());
   report.generated_tokens = choice.assembler->generated();
-  report.max_tokens = prepared_.request.max_tokens;
+  report.max_tokens = prepared_.fields.max_tokens;
   report.arrival_us = arrival_us_;
   report.ended_us = MonotonicUs();
   if (!batch_.status.empty()) {
@@ -218,27 +219,27 @@ void CompletionRun::Finish(int32_t index) {
   if (open_ > 0) return;
   int32_t most = 0;
   for (const Choice& other : choices_) most = std::max(most, other.assembler->generated());
-  metrics_.ObserveRequest(prepared_.request.n, most);
+  metrics_.ObserveRequest(prepared_.fields.n, most);
 }
 
-int64_t CompletionRun::generated_tokens() const {
+int64_t GenerationRun::generated_tokens() const {
   int64_t tokens = 0;
   for (const Choice& choice : choices_) tokens += choice.assembler->generated();
   return tokens;
 }
 
-Usage CompletionRun::MakeUsage() const {
+Usage GenerationRun::MakeUsage() const {
   Usage usage;
   usage.prompt_tokens = prompt_tokens_;
   usage.completion_tokens = generated_tokens();
   // Like prompt tokens, once per prompt: those of its first sample.
-  for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.request.n)) {
+  for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.fields.n)) {
     usage.cached_tokens += batch_.status[i].cached + batch_.status[i].restored;
   }
   return usage;
 }
 
-KvReport CompletionRun::MakeKvReport() const {
+KvReport GenerationRun::MakeKvReport() const {
   const SequenceStatus& status = batch_.status.back();
   KvReport report;
   report.live = status.live;
@@ -249,22 +250,23 @@ KvReport CompletionRun::MakeKvReport() const {
   return report;
 }
 
-void CompletionRun::AppendChunk(int32_t index, std::string* out) {
+void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  const CompletionRequest& request = prepared_.request;
+  const GenerationFields& fields = prepared_.fields;
   const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
   const ChoiceAssembler::Output output = choice.assembler->Take();
-  CompletionDelta delta;
+  AnswerDelta delta;
   delta.index = index;
+  delta.first = !choice.announced;
   delta.text = output.text;
-  if (request.logprobs >= 0) delta.logprobs = &output.logprobs;
-  if (request.return_token_ids) {
+  if (fields.logprobs >= 0) delta.logprobs = &output.logprobs;
+  if (fields.return_token_ids) {
     delta.token_ids = &output.token_ids;
     if (!choice.announced) delta.prompt_token_ids = &prompt.ids;
   }
   choice.announced = true;
   Usage usage;
-  if (request.continuous_usage_stats) {
+  if (fields.continuous_usage_stats) {
     usage.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
     usage.completion_tokens = choice.assembler->generated();
     delta.usage = &usage;
@@ -275,53 +277,52 @@ void CompletionRun::AppendChunk(int32_t index, std::string* out) {
     --unclosed_;
     delta.finish_reason = choice.assembler->finish_reason();
     delta.stop_reason = &choice.assembler->stop_reason();
-    if (unclosed_ == 0 && request.kv_report && !request.include_usage) {
+    if (unclosed_ == 0 && fields.kv_report && !fields.include_usage) {
       kv = MakeKvReport();
       delta.kv = &kv;
     }
   }
-  stream_.AppendChunk(out, delta);
+  writer_->AppendChunk(out, delta);
 }
 
-void CompletionRun::AppendEvents(std::string* out) {
+void GenerationRun::AppendEvents(std::string* out) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     const Choice& choice = choices_[i];
     if (choice.closed || !choice.assembler->has_output()) continue;
     // The first token goes out at once, whatever the interval.
     const bool due = !choice.announced || choice.assembler->finished() ||
-                     choice.assembler->pending_tokens() >= prepared_.request.stream_interval;
+                     choice.assembler->pending_tokens() >= prepared_.fields.stream_interval;
     if (due) AppendChunk(static_cast<int32_t>(i), out);
   }
   if (unclosed_ > 0) return;
-  if (prepared_.request.include_usage) {
+  if (prepared_.fields.include_usage) {
     const KvReport kv = MakeKvReport();
-    stream_.AppendUsage(out, MakeUsage(), prepared_.request.kv_report ? &kv : nullptr);
+    writer_->AppendUsage(out, MakeUsage(), prepared_.fields.kv_report ? &kv : nullptr);
   }
   out->append(kSseDone);
 }
 
-std::string CompletionRun::Body() {
+std::string GenerationRun::Body() {
   assert(done());
-  const CompletionRequest& request = prepared_.request;
-  CompletionResponse response;
-  response.head = head_;
+  const GenerationFields& fields = prepared_.fields;
+  Answer answer;
   for (size_t i = 0; i < choices_.size(); ++i) {
     ChoiceAssembler& assembler = *choices_[i].assembler;
     ChoiceAssembler::Output output = assembler.Take();
-    CompletionChoice& choice = response.choices.emplace_back();
+    AnswerChoice& choice = answer.choices.emplace_back();
     choice.index = static_cast<int32_t>(i);
     choice.text = std::move(output.text);
-    if (request.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
+    if (fields.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
     choice.finish_reason = assembler.finish_reason();
     choice.stop_reason = assembler.stop_reason();
-    if (request.return_token_ids) {
+    if (fields.return_token_ids) {
       choice.token_ids = std::move(output.token_ids);
       choice.prompt_token_ids = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)].ids;
     }
   }
-  response.usage = MakeUsage();
-  if (request.kv_report) response.kv = MakeKvReport();
-  return CompletionJson(response);
+  answer.usage = MakeUsage();
+  if (fields.kv_report) answer.kv = MakeKvReport();
+  return writer_->Body(answer);
 }
 
 }  // namespace hydrant

@@ -1,9 +1,9 @@
-// CompletionRun is one /v1/completions request between submission and its last byte: a ChoiceAssembler per sequence,
-// what to report about each, and the bodies and chunks made of them. It does no I/O.
+// GenerationRun is one request between submission and its last byte: a ChoiceAssembler per sequence, what to report about
+// each, and the bodies and chunks that the endpoint's AnswerWriter makes of them. It does no I/O.
 //
 // Thread: the connection's strand.
-#ifndef HYDRANT_SERVER_COMPLETION_RUN_H_
-#define HYDRANT_SERVER_COMPLETION_RUN_H_
+#ifndef HYDRANT_SERVER_GENERATION_RUN_H_
+#define HYDRANT_SERVER_GENERATION_RUN_H_
 
 #include <cstdint>
 #include <functional>
@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "api/answer.h"
 #include "api/api_error.h"
-#include "api/completion_response.h"
 #include "server/choice_assembler.h"
-#include "server/completion_service.h"
 #include "server/generation.h"
+#include "server/generation_prepare.h"
 #include "server/session_store.h"
 #include "server/stream_mailbox.h"
 #include "server/tenant_account.h"
@@ -24,15 +24,16 @@
 
 namespace hydrant {
 
-class CompletionRun {
+class GenerationRun {
  public:
-  // `context`, `queue` and `metrics` outlive the run. `tenant` is an index.
-  CompletionRun(PreparedCompletion prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+  // `context`, `queue` and `metrics` outlive the run. `id`: of the request, without the endpoint's prefix. `tenant` is an
+  // index.
+  GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
                 int64_t arrival_us, std::string id, int32_t tenant);
   // Cancels what has not ended.
-  ~CompletionRun();
-  CompletionRun(const CompletionRun&) = delete;
-  CompletionRun& operator=(const CompletionRun&) = delete;
+  ~GenerationRun();
+  GenerationRun(const GenerationRun&) = delete;
+  GenerationRun& operator=(const GenerationRun&) = delete;
 
   // What its sequences may come to use, in the order of choices.
   std::vector<RequestAccount::Sequence> accounts() const;
@@ -56,7 +57,7 @@ class CompletionRun {
   const std::string& id() const { return head_.id; }
   uint64_t first_id() const { return first_id_; }
   int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
-  const CompletionRequest& request() const { return prepared_.request; }
+  const GenerationFields& fields() const { return prepared_.fields; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t generated_tokens() const;
 
@@ -77,17 +78,17 @@ class CompletionRun {
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 
-  std::optional<SessionTurn> turn_;                         // until it has ended
-  const std::string session_id_;                            // empty: none
-  const std::shared_ptr<const PreparedCompletion> shared_;  // with the engine, which reads the prompts
-  const PreparedCompletion& prepared_;
+  std::optional<SessionTurn> turn_;  // until it has ended
+  const std::string session_id_;     // empty: none
+  const std::unique_ptr<AnswerWriter> writer_;
+  const std::shared_ptr<const PreparedGeneration> shared_;  // with the engine, which reads the prompts
+  const PreparedGeneration& prepared_;
   const ServingContext& context_;
   GenerationQueue& queue_;
   Metrics& metrics_;
   const int64_t arrival_us_;
   const int32_t tenant_;
-  const CompletionHead head_;
-  const CompletionStream stream_;
+  const AnswerHead head_;
   const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
 
   std::vector<Choice> choices_;
@@ -103,4 +104,4 @@ class CompletionRun {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_COMPLETION_RUN_H_
+#endif  // HYDRANT_SERVER_GENERATION_RUN_H_

@@ -1,0 +1,95 @@
+#include "api/answer.h"
+
+#include "api/json_writer.h"
+
+namespace hydrant {
+
+std::string_view AnswerFinishName(AnswerFinish reason) {
+  switch (reason) {
+    case AnswerFinish::kStop:
+      return "stop";
+    case AnswerFinish::kLength:
+      return "length";
+    case AnswerFinish::kAbort:
+      break;
+  }
+  return "abort";
+}
+
+std::string LogprobTokenText(std::string_view bytes) {
+  if (IsValidUtf8(bytes)) return std::string(bytes);
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text = "bytes:";
+  for (const char byte : bytes) {
+    text.append("\\x");
+    text.push_back(kHex[static_cast<uint8_t>(byte) >> 4]);
+    text.push_back(kHex[static_cast<uint8_t>(byte) & 15]);
+  }
+  return text;
+}
+
+void AppendStopReason(std::string* out, const StopReason& reason) {
+  if (const auto* text = std::get_if<std::string>(&reason)) {
+    AppendJsonString(out, *text);
+  } else if (const auto* id = std::get_if<int32_t>(&reason)) {
+    AppendJsonInteger(out, *id);
+  } else {
+    out->append("null");
+  }
+}
+
+void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids) {
+  if (ids == nullptr) {
+    out->append("null");
+  } else {
+    AppendJsonIntegers(out, *ids);
+  }
+}
+
+void AppendUsageMember(std::string* out, const Usage& usage) {
+  out->append(",\"usage\":{\"prompt_tokens\":");
+  AppendJsonInteger(out, usage.prompt_tokens);
+  out->append(",\"completion_tokens\":");
+  AppendJsonInteger(out, usage.completion_tokens);
+  out->append(",\"total_tokens\":");
+  AppendJsonInteger(out, usage.prompt_tokens + usage.completion_tokens);
+  out->append(",\"prompt_tokens_details\":{\"cached_tokens\":");
+  AppendJsonInteger(out, usage.cached_tokens);
+  out->append("}}");
+}
+
+void AppendKvMember(std::string* out, const KvReport& kv) {
+  out->append(",\"kv\":{\"live\":");
+  AppendJsonInteger(out, kv.live);
+  out->append(",\"budget\":");
+  if (kv.budget > 0) {
+    AppendJsonInteger(out, kv.budget);
+  } else {
+    out->append("null");
+  }
+  out->append(",\"evicted\":");
+  AppendJsonInteger(out, kv.evicted);
+  out->append(",\"blocks\":");
+  AppendJsonInteger(out, kv.blocks);
+  out->append(",\"session\":");
+  AppendJsonStringOrNull(out, kv.session);
+  out->push_back('}');
+}
+
+void AppendFingerprintMember(std::string* out, const AnswerHead& head) {
+  out->append(",\"system_fingerprint\":");
+  AppendJsonStringOrNull(out, head.system_fingerprint);
+}
+
+void AppendAnswerHead(std::string* out, const AnswerHead& head, std::string_view object) {
+  out->append("{\"id\":");
+  AppendJsonString(out, head.id);
+  out->append(",\"object\":");
+  AppendJsonString(out, object);
+  out->append(",\"created\":");
+  AppendJsonInteger(out, head.created);
+  out->append(",\"model\":");
+  AppendJsonString(out, head.model);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,138 @@
+#include "server/generation_prepare.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "byte_context.h"
+
+namespace hydrant {
+namespace {
+
+TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
+  ServingContext context = ByteContext(100);
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  tokenizer->add_bos = true;
+  context.tokenizer = tokenizer;
+
+  const PreparedPrompt with = PrepareCompletion(R"({"prompt":"hi"})", context).value().prompts[0];
+  EXPECT_EQ(with.ids.front(), ByteTokenizer::kBos);
+  EXPECT_EQ(with.hidden_specials, 1);
+  EXPECT_TRUE(with.show_specials);
+  const PreparedPrompt without =
+      PrepareCompletion(R"({"prompt":"hi","add_special_tokens":false})", context).value().prompts[0];
+  EXPECT_EQ(without.ids, ByteIds("hi"));
+  EXPECT_EQ(without.hidden_specials, 0);
+  const PreparedPrompt ids = PrepareCompletion(R"({"prompt":[257,104]})", context).value().prompts[0];
+  EXPECT_EQ(ids.hidden_specials, 0);
+  EXPECT_FALSE(ids.show_specials);
+  const PreparedPrompt cut =
+      PrepareCompletion(R"({"prompt":"abcdef","truncate_prompt_tokens":3})", context).value().prompts[0];
+  EXPECT_EQ(cut.ids, (std::vector<int32_t>{ByteTokenizer::kBos, 'e', 'f'}));
+
+  tokenizer->add_bos = false;
+  const PreparedPrompt typed =
+      PrepareCompletion(R"({"prompt":"<bos>abcd","truncate_prompt_tokens":2})", context).value().prompts[0];
+  EXPECT_EQ(typed.hidden_specials, 0) << "the client typed it: an echo shows it";
+  EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
+}
+
+TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
+  ServingContext context = ByteContext(1000);
+  TenantRules rules;
+  rules.kv.emplace();
+  rules.kv->preset = KvPreset::kH2o;
+  rules.kv->budget_kind = KvBudgetKind::kTokens;
+  rules.kv->budget_tokens = 16;
+  rules.kv_budget_max = 32;
+  rules.priority_max = 3;
+  rules.blocks_max = 4;
+  const auto prepare = [&](const std::string& members) {
+    return PrepareCompletion(R"({"prompt":"0123456789012345678901234567890123456789","max_tokens":4)" + members + "}",
+                             context, rules);
+  };
+  EXPECT_EQ(prepare("").value().prompts[0].kv.budget.keep, 16);
+  EXPECT_EQ(prepare(R"(,"kv":{"budget":32})").value().prompts[0].kv.budget.keep, 32);
+  EXPECT_EQ(prepare(R"(,"priority":3)").value().fields.priority, 3);
+  const struct {
+    const char* name;
+    const char* members;
+    const char* param;
+  } cases[] = {
+      {"budget in tokens", R"(,"kv":{"budget":33})", "kv.budget"},
+      {"budget as a part", R"(,"kv":{"budget":{"ratio_of_prompt":0.9}})", "kv.budget"},
+      {"everything kept", R"(,"kv":{"policy":"full"})", "kv.budget"},
+      {"priority", R"(,"priority":4)", "priority"},
+  };
+  for (const auto& test : cases) {
+    const ApiResult<PreparedGeneration> prepared = prepare(test.members);
+    ASSERT_FALSE(prepared.ok()) << test.name;
+    EXPECT_EQ(prepared.error().param, test.param) << test.name;
+  }
+  rules.blocks_max = 2;
+  EXPECT_EQ(prepare("").error().code, "kv_capacity_exceeded") << "forty tokens are three blocks";
+}
+
+TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
+  ServingContext context = ByteContext(100);
+  context.request_tokens_max = 60;
+  context.request_sequences_max = 8;
+  context.logprobs_kept_max = 100;
+  const struct {
+    const char* name;
+    const char* body;
+    const char* param;  // of the refusal; "" = accepted
+  } cases[] = {
+      {"60 tokens", R"({"prompt":["0123456789","0123456789"],"n":3})", ""},
+      {"63 tokens", R"({"prompt":["0123456789","0123456789+"],"n":3})", "prompt"},
+      {"8 sequences", R"({"prompt":["a","b"],"n":4})", ""},
+      {"9 sequences", R"({"prompt":["a","b","c"],"n":3})", "prompt"},
+      {"100 kept", R"({"prompt":"a","max_tokens":25,"n":2,"logprobs":1})", ""},
+      {"102 kept", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2})", "logprobs"},
+      {"102 streamed", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2,"stream":true})", ""},
+      {"100 of prompts",
+       R"({"prompt":["0123456789","0123456789"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", ""},
+      {"105 of prompts",
+       R"({"prompt":["0123456789","0123456789+"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", "logprobs"},
+  };
+  for (const auto& test : cases) {
+    const ApiResult<PreparedGeneration> prepared = PrepareCompletion(test.body, context);
+    EXPECT_EQ(prepared.ok() ? "" : prepared.error().param, test.param) << test.name;
+    EXPECT_TRUE(prepared.ok() || prepared.error().status == 400) << test.name;
+  }
+}
+
+TEST(PrepareCompletion, TheContextIsABoundary) {
+  ServingContext context = ByteContext(32);
+  for (const int prompt : {1, 15, 16, 17, 31}) {
+    for (const int extra : {0, 1}) {
+      const std::string body = R"({"prompt":")" + std::string(static_cast<size_t>(prompt), 'x') + R"(","max_tokens":)" +
+                               std::to_string(32 - prompt + extra) + "}";
+      EXPECT_EQ(PrepareCompletion(body, context).ok(), extra == 0) << body;
+    }
+  }
+}
+
+TEST(PreparePrompts, TheRestOfTheContextIsWhatThePromptLeaves) {
+  const ServingContext context = ByteContext(32);
+  for (const int prompt : {1, 15, 16, 17, 31, 32}) {
+    PreparedGeneration prepared;
+    prepared.fields.max_tokens = kRestOfContext;
+    prepared.fields.min_tokens = 20;
+    const std::optional<ApiError> error = PreparePrompts(
+        {{.is_ids = false, .text = std::string(static_cast<size_t>(prompt), 'x'), .ids = {}}}, context, {}, &prepared);
+    ASSERT_EQ(error.has_value(), prompt == 32) << prompt;
+    if (error.has_value()) {
+      EXPECT_EQ(error->code, "context_length_exceeded");
+      continue;
+    }
+    EXPECT_EQ(prepared.fields.max_tokens, 32 - prompt);
+    EXPECT_EQ(prepared.fields.min_tokens, std::min(20, 32 - prompt));
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
