@@ -113,9 +113,14 @@ bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* ou
 }
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#define HYDRANT_TARGET_AVX2 "avx2"  // its default is the whole register
+#else
+#define HYDRANT_TARGET_AVX2 "avx2,prefer-vector-width=256"
+#endif
 // No FMA in either: d * q + m must round twice everywhere, or a model would load differently on different machines.
-__attribute__((target("avx2,prefer-vector-width=256"))) bool ExpandAvx2(StoredType type, const uint8_t* stored,
-                                                                        int64_t n, float* out) {
+__attribute__((target(HYDRANT_TARGET_AVX2))) bool ExpandAvx2(StoredType type, const uint8_t* stored, int64_t n,
+                                                             float* out) {
   return Expand(type, stored, n, out);
 }
 

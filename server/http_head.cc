@@ -139,8 +139,10 @@ HttpProgress HttpHeadReader::ScanRequestLine(std::string_view input) {
   const std::string_view rest = line.substr(method_end + 1);
   const size_t target_end = std::min(rest.find(' '), rest.size());
   if (target_end > static_cast<size_t>(limits_.uri_bytes_max)) return Reject(UriTooLong());
-  for (const char c : rest.substr(0, target_end)) {
-    if (c == '\r' && eol != std::string_view::npos) break;  // HTTP/0.9; Beast refuses it
+  std::string_view target = rest.substr(0, target_end);
+  // The line may end here (HTTP/0.9, refused below).
+  if (target_end == rest.size() && target.ends_with('\r')) target.remove_suffix(1);
+  for (const char c : target) {
     if (c < 0x21 || c > 0x7e)
       return Reject(MalformedHttp("The request target holds a byte that is not allowed there."));
   }

@@ -128,6 +128,7 @@ TEST(HttpHead, RefusesWhateverTwoReadersCouldUnderstandDifferently) {
       {"a space in the target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"a control byte in the target", "GET /a\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"a byte above ASCII in the target", "GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+      {"a carriage return in the target, the head unfinished", "GET /a\rb HTTP/1.1\r\nHost", 400},
       {"a fragment in the target", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"a target that is no path", "GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"an asterisk without OPTIONS", "GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400},

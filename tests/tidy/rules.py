@@ -39,7 +39,7 @@ PACKAGES = {
     "api": {"nlohmann", "absl"},
     "block_manager": {"absl"},
     "scheduler": {"absl"},
-    "kernels": {"absl", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
+    "kernels": {"absl", "cpuid.h", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
     "model": {"absl", "nlohmann", "pcre2.h", "utf8proc.h", "fcntl.h", "signal.h", "sys", "unistd.h"},
 }
 # What would make the deterministic simulator lie.
