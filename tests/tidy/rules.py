@@ -100,7 +100,8 @@ def sources_are_built(tree):
 # Pattern over code, folders it applies to (None: everywhere), paths where it is allowed, and why it is banned.
 BANNED = [
     (r"(\.|->)(template )?(get|get_to|get_ptr|get_ref|value)<", LIBRARIES,
-     ("api/json_reader.h", "api/json_reader.cc", "model/json_reader.h", "model/json_reader.cc"),
+     ("api/json_reader.h", "api/json_reader.cc", "model/json_reader.h", "model/json_reader.cc",
+      "model/jinja/from_json.cc"),  # by the type that the value has
      "JSON is read through the checked reader: get<int>() turns -1, 1e30 and true into numbers"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(", ("tests",),
      ("tests/kernels/cpu/thread_pool_test.cc",),  # sleeping and waking up is what it tests
@@ -150,11 +151,21 @@ UNTESTED = {
     "server/main.cc": "tests/conformance starts the program",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
+UNTESTED.update({
+    f"model/jinja/{name}.cc": "tests/model/jinja/golden_test.cc compares it with Python's jinja2"
+    for name in """
+    arithmetic attribute_path builtins entities evaluation expression_parser field_format formatting from_json
+    functions interpreter letter_case lexer numbers operators parser printing scalar_filters selection_filters
+    sequence_filters string_literal string_methods string_operations string_query_methods tests text_filters
+    to_json value workspace
+    """.split()
+})
 # Tests of more than one source file, and what they hold together.
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
     "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
     "tests/kernels/cpu/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
+    "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
     "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
     "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
     "tests/model/session_test.cc": "the whole engine, over several turns of a chat",

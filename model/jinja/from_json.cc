@@ -1,0 +1,59 @@
+#include "model/jinja/from_json.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "model/jinja/fault.h"
+
+namespace hydrant::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Value StringValue(const std::string& text, Origin origin) {
+  return Value::Of(std::make_shared<StringObject>(Text(text, origin)));
+}
+
+Value Convert(const Json& json, Origin origin, int level) {
+  if (level > kNestingMax) throw Fault{FaultKind::kLimit, "the values nest too deep"};
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return Value::Bool(json.get<bool>(), origin);
+    case Json::value_t::number_integer:
+      return Value::Int(json.get<int64_t>(), origin);
+    case Json::value_t::number_unsigned: {
+      const auto number = json.get<uint64_t>();
+      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        return Value::Float(static_cast<double>(number), origin);
+      return Value::Int(static_cast<int64_t>(number), origin);
+    }
+    case Json::value_t::number_float:
+      return Value::Float(json.get<double>(), origin);
+    case Json::value_t::string:
+      return StringValue(json.get_ref<const std::string&>(), origin);
+    case Json::value_t::array: {
+      std::vector<Value> items;
+      items.reserve(json.size());
+      for (const Json& item : json) items.push_back(Convert(item, origin, level + 1));
+      return Value::Of(std::make_shared<Sequence>(std::move(items), Sequence::Kind::kList));
+    }
+    case Json::value_t::object: {
+      auto dict = std::make_shared<Dict>();
+      for (const auto& [key, value] : json.items()) {
+        dict->SetText(StringValue(key, origin), Convert(value, origin, level + 1));
+      }
+      return Value::Of(std::move(dict));
+    }
+    default:
+      return Value::None();
+  }
+}
+
+}  // namespace
+
+Value FromJson(const Json& json, Origin origin) { return Convert(json, origin, 1); }
+
+}  // namespace hydrant::jinja

@@ -1,0 +1,19 @@
+// FromJson makes the values a template sees of JSON.
+//
+// Thread: any.
+#ifndef HYDRANT_MODEL_JINJA_FROM_JSON_H_
+#define HYDRANT_MODEL_JINJA_FROM_JSON_H_
+
+#include "model/jinja/text.h"
+#include "model/jinja/value.h"
+#include "nlohmann/json.hpp"
+
+namespace hydrant::jinja {
+
+// All strings and numbers get the origin. Fails with kind kLimit for JSON nested deeper than kNestingMax. An integer beyond
+// 64 signed bits becomes a float.
+Value FromJson(const nlohmann::ordered_json& json, Origin origin);
+
+}  // namespace hydrant::jinja
+
+#endif  // HYDRANT_MODEL_JINJA_FROM_JSON_H_

@@ -1,0 +1,101 @@
+#include "model/jinja/text.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "model/utf8.h"
+
+namespace hydrant::jinja {
+namespace {
+
+// The first range that ends behind `offset`.
+auto FirstBehind(const std::vector<ByteRange>& ranges, size_t offset) {
+  return std::upper_bound(ranges.begin(), ranges.end(), offset,
+                          [](size_t at, const ByteRange& range) { return at < range.end; });
+}
+
+// Where the character that ends at `end` begins.
+size_t CharacterBefore(std::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while (begin > 0 && end - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return begin;
+}
+
+}  // namespace
+
+Text::Text(std::string bytes, Origin origin) : bytes_(std::move(bytes)) {
+  if (origin == Origin::kClient) AddClient(0, bytes_.size());
+}
+
+Origin Text::OriginAt(size_t offset) const {
+  assert(offset < size());
+  const auto range = FirstBehind(client_, offset);
+  return range != client_.end() && range->begin <= offset ? Origin::kClient : Origin::kTemplate;
+}
+
+void Text::AddClient(size_t begin, size_t end) {
+  if (begin == end) return;
+  if (!client_.empty() && client_.back().end == begin) {
+    client_.back().end = end;
+  } else {
+    client_.push_back({begin, end});
+  }
+}
+
+void Text::Append(std::string_view bytes, Origin origin) {
+  if (origin == Origin::kClient) AddClient(size(), size() + bytes.size());
+  bytes_.append(bytes);
+}
+
+void Text::AppendSlice(const Text& text, size_t begin, size_t end) {
+  assert(begin <= end && end <= text.size() && &text != this);
+  const size_t base = size();
+  for (auto range = FirstBehind(text.client_, begin); range != text.client_.end() && range->begin < end; ++range) {
+    AddClient(base + std::max(range->begin, begin) - begin, base + std::min(range->end, end) - begin);
+  }
+  bytes_.append(text.bytes_, begin, end - begin);
+}
+
+Text Text::Slice(size_t begin, size_t end) const {
+  Text slice;
+  slice.AppendSlice(*this, begin, end);
+  return slice;
+}
+
+std::vector<size_t> CharacterOffsets(std::string_view text) {
+  std::vector<size_t> offsets;
+  offsets.reserve(text.size() + 1);
+  for (size_t at = 0; at < text.size(); at += NextUtf8Unit(text.substr(at)).bytes) offsets.push_back(at);
+  offsets.push_back(text.size());
+  return offsets;
+}
+
+size_t CharacterCount(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); at += NextUtf8Unit(text.substr(at)).bytes) ++count;
+  return count;
+}
+
+bool IsSpace(uint32_t code_point) {
+  return (code_point >= 0x09 && code_point <= 0x0D) || (code_point >= 0x1C && code_point <= 0x20) ||
+         code_point == 0x85 || code_point == 0xA0 || code_point == 0x1680 ||
+         (code_point >= 0x2000 && code_point <= 0x200A) || code_point == 0x2028 || code_point == 0x2029 ||
+         code_point == 0x202F || code_point == 0x205F || code_point == 0x3000;
+}
+
+ByteRange TrimSpace(std::string_view text, bool left, bool right) {
+  ByteRange kept = {0, text.size()};
+  while (left && kept.begin < kept.end) {
+    const Utf8Unit unit = NextUtf8Unit(text.substr(kept.begin));
+    if (!IsSpace(unit.code_point)) break;
+    kept.begin += unit.bytes;
+  }
+  while (right && kept.begin < kept.end) {
+    const size_t last = CharacterBefore(text, kept.end);
+    if (!IsSpace(NextUtf8Unit(text.substr(last)).code_point)) break;
+    kept.end = last;
+  }
+  return kept;
+}
+
+}  // namespace hydrant::jinja

@@ -1,0 +1,44 @@
+#include "model/jinja/text.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant::jinja {
+namespace {
+
+using Ranges = std::vector<ByteRange>;
+
+TEST(Text, KeepsTheOriginOfEveryByteWhenPutTogether) {
+  Text text("ab", Origin::kTemplate);
+  text.Append("cd", Origin::kClient);
+  text.Append(Text("ef", Origin::kClient));
+  text.Append("g", Origin::kTemplate);
+  EXPECT_EQ(text.bytes(), "abcdefg");
+  EXPECT_EQ(text.client(), Ranges({{2, 6}}));
+  EXPECT_EQ(text.OriginAt(1), Origin::kTemplate);
+  EXPECT_EQ(text.OriginAt(2), Origin::kClient);
+  EXPECT_EQ(text.OriginAt(5), Origin::kClient);
+  EXPECT_EQ(text.OriginAt(6), Origin::kTemplate);
+}
+
+TEST(Text, SlicesItsRangesWithItsBytes) {
+  Text text;
+  for (const auto origin : {Origin::kClient, Origin::kTemplate, Origin::kClient}) text.Append("xyz", origin);
+  EXPECT_EQ(text.Slice(0, 9).client(), Ranges({{0, 3}, {6, 9}}));
+  EXPECT_EQ(text.Slice(1, 8).client(), Ranges({{0, 2}, {5, 7}}));
+  EXPECT_EQ(text.Slice(3, 6).client(), Ranges());
+  EXPECT_EQ(text.Slice(4, 7).client(), Ranges({{2, 3}}));
+  EXPECT_EQ(text.Slice(2, 2).client(), Ranges());
+}
+
+TEST(Text, CountsCharactersNotBytes) {
+  EXPECT_EQ(CharacterCount("a\xC3\xA9\xF0\x9F\x98\x80"), 3u);
+  EXPECT_EQ(CharacterOffsets("a\xC3\xA9z"), std::vector<size_t>({0, 1, 3, 4}));
+}
+
+TEST(Text, TrimsWhatPythonCallsSpace) {
+  const ByteRange kept = TrimSpace("\xC2\xA0\t x \xE3\x80\x80\n", true, true);
+  EXPECT_EQ(kept, (ByteRange{4, 5}));
+}
+
+}  // namespace
+}  // namespace hydrant::jinja
