@@ -1,41 +1,12 @@
 #include "model/added_token_matcher.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 
+#include "model/unicode_class.h"
 #include "model/utf8.h"
 
 namespace hydrant {
 namespace {
-
-// Unicode White_Space.
-bool IsSpace(uint32_t c) {
-  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
-         category == UTF8PROC_CATEGORY_ZP;
-}
-
-// \w of the regular expressions Hugging Face decides single_word with: letters, marks, decimal digits and connectors.
-bool IsWord(uint32_t c) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // The character before the end of `text`; an invalid byte counts as U+FFFD.
 Utf8Unit LastUnit(std::string_view text) {
@@ -46,14 +17,14 @@ Utf8Unit LastUnit(std::string_view text) {
   return {Utf8Kind::kInvalid, 0xFFFD, 1};
 }
 
-bool EndsWithWord(std::string_view text) { return !text.empty() && IsWord(LastUnit(text).code_point); }
-bool BeginsWithWord(std::string_view text) { return !text.empty() && IsWord(NextUtf8Unit(text).code_point); }
+bool EndsWithWord(std::string_view text) { return !text.empty() && IsWordCharacter(LastUnit(text).code_point); }
+bool BeginsWithWord(std::string_view text) { return !text.empty() && IsWordCharacter(NextUtf8Unit(text).code_point); }
 
 size_t SpacesAtEnd(std::string_view text) {
   const size_t before = text.size();
   while (!text.empty()) {
     const Utf8Unit unit = LastUnit(text);
-    if (unit.kind != Utf8Kind::kCharacter || !IsSpace(unit.code_point)) break;
+    if (unit.kind != Utf8Kind::kCharacter || !IsWhiteSpace(unit.code_point)) break;
     text.remove_suffix(unit.bytes);
   }
   return before - text.size();
@@ -63,7 +34,7 @@ size_t SpacesAtFront(std::string_view text) {
   const size_t before = text.size();
   while (!text.empty()) {
     const Utf8Unit unit = NextUtf8Unit(text);
-    if (unit.kind != Utf8Kind::kCharacter || !IsSpace(unit.code_point)) break;
+    if (unit.kind != Utf8Kind::kCharacter || !IsWhiteSpace(unit.code_point)) break;
     text.remove_prefix(unit.bytes);
   }
   return before - text.size();

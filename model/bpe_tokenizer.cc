@@ -1,7 +1,5 @@
 #include "model/bpe_tokenizer.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cassert>
 #include <deque>
@@ -9,57 +7,14 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+#include "model/byte_alphabet.h"
 #include "model/file_error.h"
 #include "model/utf8.h"
+#include "model/word_cache.h"
 
 namespace hydrant {
 namespace {
-
-// GPT-2's alphabet spells every byte as a printable character: most of Latin-1 as itself, the 68 others from U+0100 on.
-constexpr uint32_t kAlphabetEnd = 0x144;
-
-constexpr bool SpellsItself(uint32_t byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
-}
-
-// By code point: the byte it spells, or -1.
-constexpr std::array<int16_t, kAlphabetEnd> MakeAlphabet() {
-  std::array<int16_t, kAlphabetEnd> bytes{};
-  for (auto& byte : bytes) byte = -1;
-  uint32_t next = 0x100;
-  for (uint32_t byte = 0; byte < 256; ++byte) bytes[SpellsItself(byte) ? byte : next++] = static_cast<int16_t>(byte);
-  return bytes;
-}
-constexpr auto kAlphabet = MakeAlphabet();
-
-// Appends the bytes that `piece` spells; appends `piece` itself and returns false when a character is outside the alphabet.
-bool AppendSpelledBytes(std::string_view piece, std::string& out) {
-  const size_t before = out.size();
-  for (std::string_view rest = piece; !rest.empty();) {
-    const Utf8Unit unit = NextUtf8Unit(rest);
-    if (unit.kind != Utf8Kind::kCharacter || unit.code_point >= kAlphabetEnd || kAlphabet[unit.code_point] < 0) {
-      out.resize(before);
-      out.append(piece);
-      return false;
-    }
-    out += static_cast<char>(kAlphabet[unit.code_point]);
-    rest.remove_prefix(unit.bytes);
-  }
-  return true;
-}
-
-// The matcher of the tokens that are looked for before, or after, normalisation; those after it are normalised themselves.
-AddedTokenMatcher MakeMatcher(const TokenizerSpec& spec, bool normalized) {
-  std::vector<AddedToken> selected;
-  std::deque<std::string> contents;
-  for (const AddedToken& token : spec.added) {
-    if (token.normalized != normalized) continue;
-    selected.push_back(token);
-    if (!normalized || !spec.nfc || ValidUtf8Prefix(token.content) < token.content.size()) continue;
-    selected.back().content = contents.emplace_back(NormalizeNfc(token.content));
-  }
-  return AddedTokenMatcher(selected);
-}
 
 // The parts of `ranges` inside `text`, counted from its beginning.
 std::vector<TextRange> RangesWithin(std::span<const TextRange> ranges, TextRange text) {
@@ -72,50 +27,78 @@ std::vector<TextRange> RangesWithin(std::span<const TextRange> ranges, TextRange
   return within;
 }
 
-// Valid UTF-8 in form C, everything else as it is.
-void AppendNfc(std::string_view text, std::string& out) {
-  while (!text.empty()) {
-    const size_t valid = ValidUtf8Prefix(text);
-    out.append(NormalizeNfc(text.substr(0, valid)));
-    text.remove_prefix(valid);
-    if (text.empty()) break;
-    const size_t invalid = NextUtf8Unit(text).bytes;
-    out.append(text.substr(0, invalid));
-    text.remove_prefix(invalid);
-  }
+// The end of the part of `word` that no merge crosses when none goes from another character to a space mark.
+size_t MarkedEnd(std::string_view word) {
+  size_t at = 0;
+  while (word.substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
+  return std::min(word.find(kSpaceMark, at), word.size());
+}
+
+// Whether a space mark stands behind another character.
+bool HasInnerMark(std::string_view piece) { return MarkedEnd(piece) < piece.size(); }
+
+// The piece that is one character, or -1.
+int64_t OneCharacter(std::string_view piece) {
+  if (piece.empty()) return -1;
+  const Utf8Unit unit = NextUtf8Unit(piece);
+  return unit.kind == Utf8Kind::kCharacter && unit.bytes == piece.size() ? int64_t{unit.code_point} : -1;
 }
 
 }  // namespace
 
 struct BpeTokenizer::Call {
-  explicit Call(const TextSplitter& splitter) : scratch(splitter) {}
+  Call(const TextSplitter& splitter, size_t text_bytes) : scratch(splitter), cache(text_bytes) {}
   TextSplitter::Scratch scratch;
+  WordCache cache;
   std::vector<int32_t> symbols;  // of the word at hand
   std::vector<int32_t> ids;      // the result
 };
 
 absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const TokenizerSpec& spec,
                                                                          int32_t vocab_size_min) {
+  HYDRANT_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(spec.normalizer, spec.file));
   HYDRANT_ASSIGN_OR_RETURN(TextSplitter splitter, TextSplitter::Create(spec.stages, spec.file));
-  std::shared_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(spec, std::move(splitter)));
-  HYDRANT_RETURN_IF_ERROR(tokenizer->Fill(spec, vocab_size_min));
+  HYDRANT_ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Create(spec.decoder, spec.file));
+  std::shared_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(spec, std::move(normalizer), std::move(splitter)));
+  tokenizer->text_rules_ = decoder.text_rules();
+  HYDRANT_RETURN_IF_ERROR(tokenizer->Fill(spec, decoder, vocab_size_min));
+  tokenizer->FillAlphabet(spec);
   HYDRANT_RETURN_IF_ERROR(tokenizer->AddMerges(spec));
   return tokenizer;
 }
 
-BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, TextSplitter splitter)
-    : splitter_(std::move(splitter)),
+BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, Normalizer normalizer, TextSplitter splitter)
+    : normalizer_(std::move(normalizer)),
+      splitter_(std::move(splitter)),
       raw_added_(MakeMatcher(spec, false)),
       normalized_added_(MakeMatcher(spec, true)),
-      nfc_(spec.nfc),
+      byte_level_(spec.byte_level),
+      byte_fallback_(spec.byte_fallback),
       ignore_merges_(spec.ignore_merges),
       fuse_unknown_(spec.fuse_unknown),
       unknown_id_(spec.unknown_id),
       prefix_ids_(spec.prefix_ids),
       suffix_ids_(spec.suffix_ids),
-      merges_(spec.merges.size()) {}
+      merges_(spec.merges.size()) {
+  byte_ids_.fill(-1);
+  ascii_ids_.fill(-1);
+}
 
-absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, int32_t vocab_size_min) {
+// The matcher of the tokens that are looked for before, or after, normalisation; those after it are normalised themselves.
+AddedTokenMatcher BpeTokenizer::MakeMatcher(const TokenizerSpec& spec, bool normalized) const {
+  std::vector<AddedToken> selected;
+  std::deque<std::string> contents;
+  for (const AddedToken& token : spec.added) {
+    if (token.normalized != normalized) continue;
+    selected.push_back(token);
+    if (!normalized || normalizer_.empty()) continue;
+    std::vector<TextRange> no_ranges;
+    selected.back().content = contents.emplace_back(normalizer_.Apply(token.content, no_ranges));
+  }
+  return AddedTokenMatcher(selected);
+}
+
+absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, const TokenDecoder& decoder, int32_t vocab_size_min) {
   size_t size = std::max(spec.pieces.size(), static_cast<size_t>(std::max(vocab_size_min, 0)));
   size_t text_bytes = 0;
   for (const std::string_view piece : spec.pieces) text_bytes += piece.size();
@@ -125,31 +108,30 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, int32_t vocab_size_mi
     text_bytes += token.content.size();
   }
   constexpr size_t kVocabMax = 1 << 22;
-  if (size > kVocabMax || text_bytes > std::numeric_limits<uint32_t>::max()) {
-    return FileError(spec.file, "vocabulary", size, " ids; at most ", kVocabMax, " are supported");
+  // A decoder may make the text of a token a few times as long as its piece.
+  constexpr size_t kTextBytesMax = std::numeric_limits<uint32_t>::max() / 64;
+  if (size > kVocabMax || text_bytes > kTextBytesMax) {
+    return FileError(spec.file, "vocabulary", size, " ids of ", text_bytes, " bytes; at most ", kVocabMax, " of ",
+                     kTextBytesMax, " bytes are supported");
   }
   pieces_.resize(size);
   bytes_.resize(size);
+  if (decoder.first_differs()) first_bytes_.resize(size);
   special_.resize(size);
-  byte_ids_.fill(-1);
   piece_text_.reserve(text_bytes);
   byte_text_.reserve(text_bytes);
-  const auto add = [&](size_t id, std::string_view piece) {
-    const auto piece_begin = static_cast<uint32_t>(piece_text_.size());
-    const auto byte_begin = static_cast<uint32_t>(byte_text_.size());
-    piece_text_.append(piece);
-    const bool spelled = AppendSpelledBytes(piece, byte_text_);
-    pieces_[id] = {piece_begin, static_cast<uint32_t>(piece.size())};
-    bytes_[id] = {byte_begin, static_cast<uint32_t>(byte_text_.size() - byte_begin)};
-    return spelled;
+  const auto append_bytes = [&](std::string_view piece, bool first) {
+    const auto begin = static_cast<uint32_t>(byte_text_.size());
+    decoder.AppendBytes(piece, first, byte_text_);
+    return Extent{begin, static_cast<uint32_t>(byte_text_.size() - begin)};
   };
-  for (size_t id = 0; id < spec.pieces.size(); ++id) {
-    const bool spelled = add(id, spec.pieces[id]);
-    if (spelled && bytes_[id].length == 1)
-      byte_ids_[static_cast<unsigned char>(byte_text_.back())] = static_cast<int32_t>(id);
-    if (spelled && ignore_merges_ && bytes_[id].length > 0)
-      words_.emplace(bytes_[id].In(byte_text_), static_cast<int32_t>(id));
-  }
+  const auto add = [&](size_t id, std::string_view piece) {
+    pieces_[id] = {static_cast<uint32_t>(piece_text_.size()), static_cast<uint32_t>(piece.size())};
+    piece_text_.append(piece);
+    bytes_[id] = append_bytes(piece, false);
+    if (decoder.first_differs()) first_bytes_[id] = append_bytes(piece, true);
+  };
+  for (size_t id = 0; id < spec.pieces.size(); ++id) add(id, spec.pieces[id]);
   for (const AddedToken& token : spec.added) {
     const auto id = static_cast<size_t>(token.id);
     if (pieces_[id].In(piece_text_) != token.content) add(id, token.content);
@@ -163,7 +145,32 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, int32_t vocab_size_mi
   return absl::OkStatus();
 }
 
+// The tokens that merges begin with, and the words that are tokens whatever the merges say.
+void BpeTokenizer::FillAlphabet(const TokenizerSpec& spec) {
+  for (size_t index = 0; index < spec.pieces.size(); ++index) {
+    const std::string_view piece = spec.pieces[index];
+    const auto id = static_cast<int32_t>(index);
+    if (piece.empty()) continue;
+    if (byte_level_) {
+      std::string spelled;
+      if (!AppendSpelledBytes(piece, spelled)) continue;
+      if (spelled.size() == 1) byte_ids_[static_cast<unsigned char>(spelled[0])] = id;
+      if (ignore_merges_) words_.emplace(std::move(spelled), id);
+      continue;
+    }
+    if (ignore_merges_) words_.emplace(piece, id);
+    const int64_t character = OneCharacter(piece);
+    if (character >= 128) character_ids_.emplace(static_cast<uint32_t>(character), id);
+    if (character >= 0 && character < 128) ascii_ids_[static_cast<size_t>(character)] = id;
+    const bool small = std::any_of(piece.begin(), piece.end(), [](char c) { return c >= 'a' && c <= 'f'; });
+    const int byte = byte_fallback_ && !small ? ByteOfPiece(piece) : -1;
+    if (byte >= 0) byte_ids_[static_cast<size_t>(byte)] = id;
+  }
+}
+
 absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
+  cuts_at_marks_ = !byte_level_ && !ignore_merges_ && OneCharacter(kSpaceMark) >= 0 &&
+                   CharacterId(static_cast<uint32_t>(OneCharacter(kSpaceMark))) >= 0;
   if (spec.merges.empty()) return absl::OkStatus();
   absl::flat_hash_map<std::string_view, int32_t> ids;
   ids.reserve(spec.pieces.size());
@@ -174,6 +181,7 @@ absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto& [left, right] = spec.merges[rank];
     joined.assign(left).append(right);
+    if (HasInnerMark(joined)) cuts_at_marks_ = false;
     int32_t found[3];
     const std::string_view parts[3] = {left, right, joined};
     for (int i = 0; i < 3; ++i) {
@@ -194,48 +202,54 @@ size_t BpeTokenizer::Index(int32_t id) const {
 }
 
 std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
-  Call call(splitter_);
+  Call call(splitter_, text.size());
   const TextRange all{0, text.size()};
   const auto plain = options.parse_special_tokens ? options.plain : std::span(&all, 1);
   if (options.add_special_tokens) call.ids = prefix_ids_;
-  if (raw_added_.empty()) {
-    EncodeText(text, {plain.begin(), plain.end()}, call);
-  } else {
-    for (const auto& segment : raw_added_.Cut(text, plain)) {
-      if (segment.id >= 0) {
-        call.ids.push_back(segment.id);
-        continue;
-      }
-      const auto begin = static_cast<size_t>(segment.text.data() - text.data());
-      EncodeText(segment.text, RangesWithin(plain, {begin, begin + segment.text.size()}), call);
+  // Prose has a token per four bytes.
+  call.ids.reserve(text.size() / 4 + prefix_ids_.size() + suffix_ids_.size() + 1);
+  for (const auto& segment : raw_added_.Cut(text, plain)) {
+    if (segment.id >= 0) {
+      call.ids.push_back(segment.id);
+      continue;
     }
+    const auto begin = static_cast<size_t>(segment.text.data() - text.data());
+    EncodeText(segment.text, begin == 0, RangesWithin(plain, {begin, begin + segment.text.size()}), call);
   }
   if (options.add_special_tokens) call.ids.insert(call.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
   return std::move(call.ids);
 }
 
 // Text in which no raw added token is left: normalised, cut at the normalised added tokens.
-void BpeTokenizer::EncodeText(std::string_view text, std::vector<TextRange> plain, Call& call) const {
+void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<TextRange> plain, Call& call) const {
   std::string normalized;
-  if (nfc_) {
-    normalized = NormalizeNfc(text, plain);
+  if (!normalizer_.empty()) {
+    normalized = normalizer_.Apply(text, plain);
     text = normalized;
   }
-  if (normalized_added_.empty()) return EncodeSegment(text, call);
   for (const auto& segment : normalized_added_.Cut(text, plain)) {
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
     } else {
-      EncodeSegment(segment.text, call);
+      EncodeSegment(segment.text, first && segment.text.data() == text.data(), call);
     }
   }
 }
 
 // Text without added tokens: words, and runs of bytes that are not UTF-8.
-void BpeTokenizer::EncodeSegment(std::string_view text, Call& call) const {
+void BpeTokenizer::EncodeSegment(std::string_view text, bool first, Call& call) const {
   while (!text.empty()) {
     const size_t valid = ValidUtf8Prefix(text);
-    for (const std::string_view word : splitter_.Split(text.substr(0, valid), call.scratch)) EncodeWord(word, call);
+    for (std::string_view word : splitter_.Split(text.substr(0, valid), first, call.scratch)) {
+      while (cuts_at_marks_ && word.size() > kSpaceMark.size()) {
+        const size_t end = MarkedEnd(word);
+        if (end == word.size()) break;
+        EncodeWord(word.substr(0, end), call);
+        word.remove_prefix(end);
+      }
+      EncodeWord(word, call);
+    }
+    first = false;
     text.remove_prefix(valid);
     size_t invalid = 0;
     while (invalid < text.size()) {
@@ -243,110 +257,84 @@ void BpeTokenizer::EncodeSegment(std::string_view text, Call& call) const {
       if (unit.kind == Utf8Kind::kCharacter) break;
       invalid += unit.bytes;
     }
-    if (invalid > 0) EncodeWord(text.substr(0, invalid), call);
+    if (invalid > 0) EncodeNewWord(text.substr(0, invalid), call);
     text.remove_prefix(invalid);
   }
 }
 
 void BpeTokenizer::EncodeWord(std::string_view word, Call& call) const {
+  if (call.cache.Append(word, call.ids)) return;
+  const size_t before = call.ids.size();
+  EncodeNewWord(word, call);
+  call.cache.Remember(word, std::span(call.ids).subspan(before));
+}
+
+void BpeTokenizer::EncodeNewWord(std::string_view word, Call& call) const {
   if (ignore_merges_) {
-    if (const auto found = words_.find(word); found != words_.end()) {
+    if (const auto found = words_.find(absl::string_view(word.data(), word.size())); found != words_.end()) {
       call.ids.push_back(found->second);
       return;
     }
   }
   call.symbols.clear();
-  bool after_unknown = false;
-  for (const char c : word) {
-    const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
-    if (id >= 0) {
-      call.symbols.push_back(id);
-    } else if (unknown_id_ >= 0 && !(fuse_unknown_ && after_unknown)) {
-      call.symbols.push_back(unknown_id_);
-    }
-    after_unknown = id < 0;
+  if (byte_level_) {
+    AppendByteSymbols(word, call.symbols);
+  } else {
+    AppendCharacterSymbols(word, call.symbols);
   }
   merges_.Apply(call.symbols);
   call.ids.insert(call.ids.end(), call.symbols.begin(), call.symbols.end());
 }
 
-std::string BpeTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const {
-  std::string bytes;
-  for (const int32_t id : ids) {
-    if (!(skip_special_tokens && IsSpecial(id))) bytes.append(TokenBytes(id));
+void BpeTokenizer::AppendByteSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
+  bool after_unknown = false;
+  for (const char c : word) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id >= 0) {
+      symbols.push_back(id);
+    } else if (unknown_id_ >= 0 && !(fuse_unknown_ && after_unknown)) {
+      symbols.push_back(unknown_id_);
+    }
+    after_unknown = id < 0;
   }
-  std::string text;
-  text.reserve(bytes.size());
-  if (AppendUtf8Lossy(bytes, text) > 0) text.append(kReplacementCharacter);
-  return text;
 }
 
-std::string NormalizeNfc(std::string_view text) {
-  // Below U+0300 every character is its own form C and composes with nothing before it; 0xCC is the first lead byte above.
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; }))
-    return std::string(text);
-  std::vector<utf8proc_int32_t> points;
-  points.reserve(text.size());
-  for (std::string_view rest = text; !rest.empty();) {
+int32_t BpeTokenizer::CharacterId(uint32_t code_point) const {
+  if (code_point < ascii_ids_.size()) return ascii_ids_[code_point];
+  const auto found = character_ids_.find(code_point);
+  return found == character_ids_.end() ? -1 : found->second;
+}
+
+// In Hugging Face the unknown token waits for the next character that has a token, or for another unknown one when these are
+// not fused; the bytes of characters in between go before it.
+void BpeTokenizer::AppendCharacterSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
+  bool unknown_waits = false;
+  for (std::string_view rest = word; !rest.empty();) {
     const Utf8Unit unit = NextUtf8Unit(rest);
-    utf8proc_int32_t decomposed[8];  // the longest canonical decomposition has four
-    int last_boundary = 0;
-    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(unit.code_point), decomposed,
-                                                           8, UTF8PROC_DECOMPOSE, &last_boundary);
-    assert(count >= 1 && count <= 8);
-    points.insert(points.end(), decomposed, decomposed + count);
+    const std::string_view bytes = rest.substr(0, unit.bytes);
     rest.remove_prefix(unit.bytes);
-  }
-  // Canonical order by a real sort: utf8proc's own ordering is quadratic in a run of marks, which a client could send.
-  const auto mark_class = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
-  for (auto begin = points.begin(); begin != points.end();) {
-    if (mark_class(*begin) == 0) {
-      ++begin;
+    if (const int32_t id = unit.kind == Utf8Kind::kCharacter ? CharacterId(unit.code_point) : -1; id >= 0) {
+      if (unknown_waits) symbols.push_back(unknown_id_);
+      unknown_waits = false;
+      symbols.push_back(id);
       continue;
     }
-    const auto end = std::find_if(begin, points.end(), [&](utf8proc_int32_t point) { return mark_class(point) == 0; });
-    std::stable_sort(begin, end, [&](utf8proc_int32_t a, utf8proc_int32_t b) { return mark_class(a) < mark_class(b); });
-    begin = end;
+    const auto byte_id = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+    if (byte_fallback_ && std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return byte_id(byte) >= 0; })) {
+      for (const char byte : bytes) symbols.push_back(byte_id(byte));
+    } else if (unknown_id_ >= 0) {
+      if (unknown_waits && !fuse_unknown_) symbols.push_back(unknown_id_);
+      unknown_waits = true;
+    }
   }
-  const utf8proc_ssize_t composed =
-      utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  assert(composed >= 0);
-  std::string normalized;
-  normalized.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < composed; ++i)
-    AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), normalized);
-  return normalized;
+  if (unknown_waits) symbols.push_back(unknown_id_);
 }
 
-std::string NormalizeNfc(std::string_view text, std::vector<TextRange>& ranges) {
-  // Below U+0300 no character composes with what stands before it: text may be cut there.
-  const auto may_cut = [&](size_t at) {
-    if (at == 0 || at == text.size()) return true;
-    const auto byte = static_cast<unsigned char>(text[at]);
-    return byte < 0x80 || (byte >= 0xC2 && byte < 0xCC);
-  };
-  std::string normalized;
-  std::vector<TextRange> moved;
-  size_t done = 0;  // text before it is in `normalized`
-  for (const TextRange& range : ranges) {
-    if (range.begin == range.end || range.end <= done) continue;
-    size_t begin = std::max(range.begin, done), end = range.end;
-    while (begin > done && !may_cut(begin)) --begin;
-    while (!may_cut(end)) ++end;
-    AppendNfc(text.substr(done, begin - done), normalized);
-    const size_t moved_begin = normalized.size();
-    AppendNfc(text.substr(begin, end - begin), normalized);
-    if (!moved.empty() && moved.back().end == moved_begin) {
-      moved.back().end = normalized.size();
-    } else {
-      moved.push_back({moved_begin, normalized.size()});
-    }
-    done = end;
-  }
-  AppendNfc(text.substr(done), normalized);
-  ranges = std::move(moved);
-  return normalized;
+std::string BpeTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const {
+  Detokenizer detokenizer(*this, skip_special_tokens);
+  std::string text;
+  for (const int32_t id : ids) detokenizer.PushTo(id, text);
+  return text + detokenizer.Finish();
 }
 
 }  // namespace hydrant

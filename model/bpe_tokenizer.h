@@ -1,9 +1,14 @@
-// BpeTokenizer is byte-level byte-pair encoding, id for id what Hugging Face `tokenizers` produces for the same tokenizer.
+// BpeTokenizer is byte-pair encoding over bytes (GPT-2's way) or over characters (SentencePiece's), id for id what Hugging
+// Face `tokenizers` produces for the same tokenizer.
 //
 // Thread: any (immutable).
 //
 // What Hugging Face leaves open, because its text is always UTF-8: bytes that are not UTF-8 are cut out of their text, become
-// a word of their own, and merge as bytes do. So every byte string whose bytes all have tokens decodes to itself.
+// a word of their own, and merge as bytes do. So every byte string whose bytes all have tokens decodes to itself, but for what
+// normalisation changes.
+//
+// One difference in decoding: where tokens of single bytes ("<0xAB>") together are no UTF-8, Hugging Face replaces every one
+// of them, here characters among them stay. A stream could not show any of them before their run ends otherwise.
 #ifndef HYDRANT_MODEL_BPE_TOKENIZER_H_
 #define HYDRANT_MODEL_BPE_TOKENIZER_H_
 
@@ -18,7 +23,9 @@
 #include "absl/status/statusor.h"
 #include "model/added_token_matcher.h"
 #include "model/merge_table.h"
+#include "model/normalizer.h"
 #include "model/text_splitter.h"
+#include "model/token_decoder.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_spec.h"
 
@@ -34,8 +41,12 @@ class BpeTokenizer final : public Tokenizer {
   int32_t leading_specials() const override { return static_cast<int32_t>(prefix_ids_.size()); }
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override;
   std::string_view TokenBytes(int32_t id) const override { return bytes_[Index(id)].In(byte_text_); }
+  std::string_view FirstTokenBytes(int32_t id) const override {
+    return (first_bytes_.empty() ? bytes_ : first_bytes_)[Index(id)].In(byte_text_);
+  }
   std::string_view TokenPiece(int32_t id) const override { return pieces_[Index(id)].In(piece_text_); }
   bool IsSpecial(int32_t id) const override { return special_[Index(id)]; }
+  TextRules text_rules() const override { return text_rules_; }
   std::string Decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const override;
 
  private:
@@ -45,33 +56,39 @@ class BpeTokenizer final : public Tokenizer {
   };
   struct Call;  // scratch of one Encode
 
-  BpeTokenizer(const TokenizerSpec& spec, TextSplitter splitter);
-  absl::Status Fill(const TokenizerSpec& spec, int32_t vocab_size_min);
+  BpeTokenizer(const TokenizerSpec& spec, Normalizer normalizer, TextSplitter splitter);
+  absl::Status Fill(const TokenizerSpec& spec, const TokenDecoder& decoder, int32_t vocab_size_min);
+  void FillAlphabet(const TokenizerSpec& spec);
   absl::Status AddMerges(const TokenizerSpec& spec);
+  AddedTokenMatcher MakeMatcher(const TokenizerSpec& spec, bool normalized) const;
   size_t Index(int32_t id) const;
-  void EncodeText(std::string_view text, std::vector<TextRange> plain, Call& call) const;
-  void EncodeSegment(std::string_view text, Call& call) const;
+  void EncodeText(std::string_view text, bool first, std::vector<TextRange> plain, Call& call) const;
+  void EncodeSegment(std::string_view text, bool first, Call& call) const;
   void EncodeWord(std::string_view word, Call& call) const;
+  void EncodeNewWord(std::string_view word, Call& call) const;
+  void AppendByteSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
+  void AppendCharacterSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
+  int32_t CharacterId(uint32_t code_point) const;
 
+  Normalizer normalizer_;
   TextSplitter splitter_;
   AddedTokenMatcher raw_added_, normalized_added_;
-  bool nfc_, ignore_merges_, fuse_unknown_;
+  TextRules text_rules_;
+  bool byte_level_, byte_fallback_, ignore_merges_, fuse_unknown_;
+  bool cuts_at_marks_ = false;  // no merge goes from another character to a space mark: words may be cut there
   int32_t unknown_id_;
   std::vector<int32_t> prefix_ids_, suffix_ids_;
 
-  std::string piece_text_, byte_text_;  // all pieces, and all tokens' bytes, end to end
-  std::vector<Extent> pieces_, bytes_;  // by id
-  std::vector<bool> special_;           // by id
-  std::array<int32_t, 256> byte_ids_;   // the token of a single byte, or -1
+  std::string piece_text_, byte_text_;                    // all pieces, and all tokens' bytes, end to end
+  std::vector<Extent> pieces_, bytes_;                    // by id
+  std::vector<Extent> first_bytes_;                       // by id; empty when tokens read the same everywhere
+  std::vector<bool> special_;                             // by id
+  std::array<int32_t, 256> byte_ids_;                     // the token of a single byte, or -1
+  std::array<int32_t, 128> ascii_ids_;                    // of a single character, or -1; over characters only
+  absl::flat_hash_map<uint32_t, int32_t> character_ids_;  // the same beyond ASCII
   MergeTable merges_;
-  absl::flat_hash_map<std::string_view, int32_t> words_;  // bytes -> id; only with ignore_merges_
+  absl::flat_hash_map<std::string, int32_t> words_;  // text -> id; only with ignore_merges_
 };
-
-// Normalisation form C of valid UTF-8, in time linear in the text but for O(n log n) in runs of combining marks.
-std::string NormalizeNfc(std::string_view text);
-// The same for any bytes, with `ranges` (ascending, disjoint) moved along. Where characters that may compose lie across a
-// border, the range grows by them; ranges that come to touch so become one.
-std::string NormalizeNfc(std::string_view text, std::vector<TextRange>& ranges);
 
 }  // namespace hydrant
 

@@ -5,13 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
 #include "model/checkpoint_parts.h"
+#include "model/directory_tokenizer.h"
 #include "model/file_error.h"
 #include "model/hf_config.h"
 #include "model/json_reader.h"
 #include "model/safetensors_file.h"
-#include "model/tokenizer_json.h"
 
 namespace hydrant {
 namespace {
@@ -69,28 +68,8 @@ class DirectoryReader {
   }
 
   absl::Status ReadTokenizer() {
-    const std::string name = "tokenizer.json";
-    if (!directory_.Contains(name) && directory_.Contains("tokenizer.model")) {
-      return FileError("tokenizer.model", "", "SentencePiece tokenizers are not supported; tokenizer.json is");
-    }
-    HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document,
-                             ReadJson(directory_, name, kTokenizerJsonBytesMax, kTokenizerJsonLimits));
-    HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerJson(document, name));
-    const auto vocab = static_cast<size_t>(parts_.config.vocab);
-    if (spec.pieces.size() > vocab) {
-      return FileError(name, "'model.vocab'", "has ids up to ", spec.pieces.size() - 1,
-                       "; vocab_size in config.json is ", vocab);
-    }
-    // Checkpoints often add a padding token for which no embedding was trained; it can never be used.
-    const auto outside = std::stable_partition(spec.added.begin(), spec.added.end(), [&](const AddedToken& token) {
-      return static_cast<size_t>(token.id) < vocab;
-    });
-    for (auto token = outside; token != spec.added.end(); ++token) {
-      parts_.warnings.push_back(
-          Cat(name, ": added token ", Quoted(token->content), ": id ", token->id, " has no embedding; ignored"));
-    }
-    spec.added.erase(outside, spec.added.end());
-    HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer, BpeTokenizer::Create(spec, parts_.config.vocab));
+    HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer,
+                             ReadDirectoryTokenizer(directory_, parts_.config.vocab, parts_.warnings));
     return absl::OkStatus();
   }
 

@@ -371,4 +371,16 @@ absl::StatusOr<std::optional<std::vector<int64_t>>> GgufFile::Ints(std::string_v
   return numbers;
 }
 
+absl::StatusOr<std::optional<std::vector<float>>> GgufFile::Floats(std::string_view key, uint64_t count_max) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  const Value& value = found->second;
+  if (!value.array || value.type != Type::kFloat32) return Mismatch(key, "an array of 32-bit floating-point numbers");
+  if (value.count > count_max)
+    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", count_max, " make sense");
+  std::vector<float> numbers(value.count);
+  for (uint64_t i = 0; i < value.count; ++i) numbers[i] = LoadAs<float>(value.data, i);
+  return numbers;
+}
+
 }  // namespace hydrant

@@ -40,6 +40,7 @@ class GgufFile {
   absl::StatusOr<std::optional<std::vector<std::string_view>>> Strings(std::string_view key) const;
   // An array of more than `count_max` is an error.
   absl::StatusOr<std::optional<std::vector<int64_t>>> Ints(std::string_view key, uint64_t count_max) const;
+  absl::StatusOr<std::optional<std::vector<float>>> Floats(std::string_view key, uint64_t count_max) const;
 
  private:
   // The numbers of the format.

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "model/file_error.h"
+#include "model/sentencepiece.h"
 
 namespace hydrant {
 namespace {
 
-constexpr std::string_view kLlama3Split =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2Split =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekkenSplit =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // How the tokenizer.json behind each name splits.
 struct Pre {
@@ -27,43 +26,50 @@ struct Pre {
 constexpr Pre kPres[] = {
     {"gpt-2", false, kGpt2Split, false, false, false},
     {"gpt2", false, kGpt2Split, false, false, false},
+    {"phi-2", false, kGpt2Split, false, false, false},
+    {"jais", false, kGpt2Split, false, false, false},
+    // The vocabulary of GPT-NeoX and Pythia.
+    {"olmo", false, kGpt2Split, true, false, false},
+    {"mpt", false, kGpt2Split, true, false, false},
     {"smollm", true, kGpt2Split, false, false, false},
     {"starcoder", true, kGpt2Split, false, false, false},
+    {"refact", true, kGpt2Split, false, false, false},
+    {"codeshell", true, kGpt2Split, false, false, false},
     {"llama-bpe", false, kLlama3Split, false, true, true},
     {"llama3", false, kLlama3Split, false, true, true},
     {"llama-v3", false, kLlama3Split, false, true, true},
+    {"falcon3", false, kLlama3Split, false, true, true},
+    {"smaug-bpe", false, kLlama3Split, false, false, false},
+    {"dbrx", false, kLlama3Split, false, false, false},
+    {"tekken", false, kTekkenSplit, false, true, true},
+    {"pixtral", false, kTekkenSplit, false, true, true},
     {"qwen2", false, kQwen2Split, true, false, false},
     {"deepseek-r1-qwen", false, kQwen2Split, true, false, false},
+    {"stablelm2", false, kQwen2Split, true, false, false},
     // Written by converters that did not know the model. GPT-2's split is the likeliest.
     {"default", false, kGpt2Split, false, false, false},
 };
 
-// ggml's token types.
-enum TokenType : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+absl::StatusOr<std::vector<PieceType>> ReadTypes(const GgufFile& file, size_t pieces) {
+  constexpr std::string_view kKey = "tokenizer.ggml.token_type";
+  std::vector<PieceType> types(pieces, PieceType::kNormal);
+  HYDRANT_ASSIGN_OR_RETURN(const auto numbers, file.Ints(kKey, pieces));
+  if (!numbers) return types;
+  if (numbers->size() != pieces) {
+    return FileError(file.name(), Quoted(kKey), "has ", numbers->size(), " elements for ", pieces, " tokens");
+  }
+  for (size_t id = 0; id < pieces; ++id) {
+    const int64_t number = (*numbers)[id];
+    if (number < 1 || number > 6) return FileError(file.name(), Quoted(kKey), "element ", id, " is ", number);
+    types[id] = static_cast<PieceType>(number);
+  }
+  return types;
+}
 
-absl::Status ReadVocabulary(const GgufFile& file, TokenizerSpec& spec) {
+absl::StatusOr<std::vector<std::string_view>> ReadPieces(const GgufFile& file) {
   HYDRANT_ASSIGN_OR_RETURN(auto tokens, file.Strings("tokenizer.ggml.tokens"));
   if (!tokens || tokens->empty()) return FileError(file.name(), "'tokenizer.ggml.tokens'", "is missing or empty");
-  spec.pieces = *std::move(tokens);
-  HYDRANT_ASSIGN_OR_RETURN(const auto types, file.Ints("tokenizer.ggml.token_type", spec.pieces.size()));
-  if (!types) return absl::OkStatus();
-  if (types->size() != spec.pieces.size()) {
-    return FileError(file.name(), "'tokenizer.ggml.token_type'", "has ", types->size(), " elements for ",
-                     spec.pieces.size(), " tokens");
-  }
-  for (size_t id = 0; id < types->size(); ++id) {
-    const int64_t type = (*types)[id];
-    if (type == kNormal || type == kUnused || type == kByte) continue;
-    if (type != kUnknown && type != kControl && type != kUserDefined) {
-      return FileError(file.name(), "'tokenizer.ggml.token_type'", "element ", id, " is ", type);
-    }
-    AddedToken token;
-    token.id = static_cast<int32_t>(id);
-    token.content = spec.pieces[id];
-    token.special = type != kUserDefined;
-    spec.added.push_back(token);
-  }
-  return absl::OkStatus();
+  return *std::move(tokens);
 }
 
 absl::Status ReadMerges(const GgufFile& file, TokenizerSpec& spec) {
@@ -92,15 +98,27 @@ absl::Status AddBosAndEos(const GgufFile& file, bool add_bos_default, TokenizerS
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vector<std::string>& warnings) {
-  HYDRANT_ASSIGN_OR_RETURN(const auto model, file.String("tokenizer.ggml.model"));
-  if (!model) return FileError(file.name(), "'tokenizer.ggml.model'", "is missing");
-  if (*model != "gpt2") {
-    return FileError(file.name(), "'tokenizer.ggml.model'", Quoted(*model),
-                     " is not supported ('gpt2', byte-level BPE, is)");
+// Scores instead of merges.
+absl::Status ReadSentencePiece(const GgufFile& file, TokenizerSpec& spec) {
+  constexpr std::string_view kScores = "tokenizer.ggml.scores";
+  SentencePieceVocabulary vocabulary;
+  HYDRANT_ASSIGN_OR_RETURN(vocabulary.pieces, ReadPieces(file));
+  HYDRANT_ASSIGN_OR_RETURN(vocabulary.types, ReadTypes(file, vocabulary.pieces.size()));
+  HYDRANT_ASSIGN_OR_RETURN(auto scores, file.Floats(kScores, vocabulary.pieces.size()));
+  if (!scores || scores->size() != vocabulary.pieces.size()) {
+    return FileError(file.name(), Quoted(kScores), "has ", scores ? scores->size() : 0, " elements for ",
+                     vocabulary.pieces.size(), " tokens");
   }
+  vocabulary.scores = *std::move(scores);
+  HYDRANT_ASSIGN_OR_RETURN(const auto prefix, file.Bool("tokenizer.ggml.add_space_prefix"));
+  HYDRANT_ASSIGN_OR_RETURN(const auto extra, file.Bool("tokenizer.ggml.remove_extra_whitespaces"));
+  vocabulary.prefix_space = prefix.value_or(true);
+  vocabulary.removes_extra_spaces = extra.value_or(false);
+  return FillSentencePieceSpec(vocabulary, spec);
+}
+
+absl::Status ReadByteLevel(const GgufFile& file, TokenizerSpec& spec, bool& add_bos,
+                           std::vector<std::string>& warnings) {
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("tokenizer.ggml.pre"));
   const std::string_view name = named.value_or("default");
   const Pre* pre = std::find_if(std::begin(kPres), std::end(kPres), [&](const Pre& p) { return p.name == name; });
@@ -109,12 +127,10 @@ absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vecto
     warnings.push_back(
         Cat(file.name(), ": 'tokenizer.ggml.pre': does not say how the model splits text; assuming GPT-2's way"));
   }
-
-  TokenizerSpec spec;
-  spec.file = file.name();
-  HYDRANT_RETURN_IF_ERROR(ReadVocabulary(file, spec));
+  HYDRANT_ASSIGN_OR_RETURN(spec.pieces, ReadPieces(file));
+  HYDRANT_ASSIGN_OR_RETURN(const auto types, ReadTypes(file, spec.pieces.size()));
+  for (size_t id = 0; id < types.size(); ++id) AddTokenOfType(id, types[id], spec);
   HYDRANT_RETURN_IF_ERROR(ReadMerges(file, spec));
-  HYDRANT_RETURN_IF_ERROR(AddBosAndEos(file, pre->add_bos, spec));
   SplitStage stage;
   if (pre->digits) {
     stage.kind = SplitStage::Kind::kDigits;
@@ -128,8 +144,31 @@ absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vecto
   stage.kind = SplitStage::Kind::kRegex;
   stage.pattern = std::string(pre->split);
   spec.stages.push_back(stage);
-  spec.nfc = pre->nfc;
+  if (pre->nfc) spec.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   spec.ignore_merges = pre->ignore_merges;
+  spec.byte_level = true;
+  spec.decoder.push_back({.kind = DecoderStep::Kind::kByteLevel});
+  add_bos = pre->add_bos;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& file, std::vector<std::string>& warnings) {
+  HYDRANT_ASSIGN_OR_RETURN(const auto model, file.String("tokenizer.ggml.model"));
+  if (!model) return FileError(file.name(), "'tokenizer.ggml.model'", "is missing");
+  TokenizerSpec spec;
+  spec.file = file.name();
+  bool add_bos = true;
+  if (*model == "llama") {
+    HYDRANT_RETURN_IF_ERROR(ReadSentencePiece(file, spec));
+  } else if (*model == "gpt2") {
+    HYDRANT_RETURN_IF_ERROR(ReadByteLevel(file, spec, add_bos, warnings));
+  } else {
+    return FileError(file.name(), "'tokenizer.ggml.model'", Quoted(*model),
+                     " is not supported ('gpt2', byte-level BPE, and 'llama', SentencePiece, are)");
+  }
+  HYDRANT_RETURN_IF_ERROR(AddBosAndEos(file, add_bos, spec));
   return spec;
 }
 

@@ -1,5 +1,5 @@
-// ReadGgufTokenizer reads tokenizer.ggml.* of a GGUF file. `tokenizer.ggml.pre` names the pre-tokenizer; the names that are
-// byte-level BPE and whose split is known here are accepted, every other is refused by name.
+// ReadGgufTokenizer reads tokenizer.ggml.* of a GGUF file: the models "llama" (SentencePiece) and "gpt2" (byte-level BPE). Of
+// the latter `tokenizer.ggml.pre` names the pre-tokenizer; names whose split is not known here are refused.
 #ifndef HYDRANT_MODEL_GGUF_TOKENIZER_H_
 #define HYDRANT_MODEL_GGUF_TOKENIZER_H_
 

@@ -1,20 +1,25 @@
 #include "model/text_splitter.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "model/file_error.h"
+#include "model/unicode_class.h"
 #include "model/utf8.h"
 
 namespace hydrant {
 namespace {
 
-bool IsNumeric(uint32_t code_point) {
-  if (code_point < 0x80) return code_point >= '0' && code_point <= '9';
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+// Whether a character is a match of a stage that matches characters one by one.
+bool IsMatch(SplitStage::Kind kind, const Utf8Unit& unit) {
+  switch (kind) {
+    case SplitStage::Kind::kWhiteSpace:
+      return IsWhiteSpace(unit.code_point);
+    case SplitStage::Kind::kPunctuation:
+      return IsPunctuation(unit.code_point);
+    default:
+      return IsNumber(unit.code_point);
+  }
 }
 
 }  // namespace
@@ -27,13 +32,19 @@ absl::StatusOr<TextSplitter> TextSplitter::Create(const std::vector<SplitStage>&
   }
   TextSplitter splitter;
   for (const SplitStage& from : stages) {
-    Stage stage{from.kind, from.behavior, from.invert, {}, nullptr};
+    Stage stage{from.kind, from.behavior, from.invert, from.prefix, from.cuts, {}, nullptr, KnownSplit::kNone};
     if (from.kind == SplitStage::Kind::kRegex) {
+      const bool isolated = from.behavior == SplitStage::Behavior::kIsolated;
+      if (isolated && !from.invert) stage.known = FindKnownSplit(from.pattern);
       HYDRANT_ASSIGN_OR_RETURN(SplitRegex regex, SplitRegex::Create(from.pattern, file));
       stage.regex = std::make_unique<SplitRegex>(std::move(regex));
     } else if (from.kind == SplitStage::Kind::kLiteral) {
       if (from.pattern.empty()) return FileError(file, "pre_tokenizer", "splits at an empty string");
       stage.literal = from.pattern;
+    } else if (from.kind == SplitStage::Kind::kMetaspace) {
+      if (from.pattern.empty()) return FileError(file, "pre_tokenizer", "replaces spaces by an empty string");
+      stage.literal = from.pattern;
+      stage.behavior = SplitStage::Behavior::kMergedWithNext;
     } else if (from.kind == SplitStage::Kind::kDigitRuns) {
       stage.behavior = SplitStage::Behavior::kContiguous;
     }
@@ -48,23 +59,65 @@ TextSplitter::Scratch::Scratch(const TextSplitter& splitter) {
   }
 }
 
-const std::vector<std::string_view>& TextSplitter::Split(std::string_view text, Scratch& scratch) const {
+const std::vector<std::string_view>& TextSplitter::Split(std::string_view text, bool first, Scratch& scratch) const {
   scratch.words_.assign(text.empty() ? 0 : 1, text);
   scratch.owned_.clear();
   for (size_t s = 0; s < stages_.size(); ++s) {
     scratch.next_.clear();
-    for (const std::string_view piece : scratch.words_) {
-      if (stages_[s].kind == SplitStage::Kind::kPrefixSpace) {
-        if (!piece.starts_with(' ')) scratch.owned_.push_back(std::make_unique<std::string>(" " + std::string(piece)));
-        scratch.next_.push_back(piece.starts_with(' ') ? piece : std::string_view(*scratch.owned_.back()));
-        continue;
-      }
-      FindRanges(s, piece, scratch);
-      EmitPieces(stages_[s], piece, scratch);
+    for (size_t i = 0; i < scratch.words_.size(); ++i) {
+      const std::string_view piece = scratch.words_[i];
+      const size_t before = scratch.next_.size();
+      RunStage(s, piece, first && i == 0, scratch);
+      // The first piece of the next stage stands first only if nothing before it was dropped.
+      const bool whole = stages_[s].behavior != SplitStage::Behavior::kRemoved;
+      const bool leads = scratch.next_.size() > before && scratch.next_[before].data() == piece.data();
+      if (i == 0) first = first && (whole || leads);
     }
     scratch.words_.swap(scratch.next_);
   }
   return scratch.words_;
+}
+
+void TextSplitter::RunStage(size_t index, std::string_view piece, bool first, Scratch& scratch) const {
+  const Stage& stage = stages_[index];
+  if (stage.known != KnownSplit::kNone) {
+    while (!piece.empty()) {
+      const size_t end = FirstWordEnd(stage.known, piece);
+      scratch.next_.push_back(piece.substr(0, end));
+      piece.remove_prefix(end);
+    }
+    return;
+  }
+  if (stage.kind == SplitStage::Kind::kPrefixSpace || stage.kind == SplitStage::Kind::kMetaspace) {
+    piece = MarkSpaces(stage, piece, first, scratch);
+    if (stage.kind == SplitStage::Kind::kPrefixSpace || !stage.cuts) {
+      scratch.next_.push_back(piece);
+      return;
+    }
+  }
+  FindRanges(index, piece, scratch);
+  EmitPieces(stage, piece, scratch);
+}
+
+// The piece with what kPrefixSpace or kMetaspace puts into it.
+std::string_view TextSplitter::MarkSpaces(const Stage& stage, std::string_view piece, bool first, Scratch& scratch) {
+  auto marked = std::make_unique<std::string>();
+  if (stage.kind == SplitStage::Kind::kPrefixSpace) {
+    if (piece.starts_with(' ')) return piece;
+    marked->append(" ").append(piece);
+  } else {
+    const bool prefix =
+        stage.prefix == SplitStage::Prefix::kAlways || (stage.prefix == SplitStage::Prefix::kFirst && first);
+    if (prefix && !piece.starts_with(' ') && !piece.starts_with(stage.literal)) marked->append(stage.literal);
+    for (size_t at = 0; at < piece.size();) {
+      const size_t space = std::min(piece.find(' ', at), piece.size());
+      marked->append(piece.substr(at, space - at));
+      if (space < piece.size()) marked->append(stage.literal);
+      at = space + 1;
+    }
+  }
+  scratch.owned_.push_back(std::move(marked));
+  return *scratch.owned_.back();
 }
 
 // Fills scratch.ranges_ with matches and what lies between them; together they cover the piece.
@@ -92,6 +145,7 @@ void TextSplitter::FindRanges(size_t index, std::string_view piece, Scratch& scr
       break;
     }
     case SplitStage::Kind::kLiteral:
+    case SplitStage::Kind::kMetaspace:
       for (size_t at = piece.find(stage.literal); at != piece.npos;
            at = piece.find(stage.literal, at + stage.literal.size())) {
         add_match(at, at + stage.literal.size());
@@ -99,9 +153,11 @@ void TextSplitter::FindRanges(size_t index, std::string_view piece, Scratch& scr
       break;
     case SplitStage::Kind::kDigits:
     case SplitStage::Kind::kDigitRuns:
+    case SplitStage::Kind::kWhiteSpace:
+    case SplitStage::Kind::kPunctuation:
       for (size_t at = 0; at < piece.size();) {
         const Utf8Unit unit = NextUtf8Unit(piece.substr(at));
-        if (IsNumeric(unit.code_point)) add_match(at, at + unit.bytes);
+        if (IsMatch(stage.kind, unit)) add_match(at, at + unit.bytes);
         at += unit.bytes;
       }
       break;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/known_split.h"
 #include "model/split_regex.h"
 #include "model/tokenizer_spec.h"
 
@@ -34,22 +35,28 @@ class TextSplitter {
     std::vector<std::unique_ptr<SplitRegex::Matcher>> matchers_;  // one per stage; null where it has no regex
     std::vector<Range> ranges_;
     std::vector<std::string_view> words_, next_;
-    std::vector<std::unique_ptr<std::string>> owned_;  // pieces that got a space in front
+    std::vector<std::unique_ptr<std::string>> owned_;  // pieces that are no longer part of the text
   };
 
-  // The words of `text`, in order. REQUIRES: valid UTF-8. Valid until the next call with this scratch or until `text` goes.
-  const std::vector<std::string_view>& Split(std::string_view text, Scratch& scratch) const;
+  // The words of `text`, in order; `first`: nothing stands before it, which SplitStage::Prefix::kFirst asks. REQUIRES: valid
+  // UTF-8. Valid until the next call with this scratch or until `text` goes.
+  const std::vector<std::string_view>& Split(std::string_view text, bool first, Scratch& scratch) const;
 
  private:
   struct Stage {
     SplitStage::Kind kind;
     SplitStage::Behavior behavior;
     bool invert;
+    SplitStage::Prefix prefix;
+    bool cuts;
     std::string literal;
     std::unique_ptr<SplitRegex> regex;
+    KnownSplit known;  // not kNone: what the regex does to isolated pieces
   };
 
+  void RunStage(size_t stage, std::string_view piece, bool first, Scratch& scratch) const;
   void FindRanges(size_t stage, std::string_view piece, Scratch& scratch) const;
+  static std::string_view MarkSpaces(const Stage& stage, std::string_view piece, bool first, Scratch& scratch);
   static void EmitPieces(const Stage& stage, std::string_view piece, Scratch& scratch);
 
   std::vector<Stage> stages_;

@@ -39,10 +39,20 @@ class Tokenizer {
 
   // The bytes of one token in running text (not necessarily whole UTF-8 characters). REQUIRES: id in vocabulary.
   virtual std::string_view TokenBytes(int32_t id) const = 0;
+  // The bytes of a token before which no text stands: SentencePiece decoders drop the space of a first word.
+  virtual std::string_view FirstTokenBytes(int32_t id) const { return TokenBytes(id); }
   // The token as the vocabulary spells it.
   virtual std::string_view TokenPiece(int32_t id) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
-  // The concatenated bytes; invalid UTF-8 becomes U+FFFD.
+  // What the decoder does to a text as a whole.
+  struct TextRules {
+    int32_t leading_dropped = 0;  // at most this many `leading` at the front of the text are dropped
+    char leading = ' ';           // ASCII
+    bool replaces_each_byte =
+        false;  // every byte that is in no character becomes U+FFFD; else every maximal invalid piece
+  };
+  virtual TextRules text_rules() const { return {}; }
+  // The concatenated bytes by the text rules; invalid UTF-8 becomes U+FFFD.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const = 0;
 };
 
@@ -50,15 +60,19 @@ class Tokenizer {
 // returns the rest, an incomplete character as U+FFFD. The concatenation equals Tokenizer::Decode of all ids.
 class Detokenizer {
  public:
-  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);
+  // `first`: no text stands before these tokens. Where they go on from others it is false, and the space of a first word stays.
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens, bool first = true);
   std::string Push(int32_t id);
+  void PushTo(int32_t id, std::string& text);  // appends what Push returns
   std::string Finish();
   // Whether the bytes so far end inside a character.
   bool pending() const { return !pending_.empty(); }
 
  private:
   const Tokenizer& tokenizer_;
+  Tokenizer::TextRules rules_;
   bool skip_special_tokens_;
+  bool first_;           // no token has been taken yet
   std::string pending_;  // at most 3 bytes: the start of a character
 };
 

@@ -1,5 +1,5 @@
-// ReadTokenizerJson reads a Hugging Face tokenizer.json of the byte-level BPE kind. Every part that would change ids and is
-// not supported is refused by its name.
+// ReadTokenizerJson reads a Hugging Face tokenizer.json whose model is byte-pair encoding. Every part that would change ids
+// and is not supported is refused by its name.
 #ifndef HYDRANT_MODEL_TOKENIZER_JSON_H_
 #define HYDRANT_MODEL_TOKENIZER_JSON_H_
 

@@ -8,7 +8,8 @@ namespace {
 
 constexpr bool IsContinuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// Bytes of ASCII at the front, eight at a time.
+}  // namespace
+
 size_t AsciiPrefix(std::string_view text) {
   size_t i = 0;
   for (; i + 8 <= text.size(); i += 8) {
@@ -19,8 +20,6 @@ size_t AsciiPrefix(std::string_view text) {
   while (i < text.size() && static_cast<unsigned char>(text[i]) < 0x80) ++i;
   return i;
 }
-
-}  // namespace
 
 Utf8Unit NextUtf8Unit(std::string_view text) {
   assert(!text.empty());
@@ -72,7 +71,7 @@ void AppendUtf8(uint32_t code_point, std::string& out) {
   }
 }
 
-size_t AppendUtf8Lossy(std::string_view text, std::string& out) {
+size_t AppendUtf8Lossy(std::string_view text, std::string& out, bool each_byte) {
   while (true) {
     const size_t valid = ValidUtf8Prefix(text);
     out.append(text.substr(0, valid));
@@ -80,7 +79,7 @@ size_t AppendUtf8Lossy(std::string_view text, std::string& out) {
     if (text.empty()) return 0;
     const Utf8Unit unit = NextUtf8Unit(text);
     if (unit.kind == Utf8Kind::kIncomplete) return unit.bytes;
-    out.append(kReplacementCharacter);
+    for (size_t i = 0; i < (each_byte ? unit.bytes : 1); ++i) out.append(kReplacementCharacter);
     text.remove_prefix(unit.bytes);
   }
 }

@@ -32,11 +32,14 @@ Utf8Unit NextUtf8Unit(std::string_view text);
 // Bytes of the longest prefix that is valid UTF-8.
 size_t ValidUtf8Prefix(std::string_view text);
 
+// Bytes of the longest prefix that is ASCII.
+size_t AsciiPrefix(std::string_view text);
+
 void AppendUtf8(uint32_t code_point, std::string& out);
 
-// Appends `text` with every invalid piece as U+FFFD. Returns the bytes of an incomplete character at the end, which are
-// not appended.
-size_t AppendUtf8Lossy(std::string_view text, std::string& out);
+// Appends `text` with every invalid piece, or with `each_byte` every byte of one, as U+FFFD. Returns the bytes of an
+// incomplete character at the end, which are not appended.
+size_t AppendUtf8Lossy(std::string_view text, std::string& out, bool each_byte = false);
 
 }  // namespace hydrant
 

@@ -14,7 +14,7 @@ ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFie
       prompt_(prompt),
       hidden_specials_(hidden_specials),
       show_specials_(show_specials),
-      detokenizer_(tokenizer, request.skip_special_tokens),
+      detokenizer_(tokenizer, request.skip_special_tokens, /*first=*/false),
       matcher_(stops, request.include_stop_str_in_output) {}
 
 void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {

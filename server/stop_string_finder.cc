@@ -10,7 +10,7 @@ StopStringFinder::StopStringFinder(std::shared_ptr<const Tokenizer> tokenizer, s
     : tokenizer_(std::move(tokenizer)),
       stops_(std::move(stops)),
       min_tokens_(min_tokens),
-      detokenizer_(*tokenizer_, skip_special_tokens) {}
+      detokenizer_(*tokenizer_, skip_special_tokens, /*first=*/false) {}
 
 bool StopStringFinder::Push(int32_t token) {
   const std::string piece = detokenizer_.Push(token);

@@ -16,7 +16,7 @@ namespace hydrant {
 
 class StopStringFinder : public EndFinder {
  public:
-  // The text is what a Detokenizer with `skip_special_tokens` makes of the tokens. Its first `min_tokens` are not searched.
+  // The text is what a Detokenizer with `skip_special_tokens` makes of tokens that go on from a prompt. Its first `min_tokens` are not searched.
   StopStringFinder(std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const StopStrings> stops,
                    bool skip_special_tokens, int32_t min_tokens);
 

@@ -17,7 +17,8 @@ namespace hydrant {
 class TurnAnswer {
  public:
   // `skip_special_tokens`: as the client asked. The tokenizer outlives the answer.
-  TurnAnswer(const Tokenizer& tokenizer, bool skip_special_tokens) : detokenizer_(tokenizer, skip_special_tokens) {}
+  TurnAnswer(const Tokenizer& tokenizer, bool skip_special_tokens)
+      : detokenizer_(tokenizer, skip_special_tokens, /*first=*/false) {}
 
   void Add(int32_t token);
 

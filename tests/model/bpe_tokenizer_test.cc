@@ -187,14 +187,6 @@ TEST(BpeTokenizer, TheDefaultModelGivesTheIdsOfHuggingFace) {
   }
 }
 
-TEST(BpeTokenizer, SentencePieceIsRefusedByName) {
-  if (!std::filesystem::exists(kData)) GTEST_SKIP() << kData << " is not there";
-  const auto document =
-      JsonDocument::Parse(ReadAll(kData + "openllama/tokenizer.json"), kTokenizerJsonLimits, "tokenizer.json");
-  ASSERT_THAT(document, IsOk());
-  EXPECT_THAT(ReadTokenizerJson(*document, "tokenizer.json"), RefusedWith("'model': byte_fallback is not supported"));
-}
-
 // --- rules -----------------------------------------------------------------------------------------------------------
 
 // The bytes, then what the merges make.
@@ -279,50 +271,12 @@ TEST(BpeTokenizer, SpecialTokensAreNotFoundInPlainRanges) {
   }
 }
 
-TEST(NormalizeNfc, MovesRangesAlong) {
-  struct Case {
-    std::string_view text;
-    std::vector<TextRange> before, after;
-  };
-  const Case cases[] = {
-      {"abc", {{1, 2}}, {{1, 2}}},
-      {"ae\u0301<b>", {{0, 4}}, {{0, 3}}},
-      {"<b>e\u0301e\u0301<b>", {{3, 9}}, {{3, 7}}},
-      {"e\u0301<b>", {{4, 5}}, {{3, 4}}},
-      {"e\u0301x", {{1, 3}}, {{0, 2}}},          // the mark belongs to the letter before the range
-      {"e\u0301x", {{0, 1}, {1, 4}}, {{0, 3}}},  // two ranges in one character
-      {"\u4e2d\u4e2dx", {{3, 3}, {3, 6}}, {{0, 6}}},
-      {"\xff\xe2\x82x", {{1, 3}}, {{0, 3}}},
-      {"ab", {}, {}},
-  };
-  for (const Case& c : cases) {
-    std::vector<TextRange> ranges = c.before;
-    std::vector<TextRange> none;
-    EXPECT_EQ(NormalizeNfc(c.text, ranges), NormalizeNfc(c.text, none)) << c.text;
-    ASSERT_EQ(ranges.size(), c.after.size()) << c.text;
-    for (size_t i = 0; i < ranges.size(); ++i) {
-      EXPECT_EQ(ranges[i].begin, c.after[i].begin) << c.text;
-      EXPECT_EQ(ranges[i].end, c.after[i].end) << c.text;
-    }
-  }
-}
-
 TEST(BpeTokenizer, NormalisesWhenTheFileAsksForIt) {
   json from = TinyTokenizerJson();
   EXPECT_EQ(Make(from.dump())->Encode("e\u0301", kPlain).size(), 3u);
   from["normalizer"] = {{"type", "NFC"}};
   const auto tokenizer = Make(from.dump());
   EXPECT_EQ(tokenizer->Decode(tokenizer->Encode("e\u0301 \xff \u212b", kPlain), false), "é \uFFFD Å");
-}
-
-TEST(NormalizeNfc, PutsMarksInOrderInTimeLinearInTheirNumber) {
-  EXPECT_EQ(NormalizeNfc("q\u0307\u0323"), "q\u0323\u0307");
-  EXPECT_EQ(NormalizeNfc("a\u030a"), "å");
-  EXPECT_EQ(NormalizeNfc("\u1112\u1161\u11ab"), "한");
-  std::string marks = "a";
-  for (int i = 0; i < 100'000; ++i) marks += i % 2 == 0 ? "\u0307" : "\u0323";
-  EXPECT_EQ(NormalizeNfc(marks).size(), marks.size());  // a and the first dot below become ạ: 3 bytes for 1 + 2
-  EXPECT_TRUE(NormalizeNfc(marks).starts_with("ạ\u0323"));
 }
 
 // Row D1: a megabyte of one character is one word. That it ends at all is the test; its time is the bench's.

@@ -277,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"tokenizer.json: no such file"}},
         Damage{"SentencePiece",
                [](auto& d) { std::filesystem::rename(d.File("tokenizer.json"), d.File("tokenizer.model")); },
-               {"tokenizer.model: SentencePiece tokenizers are not supported"}},
+               {"tokenizer.model: is not a SentencePiece model"}},
         Damage{"TemplateNoString",
                [](auto& d) { d.Write("tokenizer_config.json", R"({"chat_template": 7})"); },
                {"tokenizer_config.json: 'chat_template': is not a string"}},

@@ -9,6 +9,7 @@
 #include "model/bpe_tokenizer.h"
 #include "model/checkpoint.h"
 #include "tests/model/gguf_builder.h"
+#include "tests/model/sentencepiece_builder.h"
 #include "tests/model/status_matchers.h"
 
 namespace hydrant {
@@ -38,9 +39,9 @@ TEST_P(GgufPreTokenizer, SplitsAsItsModelDoes) {
   const auto splitter = TextSplitter::Create(read.spec->stages, "x.gguf");
   ASSERT_THAT(splitter, IsOk());
   TextSplitter::Scratch scratch(*splitter);
-  const auto& words = splitter->Split("I'LL 123\n\n x", scratch);
+  const auto& words = splitter->Split("I'LL 123\n\n x", true, scratch);
   EXPECT_EQ(std::vector<std::string>(words.begin(), words.end()), GetParam().words);
-  EXPECT_EQ(read.spec->nfc, GetParam().nfc);
+  EXPECT_EQ(!read.spec->normalizer.empty(), GetParam().nfc);
   EXPECT_EQ(read.spec->ignore_merges, GetParam().ignore_merges);
   EXPECT_EQ(read.warnings.empty(), std::string(GetParam().pre) != "default");
 }
@@ -50,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(, GgufPreTokenizer,
                          testing::Values(Split{"gpt-2", kGpt2Words}, Split{"default", kGpt2Words},
                                          Split{"smollm", kDigitWords}, Split{"starcoder", kDigitWords},
                                          Split{"llama-bpe", {"I", "'LL", " ", "123", "\n\n", " x"}, false, true},
+                                         Split{"tekken", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, false, true},
+                                         Split{"olmo", kGpt2Words, true},
                                          Split{"qwen2", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, true}),
                          [](const auto& test) {
                            std::string name = test.param.pre;
@@ -93,6 +96,30 @@ TEST(GgufTokenizer, AMergeMayBeginWithASpaceByteSpelledOut) {
   EXPECT_EQ((*tokenizer)->Encode(" a", {}), std::vector<int32_t>{256});
 }
 
+// The vocabulary of TinySentencePiece() as llama.cpp keeps it.
+TEST(GgufTokenizer, SentencePieceIsMadeOfScores) {
+  GgufBuilder tiny = TinyGguf();
+  std::vector<std::string> tokens;
+  std::vector<int32_t> types;
+  std::string scores = Raw<uint32_t>(GgufBuilder::kFloat32) + Raw<uint64_t>(TinySentencePiece().pieces.size());
+  for (const auto& piece : TinySentencePiece().pieces) {
+    tokens.push_back(piece.text);
+    types.push_back(static_cast<int32_t>(piece.type));
+    scores += Raw(piece.score);
+  }
+  tiny.SetText("tokenizer.ggml.model", "llama").SetTexts("tokenizer.ggml.tokens", tokens);
+  tiny.SetInts("tokenizer.ggml.token_type", types).SetRaw("tokenizer.ggml.scores", GgufBuilder::kArray, scores);
+  tiny.Set("tokenizer.ggml.bos_token_id", 1);
+  const auto encode = [](const GgufBuilder& from) {
+    const Reading read(from);
+    EXPECT_THAT(read.spec, IsOk());
+    return (*BpeTokenizer::Create(*read.spec, 0))->Encode("ab</s>ab", {});
+  };
+  EXPECT_EQ(encode(tiny), (std::vector<int32_t>{1, 264, 2, 264}));
+  EXPECT_EQ(encode(tiny.SetBool("tokenizer.ggml.add_space_prefix", false)), (std::vector<int32_t>{1, 263, 2, 263}));
+  EXPECT_EQ(encode(tiny.SetBool("tokenizer.ggml.add_bos_token", false)), (std::vector<int32_t>{263, 2, 263}));
+}
+
 struct Wrong {
   const char* name;
   std::function<void(GgufBuilder&)> spoil;
@@ -109,7 +136,9 @@ INSTANTIATE_TEST_SUITE_P(
     , GgufTokenizerRefusal,
     testing::Values(
         Wrong{"ModelMissing", [](F& f) { f.Remove("tokenizer.ggml.model"); }, "'tokenizer.ggml.model': is missing"},
-        Wrong{"SentencePiece", [](F& f) { f.SetText("tokenizer.ggml.model", "llama"); }, "'llama' is not supported"},
+        Wrong{"Unigram", [](F& f) { f.SetText("tokenizer.ggml.model", "t5"); }, "'t5' is not supported"},
+        Wrong{"NoScores", [](F& f) { f.SetText("tokenizer.ggml.model", "llama"); },
+              "'tokenizer.ggml.scores': has 0 elements for 258 tokens"},
         Wrong{"PreUnknown", [](F& f) { f.SetText("tokenizer.ggml.pre", "viking"); }, "'tokenizer.ggml.pre': 'viking'"},
         Wrong{"NoTokens", [](F& f) { f.Remove("tokenizer.ggml.tokens"); }, "'tokenizer.ggml.tokens': is missing"},
         Wrong{"TokensOfIntegers", [](F& f) { f.SetInts("tokenizer.ggml.tokens", {1}); }, "is not an array of strings"},

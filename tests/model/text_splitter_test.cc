@@ -18,11 +18,11 @@ SplitStage Stage(Kind kind, std::string pattern = "", Behavior behavior = Behavi
   return {kind, std::move(pattern), behavior, invert};
 }
 
-Words Split(const std::vector<SplitStage>& stages, std::string_view text) {
+Words Split(const std::vector<SplitStage>& stages, std::string_view text, bool first = true) {
   const auto splitter = TextSplitter::Create(stages, "t.json");
   EXPECT_THAT(splitter, IsOk());
   TextSplitter::Scratch scratch(*splitter);
-  const auto& words = splitter->Split(text, scratch);
+  const auto& words = splitter->Split(text, first, scratch);
   return {words.begin(), words.end()};
 }
 
@@ -81,6 +81,35 @@ TEST(TextSplitter, RefusesTooManyStagesAndEmptyLiterals) {
   EXPECT_THAT(TextSplitter::Create(std::vector<SplitStage>(17, Stage(Kind::kDigits)), "t.json"),
               RefusedWith("17 stages"));
   EXPECT_THAT(TextSplitter::Create({Stage(Kind::kLiteral)}, "t.json"), RefusedWith("empty string"));
+}
+
+SplitStage Metaspace(SplitStage::Prefix prefix, bool cuts) {
+  SplitStage stage = Stage(Kind::kMetaspace, "▁");
+  stage.prefix = prefix;
+  stage.cuts = cuts;
+  return stage;
+}
+
+TEST(TextSplitter, MetaspaceMarksSpacesAndCutsBeforeThem) {
+  using Prefix = SplitStage::Prefix;
+  EXPECT_EQ(Split({Metaspace(Prefix::kAlways, true)}, "a b  c"), (Words{"▁a", "▁b", "▁", "▁c"}));
+  EXPECT_EQ(Split({Metaspace(Prefix::kAlways, true)}, " a"), (Words{"▁a"}));
+  EXPECT_EQ(Split({Metaspace(Prefix::kAlways, true)}, "▁a"), (Words{"▁a"}));
+  EXPECT_EQ(Split({Metaspace(Prefix::kNever, false)}, "a b "), (Words{"a▁b▁"}));
+  EXPECT_EQ(Split({Metaspace(Prefix::kFirst, false)}, "a b"), (Words{"▁a▁b"}));
+  EXPECT_EQ(Split({Metaspace(Prefix::kFirst, false)}, "a b", /*first=*/false), (Words{"a▁b"}));
+}
+
+TEST(TextSplitter, OnlyThePieceAtTheFrontOfTheTextIsFirst) {
+  const SplitStage mark = Metaspace(SplitStage::Prefix::kFirst, true);
+  EXPECT_EQ(Split({Stage(Kind::kLiteral, "-"), mark}, "a-b"), (Words{"▁a", "-", "b"}));
+  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved), mark}, " a b"), (Words{"a", "b"}));
+  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved), mark}, "a b"), (Words{"▁a", "b"}));
+}
+
+TEST(TextSplitter, PunctuationAndWhiteSpaceAreCharacters) {
+  EXPECT_EQ(Split({Stage(Kind::kPunctuation)}, "a,b$¿€"), (Words{"a", ",", "b", "$", "¿", "€"}));
+  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved)}, " a\u3000\n b"), (Words{"a", "b"}));
 }
 
 }  // namespace

@@ -48,7 +48,9 @@ TEST(TokenizerJson, ReadsEveryPart) {
   EXPECT_EQ(spec.merges, (decltype(spec.merges){{"a", "b"}, {"b", "c"}}));
   EXPECT_EQ(spec.unknown_id, '!');
   EXPECT_TRUE(spec.fuse_unknown);
-  EXPECT_TRUE(spec.nfc);
+  ASSERT_EQ(spec.normalizer.size(), 1u);
+  EXPECT_EQ(spec.normalizer[0].kind, NormalizerStep::Kind::kNfc);
+  EXPECT_TRUE(spec.byte_level);
   ASSERT_EQ(spec.stages.size(), 3u);
   EXPECT_EQ(spec.stages[0].kind, SplitStage::Kind::kDigits);
   EXPECT_EQ(spec.stages[1].kind, SplitStage::Kind::kLiteral);
@@ -92,20 +94,29 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"ModelMissing", [](json& j) { j.erase("model"); }, "'model': is missing"},
         Wrong{"Normalizer",
               [](json& j) {
-                j["normalizer"] = {{"type", "Lowercase"}};
+                j["normalizer"] = {{"type", "Precompiled"}};
               },
-              "'normalizer': type 'Lowercase'"},
+              "'normalizer': type 'Precompiled'"},
+        Wrong{"NormalizerPattern",
+              [](json& j) {
+                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Glob", "*"}}}, {"content", ""}};
+              },
+              "'normalizer.pattern': is neither a Regex nor a String"},
         Wrong{"PreTokenizer",
               [](json& j) {
-                j["pre_tokenizer"] = {{"type", "Metaspace"}};
+                j["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
               },
-              "'pre_tokenizer': type 'Metaspace'"},
-        Wrong{"PreTokenizerMissing", [](json& j) { j["pre_tokenizer"] = nullptr; }, "'pre_tokenizer': is missing"},
-        Wrong{"NotByteLevel",
+              "'pre_tokenizer': type 'UnicodeScripts'"},
+        Wrong{"PrependScheme",
               [](json& j) {
-                j["pre_tokenizer"] = {{"type", "Digits"}};
+                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "often"}};
               },
-              "has no ByteLevel part"},
+              "'pre_tokenizer.prepend_scheme': 'often' is not supported"},
+        Wrong{"MetaspaceReplacement",
+              [](json& j) {
+                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
+              },
+              "'ab' is not one character"},
         Wrong{"SplitAfterByteLevel",
               [](json& j) {
                 j["pre_tokenizer"] = {{"type", "Sequence"},
@@ -117,18 +128,29 @@ INSTANTIATE_TEST_SUITE_P(
                 j["decoder"] = {{"type", "WordPiece"}};
               },
               "'decoder': type 'WordPiece'"},
+        Wrong{"DecoderMissing", [](json& j) { j["decoder"] = nullptr; }, "'decoder': is missing"},
+        Wrong{"DecoderOrder",
+              [](json& j) {
+                j["decoder"] = {{"type", "Sequence"},
+                                {"decoders", {{{"type", "Fuse"}}, {{"type", "Metaspace"}, {"replacement", "▁"}}}}};
+              },
+              "decoder: Metaspace after Fuse is not supported"},
         Wrong{"PostProcessor",
               [](json& j) {
-                j["post_processor"] = {{"type", "BertProcessing"}};
+                j["post_processor"] = {{"type", "Pairwise"}};
               },
-              "'post_processor': type 'BertProcessing'"},
+              "'post_processor': type 'Pairwise'"},
+        Wrong{"PostProcessorPair",
+              [](json& j) {
+                j["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 7}, {"sep", {"</s>", 257}}};
+              },
+              "'post_processor.cls': is not a pair"},
         Wrong{"SequenceNoArray",
               [](json& j) {
                 j["normalizer"] = {{"type", "Sequence"}, {"normalizers", 7}};
               },
               "'normalizer.normalizers': is not an array"},
         Wrong{"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout 0.1 is not supported"},
-        Wrong{"ByteFallback", [](json& j) { j["model"]["byte_fallback"] = true; }, "byte_fallback is not supported"},
         Wrong{"Prefix", [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "'##' is not supported"},
         Wrong{"Suffix", [](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "'</w>' is not supported"},
         Wrong{"Behavior",

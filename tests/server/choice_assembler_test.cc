@@ -60,6 +60,18 @@ TEST_F(ChoiceAssemblerTest, CharactersComeWhole) {
   EXPECT_THAT(Add(assembler, "a\xc3\xa9\xe2\x82\xac"), ElementsAre("a", "", "é", "", "", "€"));
 }
 
+TEST_F(ChoiceAssemblerTest, AnAnswerKeepsTheSpaceOfItsFirstWord) {
+  // As SentencePiece's decoders, it drops a space at the front of a text.
+  class Dropping final : public ByteTokenizer {
+    TextRules text_rules() const override { return {.leading_dropped = 1}; }
+  };
+  const Dropping dropping;
+  stops_ = std::make_unique<StopStrings>(request_.stop);
+  ChoiceAssembler assembler(dropping, request_, *stops_, prompt_, 0, true);
+  EXPECT_THAT(Add(assembler, " a"), ElementsAre(" ", "a"));
+  EXPECT_EQ(dropping.Decode(ByteIds(" a"), true), "a");
+}
+
 TEST_F(ChoiceAssemblerTest, AnEndInsideACharacterShowsAReplacement) {
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "a\xe2\x82", SequenceEnd::kLength), ElementsAre("a", "", "\xef\xbf\xbd"));
