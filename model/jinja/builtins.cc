@@ -108,7 +108,7 @@ Bound::Bound(std::string_view function, const Arguments& arguments, std::initial
 }
 
 const Value& Bound::at(size_t i) const {
-  static const Value undefined;
+  static const Value undefined{};
   return has(i) ? *values_[i] : undefined;
 }
 

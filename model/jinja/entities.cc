@@ -61,7 +61,7 @@ Macro::Bound Macro::Bind(Workspace& workspace, Arguments& arguments) const {
   }
   for (auto& [name, value] : arguments.named) {
     const auto found = std::find_if(signature_.parameters.begin(), signature_.parameters.end(),
-                                    [&](const auto& parameter) { return parameter.first == name; });
+                                    [&name = name](const auto& parameter) { return parameter.first == name; });
     if (found != signature_.parameters.end()) {
       const Value*& place = bound.values[static_cast<size_t>(found - signature_.parameters.begin())];
       if (place != nullptr) Fail(StrCat("macro '", name_, "' got multiple values for argument '", name, "'"));
