@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/reference.h"
 #include "tests/kernels/cpu/kv_fixture.h"
+#include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {
 namespace {
@@ -120,14 +121,13 @@ std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, AttentionShapeTest,
-                         testing::Combine(testing::ValuesIn(SupportedIsas()),
+                         testing::Combine(testing::ValuesIn(TestedIsas()),
                                           testing::Values(DType::kF32, DType::kF16, DType::kBF16),
                                           testing::Values(8, 16, 20, 34, 64, 80, 128, 256), testing::Values(3)),
                          ShapeName);
 INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
-                         testing::Combine(testing::ValuesIn(SupportedIsas()),
-                                          testing::Values(DType::kF32, DType::kBF16), testing::Values(32),
-                                          testing::Values(1, 2, 4, 5, 7, 8, 16)),
+                         testing::Combine(testing::ValuesIn(TestedIsas()), testing::Values(DType::kF32, DType::kBF16),
+                                          testing::Values(32), testing::Values(1, 2, 4, 5, 7, 8, 16)),
                          ShapeName);
 
 class AttentionTest : public testing::TestWithParam<CpuIsa> {};
@@ -412,7 +412,7 @@ TEST(RopeTableTest, IsTheRoundedDoubleAtEveryPosition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(SupportedIsas()),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(TestedIsas()),
                          [](const auto& isa) { return std::string(IsaName(isa.param)); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/reference.h"
+#include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {
 namespace {
@@ -36,7 +37,7 @@ Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(),
 
 class CpuDeviceTest : public ::testing::TestWithParam<CpuIsa> {};
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuDeviceTest, ::testing::ValuesIn(SupportedIsas()),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuDeviceTest, ::testing::ValuesIn(TestedIsas()),
                          [](const auto& isa) { return std::string(IsaName(isa.param)); });
 
 TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {

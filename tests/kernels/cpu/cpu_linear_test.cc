@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference.h"
+#include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {
 namespace {
@@ -91,7 +92,7 @@ class CpuLinearTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>>
 };
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuLinearTest,
-                         ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
+                         ::testing::Combine(::testing::ValuesIn(TestedIsas()),
                                             ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
                          [](const auto& isa) {
                            return std::string(IsaName(std::get<0>(isa.param))) + "_" +

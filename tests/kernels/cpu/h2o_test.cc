@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/h2o_reference.h"
 #include "tests/kernels/cpu/kv_fixture.h"
+#include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {
 namespace {
@@ -482,7 +483,7 @@ TEST_P(H2oTest, PromptScoresBelowTheSmallestNumberAreZero) {
   EXPECT_LT(zeros, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, H2oTest, testing::ValuesIn(SupportedIsas()),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, H2oTest, testing::ValuesIn(TestedIsas()),
                          [](const auto& isa) { return std::string(IsaName(isa.param)); });
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/reference.h"
+#include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {
 namespace {
@@ -17,7 +18,7 @@ class RowKernelsTest : public ::testing::TestWithParam<CpuIsa> {
   const RowKernels& kernels() const { return *GetKernelTable(GetParam()).row; }
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, RowKernelsTest, ::testing::ValuesIn(SupportedIsas()),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RowKernelsTest, ::testing::ValuesIn(TestedIsas()),
                          [](const auto& isa) { return std::string(IsaName(isa.param)); });
 
 // Dense near zero, out to where everything saturates.
