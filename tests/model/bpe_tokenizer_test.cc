@@ -175,6 +175,27 @@ TEST(BpeTokenizer, GptNeoxGivesTheIdsOfHuggingFace) {
   for (const Ours& golden : kOurs) ExpectGolden(*tokenizer, golden.text, golden.neox);
 }
 
+TEST(BpeTokenizer, OpenLlamaGivesTheIdsOfHuggingFace) {
+  if (!std::filesystem::exists(kData)) GTEST_SKIP() << kData << " is not there";
+  const auto tokenizer = Make(ReadAll(kData + "openllama/tokenizer.json"));
+  ASSERT_NE(tokenizer, nullptr);
+  const std::pair<std::string, Ids> goldens[] = {
+      {"Hello world", {1, 16644, 924}},
+      {"It's 2024, they'LL pay $1,234.56!",
+       {1,     571,  31876, 31829, 31822, 31855, 31852, 31855, 31882, 31844, 526,   31876,
+        13105, 1534, 569,   31853, 31844, 31855, 31878, 31882, 31843, 31880, 31887, 31905}},
+      {"  leading, trailing  ", {1, 31822, 31822, 3034, 31844, 30174, 31822, 31822}},
+      {"Größe: déjà vu", {1, 1704, 31957, 198, 162, 31823, 31871, 11281, 31879, 31965, 399, 31835}},
+      {"생활", {1, 31822, 239, 134, 160, 240, 156, 159}},
+      {"👨\u200d👩 🚀", {1, 31822, 243, 162, 148, 171, 229, 131, 144, 243, 162, 148, 172, 31822, 243, 162, 157, 131}},
+      {"<s>a</s> b", {1, 1, 31825, 2, 31822, 284}},
+  };
+  for (const auto& [text, ids] : goldens) {
+    ExpectGolden(*tokenizer, text, ids);
+    EXPECT_EQ(tokenizer->Decode(ids, false).substr(0, 3), "<s>");
+  }
+}
+
 TEST(BpeTokenizer, TheDefaultModelGivesTheIdsOfHuggingFace) {
   const std::string model = std::string(HYDRANT_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
   if (!std::filesystem::exists(model)) GTEST_SKIP() << model << " is not there; ./hydrant up fetches it";

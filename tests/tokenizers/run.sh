@@ -23,7 +23,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.stamp"; then
   rm -rf "$venv"
   # Debian keeps ensurepip in a package of its own; pip can fill an environment from outside without it.
   python3 -m venv --without-pip "$venv" || skip "python3 cannot make a virtual environment"
-  python3 -m pip --python "$venv/bin/python" --disable-pip-version-check install --quiet --require-virtualenv \
+  python3 -m pip --python "$venv/bin/python" --disable-pip-version-check install --quiet --no-deps --require-virtualenv \
     -r "$here/requirements.txt" || skip "the Python packages of requirements.txt could not be installed (no package index?)"
   cp "$here/requirements.txt" "$venv/requirements.stamp"
 fi
