@@ -159,6 +159,26 @@ std::vector<int32_t> Ranked(ValuesView values) {
   return ids;
 }
 
+Values AdjustedLogits(ValuesView logits, const LogitAdjustments& adjustments) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  Values y(logits.begin(), logits.end());
+  if (!adjustments.allowed.empty()) {
+    std::fill(y.begin(), y.end(), kNever);
+    for (int32_t id : adjustments.allowed) y[id] = logits[id];
+  }
+  Values unbanned = y;
+  for (int32_t id : adjustments.banned) y[id] = kNever;
+  if (std::none_of(y.begin(), y.end(), [](double l) { return std::isfinite(l); })) y = std::move(unbanned);
+  for (const TokenBias& bias : adjustments.biases) y[bias.id] += bias.bias;
+  for (const TokenCount& seen : adjustments.counts) {
+    double& l = y[seen.id];
+    l = l > 0.0 ? l / adjustments.repetition : l * adjustments.repetition;
+    l -= static_cast<double>(adjustments.frequency) * seen.count;
+    if (seen.count > 0) l -= adjustments.presence;
+  }
+  return y;
+}
+
 Values SamplingDistribution(ValuesView logits, const SamplingParams& params) {
   assert(params.temperature > 0.0f);
   const std::vector<int32_t> ranked = Ranked(logits);
@@ -213,14 +233,21 @@ SampleResult Sample(ValuesView logits, const SampleRequest& request, double* mar
   const std::vector<int32_t> ranked = Ranked(logits);
   if (request.scored_id >= 0) {
     result.id = request.scored_id;
-  } else if (request.params->temperature == 0.0f) {
-    result.id = ranked[0];
   } else {
-    result.id = Draw(SamplingDistribution(logits, *request.params), *request.params, request.position, margin);
+    Values adjusted(logits.begin(), logits.end());
+    if (request.adjustments != nullptr) adjusted = AdjustedLogits(logits, *request.adjustments);
+    if (request.params->temperature == 0.0f) {
+      result.id = Ranked(adjusted)[0];
+    } else {
+      result.id = Draw(SamplingDistribution(adjusted, *request.params), *request.params, request.position, margin);
+    }
   }
   if (request.logprobs >= 0) {
     const Values logprobs = LogSoftmax(logits);
     result.logprob = static_cast<float>(logprobs[result.id]);
+    if (request.rank) {
+      result.rank = static_cast<int32_t>(std::find(ranked.begin(), ranked.end(), result.id) - ranked.begin()) + 1;
+    }
     const size_t count = std::min(static_cast<size_t>(request.logprobs), ranked.size());
     for (size_t i = 0; i < count; ++i) result.top.push_back({ranked[i], static_cast<float>(logprobs[ranked[i]])});
   }

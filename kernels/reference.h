@@ -58,6 +58,8 @@ AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView 
 Values LogSoftmax(ValuesView logits);
 // Ids by (value descending, id ascending).
 std::vector<int32_t> Ranked(ValuesView values);
+// The row after its adjustments, as kernels/sampling.h says.
+Values AdjustedLogits(ValuesView logits, const LogitAdjustments& adjustments);
 // The distribution a token is drawn from: temperature, then min_p, top_k, top_p as kernels/sampling.h says; 0 for a
 // token that a filter dropped. temperature > 0.
 Values SamplingDistribution(ValuesView logits, const SamplingParams& params);

@@ -1,5 +1,13 @@
 // What a logits row becomes: one token id and its log-probabilities.
 //
+// Before a choice, greedy or drawn, a row may be adjusted (LogitAdjustments). In vLLM's order:
+//   allowed   where there are any, every other token can not be chosen (logit -inf)
+//   banned    nor can these; where that leaves no token at all, the row is adjusted as if none were banned
+//   biases    are added
+//   counts    penalise what is in the text already: a positive logit is divided by `repetition`, another one multiplied
+//             with it, then `frequency` times the count in the output and, if that is not 0, `presence` are subtracted
+// A finite logit stays finite. Log-probabilities are those of the row as it was.
+//
 // A draw, for temperature > 0 (vLLM's order of filters; each keeps at least the best token):
 //   weight[i] = exp((logit[i] - largest) / temperature)
 //   min_p     keeps weight[i] >= min_p
@@ -12,6 +20,7 @@
 #define HYDRANT_KERNELS_SAMPLING_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace hydrant {
@@ -26,6 +35,29 @@ struct SamplingParams {
       0;  // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch
 };
 
+struct TokenBias {
+  int32_t id = 0;
+  float bias = 0.0f;  // finite
+};
+
+// A token of the text so far.
+struct TokenCount {
+  int32_t id = 0;
+  int32_t count = 0;  // in the output; 0: in the prompt alone
+};
+
+// What a row's sequence asks of its next choice. Sparse, because a device is handed it at every step: nothing here is as long
+// as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary, and none is twice in a list.
+struct LogitAdjustments {
+  std::span<const int32_t> allowed;  // empty: all
+  std::span<const int32_t> banned;
+  std::span<const TokenBias> biases;
+  std::span<const TokenCount> counts;
+  float repetition = 1.0f;  // > 0
+  float frequency = 0.0f;
+  float presence = 0.0f;
+};
+
 struct TokenLogprob {
   int32_t id;
   float logprob;  // natural logarithm of softmax(logits), before temperature and filters
@@ -35,15 +67,19 @@ struct TokenLogprob {
 struct SampleRequest {
   int32_t logits_row = 0;                  // row of the logits matrix
   const SamplingParams* params = nullptr;  // null when scored_id >= 0
+  // Of what is sampled; null: none.
+  const LogitAdjustments* adjustments = nullptr;
   int64_t position = 0;                    // position of the sampled token: the Philox counter
   int32_t scored_id = -1;                  // >= 0: do not sample, report this token
   int32_t logprobs = -1;                   // -1: none; k >= 0: the token's log-probability and the k best
+  bool rank = false;                       // with logprobs: the token's rank too
 };
 
 struct SampleResult {
   int32_t id = -1;
   bool finite = true;  // false: the row held a NaN or +inf, id is meaningless
   float logprob = 0.0f;
+  int32_t rank = 0;               // 1 = the best, by the order of `top`; 0 when not asked for
   std::vector<TokenLogprob> top;  // the k best, by (logprob descending, id ascending); empty when not asked for
 };
 

@@ -29,7 +29,7 @@ AttentionScratch::AttentionScratch(int threads, int32_t rows, int32_t slots, int
                    2 * Aligned(Count(splits_max()) * Count(heads) * sizeof(float)) +
                    Aligned(Count(splits_max()) * Count(heads) * Count(dim) * sizeof(float))),
       shrink_bytes_(Aligned(Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)))),
-      sampling_bytes_(2 * Aligned(Count(vocab) * sizeof(float)) +
+      sampling_bytes_(3 * Aligned(Count(vocab) * sizeof(float)) +
                       Aligned(Count(vocab / kWeightBlock + 1) * sizeof(double))),
       prefill_(prefill_bytes_ * Count(threads)),
       places_(place_bytes_ * Count(places)),
@@ -65,8 +65,9 @@ SamplingScratch AttentionScratch::SamplingOf(int thread) const {
   std::byte* p = static_cast<std::byte*>(sampling_.data()) + Count(thread) * sampling_bytes_;
   const size_t four = Aligned(Count(vocab) * sizeof(float));
   return {.weights = reinterpret_cast<float*>(p),
-          .block_sums = reinterpret_cast<double*>(p + 2 * four),
-          .ids = reinterpret_cast<int32_t*>(p + four)};
+          .block_sums = reinterpret_cast<double*>(p + 3 * four),
+          .ids = reinterpret_cast<int32_t*>(p + four),
+          .adjusted = reinterpret_cast<float*>(p + 2 * four)};
 }
 
 }  // namespace hydrant

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 #include "kernels/philox.h"
 
@@ -101,6 +102,66 @@ int32_t Draw(const AttentionKernels& kernels, std::span<const float> logits, flo
   return last;
 }
 
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// A penalty or bias never makes an infinity of a finite logit, nor a finite one of -inf.
+float StayFinite(float before, float after) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  return before == kNever ? kNever : std::clamp(after, -kLargest, kLargest);
+}
+
+// The row that is chosen from, in scratch.adjusted.
+std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustments& adjustments,
+                              const SamplingScratch& scratch) {
+  float* y = scratch.adjusted;
+  const auto take_allowed = [&] {
+    if (adjustments.allowed.empty()) {
+      std::copy(logits.begin(), logits.end(), y);
+      return;
+    }
+    std::fill_n(y, logits.size(), kNever);
+    for (const int32_t id : adjustments.allowed) y[id] = logits[static_cast<size_t>(id)];
+  };
+  take_allowed();
+  for (const int32_t id : adjustments.banned) y[id] = kNever;
+  if (!adjustments.banned.empty() && std::all_of(y, y + logits.size(), [](float x) { return x == kNever; })) {
+    take_allowed();
+  }
+  for (const TokenBias& bias : adjustments.biases) y[bias.id] = StayFinite(y[bias.id], y[bias.id] + bias.bias);
+  for (const TokenCount& seen : adjustments.counts) {
+    const float before = y[seen.id];
+    float x = before > 0.0f ? before / adjustments.repetition : before * adjustments.repetition;
+    x -= adjustments.frequency * static_cast<float>(seen.count);
+    if (seen.count > 0) x -= adjustments.presence;
+    y[seen.id] = StayFinite(before, x);
+  }
+  return {y, logits.size()};
+}
+
+// REQUIRES: request.scored_id < 0; the row is finite, `summary` of it.
+SampleResult Choose(const AttentionKernels& kernels, std::span<const float> logits, LogitsSummary summary,
+                    const SampleRequest& request, const SamplingScratch& scratch) {
+  SampleResult result;
+  if (request.adjustments != nullptr) {
+    logits = Adjust(logits, *request.adjustments, scratch);
+    summary = kernels.summarize_logits(logits.data(), std::ssize(logits));
+    result.finite = summary.finite;  // not where the model gives no allowed token a chance
+    if (!result.finite) return result;
+  }
+  result.id = request.params->temperature == 0.0f ? summary.largest_id
+                                                  : Draw(kernels, logits, summary.largest, request, scratch);
+  return result;
+}
+
+int32_t RankOf(std::span<const float> logits, int32_t id) {
+  const float own = logits[static_cast<size_t>(id)];
+  int32_t better = 0;
+  for (const float x : logits) better += x > own ? 1 : 0;
+  // Equal logits rank by id.
+  for (int32_t other = 0; other < id; ++other) better += logits[static_cast<size_t>(other)] == own ? 1 : 0;
+  return better + 1;
+}
+
 void ReportLogprobs(const AttentionKernels& kernels, std::span<const float> logits, float largest, int32_t wanted,
                     const SamplingScratch& scratch, SampleResult& result) {
   const double total =
@@ -146,13 +207,13 @@ SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> l
   if (request.scored_id >= 0) {
     assert(request.scored_id < std::ssize(logits));
     result.id = request.scored_id;
-  } else if (request.params->temperature == 0.0f) {
-    result.id = summary.largest_id;
   } else {
-    result.id = Draw(kernels, logits, summary.largest, request, scratch);
+    result = Choose(kernels, logits, summary, request, scratch);
+    if (!result.finite) return result;
   }
   if (request.logprobs >= 0) {
     ReportLogprobs(kernels, logits, summary.largest, request.logprobs, scratch, result);
+    if (request.rank) result.rank = RankOf(logits, result.id);
   }
   return result;
 }

@@ -16,6 +16,7 @@ struct SamplingScratch {
   float* weights;      // [vocab]
   double* block_sums;  // [vocab / kWeightBlock + 1]
   int32_t* ids;        // [vocab]
+  float* adjusted;     // [vocab]
 };
 
 SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,

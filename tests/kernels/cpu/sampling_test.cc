@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
@@ -214,17 +218,41 @@ TEST_P(SamplingTest, ScoredTokenNeedsNoParameters) {
   EXPECT_TRUE(result.top.empty());
 }
 
+// What a case asks, and the lists it speaks of.
+struct Adjusted {
+  std::vector<int32_t> allowed, banned;
+  std::vector<TokenBias> biases;
+  std::vector<TokenCount> counts;
+  float repetition = 1.0f, frequency = 0.0f, presence = 0.0f;
+
+  LogitAdjustments view() const { return {allowed, banned, biases, counts, repetition, frequency, presence}; }
+};
+
+std::vector<TokenCount> CountsOf(const std::vector<int32_t>& prompt, const std::vector<int32_t>& output) {
+  std::map<int32_t, int32_t> counts;
+  for (const int32_t id : prompt) counts[id] += 0;
+  for (const int32_t id : output) counts[id] += 1;
+  std::vector<TokenCount> list;
+  for (const auto& [id, count] : counts) list.push_back({id, count});
+  return list;
+}
+
 // A draw is a function of (logits, parameters, position): its place in the batch and the number of threads are not.
 TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   constexpr int64_t kVocab = 5000, kRows = 9;
   std::vector<float> logits = RandomLogits(kVocab * kRows, 6);
   std::vector<SamplingParams> params(kRows);
   std::vector<SampleRequest> requests;
+  const Adjusted adjusted{.banned = {5, 7}, .biases = {{6, 4.0f}}, .counts = {{8, 2}, {9, 0}}, .repetition = 1.5f};
+  const LogitAdjustments view = adjusted.view();
   for (int32_t row = 0; row < kRows; ++row) {
     params[static_cast<size_t>(row)] = kFilters[row].params;
     params[static_cast<size_t>(row)].seed = static_cast<uint64_t>(row);
-    requests.push_back(
-        {.logits_row = row, .params = &params[static_cast<size_t>(row)], .position = 100 + row, .logprobs = 5});
+    requests.push_back({.logits_row = row,
+                        .params = &params[static_cast<size_t>(row)],
+                        .adjustments = row % 2 == 0 ? &view : nullptr,
+                        .position = 100 + row,
+                        .logprobs = 5});
   }
   const auto equal = [](const SampleResult& a, const SampleResult& b) {
     return a.id == b.id && a.logprob == b.logprob &&
@@ -243,6 +271,118 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
       EXPECT_TRUE(equal(alone, together[row])) << row;
     }
   }
+}
+
+TEST_P(SamplingTest, DistributionsAreThoseOfTransformers) {
+  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/sampling/distributions.json");
+  ASSERT_TRUE(file.is_open());
+  const nlohmann::json cases = nlohmann::json::parse(file);
+  ASSERT_GE(cases.size(), 16u);
+  int64_t compared = 0, skipped = 0;
+  for (const nlohmann::json& from : cases) {
+    SCOPED_TRACE(from.at("name").get<std::string>());
+    const nlohmann::json& ask = from.at("ask");
+    const auto logits = from.at("logits").get<std::vector<float>>();
+    const auto p = from.at("probabilities").get<Values>();
+    Adjusted adjusted;
+    adjusted.allowed = ask.value("allowed", std::vector<int32_t>());
+    adjusted.banned = ask.value("banned", std::vector<int32_t>());
+    for (const auto& [id, bias] : ask.value("biases", std::vector<std::pair<int32_t, float>>())) {
+      adjusted.biases.push_back({id, bias});
+    }
+    adjusted.counts = CountsOf(from.at("prompt"), from.at("output"));
+    adjusted.repetition = ask.value("repetition", 1.0f);
+    adjusted.frequency = ask.value("frequency", 0.0f);
+    adjusted.presence = ask.value("presence", 0.0f);
+    const LogitAdjustments adjustments = adjusted.view();
+    const SamplingParams params{.temperature = ask.value("temperature", 1.0f),
+                                .top_p = ask.value("top_p", 1.0f),
+                                .top_k = ask.value("top_k", 0),
+                                .min_p = ask.value("min_p", 0.0f),
+                                .seed = 11};
+    const Values ours =
+        reference::SamplingDistribution(reference::AdjustedLogits(ToDouble(logits), adjustments), params);
+    for (size_t id = 0; id < p.size(); ++id) EXPECT_NEAR(ours[id], p[id], 1e-6) << id;
+    for (int64_t position = 0; position < 300; ++position) {
+      double margin = 0.0;
+      const int32_t expected = reference::Draw(p, params, position, &margin);
+      skipped += margin < 1e-5 ? 1 : 0;
+      if (margin < 1e-5) continue;
+      const SampleRequest request{.params = &params, .adjustments = &adjustments, .position = position};
+      ASSERT_EQ(Sample(logits, request).id, expected) << position;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 100 * skipped);
+}
+
+TEST_P(SamplingTest, AdjustmentsChooseForGreedyToo) {
+  const SamplingParams greedy{.temperature = 0.0f};
+  const auto choose = [&](const std::vector<float>& logits, const Adjusted& adjusted) {
+    const LogitAdjustments view = adjusted.view();
+    return Sample(logits, {.params = &greedy, .adjustments = &view}).id;
+  };
+  const std::vector<float> logits = {1, 4, 3, -2};
+  EXPECT_EQ(choose(logits, {}), 1);
+  EXPECT_EQ(choose(logits, {.allowed = {0, 3}}), 0);
+  EXPECT_EQ(choose(logits, {.banned = {1}}), 2);
+  EXPECT_EQ(choose(logits, {.banned = {1, 2, 0}}), 3);
+  EXPECT_EQ(choose(logits, {.biases = {{3, 6.5f}}}), 3);
+  EXPECT_EQ(choose(logits, {.counts = {{1, 0}}, .repetition = 2.0f}), 2) << "the prompt counts for repetition";
+  EXPECT_EQ(choose(logits, {.counts = {{1, 0}}, .frequency = 2.0f, .presence = 2.0f}), 1) << "and for nothing else";
+  EXPECT_EQ(choose(logits, {.counts = {{1, 1}}, .presence = 2.0f}), 2);
+  EXPECT_EQ(choose(logits, {.counts = {{1, 3}}, .frequency = 0.5f}), 2);
+  EXPECT_EQ(choose({-1, -1.5f}, {.counts = {{0, 1}}, .repetition = 2.0f}), 1) << "a negative logit is multiplied";
+}
+
+TEST_P(SamplingTest, BansThatLeaveNothingAreGivenUp) {
+  const SamplingParams greedy{.temperature = 0.0f};
+  const Adjusted adjusted{.allowed = {0, 2}, .banned = {0, 1, 2}};
+  const LogitAdjustments view = adjusted.view();
+  EXPECT_EQ(Sample({1, 4, 3, -2}, {.params = &greedy, .adjustments = &view}).id, 2);
+  // A token the model itself rules out is no way out of it.
+  EXPECT_EQ(Sample({1, 4, -kInfinity, -2}, {.params = &greedy, .adjustments = &view}).id, 0);
+}
+
+TEST_P(SamplingTest, ExtremePenaltiesStayFinite) {
+  const SamplingParams params{.temperature = 1.0f};
+  const std::vector<float> logits = {3e38f, -3e38f, 1.0f};
+  for (const float repetition : {1e-3f, 10.0f}) {
+    for (const float penalty : {-2.0f, 2.0f}) {
+      const Adjusted adjusted{.biases = {{0, 100.0f}, {1, -100.0f}},
+                              .counts = {{0, 1 << 30}, {1, 1 << 30}, {2, 1}},
+                              .repetition = repetition,
+                              .frequency = penalty,
+                              .presence = penalty};
+      const LogitAdjustments view = adjusted.view();
+      const SampleResult result = Sample(logits, {.params = &params, .adjustments = &view, .logprobs = 3});
+      EXPECT_TRUE(result.finite);
+      EXPECT_EQ(result.id, 0);
+    }
+  }
+}
+
+TEST_P(SamplingTest, LogprobsAndRanksAreThoseBeforeAdjustments) {
+  const std::vector<float> logits = RandomLogits(300, 4);
+  const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
+  const SamplingParams greedy{.temperature = 0.0f};
+  const Adjusted adjusted{.banned = {ranked[0], ranked[1]}};
+  const LogitAdjustments view = adjusted.view();
+  const SampleResult result =
+      Sample(logits, {.params = &greedy, .adjustments = &view, .logprobs = 2, .rank = true});
+  EXPECT_EQ(result.id, ranked[2]);
+  EXPECT_EQ(result.rank, 3);
+  EXPECT_EQ(result.top[0].id, ranked[0]);
+  EXPECT_NEAR(result.logprob, reference::LogSoftmax(ToDouble(logits))[static_cast<size_t>(ranked[2])], 2e-6);
+}
+
+TEST_P(SamplingTest, RanksCountBetterTokensAndEqualOnesWithLowerIds) {
+  const std::vector<float> logits = {1, 2, 2, 0, 2, 3, -kInfinity};
+  const int32_t expected[] = {5, 2, 3, 6, 4, 1, 7};
+  for (int32_t id = 0; id < 7; ++id) {
+    EXPECT_EQ(Sample(logits, {.scored_id = id, .logprobs = 0, .rank = true}).rank, expected[id]) << id;
+  }
+  EXPECT_EQ(Sample(logits, {.scored_id = 0, .logprobs = 0}).rank, 0) << "not asked for";
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, SamplingTest, testing::ValuesIn(TestedIsas()),
