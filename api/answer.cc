@@ -28,6 +28,41 @@ std::string LogprobTokenText(std::string_view bytes) {
   return text;
 }
 
+std::string LogprobTokenId(int32_t id) { return "token_id:" + std::to_string(id); }
+
+void AppendPromptLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {
+  const auto append_token = [&](int32_t id, float logprob, int32_t rank, std::string_view bytes) {
+    if (out->back() != '{') out->push_back(',');
+    out->push_back('"');
+    AppendJsonInteger(out, id);
+    out->append("\":{\"logprob\":");
+    AppendJsonFloat(out, logprob);
+    out->append(",\"rank\":");
+    AppendJsonInteger(out, rank);
+    out->append(",\"decoded_token\":");
+    AppendJsonString(out, bytes);
+    out->push_back('}');
+  };
+  out->push_back('[');
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const PositionLogprobs& position = positions[i];
+    if (i > 0) out->push_back(',');
+    if (!position.logprob.has_value()) {
+      out->append("null");
+      continue;
+    }
+    out->push_back('{');
+    append_token(position.id, *position.logprob, position.rank, position.bytes);
+    for (size_t best = 0; best < position.top.size(); ++best) {
+      const LogprobCandidate& candidate = position.top[best];
+      if (candidate.id == position.id) continue;
+      append_token(candidate.id, candidate.logprob, static_cast<int32_t>(best) + 1, candidate.bytes);
+    }
+    out->push_back('}');
+  }
+  out->push_back(']');
+}
+
 void AppendStopReason(std::string* out, const StopReason& reason) {
   if (const auto* text = std::get_if<std::string>(&reason)) {
     AppendJsonString(out, *text);

@@ -38,6 +38,7 @@ struct PositionLogprobs {
   int32_t id = 0;
   std::string bytes;             // of the token; not always whole characters
   std::optional<float> logprob;  // nullopt: the first echoed token; `top` is then null too
+  int32_t rank = 0;              // among all tokens, 1 = the best; only of prompt tokens
   int32_t text_offset = 0;       // characters (code points) of the choice's text before this token
   // The k best, best first; the token itself need not be among them (it is added when it is not).
   std::vector<LogprobCandidate> top;
@@ -46,6 +47,8 @@ struct PositionLogprobs {
 // How a token is shown in logprobs: its bytes if they are valid UTF-8, else bytes:\xe2\x80 so that different tokens
 // stay different.
 std::string LogprobTokenText(std::string_view bytes);
+// With return_tokens_as_token_ids: token_id:N.
+std::string LogprobTokenId(int32_t id);
 
 struct Usage {
   int64_t prompt_tokens = 0;
@@ -74,6 +77,7 @@ struct AnswerChoice {
   int32_t index = 0;  // sample + prompt_index * n
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
+  std::optional<std::vector<PositionLogprobs>> prompt_logprobs;  // with prompt_logprobs; of all prompt tokens
   AnswerFinish finish_reason = AnswerFinish::kStop;
   StopReason stop_reason;
   std::optional<std::vector<int32_t>> token_ids;         // with return_token_ids
@@ -122,6 +126,8 @@ class AnswerWriter {
 
 // Members that the endpoints' answers have in common.
 void AppendStopReason(std::string* out, const StopReason& reason);
+// vLLM's shape: null for the first token, then by id the token itself and its betters, with rank and text.
+void AppendPromptLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions);
 void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids);
 // Each begins with a comma.
 void AppendUsageMember(std::string* out, const Usage& usage);

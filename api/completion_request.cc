@@ -85,7 +85,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
   if (!request.session_id.empty() && request.prompts.size() != 1) {
     reader.Fail("prompt", "A turn of a session has exactly one prompt.");
   }
-  RefuseGenerationFields(&reader, context);
+  RefuseGenerationFields(&reader);
   RefuseCompletionFields(&reader);
   if (error.has_value()) return *std::move(error);
   return request;

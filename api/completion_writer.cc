@@ -10,17 +10,21 @@ namespace {
 
 constexpr std::string_view kObject = "text_completion";
 
+std::string TokenName(int32_t id, const std::string& bytes, bool as_id) {
+  return as_id ? LogprobTokenId(id) : LogprobTokenText(bytes);
+}
+
 // The candidates of one position as an object from text to log-probability. A JSON object has each name once, and two
 // tokens may have the same text; the position's own token keeps its text, then the better one, and the others are named
 // token_id:N so that none is lost.
-void AppendTopLogprobs(std::string* out, const PositionLogprobs& position) {
+void AppendTopLogprobs(std::string* out, const PositionLogprobs& position, bool as_ids) {
   if (!position.logprob.has_value()) {
     out->append("null");
     return;
   }
   const auto bytes_are_taken = [&](size_t i) {
     const LogprobCandidate& candidate = position.top[i];
-    if (candidate.bytes == position.bytes) return true;
+    if (as_ids || candidate.bytes == position.bytes) return true;
     for (size_t j = 0; j < i; ++j) {
       if (position.top[j].bytes == candidate.bytes) return true;
     }
@@ -33,23 +37,24 @@ void AppendTopLogprobs(std::string* out, const PositionLogprobs& position) {
     AppendJsonFloat(out, logprob);
   };
   out->push_back('{');
+  const std::string own = TokenName(position.id, position.bytes, as_ids);
   bool has_own_token = false;
   for (size_t i = 0; i < position.top.size(); ++i) {
     const LogprobCandidate& candidate = position.top[i];
     if (candidate.id == position.id) {
-      append_member(LogprobTokenText(position.bytes), *position.logprob);
+      append_member(own, *position.logprob);
       has_own_token = true;
     } else if (bytes_are_taken(i)) {
-      append_member("token_id:" + std::to_string(candidate.id), candidate.logprob);
+      append_member(LogprobTokenId(candidate.id), candidate.logprob);
     } else {
       append_member(LogprobTokenText(candidate.bytes), candidate.logprob);
     }
   }
-  if (!has_own_token) append_member(LogprobTokenText(position.bytes), *position.logprob);
+  if (!has_own_token) append_member(own, *position.logprob);
   out->push_back('}');
 }
 
-void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {
+void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions, bool as_ids) {
   const auto append_list = [&](std::string_view name, const auto& append_one) {
     out->append(name);
     for (size_t i = 0; i < positions.size(); ++i) {
@@ -66,19 +71,20 @@ void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& posit
       out->append("null");
     }
   });
-  append_list(",\"tokens\":[", [&](const PositionLogprobs& p) { AppendJsonString(out, LogprobTokenText(p.bytes)); });
-  append_list(",\"top_logprobs\":[", [&](const PositionLogprobs& p) { AppendTopLogprobs(out, p); });
+  append_list(",\"tokens\":[",
+              [&](const PositionLogprobs& p) { AppendJsonString(out, TokenName(p.id, p.bytes, as_ids)); });
+  append_list(",\"top_logprobs\":[", [&](const PositionLogprobs& p) { AppendTopLogprobs(out, p, as_ids); });
   out->push_back('}');
 }
 
-void AppendChoice(std::string* out, const AnswerChoice& choice) {
+void AppendChoice(std::string* out, const AnswerChoice& choice, bool as_ids) {
   out->append("{\"index\":");
   AppendJsonInteger(out, choice.index);
   out->append(",\"text\":");
   AppendJsonString(out, choice.text);
   out->append(",\"logprobs\":");
   if (choice.logprobs.has_value()) {
-    AppendLogprobs(out, *choice.logprobs);
+    AppendLogprobs(out, *choice.logprobs, as_ids);
   } else {
     out->append("null");
   }
@@ -86,7 +92,13 @@ void AppendChoice(std::string* out, const AnswerChoice& choice) {
   AppendJsonString(out, AnswerFinishName(choice.finish_reason));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
-  out->append(",\"prompt_logprobs\":null,\"prompt_token_ids\":");
+  out->append(",\"prompt_logprobs\":");
+  if (choice.prompt_logprobs.has_value()) {
+    AppendPromptLogprobs(out, *choice.prompt_logprobs);
+  } else {
+    out->append("null");
+  }
+  out->append(",\"prompt_token_ids\":");
   AppendIdsOrNull(out, choice.prompt_token_ids.has_value() ? &*choice.prompt_token_ids : nullptr);
   out->append(",\"token_ids\":");
   AppendIdsOrNull(out, choice.token_ids.has_value() ? &*choice.token_ids : nullptr);
@@ -106,7 +118,7 @@ std::string CompletionWriter::Body(const Answer& answer) {
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     assert(i == 0 || answer.choices[i - 1].index < answer.choices[i].index);
     if (i > 0) out.push_back(',');
-    AppendChoice(&out, answer.choices[i]);
+    AppendChoice(&out, answer.choices[i], tokens_as_ids_);
   }
   out.push_back(']');
   AppendUsageMember(&out, answer.usage);
@@ -133,7 +145,7 @@ void CompletionWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   }
   out->append(",\"logprobs\":");
   if (delta.logprobs != nullptr) {
-    AppendLogprobs(out, *delta.logprobs);
+    AppendLogprobs(out, *delta.logprobs, tokens_as_ids_);
   } else {
     out->append("null");
   }

@@ -13,6 +13,9 @@ namespace hydrant {
 
 class CompletionWriter : public AnswerWriter {
  public:
+  // `tokens_as_ids`: return_tokens_as_token_ids.
+  explicit CompletionWriter(bool tokens_as_ids = false) : tokens_as_ids_(tokens_as_ids) {}
+
   std::string_view id_prefix() const override { return "cmpl-"; }
   void Begin(const AnswerHead& head) override;
   void AppendChunk(std::string* out, const AnswerDelta& delta) override;
@@ -20,6 +23,7 @@ class CompletionWriter : public AnswerWriter {
   std::string Body(const Answer& answer) override;
 
  private:
+  const bool tokens_as_ids_;
   // Formatted once.
   std::string prefix_;              // {"id":…,"choices":[
   std::string fingerprint_member_;  // ,"system_fingerprint":…

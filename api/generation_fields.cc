@@ -10,12 +10,6 @@
 namespace hydrant {
 namespace {
 
-constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
-
-// Below this a softmax over the logits of any real model has one non-zero entry, and logits / temperature nears the
-// largest float: it is the greedy limit, so it is treated as greedy.
-constexpr double kSmallestTemperature = 1e-6;
-
 // max_tokens is the endpoint's to read, and read by now.
 void ReadLengths(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   const int32_t min_tokens_max = request->max_tokens == kRestOfContext ? context.context : request->max_tokens;
@@ -28,18 +22,6 @@ void ReadLengths(ObjectReader* reader, const RequestContext& context, Generation
                         absl::StrCat("'truncate_prompt_tokens' must be -1 or in [1, ", context.context, "]."));
   }
   request->truncate_prompt_tokens = *truncate == -1 ? context.context : static_cast<int32_t>(*truncate);
-}
-
-void ReadSampling(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
-  const double temperature = reader->Number("temperature", context.temperature, 0.0, 2.0);
-  request->temperature = temperature < kSmallestTemperature ? 0.0f : static_cast<float>(temperature);
-  const double top_p = reader->Number("top_p", context.top_p, 0.0, 1.0, /*min_open=*/true);
-  // As a float 1e-300 would be 0, which keeps no token at all.
-  request->top_p = std::max(static_cast<float>(top_p), std::numeric_limits<float>::min());
-  request->top_k = static_cast<int32_t>(reader->Integer("top_k", context.top_k, -1, kInt32Max));
-  request->min_p = static_cast<float>(reader->Number("min_p", context.min_p, 0.0, 1.0));
-  request->seed =
-      reader->OptionalInteger("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
 }
 
 void ReadStops(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
@@ -71,6 +53,15 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Generati
   request->continuous_usage_stats = options.Bool("continuous_usage_stats", false) && request->include_usage;
 }
 
+// `stream` is read by now.
+void ReadPromptLogprobs(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  request->prompt_logprobs =
+      static_cast<int32_t>(reader->Integer("prompt_logprobs", -1, 0, context.limits.logprobs_max));
+  if (request->prompt_logprobs >= 0 && request->stream) {
+    reader->Fail("prompt_logprobs", "'prompt_logprobs' cannot be combined with 'stream'.");
+  }
+}
+
 void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   const RequestLimits& limits = context.limits;
   request->priority = static_cast<int32_t>(reader->Integer("priority", 0, 0, context.priority_max));
@@ -93,7 +84,10 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
   }
   if (request->n != 1) return reader->Fail("n", "A turn of a session has one answer: 'n' must be 1.");
   if (!request->session_append) return;
-  // Both speak of the prompt as a whole, of which the request has the end only.
+  // These speak of the prompt as a whole, of which the request has the end only.
+  if (request->prompt_logprobs >= 0) {
+    reader->Fail("prompt_logprobs", "'prompt_logprobs' cannot be combined with 'session_append'.");
+  }
   if (request->echo) reader->Fail("echo", "'echo' cannot be combined with 'session_append'.");
   if (request->truncate_prompt_tokens.has_value()) {
     reader->Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' cannot be combined with 'session_append'.");
@@ -104,11 +98,15 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
 
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
   ReadLengths(request, context, fields);
-  ReadSampling(request, context, fields);
+  ReadSamplingFields(request, context, fields);
   ReadStreaming(request, context, fields);
   fields->n = static_cast<int32_t>(request->Integer("n", 1, 1, context.limits.n_max));
   ReadStops(request, context, fields);
   ReadForcedTokens(request, context, fields);
+  ReadPromptLogprobs(request, context, fields);
+  fields->return_tokens_as_token_ids = request->Bool("return_tokens_as_token_ids", false);
+  // Checked and of no effect: nothing here puts spaces between special tokens.
+  request->Bool("spaces_between_special_tokens", true);
   fields->skip_special_tokens = request->Bool("skip_special_tokens", true);
   fields->return_token_ids = request->Bool("return_token_ids", false);
   fields->kv_report = request->Bool("kv_report", false);

@@ -19,10 +19,11 @@
 #include "api/kv_spec.h"
 #include "api/object_reader.h"
 #include "api/request_context.h"
+#include "api/sampling_fields.h"
 
 namespace hydrant {
 
-struct GenerationFields {
+struct GenerationFields : SamplingFields {
   // Read by the endpoint, because each has its own names and defaults for them.
   int32_t max_tokens = 16;  // >= 1; 0 only with echo; kRestOfContext: as many as the context has room for
   int32_t logprobs = -1;    // -1: none; k >= 0: of the token itself and the k best
@@ -31,12 +32,6 @@ struct GenerationFields {
 
   int32_t min_tokens = 0;  // <= max_tokens, where that is known
   int32_t n = 1;           // samples per prompt
-
-  float temperature = 1.0f;  // 0 = greedy; below 1e-6 counts as 0
-  float top_p = 1.0f;        // at least the smallest normal float
-  int32_t top_k = 0;         // <= 0: off
-  float min_p = 0.0f;
-  std::optional<int64_t> seed;  // absent: the server draws one
 
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
@@ -47,6 +42,9 @@ struct GenerationFields {
   bool include_usage = false;
   bool continuous_usage_stats = false;
   int32_t stream_interval = 1;  // tokens per chunk
+
+  int32_t prompt_logprobs = -1;             // as `logprobs`, of the tokens of the prompt; not with stream
+  bool return_tokens_as_token_ids = false;  // in log-probabilities
 
   bool skip_special_tokens = true;
   std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]

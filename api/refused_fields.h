@@ -7,13 +7,12 @@
 #define HYDRANT_API_REFUSED_FIELDS_H_
 
 #include "api/object_reader.h"
-#include "api/request_context.h"
 
 namespace hydrant {
 
 // Each sets request's error at the first field that is wrong or refused.
 // Those of every endpoint that generates.
-void RefuseGenerationFields(ObjectReader* request, const RequestContext& context);
+void RefuseGenerationFields(ObjectReader* request);
 // Those of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);
 

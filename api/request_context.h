@@ -26,6 +26,7 @@ struct RequestContext {
   double top_p = 1.0;
   int64_t top_k = 0;
   double min_p = 0.0;
+  double repetition_penalty = 1.0;
   KvSpec kv;                  // default of the field `kv`
   int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
   int32_t priority_max = 0;   // largest `priority` a request may have

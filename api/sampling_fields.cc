@@ -32,8 +32,8 @@ void ReadDistribution(ObjectReader* request, const RequestContext& context, Samp
       request->OptionalInteger("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
   fields->presence_penalty = static_cast<float>(request->Number("presence_penalty", 0.0, -2.0, 2.0));
   fields->frequency_penalty = static_cast<float>(request->Number("frequency_penalty", 0.0, -2.0, 2.0));
-  fields->repetition_penalty = static_cast<float>(
-      request->Number("repetition_penalty", context.repetition_penalty, kSmallestRepetition, 10.0));
+  fields->repetition_penalty =
+      static_cast<float>(request->Number("repetition_penalty", context.repetition_penalty, kSmallestRepetition, 10.0));
 }
 
 // Its members are named after token ids. A bias of 0 is none.

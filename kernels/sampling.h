@@ -47,7 +47,8 @@ struct TokenCount {
 };
 
 // What a row's sequence asks of its next choice. Sparse, because a device is handed it at every step: nothing here is as long
-// as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary, and none is twice in a list.
+// as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary; in biases and counts
+// none is twice.
 struct LogitAdjustments {
   std::span<const int32_t> allowed;  // empty: all
   std::span<const int32_t> banned;
@@ -69,10 +70,10 @@ struct SampleRequest {
   const SamplingParams* params = nullptr;  // null when scored_id >= 0
   // Of what is sampled; null: none.
   const LogitAdjustments* adjustments = nullptr;
-  int64_t position = 0;                    // position of the sampled token: the Philox counter
-  int32_t scored_id = -1;                  // >= 0: do not sample, report this token
-  int32_t logprobs = -1;                   // -1: none; k >= 0: the token's log-probability and the k best
-  bool rank = false;                       // with logprobs: the token's rank too
+  int64_t position = 0;    // position of the sampled token: the Philox counter
+  int32_t scored_id = -1;  // >= 0: do not sample, report this token
+  int32_t logprobs = -1;   // -1: none; k >= 0: the token's log-probability and the k best
+  bool rank = false;       // with logprobs: the token's rank too
 };
 
 struct SampleResult {

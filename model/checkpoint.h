@@ -68,8 +68,8 @@ class Checkpoint {
   virtual std::shared_ptr<const Tokenizer> shared_tokenizer() const = 0;
   // Sampling defaults of generation_config.json (temperature, top_p, top_k, …) in the checkpoint's own words; absent = unset.
   struct GenerationDefaults {
-    double temperature = -1, top_p = -1, min_p = -1;  // -1: unset
-    int32_t top_k = -1;                               // -1: unset
+    double temperature = -1, top_p = -1, min_p = -1, repetition_penalty = -1;  // -1: unset
+    int32_t top_k = -1;                                                        // -1: unset
   };
   virtual const GenerationDefaults& generation_defaults() const = 0;
   virtual const std::string& chat_template() const = 0;  // empty when there is none

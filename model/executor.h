@@ -47,9 +47,11 @@ struct StepRow {
   // of the prompt has no target.
   std::span<const int32_t> targets = {};
   int32_t target_logprobs = -1;
+  bool target_ranks = false;
   LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;
+  const LogitAdjustments* adjustments = nullptr;  // of the sampled token; null: none
 };
 
 // Copies a session's KV out of the pool, in the place of what was parked for it before.

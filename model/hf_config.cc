@@ -258,10 +258,13 @@ class HfReader {
     HYDRANT_RETURN_IF_ERROR(generation.Read("top_p", defaults.top_p));
     HYDRANT_RETURN_IF_ERROR(generation.Read("min_p", defaults.min_p));
     HYDRANT_RETURN_IF_ERROR(generation.Read("top_k", 0, kIntMax, defaults.top_k));
+    HYDRANT_RETURN_IF_ERROR(generation.Read("repetition_penalty", defaults.repetition_penalty));
     const auto in_range = [](double x, double min, double max) { return x == -1 || (x >= min && x <= max); };
     if (!in_range(defaults.temperature, 0, 1e6) || !in_range(defaults.top_p, 0, 1) || !in_range(defaults.min_p, 0, 1)) {
       return generation.Error("temperature, top_p or min_p is out of range");
     }
+    // As far as a request may go (api/sampling_fields.cc).
+    if (!in_range(defaults.repetition_penalty, 1e-3, 10)) return generation.Error("repetition_penalty is out of range");
     return absl::OkStatus();
   }
 

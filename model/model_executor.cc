@@ -174,14 +174,16 @@ void ModelExecutor::CollectWishes(const StepInput& input) {
     RowOutput& out = output_.rows[i];
     out.targets.resize(row.targets.size());
     for (size_t t = 0; t < row.targets.size(); ++t) {
-      wishes_.push_back(LogitsWish{.token_index = batch_row.token_begin + static_cast<int32_t>(t),
-                                   .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs},
-                                   .result = &out.targets[t]});
+      wishes_.push_back(LogitsWish{
+          .token_index = batch_row.token_begin + static_cast<int32_t>(t),
+          .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs, .rank = row.target_ranks},
+          .result = &out.targets[t]});
     }
     if (!row.sample) continue;
     const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
     wishes_.push_back(LogitsWish{.token_index = last,
                                  .request = {.params = row.sampling,
+                                             .adjustments = row.adjustments,
                                              .position = row.position + batch_row.token_count,
                                              .scored_id = row.forced_id,
                                              .logprobs = row.logprobs},

@@ -1,5 +1,6 @@
 #include "server/choice_assembler.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -22,16 +23,23 @@ void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
   prompt_results_.insert(prompt_results_.end(), event.results.begin(), event.results.end());
 }
 
-PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result) const {
+const SampleResult* ChoiceAssembler::PromptResult(size_t token) const {
+  return token == 0 || token > prompt_results_.size() ? nullptr : &prompt_results_[token - 1];
+}
+
+PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const {
   PositionLogprobs position;
   position.id = id;
   position.bytes = tokenizer_.TokenBytes(id);
   position.text_offset = characters_;
   if (result == nullptr) return position;
   position.logprob = result->logprob;
-  position.top.reserve(result->top.size());
-  for (const TokenLogprob& best : result->top) {
-    position.top.push_back({best.id, best.logprob, std::string(tokenizer_.TokenBytes(best.id))});
+  position.rank = result->rank;
+  const size_t count = std::min(result->top.size(), static_cast<size_t>(best));
+  position.top.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const TokenLogprob& top = result->top[i];
+    position.top.push_back({top.id, top.logprob, std::string(tokenizer_.TokenBytes(top.id))});
   }
   return position;
 }
@@ -42,8 +50,7 @@ void ChoiceAssembler::EchoPrompt() {
   Detokenizer detokenizer(tokenizer_, request_.skip_special_tokens && !show_specials_);
   for (size_t i = 0; i < prompt_.size(); ++i) {
     if (request_.logprobs >= 0) {
-      const SampleResult* result = i == 0 || i > prompt_results_.size() ? nullptr : &prompt_results_[i - 1];
-      output_.logprobs.push_back(MakeLogprobs(prompt_[i], result));
+      output_.logprobs.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.logprobs));
     }
     if (static_cast<int32_t>(i) < hidden_specials_) continue;
     const std::string piece = detokenizer.Push(prompt_[i]);
@@ -53,7 +60,7 @@ void ChoiceAssembler::EchoPrompt() {
   const std::string rest = detokenizer.Finish();
   characters_ += CountCharacters(rest);
   output_.text += rest;
-  prompt_results_ = {};
+  if (request_.prompt_logprobs < 0) prompt_results_ = {};
 }
 
 void ChoiceAssembler::AddToken(const TokenEvent& event) {
@@ -63,7 +70,8 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   if (event.token >= 0) {
     ++generated_;
     output_.token_ids.push_back(event.token);
-    if (event.logprobs != nullptr) output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get()));
+    if (event.logprobs != nullptr)
+      output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs));
     // The token that stops a sequence is counted and reported, but is not text.
     const bool is_text = event.end != SequenceEnd::kStop || request_.include_stop_str_in_output;
     const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
@@ -98,6 +106,17 @@ AnswerFinish ChoiceAssembler::finish_reason() const {
     default:
       return AnswerFinish::kAbort;
   }
+}
+
+std::vector<PositionLogprobs> ChoiceAssembler::TakePromptLogprobs() {
+  assert(request_.prompt_logprobs >= 0);
+  std::vector<PositionLogprobs> positions;
+  positions.reserve(prompt_.size());
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    positions.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.prompt_logprobs));
+  }
+  prompt_results_ = {};
+  return positions;
 }
 
 ChoiceAssembler::Output ChoiceAssembler::Take() {

@@ -47,10 +47,15 @@ class ChoiceAssembler {
   bool has_output() const { return pending_tokens_ > 0; }
   int32_t pending_tokens() const { return pending_tokens_; }
   Output Take();
+  // Of all prompt tokens, the first without a number. Once, after the first token or the end has come.
+  // REQUIRES: the request asks for prompt_logprobs.
+  std::vector<PositionLogprobs> TakePromptLogprobs();
 
  private:
   void EchoPrompt();
-  PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result) const;
+  // With the `best` best; `result` may have more, and may be null.
+  PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
+  const SampleResult* PromptResult(size_t token) const;
 
   const Tokenizer& tokenizer_;
   const GenerationFields& request_;

@@ -244,7 +244,9 @@ void Engine::Accept(GenerationJob& job) {
     request.prompt_logprobs = from.prompt_logprobs;
     request.policy_label = from.policy_label;
     request.forced_ids = std::move(from.forced_ids);
+    request.prompt_ranks = from.prompt_ranks;
     request.end_finder = std::move(from.end_finder);
+    request.shaper = std::move(from.shaper);
     request.request.session = from.session;
     request.request.turn = from.turn;
     request.request.resumes = from.resumes;

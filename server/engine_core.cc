@@ -45,6 +45,9 @@ absl::Status EngineCore::Check(const EngineRequest& request) const {
   for (int32_t id : request.forced_ids) {
     if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
   }
+  if (request.shaper != nullptr && !request.shaper->rules().IdsBelow(options_.vocab)) {
+    return absl::InvalidArgumentError("a rule for logits speaks of a token outside the vocabulary");
+  }
   const EvictionPolicy& policy = request.policy;
   if (const int64_t positions = PositionsNeeded(request); positions > options_.context) {
     return absl::InvalidArgumentError(
@@ -74,9 +77,11 @@ absl::Status EngineCore::Add(EngineRequest request) {
                                           .policy = request.policy,
                                           .logprobs = request.logprobs,
                                           .prompt_logprobs = request.prompt_logprobs,
+                                          .prompt_ranks = request.prompt_ranks,
                                           .policy_label = request.policy_label,
                                           .forced_ids = std::move(request.forced_ids),
-                                          .end_finder = std::move(request.end_finder)};
+                                          .end_finder = std::move(request.end_finder),
+                                          .shaper = std::move(request.shaper)};
   return absl::OkStatus();
 }
 
@@ -147,6 +152,7 @@ void EngineCore::BuildInput(const StepPlan& plan) {
     row.logprobs = extras.logprobs;
     const size_t generated = static_cast<size_t>(std::max(0, scheduler_.sequence(from.sequence).generated()));
     row.forced_id = from.sample && generated < extras.forced_ids.size() ? extras.forced_ids[generated] : -1;
+    if (from.sample && row.forced_id < 0 && extras.shaper != nullptr) row.adjustments = extras.shaper->Next();
     row.policy = &extras.policy;
     row.sampling = &extras.sampling;
     if (from.prefill && extras.prompt_logprobs >= 0) {
@@ -156,6 +162,7 @@ void EngineCore::BuildInput(const StepPlan& plan) {
       row.targets =
           std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
       row.target_logprobs = extras.prompt_logprobs;
+      row.target_ranks = extras.prompt_ranks;
     }
     evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
   }
@@ -201,8 +208,9 @@ void EngineCore::BuildResults(const StepPlan& plan) {
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
-      EndFinder* finder = extras_[static_cast<size_t>(plan.rows[i].sequence)].end_finder.get();
-      if (finder != nullptr && !result.failed) result.ends = finder->Push(result.token);
+      const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
+      if (extras.shaper != nullptr && !result.failed) extras.shaper->Push(result.token);
+      if (extras.end_finder != nullptr && !result.failed) result.ends = extras.end_finder->Push(result.token);
     }
     for (const SampleResult& target : output.targets) result.failed |= !target.finite;
   }
@@ -239,7 +247,10 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
     if (has_event) {
       event = &append(*next++);
       // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
-      if (event->finish != FinishReason::kNone) extras_[static_cast<size_t>(row.sequence)].end_finder.reset();
+      if (event->finish != FinishReason::kNone) {
+        extras_[static_cast<size_t>(row.sequence)].end_finder.reset();
+        extras_[static_cast<size_t>(row.sequence)].shaper.reset();
+      }
     } else {
       // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.
       event = &append(scheduler_.EventOf(row.sequence));

@@ -22,6 +22,7 @@
 #include "kernels/sampling.h"
 #include "model/executor.h"
 #include "scheduler/scheduler.h"
+#include "server/logit_shaper.h"
 
 namespace hydrant {
 
@@ -44,11 +45,13 @@ struct EngineRequest {
   EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
   int32_t logprobs = -1;  // of generated tokens: -1 none, k >= 0 the token's own and the k best
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
+  bool prompt_ranks = false;     // and their ranks
   int32_t policy_label = 0;      // [0, kPolicyLabelsMax)
   // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
   // reported as if it had been sampled). For measuring perplexity under eviction.
   std::vector<int32_t> forced_ids;
   std::shared_ptr<EndFinder> end_finder;  // null: only tokens end it
+  std::shared_ptr<LogitShaper> shaper;    // of its own, made with its prompt; null: nothing is asked of tokens
 };
 
 // Spans and pointers are valid until the next Step.
@@ -145,7 +148,7 @@ class EngineCore {
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
 
-  // Errors: those of Scheduler::Add; INVALID_ARGUMENT for prompt tokens outside the vocabulary, more
+  // Errors: those of Scheduler::Add; INVALID_ARGUMENT for tokens outside the vocabulary, more
   // positions than the context has, or a policy that contradicts the budget.
   absl::Status Add(EngineRequest request);
 
@@ -192,9 +195,11 @@ class EngineCore {
     EvictionPolicy policy;  // lowered to the budget in force
     int32_t logprobs = -1;
     int32_t prompt_logprobs = -1;
+    bool prompt_ranks = false;
     int32_t policy_label = 0;
     std::vector<int32_t> forced_ids;
     std::shared_ptr<EndFinder> end_finder;
+    std::shared_ptr<LogitShaper> shaper;
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);

@@ -15,6 +15,7 @@
 namespace hydrant {
 
 class EndFinder;
+class LogitShaper;
 class StreamMailbox;
 
 // One sequence to generate, checked in every respect.
@@ -28,11 +29,13 @@ struct GenerationSequence {
   SamplingParams sampling;
   int32_t logprobs = -1;         // of generated tokens; -1: none
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …
+  bool prompt_ranks = false;     // and their ranks
   KvBudget budget;
   PrefixUse prefix;
   EvictionPolicy policy;
   int32_t policy_label = 0;               // EngineRequest::policy_label
   std::shared_ptr<EndFinder> end_finder;  // EngineRequest::end_finder; its own
+  std::shared_ptr<LogitShaper> shaper;    // EngineRequest::shaper; its own
   // Request's members of these names.
   uint64_t session = 0;
   uint64_t turn = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/completion_writer.h"
+#include "server/bad_words.h"
 #include "server/session_prompt.h"
 
 namespace hydrant {
@@ -13,8 +14,8 @@ namespace {
 
 // The bounds of a request as a whole: what every prompt may be by itself adds up.
 struct Totals {
-  int64_t tokens = 0;     // of prompts
-  int64_t positions = 0;  // with log-probabilities that wait for the rest of the response
+  int64_t tokens = 0;    // of prompts
+  int64_t logprobs = 0;  // that wait for the rest of the response
 
   std::optional<ApiError> Add(const GenerationFields& request, int64_t length, const ServingContext& context) {
     tokens += request.n * length;
@@ -22,13 +23,15 @@ struct Totals {
       return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
                                                  context.request_tokens_max, "."));
     }
-    if (request.logprobs < 0) return std::nullopt;
+    const int32_t of_prompt = std::max(request.echo ? request.logprobs : -1, request.prompt_logprobs);
+    logprobs += request.n * length * (of_prompt + 1);
     // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
-    positions += request.n * ((request.echo ? length : 0) + (request.stream ? 0 : request.max_tokens));
-    const int64_t positions_max = context.logprobs_kept_max / (request.logprobs + 1);
-    if (positions <= positions_max) return std::nullopt;
-    return InvalidField("logprobs", absl::StrCat("'logprobs': ", request.logprobs, " is possible for at most ",
-                                                 positions_max, " tokens of a request, all samples together."));
+    if (!request.stream) logprobs += int64_t{request.n} * request.max_tokens * (request.logprobs + 1);
+    if (logprobs <= context.logprobs_kept_max) return std::nullopt;
+    const std::string_view field = request.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs";
+    return InvalidField(
+        field, absl::StrCat("'", std::string(field), "': this request asks for more than ", context.logprobs_kept_max,
+                            " log-probabilities, all tokens and samples together."));
   }
 };
 
@@ -94,13 +97,35 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
   const auto length = static_cast<int32_t>(prompt->ids.size());
   const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
   // Log-probabilities of a prompt take all of it.
-  const bool scores_prompt = request.echo && request.logprobs >= 0;
+  const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
   if (parked == nullptr || scores_prompt || !prompt->goes_on || prompt->spec != turn->past()->spec) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->turn;
   prompt->parked = parked->computed;
   return PeakSlotsResumed(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
+}
+
+// Null: nothing is asked of tokens.
+ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFields& fields,
+                                                            const ServingContext& context) {
+  LogitRules rules;
+  rules.allowed = fields.allowed_token_ids;
+  for (const LogitBias& bias : fields.logit_bias) rules.biases.push_back({bias.id, bias.bias});
+  ApiResult<std::vector<std::vector<int32_t>>> bad_words = EncodeBadWords(fields.bad_words, *context.tokenizer);
+  if (!bad_words.ok()) return bad_words.error();
+  rules.bad_words = std::move(bad_words.value());
+  rules.min_tokens = fields.min_tokens;
+  if (fields.min_tokens > 0) {
+    // As in vLLM also where the end is ignored.
+    rules.end_ids = context.eos_ids;
+    rules.end_ids.insert(rules.end_ids.end(), fields.stop_token_ids.begin(), fields.stop_token_ids.end());
+  }
+  rules.repetition = fields.repetition_penalty;
+  rules.frequency = fields.frequency_penalty;
+  rules.presence = fields.presence_penalty;
+  if (rules.neutral()) return std::shared_ptr<const LogitRules>();
+  return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
 }
 
 // As many as there is room for. Where there is none, one, which the checks that follow refuse with the right words.
@@ -135,7 +160,7 @@ ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const Ser
   if (!parsed.ok()) return parsed.error();
   CompletionRequest& request = parsed.value();
   PreparedGeneration prepared;
-  prepared.writer = std::make_unique<CompletionWriter>();
+  prepared.writer = std::make_unique<CompletionWriter>(request.return_tokens_as_token_ids);
   std::vector<RequestPrompt> prompts = std::move(request.prompts);
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
@@ -155,7 +180,7 @@ RequestContext RequestContextOf(const ServingContext& context, const TenantRules
 }
 
 std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const ServingContext& context,
-                                       const TenantRules& rules, PreparedGeneration* prepared) {
+                                       const TenantRules& tenant, PreparedGeneration* prepared) {
   GenerationFields& fields = prepared->fields;
   assert(prompts.size() == 1 || (fields.session_id.empty() && fields.max_tokens != kRestOfContext));
   if (fields.n * std::ssize(prompts) > context.request_sequences_max) {
@@ -163,18 +188,22 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
         "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
   }
   if (!fields.session_id.empty()) {
-    ApiResult<SessionTurn> turn = context.sessions->Begin(rules.sessions, fields.session_id, fields.session_append);
+    ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);
     if (!turn.ok()) return turn.error();
     prepared->turn.emplace(std::move(turn.value()));
   }
   const SessionTurn* turn = prepared->turn.has_value() ? &*prepared->turn : nullptr;
+  ApiResult<std::shared_ptr<const LogitRules>> made = MakeLogitRules(fields, context);
+  if (!made.ok()) return made.error();
+  const std::shared_ptr<const LogitRules> rules = std::move(made.value());
   Totals totals;
   prepared->prompts.reserve(prompts.size());
   for (RequestPrompt& from : prompts) {
     ApiResult<PreparedPrompt> encoded = EncodePrompt(from, fields, turn, *context.tokenizer);
     if (!encoded.ok()) return encoded.error();
     PreparedPrompt& prompt = prepared->prompts.emplace_back(std::move(encoded.value()));
-    if (std::optional<ApiError> error = SettlePrompt(turn, context, rules, &fields, &prompt)) return error;
+    if (std::optional<ApiError> error = SettlePrompt(turn, context, tenant, &fields, &prompt)) return error;
+    if (rules != nullptr) prompt.shaper = std::make_shared<const LogitShaper>(rules, prompt.ids);
     // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
     if (std::optional<ApiError> error = totals.Add(fields, std::ssize(prompt.ids), context)) return error;
   }

@@ -17,6 +17,7 @@
 #include "api/completion_request.h"
 #include "model/tokenizer.h"
 #include "server/kv_resolution.h"
+#include "server/logit_shaper.h"
 #include "server/prefix_salts.h"
 #include "server/session_store.h"
 
@@ -27,6 +28,7 @@ struct ServingContext {
   RequestContext request;
   KvModelFacts kv;
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<int32_t> eos_ids;
   int32_t blocks = 0;  // of the pool
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
@@ -61,6 +63,8 @@ struct PreparedPrompt {
   uint64_t resumes = 0;             // GenerationSequence::resumes
   int32_t parked = 0;               // GenerationSequence::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text
+  // GenerationSequence::shaper of every sample, before its first token; null when nothing is asked of tokens.
+  std::shared_ptr<const LogitShaper> shaper;
 };
 
 struct PreparedGeneration {
@@ -86,7 +90,7 @@ RequestContext RequestContextOf(const ServingContext& context, const TenantRules
 // Errors: those of SessionStore::Begin, CheckPromptLength and ResolveKvPolicy; kv_capacity_exceeded; 400 for a request that
 // is too large as a whole.
 std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const ServingContext& context,
-                                       const TenantRules& rules, PreparedGeneration* prepared);
+                                       const TenantRules& tenant, PreparedGeneration* prepared);
 
 }  // namespace hydrant
 

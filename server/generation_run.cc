@@ -108,13 +108,15 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
     sequence.forced_ids = fields.forced_token_ids;
     sequence.ignore_eos = fields.ignore_eos;
     sequence.logprobs = fields.logprobs;
-    sequence.prompt_logprobs = fields.echo ? fields.logprobs : -1;
+    sequence.prompt_logprobs = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs);
+    sequence.prompt_ranks = fields.prompt_logprobs >= 0;
     sequence.budget = prompt.kv.budget;
     if (context_.prefix_caching) {
       sequence.prefix = SharePrefixes(prompt.kv.policy, prefix_salt, sequence.prompt_logprobs >= 0);
     }
     sequence.policy = prompt.kv.policy;
     sequence.policy_label = prompt.kv.policy_label;
+    if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
     if (!fields.stop.empty()) {
       sequence.end_finder =
           std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
@@ -313,6 +315,7 @@ std::string GenerationRun::Body() {
     choice.index = static_cast<int32_t>(i);
     choice.text = std::move(output.text);
     if (fields.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
+    if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();
     choice.finish_reason = assembler.finish_reason();
     choice.stop_reason = assembler.stop_reason();
     if (fields.return_token_ids) {

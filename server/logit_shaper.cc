@@ -44,7 +44,8 @@ void LogitShaper::CollectBanned() {
   if (generated_ < rules_->min_tokens) banned_ = rules_->end_ids;
   for (const std::vector<int32_t>& word : rules_->bad_words) {
     const size_t before = word.size() - 1;
-    if (before <= recent_.size() && std::equal(word.begin(), word.end() - 1, recent_.end() - static_cast<int64_t>(before))) {
+    if (before <= recent_.size() &&
+        std::equal(word.begin(), word.end() - 1, recent_.end() - static_cast<int64_t>(before))) {
       banned_.push_back(word.back());
     }
   }

@@ -22,10 +22,11 @@ namespace hydrant {
 
 // What a request asks for, shared by its sequences. Every id is in the vocabulary.
 struct LogitRules {
-  std::vector<int32_t> allowed;                 // ascending, none twice; empty: all
-  std::vector<TokenBias> biases;                // no id twice
-  std::vector<std::vector<int32_t>> bad_words;  // none empty; the last token of none follows the others of it in the output
-  std::vector<int32_t> end_ids;                 // not among the first `min_tokens` of the output
+  std::vector<int32_t> allowed;   // ascending, none twice; empty: all
+  std::vector<TokenBias> biases;  // no id twice
+  std::vector<std::vector<int32_t>>
+      bad_words;                 // none empty; the last token of none follows the others of it in the output
+  std::vector<int32_t> end_ids;  // not among the first `min_tokens` of the output
   int32_t min_tokens = 0;
   float repetition = 1.0f;  // of prompt and output; the other two of the output
   float frequency = 0.0f;
@@ -57,7 +58,8 @@ class LogitShaper {
 
   std::shared_ptr<const LogitRules> rules_;
   int32_t generated_ = 0;
-  std::vector<int32_t> recent_;  // the last tokens of the output, as many as the longest bad word has before its last one
+  std::vector<int32_t>
+      recent_;  // the last tokens of the output, as many as the longest bad word has before its last one
   size_t recent_max_ = 0;
   std::vector<TokenCount> counts_;
   absl::flat_hash_map<int32_t, size_t> place_;  // of a token in counts_

@@ -70,10 +70,12 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   if (defaults.top_p >= 0) request.top_p = defaults.top_p;
   if (defaults.min_p >= 0) request.min_p = defaults.min_p;
   if (defaults.top_k >= 0) request.top_k = defaults.top_k;
+  if (defaults.repetition_penalty >= 0) request.repetition_penalty = defaults.repetition_penalty;
   request.kv = config.kv;
   request.debug_fields = !config.kv_dump_path.empty();
   context.kv = {model.query_heads, model.kv_heads, limits.context_max};
   context.tokenizer = checkpoint.shared_tokenizer();
+  context.eos_ids = model.eos_ids;
   context.blocks = limits.blocks;
   context.prefix_caching = config.prefix_caching;
   context.request_tokens_max = limits.request_tokens_max();

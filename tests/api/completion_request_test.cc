@@ -255,6 +255,9 @@ TEST(CompletionRequestTest, ValuesInsideTheirRangesPass) {
                              R"("session_id":"abc")",
                              R"("best_of":null)",
                              R"("suffix":null)",
+                             R"("prompt_logprobs":0)",
+                             R"("prompt_logprobs":20)",
+                             R"("spaces_between_special_tokens":false)",
                              R"("cache_salt":"s")"}) {
     const ApiResult<CompletionRequest> parsed = With(member);
     EXPECT_TRUE(parsed.ok()) << member << ": " << parsed.error().message;
@@ -353,7 +356,13 @@ TEST(CompletionRequestTest, EveryViolationNamesItsField) {
       {R"("request_id":"é")", "request_id"},
       {R"("model":{})", "model"},
       {R"("model":"a\u0000")", "model"},
-      {R"("presence_penalty":0.5)", "presence_penalty"},
+      {R"("presence_penalty":2.5)", "presence_penalty"},
+      {R"("prompt_logprobs":21)", "prompt_logprobs"},
+      {R"("prompt_logprobs":-1)", "prompt_logprobs"},
+      {R"("prompt_logprobs":0,"stream":true)", "prompt_logprobs"},
+      {R"("prompt_logprobs":0,"session_id":"a","session_append":true)", "prompt_logprobs"},
+      {R"("return_tokens_as_token_ids":1)", "return_tokens_as_token_ids"},
+      {R"("spaces_between_special_tokens":1)", "spaces_between_special_tokens"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("cache_salt":5)", "cache_salt"},
       {R"("priority":1)", "priority"},

@@ -136,6 +136,48 @@ TEST(LogprobsTest, TheTokensOwnNumberIsAmongTheTopOnes) {
   }
 }
 
+TEST(LogprobsTest, TokensMayBeShownAsIds) {
+  AnswerChoice choice;
+  PositionLogprobs position;
+  position.id = 4;
+  position.bytes = "x";
+  position.logprob = -2.0f;
+  position.top = {{5, -0.5f, "y"}, {6, -0.75f, "y"}};
+  choice.logprobs = {{position}};
+  Answer response;
+  response.choices.push_back(choice);
+  CompletionWriter writer(/*tokens_as_ids=*/true);
+  writer.Begin(Head());
+  const Json logprobs = Json::parse(writer.Body(response))["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], Json::parse(R"(["token_id:4"])"));
+  EXPECT_EQ(logprobs["top_logprobs"][0], Json::parse(R"({"token_id:5":-0.5,"token_id:6":-0.75,"token_id:4":-2.0})"));
+}
+
+TEST(LogprobsTest, ThoseOfThePromptAreByIdWithRanks) {
+  AnswerChoice choice;
+  PositionLogprobs first;
+  first.id = 1;
+  PositionLogprobs next;
+  next.id = 4;
+  next.bytes = "x";
+  next.logprob = -2.0f;
+  next.rank = 9;
+  next.top = {{5, -0.5f, "y\""}, {6, -0.75f, "\xc3"}};
+  PositionLogprobs last = next;
+  last.id = 6;
+  last.bytes = "\xc3";
+  last.logprob = -0.75f;
+  last.rank = 2;
+  choice.prompt_logprobs = {{first, next, last}};
+  Answer response;
+  response.choices.push_back(choice);
+  const Json got = Json::parse(BodyOf(response))["choices"][0]["prompt_logprobs"];
+  EXPECT_EQ(got, Json::parse(R"([null,
+    {"4":{"logprob":-2.0,"rank":9,"decoded_token":"x"},"5":{"logprob":-0.5,"rank":1,"decoded_token":"y\""},
+     "6":{"logprob":-0.75,"rank":2,"decoded_token":"\ufffd"}},
+    {"6":{"logprob":-0.75,"rank":2,"decoded_token":"\ufffd"},"5":{"logprob":-0.5,"rank":1,"decoded_token":"y\""}}])"));
+}
+
 TEST(CompletionWriterTest, APlainChunkIsByteForByteThis) {
   CompletionWriter writer = Begun(Head());
   std::string out;

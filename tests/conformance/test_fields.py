@@ -155,16 +155,30 @@ def test_c19_min_p(row):
 def test_c20_penalties(row):
     for name in ("frequency_penalty", "presence_penalty"):
         refuse_all(row, name, [2.1, -2.1, 1e38, "0"])
-        accept_all(row, name, [0, 0.0, None])
-        refuse_all(row, name, [0.5, -2], "unsupported")
-    refuse_all(row, "repetition_penalty", [0, -1, 1e30])
-    accept_all(row, "repetition_penalty", [1, 1.0])
+        accept_all(row, name, [0, 0.0, None, 0.5, -2, 2], max_tokens=8)
+    refuse_all(row, "repetition_penalty", [0, -1, 1e-30, 1e30])
+    accept_all(row, "repetition_penalty", [1, 1.0, 0.001, 10], max_tokens=8)
 
 
 def test_c22_logit_bias(row):
-    refuse_all(row, "logit_bias", [{"1": 101}, {"1": -1e38}, {"1": None}, {"x": 1}, {"-1": 1}, [1], {"1": 5}])
+    refuse_all(row, "logit_bias", [{"1": 101}, {"1": -1e38}, {"1": None}, {"x": 1}, {"-1": 1}, [1]])
     refuse_all(row, "logit_bias", [{str(i): 0 for i in range(2000)}])
-    accept_all(row, "logit_bias", [{}, {"1": 0}])
+    refuse_all(row, "logit_bias", [{str(i): 0 for i in range(150_000)}])
+    accept_all(row, "logit_bias", [{}, {"1": 0}, {"1": 5, "2": -100}, {str(i): -100 for i in range(1024)}], max_tokens=8)
+
+
+def test_c25_prompt_logprobs(row):
+    refuse_all(row, "prompt_logprobs", [-1, 21, True, "1", 1.0])
+    refuse_all(row, "prompt_logprobs", [0, 1], stream=True)
+    accept_all(row, "prompt_logprobs", [0, 20, None])
+    refuse_all(row, "prompt_logprobs", [20], prompt=[[5] * 4000] * 16)  # 1.3 million of them
+
+
+def test_c26_allowed_and_forbidden_tokens(row):
+    refuse_all(row, "allowed_token_ids", [[], [-1], [1 << 31], 5, ["5"]])
+    accept_all(row, "allowed_token_ids", [None, [5], list(range(1000))])
+    refuse_all(row, "bad_words", [[""], [1], 5, ["x" * 257], ["x"] * 129, [" "]])
+    accept_all(row, "bad_words", [None, [], "x", ["x", " y", "z" * 256]])
 
 
 def test_c24_logprobs(row):
@@ -188,9 +202,7 @@ def test_c34_what_another_version_does_is_refused_by_name(row):
         "prompt_embeds": "AAAA",
         "multi_modal_data": {},
         "image_url": "http://127.0.0.1:9/x.png",
-        "prompt_logprobs": 1,
-        "allowed_token_ids": [1],
-        "bad_words": ["x"],
+        "logprob_token_ids": [1],
         "tools": [{"type": "function"}],
         "suffix": "x",
         "use_beam_search": True,

@@ -95,6 +95,8 @@ TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
       {"102 streamed", R"({"prompt":"a","max_tokens":17,"n":2,"logprobs":2,"stream":true})", ""},
       {"100 of prompts",
        R"({"prompt":["0123456789","0123456789"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", ""},
+      {"100 of prompt_logprobs", R"({"prompt":"0123456789","n":2,"prompt_logprobs":4})", ""},
+      {"120 of prompt_logprobs", R"({"prompt":"0123456789","n":2,"prompt_logprobs":5})", "prompt_logprobs"},
       {"105 of prompts",
        R"({"prompt":["0123456789","0123456789+"],"max_tokens":1,"logprobs":4,"stream":true,"echo":true})", "logprobs"},
   };
@@ -132,6 +134,38 @@ TEST(PreparePrompts, TheRestOfTheContextIsWhatThePromptLeaves) {
     EXPECT_EQ(prepared.fields.max_tokens, 32 - prompt);
     EXPECT_EQ(prepared.fields.min_tokens, std::min(20, 32 - prompt));
   }
+}
+
+TEST(PrepareCompletion, RulesForTokensAreMadeOnlyWhereSomethingIsAsked) {
+  ServingContext context = ByteContext(100);
+  context.eos_ids = {ByteTokenizer::kEos};
+  const auto shaper = [&](const std::string& members) {
+    return PrepareCompletion(R"({"prompt":"aab")" + members + "}", context).value().prompts[0].shaper;
+  };
+  EXPECT_EQ(shaper(""), nullptr);
+  EXPECT_EQ(shaper(R"(,"temperature":0.5,"top_k":3,"stop_token_ids":[5],"repetition_penalty":1,"min_tokens":0)"),
+            nullptr);
+  const auto rules = shaper(R"(,"min_tokens":3,"stop_token_ids":[5],"logit_bias":{"7":1.5},"allowed_token_ids":[9,8],
+                             "bad_words":["xy"],"presence_penalty":0.5,"frequency_penalty":0.25,
+                             "repetition_penalty":1.5,"ignore_eos":true)");
+  ASSERT_NE(rules, nullptr);
+  EXPECT_EQ(rules->rules().end_ids, (std::vector<int32_t>{ByteTokenizer::kEos, 5}));
+  EXPECT_EQ(rules->rules().min_tokens, 3);
+  EXPECT_EQ(rules->rules().allowed, (std::vector<int32_t>{8, 9}));
+  EXPECT_EQ(rules->rules().bad_words, (std::vector<std::vector<int32_t>>{{'x', 'y'}}));
+  EXPECT_EQ(rules->rules().biases.front().id, 7);
+  EXPECT_EQ(rules->rules().presence, 0.5f);
+  EXPECT_EQ(rules->rules().frequency, 0.25f);
+  EXPECT_EQ(rules->rules().repetition, 1.5f);
+  LogitShaper copy = *rules;
+  EXPECT_EQ(copy.Next()->counts.size(), 2u) << "a and b are in the prompt";
+}
+
+TEST(PrepareCompletion, ABadWordWithoutATokenIsRefused) {
+  const ApiResult<PreparedGeneration> prepared =
+      PrepareCompletion(R"({"prompt":"a","bad_words":[" "]})", ByteContext(100));
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().param, "bad_words");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "byte_context.h"
 #include "server/engine_core.h"
+#include "server/logit_shaper.h"
 
 namespace hydrant {
 namespace {
@@ -104,6 +105,44 @@ TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   EXPECT_THAT(body, HasSubstr(R"("completion_tokens":4)"));
   EXPECT_THAT(body, HasSubstr(R"("index":3,"text":"bcs")"));
   EXPECT_THAT(queue_.cancelled, IsEmpty());
+}
+
+TEST_F(GenerationRunTest, EverySampleHasRulesOfItsOwn) {
+  const auto run = Start(R"({"prompt": ["a", "b"], "n": 2, "repetition_penalty": 1.5})");
+  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  ASSERT_EQ(sequences.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_NE(sequences[i].shaper, nullptr);
+    const LogitAdjustments* next = sequences[i].shaper->Next();
+    ASSERT_NE(next, nullptr);
+    ASSERT_EQ(next->counts.size(), 1u);
+    EXPECT_EQ(next->counts[0].id, i < 2 ? 'a' : 'b');
+    sequences[i].shaper->Push('z');
+    EXPECT_EQ(sequences[i].shaper->Next()->counts.size(), 2u) << "the others' tokens are not its own";
+  }
+}
+
+TEST_F(GenerationRunTest, LogProbabilitiesOfThePromptAreReportedBesideAnEcho) {
+  const auto run = Start(R"({"prompt": "hi!", "max_tokens": 1, "echo": true, "logprobs": 1, "prompt_logprobs": 2})");
+  EXPECT_EQ(queue_.job.sequences[0].prompt_logprobs, 2) << "the larger of the two";
+  EXPECT_TRUE(queue_.job.sequences[0].prompt_ranks);
+  PromptEvent event;
+  event.begin = 1;
+  for (const int32_t id : {int32_t{'i'}, int32_t{'!'}}) {
+    SampleResult& result = event.results.emplace_back();
+    result.id = id;
+    result.logprob = -3.5f;
+    result.rank = 30;
+    result.top = {{'x', -0.5f}, {'y', -1.5f}};
+  }
+  (void)queue_.job.mailbox->PushPrompt(std::move(event));
+  Send(0, 'z', SequenceEnd::kLength);
+  run->Absorb();
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("prompt_logprobs":[null,{"105":{"logprob":-3.5,"rank":30,"decoded_token":"i"},)"
+                              R"("120":{"logprob":-0.5,"rank":1,"decoded_token":"x"},)"
+                              R"("121":{"logprob":-1.5,"rank":2,"decoded_token":"y"}},{"33":)"));
+  EXPECT_THAT(body, HasSubstr(R"("top_logprobs":[null,{"x":-0.5,"i":-3.5},)")) << "the echo shows one beside its own";
 }
 
 TEST_F(GenerationRunTest, WithoutASeedEverySampleDrawsItsOwn) {

@@ -47,7 +47,8 @@ class ScriptedExecutor : public Executor {
     for (const StepRow& row : input_->rows) {
       RowOutput& answer = output.rows.emplace_back();
       answer.losses.resize(static_cast<size_t>(row.losses.cuts));
-      for (const int32_t target : row.targets) answer.targets.push_back(Result(target, row.target_logprobs));
+      for (const int32_t target : row.targets)
+        answer.targets.push_back(Result(target, row.target_logprobs, row.target_ranks));
       if (!row.sample) continue;
       const int32_t position = row.position + static_cast<int32_t>(row.tokens.size());
       answer.sampled = Result(next(row, position), row.logprobs);
@@ -57,9 +58,10 @@ class ScriptedExecutor : public Executor {
   }
 
  private:
-  // Log-probabilities that say which token they belong to: -id / 100, candidates 0, 1, … below it.
-  static SampleResult Result(int32_t id, int32_t logprobs) {
+  // Log-probabilities that say which token they belong to: -id / 100, rank id + 1, candidates 0, 1, … below it.
+  static SampleResult Result(int32_t id, int32_t logprobs, bool rank = false) {
     SampleResult result;
+    result.rank = rank ? id + 1 : 0;
     result.id = id;
     result.logprob = static_cast<float>(-id) / 100;
     for (int32_t k = 0; k < logprobs; ++k) result.top.push_back({k, static_cast<float>(-k)});

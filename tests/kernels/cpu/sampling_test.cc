@@ -368,8 +368,7 @@ TEST_P(SamplingTest, LogprobsAndRanksAreThoseBeforeAdjustments) {
   const SamplingParams greedy{.temperature = 0.0f};
   const Adjusted adjusted{.banned = {ranked[0], ranked[1]}};
   const LogitAdjustments view = adjusted.view();
-  const SampleResult result =
-      Sample(logits, {.params = &greedy, .adjustments = &view, .logprobs = 2, .rank = true});
+  const SampleResult result = Sample(logits, {.params = &greedy, .adjustments = &view, .logprobs = 2, .rank = true});
   EXPECT_EQ(result.id, ranked[2]);
   EXPECT_EQ(result.rank, 3);
   EXPECT_EQ(result.top[0].id, ranked[0]);
