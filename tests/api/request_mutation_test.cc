@@ -35,8 +35,9 @@ Json Seed() {
     "ignore_eos":true,"logprobs":3,"echo":true,"stream":true,"stream_options":{"include_usage":true},"stream_interval":4,
     "add_special_tokens":false,"skip_special_tokens":false,"truncate_prompt_tokens":20,"return_token_ids":true,
     "kv_report":true,"kv":{"policy":"h2o","budget":{"ratio_of_prompt":0.5},"recent":3,"cadence":{"periodic":16},
-    "position":"absolute","elastic":false,"prefill":"full"},"user":"u","request_id":"r","presence_penalty":0,
-    "frequency_penalty":0,"repetition_penalty":1,"logit_bias":{},"bad_words":[],"response_format":{"type":"text"},
+    "position":"absolute","elastic":false,"prefill":"full"},"user":"u","request_id":"r","presence_penalty":0.5,
+    "frequency_penalty":-1,"repetition_penalty":1.2,"logit_bias":{"5":1.5},"allowed_token_ids":[1,2],"bad_words":["x"],
+    "prompt_logprobs":null,"return_tokens_as_token_ids":true,"spaces_between_special_tokens":true,"response_format":{"type":"text"},
     "tools":[],"priority":0})");
 }
 
@@ -67,6 +68,13 @@ void CheckRequest(const CompletionRequest& request) {
   ASSERT_TRUE(request.top_p > 0.0f && request.top_p <= 1.0f);
   ASSERT_GE(request.top_k, -1);
   ASSERT_TRUE(request.min_p >= 0.0f && request.min_p <= 1.0f);
+  ASSERT_TRUE(std::abs(request.presence_penalty) <= 2.0f && std::abs(request.frequency_penalty) <= 2.0f);
+  ASSERT_TRUE(request.repetition_penalty > 0.0f && request.repetition_penalty <= 10.0f);
+  for (const LogitBias& bias : request.logit_bias) {
+    ASSERT_TRUE(bias.id >= 0 && bias.id < kVocab && std::abs(bias.bias) <= 100.0f);
+  }
+  for (const int32_t id : request.allowed_token_ids) ASSERT_TRUE(id >= 0 && id < kVocab);
+  ASSERT_TRUE(request.prompt_logprobs < 0 || !request.stream);
   ASSERT_LE(request.stop.size(), static_cast<size_t>(limits.stop_max));
   for (const std::string& stop : request.stop) ASSERT_TRUE(!stop.empty() && stop.size() <= limits.stop_bytes_max);
   for (const int32_t id : request.stop_token_ids) ASSERT_TRUE(id >= 0 && id < kVocab);

@@ -58,8 +58,8 @@ def test_only_allowed_tokens_are_chosen(server):
 @pytest.mark.parametrize("name", ["presence_penalty", "frequency_penalty"])
 def test_penalties_are_what_the_log_probabilities_say(server, name):
     """A greedy choice has the largest log-probability less what its token had to lose: checked against the 20 best."""
-    strength = 1.5
-    body = GREEDY | {name: strength, "logprobs": 20, "return_tokens_as_token_ids": True}
+    strength = 2.0
+    body = GREEDY | {"max_tokens": 64, name: strength, "logprobs": 20, "return_tokens_as_token_ids": True}
     choice = choice_of(server, **body)
     output = []
     changed = 0
