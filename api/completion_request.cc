@@ -75,9 +75,8 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
   CheckModelField(&reader, context);
   ReadPrompts(&reader, context, &request);
   request.echo = reader.Bool("echo", false);
-  const int64_t max_tokens_min = request.echo ? 0 : 1;  // with echo, 0 scores the prompt and generates nothing
-  request.max_tokens =
-      static_cast<int32_t>(reader.Integer("max_tokens", 16, max_tokens_min, std::numeric_limits<int32_t>::max()));
+  // With echo, 0 scores the prompt and generates nothing.
+  request.max_tokens = ReadMaxTokens(&reader, 16, request.echo ? 0 : 1);
   request.logprobs = static_cast<int32_t>(reader.Integer("logprobs", -1, 0, context.limits.logprobs_max));
   request.add_special_tokens = reader.Bool("add_special_tokens", true);
   ReadGenerationFields(&reader, context, &request);

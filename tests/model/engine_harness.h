@@ -96,7 +96,10 @@ class EngineHarness {
       }
       for (size_t i = 0; i < requests.size(); ++i) {
         if ((arrivals.empty() ? 0 : arrivals[i]) != step) continue;
-        const absl::Status added = engine_->Add(requests[i]);
+        EngineRequest request = requests[i];
+        // The request may be run again: its own shaper stays where it is.
+        if (request.shaper != nullptr) request.shaper = std::make_shared<LogitShaper>(*request.shaper);
+        const absl::Status added = engine_->Add(std::move(request));
         if (!added.ok()) ADD_FAILURE() << added;
         index_of[requests[i].request.id] = i;
       }

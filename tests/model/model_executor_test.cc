@@ -32,6 +32,23 @@ EngineRequest Budgeted(EngineRequest request, int32_t stride) {
   return request;
 }
 
+// Penalties, biases, bans and a least length.
+void AskForEverything(int32_t vocab, EngineRequest* request) {
+  LogitRules rules;
+  rules.biases = {{3, 1.5f}, {vocab - 1, -2.0f}};
+  rules.bad_words = {{5}, {7, 8}};
+  rules.end_ids = {1};
+  rules.min_tokens = 20;
+  rules.repetition = 1.1f;
+  rules.frequency = 0.3f;
+  rules.presence = 0.2f;
+  if (request->request.id == 9) {
+    for (int32_t id = 2; id < vocab; id += 2) rules.allowed.push_back(id);
+  }
+  request->shaper =
+      std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request->request.prompt);
+}
+
 // Requests that differ in everything: length around block edges, policy, cadence, prefill, temperature, log-probabilities.
 std::vector<EngineRequest> MixedRequests(int32_t vocab) {
   std::mt19937 random(7);
@@ -87,6 +104,7 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
       request.sampling.top_p = 0.95f;
     }
     if (request.request.id == 6) request.prompt_logprobs = 2;
+    if (request.request.id % 3 == 0) AskForEverything(vocab, &request);
   }
   return requests;
 }

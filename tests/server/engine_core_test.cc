@@ -155,6 +155,45 @@ TEST_F(EngineCoreTest, ATextEndsWhereItsReaderFindsTheEnd) {
   EXPECT_EQ(finder.use_count(), 1) << "what it holds of its request goes with the sequence";
 }
 
+TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
+  LogitRules rules;
+  rules.repetition = 1.5f;
+  const auto shared = std::make_shared<const LogitRules>(rules);
+  EngineRequest request = MakeRequest(1, 40, 4);  // in two chunks
+  request.request.prompt.assign(40, 3);
+  request.shaper = std::make_shared<LogitShaper>(shared, request.request.prompt);
+  request.forced_ids = {9};
+  const std::weak_ptr<LogitShaper> shaper = request.shaper;
+  ASSERT_TRUE(core->Add(std::move(request)).ok());
+  ASSERT_TRUE(core->Add(MakeRequest(2, 5, 4)).ok());
+  std::map<int32_t, int32_t> counts;
+  const LogitAdjustments* adjusted = nullptr;
+  executor.spoil = [&](const StepRow& row, RowOutput& answer) {
+    if (row.sample && row.forced_id >= 0) answer.sampled.id = row.forced_id;
+    if (row.prompt_length != 40) {
+      EXPECT_EQ(row.adjustments, nullptr) << "nobody asked";
+      return;
+    }
+    adjusted = row.adjustments;
+    counts.clear();
+    if (adjusted == nullptr) return;
+    for (const TokenCount& seen : adjusted->counts) counts[seen.id] = seen.count;
+  };
+  executor.sampled.id = 7;
+  core->Step();
+  EXPECT_EQ(adjusted, nullptr) << "the first chunk chooses nothing";
+  core->Step();
+  EXPECT_EQ(adjusted, nullptr) << "a forced token is not chosen";
+  core->Step();
+  EXPECT_EQ(counts, (std::map<int32_t, int32_t>{{3, 0}, {9, 1}}));
+  core->Step();
+  EXPECT_EQ(counts, (std::map<int32_t, int32_t>{{3, 0}, {9, 1}, {7, 1}}));
+  core->Step();
+  EXPECT_EQ(counts, (std::map<int32_t, int32_t>{{3, 0}, {9, 1}, {7, 2}}));
+  EXPECT_TRUE(core->idle());
+  EXPECT_TRUE(shaper.expired());
+}
+
 TEST_F(EngineCoreTest, ACancelledRequestTakesNobodysReaderAlong) {
   EngineRequest request = MakeRequest(1, 5, 10);
   request.end_finder = std::make_shared<EndsAfter>(5);
@@ -339,6 +378,11 @@ TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
   request = MakeRequest(2, 5, 2, 16);
   request.policy_label = kPolicyLabelsMax;
+  EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request = MakeRequest(2, 5, 2);
+  LogitRules rules;
+  rules.biases = {{kVocab, 1.0f}};
+  request.shaper = std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(rules), request.request.prompt);
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(MakeRequest(2, 0, 2)), absl::StatusCode::kInvalidArgument)
       << "the scheduler's own checks come through";
