@@ -159,8 +159,8 @@ TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
   LogitRules rules;
   rules.repetition = 1.5f;
   const auto shared = std::make_shared<const LogitRules>(rules);
-  EngineRequest request = MakeRequest(1, 40, 4);  // in two chunks
-  request.request.prompt.assign(40, 3);
+  EngineRequest request = MakeRequest(1, 70, 4);  // in two chunks
+  request.request.prompt.assign(70, 3);
   request.shaper = std::make_shared<LogitShaper>(shared, request.request.prompt);
   request.forced_ids = {9};
   const std::weak_ptr<LogitShaper> shaper = request.shaper;
@@ -170,7 +170,7 @@ TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
   const LogitAdjustments* adjusted = nullptr;
   executor.spoil = [&](const StepRow& row, RowOutput& answer) {
     if (row.sample && row.forced_id >= 0) answer.sampled.id = row.forced_id;
-    if (row.prompt_length != 40) {
+    if (row.prompt_length != 70) {
       EXPECT_EQ(row.adjustments, nullptr) << "nobody asked";
       return;
     }
