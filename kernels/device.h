@@ -243,6 +243,12 @@ struct NormWeight {
   float eps = 1e-5f;
 };
 
+// Norms of every single head of the queries and of the keys, [head_dim] each, before they are rotated; a null weight: none.
+struct HeadNorms {
+  NormWeight q;
+  NormWeight k;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -269,8 +275,9 @@ class Device {
   // --- a step -------------------------------------------------------------------------------------------------------
   virtual void BeginStep(const StepBatch& batch) = 0;
 
-  // x[i] = table row of token_ids[i]. x [tokens, cols] fp32.
-  virtual void Embed(const LinearWeight& table, Matrix x) = 0;
+  // x[i] = row token_ids[i] of `tokens` + the row of its logical position of `positions`; a null table adds nothing, and one
+  // of them is there. x [tokens, cols] fp32.
+  virtual void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) = 0;
   // y = norm(x) per row; x, y [n, cols] fp32; y may be x.
   virtual void Norm(const NormWeight& norm, Matrix x, Matrix y) = 0;
   // y = x W^T + bias, or y += x W^T + bias. x [n, cols], y [n, rows]; n = x.rows may be any part of the batch.
@@ -279,10 +286,12 @@ class Device {
   virtual void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
   // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
   virtual void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
-  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Rotates q in place and, unless the
-  // policy is rolling, k on its way (rope null: neither), writes k and v into each token's slot, sets its position and
-  // zeroes its score. A rolling policy's victim leaves: positions above it are lowered.
-  virtual void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) = 0;
+  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Normalises the heads of q and k as
+  // `norms` says, then rotates q in place and, unless the policy is rolling, k on its way (rope null: neither), writes k
+  // and v into each token's slot, sets its position and zeroes its score. A rolling policy's victim leaves: positions above
+  // it are lowered.
+  virtual void RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
+                              const KvCacheView& kv) = 0;
   // out [tokens, query_heads * head_dim] = softmax(q K^T * scale) V per token over its sequence's slots: prefill rows
   // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's
   // policy says. `rope` as in RopeAndWriteKv: rolling policies' keys are rotated with it.

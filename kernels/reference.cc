@@ -105,6 +105,16 @@ Values Embed(ValuesView table, int64_t cols, std::span<const int32_t> ids) {
   return y;
 }
 
+Values Embed(ValuesView table, int64_t cols, std::span<const int32_t> ids, ValuesView position_table,
+             std::span<const int64_t> positions) {
+  assert(ids.size() == positions.size());
+  Values y = Embed(table, cols, ids);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    for (int64_t c = 0; c < cols; ++c) y[i * cols + c] += position_table[positions[i] * cols + c];
+  }
+  return y;
+}
+
 Values Rope(const RopeSpec& spec, int64_t position, ValuesView x, int64_t heads, int64_t head_dim) {
   assert(std::ssize(x) == heads * head_dim && spec.dims <= head_dim);
   Values y(x.begin(), x.end());

@@ -40,6 +40,10 @@ Values Norm(NormKind kind, ValuesView weight, ValuesView bias, double eps, Value
 // y [ids, cols] = table [*, cols] rows.
 Values Embed(ValuesView table, int64_t cols, std::span<const int32_t> ids);
 
+// The same plus the rows `positions` [ids] of a second table.
+Values Embed(ValuesView table, int64_t cols, std::span<const int32_t> ids, ValuesView position_table,
+             std::span<const int64_t> positions);
+
 // x [heads, head_dim] rotated to `position`: element i < dims/2 pairs with i + dims/2; elements from spec.dims on are
 // kept.
 Values Rope(const RopeSpec& spec, int64_t position, ValuesView x, int64_t heads, int64_t head_dim);

@@ -19,8 +19,11 @@ class Tokenizer;
 
 // What a tensor is for, in every family. Weights are [out, in], row-major as seen through TensorSource.
 enum class TensorRole : uint8_t {
-  kEmbedding,  // [vocab, hidden]
-  kHead,       // [vocab, hidden]; absent when embeddings are tied
+  kEmbedding,   // [vocab, embedding_cols]
+  kHead,        // [vocab, embedding_cols]; absent when embeddings are tied
+  kPositions,   // [position_rows, hidden]
+  kProjectIn,   // [hidden, embedding_cols]
+  kProjectOut,  // [embedding_cols, hidden]
   kFinalNorm,
   kFinalNormBias,
   kAttentionNorm,
@@ -31,6 +34,8 @@ enum class TensorRole : uint8_t {
   kKBias,
   kV,
   kVBias,
+  kQNorm,  // [head_dim]
+  kKNorm,  // [head_dim]
   kO,
   kOBias,
   kMlpNorm,
@@ -49,7 +54,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
   virtual int64_t rows() const = 0;
   virtual int64_t cols() const = 0;
-  // Rows [begin, end) as fp32 into out [end - begin, cols], dequantised and (q, k of GGUF's llama) un-permuted.
+  // Rows [begin, end) as fp32 into out [end - begin, cols], dequantised and in the order that the layers
+  // want: un-permuted (q, k of GGUF's llama), picked from a fused tensor (q, k, v of GPT-NeoX).
   virtual void ReadRows(int64_t begin, int64_t end, float* out) const = 0;
 };
 

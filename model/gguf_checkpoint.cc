@@ -8,6 +8,7 @@
 #include "model/bpe_tokenizer.h"
 #include "model/checkpoint_parts.h"
 #include "model/file_error.h"
+#include "model/gguf_architecture.h"
 #include "model/gguf_file.h"
 #include "model/gguf_tokenizer.h"
 #include "model/rope_scaling.h"
@@ -15,45 +16,11 @@
 namespace hydrant {
 namespace {
 
-constexpr TensorName kLlamaNames[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
-    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_q.bias"},
-    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
-    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_k.bias"},
-    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
-    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_v.bias"},
-    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
-    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
-    {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
-    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
-    {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
-    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
-    {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
-};
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
-constexpr std::string_view kLlamaKnown[] = {kRopeFactors, "blk.#.attn_rot_embd"};
-
-// An architecture of the format: its prefix in metadata keys, its tensors, and what its keys do not say.
-struct Architecture {
-  std::string_view name;
-  TensorNaming naming;
-  NormKind norm;
-  Activation activation;
-  bool gated;
-};
-constexpr Architecture kArchitectures[] = {
-    {"llama", {kLlamaNames, kLlamaKnown, /*interleaved_qk=*/true}, NormKind::kRms, Activation::kSilu, true},
-};
 
 // The metadata keys of one architecture.
 struct Keys {
-  explicit Keys(std::string_view a)
+  Keys(std::string_view a, std::string_view norm_eps_key)
       : hidden(Cat(a, ".embedding_length")),
         layers(Cat(a, ".block_count")),
         query_heads(Cat(a, ".attention.head_count")),
@@ -63,7 +30,8 @@ struct Keys {
         ffn(Cat(a, ".feed_forward_length")),
         vocab(Cat(a, ".vocab_size")),
         context(Cat(a, ".context_length")),
-        norm_eps(Cat(a, ".attention.layer_norm_rms_epsilon")),
+        norm_eps(Cat(a, norm_eps_key)),
+        parallel_residual(Cat(a, ".use_parallel_residual")),
         sliding_window(Cat(a, ".attention.sliding_window")),
         experts(Cat(a, ".expert_count")),
         rope_dims(Cat(a, ".rope.dimension_count")),
@@ -77,8 +45,8 @@ struct Keys {
         rope_beta_slow(Cat(a, ".rope.scaling.yarn_beta_slow")) {}
 
   std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
-      sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old, rope_attention_factor,
-      rope_original_context, rope_beta_fast, rope_beta_slow;
+      parallel_residual, sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old,
+      rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
 };
 
 constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
@@ -86,12 +54,12 @@ constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
 class GgufReader {
  public:
-  GgufReader(const GgufFile& file, const Architecture& architecture)
-      : file_(file), architecture_(architecture), keys_(architecture.name) {}
+  GgufReader(const GgufFile& file, const GgufArchitecture& architecture)
+      : file_(file), architecture_(architecture), keys_(architecture.name, architecture.norm_eps_key) {}
 
   absl::Status Read(CheckpointParts& parts) {
     HYDRANT_RETURN_IF_ERROR(ReadSizes(parts.config));
-    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(parts.config));
+    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(parts.config, parts.warnings));
     HYDRANT_ASSIGN_OR_RETURN(const TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
     HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, parts.config));
     HYDRANT_RETURN_IF_ERROR(ReadRope(parts.config));
@@ -138,6 +106,11 @@ class GgufReader {
     config.norm = architecture_.norm;
     config.activation = architecture_.activation;
     config.gated = architecture_.gated;
+    HYDRANT_ASSIGN_OR_RETURN(const auto parallel, file_.Bool(keys_.parallel_residual));
+    if (!parallel && architecture_.says_parallel) {
+      return FileError(file_.name(), Quoted(keys_.parallel_residual), "is missing");
+    }
+    config.parallel_residual = parallel.value_or(false);
     HYDRANT_RETURN_IF_ERROR(Number(keys_.hidden, {}, config.hidden));
     HYDRANT_RETURN_IF_ERROR(Number(keys_.layers, {}, config.layers));
     HYDRANT_RETURN_IF_ERROR(Number(keys_.query_heads, {}, config.query_heads));
@@ -157,15 +130,15 @@ class GgufReader {
     return absl::OkStatus();
   }
 
-  absl::Status RefuseUnsupported(const ModelConfig& config) const {
+  absl::Status RefuseUnsupported(ModelConfig& config, std::vector<std::string>& warnings) const {
     HYDRANT_ASSIGN_OR_RETURN(const auto splits, file_.Int("split.count", 0, kIntMax));
     if (splits.value_or(0) > 1) {
       return FileError(file_.name(), "'split.count'", "is one of ", *splits,
                        " parts of a model; join them into one file first");
     }
     HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
-    if (window.value_or(0) > 0 && *window < config.context) {
-      return FileError(file_.name(), Quoted(keys_.sliding_window), "sliding-window attention is not supported");
+    if (window.value_or(0) > 0) {
+      ClipContextToWindow(static_cast<int32_t>(*window), file_.name(), keys_.sliding_window, config, warnings);
     }
     HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
     if (experts.value_or(0) > 0)
@@ -264,7 +237,7 @@ class GgufReader {
   }
 
   const GgufFile& file_;
-  const Architecture& architecture_;
+  const GgufArchitecture& architecture_;
   Keys keys_;
 };
 
@@ -276,13 +249,15 @@ absl::StatusOr<CheckpointParts> ReadGgufCheckpoint(const std::string& path) {
   HYDRANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(mapped->bytes(), mapped->name()));
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("general.architecture"));
   if (!named) return FileError(file.name(), "'general.architecture'", "is missing");
-  for (const Architecture& architecture : kArchitectures) {
+  std::string supported;
+  for (const GgufArchitecture& architecture : GgufArchitectures()) {
+    supported += Cat(supported.empty() ? "" : ", ", architecture.name);
     if (architecture.name != *named) continue;
     HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(parts));
     parts.files.push_back(std::move(mapped));
     return parts;
   }
-  return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported ('llama' is)");
+  return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported; these are: ", supported);
 }
 
 }  // namespace hydrant

@@ -1,91 +1,51 @@
 #include "model/hf_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "model/file_error.h"
-#include "model/rope_scaling.h"
+#include "model/hf_families.h"
+#include "model/hf_rope.h"
 
 namespace hydrant {
 namespace {
-
-constexpr TensorName kLlamaNames[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
-    {TensorRole::kQBias, Presence::kAttentionBias, "model.layers.#.self_attn.q_proj.bias"},
-    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
-    {TensorRole::kKBias, Presence::kAttentionBias, "model.layers.#.self_attn.k_proj.bias"},
-    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
-    {TensorRole::kVBias, Presence::kAttentionBias, "model.layers.#.self_attn.v_proj.bias"},
-    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
-    {TensorRole::kOBias, Presence::kAttentionBias, "model.layers.#.self_attn.o_proj.bias"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
-    {TensorRole::kGateBias, Presence::kMlpBias, "model.layers.#.mlp.gate_proj.bias"},
-    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
-    {TensorRole::kUpBias, Presence::kMlpBias, "model.layers.#.mlp.up_proj.bias"},
-    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
-    {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.down_proj.bias"},
-};
-// Old files store the rotary frequencies; a tied head may be stored all the same.
-constexpr std::string_view kLlamaKnown[] = {"model.layers.#.self_attn.rotary_emb.inv_freq", "lm_head.weight"};
-
-// A family: its name in `model_type`, its tensors, and the defaults of its configuration class in transformers, which
-// apply where config.json is silent.
-struct Family {
-  std::string_view model_type;
-  TensorNaming naming;
-  NormKind norm;
-  bool gated;
-  std::string_view activation;
-  double norm_eps;
-  double rope_theta;
-  int32_t context;
-};
-constexpr Family kFamilies[] = {
-    {"llama", {kLlamaNames, kLlamaKnown, /*interleaved_qk=*/false}, NormKind::kRms, true, "silu", 1e-6, 10000, 2048},
-};
 
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
     {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
     {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-    {"relu", Activation::kRelu},
+    {"gelu_python", Activation::kGelu},   {"gelu_python_tanh", Activation::kGeluTanh},
+    {"relu", Activation::kRelu},          {"gelu_accurate", Activation::kGeluTanh},
 };
-
-constexpr ConfigFieldNames kFieldNames{
-    "hidden_size",  "num_hidden_layers",     "num_attention_heads", "num_key_value_heads",
-    "head_dim",     "intermediate_size",     "vocab_size",          "max_position_embeddings",
-    "rms_norm_eps", "partial_rotary_factor", "bos_token_id",        "eos_token_id"};
 
 constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 
 class HfReader {
  public:
-  HfReader(const JsonValue& root, const Family& family) : root_(root), family_(family) {}
+  HfReader(const JsonValue& root, const HfFamily& family, std::vector<std::string>& warnings)
+      : root_(root), family_(family), warnings_(warnings) {}
 
   absl::StatusOr<HfConfig> Run(const JsonValue* generation) {
-    ModelConfig& config = result_.config;
-    config.norm = family_.norm;
-    config.gated = family_.gated;
     result_.naming = &family_.naming;
-    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported());
+    if (const auto quantization = root_.Find("quantization_config")) {
+      return quantization->Error("quantised directories are not supported; use the original or a .gguf file");
+    }
     HYDRANT_RETURN_IF_ERROR(ReadSizes());
+    HYDRANT_RETURN_IF_ERROR(ReadHeads());
     HYDRANT_RETURN_IF_ERROR(ReadFlags());
-    HYDRANT_RETURN_IF_ERROR(ReadRope());
+    HYDRANT_RETURN_IF_ERROR(ReadActivation());
+    HYDRANT_RETURN_IF_ERROR(ReadPositions());
+    HYDRANT_RETURN_IF_ERROR(ReadWindow());
     HYDRANT_RETURN_IF_ERROR(ReadIds(root_));
     if (generation != nullptr) {
       HYDRANT_RETURN_IF_ERROR(ReadIds(*generation));
       HYDRANT_RETURN_IF_ERROR(ReadGenerationDefaults(*generation));
     }
+    UseDefaultIds();
     return std::move(result_);
   }
 
@@ -96,52 +56,74 @@ class HfReader {
     return root_.Read(key, kIntMin, kIntMax, out);
   }
 
-  absl::Status RefuseUnsupported() const {
-    if (const auto quantization = root_.Find("quantization_config")) {
-      return quantization->Error("quantised directories are not supported; use the original or a .gguf file");
+  absl::Status ReadSizes() {
+    ModelConfig& config = result_.config;
+    const ConfigFieldNames& fields = family_.fields;
+    HYDRANT_RETURN_IF_ERROR(Required(fields.hidden, config.hidden));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.layers, config.layers));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.query_heads, config.query_heads));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.ffn, config.ffn));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.vocab, config.vocab));
+    config.context = family_.context;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(fields.context, kIntMin, kIntMax, config.context));
+    if (!family_.embedding_dim_field.empty()) {
+      config.embedding_dim = config.hidden;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(family_.embedding_dim_field, 1, kIntMax, config.embedding_dim));
     }
-    bool uses_window = true;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("use_sliding_window", uses_window));
-    int32_t window = kIntMax;
-    int32_t context = family_.context;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("sliding_window", 0, kIntMax, window));
-    HYDRANT_RETURN_IF_ERROR(root_.Read("max_position_embeddings", kIntMin, kIntMax, context));
-    if (uses_window && window < context) {
-      return root_.Find("sliding_window")->Error("sliding-window attention is not supported");
-    }
+    config.norm = family_.norm;
+    double eps = family_.norm_eps;
+    if (family_.reads_norm_eps) HYDRANT_RETURN_IF_ERROR(root_.Read(fields.norm_eps, eps));
+    config.norm_eps = static_cast<float>(eps);
     return absl::OkStatus();
   }
 
-  absl::Status ReadSizes() {
+  absl::Status ReadHeads() {
     ModelConfig& config = result_.config;
-    HYDRANT_RETURN_IF_ERROR(Required("hidden_size", config.hidden));
-    HYDRANT_RETURN_IF_ERROR(Required("num_hidden_layers", config.layers));
-    HYDRANT_RETURN_IF_ERROR(Required("num_attention_heads", config.query_heads));
-    HYDRANT_RETURN_IF_ERROR(Required("intermediate_size", config.ffn));
-    HYDRANT_RETURN_IF_ERROR(Required("vocab_size", config.vocab));
+    const ConfigFieldNames& fields = family_.fields;
     config.kv_heads = config.query_heads;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("num_key_value_heads", kIntMin, kIntMax, config.kv_heads));
-    config.context = family_.context;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("max_position_embeddings", kIntMin, kIntMax, config.context));
-    double eps = family_.norm_eps;
-    HYDRANT_RETURN_IF_ERROR(root_.Read(kFieldNames.norm_eps, eps));
-    config.norm_eps = static_cast<float>(eps);
-    if (root_.Find("head_dim")) return root_.Read("head_dim", kIntMin, kIntMax, config.head_dim);
+    if (family_.reads_kv_heads) {
+      // null is how files say "as many as query heads"; silence may mean another number.
+      if (family_.kv_heads > 0 && !root_.Has(fields.kv_heads)) config.kv_heads = family_.kv_heads;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(fields.kv_heads, kIntMin, kIntMax, config.kv_heads));
+    }
+    if (family_.reads_head_dim) {
+      config.head_dim = family_.head_dim;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(fields.head_dim, kIntMin, kIntMax, config.head_dim));
+      if (family_.head_dim > 0 || root_.Find(fields.head_dim)) return absl::OkStatus();
+    }
     if (config.query_heads <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
     if (config.hidden % config.query_heads != 0) {
-      return root_.Find("num_attention_heads")
+      return root_.Find(fields.query_heads)
           ->Error(config.query_heads, " does not divide the hidden size ", config.hidden);
     }
     config.head_dim = config.hidden / config.query_heads;
     return absl::OkStatus();
   }
 
+  absl::Status ReadFlag(const HfFlag& flag, bool& out) const {
+    out = flag.value;
+    return flag.name.empty() ? absl::OkStatus() : root_.Read(flag.name, out);
+  }
+
   absl::Status ReadFlags() {
-    HYDRANT_RETURN_IF_ERROR(root_.Read("tie_word_embeddings", result_.config.tied_embeddings));
-    HYDRANT_RETURN_IF_ERROR(root_.Read("attention_bias", result_.expectation.attention_bias));
-    HYDRANT_RETURN_IF_ERROR(root_.Read("mlp_bias", result_.expectation.mlp_bias));
+    ModelConfig& config = result_.config;
+    config.gated = family_.gated;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.tied, config.tied_embeddings));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.attention_bias, result_.expectation.attention_bias));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.mlp_bias, result_.expectation.mlp_bias));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.affine_norms, result_.expectation.affine_norms));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.parallel_residual, config.parallel_residual));
+    bool pre_norm = true, without_final_norm = false;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.pre_norm, pre_norm));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.without_final_norm, without_final_norm));
+    config.post_norm = !pre_norm;
+    config.final_norm = pre_norm && !without_final_norm;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadActivation() {
     std::string_view name = family_.activation;
-    const auto field = root_.Find("hidden_act");
+    const auto field = root_.Find(family_.activation_field);
     if (field) {
       HYDRANT_ASSIGN_OR_RETURN(name, field->String());
     }
@@ -152,80 +134,39 @@ class HfReader {
     return absl::OkStatus();
   }
 
-  // Rotary settings are in `rope_parameters` since transformers 5, before that in `rope_scaling` and beside it.
-  absl::Status ReadRope() {
+  absl::Status ReadPositions() {
     ModelConfig& config = result_.config;
-    const auto parameters = root_.Find("rope_parameters");
-    const auto scaling_field = parameters ? parameters : root_.Find("rope_scaling");
-    const JsonValue& source = scaling_field ? *scaling_field : root_;
-    RopeScaling scaling;
-    scaling.theta = family_.rope_theta;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("rope_theta", scaling.theta));
-    double fraction = 1;
-    HYDRANT_RETURN_IF_ERROR(root_.Read("partial_rotary_factor", fraction));
-    std::string_view kind = "default";
-    if (scaling_field) {
-      HYDRANT_RETURN_IF_ERROR(source.Read("rope_theta", scaling.theta));
-      HYDRANT_RETURN_IF_ERROR(source.Read("partial_rotary_factor", fraction));
-      const auto type = source.Find("rope_type") ? source.Find("rope_type") : source.Find("type");
-      if (!type && !parameters) return source.Error("has no rope_type");
-      if (type) {
-        HYDRANT_ASSIGN_OR_RETURN(kind, type->String());
+    if (family_.position_offset < 0) return ReadHfRope(root_, family_, config);
+    config.position_offset = family_.position_offset;
+    // A context that overflows is refused by ValidateModelConfig.
+    config.position_rows =
+        static_cast<int32_t>(std::clamp<int64_t>(int64_t{config.context} + family_.position_offset, 1, kIntMax));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWindow() {
+    bool any = family_.has_window;
+    if (const auto kinds = root_.Find("layer_types")) {
+      any = false;
+      for (size_t i = 0; i < kinds->size(); ++i) {
+        HYDRANT_ASSIGN_OR_RETURN(const std::string_view kind, (*kinds)[i].String());
+        if (kind != "full_attention" && kind != "sliding_attention") {
+          return (*kinds)[i].Error(Quoted(kind), " is not supported (full_attention and sliding_attention are)");
+        }
+        any = any || kind == "sliding_attention";
       }
+      any = family_.has_window && (any || family_.max_window_layers == 0);
+    } else if (family_.max_window_layers > 0) {
+      int32_t full_layers = family_.max_window_layers;
+      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
+      any = full_layers < result_.config.layers;
     }
-    if (!(fraction > 0 && fraction <= 1))
-      return source.Error("partial_rotary_factor ", fraction, " is not between 0 and 1");
-    config.rope_dims = static_cast<int32_t>(config.head_dim * fraction);
-    HYDRANT_RETURN_IF_ERROR(ReadRopeKind(source, kind, scaling));
-    if (scaling.kind == RopeKind::kYarn) {
-      // Configs state the context before stretching.
-      const double stretched = std::clamp(scaling.original_context * scaling.factor, 0.0, static_cast<double>(kIntMax));
-      config.context = std::max(config.context, static_cast<int32_t>(stretched));
-    }
-    return ApplyRopeScaling(scaling, "config.json",
-                            scaling_field ? (parameters ? "'rope_parameters'" : "'rope_scaling'") : "'rope_theta'",
-                            config);
-  }
-
-  absl::Status ReadRopeKind(const JsonValue& source, std::string_view kind, RopeScaling& scaling) const {
-    if (kind == "default") return absl::OkStatus();
-    if (kind == "linear") {
-      scaling.kind = RopeKind::kLinear;
-    } else if (kind == "llama3") {
-      scaling.kind = RopeKind::kLlama3;
-    } else if (kind == "yarn") {
-      scaling.kind = RopeKind::kYarn;
-    } else {
-      return source.Error("rope_type ", Quoted(kind), " is not supported (default, linear, llama3 and yarn are)");
-    }
-    scaling.original_context = result_.config.context;
-    HYDRANT_RETURN_IF_ERROR(source.Read("original_max_position_embeddings", scaling.original_context));
-    HYDRANT_RETURN_IF_ERROR(root_.Read("original_max_position_embeddings", scaling.original_context));
-    if (const auto factor = source.Find("factor")) {
-      HYDRANT_ASSIGN_OR_RETURN(scaling.factor, factor->Number());
-    } else if (scaling.kind == RopeKind::kYarn && scaling.original_context > 0) {
-      scaling.factor = result_.config.context / scaling.original_context;
-    } else {
-      return source.Error("has no factor");
-    }
-    if (scaling.kind == RopeKind::kLlama3) {
-      HYDRANT_RETURN_IF_ERROR(source.At("low_freq_factor").status());
-      HYDRANT_RETURN_IF_ERROR(source.At("high_freq_factor").status());
-    }
-    HYDRANT_RETURN_IF_ERROR(source.Read("low_freq_factor", scaling.low_freq_factor));
-    HYDRANT_RETURN_IF_ERROR(source.Read("high_freq_factor", scaling.high_freq_factor));
-    HYDRANT_RETURN_IF_ERROR(source.Read("beta_fast", scaling.beta_fast));
-    HYDRANT_RETURN_IF_ERROR(source.Read("beta_slow", scaling.beta_slow));
-    HYDRANT_RETURN_IF_ERROR(source.Read("truncate", scaling.truncate));
-    HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "attention_factor", scaling.attention_factor));
-    HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "mscale", scaling.mscale));
-    return ReadOptional(source, "mscale_all_dim", scaling.mscale_all_dim);
-  }
-
-  static absl::Status ReadOptional(const JsonValue& source, std::string_view key, std::optional<double>& out) {
-    const auto field = source.Find(key);
-    if (!field) return absl::OkStatus();
-    HYDRANT_ASSIGN_OR_RETURN(out, field->Number());
+    bool uses_window = true;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.uses_window, uses_window));
+    constexpr std::string_view kField = "sliding_window";
+    int32_t window = root_.Has(kField) ? 0 : family_.window;  // null: none
+    HYDRANT_RETURN_IF_ERROR(root_.Read(kField, 1, kIntMax, window));
+    if (any && uses_window && window > 0) ClipContextToWindow(window, "config.json", kField, result_.config, warnings_);
     return absl::OkStatus();
   }
 
@@ -246,6 +187,16 @@ class HfReader {
       if (known == config.eos_ids.end()) config.eos_ids.push_back(static_cast<int32_t>(id));
     }
     return absl::OkStatus();
+  }
+
+  // What the configuration class says counts where both files are silent, and not where one says "none".
+  void UseDefaultIds() {
+    ModelConfig& config = result_.config;
+    if (!root_.Has(family_.fields.bos_id) && config.bos_id < 0 && family_.bos_id < config.vocab) {
+      config.bos_id = family_.bos_id;
+    }
+    const bool silent = config.eos_ids.empty() && !root_.Has(family_.fields.eos_id);
+    if (silent && family_.eos_id >= 0 && family_.eos_id < config.vocab) config.eos_ids.push_back(family_.eos_id);
   }
 
   absl::Status ReadGenerationDefaults(const JsonValue& generation) {
@@ -269,7 +220,8 @@ class HfReader {
   }
 
   JsonValue root_;
-  const Family& family_;
+  const HfFamily& family_;
+  std::vector<std::string>& warnings_;
   HfConfig result_;
 };
 
@@ -279,15 +231,20 @@ absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* 
                                       std::vector<std::string>& warnings) {
   HYDRANT_ASSIGN_OR_RETURN(const JsonValue type_field, config.At("model_type"));
   HYDRANT_ASSIGN_OR_RETURN(const std::string_view type, type_field.String());
-  const auto* family =
-      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& f) { return f.model_type == type; });
-  if (family == std::end(kFamilies)) return type_field.Error(Quoted(type), " is not supported ('llama' is)");
+  const std::span<const HfFamily> families = HfFamilies();
+  const auto family =
+      std::find_if(families.begin(), families.end(), [&](const HfFamily& f) { return f.model_type == type; });
+  if (family == families.end()) {
+    std::string supported;
+    for (const HfFamily& f : families) supported += Cat(supported.empty() ? "" : ", ", f.model_type);
+    return type_field.Error(Quoted(type), " is not supported; these are: ", supported);
+  }
   for (const std::string_view key : {"auto_map", "trust_remote_code"}) {
     if (config.Find(key))
       warnings.push_back(Cat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
   }
-  HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family).Run(generation));
-  HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", kFieldNames));
+  HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family, warnings).Run(generation));
+  HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", family->fields));
   return result;
 }
 

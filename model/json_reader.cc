@@ -175,6 +175,8 @@ absl::StatusOr<JsonValue> JsonValue::At(std::string_view key) const {
   return FileError(file(), Quoted(Cat(path, path.empty() ? "" : ".", key)), "is missing");
 }
 
+bool JsonValue::Has(std::string_view key) const { return node_->is_object() && node_->contains(key); }
+
 absl::Status JsonValue::Read(std::string_view key, int64_t min, int64_t max, int32_t& out) const {
   assert(min >= std::numeric_limits<int32_t>::min() && max <= std::numeric_limits<int32_t>::max());
   const std::optional<JsonValue> found = Find(key);

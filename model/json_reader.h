@@ -42,6 +42,7 @@ class JsonValue {
   // A member; nothing when this is no object, has no such member, or the member is null.
   std::optional<JsonValue> Find(std::string_view key) const;
   absl::StatusOr<JsonValue> At(std::string_view key) const;  // the same, as an error
+  bool Has(std::string_view key) const;                      // there is such a member, null or not
 
   // Optional members: `out` keeps its value when Find finds nothing.
   absl::Status Read(std::string_view key, int64_t min, int64_t max, int32_t& out) const;

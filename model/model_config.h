@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,12 +26,22 @@ struct ModelConfig {
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
+  bool post_norm =
+      false;  // a layer's norms follow attention and MLP, and the sum with what these read; else they precede
+  bool final_norm = true;  // one more norm before the head
   Activation activation = Activation::kSilu;
   bool gated = true;               // gate and up projections; else one up projection
   bool tied_embeddings = false;    // the head is the embedding table
   bool parallel_residual = false;  // attention and MLP both read the layer's input
 
-  int32_t rope_dims = 0;              // rotated elements of a head
+  int32_t embedding_dim =
+      0;  // columns of the embedding table and of the head, if not `hidden`: projections lead in and out
+
+  // Positions are learned where there is such a table, and rotary where there is none.
+  int32_t position_rows = 0;
+  int32_t position_offset = 0;  // its row of position 0
+
+  int32_t rope_dims = 0;              // rotated elements of a head; 0 beside learned positions
   std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
   double rope_attention_factor = 1.0;
 
@@ -39,6 +50,8 @@ struct ModelConfig {
 
   DType stored_dtype = DType::kF32;  // what most weights are stored as; bf16 stands for quantised types too
 
+  int32_t embedding_cols() const { return embedding_dim > 0 ? embedding_dim : hidden; }
+  bool projected() const { return embedding_cols() != hidden; }
   int32_t q_cols() const { return query_heads * head_dim; }
   int32_t kv_cols() const { return kv_heads * head_dim; }
 
@@ -54,12 +67,18 @@ struct ModelConfig {
 struct ConfigFieldNames {
   std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id,
       eos_id;
+  std::string_view embedding_dim = "";  // empty where no file of the kind has one
 };
 
 // Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
 // divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
 // Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
+
+// Layers that look `window` tokens back do what full attention does as long as a text has no more tokens than that, whichever
+// layers they are. So such a model is served exactly, with a context of `window`; a warning says so when that is less.
+void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
+                         std::vector<std::string>& warnings);
 
 }  // namespace hydrant
 

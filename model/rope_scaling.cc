@@ -57,7 +57,7 @@ absl::Status Check(const RopeScaling& s, std::string_view file, std::string_view
   if (s.kind == RopeKind::kDefault) return absl::OkStatus();
   if (!std::isfinite(s.factor) || s.factor < 1)
     return FileError(file, field, "factor ", s.factor, " is not at least 1");
-  if (s.kind == RopeKind::kLinear) return absl::OkStatus();
+  if (s.kind == RopeKind::kLinear || s.kind == RopeKind::kDynamic) return absl::OkStatus();
   if (!positive(s.original_context)) {
     return FileError(file, field, "original_max_position_embeddings ", s.original_context, " is not a positive number");
   }
@@ -91,6 +91,7 @@ absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file,
   }
   switch (scaling.kind) {
     case RopeKind::kDefault:
+    case RopeKind::kDynamic:
       break;
     case RopeKind::kLinear:
       for (double& frequency : config.rope_inv_freq) frequency /= scaling.factor;

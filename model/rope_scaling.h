@@ -15,7 +15,10 @@
 
 namespace hydrant {
 
-enum class RopeKind : uint8_t { kDefault, kLinear, kLlama3, kYarn };
+// kDynamic raises the rotary base as a text outgrows the model's context, and not before: transformers computes
+// base * (factor * length / context - (factor - 1))^(dims / (dims - 2)) with a length of at least the context. Nothing longer is
+// served, so its frequencies are the plain ones.
+enum class RopeKind : uint8_t { kDefault, kLinear, kDynamic, kLlama3, kYarn };
 
 struct RopeScaling {
   RopeKind kind = RopeKind::kDefault;

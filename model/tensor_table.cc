@@ -12,13 +12,21 @@
 namespace hydrant {
 namespace {
 
+constexpr TensorRole kLastOutsideLayers = TensorRole::kFinalNormBias;
+static_assert(kLastOutsideLayers < TensorRole::kAttentionNorm);
 constexpr size_t kRoleCount = static_cast<size_t>(TensorRole::kDownBias) + 1;
 
 std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& c) {
   switch (role) {
     case TensorRole::kEmbedding:
     case TensorRole::kHead:
-      return {c.vocab, c.hidden};
+      return {c.vocab, c.embedding_cols()};
+    case TensorRole::kPositions:
+      return {c.position_rows, c.hidden};
+    case TensorRole::kProjectIn:
+      return {c.hidden, c.embedding_cols()};
+    case TensorRole::kProjectOut:
+      return {c.embedding_cols(), c.hidden};
     case TensorRole::kFinalNorm:
     case TensorRole::kFinalNormBias:
     case TensorRole::kAttentionNorm:
@@ -33,6 +41,9 @@ std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& c) {
     case TensorRole::kK:
     case TensorRole::kV:
       return {c.kv_cols(), c.hidden};
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
+      return {c.head_dim};
     case TensorRole::kO:
       return {c.hidden, c.q_cols()};
     case TensorRole::kQBias:
@@ -57,6 +68,36 @@ bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias || role == TensorRole::kKBias;
 }
 
+// Which of q, k and v a role is of.
+int64_t QkvPart(TensorRole role) {
+  if (role == TensorRole::kQ || role == TensorRole::kQBias) return 0;
+  return role == TensorRole::kK || role == TensorRole::kKBias ? 1 : 2;
+}
+
+// What `presence` says without looking at the tensors.
+bool Wanted(Presence presence, const ModelConfig& config, const TensorExpectation& expectation) {
+  switch (presence) {
+    case Presence::kRequired:
+      return true;
+    case Presence::kUnlessTied:
+      return !config.tied_embeddings;
+    case Presence::kAttentionBias:
+      return expectation.attention_bias;
+    case Presence::kMlpBias:
+      return expectation.mlp_bias;
+    case Presence::kOptional:
+      return false;
+    case Presence::kAffineNorm:
+      return expectation.affine_norms;
+    case Presence::kFinalNorm:
+      return expectation.affine_norms && config.final_norm;
+    case Presence::kProjected:
+      return config.projected();
+  }
+  assert(false);
+  return false;
+}
+
 bool InLayers(std::string_view name) { return name.find('#') != name.npos; }
 
 std::string NameIn(std::string_view name, int32_t layer) {
@@ -66,16 +107,39 @@ std::string NameIn(std::string_view name, int32_t layer) {
 
 }  // namespace
 
+// Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
+struct RowOrder {
+  QkvFusion fusion = QkvFusion::kNone;
+  int64_t part = 0;   // of a fused tensor: 0 q, 1 k, 2 v
+  int64_t first = 0;  // kStacked: the first row of the part
+  int64_t head_dim = 0;
+  bool interleaved = false;  // rotary pairs (2i, 2i + 1) instead of (i, i + head_dim / 2)
+
+  bool changes() const { return fusion != QkvFusion::kNone || interleaved; }
+  int64_t StoredIndex(int64_t index) const {
+    if (fusion == QkvFusion::kPerHead) {
+      return (index / head_dim * 3 + part) * head_dim + index % head_dim;
+    }
+    if (!interleaved) return first + index;
+    // Within a head, element i of half j is at 2i + j.
+    const int64_t in_head = index % head_dim;
+    const int64_t half = head_dim / 2;
+    return first + index - in_head + 2 * (in_head % half) + in_head / half;
+  }
+};
+
 class TensorTable::Source final : public TensorSource {
  public:
-  // `head_dim` is 0 unless rows are stored interleaved.
-  Source(const RawTensor& tensor, int32_t head_dim)
+  // `shape` is the role's, the tensor's own unless it is fused.
+  Source(const RawTensor& tensor, const std::vector<int64_t>& shape, const RowOrder& order)
       : name_(tensor.name),
         type_(tensor.type),
-        rows_(tensor.shape.size() == 1 ? 1 : tensor.shape[0]),
-        cols_(tensor.shape.back()),
-        row_bytes_(cols_ / InfoOf(type_).block_elements * InfoOf(type_).block_bytes),
-        head_dim_(head_dim),
+        order_(order),
+        vector_(shape.size() == 1),
+        rows_(vector_ ? 1 : shape[0]),
+        cols_(shape.back()),
+        stored_cols_(tensor.shape.back()),
+        row_bytes_(stored_cols_ / InfoOf(type_).block_elements * InfoOf(type_).block_bytes),
         data_(tensor.data.data()) {}
 
   int64_t rows() const override { return rows_; }
@@ -86,34 +150,29 @@ class TensorTable::Source final : public TensorSource {
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
     assert(0 <= begin && begin <= end && end <= rows_);
     bool finite = true;
-    for (int64_t row = begin; row < end; ++row, out += cols_) {
-      const int64_t stored = rows_ > 1 ? StoredIndex(row) : row;
-      finite &= DequantizeRow(type_, data_ + stored * row_bytes_, cols_, out);
-      if (rows_ == 1 && head_dim_ > 0) Unpermute(out);
+    if (vector_ && order_.changes()) {
+      std::vector<float> stored(static_cast<size_t>(stored_cols_));
+      finite = DequantizeRow(type_, data_, stored_cols_, stored.data());
+      for (int64_t i = 0; i < cols_; ++i) out[i] = stored[static_cast<size_t>(order_.StoredIndex(i))];
+    } else {
+      for (int64_t row = begin; row < end; ++row, out += cols_) {
+        const int64_t stored = vector_ ? row : order_.StoredIndex(row);
+        finite &= DequantizeRow(type_, data_ + stored * row_bytes_, cols_, out);
+      }
     }
     // Relaxed: a flag on its own, read after the readers were joined.
     if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
  private:
-  // Where row (or bias element) `index` of the halves convention lies: within a head, element i of half j is at 2i + j.
-  int64_t StoredIndex(int64_t index) const {
-    if (head_dim_ == 0) return index;
-    const int64_t in_head = index % head_dim_;
-    const int64_t half = head_dim_ / 2;
-    return index - in_head + 2 * (in_head % half) + in_head / half;
-  }
-
-  void Unpermute(float* row) const {
-    const std::vector<float> stored(row, row + cols_);
-    for (int64_t i = 0; i < cols_; ++i) row[i] = stored[static_cast<size_t>(StoredIndex(i))];
-  }
-
   std::string name_;
   StoredType type_;
-  int64_t rows_, cols_, row_bytes_;
-  int64_t head_dim_;
-  const char* data_;  // [rows, cols] in type_
+  RowOrder order_;
+  bool vector_;
+  int64_t rows_, cols_;
+  int64_t stored_cols_;  // of a fused vector more than cols_
+  int64_t row_bytes_;
+  const char* data_;  // [stored rows, stored_cols_] in type_
   mutable std::atomic<bool> non_finite_{false};
 };
 
@@ -126,31 +185,34 @@ class TensorTable::Binder {
     for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
   }
 
-  bool Has(const std::string& name) const { return by_name_.contains(name); }
+  bool Has(const TensorName& entry) const { return Find(entry, 0) != kNotThere; }
 
-  absl::StatusOr<std::unique_ptr<Source>> Take(TensorRole role, const std::string& name) {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end()) return FileError(file_, "tensor " + Quoted(name), "is missing");
-    const RawTensor& tensor = tensors_[found->second];
-    taken_[found->second] = true;
+  absl::StatusOr<std::unique_ptr<Source>> Take(const TensorName& entry, int32_t layer) {
+    const size_t index = Find(entry, layer);
+    if (index == kNotThere) {
+      return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer)), "is missing");
+    }
+    const RawTensor& tensor = tensors_[index];
+    const std::string& name = tensor.name;
+    taken_[index] = true;
     if (!tensor.refused_type.empty()) {
       return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type,
                        " is not supported (F32, F16 and BF16 are)");
     }
-    const std::vector<int64_t> expected = ExpectedShape(role, config_);
+    const std::vector<int64_t> shape = ExpectedShape(entry.role, config_);
+    std::vector<int64_t> expected = shape;
+    if (entry.fusion != QkvFusion::kNone) expected[0] = config_.q_cols() + 2 * config_.kv_cols();
     if (tensor.shape != expected) {
       return FileError(tensor.file, "tensor " + Quoted(name), "its shape is [", absl::StrJoin(tensor.shape, ", "),
                        "], the config asks for [", absl::StrJoin(expected, ", "), "]");
     }
-    const bool interleaved = naming_.interleaved_qk && IsRotated(role);
-    return std::make_unique<Source>(tensor, interleaved ? config_.head_dim : 0);
+    return std::make_unique<Source>(tensor, shape, OrderOf(entry));
   }
 
   void TakeKnown() {
     for (const std::string_view name : naming_.known) {
       for (int32_t layer = 0; layer < (InLayers(name) ? config_.layers : 1); ++layer) {
-        if (const auto found = by_name_.find(NameIn(name, layer)); found != by_name_.end())
-          taken_[found->second] = true;
+        if (const size_t index = Find(NameIn(name, layer)); index != kNotThere) taken_[index] = true;
       }
     }
   }
@@ -164,6 +226,32 @@ class TensorTable::Binder {
   }
 
  private:
+  static constexpr size_t kNotThere = ~size_t{0};
+
+  size_t Find(std::string_view name) const {
+    auto found = by_name_.find(name);
+    if (found == by_name_.end() && !naming_.prefix.empty() && name.starts_with(naming_.prefix)) {
+      found = by_name_.find(name.substr(naming_.prefix.size()));
+    }
+    return found == by_name_.end() ? kNotThere : found->second;
+  }
+  size_t Find(const TensorName& entry, int32_t layer) const {
+    const size_t index = Find(NameIn(entry.name, layer));
+    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer));
+  }
+
+  RowOrder OrderOf(const TensorName& entry) const {
+    RowOrder order;
+    order.fusion = entry.fusion;
+    order.head_dim = config_.head_dim;
+    order.interleaved = naming_.interleaved_qk && IsRotated(entry.role);
+    if (entry.fusion == QkvFusion::kNone) return order;
+    assert(entry.fusion != QkvFusion::kPerHead || (config_.kv_heads == config_.query_heads && !order.interleaved));
+    order.part = QkvPart(entry.role);
+    order.first = order.part == 0 ? 0 : config_.q_cols() + (order.part - 1) * config_.kv_cols();
+    return order;
+  }
+
   const TensorNaming& naming_;
   const ModelConfig& config_;
   std::string_view file_;
@@ -185,15 +273,12 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
   table.sources_.resize(static_cast<size_t>(config.layers) * kRoleCount);
   Binder binder(naming, config, file, tensors);
   for (const TensorName& entry : naming.names) {
-    const bool wanted = entry.presence == Presence::kRequired ||
-                        (entry.presence == Presence::kUnlessTied && !config.tied_embeddings) ||
-                        (entry.presence == Presence::kAttentionBias && expectation.attention_bias) ||
-                        (entry.presence == Presence::kMlpBias && expectation.mlp_bias) ||
-                        (entry.presence == Presence::kOptional && binder.Has(NameIn(entry.name, 0)));
-    if (!wanted) continue;
+    if (!Wanted(entry.presence, config, expectation) && !(entry.presence == Presence::kOptional && binder.Has(entry))) {
+      continue;
+    }
     for (int32_t layer = 0; layer < (InLayers(entry.name) ? config.layers : 1); ++layer) {
       auto& slot = table.sources_[static_cast<size_t>(layer) * kRoleCount + static_cast<size_t>(entry.role)];
-      HYDRANT_ASSIGN_OR_RETURN(slot, binder.Take(entry.role, NameIn(entry.name, layer)));
+      HYDRANT_ASSIGN_OR_RETURN(slot, binder.Take(entry, layer));
     }
   }
   binder.TakeKnown();
@@ -215,8 +300,7 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
 
 const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
   // Roles outside layers live with layer 0.
-  const bool outside = role == TensorRole::kEmbedding || role == TensorRole::kHead || role == TensorRole::kFinalNorm ||
-                       role == TensorRole::kFinalNormBias;
+  const bool outside = role <= kLastOutsideLayers;
   const size_t index = static_cast<size_t>(outside ? 0 : layer) * kRoleCount + static_cast<size_t>(role);
   assert(index < sources_.size());
   return sources_[index].get();
@@ -225,7 +309,9 @@ const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
 std::vector<std::string> TensorTable::NonFinite() const {
   std::vector<std::string> names;
   for (const auto& source : sources_) {
-    if (source != nullptr && source->non_finite()) names.push_back(source->name());
+    if (source == nullptr || !source->non_finite()) continue;
+    // The parts of a fused tensor follow each other.
+    if (names.empty() || names.back() != source->name()) names.push_back(source->name());
   }
   return names;
 }

@@ -24,12 +24,24 @@ enum class Presence : uint8_t {
   kAttentionBias,  // required when the config says so, else not read
   kMlpBias,        // the same
   kOptional,       // in every layer or in none
+  kAffineNorm,     // required unless the config says that norms have no weights
+  kFinalNorm,      // the same, of a final norm if there is one
+  kProjected,      // required when the embedding table is not as wide as the layers
+};
+
+// How q, k and v share one tensor.
+enum class QkvFusion : uint8_t {
+  kNone,
+  kStacked,  // the rows of q, then those of k, then those of v
+  kPerHead,  // for one head after the other its rows of q, of k and of v; as many KV heads as query heads
 };
 
 struct TensorName {
   TensorRole role;
   Presence presence;
   std::string_view name;  // '#' stands for the layer's number; without it the tensor lies outside the layers
+  QkvFusion fusion = QkvFusion::kNone;
+  std::string_view other_name = {};  // what some files call it
 };
 
 struct TensorNaming {
@@ -38,12 +50,15 @@ struct TensorNaming {
   std::span<const std::string_view> known;
   // q and k rows are stored for interleaved rotary pairs (2i, 2i + 1); undone when read.
   bool interleaved_qk = false;
+  // What names may lack: the base model was saved without its head.
+  std::string_view prefix = {};
 };
 
 // The facts about a checkpoint's tensors that its config says and ModelConfig does not keep.
 struct TensorExpectation {
   bool attention_bias = false;
   bool mlp_bias = false;
+  bool affine_norms = true;  // norms have weights (and biases, where the family's have)
 };
 
 class TensorTable {

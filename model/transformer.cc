@@ -24,9 +24,13 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
       qkv_(Floats(device, limits.tokens_max, config.q_cols() + 2 * config.kv_cols())),
       attention_(Floats(device, limits.tokens_max, config.q_cols())),
       ffn_(Floats(device, limits.tokens_max, config.ffn)),
+      embedded_(config.projected()
+                    ? Floats(device, std::max(limits.tokens_max, limits.logits_rows_max), config.embedding_cols())
+                    : nullptr),
       last_(Floats(device, limits.logits_rows_max, config.hidden)),
       logits_(Floats(device, limits.logits_rows_max, config.vocab)) {
-  const int64_t cols_max = std::max({config.hidden, config.q_cols(), config.ffn});
+  assert(!(config.post_norm && config.parallel_residual));
+  const int64_t cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn});
   device.ReserveScratch(limits.tokens_max, limits.rows_max, limits.slots_max, cols_max, config.query_heads,
                         config.head_dim, config.vocab);
 }
@@ -40,34 +44,52 @@ void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
   tokens_ = static_cast<int64_t>(batch.token_ids.size());
   assert(tokens_ > 0 && tokens_ <= limits_.tokens_max);
   device_.BeginStep(batch);
-  device_.Embed(*weights_.embedding, Rows(x_, tokens_, config_.hidden));
+  Embed(tokens_);
   for (int32_t layer = 0; layer < config_.layers; ++layer) Layer(layer, tokens_, kv);
+}
+
+void Transformer::Embed(int64_t tokens) {
+  const Matrix x = Rows(x_, tokens, config_.hidden);
+  if (weights_.project_in == nullptr) {
+    device_.Embed(weights_.embedding.get(), weights_.positions.get(), x);
+    return;
+  }
+  // Positions are as wide as the layers: they come first, and what the tokens are is added.
+  const Matrix embedded = Rows(embedded_, tokens, config_.embedding_cols());
+  const bool positioned = weights_.positions != nullptr;
+  if (positioned) device_.Embed(nullptr, weights_.positions.get(), x);
+  device_.Embed(weights_.embedding.get(), nullptr, embedded);
+  device_.Linear(*weights_.project_in, embedded, x, /*accumulate=*/positioned);
 }
 
 void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Matrix x = Rows(x_, tokens, config_.hidden);
-  const Matrix normed = Rows(normed_, tokens, config_.hidden);
   const Matrix qkv = Rows(qkv_, tokens, config_.q_cols() + 2 * config_.kv_cols());
   const Matrix attention = Rows(attention_, tokens, config_.q_cols());
+  // With norms behind them, attention and MLP read the residual stream itself.
+  const bool post = config_.post_norm;
+  const Matrix in = post ? x : Rows(normed_, tokens, config_.hidden);
 
-  device_.Norm(weights.attention_norm, x, normed);
-  device_.Linear(*weights.qkv, normed, qkv, /*accumulate=*/false);
-  device_.RopeAndWriteKv(weights_.rope.get(), layer, qkv, kv);
+  if (!post) device_.Norm(weights.attention_norm, x, in);
+  device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
+  device_.RopeAndWriteKv(weights_.rope.get(), weights.head_norms, layer, qkv, kv);
   device_.Attention(weights_.rope.get(), layer, attention_scale_, qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
-  if (config_.parallel_residual) device_.Norm(weights.mlp_norm, x, normed);
+  const bool parallel = config_.parallel_residual;
+  if (parallel) device_.Norm(weights.mlp_norm, x, in);
   device_.Linear(*weights.o, attention, x, /*accumulate=*/true);
-  if (!config_.parallel_residual) device_.Norm(weights.mlp_norm, x, normed);
-  Mlp(weights, normed, tokens);
+  if (!parallel) device_.Norm(post ? weights.attention_norm : weights.mlp_norm, x, in);
+  Mlp(weights, in, tokens);
+  if (post) device_.Norm(weights.mlp_norm, x, x);
 }
 
-void Transformer::Mlp(const LayerWeights& weights, Matrix normed, int64_t tokens) {
+void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
   const Matrix ffn = Rows(ffn_, tokens, config_.ffn);
   if (config_.gated) {
-    device_.LinearGated(*weights.up, config_.activation, normed, ffn);
+    device_.LinearGated(*weights.up, config_.activation, in, ffn);
   } else {
-    device_.LinearActivated(*weights.up, config_.activation, normed, ffn);
+    device_.LinearActivated(*weights.up, config_.activation, in, ffn);
   }
   device_.Linear(*weights.down, ffn, Rows(x_, tokens, config_.hidden), /*accumulate=*/true);
 }
@@ -75,10 +97,15 @@ void Transformer::Mlp(const LayerWeights& weights, Matrix normed, int64_t tokens
 Matrix Transformer::Logits(std::span<const int32_t> token_indices) {
   const int64_t rows = static_cast<int64_t>(token_indices.size());
   assert(rows > 0 && rows <= limits_.logits_rows_max);
-  const Matrix last = Rows(last_, rows, config_.hidden);
+  Matrix last = Rows(last_, rows, config_.hidden);
   const Matrix logits = Rows(logits_, rows, config_.vocab);
   device_.GatherRows(Rows(x_, tokens_, config_.hidden), token_indices, last);
-  device_.Norm(weights_.final_norm, last, last);
+  if (config_.final_norm) device_.Norm(weights_.final_norm, last, last);
+  if (weights_.project_out != nullptr) {
+    const Matrix projected = Rows(embedded_, rows, config_.embedding_cols());
+    device_.Linear(*weights_.project_out, last, projected, /*accumulate=*/false);
+    last = projected;
+  }
   device_.Linear(weights_.head(), last, logits, /*accumulate=*/false);
   return logits;
 }

@@ -37,8 +37,9 @@ class Transformer {
   const Weights& weights() const { return weights_; }
 
  private:
+  void Embed(int64_t tokens);
   void Layer(int32_t layer, int64_t tokens, const KvCacheView& kv);
-  void Mlp(const LayerWeights& weights, Matrix normed, int64_t tokens);
+  void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
 
   // The first `rows` rows of an activation buffer.
   static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols);
@@ -54,6 +55,7 @@ class Transformer {
   std::unique_ptr<DeviceBuffer> qkv_;        // [tokens, (query_heads + 2 kv_heads) * head_dim]
   std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
   std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]
+  std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected
   std::unique_ptr<DeviceBuffer> last_;       // [logits_rows, hidden]
   std::unique_ptr<DeviceBuffer> logits_;     // [logits_rows, vocab]
   int64_t tokens_ = 0;                       // of the last Forward

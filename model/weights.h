@@ -15,18 +15,22 @@ namespace hydrant {
 struct LayerWeights {
   NormWeight attention_norm;
   std::unique_ptr<LinearWeight> qkv;  // [(query_heads + 2 kv_heads) * head_dim, hidden], rows in the order q, k, v
-  std::unique_ptr<LinearWeight> o;    // [hidden, query_heads * head_dim]
+  HeadNorms head_norms;
+  std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
   NormWeight mlp_norm;
   std::unique_ptr<LinearWeight> up;    // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
   std::unique_ptr<LinearWeight> down;  // [hidden, ffn]
 };
 
 struct Weights {
-  std::unique_ptr<LinearWeight> embedding;  // [vocab, hidden]
-  std::unique_ptr<LinearWeight> own_head;   // [vocab, hidden]; null when embeddings are tied
-  NormWeight final_norm;
+  std::unique_ptr<LinearWeight> embedding;    // [vocab, embedding_cols]
+  std::unique_ptr<LinearWeight> own_head;     // [vocab, embedding_cols]; null when embeddings are tied
+  std::unique_ptr<LinearWeight> project_in;   // [hidden, embedding_cols]; null where they are equal
+  std::unique_ptr<LinearWeight> project_out;  // [embedding_cols, hidden]; the same
+  std::unique_ptr<LinearWeight> positions;    // [positions_max, hidden]; null: rotary
+  std::unique_ptr<RopeTable> rope;            // null: learned
+  NormWeight final_norm;                      // used if the config says so
   std::vector<LayerWeights> layers;
-  std::unique_ptr<RopeTable> rope;
   std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into
 
   const LinearWeight& head() const { return own_head ? *own_head : *embedding; }
@@ -34,14 +38,14 @@ struct Weights {
   size_t step_bytes() const;
 };
 
-// Packs every tensor as `dtype`. `positions_max` bounds the rotary table. REQUIRES: the checkpoint passed validation,
+// Packs every tensor as `dtype`. `positions_max` bounds the rotary table, or that of learned positions. REQUIRES: the checkpoint passed validation,
 // so every tensor the config calls for exists with its shape. Throws std::bad_alloc when the memory is not to be had.
 Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, int32_t positions_max);
 
 // Bytes that LoadWeights will take for the matrices, less a device's padding. Norms and biases are not worth counting.
 int64_t WeightBytes(const ModelConfig& config, DType dtype);
-// And for the rotary table.
-int64_t RopeBytes(const ModelConfig& config, int32_t positions_max);
+// And for the rotary table, or that of learned positions.
+int64_t PositionBytes(const ModelConfig& config, DType dtype, int32_t positions_max);
 
 }  // namespace hydrant
 

@@ -42,6 +42,12 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
     }
     if (!spec.recent.has_value()) return InvalidField("kv.recent", "'h2o-real' needs 'kv.recent'.");
   }
+  if (spec.evicts() && spec.rolls() && !model.rotary) {
+    return InvalidField(
+        "kv.position",
+        "\"rolling\" turns cached keys to new positions; this model adds learned positions to its tokens, "
+        "which cannot be changed later. Use \"absolute\".");
+  }
   ApiResult<KvSlots> slots = ResolveKv(spec, prompt_tokens, max_tokens, model.budget_max);
   if (!slots.ok()) return slots.error();
   const KvSlots& count = slots.value();

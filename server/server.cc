@@ -53,6 +53,13 @@ std::string NameOf(const std::string& path, bool keep_extension) {
   return !keep_extension && name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
+KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits) {
+  return {.query_heads = model.query_heads,
+          .kv_heads = model.kv_heads,
+          .budget_max = limits.context_max,
+          .rotary = model.position_rows == 0};
+}
+
 ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint) {
   const ModelConfig& model = checkpoint.config();
   ServingContext context;
@@ -73,7 +80,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   if (defaults.repetition_penalty >= 0) request.repetition_penalty = defaults.repetition_penalty;
   request.kv = config.kv;
   request.debug_fields = !config.kv_dump_path.empty();
-  context.kv = {model.query_heads, model.kv_heads, limits.context_max};
+  context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.shared_tokenizer();
   context.eos_ids = model.eos_ids;
   context.blocks = limits.blocks;
@@ -173,7 +180,7 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const Parts* pa
 absl::Status CheckKvDefault(const Config& config, const Limits& limits, const ModelConfig& model) {
   std::optional<ApiError> error = CheckKvSpec(config.kv, limits.context_max);
   if (!error.has_value()) {
-    const KvModelFacts facts = {model.query_heads, model.kv_heads, limits.context_max};
+    const KvModelFacts facts = FactsOf(model, limits);
     const ApiResult<KvResolution> longest = ResolveKvPolicy(config.kv, limits.context_max, 1, facts);
     if (longest.ok()) return absl::OkStatus();
     error = longest.error();

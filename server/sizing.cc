@@ -43,8 +43,8 @@ std::vector<std::string> Describe(const Limits& limits) {
 // The activations of one step (Transformer's buffers): the state twice, queries, keys and values, what attention gives,
 // and one side of the MLP.
 int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
-  const int64_t cols =
-      2 * int64_t{model.hidden} + 2 * int64_t{model.q_cols()} + 2 * int64_t{model.kv_cols()} + model.ffn;
+  const int64_t cols = 2 * int64_t{model.hidden} + 2 * int64_t{model.q_cols()} + 2 * int64_t{model.kv_cols()} +
+                       model.ffn + (model.projected() ? model.embedding_cols() : 0);
   return tokens * cols * static_cast<int64_t>(sizeof(float));
 }
 
@@ -52,21 +52,22 @@ int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
 absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts& host, Sizing* sizing) {
   const Limits& limits = sizing->limits;
   const int64_t weight_bytes = WeightBytes(model, sizing->weight_dtype);
-  const int64_t rope_bytes = RopeBytes(model, limits.context_max);
+  const int64_t position_bytes = PositionBytes(model, sizing->weight_dtype, limits.context_max);
+  const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
   const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
   const int64_t left_bytes = host.available_memory_bytes - weight_bytes - workspace_bytes;
   // A small file may claim millions of positions; the system would rather kill than refuse.
-  if (left_bytes >= 0 && rope_bytes > left_bytes) {
-    return absl::FailedPreconditionError(absl::StrCat("a rotary table of ", limits.context_max, " positions takes ",
-                                                      rope_bytes, " bytes, and ", left_bytes,
+  if (left_bytes >= 0 && position_bytes > left_bytes) {
+    return absl::FailedPreconditionError(absl::StrCat("a ", table, " of ", limits.context_max, " positions takes ",
+                                                      position_bytes, " bytes, and ", left_bytes,
                                                       " are free beside the weights; set a smaller --max-model-len"));
   }
-  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - rope_bytes);
+  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
   sizing->explanation.push_back(absl::StrCat("weights ", DTypeName(sizing->weight_dtype), ", KV ",
                                              DTypeName(sizing->kv_dtype), ", context ", limits.context_max));
   sizing->explanation.push_back(absl::StrCat("memory ", host.available_memory_bytes, " bytes free - ", weight_bytes,
-                                             " weights - ", workspace_bytes, " workspace of a step - ", rope_bytes,
-                                             " rotary table = ", free_bytes, " left"));
+                                             " weights - ", workspace_bytes, " workspace of a step - ", position_bytes,
+                                             " ", table, " = ", free_bytes, " left"));
   return free_bytes;
 }
 

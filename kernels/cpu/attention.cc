@@ -78,8 +78,10 @@ class LayerView {
 
 class KvWriter {
  public:
-  explicit KvWriter(const AttentionCall& call)
+  KvWriter(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels)
       : call_(call),
+        norms_(norms),
+        row_kernels_(row_kernels),
         rope_(call.rope),
         view_(call.kv, call.layer),
         head_dim_(call.kv.layout.head_dim),
@@ -93,6 +95,8 @@ class KvWriter {
       float* k = q + int64_t{query_heads_} * head_dim_;
       const float* v = k + int64_t{kv_heads_} * head_dim_;
       const int32_t position = row.first_position() + i;
+      Normalize(norms_.q, q, query_heads_);
+      Normalize(norms_.k, k, kv_heads_);
       if (rope_ != nullptr) {
         assert(position < rope_->positions_max() && rope_->dims() <= head_dim_);
         call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
@@ -117,6 +121,10 @@ class KvWriter {
   }
 
  private:
+  void Normalize(const NormWeight& norm, float* x, int32_t heads) const {
+    if (norm.weight != nullptr) row_kernels_.norm(norm, x, head_dim_, x, head_dim_, heads, head_dim_);
+  }
+
   // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
   void CloseGap(const BatchRow& row, int32_t head, int32_t gap) const {
     for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
@@ -126,6 +134,8 @@ class KvWriter {
   }
 
   const AttentionCall& call_;
+  const HeadNorms& norms_;
+  const RowKernels& row_kernels_;
   const CpuRopeTable* rope_;
   const LayerView view_;
   const int32_t head_dim_;
@@ -359,8 +369,9 @@ int32_t DecodeSplits(int32_t live) {
   return (beyond_tail + kDecodeSplitSlots - 1) / kDecodeSplitSlots;
 }
 
-void RopeAndWriteKv(const AttentionCall& call, ThreadPool& pool) {
-  const KvWriter writer(call);
+void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels,
+                    ThreadPool& pool) {
+  const KvWriter writer(call, norms, row_kernels);
   // A unit is the tokens of a row that share a block, so that no two threads touch one tile.
   int64_t units = 0;
   for (const BatchRow& row : call.rows) units += Tiles(row);

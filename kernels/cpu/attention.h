@@ -14,6 +14,7 @@
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/attention_scratch.h"
 #include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/device.h"
 
@@ -29,7 +30,7 @@ struct AttentionCall {
 };
 
 // Device::RopeAndWriteKv.
-void RopeAndWriteKv(const AttentionCall& call, ThreadPool& pool);
+void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels, ThreadPool& pool);
 
 // Device::Attention; out [tokens, query_heads * head_dim].
 void Attend(const AttentionCall& call, float scale, Matrix out, ThreadPool& pool, AttentionScratch& scratch);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -95,6 +96,7 @@ void CpuDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slo
                                int32_t query_heads, int32_t head_dim, int64_t vocab) {
   const int64_t rows = std::max<int64_t>(tokens_max, kPrivateRows * pool_.threads());
   prepared_x_ = std::make_unique<CpuBuffer>(kernels_.linear->prepared_bytes(rows, cols_max));
+  embedding_rows_.assign(static_cast<size_t>(pool_.threads()) * static_cast<size_t>(cols_max), 0.0f);
   ReserveAttentionScratch(tokens_max, rows_max, slots_max, query_heads, head_dim, vocab);
 }
 
@@ -103,14 +105,30 @@ void CpuDevice::BeginStep(const StepBatch& batch) {
   product_ = 0;
 }
 
-void CpuDevice::Embed(const LinearWeight& table, Matrix x) {
-  const auto& linear = static_cast<const CpuLinear&>(table);
+void CpuDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {
+  assert(tokens != nullptr || positions != nullptr);
   assert(x.rows == static_cast<int64_t>(batch_.token_ids.size()));
-  assert(x.cols == linear.spec().cols);
+  const auto* first = static_cast<const CpuLinear*>(tokens != nullptr ? tokens : positions);
+  const auto* second = static_cast<const CpuLinear*>(tokens != nullptr ? positions : nullptr);
+  assert(x.cols == first->spec().cols && (second == nullptr || x.cols == second->spec().cols));
   float* out = Floats(x);
-  pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row) {
-      linear.ReadRow(batch_.token_ids[static_cast<size_t>(row)], *kernels_.linear, out + row * x.cols);
+  pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int thread) {
+    // The last row that begins at or before token `begin`; rows follow each other without gaps.
+    const BatchRow* row = nullptr;
+    if (positions != nullptr) {
+      row = &*std::prev(std::upper_bound(batch_.rows.begin(), batch_.rows.end(), begin,
+                                         [](int64_t token, const BatchRow& r) { return token < r.token_begin; }));
+    }
+    for (int64_t token = begin; token < end; ++token) {
+      while (row != nullptr && token >= int64_t{row->token_begin} + row->token_count) ++row;
+      const int64_t position = row != nullptr ? row->position + token - row->token_begin : 0;
+      float* to = out + token * x.cols;
+      const int32_t id = batch_.token_ids[static_cast<size_t>(token)];
+      first->ReadRow(tokens != nullptr ? id : position, *kernels_.linear, to);
+      if (second == nullptr) continue;
+      float* addend = embedding_rows_.data() + static_cast<size_t>(thread) * static_cast<size_t>(x.cols);
+      second->ReadRow(position, *kernels_.linear, addend);
+      for (int64_t col = 0; col < x.cols; ++col) to[col] += addend[col];
     }
   });
 }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_buffer.h"
@@ -51,12 +52,13 @@ class CpuDevice final : public Device {
                       int32_t head_dim, int64_t vocab) override;
 
   void BeginStep(const StepBatch& batch) override;
-  void Embed(const LinearWeight& table, Matrix x) override;
+  void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) override;
   void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
   void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;
   void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
   void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
-  void RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) override;
+  void RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
+                      const KvCacheView& kv) override;
   void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
                  Matrix out) override;
   void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
@@ -89,6 +91,7 @@ class CpuDevice final : public Device {
   StepBatch batch_;  // of the step in progress; its spans are the caller's
 
   std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it
+  std::vector<float> embedding_rows_;      // [threads, cols_max]: the row of a position, to be added to that of a token
 
   // Where the products of the last step found their weights, in order: while one is computed, the start of the next one's
   // weights is pulled into the caches. Steps repeat each other, so the guess is right from the second step on; the addresses

@@ -41,9 +41,10 @@ std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CpuRopeTable>(spec, pool_);
 }
 
-void CpuDevice::RopeAndWriteKv(const RopeTable* rope, int32_t layer, Matrix qkv, const KvCacheView& kv) {
+void CpuDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
+                               const KvCacheView& kv) {
   hydrant::RopeAndWriteKv({*kernels_.attention, batch_.rows, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv},
-                          pool_);
+                          norms, *kernels_.row, pool_);
 }
 
 void CpuDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,

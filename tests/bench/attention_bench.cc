@@ -177,7 +177,7 @@ class Cache {
     device_->BeginStep({.token_ids = std::span(ids_).first(static_cast<size_t>(tokens)), .rows = rows});
     return SecondsOf([&] {
       for (int32_t layer = 0; layer < kLayers; ++layer) {
-        if (with_write) device_->RopeAndWriteKv(nullptr, layer, qkv, kv_);
+        if (with_write) device_->RopeAndWriteKv(nullptr, {}, layer, qkv, kv_);
         device_->Attention(rope_.get(), layer, kScale, qkv, kv_, out);
       }
     });

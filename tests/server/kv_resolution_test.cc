@@ -17,6 +17,17 @@ KvSpec Tokens(KvPreset preset, int32_t budget) {
   return spec;
 }
 
+TEST(KvResolution, LearnedPositionsDoNotRoll) {
+  const KvModelFacts learned = {.query_heads = 8, .kv_heads = 8, .budget_max = 4096, .rotary = false};
+  KvSpec spec = Tokens(KvPreset::kH2o, 100);
+  EXPECT_TRUE(ResolveKvPolicy(spec, 300, 50, learned).ok());
+  spec.position = KvPosition::kRolling;
+  const ApiResult<KvResolution> refused = ResolveKvPolicy(spec, 300, 50, learned);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "kv.position");
+  EXPECT_FALSE(ResolveKvPolicy(Tokens(KvPreset::kH2oStreaming, 100), 300, 50, learned).ok());
+}
+
 TEST(KvResolution, EveryPresetBecomesItsPolicy) {
   const struct {
     KvPreset preset;

@@ -397,6 +397,49 @@ TEST_P(AttentionTest, RopeRotatesQAndKButNotV) {
   }
 }
 
+TEST_P(AttentionTest, HeadsAreNormalisedBeforeTheyAreRotated) {
+  for (const auto& [head_dim, dims] : {std::pair{64, 64}, {20, 20}, {32, 10}, {128, 0}}) {
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .dtype = DType::kF32};
+    std::vector<double> inv_freq;
+    for (int32_t i = 0; i < dims / 2; ++i) inv_freq.push_back(std::pow(10000.0, -2.0 * i / dims));
+    const RopeSpec spec{.dims = dims, .inv_freq = inv_freq, .positions_max = 64};
+    KvFixture fixture(shape, GetParam(), 2, 8);
+    std::vector<float> q_weight, k_weight;
+    for (int32_t i = 0; i < head_dim; ++i) {
+      q_weight.push_back(0.5f + 0.01f * static_cast<float>(i));
+      k_weight.push_back(1.5f - 0.01f * static_cast<float>(i));
+    }
+    fixture.norms = {{.weight = q_weight.data(), .eps = 1e-3f}, {.weight = k_weight.data(), .eps = 1e-3f}};
+    const std::unique_ptr<RopeTable> rope = dims > 0 ? fixture.device->MakeRope(spec) : nullptr;
+    TokenStream stream(shape, 20, 3);
+    const auto expected = [&, head_dim = head_dim](std::span<const float> x, const std::vector<float>& weight,
+                                                   int32_t position) {
+      const int64_t heads = std::ssize(x) / head_dim;
+      return reference::Rope(spec, position,
+                             reference::Norm(NormKind::kRms, ToDouble(weight), {}, 1e-3f, ToDouble(x), heads, head_dim),
+                             heads, head_dim);
+    };
+    // Under a rolling policy keys are cached before rotation, but after the norm.
+    for (const bool rolling : {false, true}) {
+      EvictionPolicy policy = Policy(16, 16);
+      policy.rolling = rolling;
+      TestSequence sequence = fixture.Sequence(stream, policy, 17, rolling ? 1 : 0, 32);
+      const TestRow row{&sequence, 17, true};
+      fixture.Step({&row, 1}, rope.get());
+      for (int32_t position : {0, 15, 16}) {
+        const Values q = expected(stream.Row(position, 0).first(size_t(4 * head_dim)), q_weight, position);
+        const float* actual = &fixture.rotated[static_cast<size_t>(position * shape.cols())];
+        for (size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(actual[i], q[i], 2e-6 * std::abs(q[i]) + 2e-6) << i;
+        for (int32_t head = 0; head < 2; ++head) {
+          const Values k = expected(stream.K(position, 0, head), k_weight, rolling ? 0 : position);
+          const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, head, position);
+          for (size_t i = 0; i < k.size(); ++i) ASSERT_NEAR(key[i], k[i], 2e-6 * std::abs(k[i]) + 2e-6) << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(RopeTableTest, IsTheRoundedDoubleAtEveryPosition) {
   constexpr int32_t kPositions = 131072;
   const std::vector<double> inv_freq = {1.0, 0.3, 0.01, 5e-6};

@@ -230,8 +230,33 @@ TEST_P(CpuLinearTest, EmbedReturnsTheStoredRows) {
     device->BeginStep({ids, {&row, 1}});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);
-    device->Embed(*table, View(x, n, cols));
+    device->Embed(table.get(), nullptr, View(x, n, cols));
     EXPECT_EQ(reference::ToDouble(x), reference::Embed(p.stored(), cols, ids));
+  }
+}
+
+TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
+  const auto device = MakeDevice(isa());
+  for (int64_t cols : {1, 16, 17, 64}) {
+    const Problem tokens(1, 70, cols, dtype(), false), places(2, 40, cols, dtype(), false);
+    const auto table = tokens.Pack(*device), positions = places.Pack(*device);
+    device->ReserveScratch(64, 4, 16, cols, 1, 2, 1);
+    // A prompt that goes on, one that begins, and a decode between them.
+    const std::vector<int32_t> ids = {5, 6, 7, 69, 0, 5, 5};
+    const std::vector<int64_t> at = {16, 17, 18, 39, 0, 1, 2};
+    const BatchRow rows[] = {{.token_begin = 0, .token_count = 3, .position = 16},
+                             {.token_begin = 3, .token_count = 1, .position = 39},
+                             {.token_begin = 4, .token_count = 3, .position = 0}};
+    device->BeginStep({ids, rows});
+    const auto n = static_cast<int64_t>(ids.size());
+    Floats x(static_cast<size_t>(n * cols), kUntouched);
+    device->Embed(table.get(), positions.get(), View(x, n, cols));
+    // One rounding, of the sum.
+    EXPECT_EQ(reference::ToDouble(x),
+              reference::RoundTo(DType::kF32, reference::Embed(tokens.stored(), cols, ids, places.stored(), at)));
+    device->Embed(nullptr, positions.get(), View(x, n, cols));
+    const std::vector<int32_t> rows_of_positions(at.begin(), at.end());
+    EXPECT_EQ(reference::ToDouble(x), reference::Embed(places.stored(), cols, rows_of_positions));
   }
 }
 
@@ -263,7 +288,7 @@ TEST(CpuLinear, Bf16RoundsToNearestEven) {
     const std::vector<int32_t> ids = {0, 1, 2, 3, 4};
     device->BeginStep({ids, {}});
     Floats x(5);
-    device->Embed(*table, View(x, 5, 1));
+    device->Embed(table.get(), nullptr, View(x, 5, 1));
     EXPECT_EQ(x, (Floats{1.0f, 1.0f + 0x4p-8f, 1.0f + 0x2p-8f, -1.0f, INFINITY})) << IsaName(isa);
   }
 }

@@ -179,7 +179,7 @@ class KvFixture {
       const Matrix out{.data = &outputs[static_cast<size_t>(layer) * tokens * static_cast<size_t>(shape.out_cols())],
                        .rows = std::ssize(ids),
                        .cols = shape.out_cols()};
-      device->RopeAndWriteKv(rope, layer, qkv, kv);
+      device->RopeAndWriteKv(rope, norms, layer, qkv, kv);
       device->Attention(rope, layer, scale, qkv, kv, out);
     }
     std::vector<ShrinkOp> cuts;
@@ -225,6 +225,7 @@ class KvFixture {
   std::unique_ptr<CpuDevice> device;
   KvCacheView kv;
   std::vector<float> rotated;  // qkv of the last step after rope, [layer][token][cols]
+  HeadNorms norms;             // of every layer
   bool cut_prompts = true;     // false: the test calls Shrink itself
 
  private:
