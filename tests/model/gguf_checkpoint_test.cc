@@ -265,19 +265,36 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
-    testing::Values(
-        Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-              "'general.architecture': 'mamba' is not supported"},
-        Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
-              "'general.architecture': is missing"},
-        Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
-              "'split.count'"},
-        Wrong{"SlidingWindow", [](F& f) { f.Set("llama.attention.sliding_window", 64); }, "sliding_window'"},
-        Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
-        Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
-              "'longrope' is not supported"},
-        Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ4_K; }, "type Q4_K is not supported"}),
+    testing::Values(Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
+                          "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox"},
+                    Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
+                          "'general.architecture': is missing"},
+                    Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
+                          "'split.count'"},
+                    Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
+                    Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
+                          "'longrope' is not supported"},
+                    Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ4_K; },
+                          "type Q4_K is not supported"}),
     kName);
+
+TEST(GgufCheckpoint, AWindowClipsTheContext) {
+  const TempDir dir;
+  GgufBuilder file = TinyGguf();
+  file.Set("llama.attention.sliding_window", 64);
+  const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
+  ASSERT_THAT(clipped, IsOk());
+  EXPECT_EQ((*clipped)->config().context, 64);
+  ASSERT_EQ((*clipped)->warnings().size(), 1u);
+  EXPECT_NE((*clipped)->warnings()[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
+            std::string::npos);
+  for (const uint32_t none : {0u, 128u, 4096u}) {
+    file.Set("llama.attention.sliding_window", none);
+    const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
+    ASSERT_THAT(whole, IsOk());
+    EXPECT_EQ((*whole)->config().context, 128) << none;
+  }
+}
 
 // E1, E3, E7, E12 from outside: what is wrong with the file as a whole.
 struct Damage {

@@ -11,47 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/hf_reading.h"
 #include "tests/model/status_matchers.h"
-#include "tests/model/tiny_directory.h"
 
 namespace hydrant {
 namespace {
 
 using nlohmann::json;
-
-class Reading {
- public:
-  // `generation` null: there is no such file.
-  explicit Reading(const std::string& config, const json& generation = nullptr) {
-    auto document = JsonDocument::Parse(config, {10000, 64}, "config.json");
-    if (!document.ok()) {
-      result_ = document.status();
-      return;
-    }
-    std::optional<JsonDocument> second;
-    std::optional<JsonValue> root;
-    if (!generation.is_null()) {
-      second.emplace(*JsonDocument::Parse(generation.dump(), {10000, 64}, "generation_config.json"));
-      root = second->root();
-    }
-    result_ = ReadHfConfig(document->root(), root ? &*root : nullptr, warnings_);
-  }
-  explicit Reading(const json& config, const json& generation = nullptr) : Reading(config.dump(), generation) {}
-
-  const absl::StatusOr<HfConfig>& result() const { return result_; }
-  const ModelConfig& config() const { return result_->config; }
-  const std::vector<std::string>& warnings() const { return warnings_; }
-
- private:
-  std::vector<std::string> warnings_;
-  absl::StatusOr<HfConfig> result_ = absl::UnknownError("not read");
-};
-
-json With(const std::function<void(json&)>& change) {
-  json config = TinyDirectory().config;
-  change(config);
-  return config;
-}
 
 TEST(HfConfig, ReadsEveryField) {
   const Reading read(With([](json& c) {
@@ -92,7 +58,7 @@ TEST(HfConfig, ASilentFileMeansTheDefaultsOfTransformers) {
   EXPECT_EQ(read.config().head_dim, 8);
   EXPECT_EQ(read.config().context, 2048);
   EXPECT_EQ(read.config().norm_eps, 1e-6f);
-  EXPECT_EQ(read.config().bos_id, -1);
+  EXPECT_EQ(read.config().bos_id, 1);
   EXPECT_FALSE(read.config().tied_embeddings);
 }
 
@@ -119,45 +85,6 @@ TEST(HfConfig, CodeOfACheckpointIsNeverRun) {
   ASSERT_THAT(read.result(), IsOk());
   EXPECT_EQ(read.warnings().size(), 2u);
 }
-
-struct Frequencies {
-  const char* name;
-  std::function<void(json&)> change;
-  double second;  // of the four: theta^(-2/8) by default
-  int32_t context;
-};
-class HfRope : public testing::TestWithParam<Frequencies> {};
-TEST_P(HfRope, IsReadFromEitherPlace) {
-  const Reading read(With(GetParam().change));
-  ASSERT_THAT(read.result(), IsOk());
-  ASSERT_EQ(read.config().rope_inv_freq.size(), 4u);
-  EXPECT_NEAR(read.config().rope_inv_freq[1], GetParam().second, 1e-12);
-  EXPECT_EQ(read.config().context, GetParam().context);
-}
-INSTANTIATE_TEST_SUITE_P(
-    , HfRope,
-    testing::Values(
-        Frequencies{"Default", [](json&) {}, 0.1, 128},
-        Frequencies{"Theta", [](json& c) { c["rope_theta"] = 160000.0; }, 0.05, 128},
-        Frequencies{"IntegerTheta", [](json& c) { c["rope_theta"] = 10000; }, 0.1, 128},
-        Frequencies{"Linear",
-                    [](json& c) {
-                      c["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
-                    },
-                    0.025, 128},
-        Frequencies{"Parameters",
-                    [](json& c) {
-                      c.erase("rope_theta");
-                      c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 160000.0}};
-                    },
-                    0.05, 128},
-        Frequencies{
-            "YarnStretchesTheContext",
-            [](json& c) {
-              c["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
-            },
-            0.0625, 512}),
-    [](const auto& test) { return test.param.name; });
 
 struct Wrong {
   const char* name;
@@ -239,7 +166,13 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"EosNegative", [](json& c) { c["eos_token_id"] = -1; }, {"'eos_token_id': -1"}},
         Wrong{
             "EosListEmpty", [](json& c) { c["eos_token_id"] = json::array(); }, {"'eos_token_id': no end-of-sequence"}},
-        Wrong{"EosMissing", [](json& c) { c.erase("eos_token_id"); }, {"'eos_token_id': no end-of-sequence"}},
+        Wrong{"EosNull", [](json& c) { c["eos_token_id"] = nullptr; }, {"'eos_token_id': no end-of-sequence"}},
+        Wrong{"EosMissingWithoutDefault",
+              [](json& c) {
+                c["model_type"] = "qwen2";
+                c.erase("eos_token_id");
+              },
+              {"'eos_token_id': no end-of-sequence"}},
         Wrong{"EosText", [](json& c) { c["eos_token_id"] = "</s>"; }, {"'eos_token_id': is not an integer"}},
         Wrong{"BosAtVocabulary", [](json& c) { c["bos_token_id"] = 258; }, {"'bos_token_id': 258 is out of range"}},
         Wrong{"PadAtVocabulary", [](json& c) { c["pad_token_id"] = 258; }, {"'pad_token_id': 258 is out of range"}}),
@@ -248,7 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, HfConfigRefusal,
     testing::Values(
-        Wrong{"ModelType", [](json& c) { c["model_type"] = "mamba"; }, {"'model_type': 'mamba' is not supported"}},
+        Wrong{"ModelType",
+              [](json& c) { c["model_type"] = "mamba"; },
+              {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, opt, gpt_neox"}},
         Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
         Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
         Wrong{"Quantised",
@@ -256,28 +191,17 @@ INSTANTIATE_TEST_SUITE_P(
                 c["quantization_config"] = {{"bits", 4}};
               },
               {"'quantization_config'"}},
-        Wrong{"SlidingWindow", [](json& c) { c["sliding_window"] = 64; }, {"'sliding_window'"}},
-        Wrong{"RopeType",
+        Wrong{"Layers",
               [](json& c) {
-                c["rope_scaling"] = {{"rope_type", "longrope"}};
+                c["layer_types"] = {"full_attention", "chunked_attention"};
               },
-              {"'rope_scaling': rope_type 'longrope' is not supported"}},
-        Wrong{"RopeTypeMissing",
+              {"'layer_types[1]': 'chunked_attention' is not supported"}},
+        Wrong{"WindowOfNothing",
               [](json& c) {
-                c["rope_scaling"] = {{"factor", 2}};
+                c["model_type"] = "mistral";
+                c["sliding_window"] = 0;
               },
-              {"'rope_scaling': has no rope_type"}},
-        Wrong{"RopeFactorMissing",
-              [](json& c) {
-                c["rope_scaling"] = {{"type", "linear"}};
-              },
-              {"has no factor"}},
-        Wrong{"RopeFactorBelowOne",
-              [](json& c) {
-                c["rope_scaling"] = {{"type", "linear"}, {"factor", 0.5}};
-              },
-              {"'rope_scaling': factor 0.5 is not at least 1"}},
-        Wrong{"RopeFraction", [](json& c) { c["partial_rotary_factor"] = 1.5; }, {"partial_rotary_factor 1.5"}}),
+              {"'sliding_window': 0 is out of range"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {

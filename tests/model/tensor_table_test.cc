@@ -87,6 +87,91 @@ TEST_F(TensorTableTest, FindsTensorsByRoleAndLayer) {
   EXPECT_EQ(table->Find(TensorRole::kV, 0), nullptr);
 }
 
+// fp32 whose element i is i: 3 rows of each of q, k, v per head, or all of q before all of k.
+class FusedTensorTest : public TensorTableTest {
+ protected:
+  absl::StatusOr<TensorTable> BindFused(QkvFusion fusion, int32_t kv_heads) {
+    config_.head_dim = 2;
+    config_.query_heads = 2;
+    config_.kv_heads = kv_heads;
+    const int64_t rows = 4 + 4 * kv_heads;
+    for (const char* layer : {"l.0.", "l.1."}) {
+      Add(layer + std::string("qkv"), {rows, 4});
+      Add(layer + std::string("qkv_bias"), {rows});
+      Remove(layer + std::string("q"));
+    }
+    names_ = {{TensorRole::kQ, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kK, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kV, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kQBias, Presence::kRequired, "l.#.qkv_bias", fusion},
+              {TensorRole::kKBias, Presence::kRequired, "l.#.qkv_bias", fusion},
+              {TensorRole::kVBias, Presence::kRequired, "l.#.qkv_bias", fusion}};
+    fused_ = {.names = names_};
+    return TensorTable::Bind(fused_, config_, {}, "index", tensors_, warnings_);
+  }
+  // The stored rows that a role is made of.
+  static std::vector<int64_t> Rows(const TensorSource* source) {
+    std::vector<int64_t> rows;
+    for (int64_t row = 0; row < source->rows(); ++row) rows.push_back(static_cast<int64_t>(Row(source, row)[0]) / 4);
+    return rows;
+  }
+
+ private:
+  std::vector<TensorName> names_;
+  TensorNaming fused_;
+};
+
+TEST_F(FusedTensorTest, PerHeadTakesEveryThirdHead) {
+  const auto table = BindFused(QkvFusion::kPerHead, 2);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 1)), (std::vector<int64_t>{0, 1, 6, 7}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kK, 1)), (std::vector<int64_t>{2, 3, 8, 9}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kV, 1)), (std::vector<int64_t>{4, 5, 10, 11}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kKBias, 0), 0), (std::vector<float>{2, 3, 8, 9}));
+}
+
+TEST_F(FusedTensorTest, StackedTakesOneAfterTheOther) {
+  const auto table = BindFused(QkvFusion::kStacked, 1);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 0)), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kK, 0)), (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kV, 0)), (std::vector<int64_t>{6, 7}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kVBias, 1), 0), (std::vector<float>{6, 7}));
+}
+
+TEST_F(TensorTableTest, NamesMayLackThePrefixOrBeOthers) {
+  const TensorName names[] = {{TensorRole::kEmbedding, Presence::kRequired, "base.embed"},
+                              {TensorRole::kHead, Presence::kUnlessTied, "out", QkvFusion::kNone, "head"},
+                              {TensorRole::kQ, Presence::kRequired, "base.l.#.q"}};
+  const std::string_view known[] = {"base.norm"};
+  const TensorNaming naming{.names = names, .known = known, .prefix = "base."};
+  const auto table = TensorTable::Bind(naming, config_, {}, "index", tensors_, warnings_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_NE(table->Find(TensorRole::kHead, 0), nullptr);
+  EXPECT_TRUE(warnings_.empty());
+  Remove("l.0.q");
+  EXPECT_THAT(TensorTable::Bind(naming, config_, {}, "index", tensors_, warnings_),
+              RefusedWith("tensor 'base.l.0.q': is missing"));
+}
+
+TEST_F(TensorTableTest, NormsAndProjectionsAreThereWhenTheConfigSaysSo) {
+  const TensorName names[] = {{TensorRole::kFinalNorm, Presence::kFinalNorm, "final"},
+                              {TensorRole::kMlpNorm, Presence::kAffineNorm, "l.#.norm"},
+                              {TensorRole::kProjectIn, Presence::kProjected, "in"}};
+  const TensorNaming naming{.names = names};
+  const auto bind = [&](bool affine) {
+    return TensorTable::Bind(naming, config_, {.affine_norms = affine}, "index", tensors_, warnings_);
+  };
+  EXPECT_THAT(bind(false), IsOk());
+  EXPECT_THAT(bind(true), RefusedWith("tensor 'final': is missing"));
+  config_.final_norm = false;
+  EXPECT_THAT(bind(true), RefusedWith("tensor 'l.0.norm': is missing"));
+  config_.embedding_dim = 2;
+  EXPECT_THAT(bind(false), RefusedWith("tensor 'in': is missing"));
+  Add("in", {4, 2});
+  EXPECT_THAT(bind(false), IsOk());
+}
+
 // Row E9.
 TEST_F(TensorTableTest, RefusesAMissingTensor) {
   Remove("l.1.q");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "tests/model/family_checkpoint.h"
 #include "tests/model/status_matchers.h"
 #include "tests/model/temp_dir.h"
 #include "tests/model/tiny_directory.h"
@@ -154,6 +155,38 @@ TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
     EXPECT_LE(told, static_cast<double>(bytes)) << static_cast<int>(dtype);
     // Padding is much of so small a model, but never half of it.
     EXPECT_GE(told * 1.5, static_cast<double>(bytes)) << static_cast<int>(dtype);
+  }
+}
+
+TEST_F(WeightsTest, ProjectionsAndPositionsAreCounted) {
+  FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  const ModelConfig& config = (*checkpoint)->config();
+  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  ASSERT_NE(weights.positions, nullptr);
+  EXPECT_EQ(weights.rope, nullptr);
+  EXPECT_EQ(weights.positions->spec().rows, 100) << "no more than may be asked for";
+  EXPECT_EQ(PositionBytes(config, DType::kF32, 100), 100 * 32 * 4);
+  EXPECT_EQ(PositionBytes(config, DType::kBF16, 100), 100 * 32 * 2);
+  EXPECT_EQ(weights.embedding->spec().cols, 16);
+  EXPECT_EQ(weights.project_in->spec().rows, 32);
+  EXPECT_EQ(weights.project_out->spec().rows, 16);
+  // Table of 258 x 16, two projections of 16 x 32, two layers of 4 x 32 x 32 + 2 x 32 x 48.
+  EXPECT_EQ(WeightBytes(config, DType::kF32), 4 * (258 * 16 + 2 * 16 * 32 + 2 * (4 * 32 * 32 + 2 * 32 * 48)));
+  EXPECT_GE(weights.step_bytes(), static_cast<size_t>(WeightBytes(config, DType::kF32)));
+}
+
+TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {
+  FamilyCheckpoint("opt_plain").WriteTo(dir_.path(), "F32");
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  std::vector<float> norm(32);
+  for (const NormWeight& weight : {weights.final_norm, weights.layers[1].attention_norm}) {
+    device_->CopyToHost(norm.data(), weight.weight, 32 * sizeof(float));
+    EXPECT_EQ(norm, std::vector<float>(32, 1));
+    EXPECT_EQ(weight.bias, nullptr);
   }
 }
 

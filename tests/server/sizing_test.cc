@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/kv_cache.h"
+#include "model/weights.h"
 
 namespace hydrant {
 namespace {
@@ -129,6 +130,27 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   }
   EXPECT_EQ(DeriveLimits(config, model, Everything, {weights, 20'000}).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
+  ModelConfig model = Model();
+  Config config;
+  config.blocks_override = 10;
+  const auto explanation = [&] {
+    std::string text;
+    const Sizing sizing = *DeriveLimits(config, model, Everything, kHost);
+    for (const std::string& line : sizing.explanation) text += line + "\n";
+    return text;
+  };
+  model.rope_dims = 0;
+  model.position_rows = model.context + 2;
+  model.position_offset = 2;
+  const std::string table = " - " + std::to_string(int64_t{model.context} * model.hidden * 2) + " position table";
+  EXPECT_NE(explanation().find(table), std::string::npos) << explanation();
+  const int64_t without = WeightBytes(model, DType::kBF16);
+  model.embedding_dim = model.hidden / 2;
+  EXPECT_NE(WeightBytes(model, DType::kBF16), without);
+  EXPECT_NE(explanation().find(std::to_string(WeightBytes(model, DType::kBF16)) + " weights"), std::string::npos);
 }
 
 TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {

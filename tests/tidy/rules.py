@@ -167,6 +167,7 @@ WIDER_TESTS = {
     "tests/kernels/cpu/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
     "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
     "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
+    "tests/model/families_test.cc": "the whole engine, on a model of every family, against transformers",
     "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
     "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
 }
