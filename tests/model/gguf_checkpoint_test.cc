@@ -147,6 +147,24 @@ TEST(GgufCheckpoint, WarnsOfExtraTensors) {
   EXPECT_EQ((*checkpoint)->warnings(), std::vector<std::string>{"tiny.gguf: tensor 'extra': is not used"});
 }
 
+TEST(GgufCheckpoint, AWindowClipsTheContext) {
+  const TempDir dir;
+  GgufBuilder file = TinyGguf();
+  file.Set("llama.attention.sliding_window", 64);
+  const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
+  ASSERT_THAT(clipped, IsOk());
+  EXPECT_EQ((*clipped)->config().context, 64);
+  ASSERT_EQ((*clipped)->warnings().size(), 1u);
+  EXPECT_NE((*clipped)->warnings()[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
+            std::string::npos);
+  for (const uint32_t none : {0u, 128u, 4096u}) {
+    file.Set("llama.attention.sliding_window", none);
+    const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
+    ASSERT_THAT(whole, IsOk());
+    EXPECT_EQ((*whole)->config().context, 128) << none;
+  }
+}
+
 struct Wrong {
   const char* name;
   std::function<void(GgufBuilder&)> spoil;
@@ -277,24 +295,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ4_K; },
                           "type Q4_K is not supported"}),
     kName);
-
-TEST(GgufCheckpoint, AWindowClipsTheContext) {
-  const TempDir dir;
-  GgufBuilder file = TinyGguf();
-  file.Set("llama.attention.sliding_window", 64);
-  const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
-  ASSERT_THAT(clipped, IsOk());
-  EXPECT_EQ((*clipped)->config().context, 64);
-  ASSERT_EQ((*clipped)->warnings().size(), 1u);
-  EXPECT_NE((*clipped)->warnings()[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
-            std::string::npos);
-  for (const uint32_t none : {0u, 128u, 4096u}) {
-    file.Set("llama.attention.sliding_window", none);
-    const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
-    ASSERT_THAT(whole, IsOk());
-    EXPECT_EQ((*whole)->config().context, 128) << none;
-  }
-}
 
 // E1, E3, E7, E12 from outside: what is wrong with the file as a whole.
 struct Damage {
