@@ -38,9 +38,9 @@ constexpr GgmlType kGgmlTypes[] = {
     {9, "Q8_1", {}},
     {10, "Q2_K", {}},
     {11, "Q3_K", {}},
-    {12, "Q4_K", {}},
-    {13, "Q5_K", {}},
-    {14, "Q6_K", {}},
+    {12, "Q4_K", StoredType::kQ4_K},
+    {13, "Q5_K", StoredType::kQ5_K},
+    {14, "Q6_K", StoredType::kQ6_K},
     {15, "Q8_K", {}},
     {16, "IQ2_XXS", {}},
     {17, "IQ2_XS", {}},
@@ -62,7 +62,7 @@ constexpr GgmlType kGgmlTypes[] = {
     {39, "MXFP4", {}},
 };
 
-constexpr std::string_view kSupported = "F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are";
+constexpr std::string_view kSupported = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K are";
 
 template <typename T>
 T LoadAs(std::string_view data, uint64_t index) {

@@ -10,6 +10,7 @@ namespace hydrant {
 namespace {
 
 constexpr int64_t kQuantBlock = 32;
+constexpr int64_t kKBlock = 256;
 
 constexpr StoredTypeInfo kInfos[] = {
     {"F32", 1, 4},
@@ -18,6 +19,9 @@ constexpr StoredTypeInfo kInfos[] = {
     {"Q8_0", kQuantBlock, 34},
     {"Q4_0", kQuantBlock, 18},
     {"Q4_1", kQuantBlock, 20},
+    {"Q4_K", kKBlock, 144},
+    {"Q5_K", kKBlock, 176},
+    {"Q6_K", kKBlock, 210},
 };
 
 #define HYDRANT_INLINE inline __attribute__((always_inline))
@@ -76,6 +80,66 @@ HYDRANT_INLINE void ExpandQ4_1(const uint8_t* stored, int64_t n, float* out) {
   }
 }
 
+// The scale and the minimum of group `group` of 8, 6 bits each in 12 bytes: those of the first four groups in the low bits of
+// a byte of their own, the others in halves of the last four bytes and in the two bits that the first eight have left.
+struct GroupScale {
+  float scale, minimum;
+};
+HYDRANT_INLINE GroupScale GroupScaleOf(const uint8_t* packed, int group, float d, float n) {
+  int scale = packed[group] & 63, minimum = packed[group + 4] & 63;
+  if (group >= 4) {
+    scale = (packed[group + 4] & 15) | (packed[group - 4] >> 6 << 4);
+    minimum = (packed[group + 4] >> 4) | (packed[group] >> 6 << 4);
+  }
+  return {d * static_cast<float>(scale), n * static_cast<float>(minimum)};
+}
+
+// Q4_K, and Q5_K with the fifth bits of element i of every group in byte i of `fifth`, that of group g at bit g.
+HYDRANT_INLINE void ExpandGroups(const uint8_t* stored, const uint8_t* fifth, const uint8_t* low, float* out) {
+  const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+  const float n = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2));
+  for (int group = 0; group < 8; ++group, out += kQuantBlock) {
+    const GroupScale g = GroupScaleOf(stored + 4, group, d, n);
+    // Two groups share 32 bytes: the low halves, then the high ones.
+    const uint8_t* q = low + group / 2 * 32;
+    const int shift = group % 2 * 4;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      const int high = fifth == nullptr ? 0 : (fifth[i] >> group & 1) << 4;
+      out[i] = g.scale * static_cast<float>((q[i] >> shift & 15) | high) - g.minimum;
+    }
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 144, out += kKBlock) {
+    ExpandGroups(stored, nullptr, stored + 16, out);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ5_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 176, out += kKBlock) {
+    ExpandGroups(stored, stored + 16, stored + 48, out);
+  }
+}
+
+// Either half of 128 elements has four quarters of 32: the low four bits of quarters 0 and 2 share 32 bytes, those of 1 and 3
+// the next 32, and the two high bits of all four share 32 more.
+HYDRANT_INLINE void ExpandQ6_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 210) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored + 208));
+    const auto* scales = reinterpret_cast<const int8_t*>(stored + 192);
+    for (int quarter = 0; quarter < 8; ++quarter, out += kQuantBlock) {
+      const uint8_t* low = stored + quarter / 4 * 64 + quarter % 2 * 32;
+      const uint8_t* high = stored + 128 + quarter / 4 * 32;
+      const int low_shift = quarter % 4 / 2 * 4, high_shift = quarter % 4 * 2;
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const int q = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
+        out[i] = d * static_cast<float>(scales[quarter * 2 + i / 16]) * static_cast<float>(q - 32);
+      }
+    }
+  }
+}
+
 HYDRANT_INLINE bool AllFinite(const float* values, int64_t n) {
   uint32_t bad = 0;
   for (int64_t i = 0; i < n; ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & 0x7F800000u) == 0x7F800000u ? 1u : 0u;
@@ -101,6 +165,15 @@ HYDRANT_INLINE bool Expand(StoredType type, const uint8_t* stored, int64_t n, fl
       break;
     case StoredType::kQ4_1:
       ExpandQ4_1(stored, n, out);
+      break;
+    case StoredType::kQ4_K:
+      ExpandQ4_K(stored, n, out);
+      break;
+    case StoredType::kQ5_K:
+      ExpandQ5_K(stored, n, out);
+      break;
+    case StoredType::kQ6_K:
+      ExpandQ6_K(stored, n, out);
       break;
   }
   return AllFinite(out, n);  // the row is still in the nearest cache

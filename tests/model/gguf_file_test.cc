@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "too many elements"},
         Corruption{"TensorBytesWrap", [] { return TensorOf({1ull << 62}, 0, 0); }, "too many elements"},
         Corruption{"TensorTypeUnknown", [] { return TensorOf({32}, 77, 0); }, "type 77 is not known"},
-        Corruption{"TensorTypeNotRead", [] { return TensorOf({256}, 12, 0); }, "type Q4_K is not supported"},
+        Corruption{"TensorTypeNotRead", [] { return TensorOf({256}, 10, 0); }, "type Q2_K is not supported"},
         Corruption{"TensorRowNotWholeBlocks", [] { return TensorOf({48}, 3, 0); }, "not whole Q4_1 blocks"},
         Corruption{"TensorOffsetUnaligned", [] { return TensorOf({32}, 0, 8); }, "offset 8 is not a multiple of 32"},
         Corruption{"TensorOffsetBeyondFile", [] { return TensorOf({32}, 0, 1 << 20); }, "pass the end of the file"},

@@ -93,6 +93,8 @@ TEST_F(JsonReaderValue, TreatsNullAsAbsent) {
   const JsonValue root = Parse(R"({"a": null})");
   EXPECT_FALSE(root.Find("a"));
   EXPECT_FALSE(root.Find("b"));
+  EXPECT_TRUE(root.Has("a"));
+  EXPECT_FALSE(root.Has("b"));
   int32_t number = 5;
   EXPECT_THAT(root.Read("a", 0, 9, number), IsOk());
   EXPECT_EQ(number, 5);

@@ -5,9 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -132,6 +135,30 @@ TEST_P(StoredTypeBlocks, Q4_1IsScaleTimesCodePlusMinimum) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Blocks, StoredTypeBlocks, testing::Values(1, 2, 15, 16, 17));
+
+std::string FromHex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+// Exact equality: all products but Q6_K's last are exact in fp32, and that one is rounded once.
+TEST(StoredType, KQuantsAreWhatLlamaCppMakesOfThem) {
+  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/k_quants.json");
+  const nlohmann::json goldens = nlohmann::json::parse(file);
+  for (const auto& [name, type] : {std::pair("Q4_K", StoredType::kQ4_K), std::pair("Q5_K", StoredType::kQ5_K),
+                                   std::pair("Q6_K", StoredType::kQ6_K)}) {
+    EXPECT_EQ(InfoOf(type).name, name);
+    const std::string blocks = FromHex(goldens.at(name).at("blocks").get<std::string>());
+    const std::string bytes = FromHex(goldens.at(name).at("values").get<std::string>());
+    std::vector<float> expected(bytes.size() / 4);
+    std::memcpy(expected.data(), bytes.data(), bytes.size());
+    ASSERT_EQ(expected.size(), 3u * 256u);
+    bool finite = false;
+    EXPECT_EQ(Expand(type, blocks, &finite), expected) << name;
+    EXPECT_TRUE(finite);
+  }
+}
 
 TEST(StoredType, ReportsValuesThatAreNotFinite) {
   bool finite = false;
