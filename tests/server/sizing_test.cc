@@ -134,6 +134,9 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
 
 TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   ModelConfig model = Model();
+  model.hidden = 576;
+  model.ffn = 1536;
+  model.vocab = 49152;
   Config config;
   config.blocks_override = 10;
   const auto explanation = [&] {
