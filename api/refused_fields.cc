@@ -51,6 +51,11 @@ constexpr std::string_view kAlwaysOfCompletions[] = {
     "function_call",
 };
 
+// On /v1/chat/completions. `functions` and `function_call` are what `tools` replaced.
+constexpr std::string_view kAlwaysOfChats[] = {
+    "chat_template", "chat_template_kwargs", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs",
+};
+
 std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
 
 void RefuseFormats(ObjectReader* request) {
@@ -99,6 +104,17 @@ void RefuseCompletionFields(ObjectReader* request) {
   }
   for (const std::string_view name : kAlwaysOfCompletions) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+}
+
+void RefuseChatFields(ObjectReader* request) {
+  for (const std::string_view name : kAlwaysOfChats) {
+    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+  const JsonView modalities = request->Raw("modalities");
+  for (JsonView one = modalities.is_array() ? modalities.first() : JsonView(); one.valid(); one = one.next()) {
+    if (!one.is_string() || one.string() != "text")
+      request->FailUnsupported("modalities", "A modality other than text");
   }
 }
 

@@ -15,6 +15,8 @@ namespace hydrant {
 void RefuseGenerationFields(ObjectReader* request);
 // Those of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);
+// Those of /v1/chat/completions: a template is the operator's alone (`chat_template`, `chat_template_kwargs`).
+void RefuseChatFields(ObjectReader* request);
 
 }  // namespace hydrant
 

@@ -5,6 +5,7 @@
 #include "api/json_reader.h"
 #include "api/json_writer.h"
 #include "api/object_reader.h"
+#include "api/refused_fields.h"
 
 namespace hydrant {
 
@@ -17,12 +18,15 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Req
   ObjectReader reader(document.value().root(), "", &error);
   TokenizeRequest request;
   CheckModelField(&reader, context);
-  if (!reader.Has("prompt")) {
-    if (reader.Has("messages")) reader.FailUnsupported("messages", "'messages'");
-    reader.Fail("prompt", "'prompt' is required.", "missing_field");
+  if (reader.Has("messages")) {
+    if (reader.Has("prompt")) reader.Fail("messages", "'messages' cannot be combined with 'prompt'.");
+    RefuseChatFields(&reader);
+    ReadConversation(&reader, context, &request.conversation.emplace());
+  } else if (!reader.Has("prompt")) {
+    reader.Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
   }
   request.prompt = reader.String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
-  request.add_special_tokens = reader.Bool("add_special_tokens", true);
+  request.add_special_tokens = reader.Bool("add_special_tokens", !request.conversation.has_value());
   request.return_token_strs = reader.Bool("return_token_strs", false);
   if (error.has_value()) return *std::move(error);
   return request;
@@ -47,6 +51,21 @@ std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional
   } else {
     out.append("null");
   }
+  out.push_back('}');
+  return out;
+}
+
+std::string TokenizerInfoJson(const TokenizerInfo& info) {
+  std::string out = "{\"bos_token\":";
+  AppendJsonStringOrNull(&out, info.bos_token);
+  out.append(",\"eos_token\":");
+  AppendJsonStringOrNull(&out, info.eos_token);
+  out.append(",\"chat_template\":");
+  AppendJsonStringOrNull(&out, info.chat_template);
+  out.append(",\"vocab_size\":");
+  AppendJsonInteger(&out, info.vocab_size);
+  out.append(",\"model_max_length\":");
+  AppendJsonInteger(&out, info.context);
   out.push_back('}');
   return out;
 }

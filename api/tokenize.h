@@ -11,21 +11,31 @@
 #include <vector>
 
 #include "api/api_error.h"
+#include "api/chat_request.h"
 #include "api/request_context.h"
 
 namespace hydrant {
 
 struct TokenizeRequest {
-  std::string prompt;  // may be empty
-  bool add_special_tokens = true;
+  std::string prompt;                        // may be empty
+  std::optional<Conversation> conversation;  // instead of a prompt
+  bool add_special_tokens = true;            // false by default where a template says which there are
   bool return_token_strs = false;
 };
 
-// Errors: 400 naming the field; 404 model_not_found. `messages` is unsupported (400).
+// Errors: 400 naming the field; 404 model_not_found. Either `prompt` or `messages`.
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context);
 // {"count","max_model_len","tokens","token_strs"}; token_strs null when absent.
 std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
                          int32_t max_model_len);
+
+// Body of GET /tokenizer_info, with the names of a tokenizer_config.json.
+struct TokenizerInfo {
+  std::string_view bos_token, eos_token, chat_template;  // empty: null
+  int32_t vocab_size = 0;
+  int32_t context = 0;
+};
+std::string TokenizerInfoJson(const TokenizerInfo& info);
 
 struct DetokenizeRequest {
   std::vector<int32_t> tokens;  // in [0, vocab_size); may be empty

@@ -8,6 +8,7 @@
 
 #include "model/checkpoint_parts.h"
 #include "model/file_error.h"
+#include "model/tokenizer.h"
 
 namespace hydrant {
 namespace {
@@ -22,6 +23,8 @@ class LoadedCheckpoint final : public Checkpoint {
   std::shared_ptr<const Tokenizer> shared_tokenizer() const override { return parts_.tokenizer; }
   const GenerationDefaults& generation_defaults() const override { return parts_.generation_defaults; }
   const std::string& chat_template() const override { return parts_.chat_template; }
+  const std::string& bos_token() const override { return parts_.bos_token; }
+  const std::string& eos_token() const override { return parts_.eos_token; }
   const std::vector<std::string>& warnings() const override { return parts_.warnings; }
   std::vector<std::string> NonFiniteTensors() const override { return parts_.tensors.NonFinite(); }
 
@@ -37,6 +40,12 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& 
   absl::StatusOr<CheckpointParts> parts =
       S_ISDIR(info.st_mode) ? ReadDirectoryCheckpoint(path) : ReadGgufCheckpoint(path);
   if (!parts.ok()) return parts.status();
+  // Where no file spells them, they are what the ids of the configuration are.
+  const ModelConfig& config = parts->config;
+  if (parts->bos_token.empty() && config.bos_id >= 0) parts->bos_token = parts->tokenizer->TokenPiece(config.bos_id);
+  if (parts->eos_token.empty() && !config.eos_ids.empty()) {
+    parts->eos_token = parts->tokenizer->TokenPiece(config.eos_ids.front());
+  }
   return std::make_unique<LoadedCheckpoint>(*std::move(parts));
 }
 

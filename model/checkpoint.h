@@ -79,6 +79,9 @@ class Checkpoint {
   };
   virtual const GenerationDefaults& generation_defaults() const = 0;
   virtual const std::string& chat_template() const = 0;  // empty when there is none
+  // What chat templates call bos_token and eos_token: texts, empty where the model has none.
+  virtual const std::string& bos_token() const = 0;
+  virtual const std::string& eos_token() const = 0;
   virtual const std::vector<std::string>& warnings()
       const = 0;  // things worth a log line: extra tensors, ignored fields
   // Names of tensors of which a row read so far held a NaN or an infinity: worth a log line once all weights are packed.

@@ -22,6 +22,7 @@ struct CheckpointParts {
   std::shared_ptr<const Tokenizer> tokenizer;
   Checkpoint::GenerationDefaults generation_defaults;
   std::string chat_template;
+  std::string bos_token, eos_token;
   std::vector<std::string> warnings;
 };
 

@@ -76,19 +76,32 @@ class DirectoryReader {
   // Newer checkpoints keep the template in a file of its own, which wins over tokenizer_config.json.
   absl::Status ReadChatTemplate() {
     constexpr std::string_view kTemplateFile = "chat_template.jinja";
-    if (directory_.Contains(kTemplateFile)) {
+    const bool has_file = directory_.Contains(kTemplateFile);
+    if (has_file) {
       HYDRANT_ASSIGN_OR_RETURN(parts_.chat_template, directory_.Read(kTemplateFile, kTemplateBytesMax));
-      return absl::OkStatus();
     }
     constexpr std::string_view kConfigFile = "tokenizer_config.json";
     if (!directory_.Contains(kConfigFile)) return absl::OkStatus();
     HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config,
                              ReadJson(directory_, kConfigFile, kSmallJsonBytesMax, kSmallJsonLimits));
+    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "bos_token", parts_.bos_token));
+    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "eos_token", parts_.eos_token));
+    if (has_file) return absl::OkStatus();
     const auto field = config.root().Find("chat_template");
     if (!field) return absl::OkStatus();
     HYDRANT_ASSIGN_OR_RETURN(const JsonValue chosen, DefaultTemplate(*field));
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, chosen.String());
     parts_.chat_template = std::string(text);
+    return absl::OkStatus();
+  }
+
+  // A token's text, or an object that has it as `content`.
+  static absl::Status ReadTokenText(const JsonValue& config, std::string_view name, std::string& out) {
+    const auto field = config.Find(name);
+    if (!field) return absl::OkStatus();
+    const auto content = field->Find("content");
+    HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, (content ? *content : *field).String());
+    out = std::string(text);
     return absl::OkStatus();
   }
 

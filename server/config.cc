@@ -128,6 +128,13 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
       ->group("HTTP")
       ->capture_default_str();
   app.add_option("--served-model-name", config.served_model_name, "name in requests and responses")->group("HTTP");
+  app.add_option("--chat-template", config.chat_template_path,
+                 "Jinja file to use in place of the checkpoint's template")
+      ->group("HTTP");
+  app.add_option("--tool-call-parser", config.tool_call_parser,
+                 "how the model spells tool calls (default: what its template shows)")
+      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral"}))
+      ->group("HTTP");
   app.add_option("--api-key", config.api_key, "key that clients must send (or HYDRANT_API_KEY)")->group("HTTP");
   app.add_option("--allowed-origins", raw.allowed_origins, "browser origins let in, comma-separated; * for all")
       ->group("HTTP");

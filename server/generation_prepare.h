@@ -16,6 +16,7 @@
 #include "api/answer.h"
 #include "api/completion_request.h"
 #include "model/tokenizer.h"
+#include "server/chat_setup.h"
 #include "server/kv_resolution.h"
 #include "server/logit_shaper.h"
 #include "server/prefix_salts.h"
@@ -29,6 +30,7 @@ struct ServingContext {
   KvModelFacts kv;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> eos_ids;
+  ChatSetup chat;
   int32_t blocks = 0;  // of the pool
   bool prefix_caching = false;
   PrefixSalts prefix_salts;

@@ -7,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "api/tokenize.h"
 #include "server/ascii_text.h"
+#include "server/chat_prepare.h"
 #include "server/clock.h"
 #include "server/http_exchange.h"
 #include "server/offload.h"
+#include "server/session_prompt.h"
 #include "server/session_routes.h"
 
 namespace hydrant {
@@ -27,9 +29,14 @@ HttpResponse Empty(int status) {
 HttpResponse TokenizeNow(const std::string& body, const ServingContext& context) {
   const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(body, context.request);
   if (!request.ok()) return ErrorResponse(request.error());
-  Tokenizer::EncodeOptions options;
-  options.add_special_tokens = request.value().add_special_tokens;
-  const std::vector<int32_t> tokens = context.tokenizer->Encode(request.value().prompt, options);
+  RequestPrompt prompt;
+  prompt.text = request.value().prompt;
+  if (request.value().conversation.has_value()) {
+    ApiResult<RequestPrompt> rendered = RenderConversation(*request.value().conversation, context);
+    if (!rendered.ok()) return ErrorResponse(rendered.error());
+    prompt = std::move(rendered.value());
+  }
+  const std::vector<int32_t> tokens = PromptAlone(prompt, request.value().add_special_tokens, *context.tokenizer).ids;
   std::optional<std::vector<std::string>> pieces;
   if (request.value().return_token_strs) {
     // A string per token costs fifty times the text.
@@ -91,6 +98,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back({"POST", "/v1/completions", false,
                     [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareCompletion); }});
+  routes.push_back({"POST", "/v1/chat/completions", false,
+                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareChat); }});
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
@@ -99,6 +108,10 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                                    : ErrorResponse(ModelNotFound(sources->model.id));
   }));
   AddSessionRoutes(*context.sessions, &routes);
+  routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
+    return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.source,
+                                           context.request.vocab_size, context.request.context}));
+  }));
   routes.push_back(
       OnBody("/tokenize", *sources, [&context](const std::string& body) { return TokenizeNow(body, context); }));
   routes.push_back(

@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
+#include "server/chat_setup.h"
 #include "server/clock.h"
 #include "server/engine.h"
 #include "server/host_facts.h"
@@ -92,6 +93,20 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;
+}
+
+absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& checkpoint) {
+  std::string source = checkpoint.chat_template();
+  if (!config.chat_template_path.empty()) {
+    absl::StatusOr<std::string> text = ReadChatTemplateFile(config.chat_template_path);
+    if (!text.ok()) return text.status();
+    source = *std::move(text);
+  }
+  std::vector<std::string> warnings;
+  ChatSetup chat = MakeChatSetup(std::move(source), checkpoint.bos_token(), checkpoint.eos_token(),
+                                 config.tool_call_parser, &warnings);
+  for (const std::string& warning : warnings) Log(LogLevel::kWarning, warning);
+  return chat;
 }
 
 absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
@@ -237,6 +252,9 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
 
   parts->sessions = MakeSessions(sizing.limits, parts);
   ServingContext context = MakeContext(config, sizing.limits, checkpoint);
+  absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
+  if (!chat.ok()) return chat.status();
+  context.chat = *std::move(chat);
   context.sessions = parts->sessions.get();
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)),

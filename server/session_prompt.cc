@@ -7,8 +7,20 @@
 namespace hydrant {
 namespace {
 
-void Append(std::string_view text, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
-  const std::vector<int32_t> more = tokenizer.Encode(text, {.add_special_tokens = false});
+// The plain ranges of what was said from byte `begin` on.
+std::vector<TextRange> PlainFrom(const RequestPrompt& said, size_t begin) {
+  std::vector<TextRange> ranges;
+  for (const PlainRange& range : said.plain) {
+    if (range.end > begin) ranges.push_back({std::max(range.begin, begin) - begin, range.end - begin});
+  }
+  return ranges;
+}
+
+// What was said from byte `begin` on.
+void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
+  const std::vector<TextRange> plain = PlainFrom(said, begin);
+  const std::vector<int32_t> more =
+      tokenizer.Encode(std::string_view(said.text).substr(begin), {.add_special_tokens = false, .plain = plain});
   ids->insert(ids->end(), more.begin(), more.end());
 }
 
@@ -17,7 +29,7 @@ ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& sai
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
   } else {
-    Append(said.text, tokenizer, &prompt.ids);
+    Append(said, 0, tokenizer, &prompt.ids);
   }
   if (prompt.ids.size() == past.tokens.size()) return EmptyPrompt();
   if (prompt.text.has_value()) {
@@ -27,12 +39,12 @@ ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& sai
 }
 
 // Where the prompt's text begins with the past's: the past's tokens, and those of the rest. False: it does not.
-bool KeepTokens(const SessionPast& past, const Tokenizer& tokenizer, TurnPrompt* prompt) {
+bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer, TurnPrompt* prompt) {
   if (!past.text.has_value()) return false;
-  const std::string_view text = *prompt->text;
+  const std::string_view text = said.text;
   if (text.starts_with(*past.text)) {
     prompt->ids = past.tokens;
-    Append(text.substr(past.text->size()), tokenizer, &prompt->ids);
+    Append(said, past.text->size(), tokenizer, &prompt->ids);
     return true;
   }
   // The last token has no KV yet: where the client goes on differently from there, nothing that was computed is lost.
@@ -40,7 +52,7 @@ bool KeepTokens(const SessionPast& past, const Tokenizer& tokenizer, TurnPrompt*
   const std::string_view before = std::string_view(*past.text).substr(0, *past.text_before_last);
   if (!text.starts_with(before)) return false;
   prompt->ids.assign(past.tokens.begin(), past.tokens.end() - 1);
-  Append(text.substr(before.size()), tokenizer, &prompt->ids);
+  Append(said, before.size(), tokenizer, &prompt->ids);
   return true;
 }
 
@@ -52,7 +64,8 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
     prompt.ids = said.ids;
     return prompt;
   }
-  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens});
+  const std::vector<TextRange> plain = PlainFrom(said, 0);
+  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .plain = plain});
   if (add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
   return prompt;
 }
@@ -67,7 +80,8 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
     return prompt;
   }
   // What it kept are the past's tokens; nothing need be new behind them.
-  prompt.goes_on = KeepTokens(*past, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
+  prompt.goes_on =
+      KeepTokens(*past, said, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;
 }
 

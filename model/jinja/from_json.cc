@@ -17,7 +17,10 @@ Value StringValue(const std::string& text, Origin origin) {
   return Value::Of(std::make_shared<StringObject>(Text(text, origin)));
 }
 
-Value Convert(const Json& json, Origin origin, int level) {
+// Objects in an array stand here.
+constexpr int kMemberLevel = 2;
+
+Value Convert(const Json& json, Origin origin, int level, std::string_view checked_member) {
   if (level > kNestingMax) throw Fault{FaultKind::kLimit, "the values nest too deep"};
   switch (json.type()) {
     case Json::value_t::boolean:
@@ -37,13 +40,15 @@ Value Convert(const Json& json, Origin origin, int level) {
     case Json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const Json& item : json) items.push_back(Convert(item, origin, level + 1));
+      for (const Json& item : json) items.push_back(Convert(item, origin, level + 1, checked_member));
       return Value::Of(std::make_shared<Sequence>(std::move(items), Sequence::Kind::kList));
     }
     case Json::value_t::object: {
       auto dict = std::make_shared<Dict>();
       for (const auto& [key, value] : json.items()) {
-        dict->SetText(StringValue(key, origin), Convert(value, origin, level + 1));
+        const bool checked = level == kMemberLevel && key == checked_member;
+        dict->SetText(StringValue(key, origin),
+                      Convert(value, checked ? Origin::kTemplate : origin, level + 1, checked_member));
       }
       return Value::Of(std::move(dict));
     }
@@ -54,6 +59,8 @@ Value Convert(const Json& json, Origin origin, int level) {
 
 }  // namespace
 
-Value FromJson(const Json& json, Origin origin) { return Convert(json, origin, 1); }
+Value FromJson(const Json& json, Origin origin, std::string_view checked_member) {
+  return Convert(json, origin, 1, checked_member);
+}
 
 }  // namespace hydrant::jinja

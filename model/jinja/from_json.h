@@ -4,6 +4,8 @@
 #ifndef HYDRANT_MODEL_JINJA_FROM_JSON_H_
 #define HYDRANT_MODEL_JINJA_FROM_JSON_H_
 
+#include <string_view>
+
 #include "model/jinja/text.h"
 #include "model/jinja/value.h"
 #include "nlohmann/json.hpp"
@@ -11,8 +13,8 @@
 namespace hydrant::jinja {
 
 // All strings and numbers get the origin. Fails with kind kLimit for JSON nested deeper than kNestingMax. An integer beyond
-// 64 signed bits becomes a float.
-Value FromJson(const nlohmann::ordered_json& json, Origin origin);
+// 64 signed bits becomes a float. The member `checked_member` of the objects in an array is the template's; "" for none.
+Value FromJson(const nlohmann::ordered_json& json, Origin origin, std::string_view checked_member = "");
 
 }  // namespace hydrant::jinja
 

@@ -42,7 +42,7 @@ absl::StatusOr<Rendering> Template::Render(const std::vector<Variable>& variable
   Interpreter interpreter(workspace, now);
   try {
     for (const Variable& variable : variables) {
-      interpreter.SetGlobal(variable.name, FromJson(*variable.value, variable.origin));
+      interpreter.SetGlobal(variable.name, FromJson(*variable.value, variable.origin, variable.checked_member));
     }
     Text text = interpreter.Run(*body_);
     std::vector<ByteRange> client = text.client();

@@ -23,6 +23,8 @@ struct Variable {
   std::string_view name;
   const nlohmann::ordered_json* value = nullptr;
   Origin origin = Origin::kClient;
+  // Of the objects in an array: a member that the caller has checked to be a word of its own, not the client's.
+  std::string_view checked_member = {};
 };
 
 struct Rendering {

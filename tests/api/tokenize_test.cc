@@ -40,7 +40,8 @@ TEST(TokenizeTest, WrongRequestsNameTheirField) {
       {"{}", 400, "prompt", "missing_field"},
       {R"({"prompt":null})", 400, "prompt", "missing_field"},
       {R"({"prompt":[1]})", 400, "prompt", "invalid_type"},
-      {R"({"messages":[]})", 400, "messages", "unsupported"},
+      {R"({"messages":[]})", 400, "messages", "invalid_value"},
+      {R"({"messages":[{"role":"user","content":"x"}],"prompt":"x"})", 400, "messages", "invalid_value"},
       {R"({"prompt":"x","add_special_tokens":1})", 400, "add_special_tokens", "invalid_type"},
       {R"({"prompt":"x","model":"other"})", 404, "model", "model_not_found"},
   };

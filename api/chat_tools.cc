@@ -1,0 +1,143 @@
+#include "api/chat_tools.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/ordered_json.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// OpenAI's limits.
+constexpr uint32_t kToolsMax = 128;
+constexpr size_t kNameBytesMax = 64;
+
+bool IsFunctionName(JsonView name) {
+  if (!name.is_string() || name.string().empty() || name.string().size() > kNameBytesMax) return false;
+  return std::all_of(name.string().begin(), name.string().end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
+}
+
+bool IsTypeName(JsonView type) {
+  static constexpr std::array<std::string_view, 7> kTypes = {"object",  "array",   "string", "number",
+                                                             "integer", "boolean", "null"};
+  return type.is_string() && std::find(kTypes.begin(), kTypes.end(), type.string()) != kTypes.end();
+}
+
+// Whether every `type` in a JSON schema is one. Patterns are text to us: nothing here runs them. The recursion is bounded by
+// the depth of a body.
+bool IsSchema(JsonView schema) {
+  if (schema.is_bool()) return true;
+  if (!schema.is_object()) return false;
+  const JsonView type = schema["type"];
+  if (type.is_array()) {
+    for (JsonView one = type.first(); one.valid(); one = one.next()) {
+      if (!IsTypeName(one)) return false;
+    }
+  } else if (!type.absent() && !IsTypeName(type)) {
+    return false;
+  }
+  for (const std::string_view name : {"properties", "$defs", "definitions"}) {
+    const JsonView members = schema[name];
+    if (members.absent()) continue;
+    if (!members.is_object()) return false;
+    for (JsonView member = members.first(); member.valid(); member = member.next()) {
+      if (!IsSchema(member)) return false;
+    }
+  }
+  for (const std::string_view name : {"anyOf", "oneOf", "allOf"}) {
+    const JsonView choices = schema[name];
+    if (choices.absent()) continue;
+    if (!choices.is_array()) return false;
+    for (JsonView choice = choices.first(); choice.valid(); choice = choice.next()) {
+      if (!IsSchema(choice)) return false;
+    }
+  }
+  const JsonView items = schema["items"];
+  return !items.is_object() || IsSchema(items);
+}
+
+// Why a tool is none; empty: it is one.
+std::string_view Fault(JsonView tool) {
+  if (!tool.is_object() || !tool["type"].is_string()) return "A tool must be an object with a 'type'.";
+  if (tool["type"].string() != "function") return "A tool's 'type' must be function.";
+  const JsonView function = tool["function"];
+  if (!function.is_object()) return "A tool must have an object 'function'.";
+  if (!IsFunctionName(function["name"])) {
+    return "A function's 'name' must be 1 to 64 characters of [A-Za-z0-9_.-].";
+  }
+  const JsonView description = function["description"];
+  if (!description.absent() && !description.is_string()) return "A function's 'description' must be a string.";
+  const JsonView parameters = function["parameters"];
+  if (!parameters.absent() && !(parameters.is_object() && IsSchema(parameters))) {
+    return "A function's 'parameters' must be a JSON schema.";
+  }
+  return "";
+}
+
+// Arguments as an object; nullopt for what is none.
+std::optional<Json> Arguments(JsonView arguments, const RequestContext& context) {
+  if (arguments.absent()) return Json::object();
+  if (arguments.is_object()) return OrderedJson(arguments);
+  if (!arguments.is_string()) return std::nullopt;
+  if (arguments.string().empty()) return Json::object();
+  const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments.string(), context.limits);
+  if (!parsed.ok() || !parsed.value().root().is_object()) return std::nullopt;
+  return OrderedJson(parsed.value().root());
+}
+
+}  // namespace
+
+Json ReadTools(ObjectReader* request) {
+  const JsonView tools = request->Raw("tools");
+  if (!tools.valid()) return nullptr;
+  if (!tools.is_array()) {
+    request->Fail("tools", "'tools' must be an array.", "invalid_type");
+    return nullptr;
+  }
+  if (tools.size() == 0) return nullptr;
+  if (tools.size() > kToolsMax) {
+    request->Fail("tools", absl::StrCat("'tools' may have at most ", kToolsMax, " members."));
+    return nullptr;
+  }
+  size_t i = 0;
+  for (JsonView tool = tools.first(); tool.valid(); tool = tool.next(), ++i) {
+    const std::string_view fault = Fault(tool);
+    if (fault.empty()) continue;
+    request->Fail(absl::StrCat("tools[", i, "]"), std::string(fault));
+    return nullptr;
+  }
+  return OrderedJson(tools);
+}
+
+Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path, const RequestContext& context) {
+  const auto fail = [&](std::string_view message) {
+    request->Fail(path, std::string(message), "invalid_type");
+    return Json();
+  };
+  if (!calls.is_array()) return fail("'tool_calls' must be an array.");
+  Json::array_t read;
+  for (JsonView call = calls.first(); call.valid(); call = call.next()) {
+    if (!call.is_object() || !call["function"].is_object()) return fail("A tool call must have an object 'function'.");
+    const JsonView function = call["function"];
+    if (!IsFunctionName(function["name"])) return fail("A tool call must name its function.");
+    std::optional<Json> arguments = Arguments(function["arguments"], context);
+    if (!arguments.has_value()) return fail("A tool call's 'arguments' must be the text of a JSON object.");
+    Json::object_t named = {{"name", std::string(function["name"].string())}, {"arguments", *std::move(arguments)}};
+    Json::object_t members;
+    if (call["id"].is_string()) members.emplace_back("id", std::string(call["id"].string()));
+    members.emplace_back("type", "function");
+    members.emplace_back("function", std::move(named));
+    read.push_back(std::move(members));
+  }
+  return read;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,25 @@
+// The tools of a chat request and the calls in its messages, checked and made into what templates read.
+//
+// Thread: any (pure functions). Both set request's error, a 400 that names the field, and then return null.
+#ifndef HYDRANT_API_CHAT_TOOLS_H_
+#define HYDRANT_API_CHAT_TOOLS_H_
+
+#include <string>
+
+#include "api/json_reader.h"
+#include "api/object_reader.h"
+#include "api/request_context.h"
+#include "nlohmann/json.hpp"
+
+namespace hydrant {
+
+// The member `tools`; null where there are none.
+nlohmann::ordered_json ReadTools(ObjectReader* request);
+
+// A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one.
+nlohmann::ordered_json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path,
+                                     const RequestContext& context);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_CHAT_TOOLS_H_

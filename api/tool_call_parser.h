@@ -1,0 +1,72 @@
+// ToolCallParser takes the tool calls out of what a model writes, while it writes it. What is no well-formed call stays text.
+//
+// Thread: any; belongs to one choice of one answer.
+//
+// Invariants:
+//  1. Text that may still become a call is held back; everything else is passed on at once.
+//  2. Push and Finish together pass on every byte of text that is part of no call, in order.
+#ifndef HYDRANT_API_TOOL_CALL_PARSER_H_
+#define HYDRANT_API_TOOL_CALL_PARSER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+enum class ToolCallFormat : uint8_t {
+  kNone,        // the model's template shows none that we know: calls stay text
+  kHermes,      // <tool_call>{"name": …, "arguments": {…}}</tool_call>, also Qwen's
+  kLlama3Json,  // {"name": …, "parameters": {…}}, maybe behind <|python_tag|>, several with ; between
+  kMistral,     // [TOOL_CALLS] [{"name": …, "arguments": {…}}], or [TOOL_CALLS]name[ARGS]{…}
+};
+
+// "hermes", "llama3_json", "mistral", "none"; nullopt for other names.
+std::optional<ToolCallFormat> ToolCallFormatOf(std::string_view name);
+// The format that a chat template asks its model for.
+ToolCallFormat DetectToolCallFormat(std::string_view chat_template);
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // the text of a JSON object
+};
+
+class ToolCallParser {
+ public:
+  struct Output {
+    std::string text;
+    std::vector<ToolCall> calls;
+  };
+
+  // `id`: what ids of calls are made of, different for every choice of every answer.
+  ToolCallParser(ToolCallFormat format, std::string id) : format_(format), id_(std::move(id)) {}
+
+  Output Push(std::string_view text);
+  // What was held back.
+  Output Finish();
+
+ private:
+  void PushHermes(Output* output);
+  void FinishHermes(Output* output);
+  void FinishLlama(Output* output);
+  void FinishMistral(Output* output);
+  // Appends the call that `json` spells; false if it spells none.
+  bool AddCall(std::string_view json, std::string_view arguments_name, Output* output);
+  bool AddNamedCall(std::string_view name, std::string_view arguments, Output* output);
+  bool AddCalls(std::string_view json, Output* output);
+  std::string NextId();
+
+  const ToolCallFormat format_;
+  const std::string id_;
+  std::string held_;
+  bool holds_all_ = false;   // until the end: the answer began as a call does
+  bool passes_all_ = false;  // the answer began as text
+  int32_t calls_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_TOOL_CALL_PARSER_H_

@@ -1,0 +1,83 @@
+#include "server/chat_prepare.h"
+
+#include <ctime>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/chat_writer.h"
+
+namespace hydrant {
+namespace {
+
+ApiError TemplateError(const absl::Status& status) {
+  const std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return InvalidField("messages", message, "template_error");
+    case absl::StatusCode::kFailedPrecondition:
+      return InvalidField("messages", absl::StrCat("The model's chat template does not fit these messages: ", message),
+                          "template_error");
+    default:
+      return ServerError(absl::StrCat("The model's chat template was stopped: ", message), "template_error");
+  }
+}
+
+// What the client wrote as the last message, for an answer that begins with it.
+std::string FinalContent(const Conversation& conversation) {
+  const nlohmann::ordered_json& last = conversation.messages.back();
+  const auto content = last.find("content");
+  return content != last.end() && content->is_string() ? static_cast<std::string>(*content) : std::string();
+}
+
+}  // namespace
+
+ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context) {
+  const ChatSetup& chat = context.chat;
+  if (chat.has_broken_template) {
+    return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
+  }
+  if (chat.chat_template == nullptr) {
+    return InvalidField(
+        "messages",
+        "This model has no chat template. Use /v1/completions, or start the server with --chat-template FILE.",
+        "chat_template_missing");
+  }
+  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.chat_template->Render(
+      {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
+       conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr)});
+  if (!rendered.ok()) return TemplateError(rendered.status());
+  if (rendered->text.empty()) return EmptyPrompt();
+  RequestPrompt prompt;
+  prompt.text = std::move(rendered->text);
+  for (const TextRange& range : rendered->client) prompt.plain.push_back({range.begin, range.end});
+  return prompt;
+}
+
+ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
+                                          const TenantRules& rules, const SessionHeaders& headers) {
+  ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  ChatRequest& request = parsed.value();
+  ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
+  if (!prompt.ok()) return prompt.error();
+  ChatWriterOptions options;
+  if (request.parses_tool_calls) options.tool_calls = context.chat.tool_calls;
+  options.parallel_tool_calls = request.parallel_tool_calls;
+  options.tokens_as_ids = request.return_tokens_as_token_ids;
+  if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
+  // Mistral's marker is a special token.
+  if (options.tool_calls == ToolCallFormat::kMistral) request.skip_special_tokens = false;
+  PreparedGeneration prepared;
+  prepared.writer = std::make_unique<ChatWriter>(std::move(options));
+  prepared.fields = std::move(static_cast<GenerationFields&>(request));
+  std::vector<RequestPrompt> prompts;
+  prompts.push_back(std::move(prompt.value()));
+  if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
+    return std::move(*error);
+  }
+  return prepared;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,26 @@
+#include "api/ordered_json.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+std::string RoundTrip(std::string_view text) {
+  return OrderedJson(JsonBody::Parse(text, RequestLimits()).value().root()).dump();
+}
+
+TEST(OrderedJson, KeepsValuesAndTheOrderOfMembers) {
+  for (const char* text : {"null", "true", "-7", "9223372036854775807", "1.5", R"("a\u00e9\n")", "[]", "{}",
+                           R"({"z":1,"a":[{"y":null,"b":2.5}],"m":"x"})"}) {
+    EXPECT_EQ(RoundTrip(text), nlohmann::ordered_json::parse(text).dump());
+  }
+}
+
+TEST(OrderedJson, TakesALargeObjectInLinearTime) {
+  std::string text = "{";
+  for (int i = 0; i < 60'000; ++i) text += (i > 0 ? ",\"k" : "\"k") + std::to_string(i) + "\":1";
+  EXPECT_EQ(OrderedJson(JsonBody::Parse(text + "}", RequestLimits()).value().root()).size(), 60'000u);
+}
+
+}  // namespace
+}  // namespace hydrant

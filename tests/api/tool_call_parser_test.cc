@@ -1,0 +1,89 @@
+#include "api/tool_call_parser.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+// Text, then name and arguments of each call. `step`: bytes given at once; 0: all.
+std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step = 0) {
+  ToolCallParser parser(format, "id");
+  std::string text, calls;
+  const auto add = [&](const ToolCallParser::Output& output) {
+    text += output.text;
+    for (const ToolCall& call : output.calls) calls += "|" + call.name + call.arguments;
+  };
+  for (size_t at = 0; at < answer.size(); at += step == 0 ? answer.size() : step) {
+    add(parser.Push(answer.substr(at, step == 0 ? answer.size() : step)));
+  }
+  add(parser.Finish());
+  return text + calls;
+}
+
+struct Case {
+  std::string answer, expected;
+};
+
+void Check(ToolCallFormat format, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    for (const size_t step : {0, 1, 2, 3, 7}) EXPECT_EQ(Parsed(format, c.answer, step), c.expected) << c.answer;
+  }
+}
+
+TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
+  Check(ToolCallFormat::kHermes,
+        {{"", ""},
+         {"no calls, a < b <tool", "no calls, a < b <tool"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
+         {"so:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
+          "\"g\"}\n</tool_call>\n",
+          "so:\n|f{}|g{}"},
+         {R"(<tool_call>{"name": "f", "arguments": "{\"a\": 2}"}</tool_call>)", R"(|f{"a":2})"},
+         {R"(<tool_call>{"name": "f", "arguments": {}})", "|f{}"},
+         {R"(<tool_call>{"name": "f", )", R"(<tool_call>{"name": "f", )"},
+         {"<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call> x"},
+         {R"(<tool_call>{"arguments": {}}</tool_call>)", R"(<tool_call>{"arguments": {}}</tool_call>)"}});
+}
+
+TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
+  Check(ToolCallFormat::kLlama3Json,
+        {{R"({"name": "f", "parameters": {"x": "}"}})", R"(|f{"x":"}"})"},
+         {R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "arguments": {"y": [1, 2]}})",
+          R"(|f{}|g{"y":[1,2]})"},
+         {"hello {\"name\": \"f\"}", "hello {\"name\": \"f\"}"},
+         {R"({"answer": 42})", R"({"answer": 42})"},
+         {R"({"name": "f", "parameters": {})", R"({"name": "f", "parameters": {})"},
+         {R"({"name": "f", "parameters": {}} and more)", R"({"name": "f", "parameters": {}} and more)"}});
+}
+
+TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
+  Check(ToolCallFormat::kMistral,
+        {{R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}])", R"(|f{"x":1}|g{})"},
+         {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x":1}|g{"y":2})"},
+         {"[TOOL", "[TOOL"},
+         {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
+}
+
+TEST(ToolCallParser, GivesIdsThatTheModelsTemplatesTake) {
+  ToolCallParser hermes(ToolCallFormat::kHermes, "a"), mistral(ToolCallFormat::kMistral, "a");
+  ToolCallParser::Output output =
+      hermes.Push(R"(<tool_call>{"name":"f"}</tool_call><tool_call>{"name":"f"}</tool_call>)");
+  ASSERT_EQ(output.calls.size(), 2u);
+  EXPECT_TRUE(output.calls[0].id.starts_with("call_"));
+  EXPECT_NE(output.calls[0].id, output.calls[1].id);
+  mistral.Push(R"([TOOL_CALLS] [{"name":"f"}])");
+  output = mistral.Finish();
+  ASSERT_EQ(output.calls.size(), 1u);
+  EXPECT_EQ(output.calls[0].id.size(), 9u);
+}
+
+TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
+  EXPECT_EQ(DetectToolCallFormat("… return <tool_call>\\n{…}\\n</tool_call>"), ToolCallFormat::kHermes);
+  EXPECT_EQ(DetectToolCallFormat("{{ '<|python_tag|>' }}"), ToolCallFormat::kLlama3Json);
+  EXPECT_EQ(DetectToolCallFormat("{{ '[TOOL_CALLS]' }}"), ToolCallFormat::kMistral);
+  EXPECT_EQ(DetectToolCallFormat("<|im_start|>"), ToolCallFormat::kNone);
+  EXPECT_EQ(Parsed(ToolCallFormat::kNone, "<tool_call>{}</tool_call>"), "<tool_call>{}</tool_call>");
+}
+
+}  // namespace
+}  // namespace hydrant

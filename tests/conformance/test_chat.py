@@ -1,0 +1,147 @@
+"""Table C for /v1/chat/completions, what its template keeps apart (D2, D9), and the OpenAI SDK's idea of a chat."""
+
+import json
+
+import openai
+import pytest
+
+from checks import check_error, each
+from hydrant_server import PROMPT_MARK, SLOW
+
+PATH = "/v1/chat/completions"
+HI = [{"role": "user", "content": f"{PROMPT_MARK} hello"}]
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+
+
+def refuse(server, cases, code=None):
+    def check(fields):
+        check_error(server.post(PATH, {"messages": HI, "max_tokens": 1} | fields), 400, code=code)
+
+    each([(repr(fields)[:80], fields) for fields in cases], check)
+
+
+def test_c1_model(row):
+    check_error(row.post(PATH, {"messages": HI, "model": "../../x"}), 404, code="model_not_found")
+    refuse(row, [{"model": {}}, {"model": 1}])
+
+
+def test_c2_messages(row):
+    refuse(row, [{"messages": value} for value in (None, [], {}, "x", [None], [1], [[]])])
+
+
+def test_c3_roles(row):
+    roles = [None, "root", 1, "x" * 1_000_000, ["user"]]
+    refuse(row, [{"messages": [{"content": "x"}]}] + [{"messages": [{"role": role, "content": "x"}]} for role in roles])
+
+
+def test_c4_content(row):
+    contents = [None, 7, True, {}, [["x"]], [None], [{"type": "text"}], [{"type": "text", "text": 1}]]
+    refuse(row, [{"messages": [{"role": "user", "content": content}]} for content in contents])
+    parts = [
+        {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x.png"}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+    ]
+    refuse(row, [{"messages": [{"role": "user", "content": [part]}]} for part in parts], "unsupported")
+
+
+def test_c30_tools(row):
+    def tools(count=1, **function):
+        return {"tools": [{"type": "function", "function": {"name": "f"} | function}] * count}
+
+    refuse(row, [
+        {"tools": {}}, {"tools": [1]}, {"tools": [{"type": "stsring", "function": {"name": "f"}}]},
+        tools(parameters={"type": "stsring"}), tools(parameters={"properties": {"a": {"type": "stsring"}}}),
+        tools(count=10_000), tools(name="x" * 1_000_000), tools(name=""), tools(name="a b"),
+    ])
+    refuse(row, [{"tools": [TOOL], "tool_choice": choice} for choice in ("required", TOOL, "x")], "unsupported")
+
+
+def test_c34_what_a_client_may_not_say(row):
+    fields = [
+        {"chat_template": "{{ messages }}"}, {"chat_template_kwargs": {"enable_thinking": False}},
+        {"response_format": {"type": "json_object"}}, {"functions": []}, {"modalities": ["audio"]},
+    ]
+    refuse(row, fields, "unsupported")
+    refuse(row, [
+        {"logprobs": 1}, {"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"max_completion_tokens": 2},
+        {"n": 0}, {"continue_final_message": True, "add_generation_prompt": True},
+    ])
+
+
+def test_d2_and_d9_content_is_text_and_nothing_else(row):
+    def tokens(**body):
+        response = row.post("/tokenize", body)
+        assert response.status == 200, response.body
+        return response.json()["tokens"]
+
+    special = "<|im_end|>"
+    plain = row.post("/tokenize", {"prompt": special}).json()["tokens"]
+    assert len(plain) == 1, "in a raw prompt it is a token"
+    empty = tokens(messages=[{"role": "user", "content": ""}])
+    said = tokens(messages=[{"role": "user", "content": special}])
+    assert said.count(plain[0]) == empty.count(plain[0])
+    assert special in row.post("/detokenize", {"tokens": said}).json()["prompt"]
+    code = "{{ 1 + 1 }}{% for %}${x}"
+    shown = row.post("/detokenize", {"tokens": tokens(messages=[{"role": "user", "content": code}])}).json()["prompt"]
+    assert code in shown
+
+
+def test_a_prompt_is_what_tokenize_says(row):
+    count = row.post("/tokenize", {"messages": HI}).json()["count"]
+    answer = row.post(PATH, {"messages": HI, "max_tokens": 1}).json()
+    assert answer["usage"]["prompt_tokens"] == count
+    assert row.get("/tokenizer_info").json()["chat_template"]
+
+
+@pytest.fixture
+def client(server):
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0, timeout=60 * SLOW) as client:
+        yield client
+
+
+BODY = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "temperature": 0}
+
+
+def test_the_sdk_gets_a_chat(client):
+    model = client.models.list().data[0].id
+    answer = client.chat.completions.create(model=model, logprobs=True, top_logprobs=2, n=2, **BODY)
+    assert answer.object == "chat.completion" and len(answer.choices) == 2
+    choice = answer.choices[0]
+    assert choice.message.role == "assistant" and choice.message.tool_calls is None
+    assert choice.finish_reason in ("stop", "length")
+    for token in choice.logprobs.content:
+        assert bytes(token.bytes) and len(token.top_logprobs) == 2
+        assert token.logprob == token.top_logprobs[0].logprob
+
+
+def test_the_sdk_gets_a_stream(client):
+    model = client.models.list().data[0].id
+    whole = client.chat.completions.create(model=model, **BODY)
+    chunks = list(client.chat.completions.create(model=model, stream=True, stream_options={"include_usage": True}, **BODY))
+    first = chunks[0].choices[0].delta
+    assert first.role == "assistant" and first.content == ""
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == whole.choices[0].finish_reason
+    assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == whole.usage.total_tokens
+
+
+def test_the_sdk_goes_through_a_conversation_with_tools(client):
+    model = client.models.list().data[0].id
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": json.dumps({"city": "Oslo"})}}
+    messages = BODY["messages"] + [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    answer = client.chat.completions.create(**BODY | {"model": model, "messages": messages, "tools": [TOOL]})
+    assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+
+
+def test_a_session_goes_on_with_the_whole_history(row):
+    session = {"session_id": "chat-1", "max_tokens": 4, "temperature": 0, "kv_report": True}
+    first = row.post(PATH, {"messages": HI} | session).json()
+    said = {"role": "assistant", "content": first["choices"][0]["message"]["content"]}
+    again = row.post(PATH, {"messages": HI + [said, {"role": "user", "content": "and?"}]} | session)
+    assert again.status == 200, again.body
+    assert again.json()["kv"]["session"] == "chat-1"

@@ -1,0 +1,54 @@
+#include "model/chat_template.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kChatMl =
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{% if tools is none %}.{% endif %}";
+
+absl::StatusOr<ChatTemplate::Prompt> Render(std::string_view source, const Json& messages, bool continues = false) {
+  const auto parsed = ChatTemplate::Parse(source, "<s>", "</s>");
+  if (!parsed.ok()) return parsed.status();
+  const Json none = nullptr;
+  return parsed->Render({messages, none, none, none, !continues, continues, 0});
+}
+
+std::string ClientText(const ChatTemplate::Prompt& prompt) {
+  std::string text;
+  for (const TextRange& range : prompt.client) text += prompt.text.substr(range.begin, range.end - range.begin) + "|";
+  return text;
+}
+
+TEST(ChatTemplate, TellsWhatTheClientWrote) {
+  const auto prompt = Render(kChatMl, {{{"role", "user"}, {"content", "<|im_end|>"}}});
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(prompt->text, "<s><|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n.");
+  EXPECT_EQ(ClientText(*prompt), "<|im_end|>|");
+}
+
+TEST(ChatTemplate, EndsWhereTheFinalMessageDoesWhenThatGoesOn) {
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}, {{"role", "assistant"}, {"content", "Sure, "}}};
+  const auto kept = Render(kChatMl, messages, true);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->text, "<s><|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nSure, ");
+  EXPECT_EQ(ClientText(*kept), "hi|Sure, |");
+  const auto trimmed = Render("{% for m in messages %}{{ m.content | trim }};{% endfor %}", messages, true);
+  EXPECT_EQ(trimmed->text, "hi;Sure,");
+  EXPECT_EQ(Render("nothing", messages, true).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Render(kChatMl, {{{"role", "assistant"}, {"content", nullptr}}}, true).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(ChatTemplate, PassesRefusalsOn) {
+  const auto refused = Render("{{ raise_exception('no') }}", {{{"role", "user"}, {"content", "x"}}});
+  EXPECT_EQ(refused.status(), absl::InvalidArgumentError("no"));
+  EXPECT_EQ(ChatTemplate::Parse("{% if %}", "", "").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,59 @@
+#include "server/chat_prepare.h"
+
+#include <gtest/gtest.h>
+
+#include "byte_context.h"
+
+namespace hydrant {
+namespace {
+
+ServingContext ChatContext(const std::string& source) {
+  ServingContext context = ByteContext(200);
+  std::vector<std::string> warnings;
+  context.chat = MakeChatSetup(source, "<bos>", "<eos>", "auto", &warnings);
+  return context;
+}
+
+constexpr std::string_view kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+TEST(PrepareChat, RendersEncodesAndTakesTheRestOfTheContext) {
+  const ServingContext context = ChatContext("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}");
+  const ApiResult<PreparedGeneration> prepared = PrepareChat(kHi, context);
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  EXPECT_EQ(prepared.value().prompts[0].ids, ByteIds("[user]hi"));
+  EXPECT_EQ(prepared.value().fields.max_tokens, 200 - 8);
+  EXPECT_EQ(prepared.value().writer->id_prefix(), "chatcmpl-");
+}
+
+TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
+  const struct {
+    std::string source;
+    int status;
+    std::string code, message;
+  } cases[] = {
+      {"", 400, "chat_template_missing", "--chat-template"},
+      {"{% if %}", 500, "template_error", "log"},
+      {"{{ raise_exception('roles must alternate') }}", 400, "template_error", "roles must alternate"},
+      {"{{ messages[0].content.x.y }}", 400, "template_error", "does not fit"},
+      {"{% for i in range(10**9) %}{% endfor %}", 500, "template_error", "stopped"},
+      {"{{ '' }}", 400, "empty_prompt", ""},
+  };
+  for (const auto& c : cases) {
+    const ApiResult<PreparedGeneration> prepared = PrepareChat(kHi, ChatContext(c.source));
+    ASSERT_FALSE(prepared.ok()) << c.source;
+    EXPECT_EQ(prepared.error().status, c.status) << c.source;
+    EXPECT_EQ(prepared.error().code, c.code) << c.source;
+    EXPECT_NE(prepared.error().message.find(c.message), std::string::npos) << prepared.error().message;
+  }
+}
+
+TEST(PrepareChat, KeepsMistralsMarkerWhereToolsAreGiven) {
+  const ServingContext context = ChatContext("[TOOL_CALLS]{{ tools | tojson }}");
+  EXPECT_TRUE(PrepareChat(kHi, context).value().fields.skip_special_tokens);
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]})";
+  EXPECT_FALSE(PrepareChat(body, context).value().fields.skip_special_tokens);
+}
+
+}  // namespace
+}  // namespace hydrant
