@@ -100,6 +100,10 @@ void ReadMessages(ObjectReader* request, const RequestContext& context, Conversa
   if (!messages.valid()) return request->Fail("messages", "'messages' is required.", "missing_field");
   if (!messages.is_array()) return request->Fail("messages", "'messages' must be an array.", "invalid_type");
   if (messages.size() == 0) return request->Fail("messages", "'messages' must not be empty.");
+  if (messages.size() > static_cast<uint32_t>(context.limits.messages_max)) {
+    return request->Fail("messages",
+                         absl::StrCat("'messages' must have at most ", context.limits.messages_max, " members."));
+  }
   Json::array_t read;
   for (JsonView message = messages.first(); message.valid() && !request->failed(); message = message.next()) {
     read.push_back(Message(request, message, read.size(), context));
@@ -120,21 +124,10 @@ void ReadDocuments(ObjectReader* request, Conversation* conversation) {
 void ReadLogprobs(ObjectReader* request, const RequestContext& context, ChatRequest* chat) {
   const bool wanted = request->Bool("logprobs", false);
   const std::optional<int64_t> top = request->OptionalInteger("top_logprobs", 0, context.limits.logprobs_max);
-  if (top.has_value() && *top > 0 && !wanted) {
+  if (top.has_value() && !wanted) {
     return request->Fail("top_logprobs", "'top_logprobs' needs 'logprobs': true.");
   }
   chat->logprobs = wanted ? static_cast<int32_t>(top.value_or(0)) : -1;
-}
-
-void ReadMaxTokens(ObjectReader* request, ChatRequest* chat) {
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  const std::optional<int64_t> old_name = request->OptionalInteger("max_tokens", 1, kMax);
-  const std::optional<int64_t> new_name = request->OptionalInteger("max_completion_tokens", 1, kMax);
-  if (old_name.has_value() && new_name.has_value() && *old_name != *new_name) {
-    return request->Fail("max_tokens", "'max_tokens' and 'max_completion_tokens' differ.");
-  }
-  const std::optional<int64_t> given = new_name.has_value() ? new_name : old_name;
-  chat->max_tokens = given.has_value() ? static_cast<int32_t>(*given) : kRestOfContext;
 }
 
 void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
@@ -178,7 +171,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
   ReadConversation(&reader, context, &request.conversation);
   ReadToolFields(&reader, &request);
   ReadLogprobs(&reader, context, &request);
-  ReadMaxTokens(&reader, &request);
+  request.max_tokens = ReadMaxTokens(&reader, kRestOfContext, 1);
   request.echoes_final_message = reader.Bool("echo", false) && request.conversation.continue_final_message;
   request.add_special_tokens = reader.Bool("add_special_tokens", false);
   ReadGenerationFields(&reader, context, &request);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/ordered_json.h"
+#include "api/tool_call_parser.h"
 
 namespace hydrant {
 namespace {
@@ -15,14 +16,9 @@ using Json = nlohmann::ordered_json;
 
 // OpenAI's limits.
 constexpr uint32_t kToolsMax = 128;
-constexpr size_t kNameBytesMax = 64;
 
-bool IsFunctionName(JsonView name) {
-  if (!name.is_string() || name.string().empty() || name.string().size() > kNameBytesMax) return false;
-  return std::all_of(name.string().begin(), name.string().end(), [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
-  });
+bool HasFunctionName(JsonView function) {
+  return function["name"].is_string() && IsFunctionName(function["name"].string());
 }
 
 bool IsTypeName(JsonView type) {
@@ -70,7 +66,7 @@ std::string_view Fault(JsonView tool) {
   if (tool["type"].string() != "function") return "A tool's 'type' must be function.";
   const JsonView function = tool["function"];
   if (!function.is_object()) return "A tool must have an object 'function'.";
-  if (!IsFunctionName(function["name"])) {
+  if (!HasFunctionName(function)) {
     return "A function's 'name' must be 1 to 64 characters of [A-Za-z0-9_.-].";
   }
   const JsonView description = function["description"];
@@ -127,7 +123,7 @@ Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& pat
   for (JsonView call = calls.first(); call.valid(); call = call.next()) {
     if (!call.is_object() || !call["function"].is_object()) return fail("A tool call must have an object 'function'.");
     const JsonView function = call["function"];
-    if (!IsFunctionName(function["name"])) return fail("A tool call must name its function.");
+    if (!HasFunctionName(function)) return fail("A tool call must name its function.");
     std::optional<Json> arguments = Arguments(function["arguments"], context);
     if (!arguments.has_value()) return fail("A tool call's 'arguments' must be the text of a JSON object.");
     Json::object_t named = {{"name", std::string(function["name"].string())}, {"arguments", *std::move(arguments)}};

@@ -79,7 +79,6 @@ void Append(ToolCallParser::Output more, ToolCallParser::Output* output) {
 }  // namespace
 
 void ChatWriter::Begin(const AnswerHead& head) {
-  id_ = head.id;
   AppendAnswerHead(&body_prefix_, head, "chat.completion");
   AppendAnswerHead(&chunk_prefix_, head, "chat.completion.chunk");
   body_prefix_.append(",\"choices\":[");
@@ -88,7 +87,7 @@ void ChatWriter::Begin(const AnswerHead& head) {
 }
 
 ToolCallParser ChatWriter::MakeParser(int32_t index) const {
-  return ToolCallParser(options_.tool_calls, absl::StrCat(id_, "/", index));
+  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index));
 }
 
 void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) const {

@@ -17,6 +17,7 @@ namespace hydrant {
 
 struct ChatWriterOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
+  std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
   bool tokens_as_ids = false;       // log-probabilities name tokens token_id:N
   std::string echoed;               // what every answer begins with

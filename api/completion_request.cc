@@ -53,15 +53,6 @@ void ReadPrompts(ObjectReader* reader, const RequestContext& context, Completion
   }
 }
 
-// best_of asks for the best of several samples, which this server does not rank. OpenAI refuses it with `stream`,
-// except where it means nothing.
-void CheckBestOf(ObjectReader* reader, const CompletionRequest& request) {
-  const std::optional<int64_t> best_of = reader->OptionalInteger("best_of", 1, std::max(1, request.n));
-  if (!best_of.has_value() || *best_of == 1) return;
-  if (*best_of != request.n) return reader->Fail("best_of", "'best_of' must be absent, 1 or equal to 'n'.");
-  if (request.stream) reader->Fail("best_of", "'best_of' above 1 cannot be combined with 'stream'.");
-}
-
 }  // namespace
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
@@ -80,7 +71,6 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
   request.logprobs = static_cast<int32_t>(reader.Integer("logprobs", -1, 0, context.limits.logprobs_max));
   request.add_special_tokens = reader.Bool("add_special_tokens", true);
   ReadGenerationFields(&reader, context, &request);
-  CheckBestOf(&reader, request);
   if (!request.session_id.empty() && request.prompts.size() != 1) {
     reader.Fail("prompt", "A turn of a session has exactly one prompt.");
   }

@@ -94,6 +94,15 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
   }
 }
 
+// best_of asks for the best of several samples, which this server does not rank. OpenAI refuses it with `stream`,
+// except where it means nothing.
+void CheckBestOf(ObjectReader* request, const GenerationFields& fields) {
+  const std::optional<int64_t> best_of = request->OptionalInteger("best_of", 1, std::max(1, fields.n));
+  if (!best_of.has_value() || *best_of == 1) return;
+  if (*best_of != fields.n) return request->Fail("best_of", "'best_of' must be absent, 1 or equal to 'n'.");
+  if (fields.stream) request->Fail("best_of", "'best_of' above 1 cannot be combined with 'stream'.");
+}
+
 }  // namespace
 
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
@@ -101,6 +110,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   ReadSamplingFields(request, context, fields);
   ReadStreaming(request, context, fields);
   fields->n = static_cast<int32_t>(request->Integer("n", 1, 1, context.limits.n_max));
+  CheckBestOf(request, *fields);
   ReadStops(request, context, fields);
   ReadForcedTokens(request, context, fields);
   ReadPromptLogprobs(request, context, fields);

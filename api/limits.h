@@ -19,6 +19,7 @@ struct RequestLimits {
   int32_t json_nodes_max = 200'000;
 
   int32_t prompts_max = 1024;   // prompts of one request
+  int32_t messages_max = 2048;  // messages of one chat
   int32_t n_max = 16;           // samples per prompt
   int32_t stop_max = 16;        // stop strings; each is searched at every token
   size_t stop_bytes_max = 256;  // bytes of one stop string; also the most text a stream may have to hold back

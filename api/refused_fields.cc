@@ -112,6 +112,9 @@ void RefuseChatFields(ObjectReader* request) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }
   const JsonView modalities = request->Raw("modalities");
+  if (modalities.valid() && !modalities.is_array()) {
+    return request->Fail("modalities", "'modalities' must be an array.", "invalid_type");
+  }
   for (JsonView one = modalities.is_array() ? modalities.first() : JsonView(); one.valid(); one = one.next()) {
     if (!one.is_string() || one.string() != "text")
       request->FailUnsupported("modalities", "A modality other than text");

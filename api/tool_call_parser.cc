@@ -18,6 +18,8 @@ constexpr std::string_view kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
 constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
+constexpr std::string_view kMistralCallId = "[CALL_ID]";
+constexpr size_t kNameBytesMax = 64;
 constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view Trimmed(std::string_view text) {
@@ -77,6 +79,28 @@ ToolCallFormat DetectToolCallFormat(std::string_view chat_template) {
   return ToolCallFormat::kNone;
 }
 
+std::string_view ToolCallMarker(ToolCallFormat format) {
+  switch (format) {
+    case ToolCallFormat::kHermes:
+      return kHermesOpen;
+    case ToolCallFormat::kLlama3Json:
+      return kPythonTag;
+    case ToolCallFormat::kMistral:
+      return kMistralOpen;
+    case ToolCallFormat::kNone:
+      break;
+  }
+  return {};
+}
+
+bool IsFunctionName(std::string_view name) {
+  if (name.empty() || name.size() > kNameBytesMax) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
+}
+
 std::string ToolCallParser::NextId() {
   // Mistral's templates refuse ids of other lengths than nine letters and digits.
   static constexpr std::string_view kAlphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -92,18 +116,20 @@ std::string ToolCallParser::NextId() {
 
 bool ToolCallParser::AddNamedCall(std::string_view name, std::string_view arguments, Output* output) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments, RequestLimits());
-  if (name.empty() || !parsed.ok() || !parsed.value().root().is_object()) return false;
+  if (!IsFunctionName(name) || !parsed.ok() || !parsed.value().root().is_object()) return false;
   output->calls.push_back({NextId(), std::string(name), Dump(parsed.value().root())});
   return true;
 }
 
-bool ToolCallParser::AddCall(std::string_view json, std::string_view arguments_name, Output* output) {
+bool ToolCallParser::AddCall(std::string_view json, Output* output) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(json, RequestLimits());
   if (!parsed.ok() || !parsed.value().root().is_object()) return false;
   const JsonView call = parsed.value().root();
-  if (!call["name"].is_string() || call["name"].string().empty()) return false;
-  JsonView arguments = call[arguments_name];
-  if (arguments.absent()) arguments = call["arguments"];
+  if (!call["name"].is_string() || !IsFunctionName(call["name"].string())) return false;
+  // Models mix up the formats' two names for it. Other members alone are an answer in JSON, not a call without arguments.
+  JsonView arguments = call["arguments"];
+  if (arguments.absent()) arguments = call["parameters"];
+  if (arguments.absent() && call.size() > 1) return false;
   if (arguments.is_string()) return AddNamedCall(call["name"].string(), arguments.string(), output);
   if (!arguments.absent() && !arguments.is_object()) return false;
   const std::string text = arguments.absent() ? "{}" : Dump(arguments);
@@ -155,7 +181,7 @@ ToolCallParser::Output ToolCallParser::Finish() {
     case ToolCallFormat::kNone:
       break;
   }
-  if (output.calls.empty()) output.text.append(held_);
+  if (output.calls.empty() && !held_.empty()) output.text.append(between_).append(held_);
   held_.clear();
   return output;
 }
@@ -165,15 +191,23 @@ void ToolCallParser::PushHermes(Output* output) {
     const size_t open = held_.find(kHermesOpen);
     const size_t passed = open != std::string::npos ? open : held_.size() - HeldBytes(held_, kHermesOpen);
     const std::string_view text = std::string_view(held_).substr(0, passed);
-    // Line ends between calls are nobody's text.
-    if (calls_ == 0 || !Trimmed(text).empty()) output->text.append(text);
+    // White space between calls and at the end is nobody's text; before more text it is part of that.
+    if (calls_ == 0) {
+      output->text.append(text);
+    } else if (const size_t last = text.find_last_not_of(kSpace); last == std::string_view::npos) {
+      between_.append(text);
+    } else {
+      output->text.append(between_).append(text.substr(0, last + 1));
+      between_ = text.substr(last + 1);
+    }
     held_.erase(0, passed);
     if (open == std::string::npos) return;
     const size_t close = held_.find(kHermesClose);
     if (close == std::string::npos) return;
     const std::string_view json = std::string_view(held_).substr(kHermesOpen.size(), close - kHermesOpen.size());
     const size_t end = close + kHermesClose.size();
-    if (!AddCall(Trimmed(json), "arguments", output)) output->text.append(held_, 0, end);
+    if (!AddCall(Trimmed(json), output)) output->text.append(between_).append(held_, 0, end);
+    between_.clear();
     held_.erase(0, end);
   }
 }
@@ -181,7 +215,7 @@ void ToolCallParser::PushHermes(Output* output) {
 // A call that the end of the answer cut off before its closing tag may be whole all the same.
 void ToolCallParser::FinishHermes(Output* output) {
   if (!held_.starts_with(kHermesOpen)) return;
-  if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), "arguments", output)) held_.clear();
+  if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), output)) held_.clear();
 }
 
 void ToolCallParser::FinishLlama(Output* output) {
@@ -190,7 +224,7 @@ void ToolCallParser::FinishLlama(Output* output) {
   Output calls;
   while (!(rest = Trimmed(rest)).empty()) {
     const size_t bytes = rest.front() == '{' ? ObjectBytes(rest) : 0;
-    if (bytes == 0 || !AddCall(rest.substr(0, bytes), "parameters", &calls)) return;
+    if (bytes == 0 || !AddCall(rest.substr(0, bytes), &calls)) return;
     rest = Trimmed(rest.substr(bytes));
     if (rest.starts_with(';')) rest.remove_prefix(1);
   }
@@ -201,7 +235,7 @@ bool ToolCallParser::AddCalls(std::string_view json, Output* output) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(json, RequestLimits());
   if (!parsed.ok() || !parsed.value().root().is_array() || parsed.value().root().size() == 0) return false;
   for (JsonView call = parsed.value().root().first(); call.valid(); call = call.next()) {
-    if (!AddCall(Dump(call), "arguments", output)) return false;
+    if (!AddCall(Dump(call), output)) return false;
   }
   return true;
 }
@@ -220,7 +254,8 @@ void ToolCallParser::FinishMistral(Output* output) {
     const size_t brace = rest.find('{');
     if (brace == std::string_view::npos) return;
     std::string_view name = Trimmed(rest.substr(0, brace));
-    if (name.ends_with(kMistralArguments)) name.remove_suffix(kMistralArguments.size());
+    // f[ARGS]{…} and f[CALL_ID]…[ARGS]{…}
+    name = name.substr(0, std::min(name.find(kMistralArguments), name.find(kMistralCallId)));
     const size_t bytes = ObjectBytes(rest.substr(brace));
     if (bytes == 0 || !AddNamedCall(name, rest.substr(brace, bytes), &calls)) return;
     rest = Trimmed(rest.substr(brace + bytes));

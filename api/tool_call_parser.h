@@ -34,6 +34,12 @@ struct ToolCall {
   std::string arguments;  // the text of a JSON object
 };
 
+// What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.
+std::string_view ToolCallMarker(ToolCallFormat format);
+
+// 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
+bool IsFunctionName(std::string_view name);
+
 class ToolCallParser {
  public:
   struct Output {
@@ -54,7 +60,7 @@ class ToolCallParser {
   void FinishLlama(Output* output);
   void FinishMistral(Output* output);
   // Appends the call that `json` spells; false if it spells none.
-  bool AddCall(std::string_view json, std::string_view arguments_name, Output* output);
+  bool AddCall(std::string_view json, Output* output);
   bool AddNamedCall(std::string_view name, std::string_view arguments, Output* output);
   bool AddCalls(std::string_view json, Output* output);
   std::string NextId();
@@ -62,6 +68,7 @@ class ToolCallParser {
   const ToolCallFormat format_;
   const std::string id_;
   std::string held_;
+  std::string between_;      // white space behind a call, before what comes is known
   bool holds_all_ = false;   // until the end: the answer began as a call does
   bool passes_all_ = false;  // the answer began as text
   int32_t calls_ = 0;

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/chat_writer.h"
+#include "api/tool_call_parser.h"
+#include "server/random_id.h"
 
 namespace hydrant {
 namespace {
@@ -55,6 +57,15 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   return prompt;
 }
 
+namespace {
+
+bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = tokenizer.Encode(ToolCallMarker(format), {.add_special_tokens = false});
+  return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
+}
+
+}  // namespace
+
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
                                           const TenantRules& rules, const SessionHeaders& headers) {
   ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
@@ -67,14 +78,17 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.tokens_as_ids = request.return_tokens_as_token_ids;
   if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
-  // Mistral's marker is a special token.
-  if (options.tool_calls == ToolCallFormat::kMistral) request.skip_special_tokens = false;
+  if (options.tool_calls != ToolCallFormat::kNone) {
+    options.call_ids = RandomId();
+    if (MarkerIsSpecial(options.tool_calls, *context.tokenizer)) request.skip_special_tokens = false;
+  }
   PreparedGeneration prepared;
   prepared.writer = std::make_unique<ChatWriter>(std::move(options));
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::vector<RequestPrompt> prompts;
   prompts.push_back(std::move(prompt.value()));
   if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
+    if (error->param == "prompt") error->param = "messages";
     return std::move(*error);
   }
   return prepared;

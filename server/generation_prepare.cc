@@ -80,7 +80,6 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
 // Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
 std::optional<ApiError> ResolveKvOf(const GenerationFields& request, const SessionPast* past,
                                     const ServingContext& context, PreparedPrompt* prompt) {
-  prompt->spec = past != nullptr && !request.has_kv ? past->spec : request.kv;
   if (prompt->goes_on && prompt->spec == past->spec) {
     prompt->kv = past->kv;
     return std::nullopt;
@@ -128,27 +127,51 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
   return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
 }
 
-// As many as there is room for. Where there is none, one, which the checks that follow refuse with the right words.
-int32_t RestOfContext(int64_t prompt_tokens, const ServingContext& context) {
-  return static_cast<int32_t>(std::max<int64_t>(1, context.request.context - prompt_tokens));
+int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
+  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
+}
+
+// The most tokens of an answer that did not say how long it may be: what the context, the pool, the tenant's limits and the
+// log-probabilities asked for leave, so that a default is never what a request is refused for. Where nothing is left, one,
+// which the checks that follow refuse with the right words.
+int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
+                      const ServingContext& context, const TenantRules& rules) {
+  int64_t room = spec.rolls() ? std::min(context.request.context, context.rolling_tokens_max)
+                              : context.request.context - prompt_tokens;
+  if (!spec.evicts()) {
+    room = std::min(room, BlocksOf(rules, context) * kBlockSlots - prompt_tokens);
+    if (rules.kv_budget_max > 0) room = std::min(room, rules.kv_budget_max - prompt_tokens);
+  }
+  if (rules.tokens_max > 0) room = std::min(room, rules.tokens_max / fields.n - prompt_tokens);
+  if (!fields.stream && fields.logprobs >= 0) {
+    const int64_t of_prompt = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs) + 1;
+    const int64_t positions = context.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
+    room = std::min(room, positions / (fields.logprobs + 1));
+  }
+  return static_cast<int32_t>(std::max<int64_t>(1, room));
 }
 
 // What is left of a prompt's way to the engine once it is encoded.
 std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingContext& context, const TenantRules& rules,
                                      GenerationFields* fields, PreparedPrompt* prompt) {
   const auto length = static_cast<int64_t>(prompt->ids.size());
-  if (fields->max_tokens == kRestOfContext) {
-    fields->max_tokens = RestOfContext(length, context);
-    fields->min_tokens = std::min(fields->min_tokens, fields->max_tokens);
-  }
   const SessionPast* past = turn == nullptr ? nullptr : turn->past();
+  prompt->spec = past != nullptr && !fields->has_kv ? past->spec : fields->kv;
+  if (fields->max_tokens == kRestOfContext) {
+    fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
+  }
   if (std::optional<ApiError> error = ResolveKvOf(*fields, past, context, prompt)) return error;
   const int64_t slots = ResumeFrom(turn, *fields, prompt);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;
-  const int64_t blocks = rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
+  const int64_t blocks = BlocksOf(rules, context);
   const int64_t needed = BlocksForSlots(slots);
   if (needed > blocks) return KvCapacityExceeded(needed, blocks);
+  // Of a default; what a request says was held against each other when it was read.
+  if (fields->min_tokens > fields->max_tokens) {
+    return InvalidField("min_tokens", absl::StrCat("'min_tokens' may be at most ", fields->max_tokens,
+                                                   " here: there is no room for a longer answer."));
+  }
   return std::nullopt;
 }
 

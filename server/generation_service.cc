@@ -15,11 +15,9 @@ namespace {
 namespace asio = boost::asio;
 
 TenantRules RulesOf(const TenantEntry& tenant) {
-  return {tenant.config.kv,
-          tenant.config.kv_budget_max,
-          tenant.config.priority_max,
-          tenant.blocks_max,
-          {tenant.index(), tenant.config.weight, tenant.config.sessions_max}};
+  return {tenant.config.kv,           tenant.config.kv_budget_max,
+          tenant.config.priority_max, tenant.blocks_max,
+          tenant.config.limits.tpm,   {tenant.index(), tenant.config.weight, tenant.config.sessions_max}};
 }
 
 SessionHeaders SessionHeadersOf(const HttpHead& head) {

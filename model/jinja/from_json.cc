@@ -46,7 +46,7 @@ Value Convert(const Json& json, Origin origin, int level, std::string_view check
     case Json::value_t::object: {
       auto dict = std::make_shared<Dict>();
       for (const auto& [key, value] : json.items()) {
-        const bool checked = level == kMemberLevel && key == checked_member;
+        const bool checked = level == kMemberLevel && !checked_member.empty() && key == checked_member;
         dict->SetText(StringValue(key, origin),
                       Convert(value, checked ? Origin::kTemplate : origin, level + 1, checked_member));
       }

@@ -24,7 +24,12 @@
 
 namespace hydrant::jinja {
 
+class Dict;
+class Entity;
 class Interpreter;
+class Sequence;
+class StringObject;
+class UndefinedObject;
 class Value;
 class Workspace;
 struct Arguments;
@@ -59,11 +64,11 @@ class Value {
   static Value Int(int64_t value, Origin origin = Origin::kTemplate);
   static Value Float(double value, Origin origin = Origin::kTemplate);
   // A string, sequence, dict, entity or undefined by its object.
-  static Value Of(std::shared_ptr<class StringObject> object);
-  static Value Of(std::shared_ptr<class Sequence> object);
-  static Value Of(std::shared_ptr<class Dict> object);
-  static Value Of(std::shared_ptr<class Entity> object);
-  static Value Of(std::shared_ptr<class UndefinedObject> object);
+  static Value Of(std::shared_ptr<StringObject> object);
+  static Value Of(std::shared_ptr<Sequence> object);
+  static Value Of(std::shared_ptr<Dict> object);
+  static Value Of(std::shared_ptr<Entity> object);
+  static Value Of(std::shared_ptr<UndefinedObject> object);
 
   Kind kind() const { return kind_; }
   bool is_undefined() const { return kind_ == Kind::kUndefined; }

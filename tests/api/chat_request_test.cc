@@ -83,7 +83,7 @@ TEST(ChatRequest, RefusesWhatItCannotHonour) {
   const struct {
     std::string members, param;
   } cases[] = {
-      {R"(,"max_tokens":3,"max_completion_tokens":4)", "max_tokens"},
+      {R"(,"max_tokens":3,"max_completion_tokens":4)", "max_completion_tokens"},
       {R"(,"max_tokens":0)", "max_tokens"},
       {R"(,"top_logprobs":3)", "top_logprobs"},
       {R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs"},

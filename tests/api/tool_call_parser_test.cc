@@ -38,6 +38,9 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
          {"so:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
           "\"g\"}\n</tool_call>\n",
           "so:\n|f{}|g{}"},
+         {"<tool_call>{\"name\": \"f\"}</tool_call>\n\nIt is 2 1\n", "\n\nIt is 2 1|f{}"},
+         {"<tool_call>{\"name\": \"f\"}</tool_call> \n<tool", " \n<tool|f{}"},
+         {R"(<tool_call>{"name": "f", "parameters": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
          {R"(<tool_call>{"name": "f", "arguments": "{\"a\": 2}"}</tool_call>)", R"(|f{"a":2})"},
          {R"(<tool_call>{"name": "f", "arguments": {}})", "|f{}"},
          {R"(<tool_call>{"name": "f", )", R"(<tool_call>{"name": "f", )"},
@@ -52,6 +55,7 @@ TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
           R"(|f{}|g{"y":[1,2]})"},
          {"hello {\"name\": \"f\"}", "hello {\"name\": \"f\"}"},
          {R"({"answer": 42})", R"({"answer": 42})"},
+         {R"({"name": "Alice", "age": 30})", R"({"name": "Alice", "age": 30})"},
          {R"({"name": "f", "parameters": {})", R"({"name": "f", "parameters": {})"},
          {R"({"name": "f", "parameters": {}} and more)", R"({"name": "f", "parameters": {}} and more)"}});
 }
@@ -60,6 +64,7 @@ TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
   Check(ToolCallFormat::kMistral,
         {{R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}])", R"(|f{"x":1}|g{})"},
          {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x":1}|g{"y":2})"},
+         {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x":1})"},
          {"[TOOL", "[TOOL"},
          {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
 }

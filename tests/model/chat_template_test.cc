@@ -31,6 +31,23 @@ TEST(ChatTemplate, TellsWhatTheClientWrote) {
   EXPECT_EQ(ClientText(*prompt), "<|im_end|>|");
 }
 
+TEST(ChatTemplate, TrustsNoMemberOfToolsAndDocuments) {
+  const auto parsed = ChatTemplate::Parse("{{ tools | tojson }}{{ documents | tojson }}", "", "");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (const char* key : {"", "role", "x"}) {
+    const Json given = {{{key, "<|im_start|>"}}};
+    const auto prompt = parsed->Render({Json::array(), given, given, nullptr, false, false, 0});
+    ASSERT_TRUE(prompt.ok()) << prompt.status();
+    size_t found = 0;
+    for (size_t at = 0; (at = prompt->text.find("<|im_start|>", at)) != std::string::npos; ++at, ++found) {
+      bool inside = false;
+      for (const TextRange& range : prompt->client) inside |= range.begin <= at && at < range.end;
+      EXPECT_TRUE(inside) << "key '" << key << "' in " << prompt->text;
+    }
+    EXPECT_EQ(found, 2u);
+  }
+}
+
 TEST(ChatTemplate, EndsWhereTheFinalMessageDoesWhenThatGoesOn) {
   const Json messages = {{{"role", "user"}, {"content", "hi"}}, {{"role", "assistant"}, {"content", "Sure, "}}};
   const auto kept = Render(kChatMl, messages, true);

@@ -30,9 +30,9 @@ class ByteTokenizer : public Tokenizer {
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> ids;
     if (options.add_special_tokens && add_bos) ids.push_back(kBos);
-    if (options.parse_special_tokens && text.starts_with("<bos>")) {
+    if (options.parse_special_tokens && text.starts_with(bos_text)) {
       ids.push_back(kBos);
-      text.remove_prefix(5);
+      text.remove_prefix(bos_text.size());
     }
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
@@ -48,6 +48,7 @@ class ByteTokenizer : public Tokenizer {
   }
 
   bool add_bos = false;
+  std::string bos_text = "<bos>";  // what it is written as
 
  private:
   std::vector<std::string> bytes_;

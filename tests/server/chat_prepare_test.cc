@@ -47,12 +47,28 @@ TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
   }
 }
 
-TEST(PrepareChat, KeepsMistralsMarkerWhereToolsAreGiven) {
-  const ServingContext context = ChatContext("[TOOL_CALLS]{{ tools | tojson }}");
-  EXPECT_TRUE(PrepareChat(kHi, context).value().fields.skip_special_tokens);
+TEST(PrepareChat, KeepsTheMarkerOfCallsWhereItIsASpecialToken) {
   const std::string body =
       R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]})";
-  EXPECT_FALSE(PrepareChat(body, context).value().fields.skip_special_tokens);
+  for (const std::string marker : {"[TOOL_CALLS]", "<tool_call>"}) {
+    ServingContext context = ChatContext(marker + "{{ tools | tojson }}");
+    EXPECT_TRUE(PrepareChat(body, context).value().fields.skip_special_tokens) << marker;
+    const auto tokenizer = std::make_shared<ByteTokenizer>();
+    tokenizer->bos_text = marker;
+    context.tokenizer = tokenizer;
+    EXPECT_TRUE(PrepareChat(kHi, context).value().fields.skip_special_tokens) << marker;
+    EXPECT_FALSE(PrepareChat(body, context).value().fields.skip_special_tokens) << marker;
+  }
+}
+
+TEST(PrepareChat, NamesTheFieldThatAChatHas) {
+  ServingContext context = ChatContext("{{ messages[0].content }}");
+  const std::string long_text(300, 'x');
+  const ApiResult<PreparedGeneration> prepared =
+      PrepareChat(R"({"messages":[{"role":"user","content":")" + long_text + R"("}]})", context);
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().code, "context_length_exceeded");
+  EXPECT_EQ(prepared.error().param, "messages");
 }
 
 }  // namespace

@@ -126,14 +126,44 @@ TEST(PreparePrompts, TheRestOfTheContextIsWhatThePromptLeaves) {
     prepared.fields.min_tokens = 20;
     const std::optional<ApiError> error = PreparePrompts(
         {{.is_ids = false, .text = std::string(static_cast<size_t>(prompt), 'x'), .ids = {}}}, context, {}, &prepared);
-    ASSERT_EQ(error.has_value(), prompt == 32) << prompt;
+    ASSERT_EQ(error.has_value(), prompt >= 15) << prompt;
     if (error.has_value()) {
-      EXPECT_EQ(error->code, "context_length_exceeded");
+      EXPECT_EQ(error->param, prompt == 32 ? "prompt" : "min_tokens");
       continue;
     }
     EXPECT_EQ(prepared.fields.max_tokens, 32 - prompt);
-    EXPECT_EQ(prepared.fields.min_tokens, std::min(20, 32 - prompt));
+    EXPECT_EQ(prepared.fields.min_tokens, 20);
   }
+}
+
+TEST(PreparePrompts, ADefaultLengthIsNeverWhatARequestIsRefusedFor) {
+  const auto longest = [](ServingContext context, const TenantRules& rules, const KvSpec& kv = {}, int32_t n = 1,
+                          int32_t logprobs = -1) {
+    PreparedGeneration prepared;
+    prepared.fields.max_tokens = kRestOfContext;
+    prepared.fields.n = n;
+    prepared.fields.logprobs = logprobs;
+    prepared.fields.kv = kv;
+    const std::optional<ApiError> error =
+        PreparePrompts({{.is_ids = false, .text = "0123456789", .ids = {}}}, context, rules, &prepared);
+    EXPECT_FALSE(error.has_value()) << error->message;
+    return prepared.fields.max_tokens;
+  };
+  ServingContext context = ByteContext(1000);
+  EXPECT_EQ(longest(context, {}), 990);
+  EXPECT_EQ(longest(context, {.blocks_max = 4}), 54);
+  EXPECT_EQ(longest(context, {.kv_budget_max = 100}), 90);
+  EXPECT_EQ(longest(context, {.tokens_max = 300}), 290);
+  EXPECT_EQ(longest(context, {.tokens_max = 300}, {}, 3), 90);
+  context.logprobs_kept_max = 600;
+  EXPECT_EQ(longest(context, {}, {}, 2, 2), 100);
+  context.blocks = 20;
+  EXPECT_EQ(longest(context, {}), 310);
+  const KvSpec h2o{.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kTokens, .budget_tokens = 32};
+  EXPECT_EQ(longest(context, {}, h2o), 990);
+  KvSpec rolling = h2o;
+  rolling.position = KvPosition::kRolling;
+  EXPECT_EQ(longest(context, {}, rolling), 1000);
 }
 
 TEST(PrepareCompletion, RulesForTokensAreMadeOnlyWhereSomethingIsAsked) {
