@@ -121,6 +121,9 @@ class SpecReader {
       token.id = static_cast<int32_t>(number);
       HYDRANT_ASSIGN_OR_RETURN(const JsonValue content, entry.At("content"));
       HYDRANT_ASSIGN_OR_RETURN(token.content, content.String());
+      if (token.content.size() > kLiteralBytesMax) {
+        return content.Error("is longer than ", kLiteralBytesMax, " bytes");
+      }
       HYDRANT_RETURN_IF_ERROR(entry.Read("special", token.special));
       HYDRANT_RETURN_IF_ERROR(entry.Read("single_word", token.single_word));
       HYDRANT_RETURN_IF_ERROR(entry.Read("lstrip", token.lstrip));

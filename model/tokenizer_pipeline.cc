@@ -62,6 +62,9 @@ absl::StatusOr<Pattern> ReadPattern(const JsonValue& part) {
   const auto literal = pattern.Find("String");
   if (!regex && !literal) return pattern.Error("is neither a Regex nor a String");
   HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, (regex ? *regex : *literal).String());
+  if (literal && !regex && text.size() > kLiteralBytesMax) {
+    return literal->Error("is longer than ", kLiteralBytesMax, " bytes");
+  }
   return Pattern{std::string(text), regex.has_value()};
 }
 

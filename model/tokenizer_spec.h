@@ -13,6 +13,9 @@
 
 namespace hydrant {
 
+// Bytes of a text that is looked for at every place of another: the longest published ones have a tenth of it.
+inline constexpr size_t kLiteralBytesMax = 512;
+
 // A token that is found in text before any splitting.
 struct AddedToken {
   int32_t id = -1;

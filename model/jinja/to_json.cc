@@ -103,6 +103,9 @@ class JsonPrinter {
 
   void NewLine() {
     if (!style_.indented) return;
+    const size_t bytes = static_cast<size_t>(level_) * style_.indent.size() + 1;
+    workspace_.StepBytes(bytes);
+    workspace_.Reserve(out_.size() + bytes);
     Put("\n");
     for (int i = 0; i < level_; ++i) Put(style_.indent);
   }

@@ -21,8 +21,7 @@ bool Hashable(const Value& key) {
     case Value::Kind::kDict:
       return false;
     case Value::Kind::kSequence:
-      return key.sequence().is_tuple() &&
-             std::all_of(key.sequence().items().begin(), key.sequence().items().end(), Hashable);
+      return key.sequence().hashable();
     default:
       return true;
   }
@@ -146,6 +145,7 @@ bool Value::Truth() const {
 
 Sequence::Sequence(std::vector<Value> items, Kind kind) : items_(std::move(items)), kind_(kind) {
   for (const Value& item : items_) nesting_ = std::max(nesting_, item.nesting() + 1);
+  hashable_ = is_tuple() && std::all_of(items_.begin(), items_.end(), Hashable);
 }
 
 void Dict::Set(Workspace& workspace, Value key, Value value) {

@@ -149,6 +149,9 @@ class Sequence final : public Object {
   bool is_subscriptable() const { return kind_ <= Kind::kRange; }
   const std::vector<Value>& items() const { return items_; }
   int nesting() const { return nesting_; }
+  // Whether it can be a key. Known from the start: a tuple that holds another one twice, and so on, has more paths than
+  // could be walked.
+  bool hashable() const { return hashable_; }
   // Items not yet taken from a generator; all of them for the others.
   size_t remaining() const { return items_.size() - taken_; }
   // The next item of a generator is gone.
@@ -158,6 +161,7 @@ class Sequence final : public Object {
   const std::vector<Value> items_;
   const Kind kind_;
   int nesting_ = 1;
+  bool hashable_ = false;
   mutable size_t taken_ = 0;
 };
 

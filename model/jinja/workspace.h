@@ -4,6 +4,7 @@
 #ifndef HYDRANT_MODEL_JINJA_WORKSPACE_H_
 #define HYDRANT_MODEL_JINJA_WORKSPACE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +42,7 @@ class Workspace {
   Workspace& operator=(const Workspace&) = delete;
 
   void Step(int64_t count = 1) {
-    steps_ += count;
+    steps_ += std::min(count, limits_.steps_max + 1);  // an absurd count is over the limit, not over the type
     if (steps_ >= next_check_) Check();
   }
   // Steps for looking at so many bytes.

@@ -172,6 +172,12 @@ TEST(Template, RefusesWhatTakesTooMuchSoonAndHarmlessly) {
       {"many slices", "{{ [1] | slice(10**9) | list }}"},
       {"tabs", "{{ ('\\t' * 99999).expandtabs(9999) }}"},
       {"json of much", "{{ ((range(9999) | list) * 99) | tojson }}"},
+      {"json with wide indents",
+       "{% set n = namespace(a=[]) %}{% for i in range(126) %}{% set n.a = [n.a] %}{% endfor %}"
+       "{{ n.a | tojson(indent='x' * 4000000) }}"},
+      {"as many slices as fit a number", "{{ [] | slice(9223372036854775807) | list }}"},
+      {"a key that holds itself over and over",
+       "{% set n = namespace(a=(1,)) %}{% for i in range(60) %}{% set n.a = (n.a, n.a) %}{% endfor %}{{ {n.a: 1} }}"},
       {"captured in captures",
        "{% macro f(n) %}{% set a %}{{ 'x' * 999999 }}{{ f(n) }}{% endset %}{% endmacro %}{{ f(1) }}"},
   };
