@@ -92,17 +92,6 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"Version", [](json& j) { j["version"] = "2.0"; }, "'version': '2.0' is not supported"},
         Wrong{"Model", [](json& j) { j["model"]["type"] = "WordPiece"; }, "'model': type 'WordPiece'"},
         Wrong{"ModelMissing", [](json& j) { j.erase("model"); }, "'model': is missing"},
-        Wrong{"LongAddedToken",
-              [](json& j) {
-                j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
-              },
-              "'added_tokens[0].content': is longer than 512 bytes"},
-        Wrong{"LongLiteral",
-              [](json& j) {
-                j["pre_tokenizer"] = {
-                    {"type", "Split"}, {"pattern", {{"String", std::string(513, 'a')}}}, {"behavior", "Isolated"}};
-              },
-              "'pre_tokenizer.pattern.String': is longer than 512 bytes"},
         Wrong{"Normalizer",
               [](json& j) {
                 j["normalizer"] = {{"type", "Precompiled"}};
@@ -193,6 +182,21 @@ INSTANTIATE_TEST_SUITE_P(
               "special token: an id is not in the vocabulary"},
         Wrong{"TemplateWithoutText", [](json& j) { j["post_processor"]["single"].erase(1); }, "has no text"}),
     kName);
+
+INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
+                         testing::Values(Wrong{"LongAddedToken",
+                                               [](json& j) {
+                                                 j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
+                                               },
+                                               "'added_tokens[0].content': is longer than 512 bytes"},
+                                         Wrong{"LongLiteral",
+                                               [](json& j) {
+                                                 j["pre_tokenizer"] = {{"type", "Split"},
+                                                                       {"pattern", {{"String", std::string(513, 'a')}}},
+                                                                       {"behavior", "Isolated"}};
+                                               },
+                                               "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
+                         kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E21Merges, TokenizerJsonRefusal,
