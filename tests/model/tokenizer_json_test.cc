@@ -78,6 +78,21 @@ TEST_P(TokenizerJsonRefusal, NamesTheField) {
   EXPECT_THAT(status, RefusedWith("t.json: ", GetParam().part));
 }
 constexpr auto kName = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
+                         testing::Values(Wrong{"LongAddedToken",
+                                               [](json& j) {
+                                                 j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
+                                               },
+                                               "'added_tokens[0].content': is longer than 512 bytes"},
+                                         Wrong{"LongLiteral",
+                                               [](json& j) {
+                                                 j["pre_tokenizer"] = {{"type", "Split"},
+                                                                       {"pattern", {{"String", std::string(513, 'a')}}},
+                                                                       {"behavior", "Isolated"}};
+                                               },
+                                               "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
+                         kName);
+
 json Split(const char* pattern) {
   return {{"type", "Sequence"},
           {"pretokenizers",
@@ -182,21 +197,6 @@ INSTANTIATE_TEST_SUITE_P(
               "special token: an id is not in the vocabulary"},
         Wrong{"TemplateWithoutText", [](json& j) { j["post_processor"]["single"].erase(1); }, "has no text"}),
     kName);
-
-INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
-                         testing::Values(Wrong{"LongAddedToken",
-                                               [](json& j) {
-                                                 j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
-                                               },
-                                               "'added_tokens[0].content': is longer than 512 bytes"},
-                                         Wrong{"LongLiteral",
-                                               [](json& j) {
-                                                 j["pre_tokenizer"] = {{"type", "Split"},
-                                                                       {"pattern", {{"String", std::string(513, 'a')}}},
-                                                                       {"behavior", "Isolated"}};
-                                               },
-                                               "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
-                         kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E21Merges, TokenizerJsonRefusal,
