@@ -24,8 +24,9 @@ constexpr const char* kFamilies[] = {"llama",         "llama_linear", "llama_dyn
                                      "opt_post_norm", "opt_plain",    "gpt_neox",      "gpt_neox_serial"};
 
 // The weights are stored exactly as the goldens were computed with them, and every product is in fp32 here and in fp64 there.
-// What is left is fp32 rounding: measured 2e-5 at most.
-constexpr float kLogprobTolerance = 2e-3f;
+// What is left is fp32 rounding: measured 6.0e-5 at most (AVX-512, all families and prompts); other instruction sets add up in
+// another order.
+constexpr float kLogprobTolerance = 5e-4f;
 
 // Prompts of 1, 15, 16, 17 and 100 tokens.
 std::vector<Generation> RunGreedy(EngineHarness& harness, const json& goldens) {
