@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "api/json_reader.h"
+#include "api/json_writer.h"
 #include "api/kv_reader.h"
 #include "api/object_reader.h"
 #include "scheduler/tenant.h"
@@ -44,7 +45,8 @@ void CheckMembers(JsonView object, const std::string& path, Names known, std::op
   if (error->has_value() || !object.is_object()) return;
   absl::flat_hash_set<std::string_view> seen;
   for (JsonView member = object.first(); member.valid(); member = member.next()) {
-    const std::string name = path + std::string(member.key().substr(0, kNameBytesMax));
+    std::string name = path;
+    AppendJsonEscaped(&name, member.key().substr(0, kNameBytesMax));  // a line stays one, whatever the name holds
     if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
       *error = InvalidField(name, "there is no such member");
     } else if (!seen.insert(member.key()).second) {

@@ -81,6 +81,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
       {"long name", R"({"tenants":[{"name":")" + std::string(65, 'x') + R"("}]})", "tenants[0].name: "},
       {"name of another", R"({"tenants":[{"name":"a"},{"name":"b"},{"name":"a"}]})", "tenants[2].name: "},
       {"unknown member", One(R"("rpms":1)"), "tenants[0].rpms: there is no such member"},
+      {"a line end in a member's name", One(R"("r\npm":1)"), "tenants[0].r\\npm: there is no such member"},
       {"member twice", One(R"("rpm":1,"rpm":2)"), "tenants[0].rpm: is there twice"},
       {"weight 0", One(R"("weight":0)"), "tenants[0].weight: "},
       {"weight -1", One(R"("weight":-1)"), "tenants[0].weight: "},
