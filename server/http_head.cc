@@ -234,19 +234,19 @@ HttpProgress ChunkedDecoder::Reject(ApiError error) {
 HttpProgress ChunkedDecoder::Feed(std::string_view input, size_t* consumed, std::string* body) {
   size_t at = 0;
   while (at < input.size()) {
-    // A chunk's framing costs at least 5 bytes; counting them bounds the work per body byte.
+    const size_t take = state_ == State::kData ? std::min<uint64_t>(left_, input.size() - at) : 1;
+    // A chunk's framing costs at least 5 bytes; counting them bounds the work per body byte. Counted before it is used, so
+    // that a body too long is refused at the same byte however it is cut.
+    wire_bytes_ += static_cast<int64_t>(take);
     if (wire_bytes_ > limits_.body_bytes_max)
       return Reject(PayloadTooLarge(static_cast<uint64_t>(limits_.body_bytes_max)));
     if (state_ == State::kData) {
-      const size_t take = std::min<uint64_t>(left_, input.size() - at);
       body->append(input.substr(at, take));
       at += take;
-      wire_bytes_ += static_cast<int64_t>(take);
       left_ -= take;
       if (left_ == 0) state_ = State::kDataCr;
       continue;
     }
-    ++wire_bytes_;
     const HttpProgress progress = Step(input[at++]);
     if (progress == HttpProgress::kRejected) return progress;
     if (progress == HttpProgress::kDone) {

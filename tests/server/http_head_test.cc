@@ -286,8 +286,11 @@ TEST(ChunkedDecoder, TrailersExtensionsAndTinyChunksAreBounded) {
       {"two chunks above the limit", "258\r\n" + std::string(600, 'x') + "\r\n258\r\n", 413},
       {"300 bytes in 1,800 on the wire", tiny, 413},
       {"an endless extension", "1;" + std::string(300, 'x'), 400},
+      {"a body whose framing passes the limit before its end comes", "3e8\r\n" + std::string(996, 'x'), 413},
   };
-  for (const auto& test : cases) EXPECT_EQ(Decode(test.text, 1 << 20, limits).status, test.status) << test.name;
+  for (const auto& test : cases) {
+    for (const size_t piece : kPieces) EXPECT_EQ(Decode(test.text, piece, limits).status, test.status) << test.name;
+  }
   for (const size_t bytes : {65'533u, 65'534u, 65'535u, 1u << 20}) {
     EXPECT_EQ(Decode("0\r\nX-T: " + std::string(bytes, 'y') + "\r\n\r\n", 1 << 20).status, 431) << bytes;
   }
