@@ -72,6 +72,23 @@ void ForEachCharacter(const Text& text, F f) {
   }
 }
 
+// The first character of every word in upper case, or in title case, the others in lower. `continues(c)`: the character
+// behind `c` is inside a word.
+template <typename Continues>
+Text TitleCase(const Text& text, bool title, Continues continues) {
+  Text out;
+  bool inside = false;
+  ForEachCharacter(text, [&](size_t at, uint32_t c) {
+    if (inside) {
+      AppendLower(text, at, out);
+    } else {
+      AppendUpper(c, text.OriginAt(at), out, title);
+    }
+    inside = continues(c);
+  });
+  return out;
+}
+
 bool SeparatesWords(uint32_t c) { return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c); }
 
 }  // namespace
@@ -114,31 +131,11 @@ Text Capitalize(const Text& text) {
 }
 
 Text Title(const Text& text) {
-  Text out;
-  bool inside = false;
-  ForEachCharacter(text, [&](size_t at, uint32_t c) {
-    if (inside) {
-      AppendLower(text, at, out);
-    } else {
-      AppendUpper(c, text.OriginAt(at), out, true);
-    }
-    inside = CaseOf(c) != LetterCase::kNone;
-  });
-  return out;
+  return TitleCase(text, true, [](uint32_t c) { return CaseOf(c) != LetterCase::kNone; });
 }
 
 Text TitleWords(const Text& text) {
-  Text out;
-  bool inside = false;
-  ForEachCharacter(text, [&](size_t at, uint32_t c) {
-    if (inside) {
-      AppendLower(text, at, out);
-    } else {
-      AppendUpper(c, text.OriginAt(at), out);
-    }
-    inside = !SeparatesWords(c);
-  });
-  return out;
+  return TitleCase(text, false, [](uint32_t c) { return !SeparatesWords(c); });
 }
 
 Text SwapCase(const Text& text) {
