@@ -140,7 +140,7 @@ Value AddStrings(Workspace& workspace, const Value& a, const Value& b) {
   workspace.Reserve(a.text().size() + b.text().size());
   Text result;
   for (const Value* part : {&a, &b})
-    result.Append(markup && !part->is_markup() ? EscapeHtml(part->text()) : part->text());
+    result.Append(markup && !part->is_markup() ? EscapeHtml(workspace, part->text()) : part->text());
   return workspace.String(std::move(result), markup);
 }
 

@@ -19,7 +19,9 @@ AttributePath::AttributePath(Workspace& workspace, const Value& attribute, Value
     return;
   }
   std::string_view rest = attribute.view();
+  workspace.StepBytes(rest.size());
   for (;;) {
+    workspace.Step();
     const size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view part = rest.substr(0, dot);
     const bool is_index =

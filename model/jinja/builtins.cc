@@ -96,10 +96,10 @@ Bound::Bound(std::string_view function, const Arguments& arguments, std::initial
   }
   for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) Fail(StrCat(function, "() got an unexpected keyword argument '", name, "'"));
+    const auto found = std::find(names.begin(), names.end(), name.view());
+    if (found == names.end()) Fail(StrCat(function, "() got an unexpected keyword argument '", name.view(), "'"));
     const Value*& place = values_[found - names.begin()];
-    if (place != nullptr) Fail(StrCat(function, "() got multiple values for argument '", name, "'"));
+    if (place != nullptr) Fail(StrCat(function, "() got multiple values for argument '", name.view(), "'"));
     place = &value;
   }
   for (size_t i = 0; i < required; ++i) {
@@ -118,8 +118,8 @@ int64_t Bound::Int(size_t i, int64_t fallback) const {
   return at(i).integer();
 }
 
-Text Bound::String(size_t i, std::string_view fallback) const {
-  if (!has(i)) return Text(std::string(fallback), Origin::kTemplate);
+const Text& Bound::String(size_t i, std::string_view fallback) const {
+  if (!has(i)) return fallbacks_.emplace_front(std::string(fallback), Origin::kTemplate);
   if (!at(i).is_string()) Fail(StrCat(function_, "() wants a str, not '", TypeName(at(i)), "'"));
   return at(i).text();
 }
@@ -134,7 +134,7 @@ std::optional<Value> MethodOf(Workspace& workspace, const Value& object, std::st
   }
   if (builtin != nullptr) {
     workspace.Step();
-    std::shared_ptr<Entity> method = std::make_shared<Function>(object, builtin);
+    std::shared_ptr<Entity> method = MakeObject<Function>(object, builtin);
     method->Account(workspace, sizeof(Function));
     return Value::Of(std::move(method));
   }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <forward_list>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -21,7 +22,8 @@ namespace hydrant::jinja {
 
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  // The name is a Text because dict(**x) makes keys of it, which are the client's where x is.
+  std::vector<std::pair<Text, Value>> named;
 };
 
 struct BuiltinCall {
@@ -45,14 +47,15 @@ class Bound {
   const Value& at(size_t i) const;
   int64_t Int(size_t i, int64_t fallback) const;
   bool Truth(size_t i, bool fallback) const { return has(i) ? at(i).Truth() : fallback; }
-  // The string given, or else a fallback from the template. Fails for other values.
-  Text String(size_t i, std::string_view fallback = "") const;
+  // The string given, or else a fallback from the template; it lives as long as this. Fails for other values.
+  const Text& String(size_t i, std::string_view fallback = "") const;
 
  private:
   static constexpr size_t kParametersMax = 8;
 
   std::array<const Value*, kParametersMax> values_ = {};
   const std::string_view function_;
+  mutable std::forward_list<Text> fallbacks_;
 };
 
 // A method as an attribute, ready to be called; nullopt where Python's type has none of that name. A method that would change

@@ -14,7 +14,7 @@ namespace {
 Value MethodValue(Workspace& workspace, const Entity& object, Builtin builtin) {
   // The object is one that the workspace keeps until the render ends.
   const std::shared_ptr<Entity> self(std::shared_ptr<Entity>(), const_cast<Entity*>(&object));
-  std::shared_ptr<Entity> method = std::make_shared<Function>(Value::Of(self), builtin);
+  std::shared_ptr<Entity> method = MakeObject<Function>(Value::Of(self), builtin);
   method->Account(workspace, sizeof(Function));
   return Value::Of(std::move(method));
 }
@@ -43,7 +43,7 @@ Value CyclerReset(const BuiltinCall& call) {
 struct Macro::Bound {
   std::vector<const Value*> values;  // by parameter; null where absent
   std::vector<Value> varargs;
-  std::unique_ptr<Dict> kwargs = std::make_unique<Dict>();
+  std::shared_ptr<Dict> kwargs = MakeObject<Dict>();
   Value caller;
 };
 
@@ -60,18 +60,19 @@ Macro::Bound Macro::Bind(Workspace& workspace, Arguments& arguments) const {
     }
   }
   for (auto& [name, value] : arguments.named) {
+    workspace.Step(1 + static_cast<int64_t>(signature_.parameters.size() / 8));
     const auto found = std::find_if(signature_.parameters.begin(), signature_.parameters.end(),
-                                    [&name = name](const auto& parameter) { return parameter.first == name; });
+                                    [&name = name](const auto& parameter) { return parameter.first == name.view(); });
     if (found != signature_.parameters.end()) {
       const Value*& place = bound.values[static_cast<size_t>(found - signature_.parameters.begin())];
-      if (place != nullptr) Fail(StrCat("macro '", name_, "' got multiple values for argument '", name, "'"));
+      if (place != nullptr) Fail(StrCat("macro '", name_, "' got multiple values for argument '", name.view(), "'"));
       place = &value;
-    } else if (name == "caller" && signature_.uses_caller) {
+    } else if (name.view() == "caller" && signature_.uses_caller) {
       bound.caller = value;
-    } else if (signature_.uses_kwargs && name != "caller") {
+    } else if (signature_.uses_kwargs && name.view() != "caller") {
       bound.kwargs->Set(workspace, workspace.String(name), value);
     } else {
-      Fail(StrCat("macro '", name_, "' takes no keyword argument '", name, "'"));
+      Fail(StrCat("macro '", name_, "' takes no keyword argument '", name.view(), "'"));
     }
   }
   return bound;
@@ -132,6 +133,12 @@ Value LoopState::Attribute(Workspace& workspace, std::string_view name) const {
   if (name == "cycle") return MethodValue(workspace, *this, LoopCycle);
   if (name == "changed") return MethodValue(workspace, *this, LoopChanged);
   return Value();
+}
+
+void LoopState::Clear() {
+  scope_ = nullptr;
+  items_.clear();
+  last_seen_.clear();
 }
 
 Value LoopState::Cycle(const Arguments& arguments) const {

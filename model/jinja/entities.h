@@ -52,10 +52,10 @@ class LoopState final : public Entity {
   // loop.cycle and loop.changed.
   Value Cycle(const Arguments& arguments) const;
   bool Changed(Workspace& workspace, const Arguments& arguments);
-  void Clear() override { scope_ = nullptr; }
+  void Clear() override;
 
  private:
-  const std::vector<Value> items_;
+  std::vector<Value> items_;
   const ForStatement& loop_;
   std::shared_ptr<Scope> scope_;  // around the loop
   const int depth_;

@@ -29,7 +29,7 @@ Value Interpreter::Evaluate(const SequenceExpression& expression) {
 }
 
 Value Interpreter::Evaluate(const DictExpression& expression) {
-  auto dict = std::make_unique<Dict>();
+  auto dict = MakeObject<Dict>();
   for (const auto& [key, value] : expression.entries) {
     Value evaluated = Evaluate(*key);
     dict->Set(workspace_, std::move(evaluated), Evaluate(*value));
@@ -106,7 +106,9 @@ Value Interpreter::Evaluate(const SliceExpression&) { Fail("a slice among other 
 Arguments Interpreter::Evaluate(const CallArguments& arguments) {
   Arguments evaluated;
   for (const ExpressionPtr& value : arguments.positional) evaluated.positional.push_back(Evaluate(*value));
-  for (const auto& [name, value] : arguments.named) evaluated.named.emplace_back(name, Evaluate(*value));
+  for (const auto& [name, value] : arguments.named) {
+    evaluated.named.emplace_back(Text(name, Origin::kTemplate), Evaluate(*value));
+  }
   if (arguments.more_positional) {
     for (Value& value : Items(workspace_, Evaluate(*arguments.more_positional))) {
       evaluated.positional.push_back(std::move(value));
@@ -117,7 +119,8 @@ Arguments Interpreter::Evaluate(const CallArguments& arguments) {
     if (!more.is_dict()) Fail("argument after ** must be a mapping");
     for (const auto& [key, value] : more.dict().entries()) {
       if (!key.is_string()) Fail("keywords must be strings");
-      evaluated.named.emplace_back(std::string(key.view()), value);
+      workspace_.StepBytes(key.text().size());
+      evaluated.named.emplace_back(key.text(), value);
     }
   }
   return evaluated;
@@ -148,14 +151,18 @@ Value Interpreter::Evaluate(const TestExpression& expression) {
 }
 
 Value Interpreter::ApplyFilter(std::string_view name, const Value& subject, const Arguments& arguments) {
+  const Workspace::Level level(workspace_);
   workspace_.Step();
+  workspace_.StepBytes(name.size());
   const Builtin filter = FindFilter(name);
   if (filter == nullptr) Fail(StrCat("No filter named '", name, "'."));
   return filter({*this, workspace_, subject, arguments});
 }
 
 bool Interpreter::ApplyTest(std::string_view name, const Value& subject, const Arguments& arguments) {
+  const Workspace::Level level(workspace_);
   workspace_.Step();
+  workspace_.StepBytes(name.size());
   const Builtin test = FindTest(name);
   if (test == nullptr) Fail(StrCat("No test named '", name, "'."));
   return test({*this, workspace_, subject, arguments}).Truth();

@@ -21,7 +21,7 @@ constexpr std::array<std::pair<std::string_view, Comparison>, 6> kComparisons = 
                                                                                   {">=", Comparison::kGreaterOrEqual}}};
 
 Value ConstantString(std::string bytes) {
-  return Value::Of(std::make_shared<StringObject>(Text(std::move(bytes), Origin::kTemplate)));
+  return Value::Of(MakeObject<StringObject>(Text(std::move(bytes), Origin::kTemplate)));
 }
 
 int DeepestOf(const std::vector<ExpressionPtr>& nodes) {

@@ -11,6 +11,7 @@
 #include "model/jinja/operators.h"
 #include "model/jinja/printing.h"
 #include "model/jinja/str_cat.h"
+#include "model/jinja/string_operations.h"
 #include "model/jinja/workspace.h"
 #include "model/utf8.h"
 
@@ -115,7 +116,7 @@ Text FormatNumber(Workspace& workspace, const Value& value, const FieldStyle& st
 }  // namespace
 
 Text Pad(Workspace& workspace, const Text& text, size_t width, char align, const Text& fill) {
-  const size_t have = CharacterCount(text.view());
+  const size_t have = CharacterCount(workspace, text.view());
   if (width <= have) return text;
   const size_t missing = width - have;
   size_t bytes = 0;
@@ -145,8 +146,7 @@ Text FormatField(Workspace& workspace, const Value& value, const FieldStyle& sty
   }
   Text text = value.text();
   if (style.precision >= 0) {
-    const std::vector<size_t> offsets = CharacterOffsets(text.view());
-    text = text.Slice(0, offsets[std::min<size_t>(style.precision, offsets.size() - 1)]);
+    text = text.Slice(0, CharacterOffset(workspace, text.view(), static_cast<size_t>(style.precision)));
   }
   return Pad(workspace, text, style.width, style.align == '\0' ? '<' : style.align, style.fill);
 }

@@ -36,10 +36,12 @@ class PercentFormatter {
 
   Text Run() {
     const std::string_view text = format_.view();
+    workspace_.StepBytes(text.size());
     size_t copied = 0;
     while ((at_ = text.find('%', copied)) != std::string_view::npos) {
       out_.AppendSlice(format_, copied, at_);
       ++at_;
+      workspace_.Step();
       Conversion();
       copied = at_;
       workspace_.Reserve(out_.size());
@@ -201,10 +203,12 @@ class BraceFormatter {
     if (level > 1) Fail("Max string recursion exceeded");
     Text out;
     const std::string_view text = format.view();
+    workspace_.StepBytes(text.size());
     for (size_t at = 0; at < text.size();) {
       const size_t brace = std::min(text.find_first_of("{}", at), text.size());
       out.AppendSlice(format, at, brace);
       if (brace == text.size()) break;
+      workspace_.Step();
       if (brace + 1 < text.size() && text[brace + 1] == text[brace]) {
         out.AppendSlice(format, brace, brace + 1);
         at = brace + 2;
@@ -276,8 +280,9 @@ class BraceFormatter {
       }
       return arguments_.positional[static_cast<size_t>(index->integer())];
     }
+    workspace_.Step(static_cast<int64_t>(arguments_.named.size() / 8));
     for (const auto& [name, value] : arguments_.named) {
-      if (name == head) return value;
+      if (name.view() == head) return value;
     }
     Fail(StrCat("'", head, "'"));
   }

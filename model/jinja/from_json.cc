@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Value StringValue(const std::string& text, Origin origin) {
-  return Value::Of(std::make_shared<StringObject>(Text(text, origin)));
+  return Value::Of(MakeObject<StringObject>(Text(text, origin)));
 }
 
 // Objects in an array stand here.
@@ -41,10 +41,10 @@ Value Convert(const Json& json, Origin origin, int level, std::string_view check
       std::vector<Value> items;
       items.reserve(json.size());
       for (const Json& item : json) items.push_back(Convert(item, origin, level + 1, checked_member));
-      return Value::Of(std::make_shared<Sequence>(std::move(items), Sequence::Kind::kList));
+      return Value::Of(MakeObject<Sequence>(std::move(items), Sequence::Kind::kList));
     }
     case Json::value_t::object: {
-      auto dict = std::make_shared<Dict>();
+      auto dict = MakeObject<Dict>();
       for (const auto& [key, value] : json.items()) {
         const bool checked = level == kMemberLevel && !checked_member.empty() && key == checked_member;
         dict->SetText(StringValue(key, origin),

@@ -40,7 +40,7 @@ Value Range(const BuiltinCall& call) {
 
 // dict(pairs or mapping, name=value, …).
 Value MakeDict(const BuiltinCall& call) {
-  auto dict = std::make_unique<Dict>();
+  auto dict = MakeObject<Dict>();
   if (call.arguments.positional.size() > 1) Fail("dict expected at most 1 argument");
   for (const Value& from : call.arguments.positional) {
     if (from.is_dict()) {
@@ -59,7 +59,7 @@ Value MakeDict(const BuiltinCall& call) {
 
 Value MakeNamespace(const BuiltinCall& call) {
   const Value initial = MakeDict(call);
-  auto result = std::make_shared<Namespace>();
+  auto result = MakeObject<Namespace>();
   for (const auto& [key, value] : initial.dict().entries()) {
     if (!key.is_string()) Fail("namespace() wants names");
     result->SetAttribute(call.workspace, key.view(), value);
@@ -69,12 +69,12 @@ Value MakeNamespace(const BuiltinCall& call) {
 
 Value MakeCycler(const BuiltinCall& call) {
   if (call.arguments.positional.empty()) Fail("at least one item has to be provided");
-  return call.workspace.Keep(std::make_shared<Cycler>(call.arguments.positional));
+  return call.workspace.Keep(MakeObject<Cycler>(call.arguments.positional));
 }
 
 Value MakeJoiner(const BuiltinCall& call) {
   const Bound bound("joiner", call.arguments, {"sep"});
-  return call.workspace.Keep(std::make_shared<Joiner>(call.workspace.String(bound.String(0, ", "))));
+  return call.workspace.Keep(MakeObject<Joiner>(call.workspace.String(bound.String(0, ", "))));
 }
 
 Value RaiseException(const BuiltinCall& call) {
@@ -84,7 +84,7 @@ Value RaiseException(const BuiltinCall& call) {
 
 Value StrftimeNow(const BuiltinCall& call) {
   const Bound bound("strftime_now", call.arguments, {"format"}, 1);
-  const Text format = bound.String(0);
+  const Text& format = bound.String(0);
   // A date, a time and words around them; longer ones come out empty.
   std::array<char, 1024> buffer = {};
   const std::time_t now = call.interpreter.now();
@@ -108,7 +108,7 @@ Value FindFunction(Workspace& workspace, std::string_view name) {
   };
   const auto found = table.find(name);
   if (found == table.end()) return Value();
-  std::shared_ptr<Entity> function = std::make_shared<Function>(Value(), found->second);
+  std::shared_ptr<Entity> function = MakeObject<Function>(Value(), found->second);
   function->Account(workspace, sizeof(Function));
   return Value::Of(std::move(function));
 }

@@ -108,7 +108,7 @@ void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int dept
     InScope([&] { return Execute(loop.otherwise); });
     return;
   }
-  const auto state = std::make_shared<LoopState>(std::move(items), loop, scope_, depth);
+  const auto state = MakeObject<LoopState>(std::move(items), loop, scope_, depth);
   const Value loop_value = workspace_.Keep(state);
   for (size_t i = 0; i < state->items().size(); ++i) {
     workspace_.Step();
@@ -166,7 +166,7 @@ Interpreter::Flow Interpreter::Execute(const FilterStatement& statement) {
 }
 
 Interpreter::Flow Interpreter::Execute(const MacroStatement& statement) {
-  scope_->Set(statement.name, workspace_.Keep(std::make_shared<Macro>(statement.name, statement.signature, scope_)));
+  scope_->Set(statement.name, workspace_.Keep(MakeObject<Macro>(statement.name, statement.signature, scope_)));
   return Flow::kOn;
 }
 
@@ -174,7 +174,8 @@ Interpreter::Flow Interpreter::Execute(const CallStatement& statement) {
   const auto& call = std::get<CallExpression>(statement.call->node);
   const Value callee = Evaluate(*call.callee);
   Arguments arguments = Evaluate(call.arguments);
-  arguments.named.emplace_back("caller", workspace_.Keep(std::make_shared<Macro>("caller", statement.caller, scope_)));
+  arguments.named.emplace_back(Text("caller", Origin::kTemplate),
+                               workspace_.Keep(MakeObject<Macro>("caller", statement.caller, scope_)));
   Write(Str(workspace_, Call(callee, arguments)));
   return Flow::kOn;
 }

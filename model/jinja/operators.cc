@@ -5,6 +5,7 @@
 #include "model/jinja/builtins.h"
 #include "model/jinja/fault.h"
 #include "model/jinja/str_cat.h"
+#include "model/jinja/string_operations.h"
 #include "model/jinja/workspace.h"
 #include "model/utf8.h"
 
@@ -18,39 +19,56 @@ std::optional<size_t> IndexIn(int64_t index, size_t size) {
   return static_cast<size_t>(index);
 }
 
-// The indices of a slice, as Python's slice.indices.
-std::vector<size_t> SliceIndices(Workspace& workspace, const Value& begin, const Value& end, const Value& step,
-                                 size_t size) {
+// The indices of a slice, as Python's slice.indices: `count` of them, `stride` apart.
+struct SliceIndices {
+  int64_t first, stride, count;
+};
+
+SliceIndices IndicesOf(const Value& begin, const Value& end, const Value& step, size_t size) {
+  const auto count = static_cast<int64_t>(size);
   const auto bound = [&](const Value& value, int64_t fallback, int64_t low, int64_t high) {
     if (value.is_none()) return fallback;
     if (!value.is_integral()) Fail("slice indices must be integers or None or have an __index__ method");
     int64_t index = value.integer();
-    if (index < 0) index = std::max<int64_t>(index, -static_cast<int64_t>(size) - 1) + static_cast<int64_t>(size);
+    if (index < 0) index = std::max<int64_t>(index, -count - 1) + count;
     return std::clamp(index, low, high);
   };
-  const auto count = static_cast<int64_t>(size);
   if (!step.is_none() && !step.is_integral())
     Fail("slice indices must be integers or None or have an __index__ method");
-  const int64_t stride = step.is_none() ? 1 : step.integer();
-  if (stride == 0) Fail("slice step cannot be zero");
+  if (!step.is_none() && step.integer() == 0) Fail("slice step cannot be zero");
+  // Past the end whatever the stride, and no overflow.
+  const int64_t stride = step.is_none() ? 1 : std::clamp<int64_t>(step.integer(), -count - 1, count + 1);
   const int64_t low = stride > 0 ? 0 : -1, high = stride > 0 ? count : count - 1;
-  int64_t at = bound(begin, stride > 0 ? 0 : count - 1, low, high);
+  const int64_t first = bound(begin, stride > 0 ? 0 : count - 1, low, high);
   const int64_t stop = bound(end, stride > 0 ? count : -1, low, high);
-  std::vector<size_t> indices;
-  while (stride > 0 ? at < stop : at > stop) {
-    indices.push_back(static_cast<size_t>(at));
-    // Past the end whatever the stride, and no overflow.
-    if (stride > count || stride < -count) break;
-    at += stride;
+  const int64_t span = stride > 0 ? stop - first : first - stop;
+  return {first, stride, span > 0 ? (span - 1) / std::abs(stride) + 1 : 0};
+}
+
+Text SliceText(Workspace& workspace, const Text& text, const SliceIndices& indices) {
+  if (indices.count == 0) return Text();
+  const auto [first, stride, count] = indices;
+  const auto skip = [&](size_t at, int64_t characters) {
+    return at + CharacterOffset(workspace, text.view().substr(at), static_cast<size_t>(characters));
+  };
+  size_t at = skip(0, stride > 0 ? first : first + stride * (count - 1));
+  if (stride == 1) return text.Slice(at, skip(at, count));
+  std::vector<ByteRange> characters;  // from left to right
+  for (int64_t i = 0; i < count; ++i) {
+    workspace.Step();
+    const size_t end = skip(at, 1);
+    characters.push_back({at, end});
+    at = skip(end, std::abs(stride) - 1);
   }
-  workspace.Step(static_cast<int64_t>(indices.size() / 8));
-  return indices;
+  if (stride < 0) std::reverse(characters.begin(), characters.end());
+  Text result;
+  for (const ByteRange& character : characters) result.AppendSlice(text, character.begin, character.end);
+  return result;
 }
 
 Value Character(Workspace& workspace, const Text& text, size_t index) {
-  workspace.StepBytes(text.size());
-  const std::vector<size_t> offsets = CharacterOffsets(text.view());
-  return workspace.String(text.Slice(offsets[index], offsets[index + 1]));
+  const size_t begin = CharacterOffset(workspace, text.view(), index);
+  return workspace.String(text.Slice(begin, begin + NextUtf8Unit(text.view().substr(begin)).bytes));
 }
 
 // object[key] for what has it; nullopt where Python raises.
@@ -67,7 +85,7 @@ std::optional<Value> TrySubscript(Workspace& workspace, const Value& object, con
     return index ? std::optional<Value>(object.sequence().items()[*index]) : std::nullopt;
   }
   if (object.is_string()) {
-    const auto index = IndexIn(key.integer(), CharacterCount(object.view()));
+    const auto index = IndexIn(key.integer(), CharacterCount(workspace, object.view()));
     return index ? std::optional<Value>(Character(workspace, object.text(), *index)) : std::nullopt;
   }
   return std::nullopt;
@@ -161,8 +179,7 @@ bool Contains(Workspace& workspace, const Value& container, const Value& item) {
       RequireDefined(item);
       Fail(StrCat("'in <string>' requires string as left operand, not ", TypeName(item)));
     }
-    workspace.StepBytes(container.text().size());
-    return container.text().bytes().find(item.view()) != std::string::npos;
+    return Search(workspace, container.view(), item.view()).Next().has_value();
   }
   if (container.is_dict()) {
     if (item.is_dict() || (item.is_sequence() && !item.sequence().is_tuple())) {
@@ -200,12 +217,12 @@ bool Holds(Workspace& workspace, Comparison comparison, const Value& a, const Va
   return false;
 }
 
-std::optional<size_t> Length(const Value& value) {
+std::optional<size_t> Length(Workspace& workspace, const Value& value) {
   switch (value.kind()) {
     case Value::Kind::kUndefined:
       return 0;
     case Value::Kind::kString:
-      return CharacterCount(value.view());
+      return CharacterCount(workspace, value.view());
     case Value::Kind::kDict:
       return value.dict().entries().size();
     case Value::Kind::kSequence:
@@ -249,6 +266,7 @@ Value Subscript(Workspace& workspace, const Value& object, const Value& key) {
   RequireDefined(object);
   if (auto value = TrySubscript(workspace, object, key)) return *std::move(value);
   if (key.is_string()) {
+    workspace.StepBytes(key.text().size());
     if (auto value = TryAttribute(workspace, object, key.view())) return *std::move(value);
     return NoAttribute(workspace, object, key.view());
   }
@@ -258,28 +276,18 @@ Value Subscript(Workspace& workspace, const Value& object, const Value& key) {
 Value Slice(Workspace& workspace, const Value& object, const Value& begin, const Value& end, const Value& step) {
   RequireDefined(object);
   if (object.is_string()) {
-    const Text& text = object.text();
-    workspace.StepBytes(text.size());
-    const std::vector<size_t> offsets = CharacterOffsets(text.view());
-    Text result;
-    const std::vector<size_t> indices = SliceIndices(workspace, begin, end, step, offsets.size() - 1);
-    for (size_t i = 0; i < indices.size();) {
-      // Neighbours go together.
-      size_t last = i;
-      while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
-      result.AppendSlice(text, offsets[indices[i]], offsets[indices[last] + 1]);
-      i = last + 1;
-    }
-    return workspace.String(std::move(result), object.is_markup());
+    const auto count = CharacterCount(workspace, object.view());
+    Text slice = SliceText(workspace, object.text(), IndicesOf(begin, end, step, count));
+    return workspace.String(std::move(slice), object.is_markup());
   }
   if (!object.is_sequence() || !object.sequence().is_subscriptable()) {
     Fail(StrCat("'", TypeName(object), "' object cannot be sliced"));
   }
   const Sequence& sequence = object.sequence();
+  const auto [first, stride, count] = IndicesOf(begin, end, step, sequence.items().size());
   std::vector<Value> items;
-  for (const size_t index : SliceIndices(workspace, begin, end, step, sequence.items().size())) {
-    items.push_back(sequence.items()[index]);
-  }
+  items.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) items.push_back(sequence.items()[static_cast<size_t>(first + i * stride)]);
   return workspace.List(std::move(items), sequence.is_tuple() ? Sequence::Kind::kTuple : sequence.kind());
 }
 

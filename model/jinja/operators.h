@@ -24,7 +24,7 @@ Value Negate(const Value& value);
 Value Positive(const Value& value);
 
 // len(value); nullopt where it has none.
-std::optional<size_t> Length(const Value& value);
+std::optional<size_t> Length(Workspace& workspace, const Value& value);
 // What iterating yields: characters of a string, keys of a dict, the rest of a generator, nothing for undefined.
 std::vector<Value> Items(Workspace& workspace, const Value& value);
 bool IsIterable(const Value& value);

@@ -43,7 +43,7 @@ class Parser {
       const int line = token.line;
       if (token.kind == Token::Kind::kData) {
         Text text(token.text, Origin::kTemplate);
-        body.push_back(Make(line, DataStatement{Value::Of(std::make_shared<StringObject>(std::move(text)))}));
+        body.push_back(Make(line, DataStatement{Value::Of(MakeObject<StringObject>(std::move(text)))}));
         tokens_.Skip();
       } else if (token.kind == Token::Kind::kPrintBegin) {
         tokens_.Skip();

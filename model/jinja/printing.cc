@@ -176,6 +176,7 @@ Text Repr(Workspace& workspace, const Value& value) {
 Text Str(Workspace& workspace, const Value& value) {
   switch (value.kind()) {
     case Value::Kind::kString:
+      workspace.StepBytes(value.text().size());
       return value.text();
     case Value::Kind::kUndefined:
       return Text();
@@ -190,7 +191,8 @@ Text Str(Workspace& workspace, const Value& value) {
   }
 }
 
-Text EscapeHtml(const Text& text) {
+Text EscapeHtml(Workspace& workspace, const Text& text) {
+  workspace.StepBytes(text.size());
   Text out;
   size_t copied = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -216,6 +218,7 @@ Text EscapeHtml(const Text& text) {
     }
     out.AppendSlice(text, copied, i);
     out.Append(escape, text.OriginAt(i));
+    workspace.Reserve(out.size());
     copied = i + 1;
   }
   out.AppendSlice(text, copied, text.size());

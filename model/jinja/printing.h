@@ -33,7 +33,7 @@ struct JsonStyle {
 };
 Text ToJson(Workspace& workspace, const Value& value, const JsonStyle& style);
 
-Text EscapeHtml(const Text& text);
+Text EscapeHtml(Workspace& workspace, const Text& text);
 
 }  // namespace hydrant::jinja
 

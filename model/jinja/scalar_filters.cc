@@ -39,6 +39,7 @@ Value Int(const BuiltinCall& call) {
   if (call.subject.is_integral()) result = Positive(call.subject);
   if (call.subject.is_float()) result = Truncated(call.subject.number(), call.subject.origin());
   if (call.subject.is_string()) {
+    call.workspace.StepBytes(call.subject.text().size());
     const int64_t base = bound.Int(1, 10);
     const Origin origin = call.subject.text().origin();
     if (base >= 0 && base <= 36) result = ParseInt(call.subject.view(), static_cast<int>(base));
@@ -53,6 +54,7 @@ Value Float(const BuiltinCall& call) {
   RequireDefined(call.subject);
   if (call.subject.is_number()) return Value::Float(call.subject.number(), call.subject.origin());
   if (call.subject.is_string()) {
+    call.workspace.StepBytes(call.subject.text().size());
     if (const auto number = ParseFloat(call.subject.view())) {
       return Value::Float(number->number(), call.subject.text().origin());
     }
@@ -79,7 +81,7 @@ Value Round(const BuiltinCall& call) {
   const Bound bound("round", call.arguments, {"precision", "method"});
   RequireDefined(call.subject);
   const int64_t places = bound.Int(0, 0);
-  const Text method = bound.String(1, "common");
+  const Text& method = bound.String(1, "common");
   if (method.view() != "common" && method.view() != "ceil" && method.view() != "floor") {
     Fail("method must be common, ceil or floor");
   }
@@ -89,17 +91,20 @@ Value Round(const BuiltinCall& call) {
     // An integer stays one.
     if (call.subject.is_integral() && places >= 0) return Positive(call.subject);
     const double rounded = RoundTo(call.subject.number(), places);
-    if (call.subject.is_integral()) return Value::Int(static_cast<int64_t>(rounded), origin);
-    return Value::Float(rounded, origin);
+    if (!call.subject.is_integral()) return Value::Float(rounded, origin);
+    if (const auto integer = Truncated(rounded, origin)) return *integer;
+    Fail("an integer beyond 64 bits");
   }
   const double unit = std::pow(10.0, static_cast<double>(places));
+  if (!std::isfinite(unit) || unit == 0) Fail("round() wants a precision that a float can have");
   const double scaled = call.subject.number() * unit;
   return Value::Float((method.view() == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit, origin);
 }
 
 Value Attr(const BuiltinCall& call) {
   const Bound bound("attr", call.arguments, {"name"}, 1);
-  const Text name = bound.String(0);
+  const Text& name = bound.String(0);
+  call.workspace.StepBytes(name.size());
   // Only attributes, never the keys of a dict.
   if (call.subject.is_dict()) {
     auto method = MethodOf(call.workspace, call.subject, name.view());

@@ -15,10 +15,10 @@ namespace {
 // All of these take none, 0 and the like for an empty sequence, as Jinja's do.
 
 // The arguments behind the first `count`, for the filter or test that those name.
-Arguments Behind(const Arguments& arguments, size_t count) {
-  Arguments rest = arguments;
-  rest.positional.erase(rest.positional.begin(), rest.positional.begin() + static_cast<std::ptrdiff_t>(count));
-  return rest;
+Arguments Behind(const BuiltinCall& call, size_t count) {
+  const std::vector<Value>& all = call.arguments.positional;
+  call.workspace.Step(static_cast<int64_t>((all.size() + call.arguments.named.size()) / 8));
+  return {{all.begin() + static_cast<std::ptrdiff_t>(count), all.end()}, call.arguments.named};
 }
 
 Value Map(const BuiltinCall& call) {
@@ -33,7 +33,7 @@ Value Map(const BuiltinCall& call) {
   } else {
     const Value& name = call.arguments.positional.front();
     if (!name.is_string()) Fail("map() wants the name of a filter");
-    const Arguments rest = Behind(call.arguments, 1);
+    const Arguments rest = Behind(call, 1);
     for (const Value& item : Items(call.workspace, call.subject)) {
       mapped.push_back(call.interpreter.ApplyFilter(name.view(), item, rest));
     }
@@ -50,7 +50,7 @@ Value Select(const BuiltinCall& call) {
   const AttributePath path(call.workspace, kByAttribute ? positional[0] : Value());
   const bool has_test = positional.size() > test_at;
   if (has_test && !positional[test_at].is_string()) Fail("select() wants the name of a test");
-  const Arguments rest = has_test ? Behind(call.arguments, test_at + 1) : Arguments();
+  const Arguments rest = has_test ? Behind(call, test_at + 1) : Arguments();
   std::vector<Value> kept;
   for (Value& item : Items(call.workspace, call.subject)) {
     const Value looked_at = path.Get(call.workspace, item);

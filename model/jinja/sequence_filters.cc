@@ -22,8 +22,7 @@ Value Generator(const BuiltinCall& call, std::vector<Value> items) {
 
 Value Count(const BuiltinCall& call) {
   const Bound bound("length", call.arguments, {});
-  if (call.subject.is_string()) call.workspace.StepBytes(call.subject.text().size());
-  const auto length = Length(call.subject);
+  const auto length = Length(call.workspace, call.subject);
   if (!length) Fail(StrCat("object of type '", TypeName(call.subject), "' has no len()"));
   return Value::Int(static_cast<int64_t>(*length));
 }
@@ -97,7 +96,7 @@ std::vector<Value> SortBy(Workspace& workspace, std::vector<Keyed> entries, bool
 
 Value DictSort(const BuiltinCall& call) {
   const Bound bound("dictsort", call.arguments, {"case_sensitive", "by", "reverse"});
-  const Text by = bound.String(1, "key");
+  const Text& by = bound.String(1, "key");
   if (by.view() != "key" && by.view() != "value") Fail("You can only sort by either \"key\" or \"value\"");
   RequireDefined(call.subject);
   if (!call.subject.is_dict()) Fail("dictsort() wants a dict");

@@ -78,40 +78,41 @@ Value Join(const BuiltinCall& call) {
 template <bool kFromRight>
 Value Partition(const BuiltinCall& call) {
   const Bound bound("partition", call.arguments, {"sep"}, 1);
-  const Text separator = bound.String(0);
+  const Text& separator = bound.String(0);
   if (separator.empty()) Fail("empty separator");
   const Text& text = call.subject.text();
-  call.workspace.StepBytes(text.size());
-  const size_t at = kFromRight ? text.bytes().rfind(separator.view()) : text.bytes().find(separator.view());
+  const auto found = Search(call.workspace, text.view(), separator.view(), kFromRight).Next();
   const auto slice = [&](size_t begin, size_t end) { return Make(call, text.Slice(begin, end)); };
-  if (at == std::string::npos) {
+  if (!found) {
     const Value empty = Make(call, Text());
     return call.workspace.Tuple(kFromRight ? std::vector<Value>{empty, empty, call.subject}
                                            : std::vector<Value>{call.subject, empty, empty});
   }
-  const size_t end = at + separator.size();
+  const size_t at = *found, end = at + separator.size();
   return call.workspace.Tuple({slice(0, at), slice(at, end), slice(end, text.size())});
 }
 
 Value RemovePrefix(const BuiltinCall& call) {
   const Bound bound("removeprefix", call.arguments, {"prefix"}, 1);
-  const Text prefix = bound.String(0);
+  const Text& prefix = bound.String(0);
   const Text& text = call.subject.text();
+  call.workspace.StepBytes(prefix.size());
   return text.view().starts_with(prefix.view()) ? Make(call, text.Slice(prefix.size(), text.size())) : call.subject;
 }
 
 Value RemoveSuffix(const BuiltinCall& call) {
   const Bound bound("removesuffix", call.arguments, {"suffix"}, 1);
-  const Text suffix = bound.String(0);
+  const Text& suffix = bound.String(0);
   const Text& text = call.subject.text();
+  call.workspace.StepBytes(suffix.size());
   return text.view().ends_with(suffix.view()) ? Make(call, text.Slice(0, text.size() - suffix.size())) : call.subject;
 }
 
 template <char kAlign>
 Value Justify(const BuiltinCall& call) {
   const Bound bound("justify", call.arguments, {"width", "fillchar"}, 1);
-  const Text fill = bound.String(1, " ");
-  if (CharacterCount(fill.view()) != 1) Fail("The fill character must be exactly one character long");
+  const Text& fill = bound.String(1, " ");
+  if (CharacterCount(call.workspace, fill.view()) != 1) Fail("The fill character must be exactly one character long");
   const auto width = static_cast<size_t>(std::max<int64_t>(bound.Int(0, 0), 0));
   const Text& text = call.subject.text();
   return Make(call, kAlign == '^' ? Centered(call.workspace, text, width, fill)
@@ -123,7 +124,7 @@ Value ZeroFill(const BuiltinCall& call) {
   const Text& text = call.subject.text();
   const bool has_sign = !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+');
   Text result = text.Slice(0, has_sign ? 1 : 0);
-  const auto width = static_cast<size_t>(std::max<int64_t>(bound.Int(0, 0) - (has_sign ? 1 : 0), 0));
+  const auto width = static_cast<size_t>(std::max<int64_t>(bound.Int(0, 0), has_sign ? 1 : 0) - (has_sign ? 1 : 0));
   result.Append(
       Pad(call.workspace, text.Slice(has_sign ? 1 : 0, text.size()), width, '>', Text("0", Origin::kTemplate)));
   return Make(call, std::move(result));
@@ -133,6 +134,7 @@ Value ExpandTabs(const BuiltinCall& call) {
   const Bound bound("expandtabs", call.arguments, {"tabsize"});
   const auto size = static_cast<size_t>(std::clamp<int64_t>(bound.Int(0, 8), 0, 1 << 20));
   const Text& text = call.subject.text();
+  call.workspace.StepBytes(text.size());
   Text result;
   size_t column = 0;
   for (size_t at = 0; at < text.size();) {
@@ -158,7 +160,8 @@ Value FormatMap(const BuiltinCall& call) {
   if (!bound.at(0).is_dict()) Fail("format_map() wants a dict");
   Arguments named;
   for (const auto& [key, value] : bound.at(0).dict().entries()) {
-    if (key.is_string()) named.named.emplace_back(std::string(key.view()), value);
+    call.workspace.StepBytes(key.is_string() ? key.text().size() : 0);
+    if (key.is_string()) named.named.emplace_back(key.text(), value);
   }
   return BraceFormat(call.workspace, call.subject, named);
 }

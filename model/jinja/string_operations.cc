@@ -1,8 +1,8 @@
 #include "model/jinja/string_operations.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
-#include <set>
 
 #include "model/jinja/fault.h"
 #include "model/jinja/formatting.h"
@@ -23,16 +23,64 @@ bool IsLineBreak(uint32_t c) {
 // Where an empty separator stands: before every character and at the end.
 Text Interleaved(Workspace& workspace, const Text& text, const Text& by, size_t times) {
   Text out;
-  const std::vector<size_t> offsets = CharacterOffsets(text.view());
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    if (i < times) out.Append(by);
-    if (i + 1 < offsets.size()) out.AppendSlice(text, offsets[i], offsets[i + 1]);
-    workspace.Reserve(out.size());
+  for (size_t at = 0;; --times) {
+    const size_t end = times > 0 && at < text.size() ? at + NextUtf8Unit(text.view().substr(at)).bytes : text.size();
+    if (times > 0) out.Append(by);
+    out.AppendSlice(text, at, end);
+    workspace.Step();
+    workspace.Reserve(out.footprint_bytes());
+    if (times == 0 || at == text.size()) return out;
+    at = end;
   }
-  return out;
+}
+
+// The characters of `text`, each once, in order.
+std::vector<std::string_view> DistinctCharacters(Workspace& workspace, std::string_view text) {
+  workspace.StepBytes(text.size());
+  std::vector<std::string_view> characters;
+  for (size_t at = 0; at < text.size(); at += characters.back().size()) {
+    characters.push_back(text.substr(at, NextUtf8Unit(text.substr(at)).bytes));
+  }
+  workspace.Step(static_cast<int64_t>(characters.size()));
+  std::sort(characters.begin(), characters.end());
+  characters.erase(std::unique(characters.begin(), characters.end()), characters.end());
+  return characters;
 }
 
 }  // namespace
+
+size_t CharacterCount(Workspace& workspace, std::string_view text) {
+  workspace.StepBytes(text.size());
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); at += NextUtf8Unit(text.substr(at)).bytes) ++count;
+  return count;
+}
+
+size_t CharacterOffset(Workspace& workspace, std::string_view text, size_t index) {
+  size_t at = 0;
+  for (; index > 0 && at < text.size(); --index) at += NextUtf8Unit(text.substr(at)).bytes;
+  workspace.StepBytes(at);
+  return at;
+}
+
+Search::Search(Workspace& workspace, std::string_view text, std::string_view sought, bool from_right)
+    : workspace_(workspace), from_right_(from_right), text_(text), sought_(sought) {
+  workspace.StepBytes(text.size() + sought.size());
+  if (!from_right) return;
+  workspace.Reserve(text.size() + sought.size());
+  text_ = mirrored_text_.assign(text.rbegin(), text.rend());
+  sought_ = mirrored_sought_.assign(sought.rbegin(), sought.rend());
+}
+
+std::optional<size_t> Search::Next() {
+  workspace_.Step();
+  const std::string_view rest = text_.substr(at_);
+  const auto* found = static_cast<const char*>(memmem(rest.data(), rest.size(), sought_.data(), sought_.size()));
+  if (found == nullptr) return std::nullopt;
+  const auto begin = static_cast<size_t>(found - text_.data());
+  at_ = begin + sought_.size();
+  return from_right_ ? text_.size() - at_ : begin;
+}
 
 Text Stripped(Workspace& workspace, const Text& text, const Value& chars, bool left, bool right) {
   workspace.StepBytes(text.size());
@@ -41,41 +89,37 @@ Text Stripped(Workspace& workspace, const Text& text, const Value& chars, bool l
     return text.Slice(kept.begin, kept.end);
   }
   if (!chars.is_string()) Fail("strip arg must be None or str");
-  std::set<std::string_view> stripped;
-  const std::vector<size_t> of_chars = CharacterOffsets(chars.view());
-  for (size_t i = 0; i + 1 < of_chars.size(); ++i) {
-    stripped.insert(chars.view().substr(of_chars[i], of_chars[i + 1] - of_chars[i]));
+  const std::vector<std::string_view> stripped = DistinctCharacters(workspace, chars.view());
+  ByteRange kept = {left ? text.size() : 0, right ? 0 : text.size()};
+  for (size_t at = 0, next = 0; at < text.size(); at = next) {
+    next = at + NextUtf8Unit(text.view().substr(at)).bytes;
+    if (std::binary_search(stripped.begin(), stripped.end(), text.view().substr(at, next - at))) continue;
+    kept.begin = std::min(kept.begin, at);
+    if (right) kept.end = next;
   }
-  const std::vector<size_t> offsets = CharacterOffsets(text.view());
-  size_t begin = 0, end = offsets.size() - 1;
-  const auto strips = [&](size_t i) {
-    return stripped.contains(text.view().substr(offsets[i], offsets[i + 1] - offsets[i]));
-  };
-  while (left && begin < end && strips(begin)) ++begin;
-  while (right && begin < end && strips(end - 1)) --end;
-  return text.Slice(offsets[begin], offsets[end]);
+  return text.Slice(std::min(kept.begin, kept.end), kept.end);
 }
 
 Text Replaced(Workspace& workspace, const Text& text, const Text& old, const Text& by, int64_t times_max) {
-  workspace.StepBytes(text.size());
   size_t times = Times(times_max);
   if (old.empty()) return Interleaved(workspace, text, by, times);
   Text out;
   size_t at = 0;
+  Search search(workspace, text.view(), old.view());
   for (; times > 0; --times) {
-    const size_t found = text.bytes().find(old.view(), at);
-    if (found == std::string::npos) break;
-    out.AppendSlice(text, at, found);
+    const auto found = search.Next();
+    if (!found) break;
+    out.AppendSlice(text, at, *found);
     out.Append(by);
     workspace.Reserve(out.footprint_bytes());
-    at = found + old.size();
+    at = *found + old.size();
   }
   out.AppendSlice(text, at, text.size());
   return out;
 }
 
 Text Centered(Workspace& workspace, const Text& text, size_t width, const Text& fill) {
-  const size_t have = CharacterCount(text.view());
+  const size_t have = CharacterCount(workspace, text.view());
   if (width <= have) return text;
   const size_t missing = width - have;
   const size_t before = missing / 2 + (missing & width & 1);
@@ -85,30 +129,18 @@ Text Centered(Workspace& workspace, const Text& text, size_t width, const Text& 
 std::vector<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std::string_view separator,
                                int64_t times_max, bool from_right) {
   if (separator.empty()) Fail("empty separator");
-  workspace.StepBytes(text.size());
   std::vector<ByteRange> parts;
-  size_t times = Times(times_max);
-  if (from_right) {
-    size_t end = text.size();
-    for (; times > 0; --times) {
-      const size_t found =
-          end < separator.size() ? std::string_view::npos : text.rfind(separator, end - separator.size());
-      if (found == std::string_view::npos) break;
-      parts.push_back({found + separator.size(), end});
-      end = found;
-    }
-    parts.push_back({0, end});
-    std::reverse(parts.begin(), parts.end());
-    return parts;
+  Search search(workspace, text, separator, from_right);
+  ByteRange rest = {0, text.size()};
+  for (size_t times = Times(times_max); times > 0; --times) {
+    const auto found = search.Next();
+    if (!found) break;
+    const size_t behind = *found + separator.size();
+    parts.push_back(from_right ? ByteRange{behind, rest.end} : ByteRange{rest.begin, *found});
+    (from_right ? rest.end : rest.begin) = from_right ? *found : behind;
   }
-  size_t begin = 0;
-  for (; times > 0; --times) {
-    const size_t found = text.find(separator, begin);
-    if (found == std::string_view::npos) break;
-    parts.push_back({begin, found});
-    begin = found + separator.size();
-  }
-  parts.push_back({begin, text.size()});
+  parts.push_back(rest);
+  if (from_right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 

@@ -1,16 +1,42 @@
-// What methods of str and filters on strings share.
+// What methods of str and filters on strings share. All of it counts steps for the bytes it looks at, and looks at each a
+// bounded number of times.
 //
 // Thread: the one that renders.
 #ifndef HYDRANT_MODEL_JINJA_STRING_OPERATIONS_H_
 #define HYDRANT_MODEL_JINJA_STRING_OPERATIONS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/jinja/value.h"
 
 namespace hydrant::jinja {
+
+// Characters of `text`, as Python counts them.
+size_t CharacterCount(Workspace& workspace, std::string_view text);
+// Where the character `index` begins, in bytes; the size of `text` if it has no more.
+size_t CharacterOffset(Workspace& workspace, std::string_view text, size_t index);
+
+// The places of one string in another, from the left or from the right, none overlapping the one before: in time linear in
+// both, which std::string's find and rfind are not.
+class Search {
+ public:
+  // The strings outlive the search.
+  Search(Workspace& workspace, std::string_view text, std::string_view sought, bool from_right = false);
+  // Where the next one begins, in bytes; nullopt: there is none. REQUIRES: `sought` is not empty, but for the first.
+  std::optional<size_t> Next();
+
+ private:
+  Workspace& workspace_;
+  const bool from_right_;
+  std::string mirrored_text_, mirrored_sought_;  // what is searched from the right
+  std::string_view text_, sought_;
+  size_t at_ = 0;
+};
 
 // Without the characters of `chars` at its ends, or white space where `chars` is none or undefined.
 Text Stripped(Workspace& workspace, const Text& text, const Value& chars, bool left, bool right);

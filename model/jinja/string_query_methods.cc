@@ -8,6 +8,7 @@
 #include "model/jinja/fault.h"
 #include "model/jinja/letter_case.h"
 #include "model/jinja/printing.h"
+#include "model/jinja/string_operations.h"
 #include "model/jinja/workspace.h"
 #include "model/utf8.h"
 
@@ -87,6 +88,7 @@ Value IsPrintableText(const BuiltinCall& call) {
 
 Value IsAscii(const BuiltinCall& call) {
   const std::string_view text = call.subject.view();
+  call.workspace.StepBytes(text.size());
   return Value::Bool(std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; }));
 }
 
@@ -100,10 +102,8 @@ Value IsIdentifier(const BuiltinCall& call) {
 // start and end of find, count and the like as bytes; nullopt where start is behind the end.
 std::optional<ByteRange> Window(const BuiltinCall& call, const Bound& bound) {
   const std::string_view text = call.subject.view();
-  call.workspace.StepBytes(text.size());
   if (!bound.has(1) && !bound.has(2)) return ByteRange{0, text.size()};
-  const std::vector<size_t> offsets = CharacterOffsets(text);
-  const auto count = static_cast<int64_t>(offsets.size()) - 1;
+  const auto count = static_cast<int64_t>(CharacterCount(call.workspace, text));
   const auto character = [&](size_t i, int64_t fallback) {
     int64_t index = bound.has(i) && !bound.at(i).is_none() ? bound.Int(i, 0) : fallback;
     if (index < 0) index = std::max<int64_t>(0, index + count);
@@ -111,18 +111,19 @@ std::optional<ByteRange> Window(const BuiltinCall& call, const Bound& bound) {
   };
   const int64_t begin = character(1, 0), end = std::min(character(2, count), count);
   if (begin > end) return std::nullopt;
-  return ByteRange{offsets[static_cast<size_t>(begin)], offsets[static_cast<size_t>(end)]};
+  const auto offset = [&](int64_t index) { return CharacterOffset(call.workspace, text, static_cast<size_t>(index)); };
+  return ByteRange{offset(begin), offset(end)};
 }
 
 template <bool kFromRight, bool kMustExist>
 Value Find(const BuiltinCall& call) {
   const Bound bound("find", call.arguments, {"sub", "start", "end"}, 1);
-  const Text sought = bound.String(0);
+  const Text& sought = bound.String(0);
   if (const auto window = Window(call, bound)) {
     const std::string_view inside = call.subject.view().substr(window->begin, window->end - window->begin);
-    const size_t at = kFromRight ? inside.rfind(sought.view()) : inside.find(sought.view());
-    if (at != std::string_view::npos) {
-      return Value::Int(static_cast<int64_t>(CharacterCount(call.subject.view().substr(0, window->begin + at))));
+    if (const auto at = Search(call.workspace, inside, sought.view(), kFromRight).Next()) {
+      const std::string_view before = call.subject.view().substr(0, window->begin + *at);
+      return Value::Int(static_cast<int64_t>(CharacterCount(call.workspace, before)));
     }
   }
   if (kMustExist) Fail("substring not found");
@@ -131,13 +132,14 @@ Value Find(const BuiltinCall& call) {
 
 Value Count(const BuiltinCall& call) {
   const Bound bound("count", call.arguments, {"sub", "start", "end"}, 1);
-  const Text sought = bound.String(0);
+  const Text& sought = bound.String(0);
   const auto window = Window(call, bound);
   if (!window) return Value::Int(0);
   const std::string_view inside = call.subject.view().substr(window->begin, window->end - window->begin);
-  if (sought.empty()) return Value::Int(static_cast<int64_t>(CharacterCount(inside)) + 1);
+  if (sought.empty()) return Value::Int(static_cast<int64_t>(CharacterCount(call.workspace, inside)) + 1);
+  Search search(call.workspace, inside, sought.view());
   int64_t count = 0;
-  for (size_t at = 0; (at = inside.find(sought.view(), at)) != std::string_view::npos; at += sought.size()) ++count;
+  while (search.Next()) ++count;
   return Value::Int(count);
 }
 
@@ -148,7 +150,9 @@ Value Affix(const BuiltinCall& call) {
   if (!window) return Value::Bool(false);
   const std::string_view inside = call.subject.view().substr(window->begin, window->end - window->begin);
   const auto fits = [&](const Value& affix) {
+    call.workspace.Step();
     if (!affix.is_string()) Fail("startswith first arg must be str or a tuple of str");
+    call.workspace.StepBytes(affix.text().size());
     return kAtEnd ? inside.ends_with(affix.view()) : inside.starts_with(affix.view());
   };
   const Value& affix = bound.at(0);

@@ -69,10 +69,12 @@ Value SameAs(const BuiltinCall& call) {
 }
 
 Value IsFilter(const BuiltinCall& call) {
+  if (call.subject.is_string()) call.workspace.StepBytes(call.subject.text().size());
   return Value::Bool(call.subject.is_string() && FindFilter(call.subject.view()) != nullptr);
 }
 
 Value IsTest(const BuiltinCall& call) {
+  if (call.subject.is_string()) call.workspace.StepBytes(call.subject.text().size());
   return Value::Bool(call.subject.is_string() && FindTest(call.subject.view()) != nullptr);
 }
 

@@ -62,20 +62,6 @@ Text Text::Slice(size_t begin, size_t end) const {
   return slice;
 }
 
-std::vector<size_t> CharacterOffsets(std::string_view text) {
-  std::vector<size_t> offsets;
-  offsets.reserve(text.size() + 1);
-  for (size_t at = 0; at < text.size(); at += NextUtf8Unit(text.substr(at)).bytes) offsets.push_back(at);
-  offsets.push_back(text.size());
-  return offsets;
-}
-
-size_t CharacterCount(std::string_view text) {
-  size_t count = 0;
-  for (size_t at = 0; at < text.size(); at += NextUtf8Unit(text.substr(at)).bytes) ++count;
-  return count;
-}
-
 bool IsSpace(uint32_t code_point) {
   return (code_point >= 0x09 && code_point <= 0x0D) || (code_point >= 0x1C && code_point <= 0x20) ||
          code_point == 0x85 || code_point == 0xA0 || code_point == 0x1680 ||

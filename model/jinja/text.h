@@ -61,9 +61,6 @@ class Text {
   std::vector<ByteRange> client_;
 };
 
-// Where each character of `text` begins, and its size at the end: characters + 1 entries.
-std::vector<size_t> CharacterOffsets(std::string_view text);
-size_t CharacterCount(std::string_view text);
 // What Python's str.isspace, strip and split take for white space.
 bool IsSpace(uint32_t code_point);
 // `text` without white space at its begin and end.

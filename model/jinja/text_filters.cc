@@ -28,18 +28,18 @@ Value Make(const BuiltinCall& call, Text text) {
 template <Text (*kConvert)(const Text&)>
 Value Converted(const BuiltinCall& call) {
   const Bound bound("filter", call.arguments, {});
-  const Text text = Subject(call);
-  call.workspace.StepBytes(text.size());
-  return Make(call, kConvert(text));
+  return Make(call, kConvert(Subject(call)));
 }
 
 Value Escape(const BuiltinCall& call) {
   const Bound bound("escape", call.arguments, {});
   if (call.subject.is_markup()) return call.subject;
-  return call.workspace.String(EscapeHtml(Subject(call)), true);
+  return call.workspace.String(EscapeHtml(call.workspace, Subject(call)), true);
 }
 
-Value ForceEscape(const BuiltinCall& call) { return call.workspace.String(EscapeHtml(Subject(call)), true); }
+Value ForceEscape(const BuiltinCall& call) {
+  return call.workspace.String(EscapeHtml(call.workspace, Subject(call)), true);
+}
 
 Value Safe(const BuiltinCall& call) { return call.workspace.String(Subject(call), true); }
 
@@ -71,7 +71,7 @@ Value Format(const BuiltinCall& call) {
     return PercentFormat(call.workspace, format, call.workspace.Tuple(call.arguments.positional));
   }
   if (!call.arguments.positional.empty()) Fail("can't handle positional and keyword arguments at the same time");
-  auto dict = std::make_unique<Dict>();
+  auto dict = MakeObject<Dict>();
   for (const auto& [name, value] : call.arguments.named) dict->Set(call.workspace, call.workspace.String(name), value);
   return PercentFormat(call.workspace, format, call.workspace.Mapping(std::move(dict)));
 }
@@ -103,15 +103,15 @@ Value Indent(const BuiltinCall& call) {
 
 Value Truncate(const BuiltinCall& call) {
   const Bound bound("truncate", call.arguments, {"length", "killwords", "end", "leeway"});
-  const Text text = Subject(call), end = bound.String(2, "...");
+  const Text text = Subject(call);
+  const Text& end = bound.String(2, "...");
   const int64_t length = bound.Int(0, 255), leeway = bound.has(3) && !bound.at(3).is_none() ? bound.Int(3, 5) : 5;
-  const auto end_length = static_cast<int64_t>(CharacterCount(end.view()));
+  const auto end_length = static_cast<int64_t>(CharacterCount(call.workspace, end.view()));
   if (length < end_length) Fail("expected length >= the length of the end");
   if (leeway < 0) Fail("expected leeway >= 0");
-  const std::vector<size_t> offsets = CharacterOffsets(text.view());
-  const auto count = static_cast<int64_t>(offsets.size()) - 1;
+  const auto count = static_cast<int64_t>(CharacterCount(call.workspace, text.view()));
   if (count - length <= leeway) return Make(call, text);
-  size_t cut = offsets[static_cast<size_t>(length - end_length)];
+  size_t cut = CharacterOffset(call.workspace, text.view(), static_cast<size_t>(length - end_length));
   if (!bound.Truth(1, false)) {
     const size_t blank = text.view().substr(0, cut).rfind(' ');
     if (blank != std::string_view::npos) cut = blank;
@@ -138,7 +138,6 @@ Value UrlEncode(const BuiltinCall& call) {
 
 Value WordCount(const BuiltinCall& call) {
   const Text text = Subject(call);
-  call.workspace.StepBytes(text.size());
   int64_t count = 0;
   bool inside = false;
   for (size_t at = 0; at < text.size();) {

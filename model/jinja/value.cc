@@ -16,6 +16,11 @@ const T& As(const Object* object) {
   return *static_cast<const T*>(object);
 }
 
+template <typename T>
+bool EndsWithoutStack(const std::shared_ptr<T>& object) {
+  return object.use_count() == 0 || std::get_deleter<Object::Disposal>(object) != nullptr;
+}
+
 bool Hashable(const Value& key) {
   switch (key.kind()) {
     case Value::Kind::kDict:
@@ -31,6 +36,15 @@ bool Hashable(const Value& key) {
 
 Object::~Object() {
   if (workspace_ != nullptr) workspace_->Release(accounted_bytes_);
+}
+
+void Object::Disposal::operator()(const Object* object) const {
+  thread_local const Object* dead = nullptr;  // died while another was being deleted
+  thread_local bool deleting = false;
+  object->next_dead_ = std::exchange(dead, object);
+  if (std::exchange(deleting, true)) return;
+  while (dead != nullptr) delete std::exchange(dead, dead->next_dead_);
+  deleting = false;
 }
 
 void Object::Account(Workspace& workspace, size_t bytes) {
@@ -62,30 +76,35 @@ Value Value::Float(double value, Origin origin) {
 }
 
 Value Value::Of(std::shared_ptr<StringObject> object) {
+  assert(EndsWithoutStack(object));
   Value result(Kind::kString);
   result.object_ = std::move(object);
   return result;
 }
 
 Value Value::Of(std::shared_ptr<Sequence> object) {
+  assert(EndsWithoutStack(object));
   Value result(Kind::kSequence);
   result.object_ = std::move(object);
   return result;
 }
 
 Value Value::Of(std::shared_ptr<Dict> object) {
+  assert(EndsWithoutStack(object));
   Value result(Kind::kDict);
   result.object_ = std::move(object);
   return result;
 }
 
 Value Value::Of(std::shared_ptr<Entity> object) {
+  assert(EndsWithoutStack(object));
   Value result(Kind::kEntity);
   result.object_ = std::move(object);
   return result;
 }
 
 Value Value::Of(std::shared_ptr<UndefinedObject> object) {
+  assert(EndsWithoutStack(object));
   Value result(Kind::kUndefined);
   result.object_ = std::move(object);
   return result;

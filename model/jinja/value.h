@@ -49,10 +49,23 @@ class Object {
   // Gives up what it refers to; called once, when the render ends.
   virtual void Clear() {}
 
+  // What deletes an object that MakeObject made.
+  struct Disposal {
+    void operator()(const Object* object) const;
+  };
+
  private:
+  mutable const Object* next_dead_ = nullptr;
   Workspace* workspace_ = nullptr;
   size_t accounted_bytes_ = 0;
 };
+
+// Makes an object whose end takes no stack: what it alone holds is deleted behind it, not inside it, so a chain of objects
+// may be as long as it likes. Whatever becomes a Value is made here.
+template <typename T, typename... A>
+std::shared_ptr<T> MakeObject(A&&... arguments) {
+  return std::shared_ptr<T>(new T(std::forward<A>(arguments)...), Object::Disposal());
+}
 
 class Value {
  public:
@@ -63,7 +76,8 @@ class Value {
   static Value Bool(bool value, Origin origin = Origin::kTemplate);
   static Value Int(int64_t value, Origin origin = Origin::kTemplate);
   static Value Float(double value, Origin origin = Origin::kTemplate);
-  // A string, sequence, dict, entity or undefined by its object.
+  // A string, sequence, dict, entity or undefined by its object. REQUIRES: MakeObject made it, or the pointer does not own
+  // it (the method of an object that the workspace keeps).
   static Value Of(std::shared_ptr<StringObject> object);
   static Value Of(std::shared_ptr<Sequence> object);
   static Value Of(std::shared_ptr<Dict> object);

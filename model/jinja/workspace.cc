@@ -48,7 +48,7 @@ Value Workspace::String(Text text, bool markup) {
   Step();
   StepBytes(text.size());
   const size_t bytes = text.footprint_bytes();
-  auto object = std::make_shared<StringObject>(std::move(text), markup);
+  auto object = MakeObject<StringObject>(std::move(text), markup);
   object->Account(*this, bytes);
   return Value::Of(std::move(object));
 }
@@ -56,25 +56,25 @@ Value Workspace::String(Text text, bool markup) {
 Value Workspace::List(std::vector<Value> items, Sequence::Kind kind) {
   Step(1 + static_cast<int64_t>(items.size() / 8));
   const size_t bytes = sizeof(Sequence) + items.capacity() * sizeof(Value);
-  auto object = std::make_shared<Sequence>(std::move(items), kind);
+  auto object = MakeObject<Sequence>(std::move(items), kind);
   if (object->nesting() > kNestingMax) TooDeep();
   object->Account(*this, bytes);
   return Value::Of(std::move(object));
 }
 
-Value Workspace::Mapping(std::unique_ptr<Dict> dict) {
+Value Workspace::Mapping(std::shared_ptr<Dict> dict) {
   Step(1 + static_cast<int64_t>(dict->entries().size() / 8));
   // An entry and, for larger ones, its place in the index.
   const size_t bytes = sizeof(Dict) + dict->entries().size() * (sizeof(Dict::Entry) + 32);
-  std::shared_ptr<Dict> object = std::move(dict);
-  if (object->nesting() > kNestingMax) TooDeep();
-  object->Account(*this, bytes);
-  return Value::Of(std::move(object));
+  if (dict->nesting() > kNestingMax) TooDeep();
+  dict->Account(*this, bytes);
+  return Value::Of(std::move(dict));
 }
 
 Value Workspace::Missing(std::string message) {
   Step();
-  auto object = std::make_shared<UndefinedObject>(std::move(message));
+  StepBytes(message.size());
+  auto object = MakeObject<UndefinedObject>(std::move(message));
   object->Account(*this, sizeof(UndefinedObject) + object->message().size());
   return Value::Of(std::move(object));
 }

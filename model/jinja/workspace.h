@@ -55,7 +55,8 @@ class Workspace {
   Value String(std::string bytes, Origin origin = Origin::kTemplate) { return String(Text(std::move(bytes), origin)); }
   Value List(std::vector<Value> items, Sequence::Kind kind = Sequence::Kind::kList);
   Value Tuple(std::vector<Value> items) { return List(std::move(items), Sequence::Kind::kTuple); }
-  Value Mapping(std::unique_ptr<Dict> dict);
+  // REQUIRES: nothing else holds the dict.
+  Value Mapping(std::shared_ptr<Dict> dict);
   // Undefined, and why.
   Value Missing(std::string message);
   // Takes the object over; it lives until the render ends, so objects may refer to each other in a circle.

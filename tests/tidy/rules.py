@@ -156,8 +156,8 @@ UNTESTED.update({
     for name in """
     arithmetic attribute_path builtins entities evaluation expression_parser field_format formatting from_json
     functions interpreter letter_case lexer numbers operators parser printing scalar_filters selection_filters
-    sequence_filters string_literal string_methods string_operations string_query_methods tests text_filters
-    to_json value workspace
+    sequence_filters string_literal string_methods string_query_methods tests text_filters
+    to_json value
     """.split()
 })
 # Tests of more than one source file, and what they hold together.

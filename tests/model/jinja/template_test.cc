@@ -96,6 +96,11 @@ TEST(Template, TellsWhatCameFromTheClient) {
       {"a format", "{{ '<%s>' % m[:2] }}{{ '({})'.format(m[:2]) }}", "<<|>(<|)", {{1, 3}, {5, 7}}},
       {"characters of a loop", "{% for c in m[:2] %}{{ c }}.{% endfor %}", "<.|.", {{0, 1}, {2, 3}}},
       {"keys of a dict", "{% for k in {m[:2]: 1} %}{{ k }}{% endfor %}", "<|", {{0, 2}}},
+      {"keys that became keywords", "{% for k in dict(**{m[:2]: 1}) %}{{ k }}{% endfor %}", "<|", {{0, 2}}},
+      {"keywords of a macro",
+       "{% macro f() %}{% for k in kwargs %}{{ k }}{% endfor %}{% endmacro %}{{ f(a=1, **{m[:2]: 1}) }}",
+       "a<|",
+       {{1, 3}}},
       {"loop counters are the template's", "{% for c in l %}{{ loop.index }}{% endfor %}", "12", {}},
   };
   for (const Case& c : cases) {

@@ -30,11 +30,6 @@ TEST(Text, SlicesItsRangesWithItsBytes) {
   EXPECT_EQ(text.Slice(2, 2).client(), Ranges());
 }
 
-TEST(Text, CountsCharactersNotBytes) {
-  EXPECT_EQ(CharacterCount("a\xC3\xA9\xF0\x9F\x98\x80"), 3u);
-  EXPECT_EQ(CharacterOffsets("a\xC3\xA9z"), std::vector<size_t>({0, 1, 3, 4}));
-}
-
 TEST(Text, TrimsWhatPythonCallsSpace) {
   const ByteRange kept = TrimSpace("\xC2\xA0\t x \xE3\x80\x80\n", true, true);
   EXPECT_EQ(kept, (ByteRange{4, 5}));
