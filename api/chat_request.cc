@@ -56,7 +56,7 @@ Json Content(ObjectReader* request, JsonView content, bool may_be_null, const st
   return nullptr;
 }
 
-Json Message(ObjectReader* request, JsonView message, size_t i, const RequestContext& context) {
+Json Message(ObjectReader* request, JsonView message, size_t i, const RequestContext& context, JsonBudget* budget) {
   if (!message.is_object()) {
     request->Fail(Numbered("messages", i), "A message must be an object.", "invalid_type");
     return nullptr;
@@ -91,11 +91,12 @@ Json Message(ObjectReader* request, JsonView message, size_t i, const RequestCon
   }
   const JsonView calls = message["tool_calls"];
   const bool has_calls = !calls.absent() && !(calls.is_array() && calls.size() == 0);
-  if (has_calls) add("tool_calls", ReadToolCalls(request, calls, Numbered("messages", i, "tool_calls"), context));
+  if (has_calls) add("tool_calls", ReadToolCalls(request, calls, Numbered("messages", i, "tool_calls"), budget));
   return members;
 }
 
-void ReadMessages(ObjectReader* request, const RequestContext& context, Conversation* conversation) {
+void ReadMessages(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
+                  Conversation* conversation) {
   const JsonView messages = request->Raw("messages");
   if (!messages.valid()) return request->Fail("messages", "'messages' is required.", "missing_field");
   if (!messages.is_array()) return request->Fail("messages", "'messages' must be an array.", "invalid_type");
@@ -106,7 +107,7 @@ void ReadMessages(ObjectReader* request, const RequestContext& context, Conversa
   }
   Json::array_t read;
   for (JsonView message = messages.first(); message.valid() && !request->failed(); message = message.next()) {
-    read.push_back(Message(request, message, read.size(), context));
+    read.push_back(Message(request, message, read.size(), context, budget));
   }
   conversation->messages = std::move(read);
 }
@@ -118,7 +119,7 @@ void ReadDocuments(ObjectReader* request, Conversation* conversation) {
   for (JsonView document = documents.first(); document.valid(); document = document.next()) {
     if (!document.is_object()) return request->Fail("documents", "A document must be an object.", "invalid_type");
   }
-  conversation->documents = OrderedJson(documents);
+  conversation->documents = ReadOrderedJson(request, "documents", documents);
 }
 
 void ReadLogprobs(ObjectReader* request, const RequestContext& context, ChatRequest* chat) {
@@ -144,8 +145,9 @@ void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
 
 }  // namespace
 
-void ReadConversation(ObjectReader* request, const RequestContext& context, Conversation* conversation) {
-  ReadMessages(request, context, conversation);
+void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
+                      Conversation* conversation) {
+  ReadMessages(request, context, budget, conversation);
   conversation->tools = ReadTools(request);
   ReadDocuments(request, conversation);
   const std::string effort = request->String("reasoning_effort", "", 16, /*identifier=*/true);
@@ -159,7 +161,8 @@ void ReadConversation(ObjectReader* request, const RequestContext& context, Conv
 }
 
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
   if (!document.ok()) return document.error();
   if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
@@ -168,7 +171,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
   ChatRequest request;
   CheckModelField(&reader, context);
   RefuseChatFields(&reader);
-  ReadConversation(&reader, context, &request.conversation);
+  ReadConversation(&reader, context, &budget, &request.conversation);
   ReadToolFields(&reader, &request);
   ReadLogprobs(&reader, context, &request);
   request.max_tokens = ReadMaxTokens(&reader, kRestOfContext, 1);

@@ -39,7 +39,9 @@ struct ChatRequest : GenerationFields {
 };
 
 // Reads `messages`, `tools` and the other members of a conversation. Sets request's error, a 400 that names the field.
-void ReadConversation(ObjectReader* request, const RequestContext& context, Conversation* conversation);
+// `budget`: what is left of it behind the body.
+void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
+                      Conversation* conversation);
 
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context);

@@ -78,15 +78,21 @@ std::string_view Fault(JsonView tool) {
   return "";
 }
 
-// Arguments as an object; nullopt for what is none.
-std::optional<Json> Arguments(JsonView arguments, const RequestContext& context) {
+// Arguments as an object. Sets request's error.
+Json Arguments(ObjectReader* request, JsonView arguments, const std::string& path, JsonBudget* budget) {
   if (arguments.absent()) return Json::object();
-  if (arguments.is_object()) return OrderedJson(arguments);
-  if (!arguments.is_string()) return std::nullopt;
-  if (arguments.string().empty()) return Json::object();
-  const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments.string(), context.limits);
-  if (!parsed.ok() || !parsed.value().root().is_object()) return std::nullopt;
-  return OrderedJson(parsed.value().root());
+  if (arguments.is_object()) return ReadOrderedJson(request, path, arguments);
+  if (arguments.is_string()) {
+    if (arguments.string().empty()) return Json::object();
+    const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments.string(), budget);
+    if (parsed.ok() && parsed.value().root().is_object()) return ReadOrderedJson(request, path, parsed.value().root());
+    // Of a text that is none the client need not know where; what a request may cost in all it could not guess.
+    if (!parsed.ok() && parsed.error().code != "invalid_json") {
+      request->Fail(path, parsed.error().message, parsed.error().code);
+    }
+  }
+  request->Fail(path, "A tool call's 'arguments' must be the text of a JSON object.", "invalid_type");
+  return nullptr;
 }
 
 }  // namespace
@@ -110,10 +116,10 @@ Json ReadTools(ObjectReader* request) {
     request->Fail(absl::StrCat("tools[", i, "]"), std::string(fault));
     return nullptr;
   }
-  return OrderedJson(tools);
+  return ReadOrderedJson(request, "tools", tools);
 }
 
-Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path, const RequestContext& context) {
+Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path, JsonBudget* budget) {
   const auto fail = [&](std::string_view message) {
     request->Fail(path, std::string(message), "invalid_type");
     return Json();
@@ -124,9 +130,9 @@ Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& pat
     if (!call.is_object() || !call["function"].is_object()) return fail("A tool call must have an object 'function'.");
     const JsonView function = call["function"];
     if (!HasFunctionName(function)) return fail("A tool call must name its function.");
-    std::optional<Json> arguments = Arguments(function["arguments"], context);
-    if (!arguments.has_value()) return fail("A tool call's 'arguments' must be the text of a JSON object.");
-    Json::object_t named = {{"name", std::string(function["name"].string())}, {"arguments", *std::move(arguments)}};
+    Json arguments = Arguments(request, function["arguments"], path, budget);
+    if (request->failed()) return nullptr;
+    Json::object_t named = {{"name", std::string(function["name"].string())}, {"arguments", std::move(arguments)}};
     Json::object_t members;
     if (call["id"].is_string()) members.emplace_back("id", std::string(call["id"].string()));
     members.emplace_back("type", "function");

@@ -1,6 +1,7 @@
 // The tools of a chat request and the calls in its messages, checked and made into what templates read.
 //
-// Thread: any (pure functions). Both set request's error, a 400 that names the field, and then return null.
+// Thread: any (pure functions). Both set request's error, a 400 that names the field, and then return null. Integers beyond
+// 64 bits are refused.
 #ifndef HYDRANT_API_CHAT_TOOLS_H_
 #define HYDRANT_API_CHAT_TOOLS_H_
 
@@ -8,7 +9,6 @@
 
 #include "api/json_reader.h"
 #include "api/object_reader.h"
-#include "api/request_context.h"
 #include "nlohmann/json.hpp"
 
 namespace hydrant {
@@ -16,9 +16,10 @@ namespace hydrant {
 // The member `tools`; null where there are none.
 nlohmann::ordered_json ReadTools(ObjectReader* request);
 
-// A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one.
+// A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one; such texts draw on
+// `budget`, the request's.
 nlohmann::ordered_json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path,
-                                     const RequestContext& context);
+                                     JsonBudget* budget);
 
 }  // namespace hydrant
 

@@ -21,7 +21,7 @@ ApiError InvalidJson(size_t offset) {
 // Receives nlohmann's events and appends nodes. Returning false stops the parse at once.
 class JsonBuilder {
  public:
-  JsonBuilder(JsonBody* document, const RequestLimits& limits) : document_(document), limits_(limits) {}
+  JsonBuilder(JsonBody* document, JsonBudget* budget) : document_(document), budget_(*budget) {}
 
   // nlohmann's SAX interface; its names are not ours to choose.
   // NOLINTBEGIN(readability-identifier-naming)
@@ -40,8 +40,9 @@ class JsonBuilder {
     Last().unsigned_integer = value;
     return true;
   }
-  bool number_float(double value, const std::string& /*text*/) {
-    if (!AddNode(JsonBody::Kind::kFloat)) return false;
+  bool number_float(double value, const std::string& text) {
+    const bool is_integer = text.find_first_of(".eE") == std::string::npos;
+    if (!AddNode(is_integer ? JsonBody::Kind::kHuge : JsonBody::Kind::kFloat)) return false;
     Last().number = value;
     return true;
   }
@@ -87,11 +88,12 @@ class JsonBuilder {
 
   bool AddNode(JsonBody::Kind kind) {
     std::vector<JsonBody::Node>& nodes = document_->nodes_;
-    if (nodes.size() >= static_cast<size_t>(limits_.json_nodes_max)) {
-      error_ = InvalidField("", absl::StrCat("The body has more than ", limits_.json_nodes_max, " JSON values."),
+    if (budget_.values_left == 0) {
+      error_ = InvalidField("", absl::StrCat("The request has more than ", budget_.values_max, " JSON values."),
                             "json_too_many_nodes");
       return false;
     }
+    --budget_.values_left;
     const auto index = static_cast<uint32_t>(nodes.size());
     JsonBody::Node node;
     node.kind = kind;
@@ -110,8 +112,8 @@ class JsonBuilder {
   }
 
   bool Open(JsonBody::Kind kind) {
-    if (open_.size() >= static_cast<size_t>(limits_.json_depth_max)) {
-      error_ = InvalidField("", absl::StrCat("The body is nested deeper than ", limits_.json_depth_max, " levels."),
+    if (open_.size() >= static_cast<size_t>(budget_.depth_max)) {
+      error_ = InvalidField("", absl::StrCat("The JSON is nested deeper than ", budget_.depth_max, " levels."),
                             "json_too_deep");
       return false;
     }
@@ -127,7 +129,7 @@ class JsonBuilder {
   }
 
   JsonBody* document_;
-  const RequestLimits& limits_;
+  JsonBudget& budget_;
   std::vector<Container> open_;
   uint32_t key_offset_ = 0;
   uint32_t key_bytes_ = 0;
@@ -136,6 +138,11 @@ class JsonBuilder {
 };
 
 ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& limits, size_t* error_offset) {
+  JsonBudget budget(limits);
+  return Parse(text, &budget, error_offset);
+}
+
+ApiResult<JsonBody> JsonBody::Parse(std::string_view text, JsonBudget* budget, size_t* error_offset) {
   const auto invalid_at = [error_offset](size_t offset) {
     if (error_offset != nullptr) *error_offset = offset;
     return InvalidJson(offset);
@@ -144,7 +151,7 @@ ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& 
   // To nlohmann a NUL is the end of the text, whatever follows it; in JSON it may stand nowhere.
   if (const size_t nul = text.find('\0'); nul != text.npos) return invalid_at(nul + 1);
   JsonBody document;
-  JsonBuilder builder(&document, limits);
+  JsonBuilder builder(&document, budget);
   const bool parsed = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (!parsed) {
     if (error_offset != nullptr) *error_offset = builder.offset();
@@ -162,7 +169,8 @@ bool JsonView::is_bool() const {
   return valid() && (node().kind == JsonBody::Kind::kFalse || node().kind == JsonBody::Kind::kTrue);
 }
 bool JsonView::is_integer() const {
-  return valid() && (node().kind == JsonBody::Kind::kInteger || node().kind == JsonBody::Kind::kUnsigned);
+  return valid() && (node().kind == JsonBody::Kind::kInteger || node().kind == JsonBody::Kind::kUnsigned ||
+                     node().kind == JsonBody::Kind::kHuge);
 }
 bool JsonView::is_number() const { return is_integer() || (valid() && node().kind == JsonBody::Kind::kFloat); }
 bool JsonView::is_string() const { return valid() && node().kind == JsonBody::Kind::kString; }
@@ -176,8 +184,15 @@ bool JsonView::boolean() const {
 
 std::optional<int64_t> JsonView::integer() const {
   assert(is_integer());
-  if (node().kind == JsonBody::Kind::kUnsigned) return std::nullopt;
+  if (node().kind != JsonBody::Kind::kInteger) return std::nullopt;
   return node().integer;
+}
+
+std::optional<uint64_t> JsonView::unsigned_integer() const {
+  assert(is_integer());
+  if (node().kind == JsonBody::Kind::kUnsigned) return node().unsigned_integer;
+  if (node().kind == JsonBody::Kind::kHuge || node().integer < 0) return std::nullopt;
+  return static_cast<uint64_t>(node().integer);
 }
 
 double JsonView::number() const {

@@ -25,11 +25,24 @@ namespace hydrant {
 
 class JsonView;
 
+// What parsing for one request may still make. A text of JSON inside a body draws on the same budget as the body, so that a
+// request costs what one body may cost, however it is cut up.
+struct JsonBudget {
+  explicit JsonBudget(const RequestLimits& limits)
+      : depth_max(limits.json_depth_max), values_max(limits.json_nodes_max), values_left(limits.json_nodes_max) {}
+
+  int32_t depth_max;  // of each text
+  int32_t values_max;
+  int32_t values_left;  // what an attempt made that failed is gone too
+};
+
 // A parsed value tree, flat in memory: freeing it does not recurse.
 class JsonBody {
  public:
   // Accepts exactly one RFC 8259 value (a leading UTF-8 byte-order mark is skipped). Duplicate members: the last wins.
   // Errors: 400 invalid_json with the byte offset (also in *error_offset), json_too_deep, json_too_many_nodes.
+  static ApiResult<JsonBody> Parse(std::string_view text, JsonBudget* budget, size_t* error_offset = nullptr);
+  // With a budget of its own.
   static ApiResult<JsonBody> Parse(std::string_view text, const RequestLimits& limits, size_t* error_offset = nullptr);
 
   JsonView root() const;
@@ -38,7 +51,7 @@ class JsonBody {
   friend class JsonBuilder;
   friend class JsonView;
 
-  enum class Kind : uint8_t { kNull, kFalse, kTrue, kInteger, kUnsigned, kFloat, kString, kArray, kObject };
+  enum class Kind : uint8_t { kNull, kFalse, kTrue, kInteger, kUnsigned, kHuge, kFloat, kString, kArray, kObject };
   struct Node {
     Kind kind = Kind::kNull;
     uint32_t key_offset = 0;  // into text_; members of objects only
@@ -47,7 +60,7 @@ class JsonBody {
     union {
       int64_t integer = 0;
       uint64_t unsigned_integer;  // above int64's range
-      double number;
+      double number;              // of kHuge, an integer beyond 64 bits, the nearest
       struct {
         uint32_t offset;  // into text_
         uint32_t bytes;
@@ -78,8 +91,9 @@ class JsonView {
 
   // REQUIRES: the kind asked for.
   bool boolean() const;
-  std::optional<int64_t> integer() const;  // nullopt: outside int64
-  double number() const;                   // finite
+  std::optional<int64_t> integer() const;            // nullopt: outside int64
+  std::optional<uint64_t> unsigned_integer() const;  // nullopt: outside uint64
+  double number() const;                             // finite
   std::string_view string() const;
   uint32_t size() const;  // of an array or object, as written (a duplicate member counts)
 

@@ -10,7 +10,8 @@
 namespace hydrant {
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
   if (!document.ok()) return document.error();
   if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
@@ -21,7 +22,7 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Req
   if (reader.Has("messages")) {
     if (reader.Has("prompt")) reader.Fail("messages", "'messages' cannot be combined with 'prompt'.");
     RefuseChatFields(&reader);
-    ReadConversation(&reader, context, &request.conversation.emplace());
+    ReadConversation(&reader, context, &budget, &request.conversation.emplace());
   } else if (!reader.Has("prompt")) {
     reader.Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
   }

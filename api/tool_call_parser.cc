@@ -56,8 +56,11 @@ size_t ObjectBytes(std::string_view text) {
   return 0;
 }
 
-std::string Dump(JsonView arguments) {
-  return OrderedJson(arguments).dump(-1, ' ', false, Json::error_handler_t::replace);
+// Nullopt: it holds an integer that would become another one.
+std::optional<std::string> Dump(JsonView view) {
+  const std::optional<Json> json = OrderedJson(view);
+  if (!json.has_value()) return std::nullopt;
+  return json->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -117,7 +120,9 @@ std::string ToolCallParser::NextId() {
 bool ToolCallParser::AddNamedCall(std::string_view name, std::string_view arguments, Output* output) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments, RequestLimits());
   if (!IsFunctionName(name) || !parsed.ok() || !parsed.value().root().is_object()) return false;
-  output->calls.push_back({NextId(), std::string(name), Dump(parsed.value().root())});
+  std::optional<std::string> text = Dump(parsed.value().root());
+  if (!text.has_value()) return false;
+  output->calls.push_back({NextId(), std::string(name), *std::move(text)});
   return true;
 }
 
@@ -132,8 +137,9 @@ bool ToolCallParser::AddCall(std::string_view json, Output* output) {
   if (arguments.absent() && call.size() > 1) return false;
   if (arguments.is_string()) return AddNamedCall(call["name"].string(), arguments.string(), output);
   if (!arguments.absent() && !arguments.is_object()) return false;
-  const std::string text = arguments.absent() ? "{}" : Dump(arguments);
-  output->calls.push_back({NextId(), std::string(call["name"].string()), text});
+  std::optional<std::string> text = arguments.absent() ? "{}" : Dump(arguments);
+  if (!text.has_value()) return false;
+  output->calls.push_back({NextId(), std::string(call["name"].string()), *std::move(text)});
   return true;
 }
 
@@ -235,7 +241,8 @@ bool ToolCallParser::AddCalls(std::string_view json, Output* output) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(json, RequestLimits());
   if (!parsed.ok() || !parsed.value().root().is_array() || parsed.value().root().size() == 0) return false;
   for (JsonView call = parsed.value().root().first(); call.valid(); call = call.next()) {
-    if (!AddCall(Dump(call), output)) return false;
+    const std::optional<std::string> one = Dump(call);
+    if (!one.has_value() || !AddCall(*one, output)) return false;
   }
   return true;
 }

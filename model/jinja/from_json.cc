@@ -29,8 +29,7 @@ Value Convert(const Json& json, Origin origin, int level, std::string_view check
       return Value::Int(json.get<int64_t>(), origin);
     case Json::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
-      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-        return Value::Float(static_cast<double>(number), origin);
+      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return Value::Wide(number, origin);
       return Value::Int(static_cast<int64_t>(number), origin);
     }
     case Json::value_t::number_float:

@@ -12,8 +12,7 @@
 
 namespace hydrant::jinja {
 
-// All strings and numbers get the origin. Fails with kind kLimit for JSON nested deeper than kNestingMax. An integer beyond
-// 64 signed bits becomes a float. The member `checked_member` of the objects in an array is the template's; "" for none.
+// All strings and numbers get the origin. Fails with kind kLimit for JSON nested deeper than kNestingMax. The member `checked_member` of the objects in an array is the template's; "" for none.
 Value FromJson(const nlohmann::ordered_json& json, Origin origin, std::string_view checked_member = "");
 
 }  // namespace hydrant::jinja

@@ -63,7 +63,7 @@ class ReprPrinter {
         Put(StrCat(value.integer()));
         break;
       case Value::Kind::kFloat:
-        Put(PrintFloat(value.number()));
+        Put(value.is_wide() ? StrCat(value.wide()) : PrintFloat(value.number()));
         break;
       case Value::Kind::kString:
         workspace_.StepBytes(value.text().size());

@@ -27,8 +27,8 @@ bool IsNone(const Value& value) { return value.is_none(); }
 bool IsBoolean(const Value& value) { return value.is_bool(); }
 bool IsTrue(const Value& value) { return value.is_bool() && value.Truth(); }
 bool IsFalse(const Value& value) { return value.is_bool() && !value.Truth(); }
-bool IsInteger(const Value& value) { return value.is_int(); }
-bool IsFloat(const Value& value) { return value.is_float(); }
+bool IsInteger(const Value& value) { return value.is_int() || value.is_wide(); }
+bool IsFloat(const Value& value) { return value.is_float() && !value.is_wide(); }
 bool IsNumber(const Value& value) { return value.is_number(); }
 bool IsString(const Value& value) { return value.is_string(); }
 bool IsMapping(const Value& value) { return value.is_dict(); }

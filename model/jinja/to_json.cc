@@ -77,6 +77,7 @@ class JsonPrinter {
     if (value.is_none()) return "null";
     if (value.is_bool()) return value.integer() != 0 ? "true" : "false";
     if (value.is_int()) return StrCat(value.integer());
+    if (value.is_wide()) return StrCat(value.wide());
     const double number = value.number();
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";

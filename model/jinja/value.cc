@@ -75,6 +75,14 @@ Value Value::Float(double value, Origin origin) {
   return result;
 }
 
+Value Value::Wide(uint64_t value, Origin origin) {
+  Value result(Kind::kFloat);
+  result.is_wide_ = true;
+  result.wide_ = value;
+  result.origin_ = origin;
+  return result;
+}
+
 Value Value::Of(std::shared_ptr<StringObject> object) {
   assert(EndsWithoutStack(object));
   Value result(Kind::kString);
@@ -148,7 +156,7 @@ bool Value::Truth() const {
     case Kind::kInt:
       return integer_ != 0;
     case Kind::kFloat:
-      return float_ != 0;
+      return number() != 0;
     case Kind::kString:
       return !text().empty();
     case Kind::kSequence:
@@ -243,7 +251,7 @@ std::string_view TypeName(const Value& value) {
     case Value::Kind::kInt:
       return "int";
     case Value::Kind::kFloat:
-      return "float";
+      return value.is_wide() ? "int" : "float";
     case Value::Kind::kString:
       return value.is_markup() ? "Markup" : "str";
     case Value::Kind::kDict:

@@ -76,6 +76,8 @@ class Value {
   static Value Bool(bool value, Origin origin = Origin::kTemplate);
   static Value Int(int64_t value, Origin origin = Origin::kTemplate);
   static Value Float(double value, Origin origin = Origin::kTemplate);
+  // An integer above int64, of the client's: to arithmetic it is a float, where it is printed all of its digits are there.
+  static Value Wide(uint64_t value, Origin origin);
   // A string, sequence, dict, entity or undefined by its object. REQUIRES: MakeObject made it, or the pointer does not own
   // it (the method of an object that the workspace keeps).
   static Value Of(std::shared_ptr<StringObject> object);
@@ -90,6 +92,7 @@ class Value {
   bool is_bool() const { return kind_ == Kind::kBool; }
   bool is_int() const { return kind_ == Kind::kInt; }
   bool is_float() const { return kind_ == Kind::kFloat; }
+  bool is_wide() const { return is_wide_; }
   bool is_string() const { return kind_ == Kind::kString; }
   bool is_sequence() const { return kind_ == Kind::kSequence; }
   bool is_dict() const { return kind_ == Kind::kDict; }
@@ -103,7 +106,13 @@ class Value {
     assert(is_integral());
     return integer_;
   }
-  double number() const { return is_float() ? float_ : static_cast<double>(integer()); }
+  double number() const {
+    return is_wide_ ? static_cast<double>(wide_) : is_float() ? float_ : static_cast<double>(integer());
+  }
+  uint64_t wide() const {
+    assert(is_wide());
+    return wide_;
+  }
   const Text& text() const;
   std::string_view view() const { return text().view(); }
   bool is_markup() const;  // a string that `safe` or `escape` made
@@ -124,9 +133,11 @@ class Value {
 
   Kind kind_ = Kind::kUndefined;
   Origin origin_ = Origin::kTemplate;
+  bool is_wide_ = false;  // of kind kFloat
   union {
     int64_t integer_ = 0;
     double float_;
+    uint64_t wide_;
   };
   std::shared_ptr<Object> object_;
 };

@@ -46,6 +46,31 @@ TEST(ChatRequest, MakesMessagesWhatTemplatesRead) {
       R"({"role":"tool","content":"42","tool_call_id":"c1"}])");
 }
 
+// A body of `count` messages, each with a call whose arguments are the text of an array of `values` numbers in an object.
+std::string BodyOfCalls(int count, int values) {
+  std::string arguments = R"({\"x\":[0)";
+  for (int i = 1; i < values; ++i) arguments += ",0";
+  arguments += "]}";
+  std::string body = R"({"messages":[)";
+  for (int i = 0; i < count; ++i) {
+    body += i > 0 ? "," : "";
+    body += R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":")" + arguments + R"("}}]})";
+  }
+  return body + "]}";
+}
+
+TEST(ChatRequest, CostsWhatOneBodyMayHoweverManyTextsItIsCutInto) {
+  RequestContext context = Context();
+  context.limits.json_nodes_max = 1000;
+  // A message takes 7 values of the body, and its arguments 2 and the numbers.
+  EXPECT_TRUE(ParseChatRequest(BodyOfCalls(1, 900), context).ok());
+  EXPECT_TRUE(ParseChatRequest(BodyOfCalls(9, 100), context).ok());
+  const ApiResult<ChatRequest> parsed = ParseChatRequest(BodyOfCalls(13, 100), context);
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_EQ(parsed.error().code, "json_too_many_nodes");
+  EXPECT_EQ(parsed.error().param, "messages[8].tool_calls") << "13 * 7 of the body, then 102 a message";
+}
+
 TEST(ChatRequest, RefusesMessagesThatAreNone) {
   const struct {
     std::string messages, param, code;

@@ -48,6 +48,7 @@ TEST(ChatTools, RefusesWhatIsNoTool) {
                              Named("f", "[]"),
                              Named("f", R"({"properties":{"a":{"items":{"type":"stsring"}}}})"),
                              Named("f", R"({"oneOf":[{"type":7}]})")};
+  EXPECT_EQ(Fault(Named("f", R"({"type":"integer","maximum":18446744073709551616})")), "tools");
   for (const std::string& tools : bad) EXPECT_EQ(Fault(tools), "tools[0]") << tools.substr(0, 90);
 }
 

@@ -188,19 +188,23 @@ TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
     const char* text;
     bool is_integer;
     std::optional<int64_t> integer;
+    std::optional<uint64_t> unsigned_integer;
     double number;
   };
   const Case cases[] = {
-      {"3", true, 3, 3.0},
-      {"3.0", false, std::nullopt, 3.0},
-      {"1e2", false, std::nullopt, 100.0},
-      {"-0", true, 0, 0.0},
-      {"9223372036854775807", true, INT64_MAX, 9223372036854775807.0},
-      {"9223372036854775808", true, std::nullopt, 9223372036854775808.0},
-      {"18446744073709551615", true, std::nullopt, 18446744073709551615.0},
-      {"18446744073709551616", false, std::nullopt, 18446744073709551616.0},
-      {"-9223372036854775808", true, INT64_MIN, -9223372036854775808.0},
-      {"-9223372036854775809", false, std::nullopt, -9223372036854775809.0},
+      {"3", true, 3, 3, 3.0},
+      {"3.0", false, {}, {}, 3.0},
+      {"1e2", false, {}, {}, 100.0},
+      {"-0", true, 0, 0, 0.0},
+      {"-1", true, -1, {}, -1.0},
+      {"9223372036854775807", true, INT64_MAX, INT64_MAX, 9223372036854775807.0},
+      {"9223372036854775808", true, {}, 9223372036854775808u, 9223372036854775808.0},
+      {"18446744073709551615", true, {}, UINT64_MAX, 18446744073709551615.0},
+      {"18446744073709551616", true, {}, {}, 18446744073709551616.0},
+      {"-9223372036854775808", true, INT64_MIN, {}, -9223372036854775808.0},
+      {"-9223372036854775809", true, {}, {}, -9223372036854775809.0},
+      {"18446744073709551616.0", false, {}, {}, 18446744073709551616.0},
+      {"1E20", false, {}, {}, 1e20},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -213,8 +217,22 @@ TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
     EXPECT_EQ(value.number(), c.number);
     if (c.is_integer) {
       EXPECT_EQ(value.integer(), c.integer);
+      EXPECT_EQ(value.unsigned_integer(), c.unsigned_integer);
     }
   }
+}
+
+TEST(JsonReaderTest, TextsOfOneBudgetShareIt) {
+  RequestLimits limits;
+  limits.json_nodes_max = 10;
+  JsonBudget budget(limits);
+  EXPECT_TRUE(JsonBody::Parse("[1,2,3]", &budget).ok());
+  EXPECT_EQ(budget.values_left, 6);
+  EXPECT_FALSE(JsonBody::Parse("[1,2", &budget).ok());
+  EXPECT_EQ(budget.values_left, 3) << "what failed was made all the same";
+  EXPECT_TRUE(JsonBody::Parse("[1,2]", &budget).ok());
+  EXPECT_EQ(JsonBody::Parse("1", &budget).error().code, "json_too_many_nodes");
+  EXPECT_TRUE(JsonBody::Parse("[1,2,3,4,5,6,7,8,9]", limits).ok()) << "one of its own";
 }
 
 TEST(JsonReaderTest, EscapedNulIsAByteOfTheString) {

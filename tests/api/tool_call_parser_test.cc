@@ -48,6 +48,15 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
          {R"(<tool_call>{"arguments": {}}</tool_call>)", R"(<tool_call>{"arguments": {}}</tool_call>)"}});
 }
 
+TEST(ToolCallParser, ChangesNoInteger) {
+  const auto call = [](const std::string& n) { return R"({"name":"f","parameters":{"n":)" + n + "}}"; };
+  Check(ToolCallFormat::kLlama3Json,
+        {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
+         {call("-9223372036854775808"), R"(|f{"n":-9223372036854775808})"},
+         // The client gets it as the model wrote it.
+         {call("18446744073709551616"), call("18446744073709551616")}});
+}
+
 TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
   Check(ToolCallFormat::kLlama3Json,
         {{R"({"name": "f", "parameters": {"x": "}"}})", R"(|f{"x":"}"})"},

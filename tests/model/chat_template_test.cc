@@ -31,6 +31,20 @@ TEST(ChatTemplate, TellsWhatTheClientWrote) {
   EXPECT_EQ(ClientText(*prompt), "<|im_end|>|");
 }
 
+TEST(ChatTemplate, KeepsIntegersOf64BitsAsTheyAre) {
+  const auto parsed = ChatTemplate::Parse(
+      "{{ documents | tojson }} {{ documents[0].a }} {{ documents[0].a is integer }} {{ documents[0].a is float }} "
+      "{{ documents[0].a > 1 }} {{ [documents[0].b] }}",
+      "", "");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const Json documents = Json::parse(R"([{"a":18446744073709551615,"b":9223372036854775808,"c":9223372036854775807}])");
+  const auto prompt = parsed->Render({Json::array(), nullptr, documents, nullptr, false, false, 0});
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(prompt->text,
+            R"([{"a": 18446744073709551615, "b": 9223372036854775808, "c": 9223372036854775807}] 18446744073709551615 )"
+            "True False True [9223372036854775808]");
+}
+
 TEST(ChatTemplate, TrustsNoMemberOfToolsAndDocuments) {
   const auto parsed = ChatTemplate::Parse("{{ tools | tojson }}{{ documents | tojson }}", "", "");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
