@@ -151,25 +151,38 @@ ToolCallParser::Output ToolCallParser::Push(std::string_view text) {
   }
   held_.append(text);
   if (holds_all_) return output;
-  if (format_ == ToolCallFormat::kHermes) {
-    PushHermes(&output);
-    return output;
+  switch (format_) {
+    case ToolCallFormat::kHermes:
+      PushHermes(&output);
+      break;
+    case ToolCallFormat::kMistral:
+      PushMistral(&output);
+      break;
+    case ToolCallFormat::kLlama3Json:
+      PushLlama(&output);
+      break;
+    case ToolCallFormat::kNone:
+      break;
   }
-  if (format_ == ToolCallFormat::kMistral) {
-    const size_t open = held_.find(kMistralOpen);
-    holds_all_ = open != std::string::npos;
-    const size_t passed = holds_all_ ? open : held_.size() - HeldBytes(held_, kMistralOpen);
-    output.text = held_.substr(0, passed);
-    held_.erase(0, passed);
-    return output;
-  }
-  // Llama calls with the first thing it says, or not at all.
-  const std::string_view begin = Trimmed(held_);
-  const bool undecided = begin.empty() || (begin.size() < kPythonTag.size() && kPythonTag.starts_with(begin));
+  return output;
+}
+
+void ToolCallParser::PushMistral(Output* output) {
+  const size_t open = held_.find(kMistralOpen);
+  holds_all_ = open != std::string::npos;
+  const size_t passed = holds_all_ ? open : held_.size() - HeldBytes(held_, kMistralOpen);
+  output->text = held_.substr(0, passed);
+  held_.erase(0, passed);
+}
+
+// Llama calls with the first thing it says, or not at all.
+void ToolCallParser::PushLlama(Output* output) {
+  searched_ = std::min(held_.find_first_not_of(kSpace, searched_), held_.size());
+  const std::string_view begin = std::string_view(held_).substr(searched_);
+  const bool undecided = begin.size() < kPythonTag.size() && kPythonTag.starts_with(begin);
   holds_all_ = !undecided && (begin.front() == '{' || begin.starts_with(kPythonTag));
   passes_all_ = !undecided && !holds_all_;
-  if (passes_all_) output.text = std::exchange(held_, {});
-  return output;
+  if (passes_all_) output->text = std::exchange(held_, {});
 }
 
 ToolCallParser::Output ToolCallParser::Finish() {
@@ -193,34 +206,51 @@ ToolCallParser::Output ToolCallParser::Finish() {
 }
 
 void ToolCallParser::PushHermes(Output* output) {
+  size_t done = 0;  // bytes of held_ that were passed on or taken
   for (;;) {
-    const size_t open = held_.find(kHermesOpen);
-    const size_t passed = open != std::string::npos ? open : held_.size() - HeldBytes(held_, kHermesOpen);
-    const std::string_view text = std::string_view(held_).substr(0, passed);
-    // White space between calls and at the end is nobody's text; before more text it is part of that.
-    if (calls_ == 0) {
-      output->text.append(text);
-    } else if (const size_t last = text.find_last_not_of(kSpace); last == std::string_view::npos) {
-      between_.append(text);
-    } else {
-      output->text.append(between_).append(text.substr(0, last + 1));
-      between_ = text.substr(last + 1);
+    if (!in_call_) {
+      const size_t open = held_.find(kHermesOpen, done);
+      in_call_ = open != std::string::npos;
+      const std::string_view rest = std::string_view(held_).substr(done);
+      const size_t passed = in_call_ ? open - done : rest.size() - HeldBytes(rest, kHermesOpen);
+      PassHermesText(rest.substr(0, passed), output);
+      done += passed;
+      if (!in_call_) break;
+      searched_ = done + kHermesOpen.size();
     }
-    held_.erase(0, passed);
-    if (open == std::string::npos) return;
-    const size_t close = held_.find(kHermesClose);
-    if (close == std::string::npos) return;
-    const std::string_view json = std::string_view(held_).substr(kHermesOpen.size(), close - kHermesOpen.size());
+    const size_t close = held_.find(kHermesClose, searched_);
+    if (close == std::string::npos) {
+      searched_ = std::max(searched_, held_.size() - std::min(held_.size(), kHermesClose.size() - 1));
+      break;
+    }
     const size_t end = close + kHermesClose.size();
-    if (!AddCall(Trimmed(json), output)) output->text.append(between_).append(held_, 0, end);
+    const std::string_view call = std::string_view(held_).substr(done, end - done);
+    const std::string_view json = call.substr(kHermesOpen.size(), close - done - kHermesOpen.size());
+    if (!AddCall(Trimmed(json), output)) output->text.append(between_).append(call);
     between_.clear();
-    held_.erase(0, end);
+    in_call_ = false;
+    done = end;
+  }
+  // Once, however many calls came together.
+  held_.erase(0, done);
+  searched_ -= std::min(searched_, done);
+}
+
+void ToolCallParser::PassHermesText(std::string_view text, Output* output) {
+  // White space between calls and at the end is nobody's text; before more text it is part of that.
+  if (calls_ == 0) {
+    output->text.append(text);
+  } else if (const size_t last = text.find_last_not_of(kSpace); last == std::string_view::npos) {
+    between_.append(text);
+  } else {
+    output->text.append(between_).append(text.substr(0, last + 1));
+    between_ = text.substr(last + 1);
   }
 }
 
 // A call that the end of the answer cut off before its closing tag may be whole all the same.
 void ToolCallParser::FinishHermes(Output* output) {
-  if (!held_.starts_with(kHermesOpen)) return;
+  if (!in_call_) return;
   if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), output)) held_.clear();
 }
 

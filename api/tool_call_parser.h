@@ -5,6 +5,7 @@
 // Invariants:
 //  1. Text that may still become a call is held back; everything else is passed on at once.
 //  2. Push and Finish together pass on every byte of text that is part of no call, in order.
+//  3. They take time linear in the answer, in however many pieces it comes and whether or not a call ever ends.
 #ifndef HYDRANT_API_TOOL_CALL_PARSER_H_
 #define HYDRANT_API_TOOL_CALL_PARSER_H_
 
@@ -56,6 +57,9 @@ class ToolCallParser {
 
  private:
   void PushHermes(Output* output);
+  void PassHermesText(std::string_view text, Output* output);
+  void PushMistral(Output* output);
+  void PushLlama(Output* output);
   void FinishHermes(Output* output);
   void FinishLlama(Output* output);
   void FinishMistral(Output* output);
@@ -68,9 +72,11 @@ class ToolCallParser {
   const ToolCallFormat format_;
   const std::string id_;
   std::string held_;
-  std::string between_;      // white space behind a call, before what comes is known
-  bool holds_all_ = false;   // until the end: the answer began as a call does
-  bool passes_all_ = false;  // the answer began as text
+  size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
+  bool in_call_ = false;     // Hermes: held_ begins with the opening tag
+  std::string between_;      // Hermes: white space behind a call, before what comes is known
+  bool holds_all_ = false;   // until the end: a call of a format without a closing tag has begun
+  bool passes_all_ = false;  // Llama: the answer began as text
   int32_t calls_ = 0;
 };
 

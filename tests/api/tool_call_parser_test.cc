@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace hydrant {
 namespace {
 
@@ -50,11 +52,10 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
 
 TEST(ToolCallParser, ChangesNoInteger) {
   const auto call = [](const std::string& n) { return R"({"name":"f","parameters":{"n":)" + n + "}}"; };
-  Check(ToolCallFormat::kLlama3Json,
-        {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
-         {call("-9223372036854775808"), R"(|f{"n":-9223372036854775808})"},
-         // The client gets it as the model wrote it.
-         {call("18446744073709551616"), call("18446744073709551616")}});
+  Check(ToolCallFormat::kLlama3Json, {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
+                                      {call("-9223372036854775808"), R"(|f{"n":-9223372036854775808})"},
+                                      // The client gets it as the model wrote it.
+                                      {call("18446744073709551616"), call("18446744073709551616")}});
 }
 
 TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
@@ -76,6 +77,49 @@ TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
          {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x":1})"},
          {"[TOOL", "[TOOL"},
          {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
+}
+
+TEST(ToolCallParser, DecidesWhatLlamaSaysByItsFirstBytes) {
+  ToolCallParser parser(ToolCallFormat::kLlama3Json, "id");
+  EXPECT_EQ(parser.Push("\n <|py").text, "");
+  EXPECT_EQ(parser.Push(" ").text, "\n <|py ") << "no tag any more";
+  EXPECT_EQ(parser.Push("{").text, "{");
+}
+
+// Looking again at all that is held for every piece would look at 4 MB a million times, 2e12 bytes: over a minute where one
+// look at each byte takes a second in the slowest of builds.
+TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
+  constexpr size_t kBytes = 4 << 20;
+  const struct {
+    ToolCallFormat format;
+    std::string begin;
+    char filler;
+  } cases[] = {{ToolCallFormat::kHermes, "<tool_call>", 'x'},
+               {ToolCallFormat::kHermes, R"(<tool_call>{"name":"f"}</tool_call>)", ' '},
+               {ToolCallFormat::kLlama3Json, "", ' '},
+               {ToolCallFormat::kLlama3Json, "{", '{'},
+               {ToolCallFormat::kMistral, "[TOOL_CALLS]", '['}};
+  for (const auto& [format, begin, filler] : cases) {
+    const auto started = std::chrono::steady_clock::now();
+    ToolCallParser parser(format, "id");
+    size_t passed = 0;
+    parser.Push(begin);
+    for (size_t i = 0; i < kBytes / 4; ++i) passed += parser.Push(std::string(4, filler)).text.size();
+    parser.Finish();
+    EXPECT_EQ(passed, 0u) << begin << filler;
+    EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15)) << begin << filler;
+  }
+}
+
+// A thousand calls at once: what is behind each must not be moved for it.
+TEST(ToolCallParser, TakesManyCallsOutOfOnePiece) {
+  std::string answer;
+  for (int i = 0; i < 1000; ++i) answer += R"(<tool_call>{"name":"f"}</tool_call>)";
+  ToolCallParser parser(ToolCallFormat::kHermes, "id");
+  EXPECT_EQ(parser.Push(answer + "<tool_call>").calls.size(), 1000u);
+  EXPECT_EQ(parser.Push("{\"name\":\"f\"}</tool_ca").calls.size(), 0u);
+  EXPECT_EQ(parser.Push("ll> ").calls.size(), 1u);
+  EXPECT_EQ(parser.Finish().text, "");
 }
 
 TEST(ToolCallParser, GivesIdsThatTheModelsTemplatesTake) {
