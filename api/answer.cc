@@ -116,6 +116,30 @@ void AppendFingerprintMember(std::string* out, const AnswerHead& head) {
   AppendJsonStringOrNull(out, head.system_fingerprint);
 }
 
+void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint) {
+  out->push_back(']');
+  AppendUsageMember(out, usage);
+  if (kv != nullptr) AppendKvMember(out, *kv);
+  out->append(fingerprint);
+  out->push_back('}');
+}
+
+void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint) {
+  out->append(",\"finish_reason\":");
+  AppendJsonStringOrNull(out, finish);
+  out->append(",\"stop_reason\":");
+  AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
+  out->append(",\"prompt_token_ids\":");
+  AppendIdsOrNull(out, delta.prompt_token_ids);
+  out->append(",\"token_ids\":");
+  AppendIdsOrNull(out, delta.token_ids);
+  out->append("}]");
+  if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
+  if (delta.kv != nullptr) AppendKvMember(out, *delta.kv);
+  out->append(fingerprint);
+  out->append("}\n\n");
+}
+
 void AppendAnswerHead(std::string* out, const AnswerHead& head, std::string_view object) {
   out->append("{\"id\":");
   AppendJsonString(out, head.id);

@@ -132,11 +132,7 @@ std::string ChatWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i]);
   }
-  out.push_back(']');
-  AppendUsageMember(&out, answer.usage);
-  if (answer.kv.has_value()) AppendKvMember(&out, *answer.kv);
-  out.append(fingerprint_member_);
-  out.push_back('}');
+  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_);
   return out;
 }
 
@@ -145,11 +141,12 @@ void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) con
   AppendJsonInteger(out, delta.index);
   out->append(",\"delta\":{\"role\":\"assistant\",\"content\":");
   AppendJsonString(out, options_.echoed);
-  out->append("},\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null,\"prompt_token_ids\":");
-  AppendIdsOrNull(out, delta.prompt_token_ids);
-  out->append(",\"token_ids\":null}]");
-  if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
-  out->append(fingerprint_member_).append("}\n\n");
+  out->push_back('}');
+  AppendLogprobsOrNull(out, nullptr, options_.tokens_as_ids);
+  AnswerDelta role;
+  role.prompt_token_ids = delta.prompt_token_ids;
+  role.usage = delta.usage;
+  AppendChunkEnd(out, role, "", fingerprint_member_);
 }
 
 void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
@@ -176,27 +173,17 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   }
   out->push_back('}');
   AppendLogprobsOrNull(out, delta.logprobs, options_.tokens_as_ids);
-  out->append(",\"finish_reason\":");
-  AppendJsonStringOrNull(out,
-                         delta.finish_reason.has_value() ? FinishName(*delta.finish_reason, streamed.calls > 0) : "");
-  out->append(",\"stop_reason\":");
-  AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
-  out->append(",\"prompt_token_ids\":null,\"token_ids\":");
-  AppendIdsOrNull(out, delta.token_ids);
-  out->append("}]");
-  if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
-  if (delta.kv != nullptr) AppendKvMember(out, *delta.kv);
-  if (delta.finish_reason.has_value()) out->append(fingerprint_member_);
-  out->append("}\n\n");
+  AnswerDelta rest = delta;
+  rest.prompt_token_ids = nullptr;  // the role's chunk had them
+  const bool last = delta.finish_reason.has_value();
+  AppendChunkEnd(out, rest, last ? FinishName(*delta.finish_reason, streamed.calls > 0) : "",
+                 last ? fingerprint_member_ : "");
 }
 
 void ChatWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
   out->append(kSseData).append(chunk_prefix_);
-  out->push_back(']');
-  AppendUsageMember(out, usage);
-  if (kv != nullptr) AppendKvMember(out, *kv);
-  out->append(fingerprint_member_);
-  out->append("}\n\n");
+  AppendAnswerEnd(out, usage, kv, fingerprint_member_);
+  out->append("\n\n");
 }
 
 }  // namespace hydrant

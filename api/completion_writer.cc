@@ -120,11 +120,7 @@ std::string CompletionWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i], tokens_as_ids_);
   }
-  out.push_back(']');
-  AppendUsageMember(&out, answer.usage);
-  if (answer.kv.has_value()) AppendKvMember(&out, *answer.kv);
-  out.append(fingerprint_member_);
-  out.push_back('}');
+  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_);
   return out;
 }
 
@@ -149,28 +145,14 @@ void CompletionWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   } else {
     out->append("null");
   }
-  out->append(",\"finish_reason\":");
-  AppendJsonStringOrNull(out, delta.finish_reason.has_value() ? AnswerFinishName(*delta.finish_reason) : "");
-  out->append(",\"stop_reason\":");
-  AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
-  out->append(",\"prompt_token_ids\":");
-  AppendIdsOrNull(out, delta.prompt_token_ids);
-  out->append(",\"token_ids\":");
-  AppendIdsOrNull(out, delta.token_ids);
-  out->append("}]");
-  if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
-  if (delta.kv != nullptr) AppendKvMember(out, *delta.kv);
-  if (delta.finish_reason.has_value()) out->append(fingerprint_member_);
-  out->append("}\n\n");
+  const bool last = delta.finish_reason.has_value();
+  AppendChunkEnd(out, delta, last ? AnswerFinishName(*delta.finish_reason) : "", last ? fingerprint_member_ : "");
 }
 
 void CompletionWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
   out->append(kSseData).append(prefix_);
-  out->push_back(']');
-  AppendUsageMember(out, usage);
-  if (kv != nullptr) AppendKvMember(out, *kv);
-  out->append(fingerprint_member_);
-  out->append("}\n\n");
+  AppendAnswerEnd(out, usage, kv, fingerprint_member_);
+  out->append("\n\n");
 }
 
 }  // namespace hydrant
