@@ -23,11 +23,15 @@ bool Scheduler::KeepsPast(const Request& request) const {
   return parked_.CanPin(request.session, static_cast<int64_t>(share * static_cast<double>(options_.parked_blocks_max)));
 }
 
-int64_t Scheduler::PeakSlotsAtWorst(const Request& request) const {
-  const int64_t slots = PeakSlots(request);
-  if (Resumable(request) == nullptr || KeepsPast(request)) return slots;
-  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  return std::max(slots, PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget));
+absl::Status Scheduler::CheckSlotsAtWorst(const Request& request, int64_t slots_max) const {
+  int64_t slots = PeakSlots(request);
+  if (Resumable(request) != nullptr && !KeepsPast(request)) {
+    const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+    slots = std::max(slots, PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget));
+  }
+  if (slots <= slots_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "its tenant's queue counts on as much parked KV as its share, and it needs its own");
 }
 
 void Scheduler::Unpin(Sequence& sequence) {

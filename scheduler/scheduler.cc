@@ -87,11 +87,7 @@ absl::Status Scheduler::Check(const Request& request) const {
                                               " prompt tokens, max_tokens ", request.max_tokens,
                                               "); its tenant can have ", blocks_max));
   }
-  if (BlocksForSlots(PeakSlotsAtWorst(request)) > blocks_max) {
-    return absl::ResourceExhaustedError(
-        "its tenant's queue counts on as much parked KV as its share, and it needs its own");
-  }
-  return absl::OkStatus();
+  return CheckSlotsAtWorst(request, blocks_max * kSlotsPerBlock);
 }
 
 absl::StatusOr<int32_t> Scheduler::Add(Request request) {
@@ -199,7 +195,7 @@ void Scheduler::AdmitWaiting(int64_t now_us) {
     running_.push_back(index);
     admitted_.push_back(sequence.request.id);
     ++counters_.admitted;
-    if (sequence.shares) CountOverlaps();
+    if (sequence.shares && counts_overlaps()) tenant->overlap += BlocksOthersUse(sequence);
   }
 }
 

@@ -175,8 +175,8 @@ class Scheduler {
   // Whether it goes on from what is parked, and that is sure to stay until it is admitted (ParkedSessions, invariant 4). A
   // turn beyond that goes on from it too if it is still there when its turn comes; if not, all of it is computed.
   bool KeepsPast(const Request& request) const;
-  // PeakSlots, whatever is lost before it is admitted.
-  int64_t PeakSlotsAtWorst(const Request& request) const;
+  // Whether it will occupy at most `slots_max` slots at once, whatever is lost before it is admitted. Error: RESOURCE_EXHAUSTED.
+  absl::Status CheckSlotsAtWorst(const Request& request, int64_t slots_max) const;
 
  private:
   Sequence& at(int32_t index) { return sequences_[static_cast<size_t>(index)]; }
@@ -185,6 +185,7 @@ class Scheduler {
   int64_t PrivateBlocks(const Request& request) const;
   int64_t SharedBlocks(const Request& request, const Tenant& tenant);
   int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
+  bool counts_overlaps() const;
   void CountOverlaps();
   void AdmitWaiting(int64_t now_us);
   struct Cuts {

@@ -72,13 +72,17 @@ void Scheduler::Reserve(Sequence& sequence) {
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
 }
 
+// Without floors nobody needs to know.
+bool Scheduler::counts_overlaps() const {
+  return tenants_.size() > 1 && std::any_of(tenants_.begin(), tenants_.end(),
+                                            [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
+}
+
 // A block that several sequences hold takes memory once, and is in the reservation of each. With k holders each of them counts
-// it (k - 1) / k times too often; they are of one tenant, as prefixes are. Without floors nobody needs to know.
+// it (k - 1) / k times too often; they are of one tenant, as prefixes are. One more holder makes it one more.
 void Scheduler::CountOverlaps() {
   for (Tenant& tenant : tenants_) tenant.overlap = 0;
-  const bool floors = std::any_of(tenants_.begin(), tenants_.end(),
-                                  [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
-  if (!floors || tenants_.size() == 1) return;
+  if (!counts_overlaps()) return;
   overlaps_.assign(tenants_.size(), 0.0);
   for (int32_t index : running_) {
     const Sequence& sequence = at(index);

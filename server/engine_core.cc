@@ -54,9 +54,9 @@ absl::Status EngineCore::Check(const EngineRequest& request) const {
         absl::StrCat(policy.rolling ? "the request holds up to " : "prompt and max_tokens make ", positions, " tokens",
                      policy.rolling ? " at once" : "", "; the context has ", options_.context));
   }
-  if (policy.rolling && scheduler_.PeakSlotsAtWorst(request.request) > options_.context) {
-    return absl::ResourceExhaustedError(
-        "its tenant's queue counts on as much parked KV as its share, and it needs its own");
+  if (policy.rolling) {
+    if (absl::Status status = scheduler_.CheckSlotsAtWorst(request.request, options_.context); !status.ok())
+      return status;
   }
   if (policy.evicts != request.request.budget.limited() ||
       (policy.evicts && (policy.heavy < 0 || policy.recent < 1 || policy.keep() != request.request.budget.keep))) {

@@ -104,6 +104,7 @@ TEST(SchedulerSharing, WhatSequencesShareUsesAFloorOnce) {
   const Tenant& a = driver.scheduler.tenant(0);
   ASSERT_EQ(a.running, 3);
   EXPECT_EQ(a.reserved, 15);
+  EXPECT_EQ(a.overlap, 6) << "as each was let in";
   // Of the 15 blocks that are left one is of a's floor.
   Request seven = MakeRequest(4, 90, 20);
   Request eight = MakeRequest(6, 100, 28);
