@@ -16,6 +16,8 @@ namespace hydrant {
 // Bytes [begin, end) of a text.
 struct TextRange {
   size_t begin = 0, end = 0;
+
+  bool operator==(const TextRange&) const = default;
 };
 
 class Tokenizer {

@@ -66,6 +66,7 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   prompt.ids = std::move(made.value().ids);
   prompt.hidden_specials = made.value().hidden_specials;
   prompt.text = std::move(made.value().text);
+  prompt.plain = std::move(made.value().plain);
   prompt.goes_on = made.value().goes_on;
   from.text = {};
   from.ids = {};

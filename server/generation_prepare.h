@@ -66,6 +66,7 @@ struct PreparedPrompt {
   uint64_t resumes = 0;             // GenerationSequence::resumes
   int32_t parked = 0;               // GenerationSequence::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text
+  std::vector<TextRange> plain;     // TurnPrompt::plain
   // GenerationSequence::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };

@@ -192,7 +192,7 @@ void GenerationRun::EndTurn(SequenceEnd end) {
   const PreparedPrompt& prompt = prepared_.prompts.front();
   // A token that only says that the text is over is no part of it.
   const bool drop_last = end == SequenceEnd::kStop && !prepared_.fields.include_stop_str_in_output;
-  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, drop_last);
+  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.plain, drop_last);
   past.hidden_specials = prompt.hidden_specials;
   past.spec = prompt.spec;
   past.kv = prompt.kv;

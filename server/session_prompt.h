@@ -19,6 +19,7 @@ struct TurnPrompt {
   std::vector<int32_t> ids;
   int32_t hidden_specials = 0;      // leading ids the server added
   std::optional<std::string> text;  // all of it; absent when the past's is
+  std::vector<TextRange> plain;     // of `text`, ascending, disjoint and apart: what a client wrote
   bool goes_on = false;             // GoesOn
 };
 
@@ -27,7 +28,8 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
 
 // With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
-// and only the tokens it wrote have their KV parked. `past` may be null, without `session_append`.
+// and only the tokens it wrote have their KV parked. That takes the same bytes of it being the client's, too, and none of them
+// being what a special token of the answer is shown as. `past` may be null, without `session_append`.
 // Linear in the prompt and the past. Error: empty_prompt when nothing is new.
 ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
                                      const Tokenizer& tokenizer);

@@ -34,6 +34,7 @@
 #include "api/api_error.h"
 #include "api/kv_spec.h"
 #include "api/session.h"
+#include "model/tokenizer.h"
 #include "server/engine_core.h"
 #include "server/kv_resolution.h"
 
@@ -48,8 +49,13 @@ struct SessionPast {
   // Absent when that is not the text of the tokens.
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
-  uint64_t turn = 0;                       // the last
-  KvSpec spec;                             // what was asked for, and what that came to: it holds for the session's life
+  // Of `text`, ascending, disjoint and apart. What a client wrote in the prompt, which no special token takes a byte of; and
+  // behind the prompt what the answer's special tokens are shown as.
+  size_t prompt_bytes = 0;
+  std::vector<TextRange> plain;
+  std::vector<TextRange> answer_specials;
+  uint64_t turn = 0;  // the last
+  KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life
   KvResolution kv;
 };
 

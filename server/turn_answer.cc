@@ -5,14 +5,27 @@
 namespace hydrant {
 
 void TurnAnswer::Add(int32_t token) {
-  text_ += last_;
+  TakeLast();
   between_ = !detokenizer_.pending();
   last_ = detokenizer_.Push(token);
+  last_is_special_ = !skip_special_tokens_ && tokenizer_.IsSpecial(token);
   tokens_.push_back(token);
 }
 
+void TurnAnswer::TakeLast() {
+  const TextRange range = {text_.size(), text_.size() + last_.size()};
+  text_ += last_;
+  last_.clear();
+  if (!std::exchange(last_is_special_, false) || range.begin == range.end) return;
+  if (!specials_.empty() && specials_.back().end == range.begin) {
+    specials_.back().end = range.end;
+  } else {
+    specials_.push_back(range);
+  }
+}
+
 SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
-                                 bool drop_last) {
+                                 const std::vector<TextRange>& plain, bool drop_last) {
   SessionPast past;
   past.tokens.reserve(prompt.size() + tokens_.size());  // no more: sessions are many
   past.tokens = prompt;
@@ -23,10 +36,14 @@ SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::
   if (!prompt_text.has_value()) return past;
   past.text.emplace();
   past.text->reserve(prompt_text->size() + text_.size() + last_.size() + 3);
-  past.text->append(*prompt_text).append(text_);
-  if (!tokens_.empty() && !drop_last && between_) past.text_before_last = past.text->size();
-  if (!drop_last) past.text->append(last_);
-  past.text->append(detokenizer_.Finish());
+  if (!tokens_.empty() && !drop_last && between_) past.text_before_last = prompt_text->size() + text_.size();
+  if (!drop_last) TakeLast();
+  past.text->append(*prompt_text).append(text_).append(detokenizer_.Finish());
+  past.prompt_bytes = prompt_text->size();
+  past.plain = plain;
+  for (const TextRange& range : specials_) {
+    past.answer_specials.push_back({past.prompt_bytes + range.begin, past.prompt_bytes + range.end});
+  }
   return past;
 }
 

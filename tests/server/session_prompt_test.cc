@@ -133,6 +133,64 @@ TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
   EXPECT_FALSE(MakeTurnPrompt(request.prompts.front(), request, &silent, PairTokenizer()).value().text.has_value());
 }
 
+// A chat's prompt: `plain` is what the client wrote in it.
+TurnPrompt ChatPromptOf(const std::string& text, std::vector<PlainRange> plain, const SessionPast* past) {
+  const RequestPrompt said = {.is_ids = false, .text = text, .ids = {}, .plain = std::move(plain)};
+  return MakeTurnPrompt(said, CompletionRequest(), past, PairTokenizer()).value();
+}
+
+TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
+  SessionPast past = PastOf(Joined({ByteTokenizer::kBos}, ByteIds("xab.")));
+  past.text = "<bos>xab.";
+  past.text_before_last = 8;
+  past.prompt_bytes = 7;
+  past.plain = {{5, 6}};
+  const Ids kept = Joined({ByteTokenizer::kBos}, ByteIds("xab. y"));
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}, {7, 9}}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}}, &past).ids, kept) << "whoever says the answer";
+  const Ids text = Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '.', ' ', 'y'});
+  for (const PlainRange range : {PlainRange{0, 6}, PlainRange{0, 5}, PlainRange{3, 4}}) {
+    const TurnPrompt prompt = ChatPromptOf("<bos>xab. y", {range}, &past);
+    EXPECT_EQ(prompt.ids, text) << range.begin;
+    EXPECT_FALSE(prompt.goes_on);
+  }
+  EXPECT_EQ(ChatPromptOf("<bos>xab?", {{0, 6}}, &past).ids, Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '?'}))
+      << "up to its last token";
+}
+
+TEST(MakeTurnPrompt, WhatThePastTookForTextIsNoSpecialTokenEither) {
+  SessionPast past = PastOf(ByteIds("<bos>xab."));
+  past.prompt_bytes = 9;
+  past.plain = {{0, 6}};
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 6}}, &past).ids, ByteIds("<bos>xab. y"));
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 2}, {2, 2}, {2, 6}}, &past).ids, ByteIds("<bos>xab. y")) << "in pieces";
+  EXPECT_EQ(PromptOf("<bos>xab. y", &past), PromptOf("<bos>xab. y", nullptr)) << "as without a session";
+}
+
+TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
+  SessionPast past = PastOf(Joined(ByteIds("xab"), {ByteTokenizer::kEos, 'c', '.'}));
+  past.text = "xab<eos>c.";
+  past.text_before_last = 9;
+  past.prompt_bytes = 1;
+  past.plain = {};
+  past.answer_specials = {{3, 8}};
+  const Ids kept = Joined(Joined(ByteIds("xab"), {ByteTokenizer::kEos}), ByteIds("c. y"));
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 3}, {8, 10}}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 10}}, &past).ids, ChatPromptOf("xab<eos>c. y", {{1, 10}}, nullptr).ids);
+}
+
+TEST(MakeTurnPrompt, TellsWhatIsTheClients) {
+  const std::vector<TextRange> ranges = {{1, 3}, {4, 5}};
+  EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).plain, ranges);
+  SessionPast past = PastOf(ByteIds("xabab"));
+  past.plain = ranges;
+  CompletionRequest request;
+  request.session_append = true;
+  const RequestPrompt said = {.is_ids = false, .text = "!", .ids = {}};
+  EXPECT_EQ(MakeTurnPrompt(said, request, &past, PairTokenizer()).value().plain, ranges);
+}
+
 TEST(MakeTurnPrompt, SomethingMustBeNew) {
   const SessionPast past = PastOf(ByteIds("x"));
   CompletionRequest request;

@@ -18,7 +18,7 @@ SessionPast PastAfter(const std::string& answer, bool drop_last = false, bool sk
   TurnAnswer turn(tokenizer, skip_special_tokens);
   for (const int32_t id : ByteIds(answer)) turn.Add(id);
   if (last >= 0) turn.Add(last);
-  return turn.PastWith(ByteIds("Q:"), "Q:", drop_last);
+  return turn.PastWith(ByteIds("Q:"), "Q:", {{0, 1}}, drop_last);
 }
 
 TEST(TurnAnswer, ThePastIsThePromptAndTheAnswerOfWhichTheLastTokenHasNoKv) {
@@ -59,11 +59,27 @@ TEST(TurnAnswer, TheTextIsWhatTheClientWasShown) {
   EXPECT_FALSE(half.text_before_last.has_value());
 }
 
+TEST(TurnAnswer, TellsWhatTheClientSaidAndWhereTheAnswerShowsSpecialTokens) {
+  const ByteTokenizer tokenizer;
+  const auto past_of = [&](bool skip_special_tokens, bool drop_last) {
+    TurnAnswer turn(tokenizer, skip_special_tokens);
+    for (const int32_t id : {ByteTokenizer::kBos, int32_t{'a'}, ByteTokenizer::kEos, ByteTokenizer::kBos}) turn.Add(id);
+    return turn.PastWith(ByteIds("Q:"), "Q:", {{0, 1}}, drop_last);
+  };
+  const SessionPast shown = past_of(false, false);
+  EXPECT_EQ(shown.text, "Q:<bos>a<eos><bos>");
+  EXPECT_EQ(shown.prompt_bytes, 2u);
+  EXPECT_EQ(shown.plain, (std::vector<TextRange>{{0, 1}}));
+  EXPECT_EQ(shown.answer_specials, (std::vector<TextRange>{{2, 7}, {8, 18}}));
+  EXPECT_EQ(past_of(false, true).answer_specials, (std::vector<TextRange>{{2, 7}, {8, 13}}));
+  EXPECT_TRUE(past_of(true, false).answer_specials.empty());
+}
+
 TEST(TurnAnswer, APromptWithoutATextHasAPastWithoutOne) {
   const ByteTokenizer tokenizer;
   TurnAnswer turn(tokenizer, true);
   turn.Add('x');
-  const SessionPast past = turn.PastWith(ByteIds("Q:"), std::nullopt, false);
+  const SessionPast past = turn.PastWith(ByteIds("Q:"), std::nullopt, {}, false);
   EXPECT_FALSE(past.text.has_value());
   EXPECT_EQ(past.tokens.size(), 3u);
 }
