@@ -86,7 +86,8 @@ const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view te
 std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text,
                                                                std::span<const TextRange> plain) const {
   std::vector<Segment> segments;
-  size_t done = 0;  // text before it is in segments
+  size_t done = 0;   // text before it is in segments
+  TextRange spaces;  // white space seen last behind a token, so that tokens of white space do not each look through it
   auto range = plain.begin();
   for (size_t at = 0; at < text.size();) {
     if (!first_[static_cast<unsigned char>(text[at])]) {
@@ -109,8 +110,11 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view 
     }
     at = end;  // whatever becomes of this match, the next one begins behind it
     if (token->single_word && (EndsWithWord(text.substr(0, begin)) || BeginsWithWord(text.substr(end)))) continue;
-    if (token->lstrip) begin = std::max(begin - SpacesAtEnd(text.substr(0, begin)), done);
-    if (token->rstrip) end += SpacesAtFront(text.substr(end));
+    if (token->lstrip) begin = begin <= done ? done : begin - SpacesAtEnd(text.substr(done, begin - done));
+    if (token->rstrip) {
+      if (end < spaces.begin || end > spaces.end) spaces = {end, end + SpacesAtFront(text.substr(end))};
+      end = spaces.end;
+    }
     if (begin > done) segments.push_back({-1, text.substr(done, begin - done)});
     segments.push_back({token->id, text.substr(std::min(begin, end), end - std::min(begin, end))});
     done = end;

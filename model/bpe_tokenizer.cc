@@ -16,6 +16,9 @@
 namespace hydrant {
 namespace {
 
+// NFKC, lower case and a space mark for every space together make text at most 50 times as long.
+constexpr double kGrowthMax = 256;
+
 // The parts of `ranges` inside `text`, counted from its beginning.
 std::vector<TextRange> RangesWithin(std::span<const TextRange> ranges, TextRange text) {
   std::vector<TextRange> within;
@@ -60,7 +63,13 @@ absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const T
   HYDRANT_ASSIGN_OR_RETURN(TextSplitter splitter, TextSplitter::Create(spec.stages, spec.file));
   HYDRANT_ASSIGN_OR_RETURN(const TokenDecoder decoder, TokenDecoder::Create(spec.decoder, spec.file));
   std::shared_ptr<BpeTokenizer> tokenizer(new BpeTokenizer(spec, std::move(normalizer), std::move(splitter)));
+  const double growth = tokenizer->normalizer_.growth() * tokenizer->splitter_.growth();
+  if (growth > kGrowthMax) {
+    return FileError(spec.file, "normalizer", "makes text up to ", growth, " times as long before it is cut; at most ",
+                     kGrowthMax, " times is supported");
+  }
   tokenizer->text_rules_ = decoder.text_rules();
+  HYDRANT_RETURN_IF_ERROR(tokenizer->MakeMatchers(spec));
   HYDRANT_RETURN_IF_ERROR(tokenizer->Fill(spec, decoder, vocab_size_min));
   tokenizer->FillAlphabet(spec);
   HYDRANT_RETURN_IF_ERROR(tokenizer->AddMerges(spec));
@@ -70,8 +79,6 @@ absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const T
 BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, Normalizer normalizer, TextSplitter splitter)
     : normalizer_(std::move(normalizer)),
       splitter_(std::move(splitter)),
-      raw_added_(MakeMatcher(spec, false)),
-      normalized_added_(MakeMatcher(spec, true)),
       byte_level_(spec.byte_level),
       byte_fallback_(spec.byte_fallback),
       ignore_merges_(spec.ignore_merges),
@@ -84,18 +91,54 @@ BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, Normalizer normalizer, Tex
   ascii_ids_.fill(-1);
 }
 
-// The matcher of the tokens that are looked for before, or after, normalisation; those after it are normalised themselves.
-AddedTokenMatcher BpeTokenizer::MakeMatcher(const TokenizerSpec& spec, bool normalized) const {
-  std::vector<AddedToken> selected;
-  std::deque<std::string> contents;
-  for (const AddedToken& token : spec.added) {
-    if (token.normalized != normalized) continue;
-    selected.push_back(token);
-    if (!normalized || normalizer_.empty()) continue;
-    std::vector<TextRange> no_ranges;
-    selected.back().content = contents.emplace_back(normalizer_.Apply(token.content, no_ranges));
+// What text spells a piece of more than one character, or of more than one byte where merges begin with bytes; empty for
+// others, and for those that no text spells.
+std::string_view BpeTokenizer::MultiCharacterText(std::string_view piece, std::string& spelled) const {
+  spelled.assign(piece);
+  if (byte_level_) {
+    spelled.clear();
+    if (!AppendSpelledBytes(piece, spelled)) spelled.assign(piece);
+    return spelled.size() > 1 ? spelled : std::string_view();
   }
-  return AddedTokenMatcher(selected);
+  return OneCharacter(piece) >= 0 || ByteOfPiece(piece) >= 0 ? std::string_view() : spelled;
+}
+
+// Added tokens, those by configuration among them, are looked for before normalisation or after it; the latter are
+// normalised themselves.
+absl::Status BpeTokenizer::MakeMatchers(const TokenizerSpec& spec) {
+  std::vector<AddedToken> tokens[2] = {};  // [normalized]
+  std::deque<std::string> contents;
+  const auto controls = [&](int32_t id) {
+    return std::find(spec.control_ids.begin(), spec.control_ids.end(), id) != spec.control_ids.end();
+  };
+  for (AddedToken token : spec.added) {
+    token.special = token.special || controls(token.id);
+    if (token.normalized && !normalizer_.empty()) {
+      std::vector<TextRange> no_ranges;
+      token.content = contents.emplace_back(normalizer_.Apply(token.content, no_ranges));
+    }
+    tokens[token.normalized ? 1 : 0].push_back(token);
+  }
+  for (const int32_t id : spec.control_ids) {
+    if (id < 0 || static_cast<size_t>(id) >= spec.pieces.size()) continue;
+    AddedToken token;
+    token.id = id;
+    token.content = MultiCharacterText(spec.pieces[static_cast<size_t>(id)], contents.emplace_back());
+    token.special = true;
+    // Of two with the same content the first counts.
+    tokens[0].push_back(token);
+  }
+  for (const std::vector<AddedToken>& added : tokens) {
+    for (const AddedToken& token : added) {
+      if (token.content.size() > kLiteralBytesMax) {
+        return FileError(spec.file, Cat("token ", token.id), "is looked for in text and has ", token.content.size(),
+                         " bytes; at most ", kLiteralBytesMax, " are supported");
+      }
+    }
+  }
+  raw_added_ = AddedTokenMatcher(tokens[0]);
+  normalized_added_ = AddedTokenMatcher(tokens[1]);
+  return absl::OkStatus();
 }
 
 absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, const TokenDecoder& decoder, int32_t vocab_size_min) {
@@ -108,11 +151,17 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, const TokenDecoder& d
     text_bytes += token.content.size();
   }
   constexpr size_t kVocabMax = 1 << 22;
-  // A decoder may make the text of a token a few times as long as its piece.
-  constexpr size_t kTextBytesMax = std::numeric_limits<uint32_t>::max() / 64;
+  constexpr size_t kTextBytesMax = size_t{64} << 20;
+  // Published decoders make nothing longer; the extents count in 32 bits.
+  constexpr double kDecodedBytesMax = 4 * kTextBytesMax;
   if (size > kVocabMax || text_bytes > kTextBytesMax) {
     return FileError(spec.file, "vocabulary", size, " ids of ", text_bytes, " bytes; at most ", kVocabMax, " of ",
                      kTextBytesMax, " bytes are supported");
+  }
+  const double decoded_bytes = static_cast<double>(text_bytes) * decoder.growth() * (decoder.first_differs() ? 2 : 1);
+  if (decoded_bytes > kDecodedBytesMax) {
+    return FileError(spec.file, "decoder", "makes up to ", decoded_bytes, " bytes of the vocabulary's ", text_bytes,
+                     "; at most ", kDecodedBytesMax, " are supported");
   }
   pieces_.resize(size);
   bytes_.resize(size);
@@ -137,6 +186,13 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, const TokenDecoder& d
     if (pieces_[id].In(piece_text_) != token.content) add(id, token.content);
     if (token.special) special_[id] = true;
   }
+  std::string spelled;
+  for (const int32_t id : spec.control_ids) {
+    if (id < 0 || static_cast<size_t>(id) >= size) continue;
+    const bool added = std::any_of(spec.added.begin(), spec.added.end(), [&](const auto& t) { return t.id == id; });
+    const auto index = static_cast<size_t>(id);
+    if (added || !MultiCharacterText(pieces_[index].In(piece_text_), spelled).empty()) special_[index] = true;
+  }
   const auto outside = [&](int32_t id) { return id < -1 || id >= static_cast<int32_t>(size); };
   if (outside(unknown_id_) || std::any_of(prefix_ids_.begin(), prefix_ids_.end(), outside) ||
       std::any_of(suffix_ids_.begin(), suffix_ids_.end(), outside)) {
@@ -145,7 +201,7 @@ absl::Status BpeTokenizer::Fill(const TokenizerSpec& spec, const TokenDecoder& d
   return absl::OkStatus();
 }
 
-// The tokens that merges begin with, and the words that are tokens whatever the merges say.
+// The tokens that merges begin with, and the words that are tokens whatever the merges say. No word is a special token.
 void BpeTokenizer::FillAlphabet(const TokenizerSpec& spec) {
   for (size_t index = 0; index < spec.pieces.size(); ++index) {
     const std::string_view piece = spec.pieces[index];
@@ -155,10 +211,10 @@ void BpeTokenizer::FillAlphabet(const TokenizerSpec& spec) {
       std::string spelled;
       if (!AppendSpelledBytes(piece, spelled)) continue;
       if (spelled.size() == 1) byte_ids_[static_cast<unsigned char>(spelled[0])] = id;
-      if (ignore_merges_) words_.emplace(std::move(spelled), id);
+      if (ignore_merges_ && !special_[index]) words_.emplace(std::move(spelled), id);
       continue;
     }
-    if (ignore_merges_) words_.emplace(piece, id);
+    if (ignore_merges_ && !special_[index]) words_.emplace(piece, id);
     const int64_t character = OneCharacter(piece);
     if (character >= 128) character_ids_.emplace(static_cast<uint32_t>(character), id);
     if (character >= 0 && character < 128) ascii_ids_[static_cast<size_t>(character)] = id;
@@ -191,6 +247,8 @@ absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
       }
       found[i] = id->second;
     }
+    // Text is never merged into a special token: only what may be parsed as one becomes one.
+    if (special_[static_cast<size_t>(found[2])]) continue;
     merges_.Add(found[0], found[1], static_cast<uint32_t>(rank), found[2]);
   }
   return absl::OkStatus();

@@ -57,10 +57,11 @@ class BpeTokenizer final : public Tokenizer {
   struct Call;  // scratch of one Encode
 
   BpeTokenizer(const TokenizerSpec& spec, Normalizer normalizer, TextSplitter splitter);
+  absl::Status MakeMatchers(const TokenizerSpec& spec);
   absl::Status Fill(const TokenizerSpec& spec, const TokenDecoder& decoder, int32_t vocab_size_min);
   void FillAlphabet(const TokenizerSpec& spec);
   absl::Status AddMerges(const TokenizerSpec& spec);
-  AddedTokenMatcher MakeMatcher(const TokenizerSpec& spec, bool normalized) const;
+  std::string_view MultiCharacterText(std::string_view piece, std::string& spelled) const;
   size_t Index(int32_t id) const;
   void EncodeText(std::string_view text, bool first, std::vector<TextRange> plain, Call& call) const;
   void EncodeSegment(std::string_view text, bool first, Call& call) const;
@@ -72,7 +73,7 @@ class BpeTokenizer final : public Tokenizer {
 
   Normalizer normalizer_;
   TextSplitter splitter_;
-  AddedTokenMatcher raw_added_, normalized_added_;
+  AddedTokenMatcher raw_added_{std::vector<AddedToken>()}, normalized_added_{std::vector<AddedToken>()};
   TextRules text_rules_;
   bool byte_level_, byte_fallback_, ignore_merges_, fuse_unknown_;
   bool cuts_at_marks_ = false;  // no merge goes from another character to a space mark: words may be cut there

@@ -68,8 +68,8 @@ class DirectoryReader {
   }
 
   absl::Status ReadTokenizer() {
-    HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer,
-                             ReadDirectoryTokenizer(directory_, parts_.config.vocab, parts_.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer, ReadDirectoryTokenizer(directory_, parts_.config.vocab,
+                                                                      parts_.config.control_ids(), parts_.warnings));
     return absl::OkStatus();
   }
 

@@ -251,21 +251,26 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Build(TokenizerSpec& spec, int3
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ReadDirectoryTokenizer(const WeightDirectory& directory, int32_t vocab,
+                                                                        std::vector<int32_t> control_ids,
                                                                         std::vector<std::string>& warnings) {
   const std::string name(kTokenizerJson);
   LegacyReader legacy(directory, warnings);
+  const auto build = [&](TokenizerSpec& spec) {
+    spec.control_ids = std::move(control_ids);
+    return Build(spec, vocab, warnings);
+  };
   if (!directory.Contains(name) && directory.Contains("tokenizer.model")) {
     HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, legacy.ReadSentencePiece());
-    return Build(spec, vocab, warnings);
+    return build(spec);
   }
   if (!directory.Contains(name) && directory.Contains("vocab.json") && directory.Contains("merges.txt")) {
     HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, legacy.ReadVocabAndMerges());
-    return Build(spec, vocab, warnings);
+    return build(spec);
   }
   HYDRANT_ASSIGN_OR_RETURN(const std::string text, directory.Read(name, kTokenizerJsonBytesMax));
   HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(text, kTokenizerJsonLimits, name));
   HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerJson(document, name));
-  return Build(spec, vocab, warnings);
+  return build(spec);
 }
 
 }  // namespace hydrant

@@ -15,8 +15,9 @@
 
 namespace hydrant {
 
-// `vocab`: rows of the embedding table. Tokens without one are ignored with a warning.
+// `vocab`: rows of the embedding table. Tokens without one are ignored with a warning. `control_ids`: of TokenizerSpec.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ReadDirectoryTokenizer(const WeightDirectory& directory, int32_t vocab,
+                                                                        std::vector<int32_t> control_ids,
                                                                         std::vector<std::string>& warnings);
 
 }  // namespace hydrant

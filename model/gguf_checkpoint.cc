@@ -60,7 +60,7 @@ class GgufReader {
   absl::Status Read(CheckpointParts& parts) {
     HYDRANT_RETURN_IF_ERROR(ReadSizes(parts.config));
     HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(parts.config, parts.warnings));
-    HYDRANT_ASSIGN_OR_RETURN(const TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
     HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, parts.config));
     HYDRANT_RETURN_IF_ERROR(ReadRope(parts.config));
     const ConfigFieldNames names{keys_.hidden,
@@ -80,6 +80,7 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(parts.tensors, TensorTable::Bind(architecture_.naming, parts.config, {}, file_.name(),
                                                               file_.tensors(), parts.warnings));
     parts.config.stored_dtype = parts.tensors.stored_dtype();
+    spec.control_ids = parts.config.control_ids();
     HYDRANT_ASSIGN_OR_RETURN(parts.tokenizer, BpeTokenizer::Create(spec, parts.config.vocab));
     HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));
     parts.chat_template = std::string(chat_template.value_or(""));

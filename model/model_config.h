@@ -48,6 +48,13 @@ struct ModelConfig {
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a generation
 
+  // The tokens that begin a text or end a generation; -1 where there is none.
+  std::vector<int32_t> control_ids() const {
+    std::vector<int32_t> ids = eos_ids;
+    ids.push_back(bos_id);
+    return ids;
+  }
+
   DType stored_dtype = DType::kF32;  // what most weights are stored as; bf16 stands for quantised types too
 
   int32_t embedding_cols() const { return embedding_dim > 0 ? embedding_dim : hidden; }

@@ -22,6 +22,8 @@ class Normalizer {
   static absl::StatusOr<Normalizer> Create(const std::vector<NormalizerStep>& steps, std::string_view file);
 
   bool empty() const { return steps_.empty(); }
+  // No text becomes more than so many times as long, in bytes.
+  double growth() const { return growth_; }
 
   // The normalised text, linear in `text` but for O(n log n) in runs of combining marks. Bytes that are not UTF-8 stay. The
   // ranges (ascending, disjoint) move along: one whose border lies inside characters that change together grows by them, and
@@ -34,6 +36,7 @@ class Normalizer {
     std::unique_ptr<SplitRegex> regex;
   };
   std::vector<Step> steps_;
+  double growth_ = 1;
 };
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };

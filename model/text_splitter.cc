@@ -48,6 +48,9 @@ absl::StatusOr<TextSplitter> TextSplitter::Create(const std::vector<SplitStage>&
     } else if (from.kind == SplitStage::Kind::kDigitRuns) {
       stage.behavior = SplitStage::Behavior::kContiguous;
     }
+    // In front of every piece, which may be one byte, or for every space.
+    if (stage.kind == SplitStage::Kind::kPrefixSpace) splitter.growth_ *= 2;
+    if (stage.kind == SplitStage::Kind::kMetaspace) splitter.growth_ *= 1 + static_cast<double>(stage.literal.size());
     splitter.stages_.push_back(std::move(stage));
   }
   return splitter;

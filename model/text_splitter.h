@@ -21,6 +21,9 @@ class TextSplitter {
   // `file` is for messages.
   static absl::StatusOr<TextSplitter> Create(const std::vector<SplitStage>& stages, std::string_view file);
 
+  // The words of no text have more than so many times its bytes.
+  double growth() const { return growth_; }
+
   // What one Encode call keeps between its Split calls. Thread: one at a time.
   class Scratch {
    public:
@@ -60,6 +63,7 @@ class TextSplitter {
   static void EmitPieces(const Stage& stage, std::string_view piece, Scratch& scratch);
 
   std::vector<Stage> stages_;
+  double growth_ = 1;
 };
 
 }  // namespace hydrant

@@ -38,8 +38,6 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Create(const std::vector<DecoderStep>
   if (steps.size() > kStepsMax) {
     return FileError(file, "decoder", "has ", steps.size(), " steps; at most ", kStepsMax, " are supported");
   }
-  // Bounds what the vocabulary's text may grow to.
-  constexpr size_t kContentBytesMax = 16;
   TokenDecoder decoder;
   bool fused = false, bytes = false;
   for (const DecoderStep& step : steps) {
@@ -52,9 +50,8 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Create(const std::vector<DecoderStep>
         continue;
       case Kind::kReplace:
         if (step.pattern.empty()) return FileError(file, "decoder", "Replace of an empty string");
-        if (step.content.size() > kContentBytesMax) {
-          return FileError(file, "decoder", "Replace by more than ", kContentBytesMax, " bytes is not supported");
-        }
+        decoder.growth_ *=
+            std::max(1.0, static_cast<double>(step.content.size()) / static_cast<double>(step.pattern.size()));
         // One character is never torn between tokens.
         if (bytes || (fused && !IsOneCharacter(step.pattern))) return refuse("Replace");
         break;

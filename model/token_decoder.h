@@ -23,11 +23,14 @@ class TokenDecoder {
   void AppendBytes(std::string_view piece, bool first, std::string& out) const;
   // Whether any token reads differently when it is first.
   bool first_differs() const { return first_differs_; }
+  // No piece becomes more than so many times as long, in bytes.
+  double growth() const { return growth_; }
   const Tokenizer::TextRules& text_rules() const { return text_rules_; }
 
  private:
   std::vector<DecoderStep> steps_;  // those that see token by token
   bool first_differs_ = false;
+  double growth_ = 1;
   Tokenizer::TextRules text_rules_;
 };
 

@@ -101,6 +101,9 @@ struct TokenizerSpec {
   bool fuse_unknown = false;   // one for a run of such
   std::vector<DecoderStep> decoder;
   std::vector<int32_t> prefix_ids, suffix_ids;  // what add_special_tokens puts around the text
+  // Tokens that begin a text or end a turn, by the model's configuration: special whatever the vocabulary calls them, unless
+  // they are single characters, for a model whose texts end at a line break has to read line breaks. -1: none.
+  std::vector<int32_t> control_ids;
 };
 
 // The split of GPT-2 and of the ByteLevel pre-tokenizer.

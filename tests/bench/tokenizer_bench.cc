@@ -31,7 +31,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Open(const std::filesystem::pat
   std::vector<std::string> warnings;
   const bool is_gguf = path.extension() == ".gguf";
   HYDRANT_ASSIGN_OR_RETURN(const WeightDirectory directory, WeightDirectory::Open(is_gguf ? path.parent_path() : path));
-  if (!is_gguf) return ReadDirectoryTokenizer(directory, 1 << 19, warnings);
+  if (!is_gguf) return ReadDirectoryTokenizer(directory, 1 << 19, {}, warnings);
   HYDRANT_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, directory.Map(path.filename().string()));
   HYDRANT_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Parse(file->bytes(), file->name()));
   HYDRANT_ASSIGN_OR_RETURN(const TokenizerSpec spec, ReadGgufTokenizer(gguf, warnings));

@@ -39,6 +39,19 @@ TEST(AddedTokenMatcher, CutsTextAtTokens) {
   EXPECT_EQ(Show({Token(1, "<s>")}, "<s"), "[<s]");
 }
 
+// Were white space looked through again for every token, this would take hours.
+TEST(AddedTokenMatcher, AMegabyteOfSpacesThatAreTokensEnds) {
+  const std::string spaces(1 << 20, ' ');
+  for (const Options options :
+       {Options{.lstrip = true}, Options{.rstrip = true}, Options{.lstrip = true, .rstrip = true},
+        Options{.single_word = true, .rstrip = true}}) {
+    EXPECT_EQ(AddedTokenMatcher({Token(1, " ", options)}).Cut(spaces, {}).size(), spaces.size());
+  }
+  // Other tokens between, which swallow what stands around them.
+  EXPECT_EQ(Show({Token(1, "<s>", {.lstrip = true, .rstrip = true}), Token(2, " ")}, "a  <s>  <s>b"),
+            "[a]{2}{2}{1}{2}{2}{1}[b]");
+}
+
 TEST(AddedTokenMatcher, PrefersTheLongestAtAPlaceAndTheLeftmostOfAll) {
   EXPECT_EQ(Show({Token(1, "ab"), Token(2, "abcd"), Token(3, "bcdef")}, "abcdef"), "{2}[ef]");
   EXPECT_EQ(Show({Token(1, "  "), Token(2, "    ")}, "       "), "{2}{1}[ ]");

@@ -321,6 +321,78 @@ TEST(BpeTokenizer, PaddedIdsExistWithoutText) {
   EXPECT_FALSE((*tokenizer)->IsSpecial(299));
 }
 
+// Whatever a file calls it: an ordinary piece that merges make, or a token that is added but not special.
+TEST(BpeTokenizer, NoPlainTextBecomesATokenThatEndsATurn) {
+  const std::vector<TextRange> plain = {{0, 4}};
+  for (const bool ignore_merges : {false, true}) {
+    for (const bool added : {false, true}) {
+      TokenizerSpec spec;
+      const std::vector<std::string> bytes = ByteAlphabet();
+      spec.pieces.assign(bytes.begin(), bytes.end());
+      for (const std::string_view piece : {"</", "s>", "</s>"}) spec.pieces.push_back(piece);
+      spec.merges = {{"<", "/"}, {"s", ">"}, {"</", "s>"}};
+      spec.byte_level = true;
+      spec.ignore_merges = ignore_merges;
+      spec.decoder.push_back({.kind = DecoderStep::Kind::kByteLevel});
+      if (added) spec.added.push_back({.id = 258, .content = "</s>"});
+      const auto before = BpeTokenizer::Create(spec, 0);
+      ASSERT_THAT(before, IsOk());
+      EXPECT_EQ((*before)->Encode("</s>", {.plain = plain}), Ids{258});
+      spec.control_ids = {258, -1};
+      const auto after = BpeTokenizer::Create(spec, 0);
+      ASSERT_THAT(after, IsOk());
+      EXPECT_TRUE((*after)->IsSpecial(258));
+      EXPECT_EQ((*after)->Encode("</s>", {.plain = plain}), (Ids{256, 257}));
+      EXPECT_EQ((*after)->Encode("</s>", {}), Ids{258});
+    }
+  }
+}
+
+TEST(BpeTokenizer, AModelThatEndsAtALineBreakReadsLineBreaks) {
+  TokenizerSpec spec;
+  const std::vector<std::string> bytes = ByteAlphabet();
+  spec.pieces.assign(bytes.begin(), bytes.end());
+  spec.byte_level = true;
+  spec.control_ids = {'\n'};
+  const auto tokenizer = BpeTokenizer::Create(spec, 0);
+  ASSERT_THAT(tokenizer, IsOk());
+  EXPECT_EQ((*tokenizer)->Encode("a\n", {.parse_special_tokens = false}), (Ids{'a', '\n'}));
+}
+
+// Every step alone is harmless.
+TEST(BpeTokenizer, RefusesStepsThatTogetherMakeTextTooLong) {
+  const auto refused = [](const json& part, const json& value) {
+    json from = TinyTokenizerJson();
+    from[part.get<std::string>()] = value;
+    const auto document = JsonDocument::Parse(from.dump(), kTokenizerJsonLimits, "t.json");
+    return BpeTokenizer::Create(*ReadTokenizerJson(*document, "t.json"), 0).status();
+  };
+  const json four = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaa"}};
+  const auto sequence = [](const char* key, const json& step, int count) {
+    return json{{"type", "Sequence"}, {key, std::vector<json>(static_cast<size_t>(count), step)}};
+  };
+  EXPECT_THAT(refused("normalizer", sequence("normalizers", four, 4)), IsOk());
+  EXPECT_THAT(refused("normalizer", sequence("normalizers", four, 5)),
+              RefusedWith("t.json: normalizer: ", "up to 1024 times as long"));
+  const json mark = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
+  EXPECT_THAT(refused("pre_tokenizer", sequence("pretokenizers", mark, 4)), IsOk());
+  EXPECT_THAT(refused("pre_tokenizer", sequence("pretokenizers", mark, 5)),
+              RefusedWith("t.json: normalizer: ", "1024"));
+  const json sixteen = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaaaaaaaa"}};
+  EXPECT_THAT(refused("decoder", sequence("decoders", sixteen, 16)), RefusedWith("t.json: decoder: makes up to ", ""));
+}
+
+TEST(BpeTokenizer, RefusesLongTokensThatAreLookedForInText) {
+  const std::string longest(512, 'a');
+  TokenizerSpec spec;
+  spec.file = "t.json";
+  spec.pieces = {"a"};
+  spec.added.push_back({.id = 0, .content = longest, .normalized = true});
+  EXPECT_THAT(BpeTokenizer::Create(spec, 0), IsOk());
+  spec.normalizer.push_back({.kind = NormalizerStep::Kind::kReplace, .pattern = "a", .content = "aa"});
+  EXPECT_THAT(BpeTokenizer::Create(spec, 0), RefusedWith("t.json: token 0: ", "has 1024 bytes"));
+}
+
 // Row E21.
 TEST(BpeTokenizer, RefusesMergesOfUnknownTokens) {
   for (const auto& [left, right] : {std::pair("a", "zz"), std::pair("zz", "a"), std::pair("a", "z")}) {

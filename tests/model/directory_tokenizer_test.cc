@@ -26,7 +26,7 @@ class DirectoryTokenizer : public testing::Test {
   absl::StatusOr<std::shared_ptr<const Tokenizer>> Read(int32_t rows = kRows) {
     const auto directory = WeightDirectory::Open(files_.path());
     EXPECT_THAT(directory, IsOk());
-    return ReadDirectoryTokenizer(*directory, rows, warnings_);
+    return ReadDirectoryTokenizer(*directory, rows, control_ids_, warnings_);
   }
   // Must be readable.
   const Tokenizer& Sound() {
@@ -48,9 +48,17 @@ class DirectoryTokenizer : public testing::Test {
   void WriteConfig(const json& config) { files_.Write("tokenizer_config.json", config.dump()); }
 
   TempDir files_;
+  std::vector<int32_t> control_ids_;
   std::vector<std::string> warnings_;
   std::shared_ptr<const Tokenizer> kept_;
 };
+
+TEST_F(DirectoryTokenizer, TellsTheTokenizerWhichTokensEndATurn) {
+  WriteVocabAndMerges();
+  control_ids_ = {257, -1};
+  EXPECT_TRUE(Sound().IsSpecial(257));
+  EXPECT_EQ(Sound().Encode("ab", {.parse_special_tokens = false}), (Ids{'a', 'b'}));
+}
 
 TEST_F(DirectoryTokenizer, TokenizerJsonIsTheTruthWhateverTheConfigSays) {
   files_.Write("tokenizer.json", TinyTokenizerJson().dump());

@@ -74,6 +74,22 @@ TEST(GgufCheckpoint, UndoesTheInterleavingOfQueryAndKeyRows) {
   }
 }
 
+// A file that types them as ordinary pieces would let a client's text begin a text or end a turn.
+TEST(GgufCheckpoint, TokensThatBeginOrEndTextsAreSpecialWhateverTheirType) {
+  GgufBuilder tiny = TinyGguf();
+  for (const int32_t type : {1, 4}) {
+    std::vector<int32_t> types(258, 1);
+    types[256] = types[257] = type;
+    const auto opened = Open(tiny.SetInts("tokenizer.ggml.token_type", types));
+    ASSERT_THAT(opened, IsOk());
+    const Tokenizer& tokenizer = (*opened)->tokenizer();
+    EXPECT_TRUE(tokenizer.IsSpecial(256));
+    EXPECT_TRUE(tokenizer.IsSpecial(257));
+    EXPECT_EQ(tokenizer.Encode("</s>", {}), std::vector<int32_t>{257});
+    EXPECT_EQ(tokenizer.Encode("</s>", {.parse_special_tokens = false}).size(), 4u);
+  }
+}
+
 TEST(GgufCheckpoint, AnOwnHeadIsNotTied) {
   GgufBuilder tiny = TinyGguf();
   tiny.AddF32("output.weight", {32, 258});

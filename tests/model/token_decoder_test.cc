@@ -62,9 +62,14 @@ TEST(TokenDecoder, RefusesOrdersInWhichATokenHasNoTextOfItsOwn) {
       {kFuse, {.kind = Kind::kStrip, .content = " ", .stop = 1}},
       {{.kind = Kind::kReplace}},
       std::vector<DecoderStep>(17, kFuse),
-      {{.kind = Kind::kReplace, .pattern = "a", .content = std::string(17, 'b')}},
   };
   for (const auto& steps : wrong) EXPECT_THAT(TokenDecoder::Create(steps, "t.json"), RefusedWith("t.json: decoder: "));
+}
+
+TEST(TokenDecoder, TellsHowMuchLongerItMakesPieces) {
+  const DecoderStep four = {.kind = Kind::kReplace, .pattern = "a", .content = "aaaa"};
+  EXPECT_EQ(TokenDecoder::Create({kReplace, kFallback, kFuse, kStripFirst}, "t")->growth(), 1);
+  EXPECT_EQ(TokenDecoder::Create({four, kReplace, four}, "t")->growth(), 16);
 }
 
 TEST(ByteOfPiece, KnowsThe256AndNothingElse) {

@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Open(const std::filesystem::pat
   // Larger than every vocabulary: there is no config.json to say how many rows there are.
   constexpr int32_t kVocabMax = 1 << 19;
   if (path.extension() != ".gguf") {
-    return ReadDirectoryTokenizer(directory, kVocabMax, warnings);
+    return ReadDirectoryTokenizer(directory, kVocabMax, {}, warnings);
   }
   HYDRANT_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, directory.Map(path.filename().string()));
   HYDRANT_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Parse(file->bytes(), file->name()));
