@@ -145,7 +145,7 @@ Value AddStrings(Workspace& workspace, const Value& a, const Value& b) {
 }
 
 Value AddLists(Workspace& workspace, const Value& a, const Value& b) {
-  std::vector<Value> items = a.sequence().items();
+  Values items(a.sequence().items(), workspace);
   items.insert(items.end(), b.sequence().items().begin(), b.sequence().items().end());
   return workspace.List(std::move(items), a.sequence().is_tuple() ? Sequence::Kind::kTuple : Sequence::Kind::kList);
 }
@@ -162,8 +162,8 @@ Value Repeat(Workspace& workspace, const Value& value, int64_t times) {
     for (size_t i = 0; i < count && !value.text().empty(); ++i) result.Append(value.text());
     return workspace.String(std::move(result), value.is_markup());
   }
-  std::vector<Value> items;
-  const std::vector<Value>& once = value.sequence().items();
+  Values items(workspace);
+  const Values& once = value.sequence().items();
   for (size_t i = 0; i < count && !once.empty(); ++i) items.insert(items.end(), once.begin(), once.end());
   return workspace.List(std::move(items), value.sequence().is_tuple() ? Sequence::Kind::kTuple : Sequence::Kind::kList);
 }

@@ -12,7 +12,7 @@
 namespace hydrant::jinja {
 
 AttributePath::AttributePath(Workspace& workspace, const Value& attribute, Value fallback)
-    : fallback_(std::move(fallback)) {
+    : keys_(workspace), fallback_(std::move(fallback)) {
   if (attribute.is_undefined() || attribute.is_none()) return;
   if (!attribute.is_string()) {
     keys_.push_back(attribute);

@@ -18,7 +18,7 @@ class AttributePath {
   Value Get(Workspace& workspace, const Value& item) const;
 
  private:
-  std::vector<Value> keys_;
+  Values keys_;
   const Value fallback_;
 };
 

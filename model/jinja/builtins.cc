@@ -17,20 +17,20 @@ Value Get(const BuiltinCall& call) {
   return found != nullptr ? *found : bound.has(1) ? bound.at(1) : Value::None();
 }
 
-Value Keys(const BuiltinCall& call) {
-  std::vector<Value> keys;
+Value KeysView(const BuiltinCall& call) {
+  Values keys(call.workspace);
   for (const auto& [key, value] : call.subject.dict().entries()) keys.push_back(key);
   return call.workspace.List(std::move(keys), Sequence::Kind::kKeys);
 }
 
-Value Values(const BuiltinCall& call) {
-  std::vector<Value> values;
+Value ValuesView(const BuiltinCall& call) {
+  Values values(call.workspace);
   for (const auto& [key, value] : call.subject.dict().entries()) values.push_back(value);
   return call.workspace.List(std::move(values), Sequence::Kind::kValues);
 }
 
-Value Pairs(const BuiltinCall& call) {
-  std::vector<Value> pairs;
+Value ItemsView(const BuiltinCall& call) {
+  Values pairs(call.workspace);
   for (const auto& [key, value] : call.subject.dict().entries()) pairs.push_back(call.workspace.Tuple({key, value}));
   return call.workspace.List(std::move(pairs), Sequence::Kind::kItems);
 }
@@ -40,14 +40,14 @@ Value Copy(const BuiltinCall& call) { return call.subject; }
 
 Value CountOf(const BuiltinCall& call) {
   const Bound bound("count", call.arguments, {"value"}, 1);
-  const std::vector<Value>& items = call.subject.sequence().items();
+  const Values& items = call.subject.sequence().items();
   return Value::Int(std::count_if(items.begin(), items.end(),
                                   [&](const Value& item) { return Equal(call.workspace, item, bound.at(0)); }));
 }
 
 Value IndexOf(const BuiltinCall& call) {
   const Bound bound("index", call.arguments, {"value"}, 1);
-  const std::vector<Value>& items = call.subject.sequence().items();
+  const Values& items = call.subject.sequence().items();
   const auto found = std::find_if(items.begin(), items.end(),
                                   [&](const Value& item) { return Equal(call.workspace, item, bound.at(0)); });
   if (found == items.end()) Fail("the value is not in the list");
@@ -56,7 +56,7 @@ Value IndexOf(const BuiltinCall& call) {
 
 const BuiltinTable& DictMethods() {
   static const BuiltinTable table = {
-      {"get", Get}, {"keys", Keys}, {"values", Values}, {"items", Pairs}, {"copy", Copy}};
+      {"get", Get}, {"keys", KeysView}, {"values", ValuesView}, {"items", ItemsView}, {"copy", Copy}};
   return table;
 }
 

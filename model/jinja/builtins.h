@@ -21,9 +21,11 @@
 namespace hydrant::jinja {
 
 struct Arguments {
-  std::vector<Value> positional;
+  explicit Arguments(Workspace& workspace) : positional(workspace), named(workspace) {}
+
+  Values positional;
   // The name is a Text because dict(**x) makes keys of it, which are the client's where x is.
-  std::vector<std::pair<Text, Value>> named;
+  Counted<std::pair<Text, Value>> named;
 };
 
 struct BuiltinCall {

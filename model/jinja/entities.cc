@@ -41,14 +41,16 @@ Value CyclerReset(const BuiltinCall& call) {
 
 // What a call gives each parameter, and what is left over.
 struct Macro::Bound {
+  explicit Bound(Workspace& workspace) : varargs(workspace), kwargs(MakeObject<Dict>(&workspace)) {}
+
   std::vector<const Value*> values;  // by parameter; null where absent
-  std::vector<Value> varargs;
-  std::shared_ptr<Dict> kwargs = MakeObject<Dict>();
+  Values varargs;
+  std::shared_ptr<Dict> kwargs;
   Value caller;
 };
 
 Macro::Bound Macro::Bind(Workspace& workspace, Arguments& arguments) const {
-  Bound bound;
+  Bound bound(workspace);
   bound.values.resize(signature_.parameters.size());
   for (size_t i = 0; i < arguments.positional.size(); ++i) {
     if (i < bound.values.size()) {
@@ -106,7 +108,7 @@ Value Macro::Attribute(Workspace& workspace, std::string_view name) const {
   if (name == "catch_varargs") return Value::Bool(signature_.uses_varargs);
   if (name == "catch_kwargs") return Value::Bool(signature_.uses_kwargs);
   if (name != "arguments") return Value();
-  std::vector<Value> names;
+  Values names(workspace);
   for (const auto& [parameter, fallback] : signature_.parameters) names.push_back(workspace.String(parameter));
   return workspace.Tuple(std::move(names));
 }
@@ -156,24 +158,15 @@ bool LoopState::Changed(Workspace& workspace, const Arguments& arguments) {
 }
 
 Value Namespace::Attribute(Workspace&, std::string_view name) const {
-  for (const auto& [known, value] : values_) {
-    if (known == name) return value;
-  }
-  return Value();
+  const Value* value = values_.Find(name);
+  return value == nullptr ? Value() : *value;
 }
 
 bool Namespace::SetAttribute(Workspace& workspace, std::string_view name, const Value& value) {
   if (!name.empty() && name.front() == '_') {
     Fail("Chat templates cannot store underscore-prefixed attributes on a namespace.");
   }
-  workspace.Step(static_cast<int64_t>(values_.size() / 8));
-  for (auto& [known, current] : values_) {
-    if (known == name) {
-      current = value;
-      return true;
-    }
-  }
-  values_.emplace_back(std::string(name), value);
+  values_.SetText(workspace.String(std::string(name)), value);
   return true;
 }
 

@@ -40,9 +40,9 @@ class Macro final : public Entity {
 // `loop` inside of a for.
 class LoopState final : public Entity {
  public:
-  LoopState(std::vector<Value> items, const ForStatement& loop, std::shared_ptr<Scope> scope, int depth)
-      : items_(std::move(items)), loop_(loop), scope_(std::move(scope)), depth_(depth) {}
-  const std::vector<Value>& items() const { return items_; }
+  LoopState(Workspace& workspace, Values items, const ForStatement& loop, std::shared_ptr<Scope> scope, int depth)
+      : items_(std::move(items)), loop_(loop), scope_(std::move(scope)), depth_(depth), last_seen_(workspace) {}
+  const Values& items() const { return items_; }
   void MoveTo(size_t index) { index_ = index; }
   std::string_view type_name() const override { return "LoopContext"; }
   bool callable() const override { return loop_.is_recursive; }
@@ -55,30 +55,31 @@ class LoopState final : public Entity {
   void Clear() override;
 
  private:
-  std::vector<Value> items_;
+  Values items_;
   const ForStatement& loop_;
   std::shared_ptr<Scope> scope_;  // around the loop
   const int depth_;
   size_t index_ = 0;
-  std::vector<Value> last_seen_;  // by changed
+  Values last_seen_;  // by changed
   bool seen_ = false;
 };
 
 class Namespace final : public Entity {
  public:
+  explicit Namespace(Workspace& workspace) : values_(&workspace) {}
   std::string_view type_name() const override { return "TemplateNamespace"; }
   Value Attribute(Workspace& workspace, std::string_view name) const override;
   bool SetAttribute(Workspace& workspace, std::string_view name, const Value& value) override;
-  void Clear() override { values_.clear(); }
+  void Clear() override { values_.Clear(); }
 
  private:
-  std::vector<std::pair<std::string, Value>> values_;
+  Dict values_;
 };
 
 // `cycler('a', 'b')`: next() and current.
 class Cycler final : public Entity {
  public:
-  explicit Cycler(std::vector<Value> items) : items_(std::move(items)) {}
+  explicit Cycler(Values items) : items_(std::move(items)) {}
   std::string_view type_name() const override { return "Cycler"; }
   Value Attribute(Workspace& workspace, std::string_view name) const override;
   Value Next();
@@ -86,7 +87,7 @@ class Cycler final : public Entity {
   void Clear() override { items_.clear(); }
 
  private:
-  std::vector<Value> items_;
+  Values items_;
   size_t at_ = 0;
 };
 

@@ -22,14 +22,14 @@ Value Interpreter::Evaluate(const NameExpression& expression) {
 }
 
 Value Interpreter::Evaluate(const SequenceExpression& expression) {
-  std::vector<Value> items;
+  Values items(workspace_);
   items.reserve(expression.items.size());
   for (const ExpressionPtr& item : expression.items) items.push_back(Evaluate(*item));
   return workspace_.List(std::move(items), expression.kind);
 }
 
 Value Interpreter::Evaluate(const DictExpression& expression) {
-  auto dict = MakeObject<Dict>();
+  auto dict = MakeObject<Dict>(&workspace_);
   for (const auto& [key, value] : expression.entries) {
     Value evaluated = Evaluate(*key);
     dict->Set(workspace_, std::move(evaluated), Evaluate(*value));
@@ -104,7 +104,7 @@ Value Interpreter::Evaluate(const SubscriptExpression& expression) {
 Value Interpreter::Evaluate(const SliceExpression&) { Fail("a slice among other keys"); }
 
 Arguments Interpreter::Evaluate(const CallArguments& arguments) {
-  Arguments evaluated;
+  Arguments evaluated(workspace_);
   for (const ExpressionPtr& value : arguments.positional) evaluated.positional.push_back(Evaluate(*value));
   for (const auto& [name, value] : arguments.named) {
     evaluated.named.emplace_back(Text(name, Origin::kTemplate), Evaluate(*value));

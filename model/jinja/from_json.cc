@@ -37,13 +37,13 @@ Value Convert(const Json& json, Origin origin, int level, std::string_view check
     case Json::value_t::string:
       return StringValue(json.get_ref<const std::string&>(), origin);
     case Json::value_t::array: {
-      std::vector<Value> items;
+      Values items(nullptr);
       items.reserve(json.size());
       for (const Json& item : json) items.push_back(Convert(item, origin, level + 1, checked_member));
       return Value::Of(MakeObject<Sequence>(std::move(items), Sequence::Kind::kList));
     }
     case Json::value_t::object: {
-      auto dict = MakeObject<Dict>();
+      auto dict = MakeObject<Dict>(nullptr);
       for (const auto& [key, value] : json.items()) {
         const bool checked = level == kMemberLevel && !checked_member.empty() && key == checked_member;
         dict->SetText(StringValue(key, origin),

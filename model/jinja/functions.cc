@@ -28,8 +28,9 @@ Value Range(const BuiltinCall& call) {
   if (count > kRangeMax) {
     throw Fault{FaultKind::kLimit, StrCat("it counts over a range of more than ", kRangeMax)};
   }
-  std::vector<Value> items;
+  Values items(call.workspace);
   call.workspace.Step(count > 0 ? static_cast<int64_t>(count) : 0);
+  items.reserve(count > 0 ? static_cast<size_t>(count) + 1 : 0);
   // The last step may leave 64 bits; no item is behind it then.
   for (int64_t at = begin; step > 0 ? at < end : at > end;) {
     items.push_back(Value::Int(at));
@@ -40,7 +41,7 @@ Value Range(const BuiltinCall& call) {
 
 // dict(pairs or mapping, name=value, …).
 Value MakeDict(const BuiltinCall& call) {
-  auto dict = MakeObject<Dict>();
+  auto dict = MakeObject<Dict>(&call.workspace);
   if (call.arguments.positional.size() > 1) Fail("dict expected at most 1 argument");
   for (const Value& from : call.arguments.positional) {
     if (from.is_dict()) {
@@ -48,7 +49,7 @@ Value MakeDict(const BuiltinCall& call) {
       continue;
     }
     for (const Value& pair : Items(call.workspace, from)) {
-      const std::vector<Value> items = Items(call.workspace, pair);
+      const Values items = Items(call.workspace, pair);
       if (items.size() != 2) Fail("dictionary update sequence element has not length 2");
       dict->Set(call.workspace, items[0], items[1]);
     }
@@ -59,7 +60,7 @@ Value MakeDict(const BuiltinCall& call) {
 
 Value MakeNamespace(const BuiltinCall& call) {
   const Value initial = MakeDict(call);
-  auto result = MakeObject<Namespace>();
+  auto result = MakeObject<Namespace>(call.workspace);
   for (const auto& [key, value] : initial.dict().entries()) {
     if (!key.is_string()) Fail("namespace() wants names");
     result->SetAttribute(call.workspace, key.view(), value);
@@ -69,7 +70,7 @@ Value MakeNamespace(const BuiltinCall& call) {
 
 Value MakeCycler(const BuiltinCall& call) {
   if (call.arguments.positional.empty()) Fail("at least one item has to be provided");
-  return call.workspace.Keep(MakeObject<Cycler>(call.arguments.positional));
+  return call.workspace.Keep(MakeObject<Cycler>(Values(call.arguments.positional, call.workspace)));
 }
 
 Value MakeJoiner(const BuiltinCall& call) {

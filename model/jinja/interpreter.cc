@@ -18,7 +18,7 @@ void Scope::Set(std::string_view name, Value value) {
       return;
     }
   }
-  values_.emplace_back(std::string(name), std::move(value));
+  values_.emplace_back(name, std::move(value));
 }
 
 const Value* Scope::Find(std::string_view name) const {
@@ -31,7 +31,7 @@ const Value* Scope::Find(std::string_view name) const {
 }
 
 Interpreter::Interpreter(Workspace& workspace, std::time_t now)
-    : workspace_(workspace), now_(now), scope_(std::make_shared<Scope>(nullptr)) {}
+    : workspace_(workspace), now_(now), scope_(std::make_shared<Scope>(workspace, nullptr)) {}
 
 Text Interpreter::Run(const Body& body) {
   return Capture([&] { Execute(body); });
@@ -91,9 +91,9 @@ Value Interpreter::RunLoop(const ForStatement& loop, const std::shared_ptr<Scope
 }
 
 void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int depth) {
-  std::vector<Value> items = Items(workspace_, sequence);
+  Values items = Items(workspace_, sequence);
   if (loop.condition) {
-    std::vector<Value> kept;
+    Values kept(workspace_);
     for (Value& item : items) {
       InScope([&] {
         workspace_.Step();
@@ -108,7 +108,7 @@ void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int dept
     InScope([&] { return Execute(loop.otherwise); });
     return;
   }
-  const auto state = MakeObject<LoopState>(std::move(items), loop, scope_, depth);
+  const auto state = MakeObject<LoopState>(workspace_, std::move(items), loop, scope_, depth);
   const Value loop_value = workspace_.Keep(state);
   for (size_t i = 0; i < state->items().size(); ++i) {
     workspace_.Step();
@@ -124,7 +124,7 @@ void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int dept
 
 void Interpreter::Assign(const Target& target, const Value& value) {
   if (target.is_tuple) {
-    const std::vector<Value> items = Items(workspace_, value);
+    const Values items = Items(workspace_, value);
     if (items.size() != target.items.size()) {
       Fail(StrCat(items.size() < target.items.size() ? "not enough" : "too many", " values to unpack (expected ",
                   target.items.size(), ")"));
@@ -182,7 +182,7 @@ Interpreter::Flow Interpreter::Execute(const CallStatement& statement) {
 
 Interpreter::Flow Interpreter::Execute(const WithStatement& statement) {
   // The values are those outside; none sees the others.
-  std::vector<Value> values;
+  Values values(workspace_);
   for (const auto& [target, value] : statement.values) values.push_back(Evaluate(*value));
   return InScope([&] {
     for (size_t i = 0; i < values.size(); ++i) Assign(statement.values[i].first, values[i]);

@@ -25,15 +25,16 @@ namespace hydrant::jinja {
 // The names set in one block.
 class Scope {
  public:
-  explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
+  Scope(Workspace& workspace, std::shared_ptr<Scope> outer) : outer_(std::move(outer)), values_(workspace) {}
 
+  // The name outlives the scope: it is the template's, a literal or a variable's.
   void Set(std::string_view name, Value value);
   // Null where no scope has it.
   const Value* Find(std::string_view name) const;
 
  private:
   const std::shared_ptr<Scope> outer_;
-  std::vector<std::pair<std::string, Value>> values_;  // a handful: looked through
+  Counted<std::pair<std::string_view, Value>> values_;  // a handful: looked through
 };
 
 class Interpreter {
@@ -58,7 +59,7 @@ class Interpreter {
   template <typename Prepare>
   Value RunBody(const std::shared_ptr<Scope>& outer, const Body& body, Prepare prepare) {
     const Workspace::CallLevel level(workspace_);
-    const auto around = std::exchange(scope_, std::make_shared<Scope>(outer));
+    const auto around = std::exchange(scope_, std::make_shared<Scope>(workspace_, outer));
     prepare(*scope_);
     Text text = Capture([&] { Execute(body); });
     scope_ = around;
@@ -83,7 +84,7 @@ class Interpreter {
   // `write` in a scope of its own.
   template <typename Write>
   Flow InScope(Write write) {
-    const auto around = std::exchange(scope_, std::make_shared<Scope>(scope_));
+    const auto around = std::exchange(scope_, std::make_shared<Scope>(workspace_, scope_));
     const Flow flow = write();
     scope_ = around;
     return flow;

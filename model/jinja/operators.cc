@@ -53,7 +53,7 @@ Text SliceText(Workspace& workspace, const Text& text, const SliceIndices& indic
   };
   size_t at = skip(0, stride > 0 ? first : first + stride * (count - 1));
   if (stride == 1) return text.Slice(at, skip(at, count));
-  std::vector<ByteRange> characters;  // from left to right
+  Counted<ByteRange> characters(workspace);  // from left to right
   for (int64_t i = 0; i < count; ++i) {
     workspace.Step();
     const size_t end = skip(at, 1);
@@ -166,7 +166,7 @@ bool Less(Workspace& workspace, const Value& a, const Value& b) {
   if (!lists) {
     Fail(StrCat("'<' not supported between instances of '", TypeName(a), "' and '", TypeName(b), "'"));
   }
-  const std::vector<Value>&x = a.sequence().items(), &y = b.sequence().items();
+  const Values &x = a.sequence().items(), &y = b.sequence().items();
   for (size_t i = 0; i < x.size() && i < y.size(); ++i) {
     if (!Equal(workspace, x[i], y[i])) return Less(workspace, x[i], y[i]);
   }
@@ -190,7 +190,7 @@ bool Contains(Workspace& workspace, const Value& container, const Value& item) {
   if (container.is_entity() || (!container.is_sequence() && !container.is_undefined())) {
     Fail(StrCat("argument of type '", TypeName(container), "' is not iterable"));
   }
-  const std::vector<Value> items = Items(workspace, container);
+  const Values items = Items(workspace, container);
   return std::any_of(items.begin(), items.end(), [&](const Value& other) { return Equal(workspace, other, item); });
 }
 
@@ -237,8 +237,8 @@ bool IsIterable(const Value& value) {
   return value.is_undefined() || value.is_string() || value.is_dict() || value.is_sequence();
 }
 
-std::vector<Value> Items(Workspace& workspace, const Value& value) {
-  std::vector<Value> items;
+Values Items(Workspace& workspace, const Value& value) {
+  Values items(workspace);
   if (value.is_sequence()) {
     const Sequence& sequence = value.sequence();
     workspace.Step(static_cast<int64_t>(sequence.remaining() / 8));
@@ -285,7 +285,7 @@ Value Slice(Workspace& workspace, const Value& object, const Value& begin, const
   }
   const Sequence& sequence = object.sequence();
   const auto [first, stride, count] = IndicesOf(begin, end, step, sequence.items().size());
-  std::vector<Value> items;
+  Values items(workspace);
   items.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) items.push_back(sequence.items()[static_cast<size_t>(first + i * stride)]);
   return workspace.List(std::move(items), sequence.is_tuple() ? Sequence::Kind::kTuple : sequence.kind());

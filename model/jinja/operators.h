@@ -26,7 +26,7 @@ Value Positive(const Value& value);
 // len(value); nullopt where it has none.
 std::optional<size_t> Length(Workspace& workspace, const Value& value);
 // What iterating yields: characters of a string, keys of a dict, the rest of a generator, nothing for undefined.
-std::vector<Value> Items(Workspace& workspace, const Value& value);
+Values Items(Workspace& workspace, const Value& value);
 bool IsIterable(const Value& value);
 
 // object[key]; undefined where there is none.

@@ -90,7 +90,7 @@ class ReprPrinter {
   void Put(std::string_view text) { out_.Append(text, kPunctuation); }
 
   void PrintSequence(const Sequence& sequence) {
-    const std::vector<Value>& items = sequence.items();
+    const Values& items = sequence.items();
     switch (sequence.kind()) {
       case Sequence::Kind::kTuple:
       case Sequence::Kind::kGroup:
@@ -117,14 +117,14 @@ class ReprPrinter {
     }
   }
 
-  void PrintRange(const std::vector<Value>& items) {
+  void PrintRange(const Values& items) {
     const int64_t first = items.empty() ? 0 : items.front().integer();
     const int64_t step = items.size() < 2 ? 1 : items[1].integer() - first;
     const int64_t stop = items.empty() ? 0 : items.back().integer() + (step > 0 ? 1 : -1);
     Put(step == 1 ? StrCat("range(", first, ", ", stop, ")") : StrCat("range(", first, ", ", stop, ", ", step, ")"));
   }
 
-  void PrintItems(std::string_view open, const std::vector<Value>& items, std::string_view close) {
+  void PrintItems(std::string_view open, const Values& items, std::string_view close) {
     Put(open);
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) Put(", ");

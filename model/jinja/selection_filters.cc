@@ -16,14 +16,17 @@ namespace {
 
 // The arguments behind the first `count`, for the filter or test that those name.
 Arguments Behind(const BuiltinCall& call, size_t count) {
-  const std::vector<Value>& all = call.arguments.positional;
+  const Values& all = call.arguments.positional;
   call.workspace.Step(static_cast<int64_t>((all.size() + call.arguments.named.size()) / 8));
-  return {{all.begin() + static_cast<std::ptrdiff_t>(count), all.end()}, call.arguments.named};
+  Arguments rest(call.workspace);
+  rest.positional.assign(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
+  rest.named = call.arguments.named;
+  return rest;
 }
 
 Value Map(const BuiltinCall& call) {
-  std::vector<Value> mapped;
-  if (!call.subject.Truth()) return call.workspace.List({}, Sequence::Kind::kGenerator);
+  Values mapped(call.workspace);
+  if (!call.subject.Truth()) return call.workspace.List(Values(call.workspace), Sequence::Kind::kGenerator);
   if (call.arguments.positional.empty()) {
     const Bound bound("map", call.arguments, {"attribute", "default"}, 1);
     const AttributePath path(call.workspace, bound.at(0), bound.at(1));
@@ -43,15 +46,15 @@ Value Map(const BuiltinCall& call) {
 
 template <bool kByAttribute, bool kKeep>
 Value Select(const BuiltinCall& call) {
-  const std::vector<Value>& positional = call.arguments.positional;
-  if (!call.subject.Truth()) return call.workspace.List({}, Sequence::Kind::kGenerator);
+  const Values& positional = call.arguments.positional;
+  if (!call.subject.Truth()) return call.workspace.List(Values(call.workspace), Sequence::Kind::kGenerator);
   if (kByAttribute && positional.empty()) Fail("Missing parameter for attribute name");
   const size_t test_at = kByAttribute ? 1 : 0;
   const AttributePath path(call.workspace, kByAttribute ? positional[0] : Value());
   const bool has_test = positional.size() > test_at;
   if (has_test && !positional[test_at].is_string()) Fail("select() wants the name of a test");
-  const Arguments rest = has_test ? Behind(call, test_at + 1) : Arguments();
-  std::vector<Value> kept;
+  const Arguments rest = has_test ? Behind(call, test_at + 1) : Arguments(call.workspace);
+  Values kept(call.workspace);
   for (Value& item : Items(call.workspace, call.subject)) {
     const Value looked_at = path.Get(call.workspace, item);
     const bool passes =

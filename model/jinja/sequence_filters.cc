@@ -14,9 +14,9 @@
 namespace hydrant::jinja {
 namespace {
 
-std::vector<Value> Subject(const BuiltinCall& call) { return Items(call.workspace, call.subject); }
+Values Subject(const BuiltinCall& call) { return Items(call.workspace, call.subject); }
 
-Value Generator(const BuiltinCall& call, std::vector<Value> items) {
+Value Generator(const BuiltinCall& call, Values items) {
   return call.workspace.List(std::move(items), Sequence::Kind::kGenerator);
 }
 
@@ -34,7 +34,7 @@ Value First(const BuiltinCall& call) {
     generator.Take(1);
     return generator.items()[generator.items().size() - generator.remaining() - 1];
   }
-  const std::vector<Value> items = Subject(call);
+  const Values items = Subject(call);
   return items.empty() ? call.workspace.Missing("No first item, sequence was empty.") : items.front();
 }
 
@@ -42,7 +42,7 @@ Value Last(const BuiltinCall& call) {
   if (call.subject.is_sequence() && call.subject.sequence().kind() == Sequence::Kind::kGenerator) {
     Fail("'generator' object is not reversible");
   }
-  const std::vector<Value> items = Subject(call);
+  const Values items = Subject(call);
   return items.empty() ? call.workspace.Missing("No last item, sequence was empty.") : items.back();
 }
 
@@ -52,7 +52,7 @@ Value Reverse(const BuiltinCall& call) {
   if (call.subject.is_string()) {
     return Slice(call.workspace, call.subject, Value::None(), Value::None(), Value::Int(-1));
   }
-  std::vector<Value> items = Subject(call);
+  Values items = Subject(call);
   std::reverse(items.begin(), items.end());
   return Generator(call, std::move(items));
 }
@@ -73,9 +73,9 @@ Value Join(const BuiltinCall& call) {
 }
 
 Value Items(const BuiltinCall& call) {
-  if (call.subject.is_undefined()) return Generator(call, {});
+  if (call.subject.is_undefined()) return Generator(call, Values(call.workspace));
   if (!call.subject.is_dict()) Fail("Can only get item pairs from a mapping.");
-  std::vector<Value> pairs;
+  Values pairs(call.workspace);
   for (const auto& [key, value] : call.subject.dict().entries()) pairs.push_back(call.workspace.Tuple({key, value}));
   return Generator(call, std::move(pairs));
 }
@@ -85,11 +85,11 @@ struct Keyed {
 };
 
 // Sorts stably; equal ones keep their order also when reversed.
-std::vector<Value> SortBy(Workspace& workspace, std::vector<Keyed> entries, bool reverse) {
+Values SortBy(Workspace& workspace, Counted<Keyed> entries, bool reverse) {
   std::stable_sort(entries.begin(), entries.end(), [&](const Keyed& a, const Keyed& b) {
     return reverse ? Less(workspace, b.key, a.key) : Less(workspace, a.key, b.key);
   });
-  std::vector<Value> sorted;
+  Values sorted(workspace);
   for (Keyed& entry : entries) sorted.push_back(std::move(entry.item));
   return sorted;
 }
@@ -100,7 +100,7 @@ Value DictSort(const BuiltinCall& call) {
   if (by.view() != "key" && by.view() != "value") Fail("You can only sort by either \"key\" or \"value\"");
   RequireDefined(call.subject);
   if (!call.subject.is_dict()) Fail("dictsort() wants a dict");
-  std::vector<Keyed> entries;
+  Counted<Keyed> entries(call.workspace);
   for (const auto& [key, value] : call.subject.dict().entries()) {
     const Value& sorted_by = by.view() == "key" ? key : value;
     entries.push_back({SortKey(call.workspace, sorted_by, bound.Truth(0, false)), call.workspace.Tuple({key, value})});
@@ -109,8 +109,8 @@ Value DictSort(const BuiltinCall& call) {
 }
 
 // The key of each item: one attribute, or several with commas between them as a list.
-std::vector<Keyed> WithKeys(const BuiltinCall& call, const Value& attribute, bool case_sensitive) {
-  std::vector<AttributePath> paths;
+Counted<Keyed> WithKeys(const BuiltinCall& call, const Value& attribute, bool case_sensitive) {
+  Counted<AttributePath> paths(call.workspace);
   if (attribute.is_string()) {
     for (std::string_view rest = attribute.view();;) {
       const size_t comma = std::min(rest.find(','), rest.size());
@@ -121,9 +121,9 @@ std::vector<Keyed> WithKeys(const BuiltinCall& call, const Value& attribute, boo
   } else {
     paths.emplace_back(call.workspace, attribute);
   }
-  std::vector<Keyed> entries;
+  Counted<Keyed> entries(call.workspace);
   for (Value& item : Subject(call)) {
-    std::vector<Value> keys;
+    Values keys(call.workspace);
     for (const AttributePath& path : paths) {
       keys.push_back(SortKey(call.workspace, path.Get(call.workspace, item), case_sensitive));
     }
@@ -142,8 +142,8 @@ Value Sort(const BuiltinCall& call) {
 Value Unique(const BuiltinCall& call) {
   const Bound bound("unique", call.arguments, {"case_sensitive", "attribute"});
   const AttributePath path(call.workspace, bound.at(1));
-  Dict seen;
-  std::vector<Value> items;
+  Dict seen(&call.workspace);
+  Values items(call.workspace);
   for (Value& item : Subject(call)) {
     Value key = SortKey(call.workspace, path.Get(call.workspace, item), bound.Truth(0, false));
     const size_t before = seen.entries().size();
@@ -181,7 +181,7 @@ Value GroupBy(const BuiltinCall& call) {
   const Bound bound("groupby", call.arguments, {"attribute", "default", "case_sensitive"}, 1);
   const bool case_sensitive = bound.Truth(2, false);
   const AttributePath path(call.workspace, bound.at(0), bound.at(1));
-  std::vector<Keyed> entries;
+  Counted<Keyed> entries(call.workspace);
   for (Value& item : Subject(call)) {
     Value key = path.Get(call.workspace, item);
     entries.push_back({std::move(key), std::move(item)});
@@ -189,15 +189,16 @@ Value GroupBy(const BuiltinCall& call) {
   const auto key_of = [&](const Keyed& entry) { return SortKey(call.workspace, entry.key, case_sensitive); };
   std::stable_sort(entries.begin(), entries.end(),
                    [&](const Keyed& a, const Keyed& b) { return Less(call.workspace, key_of(a), key_of(b)); });
-  std::vector<Value> groups;
+  Values groups(call.workspace);
   for (size_t i = 0; i < entries.size();) {
-    std::vector<Value> members;
+    Values members(call.workspace);
     const size_t first = i;
     for (; i < entries.size() && Equal(call.workspace, key_of(entries[first]), key_of(entries[i])); ++i) {
       members.push_back(entries[i].item);
     }
     Value list = call.workspace.List(std::move(members));
-    groups.push_back(call.workspace.List({entries[first].key, std::move(list)}, Sequence::Kind::kGroup));
+    groups.push_back(
+        call.workspace.List(Values({entries[first].key, std::move(list)}, call.workspace), Sequence::Kind::kGroup));
   }
   return call.workspace.List(std::move(groups));
 }
@@ -206,8 +207,8 @@ Value Batch(const BuiltinCall& call) {
   const Bound bound("batch", call.arguments, {"linecount", "fill_with"}, 1);
   const int64_t size = bound.Int(0, 1);
   if (size < 1) Fail("batch() wants a positive count");
-  std::vector<Value> batches, batch;
-  const auto finish = [&] { batches.push_back(call.workspace.List(std::exchange(batch, {}))); };
+  Values batches(call.workspace), batch(call.workspace);
+  const auto finish = [&] { batches.push_back(call.workspace.List(std::exchange(batch, Values(call.workspace)))); };
   for (Value& item : Subject(call)) {
     if (static_cast<int64_t>(batch.size()) == size) finish();
     batch.push_back(std::move(item));
@@ -225,15 +226,15 @@ Value SliceInto(const BuiltinCall& call) {
   const Bound bound("slice", call.arguments, {"slices", "fill_with"}, 1);
   const int64_t slices = bound.Int(0, 1);
   if (slices < 1) Fail("slice() wants a positive count");
-  const std::vector<Value> items = Subject(call);
+  const Values items = Subject(call);
   const auto count = static_cast<int64_t>(items.size());
   call.workspace.Step(slices);
-  std::vector<Value> result;
+  Values result(call.workspace);
   int64_t at = 0;
   for (int64_t i = 0; i < slices; ++i) {
     const bool has_extra = i < count % slices;
     const int64_t end = at + count / slices + (has_extra ? 1 : 0);
-    std::vector<Value> part(items.begin() + at, items.begin() + end);
+    Values part(items.begin() + at, items.begin() + end, call.workspace);
     if (!has_extra && bound.has(1) && !bound.at(1).is_none()) part.push_back(bound.at(1));
     result.push_back(call.workspace.List(std::move(part)));
     at = end;

@@ -42,11 +42,11 @@ Value Split(const BuiltinCall& call) {
   const Bound bound("split", call.arguments, {"sep", "maxsplit"});
   const int64_t times_max = bound.Int(1, -1);
   const Text& text = call.subject.text();
-  const std::vector<ByteRange> ranges =
+  const Counted<ByteRange> ranges =
       bound.has(0) && !bound.at(0).is_none()
           ? SplitBy(call.workspace, text.view(), bound.String(0).view(), times_max, kFromRight)
           : SplitSpace(call.workspace, text.view(), times_max, kFromRight);
-  std::vector<Value> parts;
+  Values parts(call.workspace);
   for (const ByteRange& range : ranges) parts.push_back(Make(call, text.Slice(range.begin, range.end)));
   return call.workspace.List(std::move(parts));
 }
@@ -54,7 +54,7 @@ Value Split(const BuiltinCall& call) {
 Value SplitLines(const BuiltinCall& call) {
   const Bound bound("splitlines", call.arguments, {"keepends"});
   const Text& text = call.subject.text();
-  std::vector<Value> lines;
+  Values lines(call.workspace);
   for (const Line& line : Lines(call.workspace, text.view())) {
     lines.push_back(Make(call, text.Slice(line.begin, bound.Truth(0, false) ? line.next : line.end)));
   }
@@ -85,8 +85,8 @@ Value Partition(const BuiltinCall& call) {
   const auto slice = [&](size_t begin, size_t end) { return Make(call, text.Slice(begin, end)); };
   if (!found) {
     const Value empty = Make(call, Text());
-    return call.workspace.Tuple(kFromRight ? std::vector<Value>{empty, empty, call.subject}
-                                           : std::vector<Value>{call.subject, empty, empty});
+    return kFromRight ? call.workspace.Tuple({empty, empty, call.subject})
+                      : call.workspace.Tuple({call.subject, empty, empty});
   }
   const size_t at = *found, end = at + separator.size();
   return call.workspace.Tuple({slice(0, at), slice(at, end), slice(end, text.size())});
@@ -158,7 +158,7 @@ Value Format(const BuiltinCall& call) { return BraceFormat(call.workspace, call.
 Value FormatMap(const BuiltinCall& call) {
   const Bound bound("format_map", call.arguments, {"mapping"}, 1);
   if (!bound.at(0).is_dict()) Fail("format_map() wants a dict");
-  Arguments named;
+  Arguments named(call.workspace);
   for (const auto& [key, value] : bound.at(0).dict().entries()) {
     call.workspace.StepBytes(key.is_string() ? key.text().size() : 0);
     if (key.is_string()) named.named.emplace_back(key.text(), value);

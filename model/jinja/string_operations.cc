@@ -35,9 +35,9 @@ Text Interleaved(Workspace& workspace, const Text& text, const Text& by, size_t 
 }
 
 // The characters of `text`, each once, in order.
-std::vector<std::string_view> DistinctCharacters(Workspace& workspace, std::string_view text) {
+Counted<std::string_view> DistinctCharacters(Workspace& workspace, std::string_view text) {
   workspace.StepBytes(text.size());
-  std::vector<std::string_view> characters;
+  Counted<std::string_view> characters(workspace);
   for (size_t at = 0; at < text.size(); at += characters.back().size()) {
     characters.push_back(text.substr(at, NextUtf8Unit(text.substr(at)).bytes));
   }
@@ -64,12 +64,18 @@ size_t CharacterOffset(Workspace& workspace, std::string_view text, size_t index
 }
 
 Search::Search(Workspace& workspace, std::string_view text, std::string_view sought, bool from_right)
-    : workspace_(workspace), from_right_(from_right), text_(text), sought_(sought) {
+    : workspace_(workspace),
+      from_right_(from_right),
+      mirrored_text_(workspace),
+      mirrored_sought_(workspace),
+      text_(text),
+      sought_(sought) {
   workspace.StepBytes(text.size() + sought.size());
   if (!from_right) return;
-  workspace.Reserve(text.size() + sought.size());
-  text_ = mirrored_text_.assign(text.rbegin(), text.rend());
-  sought_ = mirrored_sought_.assign(sought.rbegin(), sought.rend());
+  mirrored_text_.assign(text.rbegin(), text.rend());
+  mirrored_sought_.assign(sought.rbegin(), sought.rend());
+  text_ = std::string_view(mirrored_text_.data(), text.size());
+  sought_ = std::string_view(mirrored_sought_.data(), sought.size());
 }
 
 std::optional<size_t> Search::Next() {
@@ -89,7 +95,7 @@ Text Stripped(Workspace& workspace, const Text& text, const Value& chars, bool l
     return text.Slice(kept.begin, kept.end);
   }
   if (!chars.is_string()) Fail("strip arg must be None or str");
-  const std::vector<std::string_view> stripped = DistinctCharacters(workspace, chars.view());
+  const Counted<std::string_view> stripped = DistinctCharacters(workspace, chars.view());
   ByteRange kept = {left ? text.size() : 0, right ? 0 : text.size()};
   for (size_t at = 0, next = 0; at < text.size(); at = next) {
     next = at + NextUtf8Unit(text.view().substr(at)).bytes;
@@ -126,10 +132,10 @@ Text Centered(Workspace& workspace, const Text& text, size_t width, const Text& 
   return Pad(workspace, Pad(workspace, text, have + before, '>', fill), width, '<', fill);
 }
 
-std::vector<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std::string_view separator,
-                               int64_t times_max, bool from_right) {
+Counted<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std::string_view separator, int64_t times_max,
+                           bool from_right) {
   if (separator.empty()) Fail("empty separator");
-  std::vector<ByteRange> parts;
+  Counted<ByteRange> parts(workspace);
   Search search(workspace, text, separator, from_right);
   ByteRange rest = {0, text.size()};
   for (size_t times = Times(times_max); times > 0; --times) {
@@ -144,10 +150,10 @@ std::vector<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std:
   return parts;
 }
 
-std::vector<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, int64_t times_max, bool from_right) {
+Counted<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, int64_t times_max, bool from_right) {
   workspace.StepBytes(text.size());
   const size_t times = Times(times_max);
-  std::vector<ByteRange> words;
+  Counted<ByteRange> words(workspace);
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = NextUtf8Unit(text.substr(at));
@@ -174,9 +180,9 @@ std::vector<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, i
   return words;
 }
 
-std::vector<Line> Lines(Workspace& workspace, std::string_view text) {
+Counted<Line> Lines(Workspace& workspace, std::string_view text) {
   workspace.StepBytes(text.size());
-  std::vector<Line> lines;
+  Counted<Line> lines(workspace);
   for (size_t begin = 0; begin < text.size();) {
     size_t end = begin, next = text.size();
     for (; end < text.size();) {

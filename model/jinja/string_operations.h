@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "model/jinja/value.h"
 
@@ -33,7 +31,7 @@ class Search {
  private:
   Workspace& workspace_;
   const bool from_right_;
-  std::string mirrored_text_, mirrored_sought_;  // what is searched from the right
+  Counted<char> mirrored_text_, mirrored_sought_;  // what is searched from the right
   std::string_view text_, sought_;
   size_t at_ = 0;
 };
@@ -46,15 +44,15 @@ Text Replaced(Workspace& workspace, const Text& text, const Text& old, const Tex
 Text Centered(Workspace& workspace, const Text& text, size_t width, const Text& fill);
 
 // The parts between separators, at most `times_max` cuts where it is not negative.
-std::vector<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std::string_view separator,
-                               int64_t times_max, bool from_right);
-std::vector<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, int64_t times_max, bool from_right);
+Counted<ByteRange> SplitBy(Workspace& workspace, std::string_view text, std::string_view separator, int64_t times_max,
+                           bool from_right);
+Counted<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, int64_t times_max, bool from_right);
 
 struct Line {
   size_t begin = 0, end = 0;
   size_t next = 0;  // behind its line break
 };
-std::vector<Line> Lines(Workspace& workspace, std::string_view text);
+Counted<Line> Lines(Workspace& workspace, std::string_view text);
 
 }  // namespace hydrant::jinja
 

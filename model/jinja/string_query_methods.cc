@@ -157,7 +157,7 @@ Value Affix(const BuiltinCall& call) {
   };
   const Value& affix = bound.at(0);
   if (!affix.is_sequence() || !affix.sequence().is_tuple()) return Value::Bool(fits(affix));
-  const std::vector<Value>& affixes = affix.sequence().items();
+  const Values& affixes = affix.sequence().items();
   return Value::Bool(std::any_of(affixes.begin(), affixes.end(), fits));
 }
 

@@ -55,7 +55,7 @@ Value DivisibleBy(const BuiltinCall& call) {
 template <LetterCase kOther>
 Value InCase(const BuiltinCall& call) {
   const Value text = call.workspace.String(Str(call.workspace, call.subject));
-  const Arguments none;
+  const Arguments none(call.workspace);
   const std::string_view method = kOther == LetterCase::kUpper ? "islower" : "isupper";
   return StringQueryMethods().at(method)({call.interpreter, call.workspace, text, none});
 }

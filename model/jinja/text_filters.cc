@@ -68,10 +68,11 @@ Value Center(const BuiltinCall& call) {
 Value Format(const BuiltinCall& call) {
   const Value format = call.workspace.String(Subject(call), call.subject.is_markup());
   if (call.arguments.named.empty()) {
-    return PercentFormat(call.workspace, format, call.workspace.Tuple(call.arguments.positional));
+    return PercentFormat(call.workspace, format,
+                         call.workspace.Tuple(Values(call.arguments.positional, call.workspace)));
   }
   if (!call.arguments.positional.empty()) Fail("can't handle positional and keyword arguments at the same time");
-  auto dict = MakeObject<Dict>();
+  auto dict = MakeObject<Dict>(&call.workspace);
   for (const auto& [name, value] : call.arguments.named) dict->Set(call.workspace, call.workspace.String(name), value);
   return PercentFormat(call.workspace, format, call.workspace.Mapping(std::move(dict)));
 }
@@ -91,7 +92,7 @@ Value Indent(const BuiltinCall& call) {
   Text text = Subject(call);
   text.Append("\n", Origin::kTemplate);
   Text out;
-  const std::vector<Line> lines = Lines(call.workspace, text.view());
+  const Counted<Line> lines = Lines(call.workspace, text.view());
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.Append("\n", text.OriginAt(lines[i - 1].end));
     if ((i > 0 || first) && (blank || lines[i].begin != lines[i].end || (i == 0 && first))) out.Append(indention);
@@ -169,7 +170,7 @@ Value JsonFilter(const BuiltinCall& call) {
     }
   }
   if (bound.has(2) && !bound.at(2).is_none()) {
-    const std::vector<Value> separators = Items(call.workspace, bound.at(2));
+    const Values separators = Items(call.workspace, bound.at(2));
     if (separators.size() != 2 || !separators[0].is_string() || !separators[1].is_string()) {
       Fail("tojson() wants two separators");
     }

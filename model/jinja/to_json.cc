@@ -129,7 +129,7 @@ class JsonPrinter {
 
   void PrintDict(const Dict& dict) {
     if (dict.entries().empty()) return Put("{}");
-    std::vector<const Dict::Entry*> entries;
+    Counted<const Dict::Entry*> entries(workspace_);
     for (const Dict::Entry& entry : dict.entries()) entries.push_back(&entry);
     if (style_.sort_keys) {
       std::stable_sort(entries.begin(), entries.end(), [&](const Dict::Entry* a, const Dict::Entry* b) {

@@ -47,6 +47,14 @@ void Object::Disposal::operator()(const Object* object) const {
   deleting = false;
 }
 
+void Holding::Hold(Workspace* workspace, size_t bytes) {
+  if (workspace != nullptr) workspace->Hold(bytes);
+}
+
+void Holding::Release(Workspace* workspace, size_t bytes) {
+  if (workspace != nullptr) workspace->Release(bytes);
+}
+
 void Object::Account(Workspace& workspace, size_t bytes) {
   assert(workspace_ == nullptr);
   workspace.Hold(bytes);
@@ -170,7 +178,7 @@ bool Value::Truth() const {
   return false;
 }
 
-Sequence::Sequence(std::vector<Value> items, Kind kind) : items_(std::move(items)), kind_(kind) {
+Sequence::Sequence(Values items, Kind kind) : items_(std::move(items)), kind_(kind) {
   for (const Value& item : items_) nesting_ = std::max(nesting_, item.nesting() + 1);
   hashable_ = is_tuple() && std::all_of(items_.begin(), items_.end(), Hashable);
 }
@@ -186,6 +194,11 @@ void Dict::SetText(Value key, Value value) {
   Put(position, std::move(key), std::move(value));
 }
 
+void Dict::Clear() {
+  index_.clear();
+  entries_.clear();
+}
+
 void Dict::Put(size_t position, Value key, Value value) {
   nesting_ = std::max({nesting_, key.nesting() + 1, value.nesting() + 1});
   if (position != kNowhere) {
@@ -197,7 +210,9 @@ void Dict::Put(size_t position, Value key, Value value) {
   // The views stay: a string lives in its object, which an entry holds wherever the entry moves.
   const size_t first = entries_.size() == kIndexedFrom ? 0 : entries_.size() - 1;
   for (size_t i = first; i < entries_.size(); ++i) {
-    if (entries_[i].first.is_string()) index_.emplace(entries_[i].first.view(), i);
+    if (!entries_[i].first.is_string()) continue;
+    index_memory_.Grow(kIndexBytes);
+    index_.emplace(entries_[i].first.view(), i);
   }
 }
 

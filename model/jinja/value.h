@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "model/jinja/counted.h"
 #include "model/jinja/text.h"
 
 namespace hydrant::jinja {
@@ -142,6 +143,8 @@ class Value {
   std::shared_ptr<Object> object_;
 };
 
+using Values = Counted<Value>;
+
 class StringObject final : public Object {
  public:
   explicit StringObject(Text text, bool markup = false) : text_(std::move(text)), markup_(markup) {}
@@ -166,13 +169,13 @@ class Sequence final : public Object {
  public:
   enum class Kind : uint8_t { kList, kTuple, kGroup, kRange, kKeys, kValues, kItems, kGenerator };
 
-  Sequence(std::vector<Value> items, Kind kind);
+  Sequence(Values items, Kind kind);
   Kind kind() const { return kind_; }
   // A tuple, or the pair (grouper, list) that groupby makes.
   bool is_tuple() const { return kind_ == Kind::kTuple || kind_ == Kind::kGroup; }
   // What can be indexed.
   bool is_subscriptable() const { return kind_ <= Kind::kRange; }
-  const std::vector<Value>& items() const { return items_; }
+  const Values& items() const { return items_; }
   int nesting() const { return nesting_; }
   // Whether it can be a key. Known from the start: a tuple that holds another one twice, and so on, has more paths than
   // could be walked.
@@ -183,7 +186,7 @@ class Sequence final : public Object {
   void Take(size_t count) const { taken_ += count; }
 
  private:
-  const std::vector<Value> items_;
+  const Values items_;
   const Kind kind_;
   int nesting_ = 1;
   bool hashable_ = false;
@@ -194,27 +197,36 @@ class Dict final : public Object {
  public:
   using Entry = std::pair<Value, Value>;
 
+  // Null: it does not count.
+  explicit Dict(Workspace* workspace)
+      : entries_(workspace == nullptr ? CountingAllocator<Entry>(nullptr) : CountingAllocator<Entry>(*workspace)),
+        index_memory_(workspace) {}
+
   // Replaces the value of an equal key. REQUIRES: not yet part of a Value. Fails for a key that Python cannot hash.
   void Set(Workspace& workspace, Value key, Value value);
   // The same for a string key, without counting steps: how the client's objects come in.
   void SetText(Value key, Value value);
-  const std::vector<Entry>& entries() const { return entries_; }
+  const Counted<Entry>& entries() const { return entries_; }
   // Null where there is none.
   const Value* Find(Workspace& workspace, const Value& key) const;
   const Value* Find(std::string_view key) const;
   int nesting() const { return nesting_; }
+  void Clear() override;
 
  private:
   static constexpr size_t kNowhere = ~size_t{0};
   // From so many entries on looking through all costs more than hashing.
   static constexpr size_t kIndexedFrom = 9;
+  // A place in the index: a view, a position, a control byte, and what a hash table leaves empty.
+  static constexpr size_t kIndexBytes = 40;
 
   size_t Position(Workspace& workspace, const Value& key) const;
   size_t Position(std::string_view key) const;
   void Put(size_t position, Value key, Value value);
 
-  std::vector<Entry> entries_;
+  Counted<Entry> entries_;
   absl::flat_hash_map<std::string_view, size_t> index_;  // of the string keys, once there are kIndexedFrom entries
+  Holding index_memory_;
   int nesting_ = 1;
 };
 

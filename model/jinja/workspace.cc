@@ -53,21 +53,18 @@ Value Workspace::String(Text text, bool markup) {
   return Value::Of(std::move(object));
 }
 
-Value Workspace::List(std::vector<Value> items, Sequence::Kind kind) {
+Value Workspace::List(Values items, Sequence::Kind kind) {
   Step(1 + static_cast<int64_t>(items.size() / 8));
-  const size_t bytes = sizeof(Sequence) + items.capacity() * sizeof(Value);
   auto object = MakeObject<Sequence>(std::move(items), kind);
   if (object->nesting() > kNestingMax) TooDeep();
-  object->Account(*this, bytes);
+  object->Account(*this, sizeof(Sequence));
   return Value::Of(std::move(object));
 }
 
 Value Workspace::Mapping(std::shared_ptr<Dict> dict) {
   Step(1 + static_cast<int64_t>(dict->entries().size() / 8));
-  // An entry and, for larger ones, its place in the index.
-  const size_t bytes = sizeof(Dict) + dict->entries().size() * (sizeof(Dict::Entry) + 32);
   if (dict->nesting() > kNestingMax) TooDeep();
-  dict->Account(*this, bytes);
+  dict->Account(*this, sizeof(Dict));
   return Value::Of(std::move(dict));
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,8 +54,9 @@ class Workspace {
 
   Value String(Text text, bool markup = false);
   Value String(std::string bytes, Origin origin = Origin::kTemplate) { return String(Text(std::move(bytes), origin)); }
-  Value List(std::vector<Value> items, Sequence::Kind kind = Sequence::Kind::kList);
-  Value Tuple(std::vector<Value> items) { return List(std::move(items), Sequence::Kind::kTuple); }
+  Value List(Values items, Sequence::Kind kind = Sequence::Kind::kList);
+  Value Tuple(Values items) { return List(std::move(items), Sequence::Kind::kTuple); }
+  Value Tuple(std::initializer_list<Value> items) { return Tuple(Values(items, *this)); }
   // REQUIRES: nothing else holds the dict.
   Value Mapping(std::shared_ptr<Dict> dict);
   // Undefined, and why.
@@ -92,6 +94,7 @@ class Workspace {
   };
 
  private:
+  friend class Holding;
   friend class Object;
   // Namespaces, macros and the like: a few pointers and an allocation.
   static constexpr size_t kObjectBytes = 256;

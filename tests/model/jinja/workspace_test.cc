@@ -110,6 +110,42 @@ TEST(Workspace, SearchesInLinearTime) {
   }
 }
 
+// What the client sent does not count; what a template gathers of it does, for as long as it is held.
+TEST(Workspace, CountsTheMemoryOfWhatIsGathered) {
+  const auto values = [](size_t count) {
+    Json numbers = Json::array(), entries = Json::object();
+    for (size_t i = 0; i < count; ++i) numbers.push_back(i);
+    for (size_t i = 0; i < count / 10; ++i) entries["k" + std::to_string(i)] = i;
+    return Json{{"l", numbers}, {"d", entries}, {"breaks", std::string(40 * count, '\n')}};
+  };
+  Limits limits = Generous();
+  limits.bytes_max = Limits().bytes_max;
+  const std::vector<std::string> sources = {
+      "{% macro f(n) %}{% for x in l %}{% if n and loop.first %}{{ f(n - 1) }}{% endif %}{% endfor %}{% endmacro %}"
+      "{{ f(20) }}",
+      "{% macro f(n) %}{% if n %}{{ f(n - 1, *l) }}{% endif %}{{ varargs[:0] }}{% endmacro %}{{ f(20) }}",
+      "{% set n = namespace(a=[]) %}{% for i in range(20) %}{% set n.a = [n.a, cycler(*l)] %}{% endfor %}",
+      "{% set n = namespace(a=[]) %}{% for i in range(100) %}{% set n.a = [n.a, namespace(**d)] %}{% endfor %}",
+      "{% set n = namespace(a=[]) %}{% for i in range(100) %}{% set n.a = [n.a, dict(d)] %}{% endfor %}",
+      "{% for x in l %}{% if loop.changed(*l) %}{% set a = loop %}{% endif %}{% if loop.index == 20 %}{% break %}"
+      "{% endif %}{% endfor %}{% macro f(n) %}{% for x in [1] %}{% if loop.changed(*l) and n %}{{ f(n - 1) }}{% endif "
+      "%}"
+      "{% endfor %}{% endmacro %}{{ f(20) }}",
+      "{{ breaks | indent(0) | length }}",
+      "{{ breaks.split('\\n') | length }}",
+      "{{ breaks[::-1] | length }}",
+      "{{ l | map(attribute=breaks.replace('\\n', '0.'), default=1) | list | length }}",
+  };
+  const Json few = values(50), many = values(30'000);
+  for (const std::string& source : sources) {
+    const auto small = Render(source, few, limits);
+    EXPECT_TRUE(small.ok()) << source << ": " << small.status();
+    const auto rendering = Render(source, many, limits);
+    EXPECT_EQ(rendering.status().code(), absl::StatusCode::kResourceExhausted) << source;
+    EXPECT_NE(rendering.status().message().find("bytes"), std::string_view::npos) << rendering.status();
+  }
+}
+
 TEST(Workspace, DeletesChainsOfAnyLengthWithoutStack) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"methods of lists",
