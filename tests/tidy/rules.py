@@ -39,7 +39,7 @@ PACKAGES = {
     "api": {"nlohmann", "absl"},
     "block_manager": {"absl"},
     "scheduler": {"absl"},
-    "kernels": {"absl", "cpuid.h", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
+    "kernels": {"absl", "cublas_v2.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "cpuid.h", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
     "model": {"absl", "nlohmann", "pcre2.h", "utf8proc.h", "fcntl.h", "signal.h", "sys", "unistd.h"},
 }
 # What would make the deterministic simulator lie.
@@ -141,13 +141,22 @@ def assertions_stay_on(tree):
 
 # Sources without a test file of their own, and where they are tested instead.
 UNTESTED = {
-    "kernels/cpu/attention_kernels.cc": "instantiates what tests/kernels/cpu/attention_test.cc tests, per instruction set",
-    "kernels/cpu/attention_scratch.cc": "holds the memory of what tests/kernels/cpu/attention_test.cc tests",
+    "kernels/cpu/attention.cc": "tests/kernels/attention_test.cc, on every device",
+    "kernels/cpu/attention_kernels.cc": "instantiates what tests/kernels/attention_test.cc tests, per instruction set",
+    "kernels/cpu/attention_scratch.cc": "holds the memory of what tests/kernels/attention_test.cc tests",
     "kernels/cpu/cpu_buffer.cc": "tests/kernels/cpu/cpu_device_test.cc allocates through the device",
-    "kernels/cpu/cpu_device_attention.cc": "tests/kernels/cpu/attention_test.cc and shrink_test.cc call it through the device",
+    "kernels/cpu/cpu_device_attention.cc": "tests/kernels/attention_test.cc and shrink_test.cc call it through the device",
     "kernels/cpu/kernel_table.cc": "tests/kernels/cpu/cpu_features_test.cc asks for every instruction set",
     "kernels/cpu/linear_kernels.cc": "instantiates what tests/kernels/cpu/cpu_linear_test.cc tests, per instruction set",
-    "kernels/cpu/rope_table.cc": "tests/kernels/cpu/attention_test.cc compares rotated keys with the oracle",
+    "kernels/cpu/rope_table.cc": "tests/kernels/cpu/attention_parts_test.cc",
+    "kernels/cpu/sampling.cc": "tests/kernels/sampling_test.cc, on every device",
+    "kernels/cpu/shrink.cc": "tests/kernels/shrink_test.cc, on every device",
+    "kernels/cpu/shrink_loss.cc": "tests/kernels/shrink_loss_test.cc, on every device",
+    "kernels/cuda/cuda_device_cache.cc": "tests/kernels/attention_test.cc and the others of every device call it",
+    "kernels/cuda/cuda_error.cc": "tests/kernels/cuda/cuda_device_test.cc makes calls fail",
+    "kernels/cuda/cuda_linear.cc": "tests/kernels/cuda/cuda_device_test.cc multiplies with it",
+    "kernels/cuda/cuda_rope_table.cc": "tests/kernels/attention_test.cc compares rotated keys with the oracle",
+    "kernels/cuda/memory.cc": "tests/kernels/cuda/step_table_test.cc sends through it",
     "server/main.cc": "tests/conformance starts the program",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
@@ -164,7 +173,11 @@ UNTESTED.update({
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
     "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
-    "tests/kernels/cpu/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
+    "tests/kernels/attention_test.cc": "attention of every device",
+    "tests/kernels/cpu/attention_parts_test.cc": "what the CPU's attention is made of",
+    "tests/kernels/shrink_loss_test.cc": "what cuts would cost, on every device",
+    "tests/kernels/shrink_test.cc": "cuts and victims of every device",
+    "tests/kernels/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
     "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
     "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
     "tests/model/families_test.cc": "the whole engine, on a model of every family, against transformers",

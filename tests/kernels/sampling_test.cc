@@ -1,5 +1,3 @@
-#include "kernels/cpu/sampling.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,10 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/cpu_features.h"
 #include "kernels/reference.h"
-#include "tests/kernels/cpu/tested_isas.h"
+#include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/tested_device.h"
 
 namespace hydrant {
 namespace {
@@ -34,22 +31,21 @@ std::vector<float> RandomLogits(int64_t count, uint64_t seed, float spread = 3.0
   return logits;
 }
 
-class SamplingTest : public testing::TestWithParam<CpuIsa> {
+class SamplingTest : public testing::TestWithParam<TestedDevice> {
  protected:
-  SamplingTest() : device_(CpuDevice::Create({.threads = 2, .isa = GetParam()}).value()) {
-    device_->ReserveScratch(16, 16, 16, 16, 1, 16, 160000);
-  }
+  SamplingTest() : device_(GetParam().make(2)) { device_->ReserveScratch(16, 16, 16, 16, 1, 16, 160000); }
 
   SampleResult Sample(std::vector<float> logits, SampleRequest request) {
     SampleResult result;
-    device_->Sample({.data = logits.data(), .rows = 1, .cols = std::ssize(logits)}, {&request, 1}, {&result, 1});
+    const auto memory = OnDevice(*device_, logits);
+    device_->Sample({.data = memory->data(), .rows = 1, .cols = std::ssize(logits)}, {&request, 1}, {&result, 1});
     return result;
   }
   int32_t Draw(const std::vector<float>& logits, const SamplingParams& params, int64_t position) {
     return Sample(logits, {.params = &params, .position = position}).id;
   }
 
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Device> device_;
 };
 
 TEST_P(SamplingTest, GreedyTakesTheLargestAndTheLowestIdOnATie) {
@@ -89,7 +85,7 @@ TEST_P(SamplingTest, MinusInfinityIsNeverDrawn) {
   std::vector<float> logits(600, -kInfinity);
   logits[3] = logits[290] = logits[599] = 1.0f;
   const SamplingParams params{.temperature = 2.0f, .seed = 5};
-  for (int64_t position = 0; position < 500; ++position) {
+  for (int64_t position = 0; position < 500 / GetParam().share; ++position) {
     EXPECT_THAT(Draw(logits, params, position), testing::AnyOf(3, 290, 599));
   }
 }
@@ -118,7 +114,7 @@ TEST_P(SamplingTest, DrawsWhatTheOracleDraws) {
   int64_t compared = 0, skipped = 0;
   for (const FilterCase& filter : kFilters) {
     for (int64_t vocab : {1, 7, 16, 17, 256, 257, 1000}) {
-      for (uint64_t seed = 0; seed < 40; ++seed) {
+      for (uint64_t seed = 0; seed < static_cast<uint64_t>(std::max(40 / GetParam().share, 4)); ++seed) {
         std::vector<float> logits = RandomLogits(vocab, seed);
         // Ties everywhere in a quarter of the rows.
         if (seed % 4 == 0)
@@ -143,25 +139,25 @@ TEST_P(SamplingTest, DrawsWhatTheOracleDraws) {
 
 // Pearson's statistic of many draws against the oracle's distribution; seeds are fixed, so this passes always or never.
 TEST_P(SamplingTest, FrequenciesFollowTheDistribution) {
-  constexpr int kDraws = 20000;
+  const int draws = GetParam().share > 1 ? 1000 : 20000;
   const std::vector<float> logits = RandomLogits(40, 9, 1.5f);
   for (const FilterCase& filter : kFilters) {
     SamplingParams params = filter.params;
     params.seed = 123;
     const Values p = reference::SamplingDistribution(ToDouble(logits), params);
     std::vector<int> counts(logits.size(), 0);
-    for (int64_t position = 0; position < kDraws; ++position)
+    for (int64_t position = 0; position < draws; ++position)
       ++counts[static_cast<size_t>(Draw(logits, params, position))];
     double statistic = 0.0, rare_expected = 0.0;
     int degrees = -1, rare_count = 0;
     for (size_t id = 0; id < p.size(); ++id) {
       if (p[id] == 0.0) {
         EXPECT_EQ(counts[id], 0) << filter.name << " drew the filtered id " << id;
-      } else if (p[id] * kDraws < 8.0) {
-        rare_expected += p[id] * kDraws;
+      } else if (p[id] * draws < 8.0) {
+        rare_expected += p[id] * draws;
         rare_count += counts[id];
       } else {
-        statistic += std::pow(counts[id] - p[id] * kDraws, 2) / (p[id] * kDraws);
+        statistic += std::pow(counts[id] - p[id] * draws, 2) / (p[id] * draws);
         ++degrees;
       }
     }
@@ -259,15 +255,17 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
            std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(),
                       [](const auto& x, const auto& y) { return x.id == y.id && x.logprob == y.logprob; });
   };
-  const Matrix all{.data = logits.data(), .rows = kRows, .cols = kVocab};
+  const auto memory = OnDevice(*device_, logits);
+  const Matrix all{.data = memory->data(), .rows = kRows, .cols = kVocab};
   std::vector<SampleResult> together(kRows);
   device_->Sample(all, requests, together);
   for (int threads : {1, 3}) {
-    const auto device = CpuDevice::Create({.threads = threads, .isa = GetParam()}).value();
+    const auto device = GetParam().make(threads);
     device->ReserveScratch(16, 16, 16, 16, 1, 16, kVocab);
+    const auto own = OnDevice(*device, logits);
     for (size_t row = 0; row < kRows; ++row) {
       SampleResult alone;
-      device->Sample(all, {&requests[row], 1}, {&alone, 1});
+      device->Sample({.data = own->data(), .rows = kRows, .cols = kVocab}, {&requests[row], 1}, {&alone, 1});
       EXPECT_TRUE(equal(alone, together[row])) << row;
     }
   }
@@ -303,7 +301,7 @@ TEST_P(SamplingTest, DistributionsAreThoseOfTransformers) {
     const Values ours =
         reference::SamplingDistribution(reference::AdjustedLogits(ToDouble(logits), adjustments), params);
     for (size_t id = 0; id < p.size(); ++id) EXPECT_NEAR(ours[id], p[id], 1e-6) << id;
-    for (int64_t position = 0; position < 300; ++position) {
+    for (int64_t position = 0; position < 300 / GetParam().share; ++position) {
       double margin = 0.0;
       const int32_t expected = reference::Draw(p, params, position, &margin);
       skipped += margin < 1e-5 ? 1 : 0;
@@ -384,8 +382,8 @@ TEST_P(SamplingTest, RanksCountBetterTokensAndEqualOnesWithLowerIds) {
   EXPECT_EQ(Sample(logits, {.scored_id = 0, .logprobs = 0}).rank, 0) << "not asked for";
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, SamplingTest, testing::ValuesIn(TestedIsas()),
-                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryDevice, SamplingTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& device) { return device.param.name; });
 
 }  // namespace
 }  // namespace hydrant

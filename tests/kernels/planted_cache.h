@@ -1,6 +1,6 @@
 // A cache whose scores and positions a test plants, with the oracle of each (layer, KV head) beside it.
-#ifndef HYDRANT_TESTS_KERNELS_CPU_PLANTED_CACHE_H_
-#define HYDRANT_TESTS_KERNELS_CPU_PLANTED_CACHE_H_
+#ifndef HYDRANT_TESTS_KERNELS_PLANTED_CACHE_H_
+#define HYDRANT_TESTS_KERNELS_PLANTED_CACHE_H_
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/cpu_features.h"
 #include "kernels/h2o_reference.h"
-#include "tests/kernels/cpu/kv_fixture.h"
+#include "tests/kernels/kv_fixture.h"
 
 namespace hydrant {
 
@@ -33,7 +32,7 @@ inline constexpr KvShape kShape = {.layers = 2, .kv_heads = 3, .group = 1, .head
 class PlantedCache {
  public:
   PlantedCache(int32_t slots, const EvictionPolicy& policy, int threads = 2)
-      : fixture_(kShape, SupportedIsas().front(), threads, 40),
+      : fixture_(kShape, TestedDevices().front(), threads, 40),
         stream_(kShape, 1, 1),
         sequence_(fixture_.Sequence(stream_, policy, slots, 0, slots)),
         slots_(slots) {}
@@ -97,26 +96,39 @@ class PlantedCache {
             2.0f,
             3.0f};
   }
+  // Keys and values through the op that writes them. What it makes of all positions and scores is undone.
   void FillKv(int32_t layer, int32_t head, const std::vector<int32_t>& positions) {
+    Device& device = *fixture_.device;
+    const size_t cols = static_cast<size_t>(kShape.cols()), dim = static_cast<size_t>(kShape.head_dim);
+    const size_t keys = static_cast<size_t>(kShape.query_heads()) * dim,
+                 values = keys + static_cast<size_t>(kShape.kv_heads) * dim;
+    // The other heads keep what they have: it is read first.
+    std::vector<float> qkv(static_cast<size_t>(slots_) * cols);
     for (int32_t slot = 0; slot < slots_; ++slot) {
-      const int32_t position = positions[static_cast<size_t>(slot)];
-      const auto write = [&](void* data, bool value) {
-        const std::vector<float> source = Key(layer, head, position, value ? 64.0f : 0.0f);
-        const int64_t tile =
-            (int64_t{sequence_.Block(slot)} * fixture_.kv.layout.layers + layer) * kShape.kv_heads + head;
-        for (int32_t d = 0; d < kShape.head_dim; ++d) {
-          // The orders that kernels/cpu/attention_kernels.h documents.
-          const int32_t offset = slot % kBlockSlots;
-          const int32_t element =
-              value ? (offset / 2 * kShape.head_dim + d) * 2 + offset % 2 : (d / 2 * kBlockSlots + offset) * 2 + d % 2;
-          const uint32_t bits = std::bit_cast<uint32_t>(source[static_cast<size_t>(d)]);
-          static_cast<uint16_t*>(data)[tile * kBlockSlots * kShape.head_dim + element] =
-              static_cast<uint16_t>(bits >> 16);
-        }
-      };
-      write(fixture_.kv.k, false);
-      write(fixture_.kv.v, true);
+      float* row = &qkv[static_cast<size_t>(slot) * cols];
+      for (int32_t other = 0; other < kShape.kv_heads; ++other) {
+        const size_t at = static_cast<size_t>(other) * dim;
+        const int32_t position = positions[static_cast<size_t>(slot)];
+        const auto key =
+            other == head ? Key(layer, head, position, 0.0f) : fixture_.ReadSlot(sequence_, false, layer, other, slot);
+        const auto value =
+            other == head ? Key(layer, head, position, 64.0f) : fixture_.ReadSlot(sequence_, true, layer, other, slot);
+        std::copy(key.begin(), key.end(), row + keys + at);
+        std::copy(value.begin(), value.end(), row + values + at);
+      }
     }
+    const KvCacheView& kv = fixture_.kv;
+    const std::vector<float> scores(kv.score, kv.score + kv.layout.side_count());
+    const std::vector<int32_t> planted(kv.position, kv.position + kv.layout.side_count());
+    const auto memory = OnDevice(device, qkv);
+    const BatchRow row{
+        .token_count = slots_, .prompt_length = slots_, .prefill = true, .block_table = sequence_.block_table};
+    const std::vector<int32_t> ids(static_cast<size_t>(slots_));
+    device.BeginStep({.token_ids = ids, .rows = {&row, 1}});
+    device.RopeAndWriteKv(nullptr, HeadNorms(), layer, {.data = memory->data(), .rows = slots_, .cols = kShape.cols()},
+                          kv);
+    std::copy(scores.begin(), scores.end(), kv.score);
+    std::copy(planted.begin(), planted.end(), kv.position);
   }
 
   KvFixture fixture_;
@@ -128,4 +140,4 @@ class PlantedCache {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_TESTS_KERNELS_CPU_PLANTED_CACHE_H_
+#endif  // HYDRANT_TESTS_KERNELS_PLANTED_CACHE_H_

@@ -1,6 +1,4 @@
 // Cuts and victims with planted scores: exact ties, edges of the budget, and every preset's rule. No tolerance anywhere.
-#include "kernels/cpu/shrink.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/cpu_features.h"
 #include "kernels/h2o_reference.h"
-#include "tests/kernels/cpu/planted_cache.h"
-#include "tests/kernels/cpu/tested_isas.h"
+#include "tests/kernels/planted_cache.h"
+#include "tests/kernels/tested_device.h"
 
 namespace hydrant {
 namespace {
@@ -47,7 +44,7 @@ TEST(EvictionPolicyTest, LoweredKeepsTheShareOfTheRecent) {
 
 TEST(ShrinkTest, RandomCutsWithManyTiesMatchTheOracleExactly) {
   std::mt19937_64 random(17);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300 / TestedDevices().front().share; ++round) {
     const int32_t slots = std::vector{2, 15, 16, 17, 31, 33, 64, 100, 257, 400}[random() % 10];
     const int32_t recent = 1 + static_cast<int32_t>(random() % static_cast<uint64_t>(slots - 1));
     const int32_t heavy = static_cast<int32_t>(random() % static_cast<uint64_t>(slots - recent));
@@ -174,7 +171,7 @@ TEST(ShrinkTest, SurvivorsBelowTheCutStayInTheirSlots) {
 
 // --- victims ----------------------------------------------------------------------------------------------------------
 
-class VictimTest : public testing::TestWithParam<CpuIsa> {};
+class VictimTest : public testing::TestWithParam<TestedDevice> {};
 
 // A decode step whose attention all goes to one token, so that the scores of the others stay the planted ones, ties and all.
 TEST_P(VictimTest, PlantedTiesGoToTheHighestPositionAtEverySlotCount) {
@@ -290,8 +287,8 @@ TEST_P(VictimTest, SinksAndWindowSlideOverTheStream) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, VictimTest, testing::ValuesIn(TestedIsas()),
-                         [](const auto& isa) { return std::string(IsaName(isa.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryDevice, VictimTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& device) { return device.param.name; });
 
 }  // namespace
 }  // namespace hydrant

@@ -1,7 +1,7 @@
-// A CpuDevice with a small paged cache and sequences whose q, k, v are made up, for tests of the ops over cached keys and
+// A device with a small paged cache and sequences whose q, k, v are made up, for tests of the ops over cached keys and
 // values.
-#ifndef HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
-#define HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
+#ifndef HYDRANT_TESTS_KERNELS_KV_FIXTURE_H_
+#define HYDRANT_TESTS_KERNELS_KV_FIXTURE_H_
 
 #include <algorithm>
 #include <cassert>
@@ -14,10 +14,16 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/cpu_device.h"
 #include "kernels/device.h"
+#include "tests/kernels/tested_device.h"
 
 namespace hydrant {
+
+inline std::unique_ptr<DeviceBuffer> OnDevice(Device& device, std::span<const float> values) {
+  auto buffer = device.Allocate(values.size_bytes());
+  device.CopyToDevice(buffer->data(), values.data(), values.size_bytes());
+  return buffer;
+}
 
 struct KvShape {
   int32_t layers = 1;
@@ -105,10 +111,10 @@ struct TestRow {
 
 class KvFixture {
  public:
-  KvFixture(const KvShape& kv_shape, CpuIsa isa, int threads, int32_t blocks, int32_t state_rows = 8,
+  KvFixture(const KvShape& kv_shape, const TestedDevice& tested, int threads, int32_t blocks, int32_t state_rows = 8,
             int32_t tokens_max = 2048)
       : shape(kv_shape), tokens_max_(tokens_max) {
-    device = CpuDevice::Create({.threads = threads, .isa = isa}).value();
+    device = tested.make(threads);
     device->ReserveScratch(tokens_max, state_rows, blocks * kBlockSlots, 1, shape.query_heads(), shape.head_dim, 1);
     KvCacheLayout& layout = kv.layout;
     layout = {.layers = shape.layers,
@@ -164,10 +170,13 @@ class KvFixture {
 
     const size_t tokens = ids.size(), cols = static_cast<size_t>(shape.cols());
     assert(std::ssize(ids) <= tokens_max_);
-    std::vector<float> outputs(static_cast<size_t>(shape.layers) * tokens * static_cast<size_t>(shape.out_cols()));
-    rotated.assign(static_cast<size_t>(shape.layers) * tokens * cols, 0.0f);
+    const size_t out_count = static_cast<size_t>(shape.layers) * tokens * static_cast<size_t>(shape.out_cols());
+    const auto qkv_memory = device->Allocate(static_cast<size_t>(shape.layers) * tokens * cols * sizeof(float));
+    const auto out_memory = device->Allocate(out_count * sizeof(float));
+    auto* const all_qkv = static_cast<float*>(qkv_memory->data());
+    auto* const all_out = static_cast<float*>(out_memory->data());
     for (int32_t layer = 0; layer < shape.layers; ++layer) {
-      float* qkv_data = &rotated[static_cast<size_t>(layer) * tokens * cols];
+      float* qkv_data = all_qkv + static_cast<size_t>(layer) * tokens * cols;
       for (size_t i = 0; i < test_rows.size(); ++i) {
         TestSequence& sequence = *test_rows[i].sequence;
         for (int32_t t = 0; t < test_rows[i].tokens; ++t) {
@@ -176,7 +185,7 @@ class KvFixture {
         }
       }
       const Matrix qkv{.data = qkv_data, .rows = std::ssize(ids), .cols = shape.cols()};
-      const Matrix out{.data = &outputs[static_cast<size_t>(layer) * tokens * static_cast<size_t>(shape.out_cols())],
+      const Matrix out{.data = all_out + static_cast<size_t>(layer) * tokens * static_cast<size_t>(shape.out_cols()),
                        .rows = std::ssize(ids),
                        .cols = shape.out_cols()};
       device->RopeAndWriteKv(rope, norms, layer, qkv, kv);
@@ -185,7 +194,8 @@ class KvFixture {
     std::vector<ShrinkOp> cuts;
     for (size_t i = 0; i < test_rows.size(); ++i) End(test_rows[i], rows[i], cuts);
     if (!cuts.empty()) device->Shrink(cuts, kv);
-    return outputs;
+    rotated.assign(all_qkv, all_qkv + static_cast<size_t>(shape.layers) * tokens * cols);
+    return std::vector<float>(all_out, all_out + out_count);
   }
 
   // Score of a slot, and the position of its token.
@@ -222,7 +232,7 @@ class KvFixture {
 
   const KvShape shape;
   float scale = 0.25f;
-  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<Device> device;
   KvCacheView kv;
   std::vector<float> rotated;  // qkv of the last step after rope, [layer][token][cols]
   HeadNorms norms;             // of every layer
@@ -282,4 +292,4 @@ class KvFixture {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_TESTS_KERNELS_CPU_KV_FIXTURE_H_
+#endif  // HYDRANT_TESTS_KERNELS_KV_FIXTURE_H_

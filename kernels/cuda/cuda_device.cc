@@ -1,0 +1,248 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_linear.h"
+#include "kernels/cuda/cuda_rope_table.h"
+#include "kernels/cuda/eviction.h"
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/cuda/sampling.h"
+
+namespace hydrant {
+
+using cuda::CudaBuffer;
+using cuda::CudaLinear;
+using cuda::CudaRopeTable;
+using cuda::Finish;
+using cuda::WeightView;
+
+namespace {
+
+// What cuBLAS asks for on the newest chips; given once, so that a product allocates nothing.
+constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
+
+// Rows of one library product: bounds the memory of its rounded input and of a gated product's output.
+constexpr int64_t kProductRows = 2048;
+
+// Decode attention's partial outputs and logits: rows that do not fit together are worked on in groups.
+constexpr int64_t kDecodeScratchFloats = int64_t{64} << 20;
+
+constexpr size_t kCutScratchBytes = size_t{64} << 20;
+
+const float* In(const Matrix& matrix) {
+  assert(matrix.dtype == DType::kF32);
+  return static_cast<const float*>(matrix.data);
+}
+float* Out(const Matrix& matrix) { return const_cast<float*>(In(matrix)); }
+
+WeightView ViewOf(const LinearWeight* weight) {
+  return weight != nullptr ? static_cast<const CudaLinear*>(weight)->view() : WeightView();
+}
+
+cudaDataType BlasType(DType dtype) {
+  return dtype == DType::kF32 ? CUDA_R_32F : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDeviceOptions& options) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || options.ordinal < 0 || options.ordinal >= count) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there is no CUDA device ", options.ordinal, ": ",
+                     error != cudaSuccess ? cudaGetErrorString(error) : absl::StrCat(count, " found").c_str()));
+  }
+  cudaDeviceProp properties = {};
+  try {
+    CheckCuda(cudaSetDevice(options.ordinal), "cudaSetDevice");
+    CheckCuda(cudaGetDeviceProperties(&properties, options.ordinal), "cudaGetDeviceProperties");
+    if (properties.major < 8) {
+      return absl::FailedPreconditionError(absl::StrCat(properties.name, " has compute capability ", properties.major,
+                                                        ".", properties.minor, "; 8.0 or later is needed"));
+    }
+    return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
+  } catch (const CudaError& failure) {
+    return absl::FailedPreconditionError(absl::StrCat(properties.name, " can not be used: ", failure.what()));
+  }
+}
+
+CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties)
+    : host_visible_(options.host_visible), properties_(properties) {
+  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  CheckCuda(cublasCreate(&blas_), "cublasCreate");
+  blas_workspace_ = std::make_unique<CudaBuffer>(kBlasWorkspaceBytes);
+  CheckCuda(cublasSetStream(blas_, stream_), "cublasSetStream");
+  // After the stream: setting that takes the library's own workspace back.
+  CheckCuda(cublasSetWorkspace(blas_, blas_workspace_->data(), blas_workspace_->bytes()), "cublasSetWorkspace");
+  uploads_ = std::make_unique<cuda::Uploads>(stream_);
+}
+
+CudaDevice::~CudaDevice() {
+  // What is queued may use the memory that goes now. Errors on the way out have nobody to go to.
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cublasDestroy(blas_));
+  step_.reset();
+  uploads_.reset();
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+std::string CudaDevice::name() const {
+  return absl::StrCat("cuda ", properties_.name, ", ", properties_.multiProcessorCount, " multiprocessors");
+}
+
+bool CudaDevice::MultipliesNatively(DType) const { return true; }
+
+size_t CudaDevice::free_bytes() const {
+  size_t free = 0, total = 0;
+  CheckCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+void CudaDevice::Done() {
+  if (host_visible_) Synchronize();
+}
+
+std::unique_ptr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
+  auto buffer = std::make_unique<CudaBuffer>(bytes, host_visible_);
+  CheckCuda(cudaMemsetAsync(buffer->data(), 0, bytes, stream_), "cudaMemsetAsync");
+  Done();
+  return buffer;
+}
+
+void CudaDevice::CopyToDevice(void* dst, const void* src, size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  Synchronize();  // the source is the caller's
+}
+
+void CudaDevice::CopyToHost(void* dst, const void* src, size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  Synchronize();
+}
+
+std::unique_ptr<LinearWeight> CudaDevice::MakeLinear(const LinearSpec& spec, const RowReader& reader,
+                                                     std::span<const float> bias) {
+  return std::make_unique<CudaLinear>(spec, reader, bias, host_visible_, stream_);
+}
+
+std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
+  return std::make_unique<CudaRopeTable>(spec, host_visible_, stream_);
+}
+
+void CudaDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
+                                int32_t query_heads, int32_t head_dim, int64_t vocab) {
+  const auto buffer = [](int64_t count, size_t bytes) {
+    return std::make_unique<CudaBuffer>(static_cast<size_t>(count) * bytes);
+  };
+  slots_max_ = (slots_max + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  query_heads_ = query_heads;
+  vocab_ = vocab;
+  const int64_t product_rows = std::min<int64_t>(tokens_max, kProductRows);
+  rounded_x_ = buffer(product_rows * (cols_max + 8), 2);  // a row ends at a multiple of 16 bytes
+  gate_ = buffer(product_rows * 2 * cols_max, sizeof(float));
+  const int64_t row_floats = cuda::StepTable::RowFloats(slots_max_, query_heads, head_dim);
+  const int64_t decode_floats =
+      std::max(row_floats, std::min(row_floats * std::max(rows_max, 1), kDecodeScratchFloats));
+  decode_ = buffer(decode_floats, sizeof(float));
+  prompt_sums_ = buffer(int64_t{tokens_max} * query_heads, sizeof(float));
+  const auto fitting = static_cast<int64_t>(kCutScratchBytes / std::max<size_t>(cuda::CutScratchBytes(slots_max_), 1));
+  cut_blocks_ = static_cast<int32_t>(std::clamp<int64_t>(fitting, 4, 2 * properties_.multiProcessorCount));
+  cuts_ = buffer(cut_blocks_, cuda::CutScratchBytes(slots_max_));
+  tops_ = buffer(kSampleRows * vocab, sizeof(cuda::TopToken));
+  outcomes_ = buffer(kSampleRows, sizeof(cuda::SampleOutcome));
+  outcomes_at_host_ = std::make_unique<cuda::PinnedBuffer>(kSampleRows * sizeof(cuda::SampleOutcome));
+  step_ = std::make_unique<cuda::StepTable>(stream_, query_heads, head_dim, decode_floats);
+}
+
+void CudaDevice::BeginStep(const StepBatch& batch) { step_->Fill(batch); }
+
+void CudaDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {
+  assert(tokens != nullptr || positions != nullptr);
+  cuda::LaunchEmbed(stream_, step_->view(), ViewOf(tokens), ViewOf(positions), x.rows, x.cols, Out(x));
+  Done();
+}
+
+void CudaDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
+  assert(x.rows == y.rows && x.cols == y.cols);
+  cuda::LaunchNorm(stream_, norm, In(x), Out(y), x.rows, x.cols);
+  Done();
+}
+
+void CudaDevice::Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) {
+  assert(!weight.spec().gated);
+  Multiply(weight, accumulate ? Finish::kAccumulate : Finish::kStore, Activation::kSilu, x, y);
+}
+
+void CudaDevice::LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
+  assert(!weight.spec().gated);
+  Multiply(weight, Finish::kActivate, activation, x, y);
+}
+
+void CudaDevice::LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
+  assert(weight.spec().gated);
+  Multiply(weight, Finish::kGate, activation, x, y);
+}
+
+void CudaDevice::Multiply(const LinearWeight& weight, Finish finish, Activation activation, Matrix x, Matrix y) {
+  const WeightView view = ViewOf(&weight);
+  assert(x.cols == view.cols && x.rows == y.rows && y.cols == (finish == Finish::kGate ? view.rows / 2 : view.rows));
+  for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
+    const int64_t n = std::min(kProductRows, x.rows - begin);
+    const float* in = In(x) + begin * x.cols;
+    float* out = Out(y) + begin * y.cols;
+    if (n <= cuda::kMatvecRowsMax) {
+      cuda::LaunchMatvec(stream_, view, finish, activation, in, n, out);
+    } else {
+      MultiplyMany(view, finish, activation, in, n, out);
+    }
+  }
+  Done();
+}
+
+void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activation activation, const float* x, int64_t n,
+                              float* y) {
+  const void* operand = x;
+  int64_t stride = weight.cols;
+  if (weight.dtype != DType::kF32) {
+    stride = weight.stride;
+    assert(static_cast<size_t>(n * stride) * 2 <= rounded_x_->bytes());
+    cuda::LaunchRound(stream_, x, weight.dtype, rounded_x_->data(), n, weight.cols, stride);
+    operand = rounded_x_->data();
+  }
+  const bool gated = finish == Finish::kGate;
+  assert(!gated || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());
+  float* target = gated ? static_cast<float*>(gate_->data()) : y;
+  const float one = 1.0f, keep = finish == Finish::kAccumulate ? 1.0f : 0.0f;
+  // The library counts columns first: y^T = W x^T.
+  CheckCuda(
+      cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(weight.rows), static_cast<int>(n),
+                   static_cast<int>(weight.cols), &one, weight.data, BlasType(weight.dtype),
+                   static_cast<int>(weight.stride), operand, BlasType(weight.dtype), static_cast<int>(stride), &keep,
+                   target, CUDA_R_32F, static_cast<int>(weight.rows), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+      "cublasGemmEx");
+  if (gated) {
+    cuda::LaunchGate(stream_, weight.bias, activation, target, y, n, weight.rows / 2);
+  } else if (weight.bias != nullptr || finish == Finish::kActivate) {
+    cuda::LaunchFinishProduct(stream_, weight.bias, finish == Finish::kActivate, activation, y, n, weight.rows);
+  }
+}
+
+void CudaDevice::GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) {
+  assert(y.rows == static_cast<int64_t>(indices.size()) && x.cols == y.cols);
+  uploads_->Begin(cuda::Uploads::PacketBytes(indices));
+  const int32_t* at = uploads_->Add(indices);
+  uploads_->Send();
+  cuda::LaunchGatherRows(stream_, In(x), at, Out(y), y.rows, y.cols);
+  Done();
+}
+
+}  // namespace hydrant

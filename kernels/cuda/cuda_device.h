@@ -1,0 +1,115 @@
+// CudaDevice runs every op on one NVIDIA GPU of compute capability 8.0 or later, in one stream.
+//
+// Thread: engine. Ops return when they are queued; Sample, the copies to the host and MeasureLosses wait.
+//
+// Invariants
+//  1. Those of Device but for one: products of different numbers of rows are formed by different kernels, so that a row's
+//     bits depend on how many rows are in the step. For equal steps they are equal.
+//  2. Errors of CUDA are CudaError, thrown by the op that learns of them; the device is not used after one.
+#ifndef HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
+#define HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/matvec.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/step_table.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;  // which of the machine's GPUs
+  // For tests: device memory is the host's and may be looked at after every op, which waits.
+  bool host_visible = false;
+};
+
+inline constexpr int64_t kSampleRows = 64;  // logits rows of one launch
+
+class CudaDevice final : public Device {
+ public:
+  // Errors: no such GPU, or one that is too old.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaDeviceOptions& options);
+  ~CudaDevice() override;
+
+  std::string name() const override;
+  bool MultipliesNatively(DType dtype) const override;
+  // Device memory that is not taken.
+  size_t free_bytes() const;
+
+  std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
+  void CopyToDevice(void* dst, const void* src, size_t bytes) override;
+  void CopyToHost(void* dst, const void* src, size_t bytes) override;
+  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+                                           std::span<const float> bias) override;
+  std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
+  void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
+                      int32_t head_dim, int64_t vocab) override;
+
+  void BeginStep(const StepBatch& batch) override;
+  void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) override;
+  void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
+  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;
+  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
+  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
+  void RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
+                      const KvCacheView& kv) override;
+  void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
+                 Matrix out) override;
+  void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
+  void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) override;
+  void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;
+  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+                    std::byte* out) override;
+  void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
+                    const std::byte* in) override;
+  void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
+  void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) override;
+  void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
+
+ private:
+  CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties);
+
+  void Synchronize();
+  // The end of every op: tests wait for it.
+  void Done();
+  void Multiply(const LinearWeight& weight, cuda::Finish finish, Activation activation, Matrix x, Matrix y);
+  void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const float* x,
+                    int64_t n, float* y);
+  void SampleSome(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
+  void MeasureOne(const LossOp& op, const KvCacheView& kv);
+
+  const bool host_visible_;
+  const cudaDeviceProp properties_;
+  cudaStream_t stream_ = nullptr;
+  cublasHandle_t blas_ = nullptr;
+  std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
+  std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table
+
+  // What ReserveScratch reserved.
+  std::unique_ptr<cuda::StepTable> step_;
+  int32_t slots_max_ = 0;
+  int32_t query_heads_ = 0;
+  int64_t vocab_ = 0;
+  int32_t cut_blocks_ = 0;
+  std::unique_ptr<cuda::CudaBuffer> rounded_x_;    // [kProductRows, cols_max] of 16 bits
+  std::unique_ptr<cuda::CudaBuffer> gate_;         // [kProductRows, 2 * cols_max]
+  std::unique_ptr<cuda::CudaBuffer> decode_;       // partial outputs and logits
+  std::unique_ptr<cuda::CudaBuffer> prompt_sums_;  // [tokens_max, query_heads]
+  std::unique_ptr<cuda::CudaBuffer> cuts_;         // [cut_blocks_] of CutScratchBytes
+  std::unique_ptr<cuda::CudaBuffer> tops_;         // [kSampleRows, vocab] of TopToken
+  std::unique_ptr<cuda::CudaBuffer> outcomes_;     // [kSampleRows]
+  std::unique_ptr<cuda::PinnedBuffer> outcomes_at_host_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_

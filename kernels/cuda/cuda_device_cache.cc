@@ -1,0 +1,309 @@
+// The ops of CudaDevice over cached keys and values, and sampling.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_rope_table.h"
+#include "kernels/cuda/eviction.h"
+#include "kernels/cuda/sampling.h"
+#include "kernels/philox.h"
+
+namespace hydrant {
+namespace {
+
+cuda::RopeView ViewOf(const RopeTable* rope) {
+  return rope != nullptr ? static_cast<const cuda::CudaRopeTable*>(rope)->view() : cuda::RopeView();
+}
+
+cuda::AttentionShape ShapeOf(int32_t layer, float scale, const Matrix& qkv, float* out, const KvCacheLayout& layout) {
+  const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
+  return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out};
+}
+
+// A block over all layers and KV heads, in one piece of each array. The last one is empty unless the cache is inspected.
+struct Piece {
+  void* data;
+  size_t bytes;
+};
+constexpr size_t kScores = 2;  // which of the pieces they are
+using Pieces = std::array<Piece, 5>;
+
+Pieces PiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
+  const KvCacheLayout& layout = kv.layout;
+  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
+  const int64_t tile = cuda::TileOffset(layout, 0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t beside = layout.side_offset(0, side, 0);
+  return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
+          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)},
+          layout.inspected ? Piece{kv.logical_position + beside, slots * sizeof(int32_t)} : Piece{kv.score, 0}};
+}
+
+// The upload of tables and what refers to them, in one packet.
+template <typename Ops>
+size_t TableBytes(const Ops& ops) {
+  size_t bytes = 0;
+  for (const auto& op : ops) {
+    bytes += cuda::Uploads::PacketBytes(op.block_table) + cuda::Uploads::PacketBytes(op.side_table);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void CudaDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
+                                const KvCacheView& kv) {
+  assert(kv.layout.head_dim <= cuda::kHeadDimMax);
+  cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms, ShapeOf(layer, 1.0f, qkv, nullptr, kv.layout),
+                             qkv.rows, kv);
+  Done();
+}
+
+void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
+                           Matrix out) {
+  const cuda::AttentionShape shape = ShapeOf(layer, scale, qkv, static_cast<float*>(out.data), kv.layout);
+  assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
+  auto* sums = static_cast<float*>(prompt_sums_->data());
+  cuda::LaunchPrefillAttention(stream_, step_->view(), ViewOf(rope), shape, step_->prefill_items(),
+                               step_->prefill_count(), sums, kv);
+  cuda::LaunchPromptScores(stream_, step_->view(), ViewOf(rope), shape, step_->score_items(), step_->score_count(),
+                           sums, kv);
+  for (const cuda::DecodeGroup& group : step_->decode_groups()) {
+    cuda::LaunchDecodeAttention(stream_, step_->view(), ViewOf(rope), shape, step_->decode_items() + group.first,
+                                group.count, group.splits_max, static_cast<float*>(decode_->data()), kv);
+  }
+  Done();
+}
+
+void CudaDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv) {
+  uploads_->Begin(cuda::Uploads::PacketBytes(inits));
+  const SideInit* at = uploads_->Add(inits);
+  uploads_->Send();
+  cuda::LaunchInitSides(stream_, at, static_cast<int32_t>(inits.size()), kv);
+  Done();
+}
+
+void CudaDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) {
+  uploads_->Begin(cuda::Uploads::PacketBytes(copies));
+  const BlockCopy* at = uploads_->Add(copies);
+  uploads_->Send();
+  constexpr size_t kMost = 65535;  // blocks in a grid's second direction
+  for (size_t begin = 0; begin < copies.size(); begin += kMost) {
+    cuda::LaunchCopyBlocks(stream_, at + begin, static_cast<int32_t>(std::min(kMost, copies.size() - begin)), kv);
+  }
+  Done();
+}
+
+void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+                              std::byte* out) {
+  assert(blocks.size() == sides.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (const Piece& from : PiecesOf(kv, blocks[i], sides[i])) {
+      CheckCuda(cudaMemcpyAsync(out, from.data, from.bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+      out += from.bytes;
+    }
+  }
+  Synchronize();
+}
+
+void CudaDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
+                              const std::byte* in) {
+  for (const int32_t block : blocks) {
+    const Pieces pieces = PiecesOf(kv, block, block);
+    for (const Piece& to : pieces) {
+      CheckCuda(cudaMemcpyAsync(to.data, in, to.bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+      in += to.bytes;
+    }
+    if (score_factor == 1.0f) continue;
+    const Piece& scores = pieces[kScores];
+    cuda::LaunchScale(stream_, static_cast<float*>(scores.data), score_factor,
+                      static_cast<int64_t>(scores.bytes / sizeof(float)));
+  }
+  Synchronize();  // the source is the caller's
+}
+
+void CudaDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
+  std::vector<cuda::Cut> cuts(ops.size());
+  uploads_->Begin(TableBytes(ops) + cuda::Uploads::PacketBytes(std::span(cuts)));
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const ShrinkOp& op = ops[i];
+    assert(op.live_from <= slots_max_);
+    assert(op.live_from <= op.live_to || (op.policy.evicts && op.live_to == op.policy.keep()));
+    const bool pools = op.prompt_cut && op.policy.pool_width > 1;
+    const int32_t* blocks = uploads_->Add(op.block_table);
+    cuts[i] = {op.live_from,
+               op.live_to,
+               op.position_end(),
+               pools ? op.policy.pool_width / 2 : 0,
+               op.policy,
+               blocks,
+               op.side_table.empty() ? blocks : uploads_->Add(op.side_table)};
+  }
+  const cuda::Cut* at = uploads_->Add<cuda::Cut>(cuts);
+  uploads_->Send();
+  cuda::LaunchCuts(stream_, at, static_cast<int32_t>(cuts.size()), slots_max_, cut_blocks_,
+                   static_cast<std::byte*>(cuts_->data()), kv);
+  Done();
+}
+
+void CudaDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) {
+  for (const LossOp& op : ops) {
+    if (!op.losses.empty()) MeasureOne(op, kv);
+  }
+}
+
+void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
+  assert(op.policy.evicts);
+  const size_t pairs = static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads);
+  std::vector<cuda::Weighing> cuts(op.losses.size());
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int32_t keep = op.keep_max - static_cast<int32_t>(i) * kBlockSlots;
+    assert(keep >= 1 && keep <= op.policy.keep());
+    cuts[i] = {keep, op.policy.Lowered(keep).recent};
+  }
+  const cuda::CudaBuffer of_pairs(pairs * cuts.size() * sizeof(double));
+  uploads_->Begin(cuda::Uploads::PacketBytes(std::span(cuts)) + cuda::Uploads::PacketBytes(op.sides()));
+  cuda::LossCase loss = {op.live,
+                         op.position_end(),
+                         op.policy.scores(),
+                         uploads_->Add<cuda::Weighing>(cuts),
+                         static_cast<int32_t>(cuts.size()),
+                         uploads_->Add(op.sides()),
+                         static_cast<double*>(of_pairs.data())};
+  uploads_->Send();
+  cuda::LaunchLosses(stream_, loss, kv);
+  std::vector<double> losses(pairs * cuts.size());
+  CopyToHost(losses.data(), of_pairs.data(), of_pairs.bytes());
+  for (size_t cut = 0; cut < cuts.size(); ++cut) {
+    double sum = 0.0;
+    for (size_t pair = 0; pair < pairs; ++pair) sum += losses[pair * cuts.size() + cut];
+    op.losses[cut] = static_cast<float>(sum / static_cast<double>(pairs));
+  }
+}
+
+void CudaDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  assert(requests.size() == results.size() && logits.cols <= vocab_);
+  for (size_t begin = 0; begin < requests.size(); begin += kSampleRows) {
+    const size_t count = std::min<size_t>(kSampleRows, requests.size() - begin);
+    SampleSome(logits, requests.subspan(begin, count), results.subspan(begin, count));
+  }
+  if (requests.empty()) Synchronize();
+}
+
+namespace {
+
+size_t AdjustmentBytes(const LogitAdjustments& adjustments) {
+  return cuda::Uploads::PacketBytes(adjustments.allowed) + cuda::Uploads::PacketBytes(adjustments.banned) +
+         cuda::Uploads::PacketBytes(adjustments.biases) + cuda::Uploads::PacketBytes(adjustments.counts);
+}
+
+cuda::SampleTask TaskOf(const SampleRequest& request, cuda::Uploads& uploads) {
+  cuda::SampleTask task = {};
+  task.logits_row = request.logits_row;
+  task.scored_id = request.scored_id;
+  task.top = request.logprobs;
+  task.rank = request.rank;
+  if (request.scored_id >= 0) return task;
+  task.params = *request.params;
+  task.uniform = PhiloxUniform(request.params->seed, request.position);
+  if (request.adjustments == nullptr) return task;
+  const LogitAdjustments& adjustments = *request.adjustments;
+  task.adjusts = true;
+  task.allowed = uploads.Add(adjustments.allowed);
+  task.allowed_count = static_cast<int32_t>(adjustments.allowed.size());
+  task.banned = uploads.Add(adjustments.banned);
+  task.banned_count = static_cast<int32_t>(adjustments.banned.size());
+  task.biases = uploads.Add(adjustments.biases);
+  task.bias_count = static_cast<int32_t>(adjustments.biases.size());
+  task.counts = uploads.Add(adjustments.counts);
+  task.count_count = static_cast<int32_t>(adjustments.counts.size());
+  task.repetition = adjustments.repetition;
+  task.frequency = adjustments.frequency;
+  task.presence = adjustments.presence;
+  return task;
+}
+
+SampleResult ResultOf(const SampleRequest& request, const cuda::SampleOutcome& outcome,
+                      std::vector<cuda::TopToken>& top) {
+  SampleResult result;
+  result.finite = outcome.finite;
+  if (!result.finite) return result;
+  result.id = outcome.id;
+  if (request.logprobs < 0) return result;
+  // One formula for the token and for the k best: equal ids get equal bits.
+  const auto logprob = [&](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(outcome.largest) - outcome.log_total);
+  };
+  result.logprob = logprob(outcome.logit);
+  result.rank = outcome.rank;
+  std::stable_sort(top.begin(), top.end(),
+                   [](const cuda::TopToken& a, const cuda::TopToken& b) { return a.logit > b.logit; });
+  for (const cuda::TopToken& token : top) result.top.push_back({token.id, logprob(token.logit)});
+  return result;
+}
+
+}  // namespace
+
+void CudaDevice::SampleSome(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  std::vector<cuda::SampleTask> tasks(requests.size());
+  size_t bytes = cuda::Uploads::PacketBytes(std::span(tasks));
+  for (const SampleRequest& request : requests) {
+    if (request.adjustments != nullptr) bytes += AdjustmentBytes(*request.adjustments);
+  }
+  uploads_->Begin(bytes);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    assert(requests[i].logits_row >= 0 && requests[i].logits_row < logits.rows);
+    tasks[i] = TaskOf(requests[i], *uploads_);
+  }
+  const cuda::SampleTask* at = uploads_->Add<cuda::SampleTask>(tasks);
+  uploads_->Send();
+  auto* outcomes = static_cast<cuda::SampleOutcome*>(outcomes_->data());
+  auto* tops = static_cast<cuda::TopToken*>(tops_->data());
+  cuda::LaunchSample(stream_, static_cast<const float*>(logits.data), logits.cols, at,
+                     static_cast<int32_t>(tasks.size()), outcomes, tops);
+  CheckCuda(cudaMemcpyAsync(outcomes_at_host_->data(), outcomes, tasks.size() * sizeof(cuda::SampleOutcome),
+                            cudaMemcpyDeviceToHost, stream_),
+            "cudaMemcpyAsync");
+  std::vector<std::vector<cuda::TopToken>> top(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].logprobs <= 0) continue;
+    top[i].resize(static_cast<size_t>(std::min<int64_t>(requests[i].logprobs, logits.cols)));
+    CheckCuda(cudaMemcpyAsync(top[i].data(), tops + static_cast<int64_t>(i) * logits.cols,
+                              top[i].size() * sizeof(cuda::TopToken), cudaMemcpyDeviceToHost, stream_),
+              "cudaMemcpyAsync");
+  }
+  Synchronize();
+  const auto* done = reinterpret_cast<const cuda::SampleOutcome*>(outcomes_at_host_->data());
+  for (size_t i = 0; i < requests.size(); ++i) results[i] = ResultOf(requests[i], done[i], top[i]);
+}
+
+void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head,
+                          float* out) {
+  const KvCacheLayout& layout = kv.layout;
+  const size_t elements = static_cast<size_t>(kBlockSlots) * static_cast<size_t>(layout.head_dim);
+  std::vector<std::byte> tile(elements * DTypeBytes(layout.dtype));
+  const int64_t at = cuda::TileOffset(layout, layer, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  CopyToHost(tile.data(), static_cast<const std::byte*>(value ? kv.v : kv.k) + at, tile.size());
+  for (size_t i = 0; i < elements; ++i) {
+    switch (layout.dtype) {
+      case DType::kF32:
+        out[i] = reinterpret_cast<const float*>(tile.data())[i];
+        break;
+      case DType::kF16:
+        out[i] = __half2float(reinterpret_cast<const __half*>(tile.data())[i]);
+        break;
+      case DType::kBF16:
+        out[i] = __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(tile.data())[i]);
+        break;
+    }
+  }
+}
+
+}  // namespace hydrant

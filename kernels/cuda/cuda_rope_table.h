@@ -1,0 +1,26 @@
+#ifndef HYDRANT_KERNELS_CUDA_CUDA_ROPE_TABLE_H_
+#define HYDRANT_KERNELS_CUDA_CUDA_ROPE_TABLE_H_
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+class CudaRopeTable final : public RopeTable {
+ public:
+  // Throws std::bad_alloc or CudaError.
+  CudaRopeTable(const RopeSpec& spec, bool host_visible, cudaStream_t stream);
+
+  RopeView view() const { return {static_cast<const float*>(buffer_.data()), dims_}; }
+  int32_t positions_max() const { return positions_max_; }
+
+ private:
+  const int32_t dims_;
+  const int32_t positions_max_;
+  CudaBuffer buffer_;  // [positions_max][2][dims / 2]
+};
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_CUDA_ROPE_TABLE_H_

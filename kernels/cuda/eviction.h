@@ -1,0 +1,63 @@
+// The ops that move or judge whole caches between steps: cuts, what cuts would cost, side blocks, copies of blocks.
+#ifndef HYDRANT_KERNELS_CUDA_EVICTION_H_
+#define HYDRANT_KERNELS_CUDA_EVICTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/step_view.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+// ShrinkOp, its tables in device memory.
+struct Cut {
+  int32_t live_from;
+  int32_t live_to;
+  int32_t position_end;
+  int32_t reach;  // pooling: candidates at most so far away count; 0: none
+  EvictionPolicy policy;
+  const int32_t* blocks;
+  const int32_t* sides;
+};
+
+// Scratch memory of one block of threads, for sequences of at most `slots` slots.
+size_t CutScratchBytes(int32_t slots);
+
+// Device::Shrink. `blocks` of threads share out the (cut, layer, KV head) triples; scratch has CutScratchBytes(slots_max) for
+// each.
+//
+//   kernel   radix selection of the last score kept, then whole slots move, a warp each; oracle H2oHistory::CutSurvivors,
+//            whose sets must be equal
+//   bound    bytes of the scores and positions, eight times, and of the keys and values that move
+void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slots_max, int32_t blocks,
+                std::byte* scratch, const KvCacheView& kv);
+
+// One cut that is only weighed: a policy lowered to `keep` slots.
+struct Weighing {
+  int32_t keep;
+  int32_t recent;
+};
+
+// LossOp, its tables in device memory.
+struct LossCase {
+  int32_t live;
+  int32_t position_end;
+  bool scores;
+  const Weighing* cuts;  // [cut_count]
+  int32_t cut_count;
+  const int32_t* sides;
+  double* losses;  // [layers * kv_heads][cut_count]
+};
+
+// Device::MeasureLosses, before the mean over pairs.
+void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView& kv);
+
+void LaunchInitSides(cudaStream_t stream, const SideInit* inits, int32_t count, const KvCacheView& kv);
+void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_EVICTION_H_

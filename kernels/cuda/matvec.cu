@@ -1,0 +1,121 @@
+#include <cassert>
+
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/matvec.h"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+constexpr int kOutputs = 2;  // of a warp
+
+// sums[o][r] += the lane's share of the products of weight row o with row r of x.
+template <typename T, int kRows>
+__device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const float* x, int64_t cols, int64_t col,
+                                         float (&sums)[kOutputs][kRows]) {
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const float* from = x + row * cols + col;
+#pragma unroll
+    for (int i = 0; i < Vector<T>::kCount; ++i) {
+      // Behind the last column the weight's row holds zeros, x another row.
+      const float value = col + i < cols ? ToFloat(FromFloat<T>(from[i])) : 0.0f;
+#pragma unroll
+      for (int o = 0; o < kOutputs; ++o) sums[o][row] = fmaf(ToFloat(w[o].at[i]), value, sums[o][row]);
+    }
+  }
+}
+
+template <typename T, int kRows>
+__global__ void __launch_bounds__(kThreads)
+    MatvecKernel(WeightView weight, Finish finish, Activation activation, const float* x, float* y) {
+  constexpr int kPiece = Vector<T>::kCount;
+  const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
+  const int64_t lane = threadIdx.x % kWarp;
+  // A gated weight's halves belong together; otherwise neighbours do.
+  const bool gated = finish == Finish::kGate;
+  const int64_t first = gated ? warp : warp * kOutputs;
+  const int64_t second = gated ? warp + weight.rows / 2 : first + 1;
+  if (first >= (gated ? weight.rows / 2 : weight.rows)) return;
+  const T* data = static_cast<const T*>(weight.data);
+  const auto* w0 = reinterpret_cast<const Vector<T>*>(data + first * weight.stride);
+  // The last warp may have one output only: it computes it twice.
+  const auto* w1 = reinterpret_cast<const Vector<T>*>(data + (second < weight.rows ? second : first) * weight.stride);
+
+  float sums[kOutputs][kRows] = {};
+  const int64_t pieces = weight.stride / kPiece;
+  int64_t piece = lane;
+  for (; piece + kWarp < pieces; piece += 2 * kWarp) {
+    const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
+    const Vector<T> there[kOutputs] = {w0[piece + kWarp], w1[piece + kWarp]};
+    AddPiece<T, kRows>(here, x, weight.cols, piece * kPiece, sums);
+    AddPiece<T, kRows>(there, x, weight.cols, (piece + kWarp) * kPiece, sums);
+  }
+  if (piece < pieces) {
+    const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
+    AddPiece<T, kRows>(here, x, weight.cols, piece * kPiece, sums);
+  }
+
+  const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    float a = WarpReduce(sums[0][row], Sum());
+    float b = WarpReduce(sums[1][row], Sum());
+    if (lane != 0) continue;
+    if (weight.bias != nullptr) {
+      a += weight.bias[first];
+      if (second < weight.rows) b += weight.bias[second];
+    }
+    float* to = y + row * outputs + first;
+    if (gated) {
+      *to = Activate(activation, a) * b;
+      continue;
+    }
+    const bool both = second < weight.rows;
+    switch (finish) {
+      case Finish::kAccumulate:
+        to[0] += a;
+        if (both) to[1] += b;
+        break;
+      case Finish::kActivate:
+        to[0] = Activate(activation, a);
+        if (both) to[1] = Activate(activation, b);
+        break;
+      default:
+        to[0] = a;
+        if (both) to[1] = b;
+    }
+  }
+}
+
+template <typename T, int kRows>
+void LaunchRows(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
+                float* y) {
+  const int64_t warps = (weight.rows + kOutputs - 1) / kOutputs;  // of a gated weight, too
+  Launch(stream, dim3(BlocksFor(warps, kThreads / kWarp)), kThreads, MatvecKernel<T, kRows>, weight, finish, activation,
+         x, y);
+}
+
+}  // namespace
+
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
+                  int64_t n, float* y) {
+  assert(n >= 1 && n <= kMatvecRowsMax);
+  WithElement(weight.dtype, [&](auto element) {
+    using T = decltype(element);
+    switch (n) {
+      case 1:
+        return LaunchRows<T, 1>(stream, weight, finish, activation, x, y);
+      case 2:
+        return LaunchRows<T, 2>(stream, weight, finish, activation, x, y);
+      case 3:
+        return LaunchRows<T, 3>(stream, weight, finish, activation, x, y);
+      default:
+        return LaunchRows<T, 4>(stream, weight, finish, activation, x, y);
+    }
+  });
+}
+
+}  // namespace hydrant::cuda

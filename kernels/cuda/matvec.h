@@ -1,0 +1,32 @@
+// The product for a few rows of x: a decode step of one to four sequences reads every weight once and computes little with
+// it, so the kernel is made to keep reads in flight.
+#ifndef HYDRANT_KERNELS_CUDA_MATVEC_H_
+#define HYDRANT_KERNELS_CUDA_MATVEC_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+inline constexpr int64_t kMatvecRowsMax = 4;
+
+enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
+
+// y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is rounded to the weight's type first, as it is for the
+// library's product. y [n, weight.rows], or [n, weight.rows / 2] for kGate. 1 <= n <= kMatvecRowsMax.
+//
+//   kernel   a warp forms two outputs of all n rows (kGate: the two halves of one); lanes read 16 bytes of weight each, two
+//            pieces of each output in flight
+//   bound    bytes of the weight / memory bandwidth
+//   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
+//   not yet measured on a device
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
+                  int64_t n, float* y);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_MATVEC_H_

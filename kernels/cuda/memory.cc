@@ -1,0 +1,56 @@
+#include "kernels/cuda/memory.h"
+
+#include "kernels/cuda/cuda_error.h"
+
+namespace hydrant::cuda {
+namespace {
+
+void* Take(size_t bytes, bool host_visible) {
+  void* data = nullptr;
+  const size_t some = std::max<size_t>(bytes, 16);  // an address even where nothing is wanted
+  if (host_visible) {
+    CheckCuda(cudaHostAlloc(&data, some, cudaHostAllocMapped), "cudaHostAlloc");
+  } else {
+    CheckCuda(cudaMalloc(&data, some), "cudaMalloc");
+  }
+  return data;
+}
+
+}  // namespace
+
+// Errors on the way out have nobody to go to; the next call reports them.
+CudaBuffer::CudaBuffer(size_t bytes, bool host_visible)
+    : DeviceBuffer(Take(bytes, host_visible), bytes), host_visible_(host_visible) {}
+CudaBuffer::~CudaBuffer() { static_cast<void>(host_visible_ ? cudaFreeHost(data_) : cudaFree(data_)); }
+
+PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
+  void* data = nullptr;
+  CheckCuda(cudaHostAlloc(&data, std::max<size_t>(bytes, 16), cudaHostAllocDefault), "cudaHostAlloc");
+  data_ = static_cast<std::byte*>(data);
+}
+PinnedBuffer::~PinnedBuffer() { static_cast<void>(cudaFreeHost(data_)); }
+
+Uploads::Uploads(cudaStream_t stream) : stream_(stream) {
+  CheckCuda(cudaEventCreateWithFlags(&sent_, cudaEventDisableTiming), "cudaEventCreate");
+}
+Uploads::~Uploads() { static_cast<void>(cudaEventDestroy(sent_)); }
+
+void Uploads::Begin(size_t bytes) {
+  size_ = 0;
+  if (host_ == nullptr || bytes > host_->bytes()) {
+    // What is on its way, and the kernels that read it, come first.
+    CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    const size_t room = bytes + bytes / 2;
+    device_ = std::make_unique<CudaBuffer>(room);
+    host_ = std::make_unique<PinnedBuffer>(room);
+    return;
+  }
+  CheckCuda(cudaEventSynchronize(sent_), "cudaEventSynchronize");
+}
+
+void Uploads::Send() {
+  CheckCuda(cudaMemcpyAsync(device_->data(), host_->data(), size_, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  CheckCuda(cudaEventRecord(sent_, stream_), "cudaEventRecord");
+}
+
+}  // namespace hydrant::cuda

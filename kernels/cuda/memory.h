@@ -1,0 +1,85 @@
+// Memory of the CUDA device and the way of small arrays to it.
+//
+// Thread: engine.
+#ifndef HYDRANT_KERNELS_CUDA_MEMORY_H_
+#define HYDRANT_KERNELS_CUDA_MEMORY_H_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+// Not zeroed. Throws std::bad_alloc or CudaError.
+class CudaBuffer final : public DeviceBuffer {
+ public:
+  // `host_visible`: memory of the host that the device reads and writes across the bus; for tests, which look into it.
+  explicit CudaBuffer(size_t bytes, bool host_visible = false);
+  ~CudaBuffer() override;
+
+ private:
+  const bool host_visible_;
+};
+
+class PinnedBuffer {
+ public:
+  explicit PinnedBuffer(size_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_;
+};
+
+// Sends packets of small arrays: the kernels launched after Send find them at the addresses that Add gave.
+class Uploads {
+ public:
+  explicit Uploads(cudaStream_t stream);
+  ~Uploads();
+  Uploads(const Uploads&) = delete;
+  Uploads& operator=(const Uploads&) = delete;
+
+  // A packet of at most `bytes`, PacketBytes() of its arrays. Waits until the last packet has left the host; memory grows
+  // when it must. A packet's addresses are those of the packet before it unless memory grew.
+  void Begin(size_t bytes);
+  template <typename T>
+  T* Add(std::span<const T> values) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
+    const size_t at = size_;
+    size_ += PacketBytes(values);
+    assert(size_ <= host_->bytes());
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(host_->data() + at));
+    return reinterpret_cast<T*>(static_cast<std::byte*>(device_->data()) + at);
+  }
+  void Send();
+
+  template <typename T>
+  static size_t PacketBytes(std::span<T> values) {
+    return (values.size_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+ private:
+  static constexpr size_t kAlignment = 16;
+
+  cudaStream_t stream_;
+  cudaEvent_t sent_ = nullptr;
+  std::unique_ptr<PinnedBuffer> host_;
+  std::unique_ptr<CudaBuffer> device_;
+  size_t size_ = 0;
+};
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_MEMORY_H_

@@ -1,0 +1,110 @@
+#include "kernels/cuda/step_table.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace hydrant::cuda {
+
+StepTable::StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats)
+    : query_heads_(query_heads), head_dim_(head_dim), scratch_floats_(scratch_floats), uploads_(stream) {}
+
+void StepTable::Fill(const StepBatch& batch) {
+  rows_.clear();
+  row_of_token_.clear();
+  tables_.clear();
+  snapshots_.clear();
+  prefill_.clear();
+  scored_.clear();
+  decode_.clear();
+  groups_.clear();
+  group_floats_ = 0;
+  for (const BatchRow& row : batch.rows) {
+    const auto number = static_cast<int32_t>(rows_.size());
+    assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
+    rows_.push_back(ToRow(row));
+    row_of_token_.insert(row_of_token_.end(), static_cast<size_t>(row.token_count), number);
+    if (row.prefill) {
+      AddPrefill(rows_.back(), number);
+    } else {
+      AddDecode(rows_.back(), number);
+    }
+  }
+  assert(row_of_token_.size() == batch.token_ids.size());
+
+  uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(batch.token_ids) +
+                 Uploads::PacketBytes(std::span(snapshots_)) + Uploads::PacketBytes(std::span(tables_)) +
+                 Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prefill_)) +
+                 Uploads::PacketBytes(std::span(scored_)));
+  view_.rows = uploads_.Add<StepRow>(rows_);
+  view_.token_ids = uploads_.Add<int32_t>(batch.token_ids);
+  view_.row_of_token = uploads_.Add<int32_t>(row_of_token_);
+  decode_items_ = uploads_.Add<DecodeItem>(decode_);
+  prefill_items_ = uploads_.Add<PrefillItem>(prefill_);
+  score_items_ = uploads_.Add<PrefillItem>(scored_);
+  view_.snapshots = uploads_.Add<StepSnapshot>(snapshots_);
+  view_.tables = uploads_.Add<int32_t>(tables_);
+  uploads_.Send();
+}
+
+StepRow StepTable::ToRow(const BatchRow& row) {
+  StepRow to = {};
+  to.state_row = row.state_row;
+  to.token_begin = row.token_begin;
+  to.token_count = row.token_count;
+  to.position = row.position;
+  to.first_position = row.first_position();
+  to.live = row.live;
+  to.live_after = row.live_after();
+  to.prompt_length = row.prompt_length;
+  to.candidates_end = row.first_position() + 1 - row.policy.recent;
+  to.prefill = row.prefill;
+  to.reuse_victim = row.reuse_victim;
+  to.choose_victim = row.choose_victim;
+  to.policy = row.policy;
+  to.first_scored = row.position + row.token_count;
+  if (row.prefill && row.policy.scores()) {
+    const int32_t window = row.policy.score_rows == 0 ? row.prompt_length : row.policy.score_rows;
+    to.first_scored = std::max(row.prompt_length - window, row.position);
+  }
+  to.tables = static_cast<int64_t>(tables_.size());
+  tables_.insert(tables_.end(), row.block_table.begin(), row.block_table.end());
+  to.sides = to.tables;
+  if (!row.side_table.empty()) {
+    assert(row.side_table.size() == row.block_table.size());
+    to.sides = static_cast<int64_t>(tables_.size());
+    tables_.insert(tables_.end(), row.side_table.begin(), row.side_table.end());
+  }
+  to.first_snapshot = static_cast<int32_t>(snapshots_.size());
+  to.snapshots = static_cast<int32_t>(row.snapshots.size());
+  for (const ScoreSnapshot& snapshot : row.snapshots) {
+    snapshots_.push_back({snapshot.slots, 0, static_cast<int64_t>(tables_.size())});
+    tables_.insert(tables_.end(), snapshot.sides.begin(), snapshot.sides.end());
+  }
+  return to;
+}
+
+void StepTable::AddPrefill(const StepRow& row, int32_t number) {
+  const int32_t last = (row.live_after - 1) / kBlockSlots;
+  // The last tiles see the most keys: they go first.
+  for (int32_t tile = last; tile >= row.live / kBlockSlots; --tile) prefill_.push_back({number, tile});
+  if (row.first_scored >= row.position + row.token_count) return;
+  for (int32_t tile = 0; tile <= last; ++tile) scored_.push_back({number, tile});
+}
+
+void StepTable::AddDecode(const StepRow& row, int32_t number) {
+  const int64_t partials = PartialFloats(row.live_after, query_heads_, head_dim_);
+  const int64_t logits = row.policy.scores() ? LogitFloats(row.live_after, query_heads_) : 0;
+  assert(partials + logits <= scratch_floats_);
+  if (groups_.empty() || group_floats_ + partials + logits > scratch_floats_) {
+    groups_.push_back({static_cast<int32_t>(decode_.size()), 0, 0});
+    group_floats_ = 0;
+  }
+  DecodeGroup& group = groups_.back();
+  const int32_t splits = SplitsOf(row.live_after);
+  decode_.push_back({number, splits, group_floats_, logits > 0 ? group_floats_ + partials : -1});
+  group_floats_ += partials + logits;
+  ++group.count;
+  group.splits_max = std::max(group.splits_max, splits);
+}
+
+}  // namespace hydrant::cuda

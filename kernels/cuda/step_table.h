@@ -1,0 +1,73 @@
+// A step's batch on its way to the device, with the work of its attention laid out.
+//
+// Thread: engine.
+#ifndef HYDRANT_KERNELS_CUDA_STEP_TABLE_H_
+#define HYDRANT_KERNELS_CUDA_STEP_TABLE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/step_view.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+// Decode rows whose partial outputs and logits fit the scratch memory together. They are worked on one group after another.
+struct DecodeGroup {
+  int32_t first = 0;  // of the decode items
+  int32_t count = 0;
+  int32_t splits_max = 0;
+};
+
+class StepTable {
+ public:
+  // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row.
+  StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats);
+
+  // The batch's spans may go once this returns.
+  void Fill(const StepBatch& batch);
+
+  const StepView& view() const { return view_; }
+  const PrefillItem* prefill_items() const { return prefill_items_; }
+  int32_t prefill_count() const { return static_cast<int32_t>(prefill_.size()); }
+  const PrefillItem* score_items() const { return score_items_; }
+  int32_t score_count() const { return static_cast<int32_t>(scored_.size()); }
+  const DecodeItem* decode_items() const { return decode_items_; }
+  std::span<const DecodeGroup> decode_groups() const { return groups_; }
+
+  // Floats that the largest possible row needs.
+  static int64_t RowFloats(int32_t slots, int32_t query_heads, int32_t head_dim) {
+    return PartialFloats(slots, query_heads, head_dim) + LogitFloats(slots, query_heads);
+  }
+
+ private:
+  StepRow ToRow(const BatchRow& row);
+  void AddPrefill(const StepRow& row, int32_t number);
+  void AddDecode(const StepRow& row, int32_t number);
+
+  const int32_t query_heads_, head_dim_;
+  const int64_t scratch_floats_;
+  Uploads uploads_;
+
+  // The host's side.
+  std::vector<StepRow> rows_;
+  std::vector<int32_t> row_of_token_;
+  std::vector<int32_t> tables_;
+  std::vector<StepSnapshot> snapshots_;
+  std::vector<PrefillItem> prefill_, scored_;
+  std::vector<DecodeItem> decode_;
+  std::vector<DecodeGroup> groups_;
+  int64_t group_floats_ = 0;
+
+  StepView view_;
+  const PrefillItem* prefill_items_ = nullptr;
+  const PrefillItem* score_items_ = nullptr;
+  const DecodeItem* decode_items_ = nullptr;
+};
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_STEP_TABLE_H_

@@ -1,0 +1,22 @@
+#include "kernels/cpu/cpu_device.h"
+#include "tests/kernels/cpu/tested_isas.h"
+#include "tests/kernels/tested_device.h"
+
+namespace hydrant {
+
+const std::vector<TestedDevice>& TestedDevices() {
+  static const auto& devices = *new std::vector<TestedDevice>([] {
+    std::vector<TestedDevice> all;
+    for (const CpuIsa isa : TestedIsas()) {
+      all.push_back({.name = IsaName(isa),
+                     .rounds_prompts = isa == CpuIsa::kAvx512Bf16,
+                     .make = [isa](int threads) -> std::unique_ptr<Device> {
+                       return CpuDevice::Create({.threads = threads, .isa = isa}).value();
+                     }});
+    }
+    return all;
+  }());
+  return devices;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,130 @@
+#include "kernels/cuda/step_table.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/cuda/cuda_error.h"
+
+namespace hydrant::cuda {
+namespace {
+
+EvictionPolicy Scoring(int32_t heavy, int32_t recent) {
+  EvictionPolicy policy;
+  policy.evicts = true;
+  policy.heavy = heavy;
+  policy.recent = recent;
+  return policy;
+}
+
+class StepTableTest : public testing::Test {
+ protected:
+  StepTableTest() { CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  ~StepTableTest() override { static_cast<void>(cudaStreamDestroy(stream_)); }
+
+  BatchRow Decode(int32_t live, const EvictionPolicy& policy, int32_t token) {
+    tables_.emplace_back(static_cast<size_t>(live / kBlockSlots + 1), 7);
+    return {.token_begin = token,
+            .token_count = 1,
+            .position = live,
+            .live = live,
+            .policy = policy,
+            .block_table = tables_.back()};
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::vector<std::vector<int32_t>> tables_;
+};
+
+TEST_F(StepTableTest, SplitsCoverTheSlotsOnce) {
+  for (int32_t live = 1; live < 3000; ++live) {
+    ASSERT_GE(SplitsOf(live), 1);
+    ASSERT_GE(SplitsOf(live) * kSplitSlots, live);
+    ASSERT_LT((SplitsOf(live) - 1) * kSplitSlots, live);
+  }
+}
+
+// Places in the scratch memory are disjoint within a group and inside it; logits have one where somebody needs them.
+TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
+  constexpr int32_t kHeads = 4, kDim = 8;
+  const int64_t room = StepTable::RowFloats(1024, kHeads, kDim);
+  StepTable table(stream_, kHeads, kDim, room);
+  std::vector<BatchRow> rows;
+  const int32_t lives[] = {1000, 10, 300, 511, 1023, 5, 700};
+  for (int32_t i = 0; i < 7; ++i) rows.push_back(Decode(lives[i], i % 3 == 0 ? EvictionPolicy() : Scoring(10, 10), i));
+  const std::vector<int32_t> ids(7, 1);
+  table.Fill({.token_ids = ids, .rows = rows});
+  ASSERT_GT(table.decode_groups().size(), 1u);
+  int32_t next = 0;
+  for (const DecodeGroup& group : table.decode_groups()) {
+    EXPECT_EQ(group.first, next);
+    next += group.count;
+    int64_t end = 0;
+    int32_t splits = 0;
+    for (int32_t i = group.first; i < next; ++i) {
+      const DecodeItem& item = table.decode_items()[i];
+      const int32_t live = lives[item.row] + 1;
+      EXPECT_EQ(item.splits, SplitsOf(live));
+      splits = std::max(splits, item.splits);
+      EXPECT_EQ(item.partials, end);
+      end += PartialFloats(live, kHeads, kDim);
+      EXPECT_EQ(item.logits >= 0, rows[static_cast<size_t>(item.row)].policy.scores());
+      if (item.logits < 0) continue;
+      EXPECT_EQ(item.logits, end);
+      end += LogitFloats(live, kHeads);
+    }
+    EXPECT_LE(end, room);
+    EXPECT_EQ(group.splits_max, splits);
+  }
+  EXPECT_EQ(next, 7);
+}
+
+TEST_F(StepTableTest, PromptsAreTilesAndOnlyScoredOnesAreSummed) {
+  StepTable table(stream_, 2, 8, StepTable::RowFloats(64, 2, 8));
+  const std::vector<int32_t> blocks = {4, 9, 2, 11}, sides = {5, 6, 7, 8}, snapshot_sides = {30};
+  const ScoreSnapshot snapshot{16, snapshot_sides};
+  EvictionPolicy window = Scoring(8, 8);
+  window.score_rows = 4;
+  std::vector<BatchRow> rows = {
+      {.token_begin = 0,
+       .token_count = 10,
+       .position = 20,
+       .live = 20,
+       .prompt_length = 60,
+       .prefill = true,
+       .policy = window,
+       .block_table = blocks,
+       .side_table = sides,
+       .snapshots = {&snapshot, 1}},
+      {.token_begin = 10,
+       .token_count = 34,
+       .prompt_length = 34,
+       .prefill = true,
+       .policy = window,
+       .block_table = blocks},
+      {.token_begin = 44, .token_count = 16, .prompt_length = 16, .prefill = true, .block_table = blocks}};
+  const std::vector<int32_t> ids(60, 1);
+  table.Fill({.token_ids = ids, .rows = rows});
+  const StepView& view = table.view();
+  EXPECT_GE(view.rows[0].first_scored, 30) << "its last four rows come later";
+  EXPECT_EQ(view.rows[1].first_scored, 30);
+  EXPECT_GE(view.rows[2].first_scored, 16) << "nothing is scored";
+  ASSERT_EQ(table.score_count(), 3);
+  for (int32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(table.score_items()[i].row, 1);
+    EXPECT_EQ(table.score_items()[i].tile, i);
+  }
+  ASSERT_EQ(table.prefill_count(), 1 + 3 + 1);
+  EXPECT_EQ(table.prefill_items()[0].tile, 1) << "slots 20 to 29 lie in one tile";
+  EXPECT_EQ(view.tables[view.rows[0].tables + 3], 11);
+  EXPECT_EQ(view.tables[view.rows[0].sides + 3], 8);
+  EXPECT_EQ(view.rows[1].sides, view.rows[1].tables);
+  ASSERT_EQ(view.rows[0].snapshots, 1);
+  EXPECT_EQ(view.tables[view.snapshots[view.rows[0].first_snapshot].sides], 30);
+  EXPECT_EQ(view.row_of_token[9], 0);
+  EXPECT_EQ(view.row_of_token[10], 1);
+  EXPECT_EQ(view.row_of_token[59], 2);
+}
+
+}  // namespace
+}  // namespace hydrant::cuda

@@ -1,0 +1,38 @@
+// The devices that a program of kernel tests runs on: tests/kernels/cpu has one per instruction set, tests/simt the CUDA
+// device on the host, tests/gpu the real one.
+#ifndef HYDRANT_TESTS_KERNELS_TESTED_DEVICE_H_
+#define HYDRANT_TESTS_KERNELS_TESTED_DEVICE_H_
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace hydrant {
+
+struct TestedDevice {
+  std::string name;             // in the name of a test
+  bool rounds_prompts = false;  // prompts over bf16 keys and values round queries and softmax weights to bf16
+  int share = 1;                // it has time for one of so many random cases
+  // Its memory can be read and written by the test between ops. `threads` means nothing to some.
+  std::function<std::unique_ptr<Device>(int threads)> make;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const TestedDevice& device) { return out << device.name; }
+
+// The same ones in the same order each time; not empty.
+const std::vector<TestedDevice>& TestedDevices();
+
+// Where a device stands among them.
+inline uint64_t NumberOf(const TestedDevice& device) {
+  uint64_t number = 0;
+  while (TestedDevices()[number].name != device.name) ++number;
+  return number;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_KERNELS_TESTED_DEVICE_H_

@@ -1,0 +1,215 @@
+// CUDA's runtime API and language extensions for kernels that run on tests/simt/machine.h: as much of them as kernels/cuda
+// uses, with their names and meaning. A stream is the order of the calls; device memory is host memory.
+#ifndef HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_
+#define HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_
+
+#include <math.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "tests/simt/machine.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) alignas(n)
+// Blocks follow one another, so that one copy does; function scope makes it static.
+#define __shared__ thread_local
+#define __restrict__ __restrict
+
+inline const hydrant::simt::Index& threadIdx = hydrant::simt::place.thread;
+inline const hydrant::simt::Index& blockIdx = hydrant::simt::place.block;
+inline const hydrant::simt::Index& blockDim = hydrant::simt::place.block_dim;
+inline const hydrant::simt::Index& gridDim = hydrant::simt::place.grid_dim;
+
+struct dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  constexpr dim3(uint32_t x_ = 1, uint32_t y_ = 1, uint32_t z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+
+// --- device functions ---------------------------------------------------------------------------------------------------
+
+inline void __syncthreads() { ::hydrant::simt::SyncBlock(); }
+inline void __syncwarp(uint32_t = 0xffffffffu) {
+  const char nothing = 0;
+  ::hydrant::simt::ExchangeInWarp(&nothing, 1);
+}
+template <typename T>
+T __shfl_sync(uint32_t, T value, int lane, int width = 32) {
+  static_assert(std::is_arithmetic_v<T>);
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  const uint32_t own = ::hydrant::simt::Lane(), base = own & ~static_cast<uint32_t>(width - 1);
+  T result;
+  std::memcpy(&result, all + (base | (static_cast<uint32_t>(lane) & static_cast<uint32_t>(width - 1))) * 64, sizeof(T));
+  return result;
+}
+template <typename T>
+T __shfl_xor_sync(uint32_t, T value, int mask) {
+  static_assert(std::is_arithmetic_v<T>);
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  T result;
+  std::memcpy(&result, all + (::hydrant::simt::Lane() ^ static_cast<uint32_t>(mask)) * 64, sizeof(T));
+  return result;
+}
+template <typename T>
+T __shfl_up_sync(uint32_t, T value, uint32_t delta) {
+  static_assert(std::is_arithmetic_v<T>);
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  const uint32_t own = ::hydrant::simt::Lane();
+  T result;
+  std::memcpy(&result, all + (own >= delta ? own - delta : own) * 64, sizeof(T));
+  return result;
+}
+inline uint32_t __ballot_sync(uint32_t, int predicate) {
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&predicate, sizeof(int));
+  uint32_t votes = 0;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    int vote;
+    std::memcpy(&vote, all + lane * 64, sizeof(int));
+    votes |= (vote != 0 ? 1u : 0u) << lane;
+  }
+  return votes;
+}
+// Threads take turns, so that plain arithmetic is atomic.
+template <typename T>
+T atomicAdd(T* address, std::type_identity_t<T> value) {
+  const T old = *address;
+  *address = old + value;
+  return old;
+}
+template <typename T>
+T atomicMin(T* address, std::type_identity_t<T> value) {
+  const T old = *address;
+  *address = std::min(old, value);
+  return old;
+}
+
+inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
+inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
+inline int __popc(uint32_t x) { return std::popcount(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <typename T>
+T __ldg(const T* address) {
+  return *address;
+}
+using std::max;
+using std::min;
+
+// --- runtime ------------------------------------------------------------------------------------------------------------
+
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchFailure = 719,
+};
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+struct SimtStream;
+struct SimtEvent;
+using cudaStream_t = SimtStream*;
+using cudaEvent_t = SimtEvent*;
+
+struct cudaDeviceProp {
+  char name[256];
+  int multiProcessorCount;
+  int major, minor;
+  size_t totalGlobalMem;
+  size_t sharedMemPerBlockOptin;
+};
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMalloc(void** data, size_t bytes);
+cudaError_t cudaFree(void* data);
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* data);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaGetLastError();
+
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  void* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+namespace hydrant::simt {
+
+// What cuda* calls return from now on: the first `calls` of them succeed, then one fails with `error`.
+void FailAfter(int calls, cudaError_t error);
+cudaError_t NextResult();
+// Does `work` now, or when the graph being captured is launched.
+void Enqueue(cudaStream_t stream, std::function<void()> work);
+
+inline constexpr size_t kDynamicSharedBytes = size_t{227} << 10;
+
+}  // namespace hydrant::simt
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  if (const cudaError_t error = hydrant::simt::NextResult(); error != cudaSuccess) return error;
+  if (config->dynamicSmemBytes > hydrant::simt::kDynamicSharedBytes) return cudaErrorInvalidValue;
+  const hydrant::simt::Index grid{config->gridDim.x, config->gridDim.y, config->gridDim.z};
+  const hydrant::simt::Index block{config->blockDim.x, config->blockDim.y, config->blockDim.z};
+  hydrant::simt::Enqueue(config->stream, [=] {
+    hydrant::simt::RunGrid(grid, block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  });
+  return cudaSuccess;
+}
+
+#endif  // HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_

@@ -1,0 +1,215 @@
+#include "tests/simt/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <boost/context/preallocated.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HYDRANT_SIMT_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define HYDRANT_SIMT_ASAN 1
+#endif
+#ifdef HYDRANT_SIMT_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace hydrant::simt {
+
+Place place;
+
+namespace {
+
+constexpr size_t kStackBytes = size_t{256} << 10;
+
+// AddressSanitizer must know on which stack the program goes on.
+struct SwitchNote {
+#ifdef HYDRANT_SIMT_ASAN
+  void Leave(const void* bottom, size_t bytes) { __sanitizer_start_switch_fiber(&fake_stack, bottom, bytes); }
+  void Arrive(const void** bottom, size_t* bytes) { __sanitizer_finish_switch_fiber(fake_stack, bottom, bytes); }
+  void* fake_stack = nullptr;
+#else
+  void Leave(const void*, size_t) {}
+  void Arrive(const void**, size_t*) {}
+#endif
+};
+
+enum class State : uint8_t { kReady, kInBarrier, kInWarp, kDone };
+
+struct Warp {
+  uint32_t arrived = 0;
+  int turn = 0;  // which buffer the collective in progress fills
+  std::array<std::array<std::byte, kWarp * kExchangeBytes>, 2> buffers;
+};
+
+struct NoStack {
+  boost::context::stack_context allocate() { return {}; }
+  void deallocate(boost::context::stack_context&) {}
+};
+
+class Machine {
+ public:
+  void Run(Index grid, Index block, const std::function<void()>& kernel) {
+    kernel_ = &kernel;
+    const size_t threads = size_t{block.x} * block.y * block.z;
+    Check(threads > 0 && threads <= 1024 && threads % kWarp == 0,
+          "a block has a multiple of 32 threads, at most 1,024");
+    Check(grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y <= 65535 && grid.z <= 65535,
+          "a grid has 1 to 65,535 blocks");
+    while (threads_.size() < threads) AddThread();
+    warps_.resize(std::max(warps_.size(), threads / kWarp));
+    bool backwards = false;
+    for (uint32_t z = 0; z < grid.z; ++z) {
+      for (uint32_t y = 0; y < grid.y; ++y) {
+        for (uint32_t x = 0; x < grid.x; ++x) {
+          RunBlock({{}, {x, y, z}, block, grid}, threads, backwards);
+          backwards = !backwards;
+        }
+      }
+    }
+  }
+
+  void Wait(State state) {
+    threads_[current_]->state = state;
+    Yield();
+  }
+
+  void SyncBlock() {
+    if (++in_barrier_ < alive_) return Wait(State::kInBarrier);
+    in_barrier_ = 0;
+    Release(0, block_threads_, State::kInBarrier);
+  }
+
+  const std::byte* Exchange(const void* value, size_t bytes) {
+    Check(bytes <= kExchangeBytes, "a lane exchanges at most 64 bytes");
+    Warp& warp = warps_[current_ / kWarp];
+    std::byte* buffer = warp.buffers[static_cast<size_t>(warp.turn)].data();
+    std::memcpy(buffer + current_ % kWarp * kExchangeBytes, value, bytes);
+    if (++warp.arrived < kWarp) {
+      Wait(State::kInWarp);
+    } else {
+      warp.arrived = 0;
+      warp.turn = 1 - warp.turn;
+      const size_t begin = current_ / kWarp * kWarp;
+      Release(begin, begin + kWarp, State::kInWarp);
+    }
+    return buffer;
+  }
+
+  uint32_t lane() const { return static_cast<uint32_t>(current_ % kWarp); }
+
+ private:
+  struct Thread {
+    std::unique_ptr<std::byte[]> stack;
+    boost::context::fiber fiber;
+    State state = State::kDone;
+    Index index;
+  };
+
+  static void Check(bool condition, const char* what) {
+    if (condition) return;
+    std::fprintf(stderr, "simt: %s\n", what);
+    std::abort();
+  }
+
+  void AddThread() {
+    auto thread = std::make_unique<Thread>();
+    thread->stack.reset(new std::byte[kStackBytes]);
+    boost::context::stack_context context;
+    context.sp = thread->stack.get() + kStackBytes;
+    context.size = kStackBytes;
+    thread->fiber =
+        boost::context::fiber(std::allocator_arg, boost::context::preallocated(context.sp, context.size, context),
+                              NoStack(), [this](boost::context::fiber&& host) {
+                                host_ = std::move(host);
+                                SwitchNote().Arrive(&host_stack_, &host_stack_bytes_);
+                                while (true) {
+                                  (*kernel_)();
+                                  threads_[current_]->state = State::kDone;
+                                  Yield();
+                                }
+                                return std::move(host_);
+                              });
+    threads_.push_back(std::move(thread));
+  }
+
+  void Yield() {
+    SwitchNote note;
+    note.Leave(host_stack_, host_stack_bytes_);
+    host_ = std::move(host_).resume();
+    note.Arrive(&host_stack_, &host_stack_bytes_);
+    place.thread = threads_[current_]->index;
+  }
+
+  void Release(size_t begin, size_t end, State from) {
+    for (size_t i = begin; i < end; ++i) {
+      if (threads_[i]->state == from) threads_[i]->state = State::kReady;
+    }
+  }
+
+  void RunBlock(const Place& where, size_t threads, bool backwards) {
+    place = where;
+    block_threads_ = alive_ = threads;
+    in_barrier_ = 0;
+    for (size_t i = 0; i < threads; ++i) {
+      const auto x = static_cast<uint32_t>(i);
+      threads_[i]->index = {x % where.block_dim.x, x / where.block_dim.x % where.block_dim.y,
+                            x / (where.block_dim.x * where.block_dim.y)};
+      threads_[i]->state = State::kReady;
+    }
+    while (alive_ > 0) {
+      bool ran = false;
+      for (size_t i = 0; i < threads; ++i) {
+        current_ = backwards ? threads - 1 - i : i;
+        Thread& thread = *threads_[current_];
+        if (thread.state != State::kReady) continue;
+        ran = true;
+        place.thread = thread.index;
+        SwitchNote note;
+        note.Leave(thread.stack.get(), kStackBytes);
+        thread.fiber = std::move(thread.fiber).resume();
+        note.Arrive(nullptr, nullptr);
+        if (thread.state != State::kDone) continue;
+        --alive_;
+        // Threads that have ended are not waited for.
+        if (alive_ > 0 && in_barrier_ == alive_) {
+          in_barrier_ = 0;
+          Release(0, threads, State::kInBarrier);
+        }
+      }
+      Check(ran || alive_ == 0, "no thread of the block can go on: a barrier or warp collective that not all reach");
+    }
+  }
+
+  const std::function<void()>* kernel_ = nullptr;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Warp> warps_;
+  size_t current_ = 0;
+  size_t block_threads_ = 0, alive_ = 0, in_barrier_ = 0;
+  boost::context::fiber host_;
+  const void* host_stack_ = nullptr;
+  size_t host_stack_bytes_ = 0;
+};
+
+Machine& TheMachine() {
+  static Machine& machine = *new Machine;  // its fibers are never unwound
+  return machine;
+}
+
+}  // namespace
+
+void RunGrid(Index grid, Index block, const std::function<void()>& kernel) { TheMachine().Run(grid, block, kernel); }
+void SyncBlock() { TheMachine().SyncBlock(); }
+const std::byte* ExchangeInWarp(const void* value, size_t bytes) { return TheMachine().Exchange(value, bytes); }
+uint32_t Lane() { return TheMachine().lane(); }
+
+}  // namespace hydrant::simt

@@ -1,0 +1,144 @@
+// The machine itself: a test on it must be able to fail.
+#include "tests/simt/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "cuda_runtime.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/select.cuh"
+
+namespace hydrant::simt {
+namespace {
+
+void ReverseInShared(const int* in, int* out) {
+  __shared__ int block[64];
+  block[threadIdx.x] = in[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  out[blockIdx.x * 64 + threadIdx.x] = block[63 - threadIdx.x];
+}
+
+TEST(SimtMachine, ThreadsMeetAtBarriers) {
+  std::vector<int> in(192), out(192);
+  for (int i = 0; i < 192; ++i) in[static_cast<size_t>(i)] = i;
+  cuda::Launch(nullptr, dim3(3), 64, ReverseInShared, in.data(), out.data());
+  for (int i = 0; i < 192; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i / 64 * 64 + 63 - i % 64);
+}
+
+void ForgetsABarrier(int* out) {
+  __shared__ int block[64];
+  block[threadIdx.x] = static_cast<int>(threadIdx.x);
+  out[blockIdx.x * 64 + threadIdx.x] = block[63 - threadIdx.x];
+}
+
+// Blocks run their threads in both orders, so that half of what a missing barrier lets through is wrong in each.
+TEST(SimtMachine, AForgottenBarrierShows) {
+  std::vector<int> out(128, -1);
+  cuda::Launch(nullptr, dim3(2), 64, ForgetsABarrier, out.data());
+  int wrong = 0;
+  for (int i = 0; i < 128; ++i) wrong += out[static_cast<size_t>(i)] != 63 - i % 64 ? 1 : 0;
+  EXPECT_GT(wrong, 0);
+}
+
+void HalfWaits() {
+  if (threadIdx.x < 32) __syncwarp();
+  if (threadIdx.x % 2 == 0) __syncwarp();
+}
+
+TEST(SimtMachineDeathTest, AWarpThatDoesNotMeetEndsTheProgram) {
+  EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, HalfWaits), "no thread of the block can go on");
+}
+
+void Collectives(int* sums, uint32_t* votes) {
+  int x = static_cast<int>(threadIdx.x);
+  for (int mask = 16; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
+  sums[threadIdx.x] = x;
+  votes[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 3 == 0);
+}
+
+TEST(SimtMachine, LanesOfAWarpExchange) {
+  std::vector<int> sums(64);
+  std::vector<uint32_t> votes(64);
+  cuda::Launch(nullptr, dim3(1), 64, Collectives, sums.data(), votes.data());
+  EXPECT_EQ(sums[0], 496);
+  EXPECT_EQ(sums[63], 496 + 32 * 32);
+  EXPECT_EQ(votes[0], 0x49249249u);
+}
+
+void Select(const uint64_t* keys, int64_t count, uint64_t* chosen, int64_t* places, int64_t* number) {
+  for (int64_t k = 1; k <= count; ++k) {
+    const uint64_t key = cuda::SelectByMass(count, static_cast<cuda::Mass>(k), [&](int64_t i) {
+      return cuda::Weighed{keys[i], cuda::Mass{1}};
+    });
+    if (threadIdx.x == 0) chosen[k - 1] = key;
+  }
+  const int64_t odd = cuda::Compact(
+      count, [&](int64_t i) { return keys[i] % 2 == 1; }, [&](int64_t n, int64_t i) { places[n] = i; });
+  if (threadIdx.x == 0) *number = odd;
+}
+
+TEST(SimtMachine, SelectionAndCompaction) {
+  std::vector<uint64_t> keys, chosen(100), sorted;
+  for (uint64_t i = 0; i < 100; ++i) keys.push_back(i * 0x9E3779B97F4A7C15u % 1000003 << (i % 3 * 20));
+  std::vector<int64_t> places(100, -1);
+  int64_t number = 0;
+  cuda::Launch(nullptr, dim3(1), 64, Select, keys.data(), int64_t{100}, chosen.data(), places.data(), &number);
+  sorted = keys;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(chosen, sorted);
+  int64_t n = 0;
+  for (int64_t i = 0; i < 100; ++i) {
+    if (keys[static_cast<size_t>(i)] % 2 == 0) continue;
+    EXPECT_EQ(places[static_cast<size_t>(n)], i);
+    ++n;
+  }
+  EXPECT_EQ(number, n);
+}
+
+TEST(SimtMachine, HalvesRoundToNearestEven) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const __half half{static_cast<uint16_t>(bits)};
+    const float value = __half2float(half);
+    if (value != value) continue;
+    ASSERT_EQ(__float2half_rn(value).bits, bits);
+    const __nv_bfloat16 bf16{static_cast<uint16_t>(bits)};
+    const float wide = __bfloat162float(bf16);
+    if (wide != wide) continue;
+    ASSERT_EQ(__float2bfloat16_rn(wide).bits, bits);
+  }
+  EXPECT_EQ(__half2float(__float2half_rn(2049.0f)), 2048.0f);
+  EXPECT_EQ(__half2float(__float2half_rn(2051.0f)), 2052.0f);
+  EXPECT_EQ(__half2float(__float2half_rn(0x1p-25f)), 0.0f);
+  EXPECT_EQ(__half2float(__float2half_rn(0x1.8p-25f)), 0x1p-24f);
+  EXPECT_EQ(__half2float(__float2half_rn(70000.0f)), INFINITY);
+}
+
+// A device that fails says so, by name, in the op that learns of it, and memory that is not there is no end.
+TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
+  auto device = CudaDevice::Create({.ordinal = 0, .host_visible = true}).value();
+  FailAfter(0, cudaErrorMemoryAllocation);
+  EXPECT_THROW(device->Allocate(100), std::bad_alloc);
+  FailAfter(-1, cudaSuccess);
+  EXPECT_NO_THROW(device->Allocate(100));
+  device->ReserveScratch(8, 8, 64, 64, 1, 16, 16);
+  const auto x = device->Allocate(64 * 4), y = device->Allocate(64 * 4);
+  FailAfter(1, cudaErrorIllegalAddress);
+  try {
+    for (int i = 0; i < 3; ++i) {
+      device->Norm({.kind = NormKind::kRms, .weight = static_cast<float*>(x->data())},
+                   {.data = x->data(), .rows = 1, .cols = 8}, {.data = y->data(), .rows = 1, .cols = 8});
+    }
+    ADD_FAILURE() << "the device failed and nobody noticed";
+  } catch (const CudaError& error) {
+    EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
+  }
+  FailAfter(-1, cudaSuccess);
+}
+
+}  // namespace
+}  // namespace hydrant::simt

@@ -1,0 +1,182 @@
+// The host side of tests/simt/include.
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cublas_v2.h"
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "cuda_runtime.h"
+
+struct SimtStream {};
+struct SimtEvent {};
+struct SimtBlas {
+  cudaStream_t stream = nullptr;
+};
+
+namespace hydrant::simt {
+namespace {
+
+int fail_after = -1;
+cudaError_t fail_with = cudaSuccess;
+cudaError_t failed = cudaSuccess;  // a device that failed stays so
+
+}  // namespace
+
+void FailAfter(int calls, cudaError_t error) {
+  fail_after = calls;
+  fail_with = error;
+  failed = cudaSuccess;
+}
+
+cudaError_t NextResult() {
+  if (failed != cudaSuccess) return failed;
+  if (fail_after < 0 || fail_after-- > 0) return cudaSuccess;
+  // Memory that is not to be had is no end; everything else is.
+  if (fail_with != cudaErrorMemoryAllocation) failed = fail_with;
+  return fail_with;
+}
+
+void Enqueue(cudaStream_t, std::function<void()> work) { work(); }
+
+}  // namespace hydrant::simt
+
+using hydrant::simt::Enqueue;
+using hydrant::simt::NextResult;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+  }
+  return "unknown";
+}
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return NextResult();
+}
+cudaError_t cudaSetDevice(int) { return NextResult(); }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "SIMT on the host");
+  properties->multiProcessorCount = 4;
+  properties->major = 9;
+  properties->totalGlobalMem = size_t{4} << 30;
+  properties->sharedMemPerBlockOptin = hydrant::simt::kDynamicSharedBytes;
+  return NextResult();
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = size_t{4} << 30;
+  return NextResult();
+}
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  if (bytes > size_t{1} << 40) return cudaErrorMemoryAllocation;
+  // As on a device, new memory holds anything.
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*data, 0xff, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return cudaMalloc(data, bytes); }
+cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  Enqueue(stream, [=] {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  Enqueue(stream, [=] {
+    if (bytes > 0) std::memset(data, value, bytes);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new SimtStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return NextResult(); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new SimtEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return NextResult(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return NextResult(); }
+cudaError_t cudaGetLastError() { return hydrant::simt::failed; }
+
+const char* cublasGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_EXECUTION_FAILED";
+}
+cublasStatus_t cublasCreate(cublasHandle_t* handle) {
+  *handle = new SimtBlas;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; }
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                            const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
+                            cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+  if (NextResult() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (a_type != b_type || c_type != CUDA_R_32F || compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_INVALID_VALUE;
+  if (lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) || ldc < m) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  Enqueue(handle->stream, [=] {
+    const auto at = [](const void* data, cudaDataType type, int64_t i) {
+      if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
+      if (type == CUDA_R_16F) return __half2float(static_cast<const __half*>(data)[i]);
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    };
+    auto* out = static_cast<float*>(c);
+    for (int64_t col = 0; col < n; ++col) {
+      for (int64_t row = 0; row < m; ++row) {
+        float sum = 0.0f;
+        for (int64_t i = 0; i < k; ++i) {
+          sum += at(a, a_type, op_a == CUBLAS_OP_N ? i * lda + row : row * lda + i) *
+                 at(b, b_type, op_b == CUBLAS_OP_N ? col * ldb + i : i * ldb + col);
+        }
+        float& y = out[col * ldc + row];
+        y = scale * sum + (keep == 0.0f ? 0.0f : keep * y);
+      }
+    }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
