@@ -1,74 +1,14 @@
 // Whatever a body is, reading it ends in a request within its ranges or in an error that is well-formed JSON.
-#include <algorithm>
-#include <cmath>
-#include <string>
 #include <string_view>
 
 #include "api/completion_request.h"
-#include "api/json_writer.h"
 #include "api/tokenize.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/request_properties.h"
 
 namespace hydrant {
-namespace {
-
-constexpr int32_t kVocab = 300;
-
-bool Within(float x, float min, float max) { return x >= min && x <= max; }  // false of a NaN
-
-template <typename Ids>
-bool AreIds(const Ids& ids) {
-  return std::all_of(ids.begin(), ids.end(), [](int32_t id) { return id >= 0 && id < kVocab; });
-}
-
-void CheckSampling(const SamplingFields& fields, const RequestLimits& limits) {
-  Require(Within(fields.temperature, 0, 2) && Within(fields.top_p, 1e-38f, 1) && Within(fields.min_p, 0, 1),
-          "the distribution's numbers are in range");
-  Require(Within(fields.presence_penalty, -2, 2) && Within(fields.frequency_penalty, -2, 2) &&
-              Within(fields.repetition_penalty, 1e-4f, 10),
-          "penalties are in range");
-  Require(static_cast<int32_t>(fields.logit_bias.size()) <= limits.logit_bias_max, "biases are bounded");
-  for (size_t i = 0; i < fields.logit_bias.size(); ++i) {
-    const LogitBias& bias = fields.logit_bias[i];
-    Require(bias.id >= 0 && bias.id < kVocab && Within(std::abs(bias.bias), 1e-38f, 100), "a bias is one");
-    Require(i == 0 || fields.logit_bias[i - 1].id < bias.id, "biases ascend");
-  }
-  Require(AreIds(fields.allowed_token_ids), "allowed tokens are tokens");
-  Require(std::is_sorted(fields.allowed_token_ids.begin(), fields.allowed_token_ids.end()), "allowed tokens ascend");
-}
-
-void CheckFields(const GenerationFields& fields, const RequestContext& context) {
-  const RequestLimits& limits = context.limits;
-  CheckSampling(fields, limits);
-  Require(fields.n >= 1 && fields.n <= limits.n_max, "n is in range");
-  Require(fields.max_tokens >= (fields.echo ? 0 : 1), "max_tokens is in range");
-  Require(fields.min_tokens >= 0 && fields.min_tokens <= fields.max_tokens, "min_tokens is in range");
-  Require(fields.logprobs >= -1 && fields.logprobs <= limits.logprobs_max, "logprobs are bounded");
-  Require(fields.prompt_logprobs >= -1 && fields.prompt_logprobs <= limits.logprobs_max, "so are the prompt's");
-  Require(fields.prompt_logprobs < 0 || !fields.stream, "which do not go with a stream");
-  Require(static_cast<int32_t>(fields.stop.size()) <= limits.stop_max, "stops are bounded");
-  for (const std::string& stop : fields.stop) {
-    Require(!stop.empty() && stop.size() <= limits.stop_bytes_max && IsValidUtf8(stop), "a stop is a text");
-  }
-  Require(AreIds(fields.stop_token_ids), "stop tokens are tokens");
-  Require(fields.request_id.empty() || IsRequestId(fields.request_id, limits.request_id_bytes_max), "an id is one");
-  Require(!CheckKvSpec(fields.kv, context.context).has_value(), "kv is consistent");
-}
-
-void CheckError(const ApiError& error) {
-  Require(error.status == 400 || error.status == 404, "an error is the client's");
-  const std::string body = ErrorJson(error);
-  Require(IsValidUtf8(body) && body.size() < 1000, "an error is short UTF-8");
-  Require(JsonBody::Parse(body, RequestLimits()).ok(), "an error is JSON");
-}
-
-}  // namespace
 
 void Fuzz(std::string_view input) {
-  RequestContext context;
-  context.model_names = {"m"};
-  context.vocab_size = kVocab;
-  context.context = 2048;
+  const RequestContext context = FuzzContext();
   const ApiResult<CompletionRequest> completion = ParseCompletionRequest(input, context);
   if (completion.ok()) {
     CheckFields(completion.value(), context);
