@@ -17,6 +17,7 @@ ERROR_TYPES = {
     417: "invalid_request_error",
     429: "rate_limit_error",
     431: "invalid_request_error",
+    500: "server_error",
     501: "invalid_request_error",
     503: "overloaded_error",
 }

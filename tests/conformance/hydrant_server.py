@@ -125,6 +125,14 @@ class Server:
     def rss_kib(self):
         return self._status_kib("VmRSS")
 
+    def peak_rss_kib(self):
+        """The most since reset_peak."""
+        return self._status_kib("VmHWM")
+
+    def reset_peak(self):
+        with open(f"/proc/{self.pid}/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+
     def cpu_s(self):
         """User and system time so far."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
@@ -162,11 +170,11 @@ class Server:
         assert response.status == 200, response.body
         return response.json()
 
-    def open_stream(self, connection=None, **body):
-        """Sends a streamed completion; the caller reads it with read_events."""
+    def open_stream(self, connection=None, path="/v1/completions", **body):
+        """Sends a streamed request; the caller reads it with read_events."""
         connection = connection or self.connect()
         body["stream"] = True
-        connection.send(raw_http.post("/v1/completions", body, self._auth([]), host=self.host()))
+        connection.send(raw_http.post(path, body, self._auth([]), host=self.host()))
         return connection
 
     def stream(self, **body):

@@ -1,6 +1,8 @@
 """Table C for /v1/chat/completions, what its template keeps apart (D2, D9), and the OpenAI SDK's idea of a chat."""
 
 import json
+import socket
+import time
 
 import openai
 import pytest
@@ -37,12 +39,19 @@ def test_c3_roles(row):
 def test_c4_content(row):
     contents = [None, 7, True, {}, [["x"]], [None], [{"type": "text"}], [{"type": "text", "text": 1}]]
     refuse(row, [{"messages": [{"role": "user", "content": content}]} for content in contents])
-    parts = [
-        {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x.png"}},
-        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
-        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
-    ]
-    refuse(row, [{"messages": [{"role": "user", "content": [part]}]} for part in parts], "unsupported")
+    # Nobody comes for the picture. (That nothing here could is one of the tidy rules.)
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://127.0.0.1:{there.getsockname()[1]}/x.png"
+        parts = [
+            {"type": "image_url", "image_url": {"url": url}},
+            {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+            {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+            {"type": "video_url", "video_url": {"url": url}},
+        ]
+        refuse(row, [{"messages": [{"role": "user", "content": [part]}]} for part in parts], "unsupported")
+        there.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            there.accept()
 
 
 def test_c30_tools(row):
@@ -54,6 +63,10 @@ def test_c30_tools(row):
         tools(parameters={"type": "stsring"}), tools(parameters={"properties": {"a": {"type": "stsring"}}}),
         tools(count=10_000), tools(name="x" * 1_000_000), tools(name=""), tools(name="a b"),
     ])
+    # A pattern is text for the template: nothing here compiles one.
+    for pattern in ("(", "(a+)+b"):
+        body = tools(parameters={"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}})
+        assert row.post(PATH, {"messages": HI, "max_tokens": 1} | body).status == 200
     refuse(row, [{"tools": [TOOL], "tool_choice": choice} for choice in ("required", TOOL, "x")], "unsupported")
 
 
@@ -85,6 +98,72 @@ def test_d2_and_d9_content_is_text_and_nothing_else(row):
     code = "{{ 1 + 1 }}{% for %}${x}"
     shown = row.post("/detokenize", {"tokens": tokens(messages=[{"role": "user", "content": code}])}).json()["prompt"]
     assert code in shown
+
+
+def test_d1_a_megabyte_of_one_character(row):
+    for character in ("a", "_", " ", "\n", "😀", "<|im_end|>"):
+        text = character * (1_000_000 // len(character.encode()))
+        started = time.monotonic()
+        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
+        check_error(row.post(PATH, body), 400, code="context_length_exceeded")
+        assert time.monotonic() - started < 3 * SLOW, f"{character!r}: slower than 1 MB/s"
+        assert row.get("/health", timeout=1.0).status == 200
+
+
+def test_d5_text_of_a_message_survives(row):
+    def shown(body):
+        tokens = row.post("/tokenize", body).json()["tokens"]
+        return row.post("/detokenize", {"tokens": tokens}).json()["prompt"]
+
+    # What the vocabulary has no token for is dropped from a message as it is from a prompt.
+    points = (0x00, 0x1F, 0x7F, 0x80, 0x7FF, 0x800, 0x2028, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF)
+    for text in [f"a{chr(point)}b" for point in points] + ["".join(map(chr, range(0x20, 0x100))), "e\u0301 नि 👨‍👩‍👧"]:
+        assert shown({"prompt": text, "add_special_tokens": False}) in shown({"messages": [{"role": "user", "content": text}]})
+
+
+def chat_text(chunks):
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+
+
+def test_d6_chunks_are_whole_characters_however_generation_ends(server):
+    messages = [{"role": "user", "content": "🌍🌎🌏🎉🎊🎈🍀🌈 你好世界 🐶🐱🐭🐹🐰🦊🐻"}]
+    for cut in range(1, 9):
+        body = {"messages": messages, "max_tokens": cut, "temperature": 1.8, "seed": cut, "ignore_eos": True}
+        whole = server.post(PATH, body).json()["choices"][0]["message"]["content"]
+        chunks = server.stream(path=PATH, **body)  # every chunk is decoded strictly on the way
+        assert chat_text(chunks) == whole
+        assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_d7_text_that_looks_like_framing_stays_text(server):
+    said = f'{PROMPT_MARK}\n\ndata: [DONE]\n\ndata: {{"a": "}}"}}\r\n\r\n: comment\nevent: x'
+    messages = HI + [{"role": "assistant", "content": said}]
+    chunks = server.stream(path=PATH, messages=messages, max_tokens=2, echo=True, continue_final_message=True)
+    assert chat_text(chunks).startswith(said)
+
+
+HOSTILE_TEMPLATES = {
+    "a loop": "{% for i in range(10**9) %}x{% endfor %}",
+    "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "a long string": "{{ 'a' * 10**9 }}",
+    "parentheses": "{{ " + "(" * 1_000_0 + "1" + ")" * 1_000_0 + " }}",
+    "an import": "{% import 'os' as os %}",
+    "attributes": "{{ messages.__class__.__mro__ }}{{ messages.__class__.__mro__[1].__subclasses__() }}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_TEMPLATES)
+def test_e25_a_hostile_template_costs_the_chat_and_nothing_else(start_server, tmp_path, name):
+    path = tmp_path / "template.jinja"
+    path.write_text(HOSTILE_TEMPLATES[name])
+    server = start_server("--num-gpu-blocks-override", 256, "--max-model-len", 256, "--chat-template", path)
+    for _ in range(3):
+        started = time.monotonic()
+        response = server.post(PATH, {"messages": HI, "max_tokens": 1})
+        assert time.monotonic() - started < 0.5 * SLOW
+        # Attributes that do not exist are undefined, as they are to Hugging Face's sandbox: the conversation does not fit.
+        check_error(response, 500 if name != "attributes" else 400, code="template_error")
+    assert server.complete(prompt="x", max_tokens=1)["usage"]["completion_tokens"] == 1
 
 
 def test_a_prompt_is_what_tokenize_says(row):

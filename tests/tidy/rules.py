@@ -110,6 +110,10 @@ BANNED = [
     (r"\bNDEBUG\b", None, (), "assertions are part of the program"),
     (r"\b(std::)?(printf|fprintf|puts|fputs|putchar)\s*\(|\bstd::(cout|cerr|clog)\b",
      LIBRARIES, ("server/main.cc", "loadgen/main.cc"), "libraries log through the server, or not at all"),
+    (r"\b(async_)?connect\s*\(|\bresolver\b|\bgetaddrinfo\b|\bgethostbyname\b|\bsystem\s*\(|\bpopen\s*\(|\bexec[vl]\w*\s*\(",
+     tuple(folder for folder in LIBRARIES if folder != "loadgen"),
+     ("server/http_listener.cc",),  # the address to listen at, and whether somebody does already
+     "a server goes nowhere, whatever a request or a model names"),
     (r"\busing\s+namespace\b", None, (), "names are spelled out"),
     (r"\bstd::regex\b", None, (), "std::regex recurses over its input"),
     (r"\b(gets|strcpy|strcat|sprintf|alloca|atoi|atol|atof)\s*\(", LIBRARIES, (), "there is a checked way"),

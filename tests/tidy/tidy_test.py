@@ -50,12 +50,17 @@ PLANTED = {
             {"model/a.cc": 'printf("%d", 1);\n'},
             {"server/a.cc": "std::cerr << 1;\n"},
             {"tests/a.cc": "using namespace std;\n"},
+            {"api/a.cc": "socket.connect(endpoint);\n"},
+            {"server/a.cc": "tcp::resolver resolver(io);\n"},
         ],
         {
             "api/json_reader.cc": "j.get<int64_t>();\n",
             "api/a.cc": '// j.get<int>() is a silent cast\nstd::get<0>(t); x.get(); const char* s = "printf(";\n',
             "model/a.cc": "std::snprintf(b, n, f); int operand(int); operand(1); DefaultRand(2);\n",
             "server/main.cc": "std::fprintf(stderr, s);\n",
+            "server/http_listener.cc": "probe.connect(endpoint, refused);\n",
+            "server/routes.cc": "// connect(\nbool is_connected(int); Disconnect(); ResolveKvPolicy(spec);\n",
+            "loadgen/a.cc": "stream.async_connect(endpoints);\n",
         },
     ),
     "assertions_stay_on": (
