@@ -16,17 +16,22 @@
 
 namespace hydrant {
 
-struct RequestContext {
-  RequestLimits limits;
-  std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
-  int32_t vocab_size = 0;
-  int32_t context = 0;  // max_model_len
-  // Defaults of absent fields (generation_config.json).
+// What absent fields are.
+struct SamplingDefaults {
   double temperature = 1.0;
   double top_p = 1.0;
   int64_t top_k = 0;
   double min_p = 0.0;
   double repetition_penalty = 1.0;
+};
+
+struct RequestContext : SamplingDefaults {
+  RequestLimits limits;
+  std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
+  int32_t vocab_size = 0;
+  int32_t context = 0;  // max_model_len
+  // Most tokens of an answer to a request that does not say how many and may have the rest of the context; 0: all of that.
+  int32_t max_new_tokens = 0;
   KvSpec kv;                  // default of the field `kv`
   int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
   int32_t priority_max = 0;   // largest `priority` a request may have

@@ -20,20 +20,17 @@ constexpr double kSmallestRepetition = 1e-3;
 constexpr size_t kBadWordsMax = 128;
 
 void ReadDistribution(ObjectReader* request, const RequestContext& context, SamplingFields* fields) {
-  const double temperature = request->Number("temperature", context.temperature, 0.0, 2.0);
-  fields->temperature = temperature < kSmallestTemperature ? 0.0f : static_cast<float>(temperature);
-  const double top_p = request->Number("top_p", context.top_p, 0.0, 1.0, /*min_open=*/true);
+  const SamplingDefaults read = ReadSamplingDefaults(request, context);
+  fields->temperature = read.temperature < kSmallestTemperature ? 0.0f : static_cast<float>(read.temperature);
   // As a float 1e-300 would be 0, which keeps no token at all.
-  fields->top_p = std::max(static_cast<float>(top_p), std::numeric_limits<float>::min());
-  fields->top_k =
-      static_cast<int32_t>(request->Integer("top_k", context.top_k, -1, std::numeric_limits<int32_t>::max()));
-  fields->min_p = static_cast<float>(request->Number("min_p", context.min_p, 0.0, 1.0));
+  fields->top_p = std::max(static_cast<float>(read.top_p), std::numeric_limits<float>::min());
+  fields->top_k = static_cast<int32_t>(read.top_k);
+  fields->min_p = static_cast<float>(read.min_p);
+  fields->repetition_penalty = static_cast<float>(read.repetition_penalty);
   fields->seed =
       request->OptionalInteger("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
   fields->presence_penalty = static_cast<float>(request->Number("presence_penalty", 0.0, -2.0, 2.0));
   fields->frequency_penalty = static_cast<float>(request->Number("frequency_penalty", 0.0, -2.0, 2.0));
-  fields->repetition_penalty =
-      static_cast<float>(request->Number("repetition_penalty", context.repetition_penalty, kSmallestRepetition, 10.0));
 }
 
 // Its members are named after token ids. A bias of 0 is none.
@@ -75,6 +72,17 @@ void ReadAllowed(ObjectReader* request, const RequestContext& context, SamplingF
 }
 
 }  // namespace
+
+SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& otherwise) {
+  SamplingDefaults read;
+  read.temperature = request->Number("temperature", otherwise.temperature, 0.0, 2.0);
+  read.top_p = request->Number("top_p", otherwise.top_p, 0.0, 1.0, /*min_open=*/true);
+  read.top_k = request->Integer("top_k", otherwise.top_k, -1, std::numeric_limits<int32_t>::max());
+  read.min_p = request->Number("min_p", otherwise.min_p, 0.0, 1.0);
+  read.repetition_penalty =
+      request->Number("repetition_penalty", otherwise.repetition_penalty, kSmallestRepetition, 10.0);
+  return read;
+}
 
 void ReadSamplingFields(ObjectReader* request, const RequestContext& context, SamplingFields* fields) {
   ReadDistribution(request, context, fields);

@@ -34,6 +34,9 @@ struct SamplingFields {
   std::vector<std::string> bad_words;      // none empty
 };
 
+// The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.
+SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& otherwise);
+
 // Sets request's error at the first field that is wrong.
 void ReadSamplingFields(ObjectReader* request, const RequestContext& context, SamplingFields* fields);
 

@@ -72,10 +72,11 @@ class Checkpoint {
   virtual const Tokenizer& tokenizer() const = 0;
   // Shared so that the tokenizer may outlive the checkpoint, whose mappings are dropped once weights are packed.
   virtual std::shared_ptr<const Tokenizer> shared_tokenizer() const = 0;
-  // Sampling defaults of generation_config.json (temperature, top_p, top_k, …) in the checkpoint's own words; absent = unset.
+  // What generation_config.json says of requests that do not, in its own words.
   struct GenerationDefaults {
     double temperature = -1, top_p = -1, min_p = -1, repetition_penalty = -1;  // -1: unset
     int32_t top_k = -1;                                                        // -1: unset
+    int32_t max_new_tokens = -1;                                               // -1: unset
   };
   virtual const GenerationDefaults& generation_defaults() const = 0;
   virtual const std::string& chat_template() const = 0;  // empty when there is none

@@ -10,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/json_reader.h"
+#include "api/ordered_json.h"
 #include "server/ascii_text.h"
+#include "server/generation_defaults.h"
 #include "server/origin_policy.h"
 #include "server/version.h"
 
@@ -134,6 +136,10 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_option("--tool-call-parser", config.tool_call_parser,
                  "how the model spells tool calls (default: what its template shows)")
       ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral"}))
+      ->group("HTTP");
+  app.add_option(
+         "--override-generation-config", config.generation_override,
+         "JSON of defaults for requests, over generation_config.json; max_new_tokens: of chats without max_tokens")
       ->group("HTTP");
   app.add_option("--api-key", config.api_key, "key that clients must send (or HYDRANT_API_KEY)")->group("HTTP");
   app.add_option("--allowed-origins", raw.allowed_origins, "browser origins let in, comma-separated; * for all")
@@ -271,6 +277,10 @@ std::string Finish(const Raw& raw, Config* config) {
   if (*preset != KvPreset::kFull && *preset != KvPreset::kH2oStreaming && raw.kv_budget.empty())
     return "--kv-budget: required with this --kv-policy";
   if (const auto error = CheckKvSpec(config->kv, 1 << 24)) return absl::StrCat("--kv-policy: ", error->message);
+  RequestContext defaults;
+  if (const std::string wrong = OverrideDefaults(config->generation_override, &defaults); !wrong.empty()) {
+    return absl::StrCat("--override-generation-config: ", wrong);
+  }
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
   static constexpr std::pair<const char*, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
@@ -324,6 +334,9 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
         absl::StrAppend(&joined, joined.empty() ? "" : ",", std::string(item.string()));
       }
       arguments->push_back(absl::StrCat(flag, "=", joined));
+    } else if (std::optional<nlohmann::ordered_json> object = OrderedJson(member);
+               object.has_value() && flag == "--override-generation-config") {
+      arguments->push_back(absl::StrCat(flag, "=", object->dump()));
     } else {
       return absl::StrCat(path, ": ", name, ": has the wrong type");
     }

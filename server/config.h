@@ -31,8 +31,9 @@ struct Config {
   std::string served_model_name;   // empty: the folder's or file's name
   std::string chat_template_path;  // empty: the checkpoint's
   std::string tool_call_parser = "auto";
-  std::string api_key;       // empty: none
-  std::string tenants_path;  // empty: one tenant
+  std::string generation_override = "{}";  // OverrideDefaults takes it
+  std::string api_key;                     // empty: none
+  std::string tenants_path;                // empty: one tenant
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   std::optional<uint16_t> admin_port;  // 0 picks one
   std::string admin_host = "127.0.0.1";

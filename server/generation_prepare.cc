@@ -132,9 +132,10 @@ int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
   return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
 }
 
-// The most tokens of an answer that did not say how long it may be: what the context, the pool, the tenant's limits and the
-// log-probabilities asked for leave, so that a default is never what a request is refused for. Where nothing is left, one,
-// which the checks that follow refuse with the right words.
+// The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
+// pool, the tenant's limits and the log-probabilities asked for leave if that is less, so that a default is never what a
+// request is refused for. Where nothing is left, one, which the checks that follow refuse with the right words. All of it is
+// promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
 int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
                       const ServingContext& context, const TenantRules& rules) {
   int64_t room = spec.rolls() ? std::min(context.request.context, context.rolling_tokens_max)
@@ -149,6 +150,8 @@ int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, con
     const int64_t positions = context.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
     room = std::min(room, positions / (fields.logprobs + 1));
   }
+  const int32_t cap = context.request.max_new_tokens;
+  if (cap > 0) room = std::min<int64_t>(room, std::max(cap, fields.min_tokens));
   return static_cast<int32_t>(std::max<int64_t>(1, room));
 }
 

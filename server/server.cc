@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <cassert>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "server/chat_setup.h"
 #include "server/clock.h"
 #include "server/engine.h"
+#include "server/generation_defaults.h"
 #include "server/host_facts.h"
 #include "server/http_server.h"
 #include "server/kv_dump.h"
@@ -73,12 +75,9 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
                                                           : config.served_model_name};
   request.vocab_size = model.vocab;
   request.context = limits.context_max;
-  const Checkpoint::GenerationDefaults& defaults = checkpoint.generation_defaults();
-  if (defaults.temperature >= 0) request.temperature = defaults.temperature;
-  if (defaults.top_p >= 0) request.top_p = defaults.top_p;
-  if (defaults.min_p >= 0) request.min_p = defaults.min_p;
-  if (defaults.top_k >= 0) request.top_k = defaults.top_k;
-  if (defaults.repetition_penalty >= 0) request.repetition_penalty = defaults.repetition_penalty;
+  SetDefaults(checkpoint.generation_defaults(), &request);
+  const std::string wrong = OverrideDefaults(config.generation_override, &request);
+  assert(wrong.empty());  // ParseCommandLine looked
   request.kv = config.kv;
   request.debug_fields = !config.kv_dump_path.empty();
   context.kv = FactsOf(model, limits);

@@ -74,6 +74,8 @@ TEST(HfConfig, SamplingDefaultsCountWhenTheFileSamples) {
   EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.top_k, 20);
   EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.min_p, -1);
   generation["do_sample"] = false;
+  generation["max_new_tokens"] = 512;
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.max_new_tokens, 512);
   EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.temperature, -1);
 }
 
@@ -207,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {
   for (const auto& [key, value] :
        {std::pair("temperature", json(-0.5)), std::pair("top_p", json(1.5)), std::pair("top_k", json(-3)),
-        std::pair("min_p", json("x")), std::pair("eos_token_id", json(999))}) {
+        std::pair("max_new_tokens", json(0)), std::pair("min_p", json("x")), std::pair("eos_token_id", json(999))}) {
     EXPECT_THAT(Reading(TinyDirectory().config, json{{"do_sample", true}, {key, value}}).result(),
                 RefusedWith("generation_config.json: "))
         << key;

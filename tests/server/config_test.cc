@@ -67,6 +67,7 @@ TEST(Config, EveryFlagArrives) {
                               "--api-key", "k",
                               "--allowed-origins", "https://a, https://b",
                               "--allowed-hosts", "h",
+                              "--override-generation-config", "{\"max_new_tokens\": 7}",
                               "--device", "cpu",
                               "--threads", "3",
                               "--dtype", "bfloat16",
@@ -103,6 +104,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.api_key, "k");
   EXPECT_THAT(config.allowed_origins, ElementsAre("https://a", "https://b"));
   EXPECT_THAT(config.allowed_hosts, ElementsAre("h"));
+  EXPECT_EQ(config.generation_override, "{\"max_new_tokens\": 7}");
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_dtype, DType::kF32);
@@ -272,6 +274,13 @@ TEST(Config, AFileGivesFlagsAndFlagsWin) {
   EXPECT_EQ(config.limits.header_timeout_s, 1.5);
 }
 
+TEST(Config, AFileHoldsAnOverrideAsAnObject) {
+  const TempDir dir;
+  const std::string path =
+      dir.Write("c.json", R"({"override_generation_config": {"max_new_tokens": 7, "top_p": 0.5}})");
+  EXPECT_EQ(Good({"--config", path}).generation_override, R"({"max_new_tokens":7,"top_p":0.5})");
+}
+
 TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
   const TempDir dir;
   const struct {
@@ -285,6 +294,7 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
       {R"({"port": 70000})", "port"},
       {R"({"port": "x"})", "port"},
       {R"({"port": {}})", "port"},
+      {R"({"override_generation_config": [1]})", "override-generation-config"},
       {R"({"allowed_hosts": [1]})", "allowed-hosts"},
       {R"({"session_dir": "x"})", "session-dir"},
   };

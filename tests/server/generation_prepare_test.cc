@@ -136,6 +136,24 @@ TEST(PreparePrompts, TheRestOfTheContextIsWhatThePromptLeaves) {
   }
 }
 
+TEST(PreparePrompts, AnAnswerThatDoesNotSayHasTheDefaultLength) {
+  const auto longest = [](int32_t cap, int32_t max_tokens, int32_t min_tokens = 0) {
+    ServingContext context = ByteContext(1000);
+    context.request.max_new_tokens = cap;
+    PreparedGeneration prepared;
+    prepared.fields.max_tokens = max_tokens;
+    prepared.fields.min_tokens = min_tokens;
+    EXPECT_FALSE(
+        PreparePrompts({{.is_ids = false, .text = "0123456789", .ids = {}}}, context, {}, &prepared).has_value());
+    return prepared.fields.max_tokens;
+  };
+  EXPECT_EQ(longest(0, kRestOfContext), 990);
+  EXPECT_EQ(longest(100, kRestOfContext), 100);
+  EXPECT_EQ(longest(5000, kRestOfContext), 990);
+  EXPECT_EQ(longest(100, kRestOfContext, 200), 200) << "no more than what has to be";
+  EXPECT_EQ(longest(100, 500), 500) << "no limit for who says";
+}
+
 TEST(PreparePrompts, ADefaultLengthIsNeverWhatARequestIsRefusedFor) {
   const auto longest = [](ServingContext context, const TenantRules& rules, const KvSpec& kv = {}, int32_t n = 1,
                           int32_t logprobs = -1) {
