@@ -218,12 +218,16 @@ def test_the_sdk_goes_through_a_conversation_with_tools(client):
 
 
 def test_a_session_goes_on_with_the_whole_history(row):
-    session = {"session_id": "chat-1", "max_tokens": 4, "temperature": 0, "kv_report": True}
+    session = {"session_id": "chat-1", "max_tokens": 4, "temperature": 0, "kv_report": True, "return_token_ids": True}
     first = row.post(PATH, {"messages": HI} | session).json()
     said = {"role": "assistant", "content": first["choices"][0]["message"]["content"]}
     again = row.post(PATH, {"messages": HI + [said, {"role": "user", "content": "and?"}]} | session)
     assert again.status == 200, again.body
     assert again.json()["kv"]["session"] == "chat-1"
+    # The tokens that were written are kept, though encoding their text would make others; the last of them has no KV yet.
+    wrote = first["choices"][0]["prompt_token_ids"] + first["choices"][0]["token_ids"]
+    assert again.json()["choices"][0]["prompt_token_ids"][: len(wrote)] == wrote
+    assert again.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == len(wrote) - 1
 
 
 def test_what_a_turn_says_is_no_special_token_of_the_past(row):
