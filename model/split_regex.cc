@@ -1,8 +1,5 @@
 #include "model/split_regex.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -10,7 +7,8 @@
 #include <utility>
 
 #include "model/file_error.h"
-#include "model/utf8.h"
+#include "model/pcre2_code.h"
+#include "model/split_effort.h"
 
 namespace hydrant {
 namespace {
@@ -19,25 +17,8 @@ namespace {
 constexpr size_t kPatternBytesMax = 8192;
 // Backtracking steps of one match. Published patterns need at most a few per character; PCRE2's own default.
 constexpr uint32_t kMatchLimit = 10'000'000;
-// Bytes of each self-test text, and the pattern items that may be tried on it. Published patterns try up to 50 per byte, a
-// quadratic one half a million in all.
-constexpr size_t kSelfTestBytes = 1024;
-constexpr int64_t kSelfTestItems = 192 * kSelfTestBytes;
 constexpr size_t kJitStackMin = 32 * 1024;
 constexpr size_t kJitStackMax = 1024 * 1024;
-
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct FreeMatchData {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-struct FreeMatchContext {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
-struct FreeJitStack {
-  void operator()(pcre2_jit_stack* stack) const { pcre2_jit_stack_free(stack); }
-};
 
 // Walks an Oniguruma pattern and writes the PCRE2 one.
 class Translator {
@@ -209,63 +190,6 @@ class Translator {
   std::string out_;
 };
 
-std::string PcreMessage(int error) {
-  PCRE2_UCHAR8 text[256];
-  if (pcre2_get_error_message_8(error, text, sizeof(text)) < 0) return Cat("error ", error);
-  return reinterpret_cast<const char*>(text);
-}
-
-using OwnedCode = std::unique_ptr<pcre2_code, FreeCode>;
-
-absl::StatusOr<OwnedCode> Compile(const std::string& translated, uint32_t options, std::string_view pattern,
-                                  std::string_view file) {
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  OwnedCode code(pcre2_compile(reinterpret_cast<PCRE2_SPTR8>(translated.data()), translated.size(),
-                               PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options, &error, &offset, nullptr));
-  if (code == nullptr) return FileError(file, "split pattern", PcreMessage(error), " in ", Quoted(pattern));
-  return code;
-}
-
-// PCRE2 calls it before every item of the pattern it tries; its own step count starts anew at every place of the text.
-int CountItem(pcre2_callout_block*, void* left) {
-  return --*static_cast<int64_t*>(left) < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
-}
-
-// Finds all matches in runs of one kind of character, with and without an end that does not fit. Items tried are counted,
-// not time: the verdict is the same on every machine. Without JIT and without the shortcuts that see from afar that there
-// is no match, which do not work in long texts.
-absl::Status SelfTest(const std::string& translated, std::string_view pattern, std::string_view file) {
-  HYDRANT_ASSIGN_OR_RETURN(const OwnedCode code,
-                           Compile(translated, PCRE2_NO_START_OPTIMIZE | PCRE2_AUTO_CALLOUT, pattern, file));
-  const std::unique_ptr<pcre2_match_data, FreeMatchData> data(pcre2_match_data_create(1, nullptr));
-  const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(pcre2_match_context_create(nullptr));
-  int64_t left = 0;
-  pcre2_set_callout(context.get(), CountItem, &left);
-  for (const std::string_view run :
-       {"a", "A", "1", " ", "\n", "\t", "_", "'", "!", "é", "中", "a1", " a", "'s", "\r\n", " \n"}) {
-    for (const std::string_view end : {"", "a", "!", "\x01"}) {
-      std::string text;
-      while (text.size() < kSelfTestBytes) text += run;
-      text += end;
-      left = kSelfTestItems;
-      size_t at = 0;
-      while (at < text.size()) {
-        const int found = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(), at,
-                                      PCRE2_NO_UTF_CHECK, data.get(), context.get());
-        if (found == PCRE2_ERROR_NOMATCH) break;
-        if (found < 0) {
-          return FileError(file, "split pattern", "needs too many steps on a run of ", Quoted(run), " (",
-                           PcreMessage(found), ") in ", Quoted(pattern));
-        }
-        const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-        at = ends[1] > at ? ends[1] : at + NextUtf8Unit(std::string_view(text).substr(at)).bytes;
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> TranslateSplitPattern(std::string_view pattern, std::string_view file) {
@@ -273,14 +197,14 @@ absl::StatusOr<std::string> TranslateSplitPattern(std::string_view pattern, std:
 }
 
 struct SplitRegex::Code {
-  OwnedCode code;
+  Pcre2Code code;
   bool jit = false;
 };
 
 struct SplitRegex::Matcher::Scratch {
-  std::unique_ptr<pcre2_match_data, FreeMatchData> data;
-  std::unique_ptr<pcre2_match_context, FreeMatchContext> context;
-  std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack;  // made when a match first needs it
+  Pcre2MatchData data;
+  Pcre2MatchContext context;
+  Pcre2JitStack stack;  // made when a match first needs it
 };
 
 SplitRegex::SplitRegex(std::unique_ptr<Code> code) : code_(std::move(code)) {}
@@ -293,9 +217,9 @@ absl::StatusOr<SplitRegex> SplitRegex::Create(std::string_view pattern, std::str
     return FileError(file, "split pattern", "has ", pattern.size(), " bytes; at most ", kPatternBytesMax, " are read");
   }
   HYDRANT_ASSIGN_OR_RETURN(const std::string translated, TranslateSplitPattern(pattern, file));
-  HYDRANT_RETURN_IF_ERROR(SelfTest(translated, pattern, file));
+  HYDRANT_RETURN_IF_ERROR(CheckSplitEffort(translated, pattern, file));
   auto code = std::make_unique<Code>();
-  HYDRANT_ASSIGN_OR_RETURN(code->code, Compile(translated, 0, pattern, file));
+  HYDRANT_ASSIGN_OR_RETURN(code->code, CompilePcre2(translated, 0, pattern, file));
   code->jit = pcre2_jit_compile(code->code.get(), PCRE2_JIT_COMPLETE) == 0;
   return SplitRegex(std::move(code));
 }

@@ -1,6 +1,7 @@
 // SplitRegex is one regular expression of a pre-tokenizer, written for Oniguruma (which Hugging Face `tokenizers` uses) and
 // run by PCRE2. Patterns come from model files, so only constructs that mean the same in both are let through, the rest is
-// refused by name, and a pattern that needs more than a bounded effort on hostile text is refused when it is built.
+// refused by name, and a pattern that is found to need more than a bounded effort on hostile text (split_effort.h) is refused
+// when it is built.
 //
 // Thread: any (immutable); each thread brings its own Matcher.
 #ifndef HYDRANT_MODEL_SPLIT_REGEX_H_

@@ -36,8 +36,10 @@ absl::StatusOr<TextSplitter> TextSplitter::Create(const std::vector<SplitStage>&
     if (from.kind == SplitStage::Kind::kRegex) {
       const bool isolated = from.behavior == SplitStage::Behavior::kIsolated;
       if (isolated && !from.invert) stage.known = FindKnownSplit(from.pattern);
-      HYDRANT_ASSIGN_OR_RETURN(SplitRegex regex, SplitRegex::Create(from.pattern, file));
-      stage.regex = std::make_unique<SplitRegex>(std::move(regex));
+      if (stage.known == KnownSplit::kNone) {
+        HYDRANT_ASSIGN_OR_RETURN(SplitRegex regex, SplitRegex::Create(from.pattern, file));
+        stage.regex = std::make_unique<SplitRegex>(std::move(regex));
+      }
     } else if (from.kind == SplitStage::Kind::kLiteral) {
       if (from.pattern.empty()) return FileError(file, "pre_tokenizer", "splits at an empty string");
       stage.literal = from.pattern;

@@ -53,8 +53,8 @@ class TextSplitter {
     SplitStage::Prefix prefix;
     bool cuts;
     std::string literal;
-    std::unique_ptr<SplitRegex> regex;
-    KnownSplit known;  // not kNone: what the regex does to isolated pieces
+    std::unique_ptr<SplitRegex> regex;  // of kRegex, but for a known one
+    KnownSplit known;
   };
 
   void RunStage(size_t stage, std::string_view piece, bool first, Scratch& scratch) const;

@@ -161,6 +161,7 @@ UNTESTED = {
     "kernels/cuda/cuda_linear.cc": "tests/kernels/cuda/cuda_device_test.cc multiplies with it",
     "kernels/cuda/cuda_rope_table.cc": "tests/kernels/attention_test.cc compares rotated keys with the oracle",
     "kernels/cuda/memory.cc": "tests/kernels/cuda/step_table_test.cc sends through it",
+    "model/pcre2_code.cc": "tests/model/split_regex_test.cc and split_effort_test.cc compile through it",
     "server/main.cc": "tests/conformance starts the program",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
