@@ -137,7 +137,7 @@ Value Floats(BinaryOperator op, double a, double b, Origin origin) {
 Value AddStrings(Workspace& workspace, const Value& a, const Value& b) {
   // What `safe` marked escapes what it is joined with, as markupsafe does.
   const bool markup = a.is_markup() || b.is_markup();
-  workspace.Reserve(a.text().size() + b.text().size());
+  workspace.Reserve(a.text().footprint_bytes() + b.text().footprint_bytes());
   Text result;
   for (const Value* part : {&a, &b})
     result.Append(markup && !part->is_markup() ? EscapeHtml(workspace, part->text()) : part->text());

@@ -44,7 +44,7 @@ class PercentFormatter {
       workspace_.Step();
       Conversion();
       copied = at_;
-      workspace_.Reserve(out_.size());
+      workspace_.Reserve(out_.footprint_bytes());
     }
     out_.AppendSlice(format_, copied, text.size());
     // What could have been looked up by key may be left over.
@@ -217,7 +217,7 @@ class BraceFormatter {
       if (text[brace] == '}') Fail("Single '}' encountered in format string");
       const size_t end = FieldEnd(text, brace + 1);
       out.Append(Field(format.Slice(brace + 1, end), level));
-      workspace_.Reserve(out.size());
+      workspace_.Reserve(out.footprint_bytes());
       at = end + 1;
     }
     return out;

@@ -25,7 +25,7 @@ std::string ReprEscape(uint32_t code_point) {
   return absl::StrFormat("\\U%08x", code_point);
 }
 
-void AppendRepr(const Text& text, Text& out) {
+void AppendRepr(Workspace& workspace, const Text& text, Text& out) {
   const bool single = text.bytes().find('\'') != std::string::npos && text.bytes().find('"') == std::string::npos;
   const char quote = single ? '"' : '\'';
   out.Append(std::string_view(&quote, 1), kPunctuation);
@@ -37,6 +37,7 @@ void AppendRepr(const Text& text, Text& out) {
       out.AppendSlice(text, at, at + unit.bytes);
     } else {
       out.Append(ReprEscape(unit.code_point), text.OriginAt(at));
+      workspace.Reserve(out.footprint_bytes());
     }
     at += unit.bytes;
   }
@@ -68,7 +69,7 @@ class ReprPrinter {
       case Value::Kind::kString:
         workspace_.StepBytes(value.text().size());
         if (value.is_markup()) Put("Markup(");
-        AppendRepr(value.text(), out_);
+        AppendRepr(workspace_, value.text(), out_);
         if (value.is_markup()) Put(")");
         break;
       case Value::Kind::kSequence:
@@ -81,7 +82,7 @@ class ReprPrinter {
         Put(StrCat("<", value.entity().type_name(), ">"));
         break;
     }
-    workspace_.Reserve(out_.size());
+    workspace_.Reserve(out_.footprint_bytes());
   }
 
   Text Take() { return std::move(out_); }
@@ -218,7 +219,7 @@ Text EscapeHtml(Workspace& workspace, const Text& text) {
     }
     out.AppendSlice(text, copied, i);
     out.Append(escape, text.OriginAt(i));
-    workspace.Reserve(out.size());
+    workspace.Reserve(out.footprint_bytes());
     copied = i + 1;
   }
   out.AppendSlice(text, copied, text.size());

@@ -70,7 +70,7 @@ Value Join(const BuiltinCall& call) {
     if (!first) result.Append(call.subject.text());
     first = false;
     result.Append(item.text());
-    call.workspace.Reserve(result.size());
+    call.workspace.Reserve(result.footprint_bytes());
   }
   return Make(call, std::move(result));
 }
@@ -141,7 +141,7 @@ Value ExpandTabs(const BuiltinCall& call) {
     const Utf8Unit unit = NextUtf8Unit(text.view().substr(at));
     if (unit.code_point == '\t') {
       const size_t blanks = size == 0 ? 0 : size - column % size;
-      call.workspace.Reserve(result.size() + blanks);
+      call.workspace.Reserve(result.footprint_bytes() + blanks);
       result.Append(std::string(blanks, ' '), text.OriginAt(at));
       column += blanks;
     } else {

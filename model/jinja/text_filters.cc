@@ -132,6 +132,7 @@ Value UrlEncode(const BuiltinCall& call) {
       out.AppendSlice(text, i, i + 1);
     } else {
       out.Append(absl::StrFormat("%%%02X", byte), text.OriginAt(i));
+      call.workspace.Reserve(out.footprint_bytes());
     }
   }
   return call.workspace.String(std::move(out));

@@ -61,7 +61,7 @@ class JsonPrinter {
       default:
         Put(Scalar(value));
     }
-    workspace_.Reserve(out_.size());
+    workspace_.Reserve(out_.footprint_bytes());
   }
 
   Text Take() { return std::move(out_); }
@@ -94,6 +94,7 @@ class JsonPrinter {
       if (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c > 0x7F)) {
         out_.AppendSlice(text, copied, at);
         out_.Append(JsonEscape(c), text.OriginAt(at));
+        workspace_.Reserve(out_.footprint_bytes());
         copied = at + unit.bytes;
       }
       at += unit.bytes;
@@ -106,7 +107,7 @@ class JsonPrinter {
     if (!style_.indented) return;
     const size_t bytes = static_cast<size_t>(level_) * style_.indent.size() + 1;
     workspace_.StepBytes(bytes);
-    workspace_.Reserve(out_.size() + bytes);
+    workspace_.Reserve(out_.footprint_bytes() + bytes);
     Put("\n");
     for (int i = 0; i < level_; ++i) Put(style_.indent);
   }
