@@ -81,9 +81,11 @@ Search::Search(Workspace& workspace, std::string_view text, std::string_view sou
 std::optional<size_t> Search::Next() {
   workspace_.Step();
   const std::string_view rest = text_.substr(at_);
-  const auto* found = static_cast<const char*>(memmem(rest.data(), rest.size(), sought_.data(), sought_.size()));
-  if (found == nullptr) return std::nullopt;
-  const auto begin = static_cast<size_t>(found - text_.data());
+  if (sought_.size() > rest.size()) return std::nullopt;
+  // Empty strings may have no address, which memmem must not be given.
+  const void* found = sought_.empty() ? rest.data() : memmem(rest.data(), rest.size(), sought_.data(), sought_.size());
+  if (found == nullptr && !sought_.empty()) return std::nullopt;
+  const size_t begin = at_ + static_cast<size_t>(static_cast<const char*>(found) - rest.data());
   at_ = begin + sought_.size();
   return from_right_ ? text_.size() - at_ : begin;
 }

@@ -36,6 +36,15 @@ TEST(StringOperations, SearchFindsWhatTheNaiveSearchFinds) {
   }
 }
 
+TEST(StringOperations, FindsNothingInNothingButNothing) {
+  Workspace workspace{Limits()};
+  for (const bool from_right : {false, true}) {
+    EXPECT_EQ(Search(workspace, "", "", from_right).Next(), 0u);
+    EXPECT_EQ(Search(workspace, "", "a", from_right).Next(), std::nullopt);
+    EXPECT_EQ(Search(workspace, "ab", "", from_right).Next(), from_right ? 2u : 0u);
+  }
+}
+
 TEST(StringOperations, CountsCharactersAsPythonDoes) {
   Workspace workspace{Limits()};
   EXPECT_EQ(CharacterCount(workspace, ""), 0u);
