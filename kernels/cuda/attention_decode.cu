@@ -91,7 +91,7 @@ __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache,
   for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
     const int64_t side = cache.Side(slot);
     float score = cache.kv.score[side];
-    if (policy.scores()) {
+    if (row.scores) {
       float sum = 0.0f;
       for (int32_t g = 0; g < heads; ++g) {
         const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kJoinThreads)
     }
     out[i] = sum * inverse_total[g];
   }
-  if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim)) return;
+  if (!row.policy.evicts || !(row.scores || row.choose_victim)) return;
   const int64_t stride = (row.live_after + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
   const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
   ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);

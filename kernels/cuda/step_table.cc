@@ -60,6 +60,7 @@ StepRow StepTable::ToRow(const BatchRow& row) {
   to.prefill = row.prefill;
   to.reuse_victim = row.reuse_victim;
   to.choose_victim = row.choose_victim;
+  to.scores = row.policy.scores();
   to.policy = row.policy;
   to.first_scored = row.position + row.token_count;
   if (row.prefill && row.policy.scores()) {

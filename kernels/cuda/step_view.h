@@ -29,6 +29,7 @@ struct StepRow {
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
   bool prefill, reuse_victim, choose_victim;
+  bool scores;  // policy.scores()
   EvictionPolicy policy;
 };
 

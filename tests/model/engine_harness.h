@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/device.h"
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
 #include "server/engine_core.h"
 #include "server/prefix_sharing.h"
+#include "tests/model/harness_device.h"
 
 namespace hydrant {
 
@@ -52,9 +53,7 @@ class EngineHarness {
     auto checkpoint = Checkpoint::Open(model);
     if (!checkpoint.ok()) ADD_FAILURE() << checkpoint.status();
     checkpoint_ = std::move(*checkpoint);
-    auto device = CpuDevice::Create(CpuDeviceOptions{.threads = options.threads});
-    if (!device.ok()) ADD_FAILURE() << device.status();
-    device_ = std::move(*device);
+    device_ = MakeHarnessDevice(options.threads);
     const ModelConfig& config = checkpoint_->config();
     auto executor = ModelExecutor::Create(*checkpoint_, *device_,
                                           ModelExecutorOptions{.weight_dtype = options.dtype,
@@ -126,7 +125,7 @@ class EngineHarness {
  private:
   int64_t now_us_ = 0;
   std::unique_ptr<Checkpoint> checkpoint_;
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;
   std::unique_ptr<EngineCore> engine_;
 };

@@ -1,0 +1,13 @@
+#include "tests/model/harness_device.h"
+
+#include "kernels/cpu/cpu_device.h"
+
+namespace hydrant {
+
+std::unique_ptr<Device> MakeHarnessDevice(int threads) {
+  return CpuDevice::Create(CpuDeviceOptions{.threads = threads}).value();
+}
+
+bool HarnessIsBatchInvariant() { return true; }
+
+}  // namespace hydrant
