@@ -60,7 +60,7 @@ CLI::Validator RealRange(double low, double high) {
 
 // The text of a flag's description and its place in --help come from here alone.
 void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
-  app.add_option("--device", config.device, "auto or cpu")->group("Model");
+  app.add_option("--device", config.device, "auto, cpu or cuda")->group("Model");
   app.add_option("--threads", config.threads, "CPU threads (default: physical cores)")
       ->check(CLI::Range(1, 1024))
       ->group("Model");
@@ -261,8 +261,9 @@ std::string Finish(const Raw& raw, Config* config) {
     config->kv_dtype = DTypeFromName(raw.kv_dtype);
     if (!config->kv_dtype.has_value()) return "--kv-cache-dtype: must be auto, float32, bfloat16 or float16";
   }
-  if (config->device == "cuda") return "--device: cuda is not supported in this version";
-  if (config->device != "auto" && config->device != "cpu") return "--device: must be auto or cpu";
+  if (config->device != "auto" && config->device != "cpu" && config->device != "cuda") {
+    return "--device: must be auto, cpu or cuda";
+  }
   if (raw.block_size != kBlockSlots) return "--block-size: only 16 is supported";
   const std::optional<KvPreset> preset = KvPresetFromName(raw.kv_policy);
   if (!preset.has_value()) return absl::StrCat("--kv-policy: must be one of ", std::string(KvPresetNames()));

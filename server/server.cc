@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/cpu_device.h"
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
 #include "server/chat_setup.h"
 #include "server/clock.h"
+#include "server/device_choice.h"
 #include "server/engine.h"
 #include "server/generation_defaults.h"
 #include "server/host_facts.h"
@@ -165,7 +165,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
 
 // The parts of a running server, in the order they are built; they go in the opposite one.
 struct Parts {
-  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<Device> device;
   std::unique_ptr<KvDump> kv_dump;
   std::unique_ptr<ModelExecutor> executor;
   std::unique_ptr<TenantRegistry> tenants;
@@ -203,15 +203,13 @@ absl::Status CheckKvDefault(const Config& config, const Limits& limits, const Mo
 }
 
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {
-  CpuDeviceOptions device_options;
-  device_options.threads = config.threads > 0 ? config.threads : UsableCores();
-  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(device_options);
-  if (!device.ok()) return device.status();
-  parts->device = std::move(*device);
+  absl::StatusOr<OpenedDevice> opened = OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores());
+  if (!opened.ok()) return opened.status();
+  parts->device = std::move(opened->device);
   Log(LogLevel::kInfo, absl::StrCat("device ", parts->device->name()));
 
   const ModelConfig& model = checkpoint.config();
-  const HostFacts host = {AvailableMemoryBytes(), RaiseOpenFileLimit()};
+  const HostFacts host = {AvailableMemoryBytes(), RaiseOpenFileLimit(), opened->memory_bytes};
   const auto native = [&parts](DType dtype) { return parts->device->MultipliesNatively(dtype); };
   absl::StatusOr<Sizing> derived = DeriveLimits(config, model, native, host);
   if (!derived.ok()) return derived.status();

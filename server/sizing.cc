@@ -55,7 +55,8 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts&
   const int64_t position_bytes = PositionBytes(model, sizing->weight_dtype, limits.context_max);
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
   const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
-  const int64_t left_bytes = host.available_memory_bytes - weight_bytes - workspace_bytes;
+  const int64_t memory_bytes = host.device_memory_bytes.value_or(host.available_memory_bytes);
+  const int64_t left_bytes = memory_bytes - weight_bytes - workspace_bytes;
   // A small file may claim millions of positions; the system would rather kill than refuse.
   if (left_bytes >= 0 && position_bytes > left_bytes) {
     return absl::FailedPreconditionError(absl::StrCat("a ", table, " of ", limits.context_max, " positions takes ",
@@ -65,9 +66,10 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts&
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
   sizing->explanation.push_back(absl::StrCat("weights ", DTypeName(sizing->weight_dtype), ", KV ",
                                              DTypeName(sizing->kv_dtype), ", context ", limits.context_max));
-  sizing->explanation.push_back(absl::StrCat("memory ", host.available_memory_bytes, " bytes free - ", weight_bytes,
-                                             " weights - ", workspace_bytes, " workspace of a step - ", position_bytes,
-                                             " ", table, " = ", free_bytes, " left"));
+  sizing->explanation.push_back(absl::StrCat(host.device_memory_bytes.has_value() ? "device memory " : "memory ",
+                                             memory_bytes, " bytes free - ", weight_bytes, " weights - ",
+                                             workspace_bytes, " workspace of a step - ", position_bytes, " ", table,
+                                             " = ", free_bytes, " left"));
   return free_bytes;
 }
 
@@ -91,8 +93,8 @@ namespace {
 // share. In bf16 with heads of 64 they are 6 % of the pool.
 int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
-// What sessions leave between their turns is kept beside the pool, in memory that is taken as it is needed. By default it is
-// as much as the pool, and at most half of what the pool leaves.
+// What sessions leave between their turns is kept beside the pool, in host memory that is taken as it is needed. By default
+// it is as much as the pool, and at most half of what is left.
 void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, Sizing* sizing) {
   Limits& limits = sizing->limits;
   const int64_t half = std::max<int64_t>(0, left_bytes / 2 / block_bytes);
@@ -100,13 +102,18 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
                                                                  : std::min<int64_t>(limits.blocks, half);
   sizing->explanation.push_back(absl::StrCat(
       "sessions: parked KV up to ", limits.parked_blocks * block_bytes, " bytes (",
-      config.session_memory_bytes.has_value() ? "--session-memory-bytes" : "as the pool, or half of what it leaves",
+      config.session_memory_bytes.has_value() ? "--session-memory-bytes" : "as the pool, or half of what is left",
       "), at most ", limits.sessions_max, " of ", limits.session_bytes_max, " bytes of tokens and text, kept for ",
       limits.session_ttl_s, " s"));
 }
 
+// The pool's part of the memory that is left, where nobody says another one: a machine has other work, a GPU mostly not, but
+// its kernels need scratch memory.
+constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
+
 // Sets the pool's limits and says where they come from.
-absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, Sizing* sizing) {
+absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, const HostFacts& host,
+                      Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
   sizing->side_block_bytes = static_cast<int64_t>(KvCache::BytesPerSideBlock(model));
   const int64_t block_bytes =
@@ -121,7 +128,8 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
     blocks = config.blocks_override;
     source = "--num-gpu-blocks-override";
   } else {
-    const double share = config.memory_utilization > 0 ? config.memory_utilization : 0.25;
+    const double usual = host.device_memory_bytes.has_value() ? kDeviceShare : kHostShare;
+    const double share = config.memory_utilization > 0 ? config.memory_utilization : usual;
     budget_bytes = static_cast<int64_t>(static_cast<double>(free_bytes) * share);
     source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
                           free_bytes, " bytes that are left; the rest is the reserve");
@@ -142,7 +150,9 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
   SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)),
-             free_bytes - int64_t{sizing->limits.blocks} * block_bytes, sizing);
+             host.device_memory_bytes.has_value() ? host.available_memory_bytes
+                                                  : free_bytes - int64_t{sizing->limits.blocks} * block_bytes,
+             sizing);
   return absl::OkStatus();
 }
 
@@ -176,7 +186,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
-  if (absl::Status status = SizePool(config, model, *free_bytes, &sizing); !status.ok()) return status;
+  if (absl::Status status = SizePool(config, model, *free_bytes, host, &sizing); !status.ok()) return status;
 
   const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));

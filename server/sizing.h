@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace hydrant {
 struct HostFacts {
   int64_t available_memory_bytes = 0;
   int64_t open_files_max = 0;
+  std::optional<int64_t> device_memory_bytes = {};  // free memory of a device that has its own
 };
 
 struct Sizing {

@@ -161,7 +161,6 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--dtype", "int8"}, "--dtype"},
       {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype"},
       {{"--device", "tpu"}, "--device"},
-      {{"--device", "cuda"}, "--device"},
       {{"--block-size", "32"}, "--block-size"},
       {{"--max-model-len", "0"}, "--max-model-len"},
       {{"--max-num-seqs", "0"}, "--max-num-seqs"},

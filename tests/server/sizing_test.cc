@@ -251,5 +251,20 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
   }
 }
 
+// Weights and the pool lie in the device's memory, what sessions leave in the host's.
+TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnGivesMostOfItToThePool) {
+  const HostFacts gpu = {int64_t{8} << 30, 20'000, int64_t{2} << 30};
+  const Sizing sizing = *DeriveLimits(Config(), Model(), Everything, gpu);
+  const Sizing host = *DeriveLimits(Config(), Model(), Everything, {int64_t{2} << 30, 20'000});
+  EXPECT_NEAR(sizing.limits.blocks, host.limits.blocks * 0.9 / 0.25, 4);
+  Config asked;
+  asked.memory_utilization = 0.25;
+  EXPECT_EQ(DeriveLimits(asked, Model(), Everything, gpu)->limits.blocks, host.limits.blocks);
+  EXPECT_EQ(sizing.limits.parked_blocks, sizing.limits.blocks) << "8 GiB hold as much as the pool";
+  const HostFacts little = {int64_t{1} << 20, 20'000, int64_t{2} << 30};
+  EXPECT_LT(DeriveLimits(Config(), Model(), Everything, little)->limits.parked_blocks, sizing.limits.blocks);
+  EXPECT_NE(sizing.explanation[1].find("device memory"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -1,0 +1,45 @@
+#include "server/device_choice.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_device.h"
+#ifdef HYDRANT_HAS_CUDA
+#include "kernels/cuda/cuda_device.h"
+#endif
+
+namespace hydrant {
+namespace {
+
+absl::StatusOr<OpenedDevice> OpenCpu(int32_t threads) {
+  CpuDeviceOptions options;
+  options.threads = threads;
+  absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(options);
+  if (!device.ok()) return device.status();
+  return OpenedDevice{*std::move(device), {}};
+}
+
+absl::StatusOr<OpenedDevice> OpenCuda() {
+#ifdef HYDRANT_HAS_CUDA
+  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(CudaDeviceOptions());
+  if (!device.ok()) return device.status();
+  const auto free_bytes = static_cast<int64_t>((*device)->free_bytes());
+  return OpenedDevice{*std::move(device), free_bytes};
+#else
+  return absl::FailedPreconditionError("this program was built without CUDA; build it with cmake --preset cuda");
+#endif
+}
+
+}  // namespace
+
+absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads) {
+  if (name == "cpu") return OpenCpu(threads);
+  absl::StatusOr<OpenedDevice> cuda = OpenCuda();
+  if (cuda.ok()) return cuda;
+  if (name == "auto") return OpenCpu(threads);
+  return absl::FailedPreconditionError(absl::StrCat("--device ", std::string(name), ": ", cuda.status().message()));
+}
+
+}  // namespace hydrant
