@@ -63,14 +63,22 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) {
   return int64_t{query_heads} * ((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots);
 }
 
-// Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits).
+// Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: a row's
+// policy does).
 //
-//   kernels  one forms partial outputs per split; one joins them, turns logits into probabilities, adds these to the scores
-//            and finds the victim
+//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, unusual heads, `rolls`)
+//            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
+//            the victim
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance
 //   not yet measured on a device
 void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
+                           const KvCacheView& kv);
+
+// The splits alone, on tensor cores; false where the cache's type or head_dim has no such kernel (16 bits; 64, 80, 96, 128,
+// 256). No row's policy rolls.
+bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                            const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
                            const KvCacheView& kv);
 

@@ -160,13 +160,15 @@ __global__ void __launch_bounds__(kJoinThreads)
 }  // namespace
 
 void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
-                           const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
                            const KvCacheView& kv) {
   const auto heads = static_cast<uint32_t>(kv.layout.kv_heads), rows = static_cast<uint32_t>(count);
-  WithElement(kv.layout.dtype, [&](auto element) {
-    Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads, rows), kSplitThreads,
-           DecodeSplitKernel<decltype(element)>, step, rope, shape, items, scratch, kv);
-  });
+  if (rolls || !LaunchDecodeSplitsMma(stream, step, shape, items, count, splits_max, scratch, kv)) {
+    WithElement(kv.layout.dtype, [&](auto element) {
+      Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads, rows), kSplitThreads,
+             DecodeSplitKernel<decltype(element)>, step, rope, shape, items, scratch, kv);
+    });
+  }
   Launch(stream, dim3(heads, rows), kJoinThreads, DecodeJoinKernel, step, shape, items, scratch, kv);
 }
 

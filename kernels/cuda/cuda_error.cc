@@ -1,8 +1,7 @@
 #include "kernels/cuda/cuda_error.h"
 
 #include <new>
-
-#include "absl/strings/str_cat.h"
+#include <string>
 
 namespace hydrant {
 
@@ -12,11 +11,11 @@ void CheckCuda(cudaError_t error, const char* call) {
     static_cast<void>(cudaGetLastError());  // it is no error of the device
     throw std::bad_alloc();
   }
-  throw CudaError(absl::StrCat(call, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")"));
+  throw CudaError(std::string(call) + ": " + cudaGetErrorName(error) + " (" + cudaGetErrorString(error) + ")");
 }
 
 void CheckCuda(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw CudaError(absl::StrCat(call, ": ", cublasGetStatusString(status)));
+  if (status != CUBLAS_STATUS_SUCCESS) throw CudaError(std::string(call) + ": " + cublasGetStatusString(status));
 }
 
 }  // namespace hydrant

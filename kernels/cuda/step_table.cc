@@ -97,7 +97,7 @@ void StepTable::AddDecode(const StepRow& row, int32_t number) {
   const int64_t logits = row.policy.scores() ? LogitFloats(row.live_after, query_heads_) : 0;
   assert(partials + logits <= scratch_floats_);
   if (groups_.empty() || group_floats_ + partials + logits > scratch_floats_) {
-    groups_.push_back({static_cast<int32_t>(decode_.size()), 0, 0});
+    groups_.push_back({.first = static_cast<int32_t>(decode_.size())});
     group_floats_ = 0;
   }
   DecodeGroup& group = groups_.back();
@@ -106,6 +106,7 @@ void StepTable::AddDecode(const StepRow& row, int32_t number) {
   group_floats_ += partials + logits;
   ++group.count;
   group.splits_max = std::max(group.splits_max, splits);
+  group.rolls = group.rolls || row.policy.rolling;
 }
 
 }  // namespace hydrant::cuda

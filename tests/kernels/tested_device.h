@@ -16,7 +16,9 @@ namespace hydrant {
 struct TestedDevice {
   std::string name;             // in the name of a test
   bool rounds_prompts = false;  // prompts over bf16 keys and values round queries and softmax weights to bf16
-  int share = 1;                // it has time for one of so many random cases
+  // Relative rounding of queries and weights over 16-bit keys and values, beyond fp32's.
+  double rounding = 0.0;
+  int share = 1;  // it has time for one of so many random cases
   // Its memory can be read and written by the test between ops. `threads` means nothing to some.
   std::function<std::unique_ptr<Device>(int threads)> make;
 };

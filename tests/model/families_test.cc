@@ -97,7 +97,6 @@ TEST_P(Families, AnswerWhatTransformersAnswers) {
 
 // Together, cut into chunks, on other numbers of threads, and in bf16, too.
 TEST_P(Families, BatchedIsSoloBitForBit) {
-  if (!HarnessIsBatchInvariant()) GTEST_SKIP() << "the device does not promise it";
   checkpoint_.WriteTo(dir_.path(), "F32");
   const json& goldens = checkpoint_.golden().at("greedy").at("F32");
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -105,7 +104,14 @@ TEST_P(Families, BatchedIsSoloBitForBit) {
     std::vector<Generation> solo;
     for (const json& golden : goldens) solo.push_back(RunGreedy(alone, json::array({golden})).front());
     EngineHarness together(dir_.path(), {.dtype = dtype, .threads = 3, .tokens_max = 48, .prefill_tokens_max = 32});
-    ExpectSameBits(RunGreedy(together, goldens), solo);
+    const std::vector<Generation> batched = RunGreedy(together, goldens);
+    if (HarnessIsBatchInvariant()) {
+      ExpectSameBits(batched, solo);
+      continue;
+    }
+    // Sums in another order: the same tokens where nothing but fp32 is rounded.
+    for (size_t i = 0; dtype == DType::kF32 && i < solo.size(); ++i)
+      EXPECT_EQ(batched[i].tokens(), solo[i].tokens()) << i;
   }
 }
 

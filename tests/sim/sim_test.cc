@@ -6,17 +6,14 @@
 #include <iostream>
 #include <string>
 
+#include "tests/sanitizers.h"
 #include "tests/sim/simulator.h"
 
 namespace hydrant::sim {
 namespace {
 
-// Sanitizers cost a factor of about ten; they look for other things than rare interleavings.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kShardOperations = 400'000;
-#else
-constexpr uint64_t kShardOperations = 25'000'000;  // times four shards: a hundred million block operations in a run
-#endif
+// Times four shards: a hundred million block operations in a run.
+constexpr uint64_t kShardOperations = kSanitized ? 400'000 : 25'000'000;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* value = std::getenv(name);

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "tests/kernels/cpu/tested_isas.h"
 #include "tests/kernels/tested_device.h"
+#include "tests/sanitizers.h"
 
 namespace hydrant {
 
@@ -10,6 +11,7 @@ const std::vector<TestedDevice>& TestedDevices() {
     for (const CpuIsa isa : TestedIsas()) {
       all.push_back({.name = IsaName(isa),
                      .rounds_prompts = isa == CpuIsa::kAvx512Bf16,
+                     .share = kSanitized ? 8 : 1,
                      .make = [isa](int threads) -> std::unique_ptr<Device> {
                        return CpuDevice::Create({.threads = threads, .isa = isa}).value();
                      }});

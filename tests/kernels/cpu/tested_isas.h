@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_features.h"
+#include "tests/sanitizers.h"
 
 namespace hydrant {
 
@@ -12,11 +13,7 @@ namespace hydrant {
 // three cost four minutes of processor time.
 inline std::vector<CpuIsa> TestedIsas() {
   std::vector<CpuIsa> isas = SupportedIsas();
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-  isas.erase(isas.begin(), isas.end() - 1);
-#endif
-#endif
+  if (kThreadSanitizer) isas.erase(isas.begin(), isas.end() - 1);
   return isas;
 }
 

@@ -1,0 +1,247 @@
+// What a device does with a whole model: prompts, decode steps at several batches and contexts, and how many chats of 32k
+// tokens its memory holds with full KV and with a budget. Weights are random; a decode step's cached keys and values are
+// what the memory held, because only their number matters to its time. Prints a table; --json writes the same figures.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/kv_cache.h"
+#include "model/model_executor.h"
+#include "model/weights.h"
+#include "server/device_choice.h"
+#include "tests/gpu/random_checkpoint.h"
+
+namespace hydrant {
+namespace {
+
+struct Arguments {
+  std::string device = "cuda", shape = "1b", json;
+  int32_t threads = 1, budget = 2048, context = 32768, steps = 20, sessions_max = 512;
+  double memory_share = 0.85, bandwidth_gb_s = 0.0;
+  std::vector<int32_t> batches = {1, 32, 128};
+  std::vector<int32_t> prompts = {2048, 8192};
+};
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "engine_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+
+class Bench {
+ public:
+  Bench(const Arguments& arguments, const ModelConfig& config) : arguments_(arguments), checkpoint_(config) {
+    absl::StatusOr<OpenedDevice> opened = OpenDevice(arguments.device, arguments.threads);
+    if (!opened.ok()) Fail(std::string(opened.status().message()));
+    device_ = std::move(opened->device);
+    const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);
+    const int64_t weights = WeightBytes(config, DType::kBF16);
+    const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, DType::kBF16));
+    const auto pool = static_cast<int64_t>(static_cast<double>(free_bytes - weights) * arguments.memory_share);
+    blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, 1 << 24));
+    ModelExecutorOptions options{.weight_dtype = DType::kBF16,
+                                 .kv_dtype = DType::kBF16,
+                                 .blocks = blocks_,
+                                 .sequences_max = arguments.sessions_max,
+                                 .batch_tokens_max = std::max(8192, arguments.sessions_max),
+                                 .context_max = arguments.context + 1024};
+    const double begin = Now();
+    auto executor = ModelExecutor::Create(checkpoint_, *device_, options);
+    if (!executor.ok()) Fail(std::string(executor.status().message()));
+    executor_ = std::move(*executor);
+    std::printf("%s, shape %s: %.2f GB of weights in bf16 packed in %.1f s; pool %d blocks of %ld bytes\n",
+                device_->name().c_str(), arguments.shape.c_str(), static_cast<double>(weights) * 1e-9, Now() - begin,
+                blocks_, static_cast<long>(block));
+    figures_ = {{"device", device_->name()}, {"shape", arguments.shape}, {"blocks", blocks_}};
+    weight_bytes_ = weights;
+    kv_bytes_per_token_ = block / kBlockSlots;
+  }
+
+  void Prompts() {
+    std::printf("\n%-34s %10s %12s\n", "prompt, one sequence", "ms", "tok/s");
+    for (const int32_t tokens : arguments_.prompts) {
+      if (tokens > arguments_.context || tokens > blocks_ * kBlockSlots) continue;
+      for (const bool scored : {false, true}) {
+        EvictionPolicy policy = scored ? H2o() : EvictionPolicy();
+        std::vector<double> seconds;
+        for (int repeat = 0; repeat < 4; ++repeat) seconds.push_back(Prompt(tokens, policy));
+        const double median = Median({seconds.begin() + 1, seconds.end()});
+        const std::string name = std::to_string(tokens) + (scored ? " tokens, H2O" : " tokens, full KV");
+        Print(name, median, tokens / median);
+        figures_["prompts"].push_back({{"tokens", tokens}, {"h2o", scored}, {"seconds", median}});
+      }
+    }
+  }
+
+  void Decodes() {
+    std::printf("\n%-34s %10s %12s %9s\n", "decode", "ms/step", "tok/s", "of limit");
+    for (const int32_t batch : arguments_.batches) {
+      for (const int32_t live : {1024, arguments_.budget}) Decode(batch, live, EvictionPolicy());
+      Decode(batch, arguments_.budget, H2o());
+    }
+  }
+
+  void LongChats() {
+    const int32_t full = std::min(Fitting(arguments_.context), arguments_.sessions_max);
+    const int32_t budgeted = std::min(Fitting(arguments_.budget + 1), arguments_.sessions_max);
+    std::printf("\nchats of %d tokens: %d fit with full KV, %d%s with a budget of %d\n", arguments_.context, full,
+                budgeted, budgeted == arguments_.sessions_max ? " (the most that was asked for)" : "",
+                arguments_.budget);
+    if (full == 0 || budgeted == 0) return;
+    const double slow = Decode(full, arguments_.context, EvictionPolicy());
+    const double fast = Decode(budgeted, arguments_.budget, H2o());
+    std::printf("%.1f x the sessions, %.1f x the tokens per second\n", static_cast<double>(budgeted) / full,
+                fast / slow);
+    figures_["long_chats"] = {{"context", arguments_.context}, {"budget", arguments_.budget}, {"full_sessions", full},
+                              {"budget_sessions", budgeted},   {"full_tok_s", slow},          {"budget_tok_s", fast}};
+  }
+
+  const nlohmann::json& figures() const { return figures_; }
+
+ private:
+  EvictionPolicy H2o() const {
+    EvictionPolicy policy;
+    policy.evicts = true;
+    policy.recent = arguments_.budget / 2;
+    policy.heavy = arguments_.budget - policy.recent;
+    return policy;
+  }
+  int32_t Fitting(int32_t slots) const { return blocks_ / ((slots + arguments_.steps + kBlockSlots) / kBlockSlots); }
+
+  std::vector<int32_t> Table(int32_t sequence, int32_t slots) const {
+    const int32_t each = (slots + kBlockSlots - 1) / kBlockSlots;
+    std::vector<int32_t> table(static_cast<size_t>(each));
+    std::iota(table.begin(), table.end(), sequence * each);
+    return table;
+  }
+
+  double Prompt(int32_t tokens, const EvictionPolicy& policy) {
+    std::vector<int32_t> ids(static_cast<size_t>(tokens));
+    for (int32_t i = 0; i < tokens; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % checkpoint_.config().vocab;
+    const std::vector<int32_t> table = Table(0, tokens);
+    const double begin = Now();
+    for (int32_t at = 0; at < tokens; at += kChunk) {
+      const int32_t count = std::min(kChunk, tokens - at);
+      const bool last = at + count == tokens;
+      StepInput input;
+      StepRow row{.tokens = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
+                  .position = at,
+                  .live = at,
+                  .prompt_length = tokens,
+                  .block_table = table,
+                  .prefill = true,
+                  .sample = last,
+                  .policy = &policy,
+                  .sampling = &greedy_};
+      if (last && policy.evicts && tokens > policy.keep()) row.shrink_to = policy.keep();
+      input.rows.push_back(row);
+      executor_->Await(executor_->Launch(input));
+    }
+    return Now() - begin;
+  }
+
+  // Tokens per second.
+  double Decode(int32_t batch, int32_t live, const EvictionPolicy& policy) {
+    if (batch > arguments_.sessions_max || batch > Fitting(live)) return 0.0;
+    std::vector<std::vector<int32_t>> tables;
+    std::vector<int32_t> ids(static_cast<size_t>(batch), 17);
+    const int32_t slots = live + arguments_.steps + 1;
+    for (int32_t i = 0; i < batch; ++i) tables.push_back(Table(i, slots));
+    std::vector<double> seconds;
+    for (int32_t step = 0; step < arguments_.steps; ++step) {
+      StepInput input;
+      const int32_t now = policy.evicts ? policy.keep() + 1 : live + step;
+      for (int32_t i = 0; i < batch; ++i) {
+        input.rows.push_back({.state_row = i,
+                              .tokens = std::span(ids).subspan(static_cast<size_t>(i), 1),
+                              .position = live + step,
+                              .live = now,
+                              .prompt_length = 1,
+                              .block_table = tables[static_cast<size_t>(i)],
+                              .reuse_victim = policy.evicts,
+                              .choose_victim = policy.evicts,
+                              .sample = true,
+                              .policy = &policy,
+                              .sampling = &greedy_});
+      }
+      const double begin = Now();
+      const StepOutput output = executor_->Await(executor_->Launch(input));
+      seconds.push_back(Now() - begin);
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = std::max(output.rows[i].sampled.id, 0);
+    }
+    const double median = Median({seconds.begin() + seconds.size() / 4, seconds.end()});
+    const double bytes = static_cast<double>(weight_bytes_) +
+                         static_cast<double>(batch) * live * static_cast<double>(kv_bytes_per_token_);
+    const double share = arguments_.bandwidth_gb_s > 0 ? bytes / (arguments_.bandwidth_gb_s * 1e9) / median : 0.0;
+    const std::string name = "batch " + std::to_string(batch) + ", " + std::to_string(live) +
+                             (policy.evicts ? " slots of H2O" : " tokens, full KV");
+    std::printf("%-34s %10.3f %12.1f", name.c_str(), median * 1e3, batch / median);
+    std::printf(share > 0 ? " %8.1f%%\n" : "\n", share * 100);
+    figures_["decodes"].push_back({{"batch", batch},
+                                   {"live", live},
+                                   {"h2o", policy.evicts},
+                                   {"seconds", median},
+                                   {"bytes", bytes},
+                                   {"of_limit", share}});
+    return batch / median;
+  }
+
+  static void Print(const std::string& name, double seconds, double rate) {
+    std::printf("%-34s %10.3f %12.1f\n", name.c_str(), seconds * 1e3, rate);
+  }
+
+  static constexpr int32_t kChunk = 2048;
+
+  const Arguments arguments_;
+  const RandomCheckpoint checkpoint_;
+  const SamplingParams greedy_{.temperature = 0.0f};
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<ModelExecutor> executor_;
+  int32_t blocks_ = 0;
+  int64_t weight_bytes_ = 0, kv_bytes_per_token_ = 0;
+  nlohmann::json figures_;
+};
+
+}  // namespace
+}  // namespace hydrant
+
+int main(int argc, char** argv) {
+  hydrant::Arguments arguments;
+  CLI::App app("Speed of a whole model with random weights");
+  app.add_option("--device", arguments.device, "cuda or cpu");
+  app.add_option("--threads", arguments.threads, "of the CPU");
+  app.add_option("--shape", arguments.shape, "8b, 1b or tiny");
+  app.add_option("--budget", arguments.budget, "slots of an H2O sequence");
+  app.add_option("--context", arguments.context, "tokens of a long chat");
+  app.add_option("--sessions-max", arguments.sessions_max, "most chats at once");
+  app.add_option("--steps", arguments.steps, "decode steps that are timed");
+  app.add_option("--batches", arguments.batches, "decode batches");
+  app.add_option("--prompts", arguments.prompts, "prompt lengths");
+  app.add_option("--bandwidth", arguments.bandwidth_gb_s, "measured GB/s of the memory: the limit of decode");
+  app.add_option("--json", arguments.json, "file for the figures");
+  CLI11_PARSE(app, argc, argv);
+  const auto shape = hydrant::LlamaShape(arguments.shape);
+  if (!shape.has_value()) hydrant::Fail("there is no shape " + arguments.shape);
+  if (arguments.context + 1024 > shape->context) hydrant::Fail("--context is beyond the model's");
+  hydrant::Bench bench(arguments, *shape);
+  bench.Prompts();
+  bench.Decodes();
+  bench.LongChats();
+  if (!arguments.json.empty()) std::ofstream(arguments.json) << bench.figures().dump(1) << "\n";
+  return 0;
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Everything a machine with an NVIDIA GPU should do, within ten minutes: correctness first, then the table of kernels and
+# that of whole models. Usage: tests/gpu/run.sh [--dry-run] [OUT]
+#
+#   OUT       folder for logs, gpu.json and table.txt (default: build/gpu)
+#   BIN       folder of programs built elsewhere (cmake --preset cuda; LIB: their libraries). Without it they are built here
+#             where cmake and the Debian packages are at hand; where there is only the CUDA toolkit, the kernel table alone.
+#   SHAPES    models of the last table (default "1b 8b")
+#
+# The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." || exit 1
+
+dry=
+[[ ${1-} == --dry-run ]] && { dry=1; shift; }
+out=${1:-build/gpu}
+mkdir -p "$out"
+: >"$out/table.txt"
+passed=0 failed=0 skipped=0
+
+say() { printf '%s\n' "$*" | tee -a "$out/table.txt"; }
+
+# stage NAME SECONDS COMMAND…: one line of the summary; the log is OUT/NAME.log.
+stage() {
+  local name=$1 limit=$2 started=$SECONDS
+  shift 2
+  if [[ $dry ]]; then
+    say "would run: $name: $*"
+    return 0
+  fi
+  if timeout "$limit" "$@" >"$out/$name.log" 2>&1; then
+    passed=$((passed + 1))
+    say "ok      $name ($((SECONDS - started)) s)"
+  else
+    local status=$?
+    failed=$((failed + 1))
+    say "FAILED  $name: exit $status after $((SECONDS - started)) s; the end of $out/$name.log:"
+    tail -n 12 "$out/$name.log" | sed 's/^/        /' | tee -a "$out/table.txt"
+    return 1
+  fi
+}
+
+skip() {
+  skipped=$((skipped + 1))
+  say "skipped $1: $2"
+}
+
+table() { [[ $dry || ! -f $out/$1.log ]] || { say ""; tee -a "$out/table.txt" <"$out/$1.log"; }; }
+
+if command -v nvidia-smi >/dev/null; then
+  say "$(nvidia-smi --query-gpu=name,memory.total,driver_version,clocks.sm,clocks.mem --format=csv,noheader)"
+elif [[ ! $dry ]]; then
+  echo "There is no nvidia-smi, so no GPU to run on; --dry-run shows what would be done." >&2
+  exit 69
+fi
+
+# --- programs
+bin=${BIN-}
+export LD_LIBRARY_PATH=${LIB:+$LIB:}${LD_LIBRARY_PATH-}
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+if [[ ! $bin ]] && command -v cmake >/dev/null && dpkg-query -W libabsl-dev libgtest-dev >/dev/null 2>&1; then
+  stage configure 60 cmake --preset cuda
+  stage build 900 cmake --build build/cuda --target cuda_kv_gpu_test cuda_device_gpu_test cuda_engine_gpu_test kernel_bench engine_bench
+  bin=build/cuda/tests/gpu
+fi
+if [[ ! $bin ]]; then
+  if [[ ! -x $nvcc && ! $dry ]]; then
+    say "There are neither programs (BIN) nor a compiler."
+    exit 69
+  fi
+  # The kernels and their oracle need the toolkit alone.
+  bin=$out
+  stage build_kernels 300 "$nvcc" -std=c++20 -O3 -lineinfo -I. -arch=native -x cu -o "$bin/kernel_bench" tests/gpu/kernel_bench.cc \
+    kernels/cuda/attention_decode.cu kernels/cuda/attention_decode_mma.cu kernels/cuda/attention_prefill.cu kernels/cuda/eviction.cu kernels/cuda/kv_write.cu \
+    kernels/cuda/matvec.cu kernels/cuda/row_kernels.cu kernels/cuda/sampling.cu kernels/cuda/cuda_error.cc \
+    kernels/cuda/memory.cc kernels/cuda/step_table.cc kernels/reference.cc -lcublas
+fi
+
+# test_program NAME SECONDS [COMMAND in front …]
+test_program() {
+  local name=$1 program=$2 limit=$3
+  shift 3
+  if [[ -x $bin/$program || $dry ]]; then
+    stage "$name" "$limit" "$@"
+  else
+    skip "$name" "there is no $bin/$program"
+  fi
+}
+
+# --- correctness, adversarial inputs first
+test_program ops cuda_device_gpu_test 60 "$bin/cuda_device_gpu_test"
+test_program attention_h2o_sampling cuda_kv_gpu_test 180 "$bin/cuda_kv_gpu_test"
+test_program engine cuda_engine_gpu_test 120 "$bin/cuda_engine_gpu_test"
+if command -v compute-sanitizer >/dev/null; then
+  sanitizer=(compute-sanitizer --error-exitcode 9)
+  test_program memcheck cuda_device_gpu_test 90 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
+  test_program memcheck_attention cuda_kv_gpu_test 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
+    --gtest_filter='HeadDims*dim34*:HeadDims*dim128*:Shrink*Random*:*Greedy*:*KBest*'
+  test_program racecheck cuda_kv_gpu_test 120 "${sanitizer[@]}" --tool racecheck "$bin/cuda_kv_gpu_test" \
+    --gtest_filter='HeadDims*bf16_dim64*:Shrink*Random*:*KBest*'
+else
+  skip compute-sanitizer "it is not installed"
+fi
+
+# --- speed
+test_program kernels kernel_bench 120 "$bin/kernel_bench" "$out/kernels.json"
+table kernels
+bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
+for shape in ${SHAPES:-1b 8b}; do
+  test_program "engine_$shape" engine_bench 150 "$bin/engine_bench" --device cuda --shape "$shape" --bandwidth "${bandwidth:-0}" \
+    --json "$out/engine_$shape.json"
+  table "engine_$shape"
+done
+
+# --- one file
+if [[ ! $dry ]]; then
+  {
+    printf '{"kernels": %s' "$(cat "$out/kernels.json" 2>/dev/null || echo null)"
+    for shape in ${SHAPES:-1b 8b}; do printf ', "engine_%s": %s' "$shape" "$(cat "$out/engine_$shape.json" 2>/dev/null || echo null)"; done
+    printf ', "passed": %d, "failed": %d, "skipped": %d}\n' "$passed" "$failed" "$skipped"
+  } >"$out/gpu.json"
+  say ""
+fi
+say "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))
