@@ -303,6 +303,8 @@ absl::Status LoadAndStart(const Config& config, Parts* parts) {
     return status;  // the weights are packed; the checkpoint's files may go
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("not enough memory");
+  } catch (const std::exception& error) {  // of the device
+    return absl::InternalError(error.what());
   }
 }
 

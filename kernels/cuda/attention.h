@@ -17,7 +17,7 @@
 namespace hydrant::cuda {
 
 inline constexpr int32_t kHeadDimMax = 256;
-inline constexpr int32_t kGroupMax = 16;
+inline constexpr int32_t kGroupMax = 128;  // query heads of a KV head
 
 // Cosines and sines; no table: nothing is rotated.
 struct RopeView {
@@ -63,8 +63,8 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) {
   return int64_t{query_heads} * ((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots);
 }
 
-// Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: a row's
-// policy does).
+// Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their
+// policies do).
 //
 //   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, unusual heads, `rolls`)
 //            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds

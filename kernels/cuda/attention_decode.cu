@@ -9,28 +9,33 @@ namespace hydrant::cuda {
 namespace {
 
 constexpr uint32_t kSplitThreads = 128;
+constexpr int32_t kSplitHeads = 16;  // query heads of one block
 constexpr uint32_t kJoinThreads = 256;
 
-// One split of one row for the query heads of one KV head. A thread forms the logits of whole slots, then sums whole
+// One split of one row for up to kSplitHeads query heads of one KV head. A thread forms the logits of whole slots, then sums whole
 // columns of values.
 template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
     DecodeSplitKernel(StepView step, RopeView rope, AttentionShape shape, const DecodeItem* items, float* scratch,
                       KvCacheView kv) {
-  __shared__ float weights[kGroupMax][kSplitSlots];
-  __shared__ float queries[kGroupMax * kHeadDimMax];
+  __shared__ float weights[kSplitHeads][kSplitSlots];
+  __shared__ float queries[kSplitHeads * kHeadDimMax];
   const DecodeItem& item = items[blockIdx.z];
-  const int32_t split = static_cast<int32_t>(blockIdx.x), head = static_cast<int32_t>(blockIdx.y);
+  const int32_t split = static_cast<int32_t>(blockIdx.x);
   if (split >= item.splits) return;
   const StepRow& row = step.rows[item.row];
-  const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
-  const HeadCache cache = CacheOf(step, row, kv, shape.layer, head);
+  const int32_t head_dim = kv.layout.head_dim, group_all = shape.query_heads / kv.layout.kv_heads;
+  const int32_t parts = (group_all + kSplitHeads - 1) / kSplitHeads;
+  const int32_t kv_head = static_cast<int32_t>(blockIdx.y) / parts, part = static_cast<int32_t>(blockIdx.y) % parts;
+  const int32_t first_head = kv_head * group_all + part * kSplitHeads;
+  const int32_t group = min(group_all - part * kSplitHeads, kSplitHeads);
+  const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t begin = split * kSplitSlots;
   const int32_t count = min(row.live_after - begin, kSplitSlots);
 
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
-  const float* q = shape.qkv + row.token_begin * width + int64_t{head} * group * head_dim;
+  const float* q = shape.qkv + row.token_begin * width + int64_t{first_head} * head_dim;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) queries[i] = q[i];
   __syncthreads();
 
@@ -43,13 +48,13 @@ __global__ void __launch_bounds__(kSplitThreads)
       const float logit = Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
       weights[g][i] = logit;
       if (item.logits >= 0) {
-        scratch[item.logits + int64_t{head * group + g} * logits_stride + slot] = logit;
+        scratch[item.logits + int64_t{first_head + g} * logits_stride + slot] = logit;
       }
     }
   }
   __syncthreads();
 
-  float* partial = scratch + item.partials + (int64_t{split} * shape.query_heads + head * group) * (head_dim + 2);
+  float* partial = scratch + item.partials + (int64_t{split} * shape.query_heads + first_head) * (head_dim + 2);
   for (int32_t g = static_cast<int32_t>(threadIdx.x / kWarp); g < group; g += kSplitThreads / kWarp) {
     const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
     float largest = -INFINITY;
@@ -165,7 +170,8 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
   const auto heads = static_cast<uint32_t>(kv.layout.kv_heads), rows = static_cast<uint32_t>(count);
   if (rolls || !LaunchDecodeSplitsMma(stream, step, shape, items, count, splits_max, scratch, kv)) {
     WithElement(kv.layout.dtype, [&](auto element) {
-      Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads, rows), kSplitThreads,
+      const uint32_t parts = BlocksFor(shape.query_heads / kv.layout.kv_heads, kSplitHeads);
+      Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads * parts, rows), kSplitThreads,
              DecodeSplitKernel<decltype(element)>, step, rope, shape, items, scratch, kv);
     });
   }

@@ -70,14 +70,14 @@ struct KeyOrder {
   }
 };
 
-// Registers of one key, as KeyOrder has them: [step][reg].
+// Registers of one key, as KeyOrder has them: [step][reg], flat because one access fills two steps.
 template <int kDim>
-__device__ __forceinline__ void LoadKey(const void* key, int t, uint32_t (&words)[kDim / 16][2]) {
+__device__ __forceinline__ void LoadKey(const void* key, int t, uint32_t (&words)[kDim / 8]) {
   const auto* bytes = static_cast<const char*>(key);
 #pragma unroll
-  for (int pair = 0; pair < KeyOrder<kDim>::kPairs; ++pair) LoadWords<16>(bytes + pair * 64 + t * 16, words[pair * 2]);
+  for (int pair = 0; pair < KeyOrder<kDim>::kPairs; ++pair) LoadWords<16>(bytes + pair * 64 + t * 16, words + pair * 4);
   if constexpr (kDim % 32 != 0) {
-    LoadWords<8>(bytes + KeyOrder<kDim>::kPairs * 64 + t * 8, words[KeyOrder<kDim>::kPairs * 2]);
+    LoadWords<8>(bytes + KeyOrder<kDim>::kPairs * 64 + t * 8, words + KeyOrder<kDim>::kPairs * 4);
   }
 }
 
@@ -114,6 +114,7 @@ __device__ __forceinline__ void AddValues(const T* const (&rows)[4], const uint3
       for (int i = 0; i < kWords; ++i) words[slot][i] = 0;
     }
   }
+  __syncwarp();  // lanes without a token come back to the others before the products
 #pragma unroll
   for (int n = 0; n < kEach; ++n) {
     const auto half = [&](int slot) { return n % 2 == 0 ? words[slot][n / 2] & 0xffffu : words[slot][n / 2] >> 16; };
@@ -129,6 +130,7 @@ __device__ void JoinWarps(const Gathered<T, kDim>& gathered, int32_t heads, floa
   __shared__ float of_warp[kWarps][kHeadsPerBlock][2];  // largest logit, sum of weights
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
+  constexpr int kLast = kDim % 64 == 0 ? 64 : kDim % 64;  // dimensions of the last products of values
   if (t == 0) {
     of_warp[warp][g][0] = gathered.largest;
     of_warp[warp][g][1] = gathered.total;
@@ -145,11 +147,8 @@ __device__ void JoinWarps(const Gathered<T, kDim>& gathered, int32_t heads, floa
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const int col = t * 2 + i;
-          constexpr int kRest = kDim % 64;
           const int first = n / 8 * 64;
-          const int dim = first + 64 <= kDim      ? ValueDim<64>(first, n % 8, col)
-                          : ValueDim < kRest == 0 ? 64
-                                                  : kRest > (first, n % 8, col);
+          const int dim = first + 64 <= kDim ? ValueDim<64>(first, n % 8, col) : ValueDim<kLast>(first, n % 8, col);
           const float part = (gathered.out[n][i] + gathered.out[n][i + 2]) * own;
           joined[g][dim] = w == 0 ? part : joined[g][dim] + part;
         }
@@ -212,10 +211,10 @@ __global__ void __launch_bounds__(kThreads)
     float c[2][4] = {};
 #pragma unroll
     for (int eight = 0; eight < 2; ++eight) {
-      uint32_t key[kSteps][2];
+      uint32_t key[kDim / 8];
       LoadKey<kDim>(keys + (eight * 8 + g) * kDim, t, key);
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) MultiplyAdd<T>(c[eight], query[s], key[s]);
+      for (int s = 0; s < kSteps; ++s) MultiplyAdd<T>(c[eight], query[s], {key[2 * s], key[2 * s + 1]});
     }
     float logit[4];  // of head g: slots 2t, 2t + 1, 2t + 8, 2t + 9
     float most = gathered.largest;

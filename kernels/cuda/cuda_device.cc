@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,15 +56,13 @@ cudaDataType BlasType(DType dtype) {
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDeviceOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess || options.ordinal < 0 || options.ordinal >= count) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there is no CUDA device ", options.ordinal, ": ",
-                     error != cudaSuccess ? cudaGetErrorString(error) : absl::StrCat(count, " found").c_str()));
+  if (error != cudaSuccess || count == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("there is no CUDA device", error != cudaSuccess ? ": " : "",
+                                                      error != cudaSuccess ? cudaGetErrorString(error) : ""));
   }
   cudaDeviceProp properties = {};
   try {
-    CheckCuda(cudaSetDevice(options.ordinal), "cudaSetDevice");
-    CheckCuda(cudaGetDeviceProperties(&properties, options.ordinal), "cudaGetDeviceProperties");
+    CheckCuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     if (properties.major < 8) {
       return absl::FailedPreconditionError(absl::StrCat(properties.name, " has compute capability ", properties.major,
                                                         ".", properties.minor, "; 8.0 or later is needed"));
@@ -71,6 +70,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDeviceO
     return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
   } catch (const CudaError& failure) {
     return absl::FailedPreconditionError(absl::StrCat(properties.name, " can not be used: ", failure.what()));
+  } catch (const std::bad_alloc&) {
+    return absl::FailedPreconditionError(absl::StrCat(properties.name, " can not be used: its memory is taken"));
   }
 }
 

@@ -26,7 +26,6 @@
 namespace hydrant {
 
 struct CudaDeviceOptions {
-  int ordinal = 0;  // which of the machine's GPUs
   // For tests: device memory is the host's and may be looked at after every op, which waits.
   bool host_visible = false;
 };
@@ -35,7 +34,7 @@ inline constexpr int64_t kSampleRows = 64;  // logits rows of one launch
 
 class CudaDevice final : public Device {
  public:
-  // Errors: no such GPU, or one that is too old.
+  // The first GPU that the process sees; CUDA_VISIBLE_DEVICES chooses. Errors: there is none, or it is too old.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaDeviceOptions& options);
   ~CudaDevice() override;
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -52,12 +53,15 @@ void ReadRows(const LinearSpec& spec, const RowReader& reader, int64_t begin, in
       }
     }
   };
-  const int64_t shares = std::clamp<int64_t>((end - begin) / kRowsPerRead, 1, std::thread::hardware_concurrency());
-  std::vector<std::jthread> threads;
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const int64_t shares = std::clamp<int64_t>((end - begin) / kRowsPerRead, 1, cores);
+  std::vector<std::future<void>> reads;
   for (int64_t i = 1; i < shares; ++i) {
-    threads.emplace_back(read, begin + (end - begin) * i / shares, begin + (end - begin) * (i + 1) / shares);
+    reads.push_back(std::async(std::launch::async, read, begin + (end - begin) * i / shares,
+                               begin + (end - begin) * (i + 1) / shares));
   }
   read(begin, begin + (end - begin) / shares);
+  for (std::future<void>& done : reads) done.get();
 }
 
 }  // namespace

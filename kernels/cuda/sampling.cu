@@ -141,7 +141,9 @@ struct Draw {
     for (int64_t id = begin; id < end; ++id) own += MassOf(id);
     Mass total = 0;
     Mass below = BlockExclusiveSum(own, &total);
-    const Mass target = static_cast<Mass>(uniform * static_cast<double>(total));  // below the total
+    // Below the total, which a double of that size may not tell from its neighbour.
+    const Mass share_of_total = static_cast<Mass>(uniform * static_cast<double>(total));
+    const Mass target = share_of_total < total ? share_of_total : total - 1;
     if (below <= target && target < below + own) {
       int64_t id = begin;
       while ((below += MassOf(id)) <= target) ++id;

@@ -96,8 +96,10 @@ void StepTable::AddDecode(const StepRow& row, int32_t number) {
   const int64_t partials = PartialFloats(row.live_after, query_heads_, head_dim_);
   const int64_t logits = row.policy.scores() ? LogitFloats(row.live_after, query_heads_) : 0;
   assert(partials + logits <= scratch_floats_);
-  if (groups_.empty() || group_floats_ + partials + logits > scratch_floats_) {
-    groups_.push_back({.first = static_cast<int32_t>(decode_.size())});
+  // Rows that roll take another kernel, and what a row is computed with must not depend on its neighbours.
+  const bool rolls = row.policy.rolling;
+  if (groups_.empty() || groups_.back().rolls != rolls || group_floats_ + partials + logits > scratch_floats_) {
+    groups_.push_back({.first = static_cast<int32_t>(decode_.size()), .rolls = rolls});
     group_floats_ = 0;
   }
   DecodeGroup& group = groups_.back();
@@ -106,7 +108,6 @@ void StepTable::AddDecode(const StepRow& row, int32_t number) {
   group_floats_ += partials + logits;
   ++group.count;
   group.splits_max = std::max(group.splits_max, splits);
-  group.rolls = group.rolls || row.policy.rolling;
 }
 
 }  // namespace hydrant::cuda

@@ -20,7 +20,7 @@ struct DecodeGroup {
   int32_t first = 0;  // of the decode items
   int32_t count = 0;
   int32_t splits_max = 0;
-  bool rolls = false;  // a row's policy does
+  bool rolls = false;  // its rows' policies do
 };
 
 class StepTable {

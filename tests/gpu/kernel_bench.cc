@@ -1,8 +1,9 @@
-// Times every kernel of kernels/cuda at the shapes of an 8B Llama against what the device can do, each checked against the
-// double-precision oracle in the same run. Needs nothing but the CUDA toolkit.
+// Times the kernels of kernels/cuda at the shapes of an 8B Llama against what the device can do. Products and attention are
+// compared with the double-precision oracle at some places in the same run, the rest only for plausibility: the oracles of all
+// are cuda_device_gpu_test and cuda_kv_gpu_test. Needs nothing but the CUDA toolkit.
 //
-// Limits are measured first: a large copy gives the memory's GB/s (bytes read plus bytes written). Operands are random and
-// larger than the cache, or there are several of them. Prints a table; an argument names a file for the same as JSON.
+// The limit is measured first: a large copy gives the memory's GB/s (bytes read plus bytes written). Weights rotate among
+// copies larger than the cache; what is marked L2 fits there, and its share of the memory's speed may be above one. Prints a table; an argument names a file for the same as JSON.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -47,18 +48,21 @@ class Bench {
     MeasureCopy();
   }
 
-  // Median over `repeats` of the time of one launch; `launch(i)` may take another operand each time.
-  double Time(const std::function<void(int)>& launch, int repeats = 30) {
-    for (int i = 0; i < 3; ++i) launch(i);
+  // Median over `repeats` of the time of one launch, of which `run` follow each other: the time that a launch takes on the host
+  // is not the kernel's. `launch(i)` may take another operand each time. `prepare` runs before each of the repeats.
+  double Time(
+      const std::function<void(int)>& launch, int repeats = 15, int run = 10,
+      const std::function<void()>& prepare = [] {}) {
     std::vector<float> times;
-    for (int i = 0; i < repeats; ++i) {
+    for (int repeat = -2; repeat < repeats; ++repeat) {
+      prepare();
       CheckCuda(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-      launch(i);
+      for (int i = 0; i < run; ++i) launch(i);
       CheckCuda(cudaEventRecord(end_, stream_), "cudaEventRecord");
       CheckCuda(cudaEventSynchronize(end_), "cudaEventSynchronize");
       float ms = 0;
       CheckCuda(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-      times.push_back(ms);
+      if (repeat >= 0) times.push_back(ms / static_cast<float>(run));  // the first ones warm up
     }
     std::sort(times.begin(), times.end());
     return times[times.size() / 2] * 1e-3;
@@ -312,7 +316,9 @@ void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, bool scored)
   });
   const bool correct =
       SameAttention(cache, q, bench.Read<float>(out.data(), kHeads * kDim), live, static_cast<double>(scale));
-  bench.Bytes("decode attention, " + std::to_string(sequences) + " x " + std::to_string(live) + (scored ? ", H2O" : ""),
+  const bool cached = cache.layout.kv_bytes() < size_t{24} << 20;
+  bench.Bytes(std::string(cached ? "L2: " : "") + "decode attention, " + std::to_string(sequences) + " x " +
+                  std::to_string(live) + (scored ? ", H2O" : ""),
               seconds, 2.0 * static_cast<double>(cache.layout.kv_bytes()), correct);
 }
 
@@ -340,7 +346,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
         LaunchPrefillAttention(bench.stream(), step.view(), {}, shape, step.prefill_items(), step.prefill_count(),
                                static_cast<float*>(sums.data()), cache.view);
       },
-      5);
+      /*repeats=*/3, /*run=*/1);
   const size_t last = static_cast<size_t>(tokens - 1);
   const std::vector<float> q_last(q.begin() + static_cast<ptrdiff_t>(last * kWidth), q.end());
   const auto all = bench.Read<float>(static_cast<float*>(out.data()) + last * kHeads * kDim, kHeads * kDim);
@@ -352,8 +358,8 @@ void PromptAttention(Bench& bench, int32_t tokens) {
         LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.score_items(), step.score_count(),
                            static_cast<const float*>(sums.data()), cache.view);
       },
-      5);
-  // Repeats add to the scores; a row's probabilities sum to 1, so all launches together added so many.
+      /*repeats=*/3, /*run=*/1);
+  // Every repeat adds to the scores again.
   const auto scores = bench.Read<float>(cache.view.score, cache.layout.side_count());
   bench.Operations("prompt scores, " + std::to_string(tokens), scoring, 2.0 * kDim * kHeads * pairs,
                    std::all_of(scores.begin(), scores.end(), [](float x) { return x >= 0.0f && std::isfinite(x); }));
@@ -371,11 +377,21 @@ void Cuts(Bench& bench, int32_t from, int32_t to) {
   const auto on_device = bench.Upload(cuts);
   constexpr int32_t kBlocks = 64;
   const CudaBuffer scratch(CutScratchBytes(from) * kBlocks);
-  // After the first launch the survivors are in place, and every other one selects them again.
-  const double seconds = bench.Time([&](int) {
-    LaunchCuts(bench.stream(), static_cast<const Cut*>(on_device->data()), 1, from, kBlocks,
-               static_cast<std::byte*>(scratch.data()), cache.view);
-  });
+  const std::vector<int32_t> positions_before = bench.Read<int32_t>(cache.view.position, cache.layout.side_count());
+  const std::vector<float> scores_before = bench.Read<float>(cache.view.score, cache.layout.side_count());
+  const double seconds = bench.Time(
+      [&](int) {
+        LaunchCuts(bench.stream(), static_cast<const Cut*>(on_device->data()), 1, from, kBlocks,
+                   static_cast<std::byte*>(scratch.data()), cache.view);
+      },
+      /*repeats=*/15, /*run=*/1,
+      [&] {
+        const auto restore = [&](void* target, const void* source, size_t bytes) {
+          CheckCuda(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, bench.stream()), "cudaMemcpyAsync");
+        };
+        restore(cache.view.position, positions_before.data(), positions_before.size() * sizeof(int32_t));
+        restore(cache.view.score, scores_before.data(), scores_before.size() * sizeof(float));
+      });
   const auto positions = bench.Read<int32_t>(cache.view.position, static_cast<size_t>(to) * kKvHeads);
   int32_t newest = 0;
   for (int32_t slot = 0; slot < to; ++slot) {
@@ -383,7 +399,7 @@ void Cuts(Bench& bench, int32_t from, int32_t to) {
         static_cast<size_t>(slot / kBlockSlots) * kKvHeads * kBlockSlots + static_cast<size_t>(slot % kBlockSlots);
     newest += positions[at] >= from - policy.recent ? 1 : 0;
   }
-  bench.Bytes("cut of one layer, " + std::to_string(from) + " to " + std::to_string(to), seconds,
+  bench.Bytes("L2: cut of one layer, " + std::to_string(from) + " to " + std::to_string(to), seconds,
               9.0 * from * kKvHeads * 8, newest == policy.recent);
 }
 
@@ -417,7 +433,7 @@ void Sampling(Bench& bench, int32_t rows, const SamplingParams& params, const st
     const int32_t id = done[static_cast<size_t>(row)].id;
     correct = correct && (params.temperature == 0.0f ? id == best : id >= 0 && id < kVocab);
   }
-  bench.Bytes("sampling " + name + ", " + std::to_string(rows) + " rows", seconds,
+  bench.Bytes("L2: sampling " + name + ", " + std::to_string(rows) + " rows", seconds,
               static_cast<double>(rows) * kVocab * 4, correct);
 }
 

@@ -54,10 +54,12 @@ elif [[ ! $dry ]]; then
   exit 69
 fi
 
+PATH=$PATH:/usr/local/cuda/bin
+
 # --- programs
 bin=${BIN-}
 export LD_LIBRARY_PATH=${LIB:+$LIB:}${LD_LIBRARY_PATH-}
-nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+nvcc=$(command -v nvcc || echo nvcc)
 if [[ ! $bin ]] && command -v cmake >/dev/null && dpkg-query -W libabsl-dev libgtest-dev >/dev/null 2>&1; then
   stage configure 60 cmake --preset cuda
   stage build 900 cmake --build build/cuda --target cuda_kv_gpu_test cuda_device_gpu_test cuda_engine_gpu_test kernel_bench engine_bench

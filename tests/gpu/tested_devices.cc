@@ -6,7 +6,7 @@ namespace hydrant {
 const std::vector<TestedDevice>& TestedDevices() {
   static const auto& devices = *new std::vector<TestedDevice>{
       {.name = "cuda", .rounding = 0x1p-17, .share = 2, .make = [](int) -> std::unique_ptr<Device> {
-         return CudaDevice::Create({.ordinal = 0, .host_visible = true}).value();
+         return CudaDevice::Create({.host_visible = true}).value();
        }}};
   return devices;
 }

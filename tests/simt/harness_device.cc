@@ -4,9 +4,7 @@
 
 namespace hydrant {
 
-std::unique_ptr<Device> MakeHarnessDevice(int) {
-  return CudaDevice::Create({.ordinal = 0, .host_visible = true}).value();
-}
+std::unique_ptr<Device> MakeHarnessDevice(int) { return CudaDevice::Create({.host_visible = true}).value(); }
 
 // Products of few rows and of many are formed by different kernels.
 bool HarnessIsBatchInvariant() { return false; }

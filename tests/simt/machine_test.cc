@@ -118,9 +118,19 @@ TEST(SimtMachine, HalvesRoundToNearestEven) {
   EXPECT_EQ(__half2float(__float2half_rn(70000.0f)), INFINITY);
 }
 
+TEST(SimtMachine, WithoutADeviceThereIsAnError) {
+  for (const cudaError_t error : {cudaErrorNoDevice, cudaErrorMemoryAllocation}) {
+    FailAfter(error == cudaErrorNoDevice ? 0 : 2, error);
+    const auto device = CudaDevice::Create({});
+    FailAfter(-1, cudaSuccess);
+    ASSERT_FALSE(device.ok());
+    EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition) << device.status();
+  }
+}
+
 // A device that fails says so, by name, in the op that learns of it, and memory that is not there is no end.
 TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
-  auto device = CudaDevice::Create({.ordinal = 0, .host_visible = true}).value();
+  auto device = CudaDevice::Create({.host_visible = true}).value();
   FailAfter(0, cudaErrorMemoryAllocation);
   EXPECT_THROW(device->Allocate(100), std::bad_alloc);
   FailAfter(-1, cudaSuccess);

@@ -190,9 +190,5 @@ TEST_F(CudaDeviceTest, GathersRowsAndZeroesMemory) {
   EXPECT_EQ(device_->name().substr(0, 5), "cuda ");
 }
 
-TEST_F(CudaDeviceTest, ThereIsNoSuchDevice) {
-  EXPECT_EQ(CudaDevice::Create({.ordinal = 99}).status().code(), absl::StatusCode::kFailedPrecondition);
-}
-
 }  // namespace
 }  // namespace hydrant
