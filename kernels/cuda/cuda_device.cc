@@ -77,8 +77,6 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDeviceO
 
 CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties)
     : host_visible_(options.host_visible), properties_(properties) {
-  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-  CheckCuda(cublasCreate(&blas_), "cublasCreate");
   blas_workspace_ = std::make_unique<CudaBuffer>(kBlasWorkspaceBytes);
   CheckCuda(cublasSetStream(blas_, stream_), "cublasSetStream");
   // After the stream: setting that takes the library's own workspace back.
@@ -89,10 +87,6 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
 CudaDevice::~CudaDevice() {
   // What is queued may use the memory that goes now. Errors on the way out have nobody to go to.
   static_cast<void>(cudaStreamSynchronize(stream_));
-  static_cast<void>(cublasDestroy(blas_));
-  step_.reset();
-  uploads_.reset();
-  static_cast<void>(cudaStreamDestroy(stream_));
 }
 
 std::string CudaDevice::name() const {

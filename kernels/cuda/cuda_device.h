@@ -88,8 +88,8 @@ class CudaDevice final : public Device {
 
   const bool host_visible_;
   const cudaDeviceProp properties_;
-  cudaStream_t stream_ = nullptr;
-  cublasHandle_t blas_ = nullptr;
+  cuda::Stream stream_;
+  cuda::BlasHandle blas_;
   std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
   std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table
 

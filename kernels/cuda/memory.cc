@@ -19,6 +19,12 @@ void* Take(size_t bytes, bool host_visible) {
 }  // namespace
 
 // Errors on the way out have nobody to go to; the next call reports them.
+Stream::Stream() { CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+Stream::~Stream() { static_cast<void>(cudaStreamDestroy(stream_)); }
+
+BlasHandle::BlasHandle() { CheckCuda(cublasCreate(&handle_), "cublasCreate"); }
+BlasHandle::~BlasHandle() { static_cast<void>(cublasDestroy(handle_)); }
+
 CudaBuffer::CudaBuffer(size_t bytes, bool host_visible)
     : DeviceBuffer(Take(bytes, host_visible), bytes), host_visible_(host_visible) {}
 CudaBuffer::~CudaBuffer() { static_cast<void>(host_visible_ ? cudaFreeHost(data_) : cudaFree(data_)); }

@@ -1,9 +1,10 @@
-// Memory of the CUDA device and the way of small arrays to it.
+// What CudaDevice owns: the stream, the library's handle, memory, and the way of small arrays to the device.
 //
 // Thread: engine.
 #ifndef HYDRANT_KERNELS_CUDA_MEMORY_H_
 #define HYDRANT_KERNELS_CUDA_MEMORY_H_
 
+#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -16,6 +17,32 @@
 #include "kernels/device.h"
 
 namespace hydrant::cuda {
+
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  operator cudaStream_t() const { return stream_; }  // NOLINT: stands for it in every call
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class BlasHandle {
+ public:
+  BlasHandle();
+  ~BlasHandle();
+  BlasHandle(const BlasHandle&) = delete;
+  BlasHandle& operator=(const BlasHandle&) = delete;
+
+  operator cublasHandle_t() const { return handle_; }  // NOLINT: stands for it in every call
+
+ private:
+  cublasHandle_t handle_ = nullptr;
+};
 
 // Not zeroed. Throws std::bad_alloc or CudaError.
 class CudaBuffer final : public DeviceBuffer {
