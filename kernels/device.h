@@ -13,6 +13,7 @@
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -115,8 +116,16 @@ struct KvCacheLayout {
   }
   size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
   // Elements from the start of `score` or `position` to [side][layer][kv_head].
-  int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
+  constexpr int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
     return ((side * layers + layer) * kv_heads + kv_head) * kBlockSlots;
+  }
+  // Elements from the start of `k` or `v` to the tile [block][layer][kv_head].
+  constexpr int64_t tile_offset(int32_t layer, int64_t block, int32_t kv_head) const {
+    return side_offset(layer, block, kv_head) * head_dim;
+  }
+  // Elements from the start of `victim` to [state_row][layer][kv_head].
+  constexpr int64_t victim_offset(int32_t layer, int64_t state_row, int32_t kv_head) const {
+    return (state_row * layers + layer) * kv_heads + kv_head;
   }
   size_t victim_count() const {
     return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
@@ -180,6 +189,14 @@ struct BatchRow {
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
   // Where its first token stands, and its query with it: KvCacheView's position.
   int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
+  // Prefill under a policy that scores: the logical position of its first token that does; none of them where that is not
+  // below position + token_count.
+  int32_t first_scored() const {
+    const int32_t window = policy.score_rows == 0 ? prompt_length : policy.score_rows;
+    return std::max(prompt_length - window, position);
+  }
+  // Decode: slots whose KvCacheView::position is below it may be the victim.
+  int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
 };
 
 // The flattened batch of a step. Spans must stay valid until the step is over.

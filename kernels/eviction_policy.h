@@ -58,7 +58,7 @@ struct EvictionPolicy {
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }
-  bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
+  constexpr bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
 
   // The same wish with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing is
   // scored the heavy part is the first tokens of the text, which no share explains, so it stays. Always ask the policy the

@@ -44,7 +44,7 @@ class LayerView {
   int64_t Side(int64_t side, int32_t kv_head) const { return layout_.side_offset(layer_, side, kv_head); }
   int32_t* Victim(int32_t state_row, int32_t kv_head) const {
     assert(0 <= state_row && state_row < layout_.state_rows);
-    return kv_.victim + (int64_t{state_row} * layout_.layers + layer_) * layout_.kv_heads + kv_head;
+    return kv_.victim + layout_.victim_offset(layer_, state_row, kv_head);
   }
   TileView Tiles(const BatchRow& row, int32_t kv_head) const {
     return {.dtype = layout_.dtype,
@@ -65,7 +65,7 @@ class LayerView {
   int64_t TileBytes() const { return tile_elements_ * static_cast<int64_t>(DTypeBytes(layout_.dtype)); }
   std::byte* Tile(void* base, int64_t block, int32_t kv_head) const {
     return static_cast<std::byte*>(base) +
-           TileOffset(layout_, layer_, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout_.dtype));
+           layout_.tile_offset(layer_, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout_.dtype));
   }
 
   const KvCacheView& kv_;
@@ -270,8 +270,7 @@ class AttentionRun {
   struct PromptWeights {
     explicit PromptWeights(const BatchRow& row) {
       if (!row.policy.scores()) return;
-      const int32_t window = row.policy.score_rows == 0 ? row.prompt_length : row.policy.score_rows;
-      first_position = std::max(row.prompt_length - window, row.position);
+      first_position = row.first_scored();
       const int32_t first_slot = row.live + first_position - row.position;
       any = first_slot < row.live + row.token_count;
       first_tile = first_slot / kBlockSlots;
@@ -337,7 +336,7 @@ class AttentionRun {
                                .out = Out(row.token_begin, head),
                                .policy = &row.policy,
                                .choose_victim = row.choose_victim,
-                               .candidates_end = row.first_position() + 1 - row.policy.recent,
+                               .candidates_end = row.candidates_end(),
                                .scores = view_.Scores(row, head),
                                .victim = view_.Victim(row.state_row, head)});
     // Relaxed, then release: whoever sees the new unit sees the counter at 0.

@@ -15,6 +15,7 @@
 #include "kernels/cpu/sampling.h"
 #include "kernels/cpu/shrink.h"
 #include "kernels/cpu/shrink_loss.h"
+#include "kernels/kv_pieces.h"
 
 namespace hydrant {
 namespace {
@@ -75,34 +76,11 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
   });
 }
 
-namespace {
-
-// A block over all layers and KV heads, in one piece of each array. The last one is empty unless the cache is inspected.
-struct Piece {
-  void* data;
-  size_t bytes;
-};
-constexpr size_t kScores = 2;  // which of the pieces they are
-using Pieces = std::array<Piece, 5>;
-
-Pieces PiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
-  const KvCacheLayout& layout = kv.layout;
-  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
-  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
-  const int64_t tile = TileOffset(layout, 0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
-  const int64_t beside = layout.side_offset(0, side, 0);
-  return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
-          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)},
-          layout.inspected ? Piece{kv.logical_position + beside, slots * sizeof(int32_t)} : Piece{kv.score, 0}};
-}
-
-}  // namespace
-
 void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) {
   pool_.ParallelFor(std::ssize(copies), 1, [&](int64_t begin, int64_t end, int) {
     for (const BlockCopy& copy : copies.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
-      const Pieces from = PiecesOf(kv, copy.from, copy.from_side);
-      const Pieces to = PiecesOf(kv, copy.to, copy.to);
+      const KvPieces from = KvPiecesOf(kv, copy.from, copy.from_side);
+      const KvPieces to = KvPiecesOf(kv, copy.to, copy.to);
       for (size_t piece = 0; piece < to.size(); ++piece) {
         std::memcpy(to[piece].data, from[piece].data, from[piece].bytes);
       }
@@ -117,7 +95,7 @@ void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const in
   pool_.ParallelFor(std::ssize(blocks), 1, [&](int64_t begin, int64_t end, int) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       std::byte* to = out + i * block_bytes;
-      for (const Piece& from : PiecesOf(kv, blocks[i], sides[i])) {
+      for (const KvPiece& from : KvPiecesOf(kv, blocks[i], sides[i])) {
         std::memcpy(to, from.data, from.bytes);
         to += from.bytes;
       }
@@ -131,13 +109,13 @@ void CpuDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor
   pool_.ParallelFor(std::ssize(blocks), 1, [&](int64_t begin, int64_t end, int) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       const std::byte* from = in + i * block_bytes;
-      const Pieces pieces = PiecesOf(kv, blocks[i], blocks[i]);
-      for (const Piece& to : pieces) {
+      const KvPieces pieces = KvPiecesOf(kv, blocks[i], blocks[i]);
+      for (const KvPiece& to : pieces) {
         std::memcpy(to.data, from, to.bytes);
         from += to.bytes;
       }
       if (score_factor == 1.0f) continue;
-      const std::span scores(static_cast<float*>(pieces[kScores].data), pieces[kScores].bytes / sizeof(float));
+      const std::span scores(static_cast<float*>(pieces[kScorePiece].data), pieces[kScorePiece].bytes / sizeof(float));
       for (float& score : scores) score *= score_factor;
     }
   });
@@ -195,7 +173,7 @@ void CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, s
 
 void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) {
   const KvCacheLayout& layout = kv.layout;
-  const int64_t base = TileOffset(layout, layer, block, kv_head);
+  const int64_t base = layout.tile_offset(layer, block, kv_head);
   for (int32_t slot = 0; slot < kBlockSlots; ++slot) {
     for (int32_t dim = 0; dim < layout.head_dim; ++dim) {
       const int64_t element =

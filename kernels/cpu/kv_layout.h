@@ -21,11 +21,6 @@ inline int64_t VElement(DType dtype, int64_t head_dim, int64_t slot, int64_t dim
   return slot * head_dim + dim;
 }
 
-// Elements from the start of `k` or `v` to the tile.
-inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t block, int32_t kv_head) {
-  return ((block * layout.layers + layer) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
-}
-
 }  // namespace hydrant
 
 #endif  // HYDRANT_KERNELS_CPU_KV_LAYOUT_H_

@@ -36,8 +36,8 @@ class Pair {
     const KvCacheLayout& layout = kv_.layout;
     T* k = static_cast<T*>(kv_.k);
     T* v = static_cast<T*>(kv_.v);
-    const int64_t source = TileOffset(layout, layer_, Block(from), kv_head_);
-    const int64_t target = TileOffset(layout, layer_, Block(to), kv_head_);
+    const int64_t source = layout.tile_offset(layer_, Block(from), kv_head_);
+    const int64_t target = layout.tile_offset(layer_, Block(to), kv_head_);
     const int64_t from_offset = from % kBlockSlots, to_offset = to % kBlockSlots;
     for (int64_t d = 0; d < layout.head_dim; ++d) {
       k[target + KElement(layout.dtype, to_offset, d)] = k[source + KElement(layout.dtype, from_offset, d)];

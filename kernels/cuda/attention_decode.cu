@@ -96,7 +96,7 @@ __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache,
   for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
     const int64_t side = cache.Side(slot);
     float score = cache.kv.score[side];
-    if (row.scores) {
+    if (policy.scores()) {
       float sum = 0.0f;
       for (int32_t g = 0; g < heads; ++g) {
         const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
@@ -118,7 +118,7 @@ __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache,
   const uint64_t least = BlockReduce(best, Smallest(), ~uint64_t{0});
   assert(least != ~uint64_t{0});
   if (best != least) return;
-  cache.kv.victim[VictimOffset(cache.kv.layout, cache.layer, row.state_row, cache.head)] = best_slot;
+  cache.kv.victim[cache.kv.layout.victim_offset(cache.layer, row.state_row, cache.head)] = best_slot;
 }
 
 __global__ void __launch_bounds__(kJoinThreads)
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kJoinThreads)
     }
     out[i] = sum * inverse_total[g];
   }
-  if (!row.policy.evicts || !(row.scores || row.choose_victim)) return;
+  if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim)) return;
   const int64_t stride = (row.live_after + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
   const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
   ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);

@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
         const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
         if (snapshot.slots != (tile + 1) * kTile || item.tile * kTile >= snapshot.slots) continue;
         const int32_t to = step.tables[snapshot.sides + item.tile];
-        kv.score[SideOffset(kv.layout, shape.layer, to, head) + threadIdx.x] = score;
+        kv.score[kv.layout.side_offset(shape.layer, to, head) + threadIdx.x] = score;
       }
     }
     __syncthreads();

@@ -21,13 +21,12 @@ struct HeadCache {
   int32_t head;
 
   // Elements to the slot's key or value.
-  __device__ int64_t Element(int32_t slot) const {
-    return TileOffset(kv.layout, layer, blocks[slot / kBlockSlots], head) +
-           int64_t{slot % kBlockSlots} * kv.layout.head_dim;
+  __device__ int64_t Element(int64_t slot) const {
+    return kv.layout.tile_offset(layer, blocks[slot / kBlockSlots], head) + slot % kBlockSlots * kv.layout.head_dim;
   }
   // Index of the slot's score and position.
-  __device__ int64_t Side(int32_t slot) const {
-    return SideOffset(kv.layout, layer, sides[slot / kBlockSlots], head) + slot % kBlockSlots;
+  __device__ int64_t Side(int64_t slot) const {
+    return kv.layout.side_offset(layer, sides[slot / kBlockSlots], head) + slot % kBlockSlots;
   }
 };
 

@@ -3,7 +3,6 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "kernels/cuda/cuda_rope_table.h"
 #include "kernels/cuda/eviction.h"
 #include "kernels/cuda/sampling.h"
+#include "kernels/kv_pieces.h"
 #include "kernels/philox.h"
 
 namespace hydrant {
@@ -25,25 +25,6 @@ cuda::RopeView ViewOf(const RopeTable* rope) {
 cuda::AttentionShape ShapeOf(int32_t layer, float scale, const Matrix& qkv, float* out, const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
   return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out};
-}
-
-// A block over all layers and KV heads, in one piece of each array. The last one is empty unless the cache is inspected.
-struct Piece {
-  void* data;
-  size_t bytes;
-};
-constexpr size_t kScores = 2;  // which of the pieces they are
-using Pieces = std::array<Piece, 5>;
-
-Pieces PiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
-  const KvCacheLayout& layout = kv.layout;
-  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
-  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
-  const int64_t tile = cuda::TileOffset(layout, 0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
-  const int64_t beside = layout.side_offset(0, side, 0);
-  return {Piece{static_cast<std::byte*>(kv.k) + tile, kv_bytes}, Piece{static_cast<std::byte*>(kv.v) + tile, kv_bytes},
-          Piece{kv.score + beside, slots * sizeof(float)}, Piece{kv.position + beside, slots * sizeof(int32_t)},
-          layout.inspected ? Piece{kv.logical_position + beside, slots * sizeof(int32_t)} : Piece{kv.score, 0}};
 }
 
 // The upload of tables and what refers to them, in one packet.
@@ -105,7 +86,7 @@ void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const i
                               std::byte* out) {
   assert(blocks.size() == sides.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
-    for (const Piece& from : PiecesOf(kv, blocks[i], sides[i])) {
+    for (const KvPiece& from : KvPiecesOf(kv, blocks[i], sides[i])) {
       CheckCuda(cudaMemcpyAsync(out, from.data, from.bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
       out += from.bytes;
     }
@@ -116,13 +97,13 @@ void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const i
 void CudaDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                               const std::byte* in) {
   for (const int32_t block : blocks) {
-    const Pieces pieces = PiecesOf(kv, block, block);
-    for (const Piece& to : pieces) {
+    const KvPieces pieces = KvPiecesOf(kv, block, block);
+    for (const KvPiece& to : pieces) {
       CheckCuda(cudaMemcpyAsync(to.data, in, to.bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
       in += to.bytes;
     }
     if (score_factor == 1.0f) continue;
-    const Piece& scores = pieces[kScores];
+    const KvPiece& scores = pieces[kScorePiece];
     cuda::LaunchScale(stream_, static_cast<float*>(scores.data), score_factor,
                       static_cast<int64_t>(scores.bytes / sizeof(float)));
   }
@@ -289,7 +270,7 @@ void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int3
   const KvCacheLayout& layout = kv.layout;
   const size_t elements = static_cast<size_t>(kBlockSlots) * static_cast<size_t>(layout.head_dim);
   std::vector<std::byte> tile(elements * DTypeBytes(layout.dtype));
-  const int64_t at = cuda::TileOffset(layout, layer, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t at = layout.tile_offset(layer, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout.dtype));
   CopyToHost(tile.data(), static_cast<const std::byte*>(value ? kv.v : kv.k) + at, tile.size());
   for (size_t i = 0; i < elements; ++i) {
     switch (layout.dtype) {

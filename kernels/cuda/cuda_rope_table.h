@@ -13,12 +13,10 @@ class CudaRopeTable final : public RopeTable {
   CudaRopeTable(const RopeSpec& spec, bool host_visible, cudaStream_t stream);
 
   RopeView view() const { return {static_cast<const float*>(buffer_.data()), dims_}; }
-  int32_t positions_max() const { return positions_max_; }
 
  private:
   const int32_t dims_;
-  const int32_t positions_max_;
-  CudaBuffer buffer_;  // [positions_max][2][dims / 2]
+  CudaBuffer buffer_;  // [spec.positions_max][2][dims / 2]
 };
 
 }  // namespace hydrant::cuda

@@ -1,6 +1,7 @@
 #include <bit>
 #include <cassert>
 
+#include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/eviction.h"
 #include "kernels/cuda/launch.h"
@@ -12,17 +13,6 @@ namespace {
 constexpr uint32_t kThreads = 256;
 
 int64_t SortSize(int32_t slots) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint32_t>(slots))); }
-
-// Scores and positions of one (sequence, layer, KV head).
-struct Sides {
-  const KvCacheView& kv;
-  const int32_t* sides;
-  int32_t layer, head;
-
-  __device__ int64_t At(int64_t slot) const {
-    return SideOffset(kv.layout, layer, sides[slot / kBlockSlots], head) + slot % kBlockSlots;
-  }
-};
 
 // Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as numbers
 // do; a NaN, too, has its place.
@@ -39,23 +29,24 @@ struct CutScratch {
 
 struct CutPair {
   const Cut& cut;
-  Sides sides;
+  HeadCache cache;
   const float* pooled;  // null: the stored scores count
 
   __device__ bool Recent(int64_t slot) const {
-    return sides.kv.position[sides.At(slot)] >= cut.position_end - cut.policy.recent;
+    return cache.kv.position[cache.Side(slot)] >= cut.position_end - cut.policy.recent;
   }
   __device__ uint64_t Key(int64_t slot) const {
-    const int64_t at = sides.At(slot);
-    return RankKey(pooled != nullptr ? pooled[slot] : sides.kv.score[at], sides.kv.position[at]);
+    const int64_t at = cache.Side(slot);
+    return RankKey(pooled != nullptr ? pooled[slot] : cache.kv.score[at], cache.kv.position[at]);
   }
 };
 
 // Puts (position, slot) of the wanted slots into `keys` in the order of positions and returns their number.
 template <typename Wanted>
-__device__ int64_t OrderByPosition(const Sides& sides, int64_t slots, Wanted wanted, uint64_t* keys) {
+__device__ int64_t OrderByPosition(const HeadCache& cache, int64_t slots, Wanted wanted, uint64_t* keys) {
   const int64_t count = Compact(slots, wanted, [&](int64_t n, int64_t slot) {
-    keys[n] = (uint64_t{static_cast<uint32_t>(sides.kv.position[sides.At(slot)])} << 32) | static_cast<uint32_t>(slot);
+    keys[n] =
+        (uint64_t{static_cast<uint32_t>(cache.kv.position[cache.Side(slot)])} << 32) | static_cast<uint32_t>(slot);
   });
   __syncthreads();
   int unsorted = 0;  // a prompt's slots mostly are in order
@@ -71,9 +62,9 @@ __device__ int64_t OrderByPosition(const Sides& sides, int64_t slots, Wanted wan
 // Every candidate's pooled score is the largest of those at most `reach` candidates away, by position.
 __device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
   const auto candidate = [&](int64_t slot) { return !pair.Recent(slot); };
-  const int64_t count = OrderByPosition(pair.sides, pair.cut.live_from, candidate, scratch.keys);
+  const int64_t count = OrderByPosition(pair.cache, pair.cut.live_from, candidate, scratch.keys);
   const auto score = [&](int64_t i) -> float& {
-    return pair.sides.kv.score[pair.sides.At(static_cast<uint32_t>(scratch.keys[i]))];
+    return pair.cache.kv.score[pair.cache.Side(static_cast<uint32_t>(scratch.keys[i]))];
   };
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     const int64_t begin = i > pair.cut.reach ? i - pair.cut.reach : 0;
@@ -93,13 +84,9 @@ __device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
 
 // A warp moves one slot's key and value.
 template <typename T>
-__device__ void MoveSlot(const Cut& cut, const Sides& sides, int64_t from, int64_t to) {
-  const KvCacheView& kv = sides.kv;
-  const auto element = [&](int64_t slot) {
-    return TileOffset(kv.layout, sides.layer, cut.blocks[slot / kBlockSlots], sides.head) +
-           slot % kBlockSlots * kv.layout.head_dim;
-  };
-  const int64_t source = element(from), target = element(to);
+__device__ void MoveSlot(const HeadCache& cache, int64_t from, int64_t to) {
+  const KvCacheView& kv = cache.kv;
+  const int64_t source = cache.Element(from), target = cache.Element(to);
   T* k = static_cast<T*>(kv.k);
   T* v = static_cast<T*>(kv.v);
   for (int64_t dim = threadIdx.x % kWarp; dim < kv.layout.head_dim; dim += kWarp) {
@@ -107,16 +94,16 @@ __device__ void MoveSlot(const Cut& cut, const Sides& sides, int64_t from, int64
     v[target + dim] = v[source + dim];
   }
   if (threadIdx.x % kWarp != 0) return;
-  const int64_t side_from = sides.At(from), side_to = sides.At(to);
+  const int64_t side_from = cache.Side(from), side_to = cache.Side(to);
   kv.score[side_to] = kv.score[side_from];
   kv.position[side_to] = kv.position[side_from];
   if (kv.logical_position != nullptr) kv.logical_position[side_to] = kv.logical_position[side_from];
 }
 
 template <typename T>
-__device__ void CutOne(const Cut& cut, const Sides& sides, const CutScratch& scratch) {
+__device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch& scratch) {
   const bool pools = cut.reach > 0;
-  const CutPair pair = {cut, sides, pools ? scratch.pooled : nullptr};
+  const CutPair pair = {cut, cache, pools ? scratch.pooled : nullptr};
   if (pools) MaxPool(pair, scratch);
 
   int64_t own = 0;
@@ -143,13 +130,13 @@ __device__ void CutOne(const Cut& cut, const Sides& sides, const CutScratch& scr
       cut.live_from - cut.live_to, [&](int64_t i) { return survives(cut.live_to + i); },
       [&](int64_t n, int64_t i) { movers[n] = static_cast<int32_t>(cut.live_to + i); });
   __syncthreads();
-  for (int64_t i = threadIdx.x / kWarp; i < moves; i += kThreads / kWarp) MoveSlot<T>(cut, sides, movers[i], holes[i]);
+  for (int64_t i = threadIdx.x / kWarp; i < moves; i += kThreads / kWarp) MoveSlot<T>(cache, movers[i], holes[i]);
   __syncthreads();
   if (!cut.policy.rolling) return;
   OrderByPosition(
-      sides, cut.live_to, [](int64_t) { return true; }, scratch.keys);
+      cache, cut.live_to, [](int64_t) { return true; }, scratch.keys);
   for (int64_t rank = threadIdx.x; rank < cut.live_to; rank += blockDim.x) {
-    sides.kv.position[sides.At(static_cast<uint32_t>(scratch.keys[rank]))] = static_cast<int32_t>(rank);
+    cache.kv.position[cache.Side(static_cast<uint32_t>(scratch.keys[rank]))] = static_cast<int32_t>(rank);
   }
   __syncthreads();
 }
@@ -166,8 +153,8 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
     const Cut& cut = cuts[i / pairs];
     if (cut.live_from <= cut.live_to) continue;
     const auto pair = static_cast<int32_t>(i % pairs);
-    const Sides sides = {kv, cut.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
-    CutOne<T>(cut, sides, of_block);
+    const HeadCache cache = {kv, cut.blocks, cut.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+    CutOne<T>(cut, cache, of_block);
     __syncthreads();
   }
 }
@@ -176,18 +163,18 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
 
 __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheView kv) {
   const auto pair = static_cast<int32_t>(blockIdx.x);
-  const Sides sides = {kv, loss.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+  const HeadCache cache = {kv, nullptr, loss.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
   constexpr double kFinite = 1e300;
   double own = 0.0;
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-    own += static_cast<double>(kv.score[sides.At(slot)]);
+    own += static_cast<double>(kv.score[cache.Side(slot)]);
   }
   double total = BlockReduce(own, Sum(), 0.0);
   const bool weighs_slots = !loss.scores || !(total > 0.0) || total > kFinite;
   if (weighs_slots) total = loss.live;
   for (int32_t i = 0; i < loss.cut_count; ++i) {
     const Weighing& cut = loss.cuts[i];
-    const auto recent = [&](int64_t slot) { return kv.position[sides.At(slot)] >= loss.position_end - cut.recent; };
+    const auto recent = [&](int64_t slot) { return kv.position[cache.Side(slot)] >= loss.position_end - cut.recent; };
     double lost = 0.0;
     if (cut.keep < loss.live) {
       int64_t count = 0;
@@ -196,13 +183,13 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
       uint64_t worst_kept = 0;
       if (heavy > 0) {
         worst_kept = SelectByMass(loss.live, static_cast<Mass>(heavy), [&](int64_t slot) {
-          const int64_t at = sides.At(slot);
+          const int64_t at = cache.Side(slot);
           return Weighed{RankKey(kv.score[at], kv.position[at]), recent(slot) ? Mass{0} : Mass{1}};
         });
       }
       double kept = 0.0;
       for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-        const int64_t at = sides.At(slot);
+        const int64_t at = cache.Side(slot);
         const bool stays = recent(slot) || (heavy > 0 && RankKey(kv.score[at], kv.position[at]) <= worst_kept);
         if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[at]);
       }

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t kv_head = (head - shape.query_heads) % layout.kv_heads;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int32_t slot =
-      row.reuse_victim ? kv.victim[VictimOffset(layout, shape.layer, row.state_row, kv_head)] : row.live + i;
+      row.reuse_victim ? kv.victim[layout.victim_offset(shape.layer, row.state_row, kv_head)] : row.live + i;
   StoreHead(x, layout.head_dim, static_cast<T*>(is_key ? kv.k : kv.v) + cache.Element(slot));
   if (!is_key) return;
   const int64_t side = cache.Side(slot);

@@ -56,17 +56,13 @@ StepRow StepTable::ToRow(const BatchRow& row) {
   to.live = row.live;
   to.live_after = row.live_after();
   to.prompt_length = row.prompt_length;
-  to.candidates_end = row.first_position() + 1 - row.policy.recent;
+  to.candidates_end = row.candidates_end();
   to.prefill = row.prefill;
   to.reuse_victim = row.reuse_victim;
   to.choose_victim = row.choose_victim;
-  to.scores = row.policy.scores();
   to.policy = row.policy;
-  to.first_scored = row.position + row.token_count;
-  if (row.prefill && row.policy.scores()) {
-    const int32_t window = row.policy.score_rows == 0 ? row.prompt_length : row.policy.score_rows;
-    to.first_scored = std::max(row.prompt_length - window, row.position);
-  }
+  const bool scores = row.prefill && row.policy.scores();
+  to.first_scored = scores ? row.first_scored() : row.position + row.token_count;
   to.tables = static_cast<int64_t>(tables_.size());
   tables_.insert(tables_.end(), row.block_table.begin(), row.block_table.end());
   to.sides = to.tables;

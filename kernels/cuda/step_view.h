@@ -29,7 +29,6 @@ struct StepRow {
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
   bool prefill, reuse_victim, choose_victim;
-  bool scores;  // policy.scores()
   EvictionPolicy policy;
 };
 
@@ -46,23 +45,6 @@ struct StepView {
   const StepSnapshot* snapshots = nullptr;
   const int32_t* tables = nullptr;
 };
-
-// Elements from the start of `k` or `v` to the tile of one head; its elements are in the order [16 slots][head_dim].
-__host__ __device__ inline int64_t TileOffset(const KvCacheLayout& layout, int32_t layer, int64_t block,
-                                              int32_t kv_head) {
-  return ((block * layout.layers + layer) * layout.kv_heads + kv_head) * kBlockSlots * layout.head_dim;
-}
-
-// Elements from the start of `score` or `position` to the 16 of one head.
-__host__ __device__ inline int64_t SideOffset(const KvCacheLayout& layout, int32_t layer, int64_t side,
-                                              int32_t kv_head) {
-  return ((side * layout.layers + layer) * layout.kv_heads + kv_head) * kBlockSlots;
-}
-
-__host__ __device__ inline int64_t VictimOffset(const KvCacheLayout& layout, int32_t layer, int64_t state_row,
-                                                int32_t kv_head) {
-  return (state_row * layout.layers + layer) * layout.kv_heads + kv_head;
-}
 
 }  // namespace hydrant::cuda
 

@@ -2,7 +2,6 @@
 // decode, and what H2O costs at equal live slots. Every line names its limit and the measured fraction of it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -16,19 +15,13 @@
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
 #include "tests/bench/bandwidth.h"
+#include "tests/bench/timing.h"
 
 namespace hydrant {
 namespace {
 
 constexpr int32_t kSequencesMax = 32;
 constexpr int32_t kContextMax = 2176;  // a budget of 2,048, a prompt that is cut, and some steps
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Sequences that run in step with each other, at the same place.
 struct Cohort {

@@ -3,7 +3,6 @@
 // what the memory held, because only their number matters to its time. Prints a table; --json writes the same figures.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include "model/model_executor.h"
 #include "model/weights.h"
 #include "server/device_choice.h"
+#include "tests/bench/timing.h"
 #include "tests/gpu/random_checkpoint.h"
 
 namespace hydrant {
@@ -30,13 +30,6 @@ struct Arguments {
   std::vector<int32_t> batches = {1, 32, 128};
   std::vector<int32_t> prompts = {2048, 8192};
 };
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 [[noreturn]] void Fail(const std::string& why) {
   std::fprintf(stderr, "engine_bench: %s\n", why.c_str());

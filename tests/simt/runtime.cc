@@ -68,7 +68,6 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return NextResult();
 }
-cudaError_t cudaSetDevice(int) { return NextResult(); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "SIMT on the host");

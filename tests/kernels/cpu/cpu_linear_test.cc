@@ -12,11 +12,10 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/reference.h"
 #include "tests/kernels/cpu/tested_isas.h"
+#include "tests/kernels/operands.h"
 
 namespace hydrant {
 namespace {
-
-using Floats = std::vector<float>;
 
 std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
   CpuDeviceOptions options;
@@ -25,20 +24,6 @@ std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
   std::unique_ptr<CpuDevice> device = CpuDevice::Create(options).value();
   device->ReserveScratch(520, 8, 16, 2048, 1, 16, 16);
   return device;
-}
-
-Floats Random(int64_t count, uint32_t seed, float scale = 1.0f) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
-  Floats values(static_cast<size_t>(count));
-  for (float& value : values) value = normal(engine);
-  return values;
-}
-
-RowReader ReaderOf(const Floats& w, int64_t cols) {
-  return [&w, cols](int64_t begin, int64_t end, float* out) {
-    std::copy(w.begin() + begin * cols, w.begin() + end * cols, out);
-  };
 }
 
 Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }

@@ -6,36 +6,21 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/reference.h"
 #include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/tested_device.h"
 
 namespace hydrant {
 namespace {
 
-using Floats = std::vector<float>;
 using reference::RoundTo;
 using reference::ToDouble;
 using reference::Values;
-
-Floats Random(int64_t count, uint64_t seed, float scale = 1.0f) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
-  Floats values(static_cast<size_t>(count));
-  for (float& x : values) x = normal(random);
-  return values;
-}
-
-RowReader ReaderOf(const Floats& w, int64_t cols) {
-  return [&w, cols](int64_t begin, int64_t end, float* out) {
-    std::copy(w.begin() + begin * cols, w.begin() + end * cols, out);
-  };
-}
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 

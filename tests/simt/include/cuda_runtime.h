@@ -38,21 +38,12 @@ struct dim3 {
   constexpr dim3(uint32_t x_ = 1, uint32_t y_ = 1, uint32_t z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-struct alignas(8) float2 {
-  float x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
 struct alignas(8) uint2 {
   uint32_t x, y;
 };
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
-inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline float2 make_float2(float x, float y) { return {x, y}; }
 
 // --- device functions ---------------------------------------------------------------------------------------------------
 
@@ -60,15 +51,6 @@ inline void __syncthreads() { ::hydrant::simt::SyncBlock(); }
 inline void __syncwarp(uint32_t = 0xffffffffu) {
   const char nothing = 0;
   ::hydrant::simt::ExchangeInWarp(&nothing, 1);
-}
-template <typename T>
-T __shfl_sync(uint32_t, T value, int lane, int width = 32) {
-  static_assert(std::is_arithmetic_v<T>);
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
-  const uint32_t own = ::hydrant::simt::Lane(), base = own & ~static_cast<uint32_t>(width - 1);
-  T result;
-  std::memcpy(&result, all + (base | (static_cast<uint32_t>(lane) & static_cast<uint32_t>(width - 1))) * 64, sizeof(T));
-  return result;
 }
 template <typename T>
 T __shfl_xor_sync(uint32_t, T value, int mask) {
@@ -104,21 +86,8 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
   *address = old + value;
   return old;
 }
-template <typename T>
-T atomicMin(T* address, std::type_identity_t<T> value) {
-  const T old = *address;
-  *address = std::min(old, value);
-  return old;
-}
-
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
-inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
-inline int __popc(uint32_t x) { return std::popcount(x); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-template <typename T>
-T __ldg(const T* address) {
-  return *address;
-}
 using std::max;
 using std::min;
 
@@ -139,7 +108,6 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpy
 inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 struct SimtStream;
 struct SimtEvent;
@@ -155,7 +123,6 @@ struct cudaDeviceProp {
 };
 
 cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** data, size_t bytes);
@@ -172,11 +139,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaGetLastError();
-
-template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-  return cudaSuccess;
-}
 
 struct cudaLaunchConfig_t {
   dim3 gridDim;

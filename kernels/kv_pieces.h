@@ -1,0 +1,37 @@
+// Where one block of the cache lies in the device's memory: what moves when a block is copied, parked or restored.
+//
+// Thread: any; pure functions.
+#ifndef HYDRANT_KERNELS_KV_PIECES_H_
+#define HYDRANT_KERNELS_KV_PIECES_H_
+
+#include <array>
+#include <cstddef>
+
+#include "kernels/device.h"
+
+namespace hydrant {
+
+// A block over all layers and KV heads, in one piece of each array: k, v, score, position, and logical position, which is
+// empty unless the cache is inspected.
+struct KvPiece {
+  void* data;
+  size_t bytes;
+};
+inline constexpr size_t kScorePiece = 2;
+using KvPieces = std::array<KvPiece, 5>;
+
+inline KvPieces KvPiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
+  const KvCacheLayout& layout = kv.layout;
+  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
+  const int64_t tile = layout.tile_offset(0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const int64_t beside = layout.side_offset(0, side, 0);
+  return {KvPiece{static_cast<std::byte*>(kv.k) + tile, kv_bytes},
+          KvPiece{static_cast<std::byte*>(kv.v) + tile, kv_bytes}, KvPiece{kv.score + beside, slots * sizeof(float)},
+          KvPiece{kv.position + beside, slots * sizeof(int32_t)},
+          layout.inspected ? KvPiece{kv.logical_position + beside, slots * sizeof(int32_t)} : KvPiece{kv.score, 0}};
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_KV_PIECES_H_
