@@ -175,7 +175,12 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   timeout("--keepalive-timeout-s", limits.keepalive_timeout_s, "between two requests of a connection");
   timeout("--stream-stall-s", limits.stream_stall_s, "until a response nobody reads is ended");
   timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health says 503");
-  app.add_option("--shutdown-timeout-s", config.shutdown_timeout_s, "for running requests after SIGTERM")
+  app.add_option("--shutdown-delay-s", config.shutdown_delay_s,
+                 "after SIGTERM or a drain, until new requests are refused; /ready says 503 at once")
+      ->check(RealRange(0.0, 86400.0))
+      ->group("Limits")
+      ->capture_default_str();
+  app.add_option("--shutdown-timeout-s", config.shutdown_timeout_s, "for running requests after that")
       ->check(RealRange(0.0, 86400.0))
       ->group("Limits")
       ->capture_default_str();
@@ -292,11 +297,10 @@ std::string Finish(const Raw& raw, Config* config) {
                                    [&](const auto& entry) { return raw.log_level == entry.first; });
   if (level == std::end(kLevels)) return "--log-level: must be debug, info, warning or error";
   config->log_level = level->second;
-  const std::pair<const char*, const std::string&> hosts[] = {{"--host ", config->host},
-                                                              {"--admin-host ", config->admin_host}};
+  const std::pair<const char*, const std::string&> hosts[] = {{"--host", config->host},
+                                                              {"--admin-host", config->admin_host}};
   for (const auto& [flag, host] : hosts) {
-    if (config->insecure || OriginPolicy::IsLoopback(host)) continue;
-    return absl::StrCat(flag, host, ": beyond loopback the traffic is readable; add --insecure to accept that");
+    if (std::string wrong = CheckReach(flag, host, config->insecure); !wrong.empty()) return wrong;
   }
   return FinishTenants(raw, config);
 }
@@ -372,6 +376,12 @@ void Parse(CLI::App& app, std::vector<std::string> arguments) {
 }
 
 }  // namespace
+
+std::string CheckReach(std::string_view name, std::string_view host, bool insecure) {
+  if (insecure || OriginPolicy::IsLoopback(host)) return "";
+  return absl::StrCat(std::string(name), " ", std::string(host),
+                      ": beyond loopback the traffic is readable; add --insecure to accept that");
+}
 
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   const std::vector<std::string> arguments = Normalise(arguments_in);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/kv_spec.h"
@@ -58,6 +59,7 @@ struct Config {
   std::vector<std::string> allowed_hosts;
   bool insecure = false;
   LogLevel log_level = LogLevel::kInfo;
+  double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
   Limits limits;  // the fields that are flags; the rest is derived
 };
@@ -72,6 +74,9 @@ struct ConfigResult {
 // `arguments` without the program's name. Reads the file of --config and, for keys that no flag gives, the environment
 // variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments);
+
+// What is wrong with listening at `host`, which `name` says, or nothing.
+std::string CheckReach(std::string_view name, std::string_view host, bool insecure);
 
 }  // namespace hydrant
 

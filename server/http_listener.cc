@@ -88,6 +88,16 @@ absl::Status HttpListener::Open(const std::string& host, uint16_t port) {
   return absl::OkStatus();
 }
 
+absl::Status HttpListener::Adopt(const InheritedSocket& socket) {
+  const bool v6 = socket.host.find(':') != std::string::npos;
+  error_code error;
+  acceptor_.assign(asio::generic::stream_protocol(v6 ? AF_INET6 : AF_INET, IPPROTO_TCP), socket.fd, error);
+  if (error) return absl::UnavailableError(absl::StrCat("the socket handed over: ", error.message()));
+  port_ = socket.port;
+  ReserveDescriptor();
+  return absl::OkStatus();
+}
+
 absl::Status HttpListener::OpenUnix(const std::string& path) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": too long for a Unix socket"));
@@ -118,9 +128,11 @@ absl::Status HttpListener::Listen(const asio::generic::stream_protocol::endpoint
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(kBacklog, error);
   if (error) return absl::UnavailableError(absl::StrCat(name, ": ", error.message()));
-  reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ReserveDescriptor();
   return absl::OkStatus();
 }
+
+void HttpListener::ReserveDescriptor() { reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 void HttpListener::Start() { asio::co_spawn(acceptor_.get_executor(), AcceptLoop(), asio::detached); }
 
@@ -132,7 +144,7 @@ void HttpListener::ShedOne() {
     HttpSocket socket(io_);
     acceptor_.accept(socket, error);
   }
-  reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ReserveDescriptor();
 }
 
 asio::awaitable<void> HttpListener::AcceptLoop() {

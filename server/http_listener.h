@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "server/http_service.h"
+#include "server/service_manager.h"
 
 namespace hydrant {
 
@@ -28,6 +29,8 @@ class HttpListener {
   // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no
   // such address. Nothing is accepted before Start.
   absl::Status Open(const std::string& host, uint16_t port);
+  // The same with a socket that listens already, which is the listener's from now on.
+  absl::Status Adopt(const InheritedSocket& socket);
   // The same on a Unix socket that only this user may connect to. A socket nobody listens on any more is replaced;
   // UNAVAILABLE: somebody does, or the path is something else. Removed by the destructor.
   absl::Status OpenUnix(const std::string& path);
@@ -38,6 +41,7 @@ class HttpListener {
  private:
   absl::Status Listen(const boost::asio::generic::stream_protocol::endpoint& endpoint, const std::string& name);
   boost::asio::awaitable<void> AcceptLoop();
+  void ReserveDescriptor();
   void ShedOne();
 
   boost::asio::io_context& io_;

@@ -84,7 +84,9 @@ HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegist
       control_(asio::make_strand(io_)),
       signals_(control_),
       drain_timer_(control_),
-      reload_timer_(control_) {
+      refuse_timer_(control_),
+      reload_timer_(control_),
+      watchdog_timer_(control_) {
   const auto on_failure = [this] { metrics_.CountAuthFailure(); };
   service_.limits = options_.limits;
   service_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
@@ -117,8 +119,11 @@ absl::Status HttpServer::Open(EngineView engine) {
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
   service_.routes = MakeRoutes({options_.context, *generations_, workers_, std::move(card), options_.version,
-                                engine_.stalled, tenants_.shared() ? nullptr : engine_.metrics});
-  if (absl::Status status = listener_.Open(options_.host, options_.port); !status.ok()) return status;
+                                engine_.stalled, [this] { return service_.draining.load(std::memory_order_relaxed); },
+                                tenants_.shared() ? nullptr : engine_.metrics});
+  const absl::Status opened =
+      options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
+  if (!opened.ok()) return opened;
   if (absl::Status status = OpenAdmin(); !status.ok()) return status;
   if (options_.handle_signals) {
     // A peer or a reader of stderr that goes away is an error code, not a signal. SIGUSR1 and SIGUSR2 mean nothing here;
@@ -128,16 +133,31 @@ absl::Status HttpServer::Open(EngineView engine) {
     OnSignal();
   }
   listener_.Start();
+  Tell("READY=1\nSTATUS=Serving");
+  if (options_.watchdog_us > 0) asio::post(control_, [this] { FeedWatchdog(); });
   return absl::OkStatus();
+}
+
+void HttpServer::Tell(std::string_view lines) const {
+  if (options_.notify) options_.notify(lines);
+}
+
+void HttpServer::FeedWatchdog() {
+  // Twice per period, as sd_watchdog_enabled(3) advises. That this runs shows that the io threads do.
+  if (!engine_.stalled()) Tell("WATCHDOG=1");
+  watchdog_timer_.expires_after(std::chrono::microseconds(options_.watchdog_us / 2));
+  watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) FeedWatchdog();
+  });
 }
 
 absl::Status HttpServer::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_service_.routes =
-      MakeAdminRoutes({tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); },
-                       [this] { return Drain(); }, [this] { return generations_->draining(); }, engine_.pause_admission,
-                       engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
+  admin_service_.routes = MakeAdminRoutes(
+      {tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); }, [this] { return Drain(); },
+       [this] { return service_.draining.load(std::memory_order_relaxed); }, engine_.pause_admission,
+       engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
   if (admin.port.has_value()) {
     if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
     admin_listener_.Start();
@@ -160,12 +180,22 @@ absl::Status HttpServer::ReloadTenants() {
 }
 
 int64_t HttpServer::Drain() {
-  if (!generations_->draining()) {
-    Log(LogLevel::kInfo, absl::StrCat("taking no more work: ", generations_->in_flight(), " requests are in flight"));
+  if (!service_.draining.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
+    if (options_.shutdown_delay_s > 0) {
+      asio::post(control_, [this] { RefuseLater(); });
+    } else {
+      generations_->Drain();
+    }
   }
-  generations_->Drain();
-  service_.draining.store(true, std::memory_order_relaxed);
   return generations_->in_flight();
+}
+
+void HttpServer::RefuseLater() {
+  refuse_timer_.expires_after(std::chrono::microseconds(static_cast<int64_t>(options_.shutdown_delay_s * 1e6)));
+  refuse_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) generations_->Drain();
+  });
 }
 
 void HttpServer::OnHangup() {
@@ -175,7 +205,9 @@ void HttpServer::OnHangup() {
   reload_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     reload_due_ = false;
+    Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", MonotonicUs()));
     (void)ReloadTenants();  // who hears the answer is the log
+    Tell("READY=1");
   });
 }
 
@@ -231,13 +263,15 @@ void HttpServer::Fail(int exit_code) {
 void HttpServer::BeginDrain() {
   if (draining_) return;
   draining_ = true;
+  Tell("STOPPING=1\nSTATUS=Draining");
   Drain();
-  deadline_us_ = MonotonicUs() + static_cast<int64_t>(options_.shutdown_timeout_s * 1e6);
+  const double patience_s = options_.shutdown_delay_s + options_.shutdown_timeout_s;
+  deadline_us_ = MonotonicUs() + static_cast<int64_t>(patience_s * 1e6);
   PollDrain();
 }
 
 void HttpServer::PollDrain() {
-  if (generations_->in_flight() == 0 || (cancelled_ && MonotonicUs() > deadline_us_)) {
+  if ((generations_->draining() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
     return;
@@ -255,6 +289,7 @@ void HttpServer::PollDrain() {
 void HttpServer::CancelRunning() {
   if (cancelled_) return;
   cancelled_ = true;
+  generations_->Drain();
   deadline_us_ = MonotonicUs() + kFlushUs;
   // Ends within one step. The other io thread goes on meanwhile.
   const StuckGuard guard(options_.limits.engine_stall_s);

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +25,7 @@
 #include "server/http_service.h"
 #include "server/metrics.h"
 #include "server/request_directory.h"
+#include "server/service_manager.h"
 #include "server/tenant_registry.h"
 
 namespace hydrant {
@@ -42,11 +44,16 @@ struct HttpServerOptions {
   OriginPolicy origins;
   std::string host = "127.0.0.1";
   uint16_t port = 0;
-  double shutdown_timeout_s = 30;
+  std::optional<InheritedSocket> socket;  // in place of host and port
+  double shutdown_delay_s = 0;            // of a drain: new requests are served for so long still
+  double shutdown_timeout_s = 30;         // after that: running ones are ended
   ServingContext context;
   std::string model_root;  // what was loaded, for /v1/models
   std::string version;
   bool handle_signals = false;
+  // Takes lines of sd_notify(3), any number of times. Null: nobody wants to know.
+  std::function<void(std::string_view lines)> notify;
+  int64_t watchdog_us = 0;  // ServiceManager::watchdog_us
 };
 
 // What the HTTP side needs of the engine beyond GenerationQueue.
@@ -80,8 +87,9 @@ class HttpServer {
   // Runs the io threads until the server has shut down. Returns the exit code.
   int Run();
 
-  // Takes no new work from now on; what runs goes on, and the process stays. Returns the number of requests in flight.
-  // Any thread.
+  // /ready says 503 from now on, so that balancers look elsewhere; those that have not noticed yet are served until
+  // shutdown_delay_s is over, and turned away then. What runs goes on, and the process stays. Returns the number of
+  // requests in flight. Any thread.
   int64_t Drain();
   // Any thread: what a signal does, and the end after a failure.
   void Shutdown();
@@ -92,7 +100,10 @@ class HttpServer {
   absl::Status ReloadTenants();
   void OnSignal();
   void OnHangup();
+  void Tell(std::string_view lines) const;
+  void FeedWatchdog();
   void BeginDrain();
+  void RefuseLater();
   void PollDrain();
   void CancelRunning();
   void RunIo();
@@ -117,7 +128,9 @@ class HttpServer {
   boost::asio::strand<boost::asio::io_context::executor_type> control_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer drain_timer_;
+  boost::asio::steady_timer refuse_timer_;
   boost::asio::steady_timer reload_timer_;
+  boost::asio::steady_timer watchdog_timer_;
   bool reload_due_ = false;  // the timer runs
   bool draining_ = false;
   bool cancelled_ = false;

@@ -120,8 +120,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                           [&generations](const HttpHead&) { return JsonResponse(LoadJson(generations.in_flight())); }));
 
   AddHealthRoutes(sources->stalled, &routes);
-  routes.push_back(Simple("GET", "/ready", true, [sources, &generations](const HttpHead&) {
-    if (generations.draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
+  routes.push_back(Simple("GET", "/ready", true, [sources](const HttpHead&) {
+    if (sources->draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
     if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
     return Empty(200);
   }));

@@ -23,6 +23,7 @@ struct RouteSources {
   ModelCard model;
   std::string version;
   std::function<bool()> stalled;         // the engine does not move
+  std::function<bool()> draining;        // a balancer should send new requests elsewhere
   std::function<std::string()> metrics;  // Prometheus text; null: not served here
 };
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@
 #include "server/host_facts.h"
 #include "server/http_server.h"
 #include "server/kv_dump.h"
+#include "server/service_manager.h"
 #include "server/session_store.h"
 #include "server/sizing.h"
 #include "server/tenant_registry.h"
@@ -134,18 +136,23 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   return options;
 }
 
-HttpServerOptions MakeHttpOptions(const Config& config, const Limits& limits, ServingContext context) {
+HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& manager, const Limits& limits,
+                                  ServingContext context) {
   HttpServerOptions options;
   options.limits = limits;
   options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
   options.origins = OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
   options.host = config.host;
   options.port = config.port;
+  options.socket = manager.socket();
+  options.shutdown_delay_s = config.shutdown_delay_s;
   options.shutdown_timeout_s = config.shutdown_timeout_s;
   options.context = std::move(context);
   options.model_root = NameOf(config.model_path, true);
   options.version = kVersion;
   options.handle_signals = true;
+  options.notify = [manager](std::string_view lines) { manager.Notify(lines); };
+  options.watchdog_us = manager.watchdog_us();
   return options;
 }
 
@@ -238,7 +245,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   return absl::OkStatus();
 }
 
-absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing, Parts* parts) {
+absl::Status Start(const Config& config, const ServiceManager& manager, const Checkpoint& checkpoint,
+                   const Sizing& sizing, Parts* parts) {
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
@@ -254,7 +262,7 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   context.chat = *std::move(chat);
   context.sessions = parts->sessions.get();
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
-  parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, sizing.limits, std::move(context)),
+  parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, manager, sizing.limits, std::move(context)),
                                              *parts->metrics, *parts->tenants);
   Metrics& metrics = *parts->metrics;
   HttpServer& http = *parts->http;
@@ -288,7 +296,7 @@ absl::Status Start(const Config& config, const Checkpoint& checkpoint, const Siz
   return http.Open(std::move(view));
 }
 
-absl::Status LoadAndStart(const Config& config, Parts* parts) {
+absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, Parts* parts) {
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
@@ -299,7 +307,7 @@ absl::Status LoadAndStart(const Config& config, Parts* parts) {
       Log(LogLevel::kWarning, absl::StrCat(config.model_path, ": ", tensor,
                                            " holds a NaN or an infinity; requests that meet it will fail"));
     }
-    if (status.ok()) status = Start(config, **checkpoint, sizing, parts);
+    if (status.ok()) status = Start(config, manager, **checkpoint, sizing, parts);
     return status;  // the weights are packed; the checkpoint's files may go
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("not enough memory");
@@ -310,12 +318,24 @@ absl::Status LoadAndStart(const Config& config, Parts* parts) {
 
 }  // namespace
 
-int Serve(const Config& config, const Announce& announce) {
+int Serve(const Config& config_in, const Announce& announce) {
+  absl::StatusOr<ServiceManager> manager = ServiceManager::FromEnvironment();
+  Config config = config_in;
+  if (manager.ok() && manager->socket().has_value()) {
+    config.host = manager->socket()->host;
+    config.port = manager->socket()->port;
+    const std::string wrong = CheckReach("the socket handed over:", config.host, config.insecure);
+    if (!wrong.empty()) manager = absl::InvalidArgumentError(wrong);
+  }
+  if (!manager.ok()) {
+    announce(absl::StrCat("hydrantd: ", std::string(manager.status().message())));
+    return kExitUsage;
+  }
   StartLog(config.log_level);
   std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
   const int64_t started_us = MonotonicUs();
   Parts parts;
-  const absl::Status status = LoadAndStart(config, &parts);
+  const absl::Status status = LoadAndStart(config, *manager, &parts);
   if (!status.ok()) {
     StopLog();  // what it still holds comes first
     announce(absl::StrCat("hydrantd: ", std::string(status.message())));

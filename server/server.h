@@ -2,9 +2,10 @@
 //
 // Thread: main; Run uses it as one of the io threads.
 //
-// Shutdown: the first SIGTERM or SIGINT drains (/ready and new generations answer 503, running ones go on) until
-// nothing runs or shutdown_timeout_s is over; a second one, or the timeout, cancels what runs. Either way every stream
-// ends with its own last event, and the exit code is 0.
+// Shutdown: from the first SIGTERM or SIGINT on /ready answers 503. New generations are still served for
+// shutdown_delay_s, the time balancers need to notice, and answered 503 then; running ones go on until nothing runs or
+// shutdown_timeout_s more are over. A second signal, or the timeout, cancels what runs. Either way every stream ends with
+// its own last event, and the exit code is 0. A service manager (service_manager.h) hears of all this.
 #ifndef HYDRANT_SERVER_SERVER_H_
 #define HYDRANT_SERVER_SERVER_H_
 

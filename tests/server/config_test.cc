@@ -93,6 +93,7 @@ TEST(Config, EveryFlagArrives) {
                               "--stream-stall-s", "4",
                               "--engine-stall-s", "5",
                               "--shutdown-timeout-s", "6",
+                              "--shutdown-delay-s", "7",
                               "--max-connections", "11",
                               "--max-waiting-seqs", "12",
                               "--max-body-bytes", "4096",
@@ -127,6 +128,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.limits.stream_stall_s, 4);
   EXPECT_EQ(config.limits.engine_stall_s, 5);
   EXPECT_EQ(config.shutdown_timeout_s, 6);
+  EXPECT_EQ(config.shutdown_delay_s, 7);
   EXPECT_EQ(config.limits.connections_max, 11);
   EXPECT_EQ(config.limits.waiting_sequences_max, 12);
   EXPECT_EQ(config.limits.body_bytes_max, 4096);
@@ -189,6 +191,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--stream-stall-s", "x"}, "--stream-stall-s"},
       {{"--engine-stall-s", "0"}, "--engine-stall-s"},
       {{"--shutdown-timeout-s", "-1"}, "--shutdown-timeout-s"},
+      {{"--shutdown-delay-s", "nan"}, "--shutdown-delay-s"},
       {{"--max-connections", "0"}, "--max-connections"},
       {{"--max-waiting-seqs", "0"}, "--max-waiting-seqs"},
       {{"--max-body-bytes", "1"}, "--max-body-bytes"},

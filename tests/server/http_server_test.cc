@@ -5,7 +5,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "server/clock.h"
 #include "test_server.h"
@@ -67,6 +73,89 @@ TEST(HttpServer, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"length")"));
   EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n"));
   EXPECT_EQ(server.Join(), 0);
+}
+
+TEST(HttpServer, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = 0.3;
+  TestServer server(std::move(options));
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  ASSERT_TRUE(Drains(server));
+  const RawClient::Response late = server.Ask(CompletionPost(kShort));
+  EXPECT_EQ(late.status, 200);
+  EXPECT_THAT(late.body, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_EQ(late.Field("connection"), "close") << "the next request is to go elsewhere";
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_GE(MonotonicUs() - started_us, 300'000) << "idle, but others may still be on their way";
+}
+
+TEST(HttpServer, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = 0.2;
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.http().Drain(), 0);
+  EXPECT_EQ(server.Ask(Get("/ready")).status, 503);
+  EXPECT_EQ(server.Ask(CompletionPost(kShort)).status, 200);
+  EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kShort)).status == 503; }));
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_LT(MonotonicUs() - started_us, 150'000) << "the delay is over already";
+}
+
+// What a service manager is told, in order.
+class Told {
+ public:
+  std::function<void(std::string_view)> hook() {
+    return [this](std::string_view lines) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      lines_.emplace_back(lines);
+    };
+  }
+  int64_t Count(std::string_view word) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::count_if(lines_.begin(), lines_.end(),
+                         [&](const std::string& lines) { return lines.find(word) != std::string::npos; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST(HttpServer, AServiceManagerHearsOfEveryStage) {
+  Told told;
+  TestServerOptions options;
+  options.http.notify = told.hook();
+  TestServer server(std::move(options));
+  EXPECT_EQ(told.Count("READY=1"), 1);
+  EXPECT_EQ(told.Count("STOPPING=1"), 0);
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_EQ(told.Count("STOPPING=1"), 1);
+  EXPECT_EQ(told.Count("WATCHDOG=1"), 0) << "nobody watches";
+}
+
+TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
+  Told told;
+  TestServerOptions options;
+  options.http.notify = told.hook();
+  options.http.watchdog_us = 2'000;
+  options.http.limits.engine_stall_s = 0.1;
+  TestServer server(std::move(options));
+  ASSERT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= 5; })) << "idle is not stalled";
+  server.executor().Hold();
+  RawClient running(server.port());
+  running.Send(CompletionPost(kShort));
+  ASSERT_TRUE(Eventually([&] { return server.engine().stalled(); }));
+  const int64_t before = told.Count("WATCHDOG=1");
+  const int64_t until_us = MonotonicUs() + 100'000;
+  Eventually([&] { return MonotonicUs() > until_us; });
+  EXPECT_LE(told.Count("WATCHDOG=1"), before + 1);
+  server.executor().Release();
+  EXPECT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= before + 5; })) << "it moves again";
 }
 
 TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {
