@@ -84,27 +84,53 @@ bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const Atte
 
 // --- prompts ----------------------------------------------------------------------------------------------------------
 
-// A tile of 16 slots of a prefill row: its queries, or, for the column sums, its keys.
-struct PrefillItem {
+// Tiles of 16 slots that a block of threads works on at once, or that several blocks share.
+inline constexpr int32_t kSpanTiles = 8;
+
+// Some or all of kSpanTiles tiles of a prefill row: its queries, or, for the column sums, its keys.
+struct PromptSpan {
   int32_t row;
-  int32_t tile;
+  int32_t first_tile;  // multiple of kSpanTiles
 };
 
-// Device::Attention for tiles of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
+// Spans on the device. `rolls`: the policies of their rows do.
+struct PromptSpans {
+  const PromptSpan* spans = nullptr;
+  int32_t count = 0;
+  bool rolls = false;
+};
+
+// Device::Attention for spans of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
 // exponentials, in the units of scaled logits times log2(e).
 //
-//   kernel   a block of threads per (tile of 16 queries, KV head), keys 16 at a time with a running maximum
+//   kernels  on tensor cores where these can (as LaunchPromptAttentionMma says), else with ordinary arithmetic: a block of
+//            threads per (tile of 16 queries, KV head), keys 16 at a time with a running maximum
 //   bound    operations: 4 * head_dim per (query head, query, key seen)
-void LaunchPrefillAttention(cudaStream_t stream, const StepView& step, const RopeView& rope,
-                            const AttentionShape& shape, const PrefillItem* items, int32_t count, float* sums,
-                            const KvCacheView& kv);
+//   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance
+//   not yet measured on a device
+void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const PromptSpans& spans, float* sums, const KvCacheView& kv);
 
-// Adds the probabilities of the step's prompt rows to the scores of their keys, from the same sums. An item is a tile of keys.
+// Adds the probabilities of the step's prompt rows to the scores of their keys, from the same sums. A span is one of keys.
 //
-//   kernel   a block of threads per (tile of 16 keys, KV head): it alone adds to these scores, query tiles in ascending order
+//   kernels  on tensor cores or with ordinary arithmetic, as above: whoever adds to a score is alone in it, and goes through
+//            the query tiles in ascending order
 //   bound    operations: 2 * head_dim per (query head, scored query, key seen)
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
-                        const PrefillItem* items, int32_t count, const float* sums, const KvCacheView& kv);
+                        const PromptSpans& spans, const float* sums, const KvCacheView& kv);
+
+// The two on tensor cores; false where there is no such kernel: a cache of 16 bits is needed, a head_dim of 64, 80, 96, 128
+// or 256, and a policy that does not roll. Queries and weights are rounded to the cache's type.
+//
+//   grid     (spans, query heads), a warp per (tile, query head): 8 of them share the keys and values they stage, so the
+//            heads of a group are in one block as far as eight hold them and tiles fill up the rest; scores: (spans, KV
+//            heads), a warp per tile of keys, which it keeps in registers while the queries pass by
+//   memory   two stages of 32 keys and values (16 of 256 dimensions), rows 16 bytes longer than a head so that eight of them
+//            lie in different banks: 35 KB at 128 dimensions
+bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                              const PromptSpans& spans, float* sums, const KvCacheView& kv);
+bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                           const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
 }  // namespace hydrant::cuda
 

@@ -18,15 +18,6 @@ constexpr int kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr int kHeadsPerBlock = 8;
 
-template <typename T>
-__device__ __forceinline__ uint32_t Pack(T low, T high) {
-  uint32_t pair;
-  static_assert(sizeof(T) == 2);
-  const T both[2] = {low, high};
-  memcpy(&pair, both, sizeof(pair));
-  return pair;
-}
-
 // x as two numbers of type T.
 template <typename T>
 struct Halves {

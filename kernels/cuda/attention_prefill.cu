@@ -2,25 +2,13 @@
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/prompt_tiles.cuh"
 
 namespace hydrant::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;  // one per (row, key) of a tile
-constexpr int32_t kTile = kBlockSlots;
 constexpr int32_t kPerThread = kTile * kHeadDimMax / static_cast<int32_t>(kThreads);
-
-// Rows of a query tile that belong to the step: row r sits in slot 16 * tile + r.
-struct TileRows {
-  int32_t begin, end;  // rows of the tile
-  int64_t token;       // of row `begin`
-};
-
-__device__ TileRows RowsOf(const StepRow& row, int32_t tile) {
-  const int32_t begin = max(row.live - tile * kTile, 0);
-  const int32_t end = min(row.live + row.token_count - tile * kTile, kTile);
-  return {begin, end, int64_t{row.token_begin} + tile * kTile + begin - row.live};
-}
 
 // The tile's queries of one head, zeros where no row is.
 __device__ void LoadQueries(const AttentionShape& shape, int64_t width, const TileRows& rows, int32_t query_head,
@@ -54,19 +42,21 @@ __device__ float RowReduce(float x, Op op) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) PrefillKernel(StepView step, RopeView rope, AttentionShape shape,
-                                                          const PrefillItem* items, float* sums, KvCacheView kv) {
+__global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView rope, AttentionShape shape,
+                                                         const PromptSpan* spans, float* sums, KvCacheView kv) {
   __shared__ float queries[kTile * kHeadDimMax];
   __shared__ float weights[kTile][kTile];
   __shared__ float rescale[kTile];
-  const PrefillItem item = items[blockIdx.x];
+  const PromptSpan span = spans[blockIdx.x];
+  const int32_t query_tile = span.first_tile + static_cast<int32_t>(blockIdx.z);
   const int32_t head = static_cast<int32_t>(blockIdx.y);
-  const StepRow& row = step.rows[item.row];
+  const StepRow& row = step.rows[span.row];
+  const TileRows rows = RowsOf(row, query_tile);
+  if (rows.end <= rows.begin) return;
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, head);
   const RopeView key_rope = KeyRope(row, rope);
-  const TileRows rows = RowsOf(row, item.tile);
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
 
   for (int32_t g = 0; g < group; ++g) {
@@ -75,9 +65,9 @@ __global__ void __launch_bounds__(kThreads) PrefillKernel(StepView step, RopeVie
     LoadQueries(shape, width, rows, query_head, head_dim, queries);
     float out[kPerThread] = {};  // element threadIdx.x + i * kThreads of [16][head_dim]
     float largest = -INFINITY, total = 0.0f;
-    for (int32_t tile = 0; tile <= item.tile; ++tile) {
+    for (int32_t tile = 0; tile <= query_tile; ++tile) {
       __syncthreads();  // queries are there; the former tile's weights have been read
-      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, item.tile, tile);
+      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, query_tile, tile);
       const float most = fmaxf(largest, RowReduce(logit, Largest()));
       // A row of the tile that is not of this step sees nothing.
       const float weight = most == -INFINITY ? 0.0f : exp2f(logit - most);
@@ -120,22 +110,16 @@ __global__ void __launch_bounds__(kThreads) PrefillKernel(StepView step, RopeVie
   }
 }
 
-// The factor of a prompt's row at `position` in its scores.
-__device__ float RowWeight(const StepRow& row, int32_t position) {
-  if (position < row.first_scored) return 0.0f;
-  if (row.policy.decay == 1.0f) return 1.0f;
-  return static_cast<float>(pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    PromptScoresKernel(StepView step, RopeView rope, AttentionShape shape, const PrefillItem* items, const float* sums,
+    PromptScoresKernel(StepView step, RopeView rope, AttentionShape shape, const PromptSpan* spans, const float* sums,
                        KvCacheView kv) {
   __shared__ float queries[kTile * kHeadDimMax];
   __shared__ float probabilities[kTile][kTile];
-  const PrefillItem item = items[blockIdx.x];
+  const PromptSpan span = spans[blockIdx.x];
+  const int32_t key_tile = span.first_tile + static_cast<int32_t>(blockIdx.z);
   const int32_t head = static_cast<int32_t>(blockIdx.y);
-  const StepRow& row = step.rows[item.row];
+  const StepRow& row = step.rows[span.row];
   const EvictionPolicy& policy = row.policy;
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
@@ -145,14 +129,14 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t heads = policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;
   const float mean = policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
 
+  const int32_t live = row.live + row.token_count, last_tile = (live - 1) / kTile;
+  if (key_tile > last_tile) return;
   // Threads 0 to 15 hold the scores of the tile's slots, the last of which may not be occupied.
-  const int32_t live = row.live + row.token_count;
-  const bool holds = threadIdx.x < kTile && item.tile * kTile + static_cast<int32_t>(threadIdx.x) < live;
-  const int64_t side = cache.Side(item.tile * kTile) + threadIdx.x % kTile;
+  const bool holds = threadIdx.x < kTile && key_tile * kTile + static_cast<int32_t>(threadIdx.x) < live;
+  const int64_t side = cache.Side(key_tile * kTile) + threadIdx.x % kTile;
   float score = holds ? kv.score[side] : 0.0f;
-  const int32_t first_tile = (row.live + row.first_scored - row.position) / kTile;
-  const int32_t last_tile = (live - 1) / kTile;
-  for (int32_t tile = max(first_tile, item.tile); tile <= last_tile; ++tile) {
+  const int32_t first_tile = FirstScoredTile(row);
+  for (int32_t tile = max(first_tile, key_tile); tile <= last_tile; ++tile) {
     const TileRows rows = RowsOf(row, tile);
     const bool own = r >= rows.begin && r < rows.end;
     const int64_t token = rows.token + r - rows.begin;
@@ -163,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       LoadQueries(shape, width, rows, query_head, head_dim, queries);
       __syncthreads();
-      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, tile, item.tile);
+      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, tile, key_tile);
       if (!own) continue;
       const float p = exp2f(logit - sums[token * shape.query_heads + query_head]);
       sum = policy.square ? fmaf(p, p, sum) : sum + p;
@@ -176,8 +160,8 @@ __global__ void __launch_bounds__(kThreads)
       score = FlushScore(fmaf(column, mean, score));
       for (int32_t i = 0; i < row.snapshots; ++i) {
         const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
-        if (snapshot.slots != (tile + 1) * kTile || item.tile * kTile >= snapshot.slots) continue;
-        const int32_t to = step.tables[snapshot.sides + item.tile];
+        if (snapshot.slots != (tile + 1) * kTile || key_tile * kTile >= snapshot.slots) continue;
+        const int32_t to = step.tables[snapshot.sides + key_tile];
         kv.score[kv.layout.side_offset(shape.layer, to, head) + threadIdx.x] = score;
       }
     }
@@ -186,22 +170,27 @@ __global__ void __launch_bounds__(kThreads)
   if (holds) kv.score[side] = score;
 }
 
+dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {
+  return dim3(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(layout.kv_heads), kSpanTiles);
+}
+
 }  // namespace
 
-void LaunchPrefillAttention(cudaStream_t stream, const StepView& step, const RopeView& rope,
-                            const AttentionShape& shape, const PrefillItem* items, int32_t count, float* sums,
-                            const KvCacheView& kv) {
-  const dim3 blocks(static_cast<uint32_t>(count), static_cast<uint32_t>(kv.layout.kv_heads));
+void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const PromptSpans& spans, float* sums, const KvCacheView& kv) {
+  if (LaunchPromptAttentionMma(stream, step, shape, spans, sums, kv)) return;
   WithElement(kv.layout.dtype, [&](auto element) {
-    Launch(stream, blocks, kThreads, PrefillKernel<decltype(element)>, step, rope, shape, items, sums, kv);
+    Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptKernel<decltype(element)>, step, rope, shape,
+           spans.spans, sums, kv);
   });
 }
 
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
-                        const PrefillItem* items, int32_t count, const float* sums, const KvCacheView& kv) {
-  const dim3 blocks(static_cast<uint32_t>(count), static_cast<uint32_t>(kv.layout.kv_heads));
+                        const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
+  if (LaunchPromptScoresMma(stream, step, shape, spans, sums, kv)) return;
   WithElement(kv.layout.dtype, [&](auto element) {
-    Launch(stream, blocks, kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape, items, sums, kv);
+    Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape,
+           spans.spans, sums, kv);
   });
 }
 

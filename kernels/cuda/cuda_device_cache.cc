@@ -52,10 +52,10 @@ void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Ma
   const cuda::AttentionShape shape = ShapeOf(layer, scale, qkv, static_cast<float*>(out.data), kv.layout);
   assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
   auto* sums = static_cast<float*>(prompt_sums_->data());
-  cuda::LaunchPrefillAttention(stream_, step_->view(), ViewOf(rope), shape, step_->prefill_items(),
-                               step_->prefill_count(), sums, kv);
-  cuda::LaunchPromptScores(stream_, step_->view(), ViewOf(rope), shape, step_->score_items(), step_->score_count(),
-                           sums, kv);
+  for (const cuda::PromptGroup& group : step_->prompt_groups()) {
+    cuda::LaunchPromptAttention(stream_, step_->view(), ViewOf(rope), shape, step_->queries(group), sums, kv);
+    cuda::LaunchPromptScores(stream_, step_->view(), ViewOf(rope), shape, step_->scored(group), sums, kv);
+  }
   for (const cuda::DecodeGroup& group : step_->decode_groups()) {
     cuda::LaunchDecodeAttention(stream_, step_->view(), ViewOf(rope), shape, step_->decode_items() + group.first,
                                 group.count, group.splits_max, group.rolls, static_cast<float*>(decode_->data()), kv);

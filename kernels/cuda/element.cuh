@@ -34,6 +34,16 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// Two elements of 16 bits in one register, the first in the low half.
+template <typename T>
+__device__ __forceinline__ uint32_t Pack(T low, T high) {
+  static_assert(sizeof(T) == 2);
+  uint32_t pair;
+  const T both[2] = {low, high};
+  memcpy(&pair, both, sizeof(pair));
+  return pair;
+}
+
 // 16 bytes of elements, moved by one instruction.
 template <typename T>
 struct alignas(16) Vector {

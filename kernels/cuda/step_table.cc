@@ -13,8 +13,8 @@ void StepTable::Fill(const StepBatch& batch) {
   row_of_token_.clear();
   tables_.clear();
   snapshots_.clear();
-  prefill_.clear();
-  scored_.clear();
+  prompts_.clear();
+  prompt_groups_.clear();
   decode_.clear();
   groups_.clear();
   group_floats_ = 0;
@@ -23,24 +23,19 @@ void StepTable::Fill(const StepBatch& batch) {
     assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
     rows_.push_back(ToRow(row));
     row_of_token_.insert(row_of_token_.end(), static_cast<size_t>(row.token_count), number);
-    if (row.prefill) {
-      AddPrefill(rows_.back(), number);
-    } else {
-      AddDecode(rows_.back(), number);
-    }
+    if (!row.prefill) AddDecode(rows_.back(), number);
   }
+  for (const bool rolls : {false, true}) AddPrompts(rolls);
   assert(row_of_token_.size() == batch.token_ids.size());
 
   uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(batch.token_ids) +
                  Uploads::PacketBytes(std::span(snapshots_)) + Uploads::PacketBytes(std::span(tables_)) +
-                 Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prefill_)) +
-                 Uploads::PacketBytes(std::span(scored_)));
+                 Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prompts_)));
   view_.rows = uploads_.Add<StepRow>(rows_);
   view_.token_ids = uploads_.Add<int32_t>(batch.token_ids);
   view_.row_of_token = uploads_.Add<int32_t>(row_of_token_);
   decode_items_ = uploads_.Add<DecodeItem>(decode_);
-  prefill_items_ = uploads_.Add<PrefillItem>(prefill_);
-  score_items_ = uploads_.Add<PrefillItem>(scored_);
+  prompt_spans_ = uploads_.Add<PromptSpan>(prompts_);
   view_.snapshots = uploads_.Add<StepSnapshot>(snapshots_);
   view_.tables = uploads_.Add<int32_t>(tables_);
   uploads_.Send();
@@ -80,12 +75,31 @@ StepRow StepTable::ToRow(const BatchRow& row) {
   return to;
 }
 
-void StepTable::AddPrefill(const StepRow& row, int32_t number) {
-  const int32_t last = (row.live_after - 1) / kBlockSlots;
-  // The last tiles see the most keys: they go first.
-  for (int32_t tile = last; tile >= row.live / kBlockSlots; --tile) prefill_.push_back({number, tile});
-  if (row.first_scored >= row.position + row.token_count) return;
-  for (int32_t tile = 0; tile <= last; ++tile) scored_.push_back({number, tile});
+void StepTable::AddPrompts(bool rolls) {
+  PromptGroup group = {.first = static_cast<int32_t>(prompts_.size()), .rolls = rolls};
+  const auto for_each_row = [&](auto function) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const StepRow& row = rows_[i];
+      if (row.prefill && row.policy.rolling == rolls) function(row, static_cast<int32_t>(i));
+    }
+  };
+  constexpr int32_t kSpanSlots = kSpanTiles * kBlockSlots;
+  for_each_row([&](const StepRow& row, int32_t number) {
+    // The last spans see the most keys: they go first.
+    for (int32_t span = (row.live_after - 1) / kSpanSlots; span >= row.live / kSpanSlots; --span) {
+      prompts_.push_back({number, span * kSpanTiles});
+      ++group.queries;
+    }
+  });
+  for_each_row([&](const StepRow& row, int32_t number) {
+    if (row.first_scored >= row.position + row.token_count) return;
+    // The first are seen by the most queries.
+    for (int32_t span = 0; span <= (row.live_after - 1) / kSpanSlots; ++span) {
+      prompts_.push_back({number, span * kSpanTiles});
+      ++group.scored;
+    }
+  });
+  if (group.queries > 0) prompt_groups_.push_back(group);
 }
 
 void StepTable::AddDecode(const StepRow& row, int32_t number) {

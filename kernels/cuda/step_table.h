@@ -23,6 +23,14 @@ struct DecodeGroup {
   bool rolls = false;  // its rows' policies do
 };
 
+// Prompts whose rows' policies all roll, or none does.
+struct PromptGroup {
+  int32_t first = 0;  // of the prompt spans: first queries, then keys that get scores
+  int32_t queries = 0;
+  int32_t scored = 0;
+  bool rolls = false;
+};
+
 class StepTable {
  public:
   // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row.
@@ -32,10 +40,14 @@ class StepTable {
   void Fill(const StepBatch& batch);
 
   const StepView& view() const { return view_; }
-  const PrefillItem* prefill_items() const { return prefill_items_; }
-  int32_t prefill_count() const { return static_cast<int32_t>(prefill_.size()); }
-  const PrefillItem* score_items() const { return score_items_; }
-  int32_t score_count() const { return static_cast<int32_t>(scored_.size()); }
+  // At most two.
+  std::span<const PromptGroup> prompt_groups() const { return prompt_groups_; }
+  PromptSpans queries(const PromptGroup& group) const {
+    return {prompt_spans_ + group.first, group.queries, group.rolls};
+  }
+  PromptSpans scored(const PromptGroup& group) const {
+    return {prompt_spans_ + group.first + group.queries, group.scored, group.rolls};
+  }
   const DecodeItem* decode_items() const { return decode_items_; }
   std::span<const DecodeGroup> decode_groups() const { return groups_; }
 
@@ -46,7 +58,8 @@ class StepTable {
 
  private:
   StepRow ToRow(const BatchRow& row);
-  void AddPrefill(const StepRow& row, int32_t number);
+  // Of the prompts whose policies roll, or of the others.
+  void AddPrompts(bool rolls);
   void AddDecode(const StepRow& row, int32_t number);
 
   const int32_t query_heads_, head_dim_;
@@ -58,14 +71,14 @@ class StepTable {
   std::vector<int32_t> row_of_token_;
   std::vector<int32_t> tables_;
   std::vector<StepSnapshot> snapshots_;
-  std::vector<PrefillItem> prefill_, scored_;
+  std::vector<PromptSpan> prompts_;
+  std::vector<PromptGroup> prompt_groups_;
   std::vector<DecodeItem> decode_;
   std::vector<DecodeGroup> groups_;
   int64_t group_floats_ = 0;
 
   StepView view_;
-  const PrefillItem* prefill_items_ = nullptr;
-  const PrefillItem* score_items_ = nullptr;
+  const PromptSpan* prompt_spans_ = nullptr;
   const DecodeItem* decode_items_ = nullptr;
 };
 

@@ -335,6 +335,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
   StepTable step(bench.stream(), kHeads, kDim, StepTable::RowFloats(tokens, kHeads, kDim));
   step.Fill({.token_ids = ids, .rows = {&row, 1}});
+  const PromptGroup& group = step.prompt_groups().front();
   const auto q = Normal(static_cast<size_t>(tokens) * kWidth, 8);
   const auto qkv = bench.Upload(q);
   const CudaBuffer out(static_cast<size_t>(tokens) * kHeads * kDim * sizeof(float)),
@@ -343,8 +344,8 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   const AttentionShape shape{0, kHeads, scale, static_cast<float*>(qkv->data()), static_cast<float*>(out.data())};
   const double seconds = bench.Time(
       [&](int) {
-        LaunchPrefillAttention(bench.stream(), step.view(), {}, shape, step.prefill_items(), step.prefill_count(),
-                               static_cast<float*>(sums.data()), cache.view);
+        LaunchPromptAttention(bench.stream(), step.view(), {}, shape, step.queries(group),
+                              static_cast<float*>(sums.data()), cache.view);
       },
       /*repeats=*/3, /*run=*/1);
   const size_t last = static_cast<size_t>(tokens - 1);
@@ -355,7 +356,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
                    SameAttention(cache, q_last, all, tokens, static_cast<double>(scale)));
   const double scoring = bench.Time(
       [&](int) {
-        LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.score_items(), step.score_count(),
+        LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.scored(group),
                            static_cast<const float*>(sums.data()), cache.view);
       },
       /*repeats=*/3, /*run=*/1);

@@ -29,7 +29,12 @@ EvictionPolicy Policy(int32_t heavy, int32_t recent) {
 
 std::string Name(DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16"; }
 
-bool RoundsInPrefill(const TestedDevice& device, DType dtype) { return device.rounds_prompts && dtype == DType::kBF16; }
+DType PromptDType(const TestedDevice& device, const KvShape& shape) {
+  return device.prompt_dtype(shape.dtype, shape.head_dim);
+}
+
+// Of a number rounded to the type, relatively; twice, to leave room for the sum of rounded numbers.
+double RoundingOf(DType dtype) { return dtype == DType::kF32 ? 0.0 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-8; }
 
 // The oracle of one query row, and how far fp32 arithmetic may be from it.
 struct Expected {
@@ -38,9 +43,8 @@ struct Expected {
 };
 
 Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head, int32_t slots,
-                double scale, bool rounds, double rounding) {
-  Values q = ToDouble(stream.Q(token, layer, head));
-  if (rounds) q = RoundTo(DType::kBF16, q);
+                double scale, DType prompt_dtype, double rounding) {
+  const Values q = RoundTo(prompt_dtype, ToDouble(stream.Q(token, layer, head)));
   Values keys, values;
   double value_max = 0.0, logit_error = 0.0, logit_max = 0.0;
   constexpr double kUlp = 0x1p-24;
@@ -59,9 +63,9 @@ Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_
   Expected expected;
   expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale).out;
   // A weight is off by the error of its logit, by that of the largest logit, by the subtraction, and by exp (4 ulp); their
-  // sum and the sum of values round `slots` times each. Rounding the weights to bf16 adds half an ulp of 8 bits.
+  // sum and the sum of values round `slots` times each. Rounding the weights adds half an ulp of their type.
   const double weight_error = 2 * logit_error + 2 * kUlp * logit_max + 8 * kUlp + 2 * slots * kUlp;
-  expected.tolerance = value_max * (2 * weight_error + (rounds ? 0x1p-8 : rounding));
+  expected.tolerance = value_max * (2 * weight_error + std::max(RoundingOf(prompt_dtype), rounding));
   return expected;
 }
 
@@ -84,13 +88,13 @@ TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
   fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
   TokenStream stream(shape_, kTokens, 5);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), kPrompt, 1, kTokens);
-  const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t tokens, bool rounds) {
+  const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t tokens, DType prompt_dtype) {
     for (int32_t layer = 0; layer < shape_.layers; ++layer) {
       for (int32_t head = 0; head < shape_.kv_heads; ++head) {
         for (int32_t t = 0; t < tokens; ++t) {
           const Expected expected =
-              Oracle(stream, shape_, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale), rounds,
-                     shape_.dtype == DType::kF32 ? 0.0 : device_.rounding);
+              Oracle(stream, shape_, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale),
+                     prompt_dtype, shape_.dtype == DType::kF32 ? 0.0 : device_.rounding);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
               &outputs[static_cast<size_t>((layer * tokens + t) * int64_t{shape_.out_cols()} + head * width)];
@@ -104,11 +108,11 @@ TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
   };
   for (int32_t begin = 0; begin < kPrompt; begin += 48) {
     const TestRow row{&sequence, std::min(48, kPrompt - begin), true};
-    check(fixture.Step({&row, 1}), begin, row.tokens, RoundsInPrefill(device_, shape_.dtype));
+    check(fixture.Step({&row, 1}), begin, row.tokens, PromptDType(device_, shape_));
   }
   for (int32_t t = kPrompt; t < kTokens; ++t) {
     const TestRow row{&sequence, 1, false};
-    check(fixture.Step({&row, 1}), t, 1, false);
+    check(fixture.Step({&row, 1}), t, 1, DType::kF32);
   }
 }
 
@@ -144,7 +148,7 @@ TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
     const std::vector<float> outputs = fixture.Step(rows);
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       const Expected expected =
-          Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale), false, 0.0);
+          Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale), DType::kF32, 0.0);
       const int64_t width = std::ssize(expected.out);
       for (int64_t i = 0; i < width; ++i) {
         ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],

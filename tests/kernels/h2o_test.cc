@@ -86,6 +86,7 @@ class H2oRun {
   H2oRun(const H2oCase& h2o, const TestedDevice& device, int threads, Tally& tally)
       : case_(h2o),
         tally_(tally),
+        prompt_dtype_(device.prompt_dtype(h2o.shape.dtype, h2o.shape.head_dim)),
         fixture_(h2o.shape, device, threads, (h2o.prompt + h2o.steps) / kBlockSlots + 2),
         stream_(h2o.shape, h2o.prompt + h2o.steps, h2o.seed, h2o.spread),
         sequence_(fixture_.Sequence(stream_, h2o.policy, h2o.prompt, 3, h2o.prompt + h2o.steps)),
@@ -135,12 +136,12 @@ class H2oRun {
   Values Stored(std::span<const float> x) const { return RoundTo(case_.shape.dtype, ToDouble(x)); }
 
   void ExpectNear(const std::vector<float>& outputs, int32_t tokens, int32_t token, int32_t layer, int32_t head,
-                  const Values& expected) {
+                  const Values& expected, double tolerance) {
     const int64_t width = std::ssize(expected);
     const float* actual =
         &outputs[static_cast<size_t>(((layer * tokens) + token) * case_.shape.out_cols() + head * width)];
     for (int64_t i = 0; i < width; ++i) {
-      ASSERT_NEAR(actual[i], expected[static_cast<size_t>(i)], 1e-3) << case_.Describe() << " element " << i;
+      ASSERT_NEAR(actual[i], expected[static_cast<size_t>(i)], tolerance) << case_.Describe() << " element " << i;
     }
   }
 
@@ -149,9 +150,12 @@ class H2oRun {
     const std::vector<float> outputs = fixture_.Step({&row, 1}, rope_.get());
     ForEachPair([&](int32_t layer, int32_t head, H2oHistory& oracle) {
       for (int32_t t = begin; t < end; ++t) {
-        const Values out = oracle.Prompt(ToDouble(stream_.Q(t, layer, head)), Stored(stream_.K(t, layer, head)),
-                                         Stored(stream_.V(t, layer, head)), t, case_.prompt);
-        ExpectNear(outputs, end - begin, t - begin, layer, head, out);
+        const Values q = RoundTo(prompt_dtype_, ToDouble(stream_.Q(t, layer, head)));
+        const Values out =
+            oracle.Prompt(q, Stored(stream_.K(t, layer, head)), Stored(stream_.V(t, layer, head)), t, case_.prompt);
+        // Values are below 8; of rounded weights see attention_test.cc.
+        const double rounding = prompt_dtype_ == DType::kF32 ? 0.0 : prompt_dtype_ == DType::kF16 ? 0x1p-11 : 0x1p-8;
+        ExpectNear(outputs, end - begin, t - begin, layer, head, out, 1e-3 + 8 * rounding);
       }
       ExpectScoresAgree(layer, head, oracle);
     });
@@ -203,7 +207,7 @@ class H2oRun {
     ForEachPair([&](int32_t layer, int32_t head, H2oHistory& oracle) {
       const Values out = oracle.Decode(ToDouble(stream_.Q(t, layer, head)), Stored(stream_.K(t, layer, head)),
                                        Stored(stream_.V(t, layer, head)), t);
-      ExpectNear(outputs, 1, 0, layer, head, out);
+      ExpectNear(outputs, 1, 0, layer, head, out, 1e-3);
       ExpectScoresAgree(layer, head, oracle);
       if (!sequence_.has_victim) return;
       const int32_t victim = fixture_.Position(sequence_, layer, head, fixture_.VictimSlot(sequence_, layer, head));
@@ -239,6 +243,7 @@ class H2oRun {
 
   const H2oCase case_;
   Tally& tally_;
+  const DType prompt_dtype_;
   KvFixture fixture_;
   TokenStream stream_;
   TestSequence sequence_;
@@ -437,6 +442,30 @@ std::vector<int64_t> Trace(const H2oCase& h2o, const TestedDevice& device, int32
     if (step < h2o.steps) fixture.Step({&row, 1}, rope.get());
   }
   return trace;
+}
+
+// Heads and caches for which devices have kernels of their own. What is generated after such prompts is not judged: keys and
+// queries of 16 bits are not as near to the oracle as the margin wants.
+TEST_P(H2oTest, PromptsOverHalvesKeepWhatTheOracleKeeps) {
+  Tally tally;
+  for (uint64_t seed = 0; seed < std::max(Cases(48), uint64_t{8}); ++seed) {
+    std::mt19937_64 random(seed);
+    H2oCase h2o = RandomCase(9000 + seed);
+    h2o.shape.dtype = seed % 2 == 0 ? DType::kBF16 : DType::kF16;
+    h2o.shape.head_dim = Pick(random, {64, 80, 128});
+    h2o.shape.group = Pick(random, {1, 3, 4, 8});
+    h2o.shape.kv_heads = 1;
+    h2o.prompt = Pick(random, {17, 65, 130, 150, 261});
+    h2o.chunk = Pick(random, {16, 48, 128, 512});
+    h2o.policy.heavy = Pick(random, {3, 16, 33, 60});
+    h2o.popularity = 5.0f;
+    h2o.steps = 0;
+    H2oRun run(h2o, GetParam(), 2, tally);
+    run.Run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+  EXPECT_TRUE(OfFew() || tally.cuts >= 20);
+  ExpectNextToNoDifferences(tally);
 }
 
 // Scored rows that begin in the middle of a chunk, factors that depend on the distance from the prompt's end, pools

@@ -14,8 +14,9 @@
 namespace hydrant {
 
 struct TestedDevice {
-  std::string name;             // in the name of a test
-  bool rounds_prompts = false;  // prompts over bf16 keys and values round queries and softmax weights to bf16
+  std::string name;  // in the name of a test
+  // What queries and softmax weights of prompts are rounded to over such a cache; fp32: they are not.
+  std::function<DType(DType cache, int32_t head_dim)> prompt_dtype;
   // Relative rounding of queries and weights over 16-bit keys and values, beyond fp32's.
   double rounding = 0.0;
   int share = 1;  // it has time for one of so many random cases

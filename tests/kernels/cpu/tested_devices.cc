@@ -10,7 +10,10 @@ const std::vector<TestedDevice>& TestedDevices() {
     std::vector<TestedDevice> all;
     for (const CpuIsa isa : TestedIsas()) {
       all.push_back({.name = IsaName(isa),
-                     .rounds_prompts = isa == CpuIsa::kAvx512Bf16,
+                     .prompt_dtype =
+                         [isa](DType cache, int32_t) {
+                           return isa == CpuIsa::kAvx512Bf16 && cache == DType::kBF16 ? DType::kBF16 : DType::kF32;
+                         },
                      .share = kSanitized ? 8 : 1,
                      .make = [isa](int threads) -> std::unique_ptr<Device> {
                        return CpuDevice::Create({.threads = threads, .isa = isa}).value();

@@ -79,7 +79,7 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
   EXPECT_EQ(next, 7);
 }
 
-TEST_F(StepTableTest, PromptsAreTilesAndOnlyScoredOnesAreSummed) {
+TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
   StepTable table(stream_, 2, 8, StepTable::RowFloats(64, 2, 8));
   const std::vector<int32_t> blocks = {4, 9, 2, 11}, sides = {5, 6, 7, 8}, snapshot_sides = {30};
   const ScoreSnapshot snapshot{16, snapshot_sides};
@@ -109,13 +109,17 @@ TEST_F(StepTableTest, PromptsAreTilesAndOnlyScoredOnesAreSummed) {
   EXPECT_GE(view.rows[0].first_scored, 30) << "its last four rows come later";
   EXPECT_EQ(view.rows[1].first_scored, 30);
   EXPECT_GE(view.rows[2].first_scored, 16) << "nothing is scored";
-  ASSERT_EQ(table.score_count(), 3);
+  ASSERT_EQ(table.prompt_groups().size(), 1u);
+  const PromptGroup& group = table.prompt_groups().front();
+  EXPECT_FALSE(group.rolls);
+  ASSERT_EQ(table.scored(group).count, 1);
+  EXPECT_EQ(table.scored(group).spans[0].row, 1);
+  EXPECT_EQ(table.scored(group).spans[0].first_tile, 0);
+  ASSERT_EQ(table.queries(group).count, 3);
   for (int32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(table.score_items()[i].row, 1);
-    EXPECT_EQ(table.score_items()[i].tile, i);
+    EXPECT_EQ(table.queries(group).spans[i].row, i);
+    EXPECT_EQ(table.queries(group).spans[i].first_tile, 0);
   }
-  ASSERT_EQ(table.prefill_count(), 1 + 3 + 1);
-  EXPECT_EQ(table.prefill_items()[0].tile, 1) << "slots 20 to 29 lie in one tile";
   EXPECT_EQ(view.tables[view.rows[0].tables + 3], 11);
   EXPECT_EQ(view.tables[view.rows[0].sides + 3], 8);
   EXPECT_EQ(view.rows[1].sides, view.rows[1].tables);
@@ -124,6 +128,42 @@ TEST_F(StepTableTest, PromptsAreTilesAndOnlyScoredOnesAreSummed) {
   EXPECT_EQ(view.row_of_token[9], 0);
   EXPECT_EQ(view.row_of_token[10], 1);
   EXPECT_EQ(view.row_of_token[59], 2);
+}
+
+// A chunk of a long prompt: queries of its own spans, the longest first; scores of every key so far.
+TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
+  StepTable table(stream_, 2, 8, StepTable::RowFloats(512, 2, 8));
+  const std::vector<int32_t> blocks(32, 3), ids(330, 1);
+  EvictionPolicy rolling = Scoring(8, 8);
+  rolling.rolling = true;
+  const std::vector<BatchRow> rows = {
+      {.token_count = 30, .prompt_length = 30, .prefill = true, .policy = rolling, .block_table = blocks},
+      {.token_begin = 30,
+       .token_count = 300,
+       .position = 176,
+       .live = 176,
+       .prompt_length = 476,
+       .prefill = true,
+       .policy = Scoring(8, 8),
+       .block_table = blocks}};
+  table.Fill({.token_ids = ids, .rows = rows});
+  ASSERT_EQ(table.prompt_groups().size(), 2u);
+  const auto first_tiles = [](const PromptSpans& spans, int32_t row) {
+    std::vector<int32_t> tiles;
+    for (int32_t i = 0; i < spans.count; ++i) {
+      EXPECT_EQ(spans.spans[i].row, row);
+      tiles.push_back(spans.spans[i].first_tile);
+    }
+    return tiles;
+  };
+  const PromptGroup& plain = table.prompt_groups()[0];
+  EXPECT_FALSE(table.queries(plain).rolls);
+  EXPECT_EQ(first_tiles(table.queries(plain), 1), std::vector<int32_t>({24, 16, 8}));
+  EXPECT_EQ(first_tiles(table.scored(plain), 1), std::vector<int32_t>({0, 8, 16, 24}));
+  const PromptGroup& rolls = table.prompt_groups()[1];
+  EXPECT_TRUE(table.queries(rolls).rolls);
+  EXPECT_EQ(first_tiles(table.queries(rolls), 0), std::vector<int32_t>({0}));
+  EXPECT_EQ(first_tiles(table.scored(rolls), 0), std::vector<int32_t>({0}));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// kernels/cuda/tensor_core.cuh for tests/simt: the product as its definition has it, which lane holds what included.
+// kernels/cuda/tensor_core.cuh for tests/simt: products and loads as their definitions have them, which lane holds what included.
 #ifndef HYDRANT_TESTS_SIMT_INCLUDE_KERNELS_CUDA_TENSOR_CORE_CUH_
 #define HYDRANT_TESTS_SIMT_INCLUDE_KERNELS_CUDA_TENSOR_CORE_CUH_
 
+#include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -40,6 +42,36 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
       sum += half(x, k % 2) * half(y, k % 2);
     }
     c[i] = sum;
+  }
+}
+
+// Element `col` of row `row` of matrix `matrix`, whose rows the lanes gave.
+inline uint16_t MatrixElement(const std::byte* all, uint32_t matrix, uint32_t row, uint32_t col) {
+  const std::byte* address;
+  std::memcpy(&address, all + (matrix * 8 + row) * simt::kExchangeBytes, sizeof(address));
+  uint16_t element;
+  std::memcpy(&element, address + col * 2, sizeof(element));
+  return element;
+}
+
+inline const std::byte* ExchangeRows(const void* row) {
+  assert(reinterpret_cast<uintptr_t>(row) % 16 == 0);
+  return simt::ExchangeInWarp(&row, sizeof(row));
+}
+
+inline void LoadMatrices(const void* row, uint32_t (&words)[4]) {
+  const std::byte* all = ExchangeRows(row);
+  const uint32_t g = simt::Lane() / 4, t = simt::Lane() % 4;
+  for (uint32_t m = 0; m < 4; ++m) {
+    words[m] = MatrixElement(all, m, g, 2 * t) | uint32_t{MatrixElement(all, m, g, 2 * t + 1)} << 16;
+  }
+}
+
+inline void LoadMatricesTransposed(const void* row, uint32_t (&words)[4]) {
+  const std::byte* all = ExchangeRows(row);
+  const uint32_t g = simt::Lane() / 4, t = simt::Lane() % 4;
+  for (uint32_t m = 0; m < 4; ++m) {
+    words[m] = MatrixElement(all, m, 2 * t, g) | uint32_t{MatrixElement(all, m, 2 * t + 1, g)} << 16;
   }
 }
 
