@@ -333,6 +333,7 @@ int Serve(const Config& config_in, const Announce& announce) {
   }
   StartLog(config.log_level);
   std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
+  manager->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;
   const absl::Status status = LoadAndStart(config, *manager, &parts);

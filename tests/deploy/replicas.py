@@ -66,11 +66,18 @@ def ask(port, method, path, body=None, **fields):
 class Process:
     """A program whose output is kept; ended with the script."""
 
-    def __init__(self, command, **options):
+    def __init__(self, command, before_exec=None, **options):
+        """`before_exec`: called in the new process."""
+
+        def prepare():
+            end_with_parent()
+            if before_exec is not None:
+                before_exec()
+
         self._log = tempfile.TemporaryFile(mode="w+", errors="replace")
         self.process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
-            preexec_fn=end_with_parent, **options,
+            preexec_fn=prepare, **options,
         )  # fmt: skip
 
     def log(self):
