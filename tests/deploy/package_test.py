@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The Debian package, made of the binary of this build: what is in it, what it depends on, and that it runs from where it
+is unpacked. It is not installed: that needs a Debian of its own."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from replicas import BINARY, ROOT, skip
+
+BUILD = pathlib.Path(os.environ.get("HYDRANT_BUILD_DIR", ROOT / "build" / "release"))
+# What `lintian` may call an error: the package is not one of Debian's, and the repository has no license file.
+TOLERATED = {"no-changelog", "no-copyright-file", "bogus-mail-host"}
+
+
+def run(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def packages_for(use):
+    lines = (ROOT / "deploy" / "debian-packages.txt").read_text().splitlines()
+    return {line.split()[1] for line in lines if line.startswith(use + " ")}
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="hydrant-package-")
+        where = pathlib.Path(cls.folder.name)
+        run("cpack", "-G", "DEB", "-B", where / "made", cwd=BUILD)
+        (cls.package,) = (where / "made").glob("*.deb")
+        cls.root = where / "root"
+        run("dpkg-deb", "-x", cls.package, cls.root)
+        run("dpkg-deb", "-e", cls.package, where / "control")
+        cls.control = where / "control"
+        print(f"{cls.package.name}: {cls.package.stat().st_size} bytes")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_the_program_runs_from_there(self):
+        version = re.search(r"project\(hydrant VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual(run(self.root / "usr/bin/hydrantd", "--version").strip(), f"hydrantd {version}")
+        self.assertIn(f"hydrant_{version}_", self.package.name)
+
+    def test_everything_the_documents_name_is_in_it(self):
+        for name in ("usr/lib/systemd/system/hydrantd.service", "usr/lib/systemd/system/hydrantd.socket",
+                     "usr/lib/sysusers.d/hydrant.conf", "etc/hydrant/hydrantd.env", "etc/hydrant/hydrantd.json",
+                     "usr/share/doc/hydrant/deployment.md", "usr/share/doc/hydrant/examples/tenants.example.json",
+                     "usr/share/doc/hydrant/examples/haproxy.cfg"):  # fmt: skip
+            self.assertTrue((self.root / name).is_file(), name)
+        self.assertEqual((self.root / "etc/hydrant/hydrantd.env").stat().st_mode & 0o777, 0o640, "it may hold keys")
+        configuration = {"/" + str(path.relative_to(self.root)) for path in (self.root / "etc").rglob("*") if path.is_file()}
+        self.assertEqual(set((self.control / "conffiles").read_text().split()), configuration)
+
+    def test_nothing_lies_outside_of_usr_and_etc(self):
+        self.assertEqual({path.name for path in self.root.iterdir()}, {"usr", "etc"})
+        self.assertFalse((self.root / "usr/local").exists())
+
+    def test_it_depends_on_what_the_container_installs(self):
+        depends = run("dpkg-deb", "-f", self.package, "Depends")
+        libraries = set(re.findall(r"\b(lib[a-z0-9.+-]+)", depends)) - {"libc6", "libgcc-s1", "libstdc++6"}
+        # A library may be depended on by the name that says what it was built with.
+        libraries = {re.sub(r"-fmt\d+$", "", name) for name in libraries}
+        self.assertEqual(libraries, packages_for("run"))
+
+    def test_its_scripts_are_shell(self):
+        for name in ("postinst", "prerm", "postrm"):
+            run("sh", "-n", self.control / name)
+            self.assertTrue(os.access(self.control / name, os.X_OK), name)
+
+    def test_systemd_makes_its_user(self):
+        if not shutil.which("systemd-sysusers"):
+            self.skipTest("systemd-sysusers is not installed (package systemd)")
+        command = ["systemd-sysusers", f"--root={self.root}", "--dry-run", "hydrant.conf"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("user hydrant", (done.stdout + done.stderr).lower().replace("'", ""))
+
+    def test_lintian_has_nothing_to_say_that_is_not_known(self):
+        if not shutil.which("lintian"):
+            self.skipTest("lintian is not installed")
+        text = run("lintian", "--fail-on", "none", "--allow-root", self.package)
+        said = [line for line in text.splitlines() if line.startswith("E:") and line.split()[2] not in TOLERATED]
+        self.assertEqual(said, [])
+
+
+class Install(unittest.TestCase):
+    def test_another_prefix_is_in_the_unit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run("cmake", "--install", BUILD, "--prefix", "/opt/hydrant", env=dict(os.environ, DESTDIR=folder))
+            root = pathlib.Path(folder)
+            self.assertTrue((root / "opt/hydrant/bin/hydrantd").is_file())
+            unit = (root / "opt/hydrant/lib/systemd/system/hydrantd.service").read_text()
+            self.assertIn("ExecStart=/opt/hydrant/bin/hydrantd serve", unit)
+
+
+if __name__ == "__main__":
+    for program in ("cpack", "dpkg-deb", "dpkg-shlibdeps"):
+        if not shutil.which(program):
+            skip(f"{program} is not installed")
+    if not BINARY.exists():
+        skip(f"there is no hydrantd at {BINARY}")
+    unittest.main(verbosity=2)
