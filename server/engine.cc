@@ -180,7 +180,13 @@ void Engine::Loop() {
     core_->LimitSteps(pacer_.limits());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
-    Publish();  // first: who hears of an event finds it counted
+    if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
+    // Before Publish: a stall that is counted is not found to last any more.
+    step_started_us_.store(ended, std::memory_order_relaxed);
+    // First: who hears of an event finds it counted.
+    Publish();
+    const StepReport& report = core_->report();
+    if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
     if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
       hooks_.on_parked(core_->dropped(), core_->parked());
     }
@@ -189,13 +195,11 @@ void Engine::Loop() {
     Settle(settled);
     for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
     if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
-    const StepReport& report = core_->report();
     stuck = report.rows == 0 && events.empty();
     const double seconds = static_cast<double>(ended - started) * 1e-6;
     pacer_.Observe(report);
     if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
     UpdateRate(&completion_rate_, settled.sequences, seconds);
-    if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
   }
   step_started_us_.store(0, std::memory_order_relaxed);
   Publish();
@@ -273,9 +277,10 @@ void Engine::Settle(const EventRouter::Settled& settled) {
 }
 
 void Engine::Publish() {
-  const EngineCounters counters = core_->counters();
+  EngineCounters counters = core_->counters();
+  counters.stalls = stalls_;
   const std::lock_guard<std::mutex> lock(counters_mutex_);
-  counters_ = counters;
+  counters_ = std::move(counters);
 }
 
 }  // namespace hydrant

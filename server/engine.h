@@ -87,6 +87,7 @@ class Engine : public GenerationQueue {
   Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
   EventRouter router_;
   StepPacer pacer_;
+  uint64_t stalls_ = 0;  // steps that took longer than limits_.engine_stall_s
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

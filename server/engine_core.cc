@@ -275,8 +275,10 @@ EngineCounters EngineCore::counters() const {
   counters.blocks_used = pool.used();
   counters.blocks_cached = pool.cached();
   for (const Tenant& tenant : scheduler_.tenants()) {
+    const auto waiting = static_cast<int32_t>(tenant.queue.size());
     counters.tenants.push_back({.running = tenant.running,
-                                .waiting = static_cast<int32_t>(tenant.queue.size()),
+                                .waiting = waiting,
+                                .waiting_deferred = tenant.held_back || scheduler_.admission_paused() ? waiting : 0,
                                 .reserved_blocks = tenant.reserved,
                                 .service = tenant.service,
                                 .charged = tenant.charged,
@@ -288,6 +290,7 @@ EngineCounters EngineCore::counters() const {
     TenantCounters& tenant = counters.tenants[static_cast<size_t>(sequence.request.tenant)];
     counters.live_slots += sequence.live;
     tenant.live_slots += sequence.live;
+    tenant.logical_tokens += sequence.scheduled;
     tenant.blocks += sequence.blocks.size();
   }
   const SidePool& sides = scheduler_.block_manager().sides();

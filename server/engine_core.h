@@ -101,11 +101,14 @@ struct StepReport {
 struct TenantCounters {
   int32_t running = 0;
   int32_t waiting = 0;
-  int64_t blocks = 0;           // held
+  int32_t waiting_deferred =
+      0;               // of these: a larger pool would not let them in, but the operator, or the tenant's own cap
+  int64_t blocks = 0;  // held
   int64_t reserved_blocks = 0;  // held or promised
   int64_t live_slots = 0;
-  double service = 0;  // the counter that decides whose turn it is
-  double charged = 0;  // grows by what was charged only
+  int64_t logical_tokens = 0;  // of its running sequences: what they would hold without eviction
+  double service = 0;          // the counter that decides whose turn it is
+  double charged = 0;          // grows by what was charged only
   uint64_t prompt_tokens = 0;
   uint64_t generated_tokens = 0;
 };
@@ -126,6 +129,7 @@ struct EngineCounters {
   int64_t parked_blocks = 0;
   uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room
   int64_t live_slots = 0;                    // of all running sequences
+  uint64_t stalls = 0;                       // steps that took longer than the stall threshold; the engine's
   std::vector<TenantCounters> tenants = {};  // by tenant index
 };
 

@@ -77,6 +77,14 @@ Buckets OneTwoFive(int32_t max) {
   return buckets;
 }
 
+constexpr char kWaitingByReason[] =
+    "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
+
+Labels With(Labels labels, const char* name, const char* value) {
+  labels.emplace(name, value);
+  return labels;
+}
+
 double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
 
 // Brings a counter, which can only be incremented, up to a total kept elsewhere.
@@ -95,12 +103,24 @@ int64_t OpenFileDescriptors() {
   return count;
 }
 
-int64_t ResidentBytes() {
+struct MemoryUse {
+  int64_t virtual_bytes = 0;
+  int64_t resident_bytes = 0;
+};
+
+MemoryUse MemoryOfProcess() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0;
   int64_t resident = 0;
   file >> size >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
+  const int64_t unit = sysconf(_SC_PAGESIZE);
+  return {size * unit, resident * unit};
+}
+
+double FileDescriptorsMax() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<double>(limit.rlim_cur);
 }
 
 }  // namespace
@@ -145,8 +165,13 @@ struct Metrics::Series {
     Histogram* queue;
     Histogram* first_token;
     Histogram* token_gap;
+    Gauge* running;
+    Gauge* waiting_capacity;
+    Gauge* waiting_deferred;
     Gauge* live_slots;
+    Gauge* logical_tokens;
     Gauge* blocks;
+    Gauge* reserved_blocks;
   };
 
   void AddVllmEngine(const MetricsOptions& options);
@@ -166,6 +191,7 @@ struct Metrics::Series {
   Gauge* running;
   Gauge* waiting;
   Gauge* waiting_capacity;
+  Gauge* waiting_deferred;
   Gauge* cache_usage;
   Gauge* cache_usage_alias;
   Counter* prompt_tokens;
@@ -195,6 +221,7 @@ struct Metrics::Series {
   Counter* stalls;
   Gauge* open_fds;
   Gauge* resident_bytes;
+  Gauge* virtual_bytes;
   Counter* cpu_seconds;
 
   // Observed as things happen.
@@ -221,8 +248,7 @@ struct Metrics::Series {
   Histogram* prefill_computed;
   Histogram* params_n;
 
-  std::mutex render_mutex;   // two scrapes at once would count an increment twice
-  bool was_stalled = false;  // guarded by render_mutex
+  std::mutex render_mutex;  // two scrapes at once would count an increment twice
 };
 
 Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", options.model_name}, {"engine", "0"}}) {
@@ -234,9 +260,8 @@ Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", o
 void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
   running = VllmGauge("num_requests_running", "Sequences in the execution batch.");
   waiting = VllmGauge("num_requests_waiting", "Sequences that wait to be admitted.");
-  waiting_capacity =
-      VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "capacity"}});
-  VllmGauge("num_requests_waiting_by_reason", "Waiting sequences by reason.", {{"reason", "deferred"}});
+  waiting_capacity = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "capacity"}});
+  waiting_deferred = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "deferred"}});
   cache_usage = VllmGauge("kv_cache_usage_perc", "KV blocks in use; 1 means all.");
   cache_usage_alias = VllmGauge("gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.");
   const std::string slots = std::to_string(int64_t{options.blocks} * options.block_slots);
@@ -323,13 +348,15 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
   step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
-  stalls = AddCounter("hydrant_stalls_total", "How often the engine was found stalled.", {});
+  stalls = AddCounter("hydrant_stalls_total", "Steps that took longer than the engine may be silent.", {});
 
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
   for (const std::string& name : options.tenant_names) AddTenant(name);
 
   open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
+  AddGauge("process_max_fds", "File descriptors there may be.", {})->Set(FileDescriptorsMax());
   resident_bytes = AddGauge("process_resident_memory_bytes", "Resident memory.", {});
+  virtual_bytes = AddGauge("process_virtual_memory_bytes", "Virtual memory.", {});
   cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
   AddGauge("process_start_time_seconds", "Start of the process, Unix time.", {})
       ->Set(static_cast<double>(std::time(nullptr)));
@@ -344,15 +371,22 @@ void Metrics::Series::AddTenant(const std::string& name) {
   added->generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", labels);
   added->service = AddCounter("hydrant_service_total", "Fair-share service charged, divided by the weight.", labels);
   for (int32_t i = 0; i < kRejectReasons; ++i) {
-    Labels with_reason = labels;
-    with_reason.emplace("reason", RejectReasonName(static_cast<RejectReason>(i)));
+    const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
     added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", with_reason);
   }
   added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, FineBuckets());
   added->first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, FineBuckets());
   added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, FineBuckets());
-  added->live_slots = AddGauge("hydrant_live_slots", "Occupied token slots.", labels);
+  added->running = AddGauge("hydrant_running", "Sequences in the execution batch.", labels);
+  added->waiting_capacity = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "capacity"));
+  added->waiting_deferred = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "deferred"));
+  added->live_slots = AddGauge("hydrant_live_slots", "Occupied token slots of running sequences.", labels);
+  added->logical_tokens =
+      AddGauge("hydrant_logical_tokens",
+               "Tokens that running sequences have seen: what they would hold without eviction.", labels);
   added->blocks = AddGauge("hydrant_blocks", "Blocks in use.", labels);
+  added->reserved_blocks =
+      AddGauge("hydrant_reserved_blocks", "Blocks held by running sequences or promised to them.", labels);
   tenants[tenant_memory.size()].store(added.get(), std::memory_order_release);
   tenant_memory.push_back(std::move(added));
 }
@@ -365,8 +399,13 @@ void Metrics::Series::RenderTenants(const EngineCounters& engine) {
     RaiseTo(series->prompt_tokens, static_cast<double>(totals.prompt_tokens));
     RaiseTo(series->generation_tokens, static_cast<double>(totals.generated_tokens));
     RaiseTo(series->service, totals.charged);
+    series->running->Set(totals.running);
+    series->waiting_capacity->Set(totals.waiting - totals.waiting_deferred);
+    series->waiting_deferred->Set(totals.waiting_deferred);
     series->live_slots->Set(static_cast<double>(totals.live_slots));
+    series->logical_tokens->Set(static_cast<double>(totals.logical_tokens));
     series->blocks->Set(static_cast<double>(totals.blocks));
+    series->reserved_blocks->Set(static_cast<double>(totals.reserved_blocks));
   }
 }
 
@@ -438,7 +477,10 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
   const double usage = blocks > 0 ? static_cast<double>(engine.blocks_used) / blocks : 0.0;
   series.running->Set(engine.running);
   series.waiting->Set(engine.waiting);
-  series.waiting_capacity->Set(engine.waiting);
+  int32_t deferred = 0;
+  for (const TenantCounters& tenant : engine.tenants) deferred += tenant.waiting_deferred;
+  series.waiting_capacity->Set(engine.waiting - deferred);
+  series.waiting_deferred->Set(deferred);
   series.cache_usage->Set(usage);
   series.cache_usage_alias->Set(usage);
   series.blocks_free->Set(engine.blocks_free);
@@ -467,8 +509,7 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
   for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
   for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
   RaiseTo(series.shrinks, totals.shrinks);
-  if (stalled && !series.was_stalled) series.stalls->Increment();
-  series.was_stalled = stalled;
+  RaiseTo(series.stalls, engine.stalls + (stalled ? 1 : 0));
 
   rusage usage_times{};
   getrusage(RUSAGE_SELF, &usage_times);
@@ -476,7 +517,9 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
                      Seconds(usage_times.ru_utime.tv_usec + usage_times.ru_stime.tv_usec);
   series.cpu_seconds->Increment(std::max(0.0, cpu - series.cpu_seconds->Value()));
   series.open_fds->Set(static_cast<double>(OpenFileDescriptors()));
-  series.resident_bytes->Set(static_cast<double>(ResidentBytes()));
+  const MemoryUse memory = MemoryOfProcess();
+  series.resident_bytes->Set(static_cast<double>(memory.resident_bytes));
+  series.virtual_bytes->Set(static_cast<double>(memory.virtual_bytes));
   return prometheus::TextSerializer().Serialize(series.registry.Collect());
 }
 

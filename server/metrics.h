@@ -89,7 +89,7 @@ class Metrics {
 
   uint64_t Rejected(int32_t tenant, RejectReason reason) const;
 
-  // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now.
+  // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now, asked after `engine` was.
   std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled);
 
  private:

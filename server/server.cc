@@ -284,7 +284,8 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   view.queue = &engine;
   view.stalled = [&engine] { return engine.stalled(); };
   view.metrics = [&engine, &metrics, &sessions] {
-    return metrics.Render(engine.counters(), sessions.counts(), engine.stalled());
+    const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
+    return metrics.Render(counters, sessions.counts(), engine.stalled());
   };
   view.counters = [&engine] { return engine.counters(); };
   view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };

@@ -426,12 +426,18 @@ TEST_F(EngineCoreTest, CountersTellBlocksSlotsAndEvictions) {
   request.policy_label = 5;
   ASSERT_TRUE(core->Add(request).ok());
   EXPECT_EQ(core->counters().waiting, 2);
+  EXPECT_EQ(core->counters().tenants[0].waiting_deferred, 0) << "for their turn";
+  core->PauseAdmission(true);
+  EXPECT_EQ(core->counters().tenants[0].waiting_deferred, 2) << "for the operator";
+  core->PauseAdmission(false);
   core->Step();
   core->Step();
   EngineCounters counters = core->counters();
   EXPECT_EQ(counters.running, 2);
   EXPECT_EQ(counters.waiting, 0);
   EXPECT_EQ(counters.live_slots, 17 + 17);
+  EXPECT_EQ(counters.tenants[0].live_slots, 17 + 17);
+  EXPECT_EQ(counters.tenants[0].logical_tokens, 41 + 21) << "live, and the 24 and 4 that were dropped";
   EXPECT_EQ(counters.blocks_used, 4);
   EXPECT_EQ(counters.blocks_free, 60);
   EXPECT_EQ(counters.blocks_cached, 0);
@@ -443,6 +449,22 @@ TEST_F(EngineCoreTest, CountersTellBlocksSlotsAndEvictions) {
   EXPECT_EQ(counters.evicted_tokens[5], 20u + 9 - 17);
   EXPECT_EQ(counters.scheduler.evicted_tokens, counters.evicted_tokens[3] + counters.evicted_tokens[5]);
   EXPECT_EQ(counters.live_slots, 0);
+}
+
+TEST(EngineCoreCounters, WhoIsHeldBackByTheirTenantsCapDoesNotWaitForCapacity) {
+  EngineCoreOptions options = Options();
+  options.scheduler.tenants = {{.name = "capped", .blocks_max = 4}};
+  ScriptedExecutor executor;
+  int64_t now_us = 0;
+  std::unique_ptr<EngineCore> core = *EngineCore::Create(options, executor, [&] { return now_us += 10; });
+  ASSERT_TRUE(core->Add(MakeRequest(1, 40, 10)).ok());  // 4 blocks, of 64
+  ASSERT_TRUE(core->Add(MakeRequest(2, 40, 10)).ok());
+  core->Step();
+  EXPECT_EQ(core->counters().waiting, 1);
+  EXPECT_EQ(core->counters().tenants[0].waiting_deferred, 1);
+  EXPECT_EQ(core->counters().tenants[0].waiting, 1);
+  while (!core->idle()) core->Step();
+  EXPECT_EQ(core->counters().tenants[0].waiting_deferred, 0);
 }
 
 TEST_F(EngineCoreTest, TimesAndReportFollowTheClock) {

@@ -190,15 +190,17 @@ TEST_F(EngineTest, AFullMailboxPausesItsSequenceUntilItIsResumed) {
   }));
 }
 
-TEST_F(EngineTest, AStallIsSeenWhileItLastsAndIdleIsNone) {
+TEST_F(EngineTest, AStallIsSeenWhileItLastsAndCountedOnceAndIdleIsNone) {
   Start();
   EXPECT_FALSE(engine_->stalled());
   executor_.Hold();
   const Sent sent = Submit(5, 1);
   EXPECT_TRUE(Eventually([&] { return engine_->stalled(); }));
+  EXPECT_EQ(engine_->counters().stalls, 0u) << "not over";
   executor_.Release();
   ReadAll(*sent.mailbox, 1);
-  EXPECT_TRUE(Eventually([&] { return !engine_->stalled(); }));
+  EXPECT_EQ(engine_->counters().stalls, 1u) << "who hears of an event finds it counted";
+  EXPECT_FALSE(engine_->stalled()) << "counted, and so not lasting";
 }
 
 TEST_F(EngineTest, StopEndsEverythingWithAnEvent) {

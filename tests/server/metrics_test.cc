@@ -130,6 +130,14 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_auth_failures_total", "counter", {}},
       {"hydrant_live_slots", "gauge", {"tenant=\"default\""}},
       {"hydrant_blocks", "gauge", {"tenant=\"default\""}},
+      {"hydrant_reserved_blocks", "gauge", {"tenant=\"default\""}},
+      {"hydrant_logical_tokens", "gauge", {"tenant=\"default\""}},
+      {"hydrant_running", "gauge", {"tenant=\"default\""}},
+      {"hydrant_waiting", "gauge", {"tenant=\"default\"", "reason=\"capacity\""}},
+      {"hydrant_waiting", "gauge", {"tenant=\"default\"", "reason=\"deferred\""}},
+      {"hydrant_freed_blocks_total", "counter", {"cause=\"shared\""}},
+      {"hydrant_prefix_snapshots", "gauge", {}},
+      {"hydrant_prefix_snapshot_bytes", "gauge", {}},
   };
   for (const auto& expected : series) {
     EXPECT_EQ(text.Value(expected.name, expected.labels), 0) << expected.name;
@@ -201,7 +209,16 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
   engine.blocks_free = 25;
   engine.blocks_used = 50;
   engine.blocks_cached = 25;
-  engine.tenants = {{.blocks = 50, .live_slots = 700, .charged = 120, .prompt_tokens = 100, .generated_tokens = 10}};
+  engine.tenants = {{.running = 3,
+                     .waiting = 2,
+                     .waiting_deferred = 1,
+                     .blocks = 50,
+                     .reserved_blocks = 60,
+                     .live_slots = 700,
+                     .logical_tokens = 1900,
+                     .charged = 120,
+                     .prompt_tokens = 100,
+                     .generated_tokens = 10}};
   engine.scheduler.prompt_tokens = 100;
   engine.scheduler.generated_tokens = 10;
   engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)] = 109;
@@ -211,11 +228,17 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
     const Exposition text(metrics.Render(engine, SessionCounts(), false));
     EXPECT_EQ(text.Value("vllm:num_requests_running"), 3);
     EXPECT_EQ(text.Value("vllm:num_requests_waiting"), 2);
-    EXPECT_EQ(text.Value("vllm:num_requests_waiting_by_reason", {"capacity"}), 2);
+    EXPECT_EQ(text.Value("vllm:num_requests_waiting_by_reason", {"capacity"}), 1);
+    EXPECT_EQ(text.Value("vllm:num_requests_waiting_by_reason", {"deferred"}), 1);
     EXPECT_EQ(text.Value("vllm:kv_cache_usage_perc"), 0.5) << "in use, not cached";
     EXPECT_EQ(text.Value("vllm:gpu_cache_usage_perc"), 0.5);
     EXPECT_EQ(text.Value("hydrant_live_slots"), 700);
+    EXPECT_EQ(text.Value("hydrant_logical_tokens"), 1900);
+    EXPECT_EQ(text.Value("hydrant_running"), 3);
+    EXPECT_EQ(text.Value("hydrant_waiting", {"capacity"}), 1);
+    EXPECT_EQ(text.Value("hydrant_waiting", {"deferred"}), 1);
     EXPECT_EQ(text.Value("hydrant_blocks"), 50);
+    EXPECT_EQ(text.Value("hydrant_reserved_blocks"), 60);
     EXPECT_EQ(text.Value("vllm:prompt_tokens_total"), 100) << "a second scrape adds nothing";
     EXPECT_EQ(text.Value("vllm:prompt_tokens_by_source_total", {"local_compute"}), 100);
     EXPECT_EQ(text.Value("hydrant_service_total"), 120);
@@ -330,17 +353,27 @@ TEST(Metrics, SessionsAreCountedByState) {
   EXPECT_EQ(text.Value("vllm:prompt_tokens_by_source_total", {"source=\"external_kv_transfer\""}), 300);
 }
 
-TEST(Metrics, AStallIsCountedWhenItBegins) {
+TEST(Metrics, AStallIsCountedWhileItLastsAndWhenItIsOver) {
   Metrics metrics(Options());
-  for (const bool stalled : {false, true, true, false, true})
-    metrics.Render(EngineCounters(), SessionCounts(), stalled);
-  EXPECT_EQ(Exposition(metrics.Render(EngineCounters(), SessionCounts(), true)).Value("hydrant_stalls_total"), 2);
+  EngineCounters engine;
+  const auto stalls = [&](bool stalled) {
+    return Exposition(metrics.Render(engine, SessionCounts(), stalled)).Value("hydrant_stalls_total");
+  };
+  EXPECT_EQ(stalls(false), 0);
+  EXPECT_EQ(stalls(true), 1);
+  engine.stalls = 1;
+  EXPECT_EQ(stalls(false), 1) << "the same one";
+  engine.stalls = 3;
+  EXPECT_EQ(stalls(false), 3) << "one nobody saw";
+  EXPECT_EQ(stalls(true), 4);
 }
 
 TEST(Metrics, TheProcessIsDescribed) {
   Metrics metrics(Options());
   const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   EXPECT_GT(text.Value("process_open_fds"), 2);
+  EXPECT_GT(text.Value("process_max_fds"), text.Value("process_open_fds"));
+  EXPECT_GT(text.Value("process_virtual_memory_bytes"), text.Value("process_resident_memory_bytes"));
   EXPECT_GT(text.Value("process_resident_memory_bytes"), 1 << 20);
   EXPECT_GE(text.Value("process_cpu_seconds_total"), 0);
   EXPECT_GT(text.Value("process_start_time_seconds"), 1e9);

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Every expression of every dashboard and rule, asked of a real Prometheus that scrapes a loaded hydrantd. Ours lie in deploy/grafana;
+vLLM's are published with vLLM and are not copied here: put them where VLLMS says. Exit 77: skipped."""
+
+import math
+import re
+import sys
+import time
+import unittest
+
+import promql
+import prometheus_process
+import serving
+import traffic
+
+RULES = sorted((serving.ROOT / "deploy" / "prometheus").glob("hydrant_*.yml"))
+OURS = sorted((serving.ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+VLLMS = sorted((serving.ROOT.parent / "shared" / "data" / "grafana").glob("vllm_*.json"))
+LOAD_S = 14
+WINDOW = "5s"  # of rates: what Grafana would make of $__rate_interval at this scrape interval
+
+# Expressions that stay at zero, by a part of them, and why. Everything else has to be above zero some time.
+ZERO = {
+    "hydrant_stalls_total": "a stall is a defect",
+    "vllm:num_preemptions_total": "what runs is never preempted",
+}
+
+
+def finite(points):
+    return [value for series in points for _, value in series if math.isfinite(value)]
+
+
+class Live(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = serving.folder("prometheus")
+        cls.server = serving.TenantServer(folder, traffic.TENANTS, traffic.FLAGS)
+        cls.addClassCleanup(cls.server.stop)
+        address = cls.server.admin.removeprefix("http://")
+        cls.prometheus = prometheus_process.PrometheusProcess(folder, address, serving.ADMIN_KEY, RULES)
+        cls.addClassCleanup(cls.prometheus.stop)
+        cls.begin = time.time()
+        cpu = cls.server.cpu_s()
+        with traffic.Traffic(cls.server) as load:
+            time.sleep(LOAD_S)
+            cls.end = time.time()
+        load.check()
+        print(f"requests: {load.counts}; the server took {cls.server.cpu_s() - cpu:.1f} s", file=sys.stderr)
+        cls.now = cls.end - 1
+
+    def values_of(self, variable):
+        """What Grafana's list of choices for a variable would hold."""
+        query = promql.query_of(variable)
+        if variable["type"] == "custom":
+            return [choice.split(":")[0].strip() for choice in re.split(r"[,\n]", query)]
+        if variable["type"] != "query" or not query:
+            return []
+        selector, label = promql.label_values(promql.substituted(query, {"instance": ".+"}))
+        return self.prometheus.api(f"label/{label}/values", **({"match[]": selector} if selector else {}))
+
+    def check_dashboard(self, path):
+        dashboard = promql.Dashboard(path)
+        values = {"__rate_interval": WINDOW, "__interval": WINDOW, "__range": f"{LOAD_S}s"}
+        for variable in dashboard.variables:
+            choices = self.values_of(variable)
+            if variable["type"] == "query" and promql.query_of(variable):
+                self.assertTrue(choices, f"{dashboard.title}: nothing to choose for ${variable['name']}")
+            if choices:
+                values[variable["name"]] = ".+" if variable.get("allValue") == ".+" else choices[0]
+        for panel in dashboard.panels:
+            self.assertTrue(panel.expressions, f"{panel.name} asks nothing")
+            for expr in panel.expressions:
+                with self.subTest(panel=panel.name, expr=expr):
+                    points = finite(self.prometheus.range(promql.substituted(expr, values), self.begin, self.end))
+                    self.assertTrue(points, "no data")
+                    if not any(part in expr for part in ZERO):
+                        self.assertGreater(max(points), 0, "nothing but zeros")
+
+    def test_every_panel_of_ours_is_fed(self):
+        self.assertEqual(len(OURS), 4)
+        for path in OURS:
+            self.check_dashboard(path)
+
+    def test_every_panel_of_vllms_dashboards_is_fed(self):
+        if not VLLMS:
+            self.skipTest("vLLM's dashboards are not in ../shared/data/grafana")
+        for path in VLLMS:
+            self.check_dashboard(path)
+
+    def test_every_recording_rule_records(self):
+        for group in self.prometheus.api("rules")["groups"]:
+            for rule in group["rules"]:
+                with self.subTest(rule=rule["name"]):
+                    self.assertEqual((rule["health"], rule.get("lastError", "")), ("ok", ""))
+                    if rule["type"] == "recording":
+                        self.assertTrue(finite(self.prometheus.range(rule["name"], self.begin, self.end)), "records nothing")
+
+    def test_every_series_that_an_alert_asks_for_exists(self):
+        alerts = [rule for group in self.prometheus.api("rules")["groups"] for rule in group["rules"] if rule["type"] == "alerting"]
+        self.assertGreaterEqual(len(alerts), 14)
+        names = set(self.prometheus.api("label/__name__/values"))
+        for alert in alerts:
+            with self.subTest(alert=alert["name"]):
+                asked = set(re.findall(r"\b(?:vllm:|hydrant_|process_|scrape_|instance(?:_tenant)?:)\w+(?::\w+)*|\bup\b", alert["query"]))
+                self.assertTrue(asked)
+                self.assertLessEqual(asked, names)
+
+    def test_prometheus_took_every_scrape_whole(self):
+        took = self.prometheus.value(f"max_over_time(scrape_duration_seconds[{LOAD_S}s])")
+        self.assertEqual(self.prometheus.value(f"min_over_time(up[{LOAD_S}s])"), 1)
+        print(f"slowest scrape {1e3 * took:.0f} ms", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    if not prometheus_process.installed():
+        serving.skip("there is no prometheus, or no promtool (Debian package prometheus; ./hydrant test installs it)")
+    serving.folder("prometheus")
+    unittest.main(verbosity=2)
