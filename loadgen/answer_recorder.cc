@@ -41,6 +41,7 @@ void AnswerRecorder::OnEvent(const StreamEvent& event, double now_s) {
   if (event.cached_tokens.has_value()) record_->cached_tokens = *event.cached_tokens;
   switch (event.kind) {
     case StreamEvent::Kind::kOutput:
+      ++output_events_;
       if (record_->first_s == 0) {
         record_->first_s = now_s;
       } else {

@@ -26,6 +26,9 @@ class AnswerRecorder {
   // It is over for another reason; the first reason stays.
   void Fail(RequestError error, std::string_view text, double now_s);
 
+  // Events with tokens so far.
+  int64_t output_events() const { return output_events_; }
+
  private:
   void OnEvent(const StreamEvent& event, double now_s);
 
@@ -33,7 +36,8 @@ class AnswerRecorder {
   std::string* const answer_;
   SseReader events_;
   std::string refusal_;  // the beginning of the body of an answer that is not 200
-  bool done_ = false;    // [DONE] came
+  int64_t output_events_ = 0;
+  bool done_ = false;  // [DONE] came
 };
 
 }  // namespace hydrant

@@ -1,7 +1,10 @@
-"""vLLM's `vllm bench serve`: both backends run against us without a failed request, and its token counts are the server's."""
+"""vLLM's `vllm bench serve`: both backends run against us without a failed request, its token counts are the server's, and
+on the same prompts hydrant-loadgen measures what it measures, within 10 %."""
 
 import json
+import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,50 @@ def run(server, folder, backend, path):
     return json.loads((folder / "r.json").read_text())
 
 
+ROUNDS = 3
+TOLERANCE = 0.10
+COMPARED = ("mean_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "mean_e2el_ms", "median_e2el_ms", "output_throughput")
+
+
+def same_load(server, folder):
+    """The flags both programs take; the prompts are a file's, so that they are the same."""
+    prompts = folder / "prompts.json"
+    words = "time people water year house world school point home hand number light story young city".split()
+    chats = [
+        {"conversations": [{"from": "human", "value": " ".join(words[(i + j * j) % len(words)] for j in range(120))},
+                           {"from": "gpt", "value": "an answer long enough"}]}
+        for i in range(24)
+    ]  # fmt: skip
+    prompts.write_text(json.dumps(chats))
+    return [
+        "--base-url", server.base, "--model", MODEL, "--backend", "openai", "--dataset-name", "sharegpt", "--dataset-path",
+        str(prompts), "--sharegpt-output-len", "32", "--num-prompts", str(len(chats)), "--max-concurrency", "2",
+        "--ignore-eos", "--temperature", "0", "--save-result", "--result-dir", str(folder), "--num-warmups", "2",
+    ]  # fmt: skip
+
+
+def compare_with_loadgen(folder):
+    """In turn, medians of rounds: a machine's mood must not decide."""
+    vllm = pathlib.Path(sys.executable).parent / "vllm"
+    loadgen = os.environ.get("LOADGEN", pathlib.Path(os.environ["HYDRANTD"]).parent / "hydrant-loadgen")
+    results = {"vllm": [], "loadgen": []}
+    with serve("--no-enable-prefix-caching") as server:
+        flags = same_load(server, folder)
+        for _ in range(ROUNDS):
+            for name, command in (
+                ("vllm", [vllm, "bench", "serve", "--endpoint", "/v1/completions", "--tokenizer", str(folder),
+                          "--percentile-metrics", "ttft,tpot,itl,e2el"]),
+                ("loadgen", [loadgen]),
+            ):  # fmt: skip
+                subprocess.run([*command, *flags, "--result-filename", "r.json"], check=True, timeout=600)
+                results[name].append(json.loads((folder / "r.json").read_text()))
+    for figure in COMPARED:
+        theirs, ours = (statistics.median(result[figure] for result in results[name]) for name in ("vllm", "loadgen"))
+        require(abs(ours / theirs - 1) <= TOLERANCE, f"{figure}: vLLM {theirs:.2f}, loadgen {ours:.2f}, {ours / theirs:.3f}")
+    for tokens in ("total_output_tokens", "total_input_tokens"):
+        require(results["vllm"][0][tokens] == results["loadgen"][0][tokens], f"{tokens} are the same", results["loadgen"][0][tokens])
+
+
 def main():
     with tempfile.TemporaryDirectory() as name, serve() as server:
         folder = local_tokenizer.write(name)
@@ -38,6 +85,8 @@ def main():
             served = server.metric("vllm:generation_tokens_total") - before
             require(served >= REQUESTS * OUTPUT_TOKENS, f"{backend}: the server counted them", served)
             require(0 < result["median_ttft_ms"] < 60_000, f"{backend}: it saw first tokens", result["median_ttft_ms"])
+    with tempfile.TemporaryDirectory() as name:
+        compare_with_loadgen(local_tokenizer.write(name))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+// The result as JSON, with the names of vLLM's `bench serve` where the meaning is the same.
+//
+// Thread: any (pure functions).
+#ifndef HYDRANT_LOADGEN_REPORT_JSON_H_
+#define HYDRANT_LOADGEN_REPORT_JSON_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loadgen/compare.h"
+#include "loadgen/runner.h"
+#include "loadgen/summary.h"
+#include "nlohmann/json.hpp"
+
+namespace hydrant {
+
+// What every kind of report says besides the figures.
+struct ReportHead {
+  std::string title;  // the label, or the backend
+  std::string date;   // YYYYMMDD-HHMMSS
+  std::string backend;
+  std::string base_url;
+  std::string model;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  // Every flag and its effective value; keys are not among them.
+  std::vector<std::pair<std::string, std::string>> configuration;
+};
+
+// `detailed`: with every request's own times, in the order they were sent.
+nlohmann::ordered_json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpec& spec,
+                                  const RunResult& run, bool detailed);
+
+// Lines of compare mode: name -> both figures and their ratio.
+nlohmann::ordered_json CompareJson(const std::vector<CompareLine>& lines);
+
+// "p99", "p99.9".
+std::string PercentileName(double percent);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_LOADGEN_REPORT_JSON_H_

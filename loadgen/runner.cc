@@ -1,0 +1,304 @@
+#include "loadgen/runner.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <list>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "loadgen/answer_recorder.h"
+#include "loadgen/response_reader.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+// How often the loop checks deadlines and how late it is itself: often enough to see a stall of a few milliseconds,
+// 100 wake-ups a second.
+constexpr double kHeartbeatS = 0.01;
+constexpr double kProgressS = 1;
+
+double ThreadCpuS() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+class Runner::Impl {
+ public:
+  explicit Impl(RunSpec spec) : spec_(std::move(spec)), slot_freed_(io_), signals_(io_, SIGINT, SIGTERM) {}
+
+  RunResult Run();
+
+ private:
+  // A request whose connection may have to be closed from outside.
+  struct Active {
+    Connection* connection = nullptr;
+    double deadline_s = 0;
+    RequestError why = RequestError::kNone;  // it was closed for
+  };
+
+  double NowS() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  // Sleeps until then or until Stop.
+  asio::awaitable<void> SleepUntil(double at_s);
+  asio::awaitable<void> Dispatch();
+  asio::awaitable<void> Converse(std::unique_ptr<Dialogue> dialogue, size_t conversation_idx, double scheduled_s,
+                                 double due_s);
+  asio::awaitable<void> Ask(Dialogue* dialogue, RequestRecord* record, std::string* answer);
+  // One attempt over one connection. False: the connection had been closed while idle, nothing was answered.
+  asio::awaitable<bool> Exchange(Connection* connection, bool reused, const std::string& request, Active* active,
+                                 AnswerRecorder* recorder, bool* reusable);
+  asio::awaitable<void> Heartbeat();
+  void CloseOverdue(double now_s);
+  void Report(double now_s);
+  void Stop();
+  void Finish(RequestRecord record);
+  std::string Request(const Conversation& conversation, const RequestRecord& record, const std::string& body) const;
+
+  const RunSpec spec_;
+  asio::io_context io_{1};
+  Clock::time_point start_;
+  asio::steady_timer slot_freed_;  // cancelled whenever a conversation ends
+  asio::signal_set signals_;
+  std::set<asio::steady_timer*> sleeping_;
+  std::list<Active> active_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+  size_t conversations_ = 0;  // under way
+  bool dispatching_ = true;
+  bool stopping_ = false;
+  Progress progress_;
+  RunResult result_;
+};
+
+RunResult Runner::Impl::Run() {
+  // What ends a coroutine with an exception is a fault of this program; it must not look like a short load.
+  const auto rethrow = [](const std::exception_ptr& error) {
+    if (error) std::rethrow_exception(error);
+  };
+  result_.start_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double cpu_before_s = ThreadCpuS();
+  start_ = Clock::now();
+  signals_.async_wait([this](const error_code& error, int) {
+    if (!error) Stop();
+  });
+  asio::co_spawn(io_, Dispatch(), rethrow);
+  asio::co_spawn(io_, Heartbeat(), rethrow);
+  io_.run();
+  for (const RequestRecord& record : result_.records) result_.duration_s = std::max(result_.duration_s, record.end_s);
+  result_.cpu_s = ThreadCpuS() - cpu_before_s;
+  return std::move(result_);
+}
+
+asio::awaitable<void> Runner::Impl::SleepUntil(double at_s) {
+  asio::steady_timer timer(io_,
+                           start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at_s)));
+  sleeping_.insert(&timer);
+  error_code ignored;
+  if (!stopping_) co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  sleeping_.erase(&timer);
+}
+
+asio::awaitable<void> Runner::Impl::Dispatch() {
+  ArrivalSchedule schedule(spec_.arrivals);
+  size_t idx = spec_.first_conversation;
+  while (const std::optional<double> scheduled_s = schedule.Next()) {
+    // Made before its time has come: making it is not to be measured.
+    auto dialogue = std::make_unique<Dialogue>(&spec_.style, spec_.workload->At(idx));
+    if (*scheduled_s > NowS()) co_await SleepUntil(*scheduled_s);
+    double due_s = *scheduled_s;
+    while (!stopping_ && spec_.concurrency_max > 0 && conversations_ >= static_cast<size_t>(spec_.concurrency_max)) {
+      slot_freed_.expires_at(Clock::time_point::max());
+      error_code ignored;
+      co_await slot_freed_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      due_s = NowS();
+    }
+    if (stopping_ || due_s > spec_.arrivals.duration_s) break;
+    ++conversations_;
+    asio::co_spawn(io_, Converse(std::move(dialogue), idx++, *scheduled_s, due_s), [](const std::exception_ptr& error) {
+      if (error) std::rethrow_exception(error);
+    });
+  }
+  dispatching_ = false;
+}
+
+asio::awaitable<void> Runner::Impl::Converse(std::unique_ptr<Dialogue> dialogue, size_t conversation_idx,
+                                             double scheduled_s, double due_s) {
+  const Conversation& conversation = dialogue->conversation();
+  for (size_t turn = 0; turn < conversation.turns.size(); ++turn) {
+    if (turn > 0) {
+      scheduled_s = due_s = NowS() + conversation.turns[turn].think_s;
+      if (scheduled_s > spec_.arrivals.duration_s) break;
+      if (conversation.turns[turn].think_s > 0) co_await SleepUntil(scheduled_s);
+    }
+    if (stopping_) break;
+    RequestRecord record;
+    record.conversation_idx = conversation_idx;
+    record.turn = static_cast<int32_t>(turn);
+    record.tenant_idx = conversation.tenant_idx;
+    record.scheduled_s = scheduled_s;
+    record.due_s = due_s;
+    std::string answer;
+    co_await Ask(dialogue.get(), &record, turn + 1 < conversation.turns.size() ? &answer : nullptr);
+    const bool succeeded = record.succeeded();
+    Finish(std::move(record));
+    if (!succeeded) break;  // a chat does not go on without its answer
+    dialogue->AddAnswer(answer);
+  }
+  --conversations_;
+  slot_freed_.cancel();
+}
+
+std::string Runner::Impl::Request(const Conversation& conversation, const RequestRecord& record,
+                                  const std::string& body) const {
+  HttpFields fields = spec_.fields;
+  const std::string number = absl::StrCat(record.conversation_idx);
+  fields.emplace_back("X-Request-Id", absl::StrCat(spec_.request_id_prefix, number, "-", record.turn));
+  if (spec_.session_ids) fields.emplace_back("X-Session-ID", absl::StrCat(spec_.request_id_prefix, number));
+  const std::string& own = spec_.workload->spec().tenants[conversation.tenant_idx].key;
+  return HttpRequest(spec_.peer->url, spec_.endpoint, own.empty() ? spec_.key : own, fields, body);
+}
+
+asio::awaitable<void> Runner::Impl::Ask(Dialogue* dialogue, RequestRecord* record, std::string* answer) {
+  const std::string request = Request(dialogue->conversation(), *record, dialogue->NextBody());
+  record->prompt_tokens = dialogue->prompt_tokens();
+  AnswerRecorder recorder(record, answer);
+  record->sent_s = NowS();
+  ++progress_.sent;
+  progress_.max_lag_s = std::max(progress_.max_lag_s, record->lag_s());
+  Active& active = active_.emplace_back();
+  const auto where = std::prev(active_.end());
+  active.deadline_s = record->sent_s + spec_.request_timeout_s;
+  for (bool answered = false; !answered;) {
+    const bool reused = !idle_.empty();
+    std::unique_ptr<Connection> connection;
+    if (reused) {
+      connection = std::move(idle_.back());
+      idle_.pop_back();
+    } else {
+      connection = std::make_unique<Connection>(io_, spec_.peer);
+    }
+    active.connection = connection.get();
+    bool reusable = false;
+    answered = co_await Exchange(connection.get(), reused, request, &active, &recorder, &reusable);
+    active.connection = nullptr;
+    if (reusable && !stopping_) idle_.push_back(std::move(connection));
+  }
+  active_.erase(where);
+}
+
+asio::awaitable<bool> Runner::Impl::Exchange(Connection* connection, bool reused, const std::string& request,
+                                             Active* active, AnswerRecorder* recorder, bool* reusable) {
+  const auto failed = [&](RequestError error, std::string_view text) {
+    if (active->why == RequestError::kTimeout) {
+      recorder->Fail(RequestError::kTimeout, absl::StrCat("not over after ", spec_.request_timeout_s, " s"), NowS());
+    } else if (active->why == RequestError::kCancelled) {
+      recorder->Fail(RequestError::kCancelled, "the run was stopped", NowS());
+    } else {
+      recorder->Fail(error, text, NowS());
+    }
+    connection->Close();
+    return true;
+  };
+  error_code error;
+  if (!reused) error = co_await connection->Open();
+  if (error) co_return failed(RequestError::kConnect, error.message());
+  double now_s = 0;
+  ResponseReader reader([&](std::string_view bytes) {
+    const int64_t events = recorder->output_events();
+    recorder->OnBody(bytes, now_s);
+    progress_.output_events += recorder->output_events() - events;
+  });
+  reader.set_on_status([&](int status) { recorder->OnStatus(status); });
+  error = co_await connection->Write(request);
+  while (!error && !reader.done() && reader.error().empty()) {
+    error = co_await connection->Read();
+    now_s = NowS();
+    connection->Take(reader.Feed(connection->unread()));
+  }
+  if (error && !reader.started() && reused && active->why == RequestError::kNone) {
+    connection->Close();
+    co_return false;  // the server closed it while it was idle
+  }
+  if (error == asio::error::eof) reader.FeedEnd();
+  if (!reader.done()) {
+    const std::string text = reader.error().empty() ? error.message() : reader.error();
+    co_return failed(RequestError::kProtocol, absl::StrCat("the answer broke off: ", text));
+  }
+  recorder->OnEnd(now_s);
+  *reusable = !error && reader.keep_alive() && connection->unread().empty();
+  co_return true;
+}
+
+void Runner::Impl::Finish(RequestRecord record) {
+  if (record.succeeded()) {
+    ++progress_.completed;
+  } else if (record.error != RequestError::kCancelled) {
+    ++progress_.failed;
+  }
+  result_.records.push_back(std::move(record));
+}
+
+asio::awaitable<void> Runner::Impl::Heartbeat() {
+  double due_s = kHeartbeatS;
+  double report_s = kProgressS;
+  while (dispatching_ || conversations_ > 0) {
+    co_await SleepUntil(due_s);
+    const double now_s = NowS();
+    if (!stopping_) result_.max_loop_lag_s = std::max(result_.max_loop_lag_s, now_s - due_s);
+    CloseOverdue(now_s);
+    if (now_s >= report_s) {
+      Report(now_s);
+      report_s = std::max(report_s + kProgressS, now_s);
+    }
+    due_s = now_s + kHeartbeatS;
+    if (stopping_) break;
+  }
+  signals_.cancel();
+  idle_.clear();
+}
+
+void Runner::Impl::CloseOverdue(double now_s) {
+  for (Active& active : active_) {
+    if (active.connection == nullptr || active.why != RequestError::kNone || active.deadline_s > now_s) continue;
+    active.why = RequestError::kTimeout;
+    active.connection->Close();
+  }
+}
+
+void Runner::Impl::Report(double now_s) {
+  progress_.elapsed_s = now_s;
+  progress_.running = active_.size();
+  if (spec_.on_progress) spec_.on_progress(progress_);
+}
+
+void Runner::Impl::Stop() {
+  stopping_ = true;
+  result_.interrupted = true;
+  for (Active& active : active_) {
+    if (active.why == RequestError::kNone) active.why = RequestError::kCancelled;
+    if (active.connection != nullptr) active.connection->Close();
+  }
+  for (asio::steady_timer* timer : sleeping_) timer->cancel();
+  slot_freed_.cancel();
+}
+
+Runner::Runner(RunSpec spec) : impl_(std::make_unique<Impl>(std::move(spec))) {}
+Runner::~Runner() = default;
+RunResult Runner::Run() { return impl_->Run(); }
+
+}  // namespace hydrant

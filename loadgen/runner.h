@@ -1,0 +1,77 @@
+// Puts a load on a server: one io_context on the calling thread, a coroutine per conversation, a pool of kept-alive
+// connections. Open loop: a conversation begins when its time has come, whatever became of the others. Closed loop:
+// when one of the users is free.
+//
+// Life cycle: Run once. It returns when every conversation is over, or soon after Stop.
+#ifndef HYDRANT_LOADGEN_RUNNER_H_
+#define HYDRANT_LOADGEN_RUNNER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loadgen/arrivals.h"
+#include "loadgen/connection.h"
+#include "loadgen/dialogue.h"
+#include "loadgen/http_request.h"
+#include "loadgen/request_record.h"
+#include "loadgen/workload.h"
+
+namespace hydrant {
+
+struct Progress {
+  double elapsed_s = 0;
+  size_t sent = 0;
+  size_t completed = 0;
+  size_t failed = 0;
+  size_t running = 0;
+  int64_t output_events = 0;  // events with tokens
+  double max_lag_s = 0;
+};
+
+struct RunSpec {
+  const Workload* workload = nullptr;  // outlives the run
+  size_t first_conversation = 0;
+  ArrivalSpec arrivals;
+  // Most conversations at a time, their thinking included; 0: any number.
+  int32_t concurrency_max = 0;
+  RequestStyle style;
+  Peer* peer = nullptr;  // outlives the run
+  std::string endpoint = "/v1/completions";
+  std::string key;  // of tenants without one
+  HttpFields fields;
+  std::string request_id_prefix;
+  bool session_ids = false;  // X-Session-ID, one per conversation
+  double request_timeout_s = 600;
+  std::function<void(const Progress&)> on_progress;  // every second; may be empty
+};
+
+struct RunResult {
+  std::vector<RequestRecord> records;  // in the order they ended
+  double duration_s = 0;               // to the last end
+  double start_unix_s = 0;
+  double max_loop_lag_s = 0;  // the latest that the event loop woke up
+  double cpu_s = 0;           // of the thread that ran it
+  bool interrupted = false;
+};
+
+class Runner {
+ public:
+  // REQUIRES: spec's pointers are set.
+  explicit Runner(RunSpec spec);
+  ~Runner();
+
+  // Blocks until the load is over. SIGINT and SIGTERM stop it.
+  RunResult Run();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_LOADGEN_RUNNER_H_

@@ -1,0 +1,154 @@
+#include "loadgen/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_split.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+
+OptionsResult Parse(const std::string& line) {
+  return ParseOptions(std::vector<std::string>(absl::StrSplit(line, ' ', absl::SkipEmpty())));
+}
+
+Options Parsed(const std::string& line) {
+  OptionsResult result = Parse(line);
+  EXPECT_TRUE(result.options.has_value()) << line << ": " << result.message;
+  return result.options.value_or(Options());
+}
+
+TEST(LoadgenOptions, HasVllmsDefaults) {
+  unsetenv("OPENAI_API_KEY");
+  const Options options = Parsed("");
+  EXPECT_EQ(options.base_url.ToString(), "http://127.0.0.1:8000");
+  EXPECT_EQ(options.endpoint, "/v1/completions");
+  EXPECT_TRUE(std::isinf(options.arrivals.rate));
+  EXPECT_EQ(options.arrivals.count, 1000u);
+  EXPECT_EQ(options.arrivals.burstiness, 1);
+  EXPECT_EQ(options.workload.input_tokens.first(), 1024);
+  EXPECT_EQ(options.workload.output_tokens->first(), 128);
+  EXPECT_FALSE(options.save_result);
+}
+
+TEST(LoadgenOptions, TakesVllmsFlags) {
+  const Options options = Parsed(
+      "--backend openai-chat --base-url http://h:1 --model m --dataset-name random --random-input-len 64 "
+      "--random-output-len 16 --random-range-ratio 0.5 --num-prompts 8 --request-rate 2.5 --burstiness 0.5 --seed 7 "
+      "--ignore-eos --temperature 0 --goodput ttft:500 tpot:50 e2el:9000 --metric-percentiles 50,99.9 "
+      "--metadata a=b c=d --header X-A=1 --save-result --result-dir d --result-filename r.json");
+  EXPECT_EQ(options.endpoint, "/v1/chat/completions");
+  EXPECT_EQ(options.arrivals.count, 8u);
+  EXPECT_EQ(options.arrivals.rate, 2.5);
+  EXPECT_EQ(options.arrivals.seed, 7u);
+  EXPECT_EQ(options.workload.input_tokens.ToString(), "uniform:32:96");
+  EXPECT_EQ(options.summary.goals.ttft_ms, 500);
+  EXPECT_EQ(options.summary.goals.tpot_ms, 50);
+  EXPECT_EQ(options.summary.goals.e2el_ms, 9000);
+  EXPECT_EQ(options.summary.percents, (std::vector<double>{50, 99.9}));
+  EXPECT_EQ(options.metadata[1], std::make_pair(std::string("c"), std::string("d")));
+  EXPECT_EQ(options.fields[0].second, "1");
+  EXPECT_THAT(options.sampling_json, HasSubstr("\"ignore_eos\":true"));
+  EXPECT_TRUE(options.save_result);
+}
+
+TEST(LoadgenOptions, UnknownFlagsAndBadValuesAreExit64) {
+  for (const char* line : {"--no-such-flag",
+                           "stray",
+                           "--request-rate 0",
+                           "--request-rate x",
+                           "--burstiness 0",
+                           "--duration 0",
+                           "--goodput ttft",
+                           "--goodput itl:5",
+                           "--base-url h:80",
+                           "--num-prompts -1",
+                           "--port 0",
+                           "--metric-percentiles 101",
+                           "--random-input-len uniform:9:1",
+                           "--dataset-name sharegpt",
+                           "--dataset-path x",
+                           "--ramp-up-strategy linear",
+                           "--ramp-up-strategy exponential --ramp-up-start-rps 0 --ramp-up-end-rps 5",
+                           "--ramp-up-strategy linear --ramp-up-end-rps 5 --request-rate 5",
+                           "--duration 5",
+                           "--ramp-up-users-s 5",
+                           "--tenant key=x",
+                           "--tenant name=a --tenant name=a",
+                           "--extra-body [1]",
+                           "--header x",
+                           "--random-token-ids 5",
+                           "--random-token-ids 5:9 --backend openai-chat",
+                           "--arrival-trace nowhere",
+                           "--tenants-file nowhere",
+                           "--sonnet-input-len 5 --dataset-name sonnet --dataset-path x",
+                           "--compare-url x",
+                           "--compare-url http://h --num-prompts 5",
+                           "--backend tgi"}) {
+    const OptionsResult result = Parse(line);
+    EXPECT_FALSE(result.options.has_value()) << line;
+    EXPECT_EQ(result.exit_code, kLoadExitUsage) << line;
+    EXPECT_EQ(result.message.find('\n'), std::string::npos) << line;
+    EXPECT_FALSE(result.message.empty()) << line;
+  }
+}
+
+TEST(LoadgenOptions, AClosedLoopMayLastForADuration) {
+  const Options options = Parsed("--max-concurrency 4 --duration 10 --ramp-up-users-s 2");
+  EXPECT_EQ(options.arrivals.count, 0u);
+  EXPECT_EQ(options.arrivals.users, 4);
+  EXPECT_EQ(options.arrivals.duration_s, 10);
+  EXPECT_EQ(options.concurrency_max, 4);
+}
+
+TEST(LoadgenOptions, KnowsTheDatasets) {
+  const Options prefix = Parsed("--dataset-name prefix_repetition --prefix-repetition-num-prefixes 3");
+  EXPECT_EQ(prefix.workload.prefix_tokens, 256);
+  EXPECT_EQ(prefix.workload.prefixes, 3);
+  const Options chats = Parsed("--dataset-name multi_turn --think-time-s exponential:2 --output-len 9");
+  EXPECT_EQ(chats.workload.turns.first(), 3);
+  EXPECT_EQ(chats.workload.think_s.ToString(), "exponential:2");
+  EXPECT_EQ(chats.workload.output_tokens->first(), 9);
+  const Options sonnet = Parsed("--dataset-name sonnet --dataset-path s.txt");
+  EXPECT_EQ(sonnet.workload.input_tokens.first(), 350);
+  EXPECT_EQ(sonnet.workload.prefix_tokens, 200);
+}
+
+TEST(LoadgenOptions, ATraceBringsArrivalsAndLengths) {
+  const std::string path = testing::TempDir() + "/options_trace.txt";
+  std::ofstream(path) << "0 5 6\n2 7 8\n";
+  const Options options = Parsed("--arrival-trace " + path);
+  EXPECT_EQ(options.arrivals.trace, (std::vector<double>{0, 2}));
+  EXPECT_EQ(options.workload.lengths[1], std::make_pair(7, 8));
+  EXPECT_EQ(options.arrivals.count, 0u);
+}
+
+TEST(LoadgenOptions, KeysStayOutOfReports) {
+  const Options options = Parsed("--api-key geheim --tenant name=a,key=geheim,weight=3 --header X-Key=geheim --seed 5");
+  EXPECT_EQ(options.key, "geheim");
+  EXPECT_EQ(options.workload.tenants[0].key, "geheim");
+  bool seed = false;
+  bool tenant = false;
+  for (const auto& [name, value] : options.configuration) {
+    EXPECT_EQ(value.find("geheim"), std::string::npos) << name;
+    seed = seed || (name == "seed" && value == "5");
+    tenant = tenant || (name == "tenant a" && value == "weight 3, load 3");
+  }
+  EXPECT_TRUE(seed);
+  EXPECT_TRUE(tenant);
+}
+
+TEST(LoadgenOptions, HelpAndVersionSucceed) {
+  EXPECT_EQ(Parse("--help").exit_code, kLoadExitOk);
+  EXPECT_THAT(Parse("--help").message, HasSubstr("--request-rate"));
+  EXPECT_THAT(Parse("--version").message, HasSubstr("hydrant-loadgen "));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,208 @@
+#include "loadgen/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <set>
+
+#include "tests/loadgen/replay_server.h"
+
+namespace hydrant {
+namespace {
+
+Workload MakeWorkload(WorkloadSpec spec = {}) {
+  spec.input_tokens = Distribution(4);
+  spec.output_tokens = Distribution(3);
+  return *Workload::Make(std::move(spec));
+}
+
+struct Load {
+  explicit Load(const ReplayServer& server, WorkloadSpec workload_spec = {})
+      : workload(MakeWorkload(std::move(workload_spec))), peer(server.peer()) {
+    spec.workload = &workload;
+    spec.peer = &peer;
+    spec.style = *MakeRequestStyle(false, "m", "{}", "");
+    spec.arrivals.count = 10;
+  }
+  RunResult Run() { return Runner(spec).Run(); }
+
+  Workload workload;
+  Peer peer;
+  RunSpec spec;
+};
+
+ReplayServer::Handler Tokens(int tokens) {
+  return [tokens](const std::string&, const std::string&) { return TokensReply(tokens); };
+}
+
+TEST(Runner, AnOpenLoopGetsItsAnswers) {
+  ReplayServer server(Tokens(3));
+  Load load(server);
+  load.spec.arrivals.rate = 200;
+  const RunResult run = load.Run();
+  ASSERT_EQ(run.records.size(), 10u);
+  for (const RequestRecord& record : run.records) {
+    EXPECT_TRUE(record.succeeded()) << record.error_text;
+    EXPECT_EQ(record.output_tokens, 3);
+    EXPECT_EQ(record.prompt_tokens, 5) << "as the server counts";
+    EXPECT_GE(record.sent_s, record.scheduled_s);
+    EXPECT_GT(record.first_s, record.sent_s);
+    EXPECT_GE(record.end_s, record.last_s);
+  }
+  EXPECT_GE(run.duration_s, 0.05) << "10 arrivals at 200 per second";
+  EXPECT_FALSE(run.interrupted);
+}
+
+TEST(Runner, AClosedLoopKeepsToItsUsersAndConnections) {
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  ReplayServer server([&](const std::string&, const std::string&) {
+    int now = ++running;
+    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) continue;
+    --running;
+    return TokensReply(3);
+  });
+  Load load(server);
+  load.spec.arrivals.count = 50;
+  load.spec.concurrency_max = 2;
+  EXPECT_EQ(load.Run().records.size(), 50u);
+  EXPECT_LE(most, 2);
+  EXPECT_LE(server.connections(), 2);
+}
+
+TEST(Runner, ADurationEndsAClosedLoop) {
+  ReplayServer server(Tokens(1));
+  Load load(server);
+  load.spec.arrivals.count = 0;
+  load.spec.arrivals.duration_s = 0.1;
+  load.spec.concurrency_max = 1;
+  const RunResult run = load.Run();
+  EXPECT_GT(run.records.size(), 1u);
+  for (const RequestRecord& record : run.records) EXPECT_LE(record.due_s, 0.1);
+}
+
+TEST(Runner, AConnectionClosedWhileIdleIsReplaced) {
+  ReplayServer server([](const std::string&, const std::string&) {
+    Reply reply = TokensReply(1);
+    reply.close = true;  // without having said so
+    return reply;
+  });
+  Load load(server);
+  load.spec.concurrency_max = 1;
+  for (const RequestRecord& record : load.Run().records) EXPECT_TRUE(record.succeeded()) << record.error_text;
+}
+
+TEST(Runner, FailuresHaveTheirKinds) {
+  const std::pair<Reply, RequestError> cases[] = {
+      {PlainReply(429, "{\"error\":{\"message\":\"slow\"}}"), RequestError::kHttp429},
+      {PlainReply(503, ""), RequestError::kHttp503},
+      {PlainReply(404, ""), RequestError::kHttpOther},
+      {Reply{{}, false, true}, RequestError::kTimeout},
+      {Reply{{"nonsense\r\n\r\n"}, true}, RequestError::kProtocol},
+      {Reply{{TokensReply(1).pieces[0], TokensReply(1).pieces[1]}, true}, RequestError::kProtocol},
+      {StreamReply({R"({"error":{"message":"x"}})", "[DONE]"}), RequestError::kStream},
+  };
+  for (const auto& [reply, error] : cases) {
+    ReplayServer server([&reply = reply](const std::string&, const std::string&) { return reply; });
+    Load load(server);
+    load.spec.arrivals.count = 2;
+    load.spec.request_timeout_s = error == RequestError::kTimeout ? 0.05 : 60;
+    const RunResult run = load.Run();
+    ASSERT_EQ(run.records.size(), 2u);
+    EXPECT_EQ(run.records[0].error, error) << run.records[0].error_text;
+  }
+}
+
+TEST(Runner, NobodyListening) {
+  std::optional<ReplayServer> server(std::in_place, Tokens(1));
+  Load load(*server);
+  server.reset();
+  EXPECT_EQ(load.Run().records[0].error, RequestError::kConnect);
+}
+
+TEST(Runner, AChatSendsTheServersAnswersBack) {
+  std::mutex mutex;
+  std::vector<std::string> bodies;
+  ReplayServer server([&](const std::string& head, const std::string& body) {
+    EXPECT_NE(head.find("X-Session-ID: p-0"), std::string::npos) << head;
+    const std::lock_guard lock(mutex);
+    bodies.push_back(body);
+    return TokensReply(2, true);
+  });
+  Load load(server, {.dataset = Dataset::kMultiTurn, .turns = Distribution(3), .think_s = Distribution(0.01)});
+  load.spec.arrivals.count = 1;
+  load.spec.style = *MakeRequestStyle(true, "m", "{}", "");
+  load.spec.session_ids = true;
+  load.spec.request_id_prefix = "p-";
+  const RunResult run = load.Run();
+  ASSERT_EQ(run.records.size(), 3u);
+  EXPECT_EQ(run.records[2].turn, 2);
+  EXPECT_GE(run.records[1].sent_s - run.records[0].end_s, 0.009) << "thinking";
+  ASSERT_EQ(bodies.size(), 3u);
+  EXPECT_NE(bodies[1].find(R"({"role":"assistant","content":"ww"})"), std::string::npos) << bodies[1];
+  EXPECT_EQ(bodies[1].find("think"), std::string::npos);
+}
+
+TEST(Runner, AChatEndsWithItsFirstFailure) {
+  ReplayServer server([](const std::string&, const std::string&) { return PlainReply(500, ""); });
+  Load load(server, {.turns = Distribution(3)});
+  load.spec.arrivals.count = 2;
+  EXPECT_EQ(load.Run().records.size(), 2u);
+}
+
+TEST(Runner, TenantsSendTheirKeys) {
+  std::mutex mutex;
+  std::set<std::string> keys;
+  ReplayServer server([&](const std::string& head, const std::string&) {
+    const std::lock_guard lock(mutex);
+    const size_t at = head.find("Bearer ");
+    keys.insert(at == std::string::npos ? "" : head.substr(at + 7, 2));
+    return TokensReply(1);
+  });
+  Load load(server, {.tenants = {{.name = "a", .key = "ka"}, {.name = "b", .key = "kb"}, {.name = "c"}}});
+  load.spec.arrivals.count = 60;
+  load.spec.concurrency_max = 4;
+  load.spec.key = "kc";
+  load.Run();
+  EXPECT_EQ(keys, (std::set<std::string>{"ka", "kb", "kc"}));
+}
+
+TEST(Runner, TheSameSeedIsTheSameLoad) {
+  std::mutex mutex;
+  std::multiset<std::string> bodies;
+  ReplayServer server([&](const std::string&, const std::string& body) {
+    const std::lock_guard lock(mutex);
+    bodies.insert(body);
+    return TokensReply(1);
+  });
+  Load load(server);
+  load.Run();
+  const std::multiset<std::string> first = bodies;
+  bodies.clear();
+  Load again(server);
+  again.spec.concurrency_max = 1;
+  again.Run();
+  EXPECT_EQ(bodies, first);
+}
+
+TEST(Runner, AnInterruptEndsTheRunWithItsRecords) {
+  std::atomic<int> requests{0};
+  ReplayServer server([&](const std::string&, const std::string&) {
+    if (++requests <= 2) return TokensReply(1);
+    (void)raise(SIGINT);
+    return Reply{{}, false, true};
+  });
+  Load load(server);
+  load.spec.arrivals.count = 1000;
+  load.spec.concurrency_max = 1;
+  const RunResult run = load.Run();
+  EXPECT_TRUE(run.interrupted);
+  ASSERT_EQ(run.records.size(), 3u);
+  EXPECT_TRUE(run.records[1].succeeded());
+  EXPECT_EQ(run.records[2].error, RequestError::kCancelled);
+}
+
+}  // namespace
+}  // namespace hydrant
