@@ -12,6 +12,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -135,6 +136,13 @@ absl::Status HttpListener::Listen(const asio::generic::stream_protocol::endpoint
 void HttpListener::ReserveDescriptor() { reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 void HttpListener::Start() { asio::co_spawn(acceptor_.get_executor(), AcceptLoop(), asio::detached); }
+
+void HttpListener::Stop() {
+  asio::post(acceptor_.get_executor(), [this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+  });
+}
 
 void HttpListener::ShedOne() {
   if (reserve_fd_ >= 0) ::close(reserve_fd_);

@@ -35,6 +35,8 @@ class HttpListener {
   // UNAVAILABLE: somebody does, or the path is something else. Removed by the destructor.
   absl::Status OpenUnix(const std::string& path);
   void Start();
+  // Accepts no more. Whoever else holds an adopted socket keeps it, and its backlog, alive. Any thread, any number of times.
+  void Stop();
 
   uint16_t port() const { return port_; }
 

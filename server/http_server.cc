@@ -217,7 +217,7 @@ void HttpServer::OnSignal() {
     if (number == SIGHUP) {
       OnHangup();
     } else if (!draining_) {
-      Log(LogLevel::kInfo, absl::StrCat("draining: ", generations_->in_flight(), " requests"));
+      Log(LogLevel::kInfo, "told to stop: draining");
       BeginDrain();
     } else {
       Log(LogLevel::kInfo, "second signal: ending running requests");
@@ -280,6 +280,8 @@ void HttpServer::PollDrain() {
     Log(LogLevel::kWarning, absl::StrCat("ending ", generations_->in_flight(), " requests at the shutdown deadline"));
     CancelRunning();
   }
+  // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.
+  if (options_.socket.has_value() && generations_->draining()) listener_.Stop();
   drain_timer_.expires_after(kDrainPoll);
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollDrain();

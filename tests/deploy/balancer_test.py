@@ -14,9 +14,7 @@ from replicas import ROOT, Chat, Client, Process, Replica, ask, skip, small_mode
 
 CHATS = 8
 # Longer than HAProxy needs to notice (deploy/haproxy/haproxy.cfg: 1.25 s).
-DELAY_S = 2.0
-# More than a replica makes in that time.
-LONG_TOKENS = 20000
+DELAY_S = 3.0
 
 
 def free_port():
@@ -101,6 +99,23 @@ class Routing(TwoReplicas, unittest.TestCase):
             self.assertEqual(self.balancer.ask("GET", path)[0], 404)
 
 
+class LongStream(threading.Thread):
+    def __init__(self, client, tokens):
+        super().__init__(daemon=True)
+        self._client = client
+        self._tokens = tokens
+        self.started = threading.Event()
+        self.error = None
+
+    def run(self):
+        try:
+            turn = self._client.stream(self.started, prompt=[11] * 8, max_tokens=self._tokens, stream_interval=200,
+                                       kv={"policy": "h2o-streaming", "budget": 128})  # fmt: skip
+            assert (len(turn.tokens), turn.finish) == (self._tokens, "length"), f"{len(turn.tokens)}, {turn.finish}"
+        except Exception as error:  # whoever joins it wants to know
+            self.error = error
+
+
 class Draining(TwoReplicas, unittest.TestCase):
     def test_each_replica_can_be_drained_and_restarted_under_load(self):
         chats = [Chat(self.balancer.port, index) for index in range(CHATS)]
@@ -111,11 +126,12 @@ class Draining(TwoReplicas, unittest.TestCase):
         self.assertEqual(set(home.values()), set(self.replicas), "both have sessions")
         for chat in chats:
             chat.start()
-        self.drain("a", chats, lambda replica: replica.signal())
+        self.drain("a", chats, lambda replica: replica.signal(), stays=False)
         self.replicas["a"] = self.replica(port=self.replicas["a"].port)
         wait_for("a is found again", lambda: self.failures(chats) or any(chat.turns[-1][1].replica == "a" for chat in chats))
         self.everybody_takes(2, chats)
-        self.drain("b", chats, lambda replica: self.assertEqual(replica.ask_admin("POST", "/admin/drain")[0], 200))
+        by_hand = lambda replica: self.assertEqual(replica.ask_admin("POST", "/admin/drain")[0], 200)  # noqa: E731
+        self.drain("b", chats, by_hand, stays=True)
         for chat in chats:
             chat.stop()
         self.assertEqual(self.failures(chats), [])
@@ -132,34 +148,41 @@ class Draining(TwoReplicas, unittest.TestCase):
         wait_for("more turns", lambda:
                  self.failures(chats) or all(len(chat.turns) >= before[chat] + turns for chat in chats))
 
-    def drain(self, name, chats, order):
-        """Drains one replica while a long stream and the chats run, and waits for its end."""
+    def stream_long(self, client, tokens):
+        """A stream that has begun, on a thread. Rolling positions: as long as it is asked for, whatever the context is."""
+        stream = LongStream(client, tokens)
+        stream.start()
+        self.assertTrue(stream.started.wait(30), stream.error)
+        return stream
+
+    def drain(self, name, chats, order, stays):
+        """Drains one replica while long streams and the chats run, and waits for its end. `stays`: it ends only when told
+        to once more."""
         replica = self.replicas[name]
-        started, result = threading.Event(), []
-
-        def stream_long(client):
-            # Rolling positions: as long as it takes, whatever the model's context is.
-            kv = {"policy": "h2o-streaming", "budget": 128}
-            result.append(client.stream(started, prompt=[11] * 8, max_tokens=LONG_TOKENS, stream_interval=200, kv=kv))
-
-        long = threading.Thread(target=stream_long, args=(self.client_of(name),))
-        long.start()
-        self.assertTrue(started.wait(30))
+        client = self.client_of(name)
+        began = time.monotonic()
+        self.stream_long(client, 2000).join()
+        rate = 2000 / (time.monotonic() - began)
+        streams = [self.stream_long(client, int(rate * DELAY_S))]
         began = time.monotonic()
         order(replica)
-        wait_for("/ready says 503", lambda: replica.ask("GET", "/ready")[0] == 503, 1.0)
+        wait_for("/ready says 503", lambda: replica.ask("GET", "/ready")[0] == 503)
         noticed = time.monotonic() - began
+        self.assertLess(noticed, DELAY_S)
+        # Late, but a balancer may be: this one is served. It goes on when others are turned away.
+        wait_for("the last second", lambda: time.monotonic() - began > DELAY_S - 1)
+        streams.append(self.stream_long(Client(replica.port), int(rate * 4)))
         late = {"prompt": "late", "max_tokens": 1}
-        self.assertEqual(replica.ask("POST", "/v1/completions", late)[0], 200, "balancers have not noticed yet")
         wait_for("new requests are refused",
                  lambda: replica.ask("POST", "/v1/completions", late)[0] in (503, None), DELAY_S + 5)  # fmt: skip
         refused = time.monotonic() - began
         self.assertGreater(refused, DELAY_S - 0.2)
-        self.assertTrue(long.is_alive(), "a stream outlives the refusal of new requests")
-        long.join()
-        self.assertEqual([(len(turn.tokens), turn.finish) for turn in result], [(LONG_TOKENS, "length")])
-        if replica.process.poll() is None:
-            replica.signal()  # after /admin/drain the process stays until it is told to end
+        self.assertTrue(streams[1].is_alive(), "a stream outlives the refusal of new requests")
+        for stream in streams:
+            stream.join()
+            self.assertIsNone(stream.error)
+        if stays:
+            replica.signal()
         self.assertEqual(replica.wait(), 0, replica.log())
         print(f"{name}: /ready 503 after {noticed:.2f} s, refused after {refused:.2f} s, "
               f"ended after {time.monotonic() - began:.2f} s")  # fmt: skip

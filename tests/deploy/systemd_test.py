@@ -3,6 +3,7 @@
 does not run here; service_manager.py speaks its side of the protocols."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -104,6 +105,14 @@ class Notification(unittest.TestCase):
         self.assertEqual(service.wait(), 0)
 
 
+def listeners(pid):
+    """How many listening TCP sockets a process has open."""
+    listening = {line.split()[9] for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+                 if line.split()[3] == "0A"}  # fmt: skip
+    links = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
+    return sum(link[len("socket:[") : -1] in listening for link in links if link.startswith("socket:["))
+
+
 class SocketActivation(unittest.TestCase):
     def test_the_socket_handed_over_serves_who_waited_for_it(self):
         with listening() as socket_of_the_manager:
@@ -117,15 +126,33 @@ class SocketActivation(unittest.TestCase):
             thread.join()
             self.assertEqual(early[0][0], 200)
             self.assertEqual(service.port(), port, "and not that of the flags")
-            # A restart: who comes in between waits for the next process.
-            service.signal()
-            self.assertEqual(service.wait(), 0)
-            thread = threading.Thread(target=lambda: early.append(ask(port, "GET", "/ready")))
-            thread.start()
+
+    def test_who_comes_during_a_restart_waits_for_the_next_process(self):
+        with listening() as socket_of_the_manager:
+            port = socket_of_the_manager.getsockname()[1]
+            first = Service(MODEL, *FLAGS, sockets=[socket_of_the_manager])
+            self.addCleanup(first.end)
+            first.wait_until_said("READY=1")
+            started, answers, long = threading.Event(), [], []
+            stream = {"prompt": [7] * 8, "max_tokens": 8000, "stream_interval": 100}
+            running = threading.Thread(target=lambda: long.append(Client(port).stream(started, **stream)))
+            running.start()
+            self.assertTrue(started.wait(30))
+            first.signal()
+            first.wait_until_said("STOPPING=1")
+            # It has closed its copy of the socket once only the stream's connection is left of its sockets on the port.
+            wait_for("no more accepting", lambda: listeners(first.process.pid) == 0)
+            body = {"prompt": "a", "max_tokens": 1}
+            late = threading.Thread(target=lambda: answers.append(ask(port, "POST", "/v1/completions", body)))
+            late.start()
+            running.join()
+            self.assertEqual(len(long[0].tokens), 8000, "what ran is finished")
+            self.assertEqual(first.wait(), 0)
+            self.assertEqual(answers, [], "nobody has refused it")
             second = Service(MODEL, *FLAGS, sockets=[socket_of_the_manager])
             self.addCleanup(second.end)
-            thread.join()
-            self.assertEqual(early[1][0], 200)
+            late.join()
+            self.assertEqual(answers[0][0], 200)
 
     def test_sockets_we_cannot_take_are_refused_before_the_model_is_loaded(self):
         with listening() as one, listening() as two, listening("0.0.0.0") as open_to_all:

@@ -1,16 +1,22 @@
 #include "server/http_server.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/clock.h"
@@ -156,6 +162,42 @@ TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
   EXPECT_LE(told.Count("WATCHDOG=1"), before + 1);
   server.executor().Release();
   EXPECT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= before + 5; })) << "it moves again";
+}
+
+TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  ASSERT_EQ(listen(fd, 16), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const auto start = [&] {
+    TestServerOptions options;
+    options.http.socket = InheritedSocket{fcntl(fd, F_DUPFD_CLOEXEC, 0), "127.0.0.1", ntohs(address.sin_port)};
+    return std::make_unique<TestServer>(std::move(options));
+  };
+  auto first = start();
+  first->executor().Hold();
+  RawClient running(first->port());
+  running.Send(CompletionPost(kShort));
+  ASSERT_TRUE(Eventually([&] { return first->engine().backlog().sequences == 1; }));
+  first->http().Shutdown();
+  ASSERT_TRUE(Eventually([&] {
+    RawClient next(first->port());
+    next.Send(Get("/health"));
+    return next.ReadUntil("200 OK", 0.05).empty();
+  }));
+  RawClient waiting(first->port());
+  waiting.Send(Get("/health"));
+  first->executor().Release();
+  EXPECT_THAT(running.ReadResponse().body, HasSubstr("[DONE]"));
+  EXPECT_EQ(first->Join(), 0);
+  first.reset();
+  auto second = start();
+  EXPECT_EQ(waiting.ReadResponse().status, 200);
+  close(fd);
 }
 
 TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {
