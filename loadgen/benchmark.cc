@@ -108,6 +108,10 @@ ReportHead MakeHead(const Options& options, const Server& server) {
   head.backend = options.backend;
   head.base_url = server.peer.url.ToString();
   head.model = server.model;
+  head.num_prompts = options.arrivals.count;
+  head.request_rate = options.arrivals.rate;
+  head.burstiness = options.arrivals.burstiness;
+  head.concurrency_max = options.concurrency_max;
   head.metadata = options.metadata;
   head.configuration = options.configuration;
   return head;

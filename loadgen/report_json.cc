@@ -1,6 +1,7 @@
 #include "loadgen/report_json.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -91,7 +92,11 @@ Json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpe
   json["label"] = head.title;
   json["base_url"] = head.base_url;
   json["model_id"] = head.model;
+  json["num_prompts"] = head.num_prompts == 0 ? Json(run.records.size()) : Json(head.num_prompts);
   for (const auto& [name, value] : head.metadata) json[name] = value;
+  json["request_rate"] = std::isinf(head.request_rate) ? Json("inf") : Json(head.request_rate);
+  json["burstiness"] = head.burstiness;
+  json["max_concurrency"] = head.concurrency_max == 0 ? Json() : Json(head.concurrency_max);
   Json configuration = Json::object();
   for (const auto& [name, value] : head.configuration) configuration[name] = value;
   json["configuration"] = configuration;

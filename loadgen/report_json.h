@@ -4,6 +4,8 @@
 #ifndef HYDRANT_LOADGEN_REPORT_JSON_H_
 #define HYDRANT_LOADGEN_REPORT_JSON_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +24,10 @@ struct ReportHead {
   std::string backend;
   std::string base_url;
   std::string model;
+  size_t num_prompts = 0;   // asked for; 0: no number was given
+  double request_rate = 0;  // infinite: all at once
+  double burstiness = 1;
+  int32_t concurrency_max = 0;  // 0: any
   std::vector<std::pair<std::string, std::string>> metadata;
   // Every flag and its effective value; keys are not among them.
   std::vector<std::pair<std::string, std::string>> configuration;

@@ -25,7 +25,8 @@ void Quantities(const Summary& summary, const SummarySpec& spec, std::string* ou
   Row(out, "TPOT", summary.all.tpot_ms);
   Row(out, "ITL", summary.all.itl_ms);
   Row(out, "E2E", summary.all.e2el_ms);
-  if (summary.all.queue_ms.max > 1) Row(out, "client queue", summary.all.queue_ms);
+  // Beyond the client's lag: --max-concurrency held requests back.
+  if (summary.all.queue_ms.max > summary.max_send_lag_ms + 1) Row(out, "client queue", summary.all.queue_ms);
 }
 
 void Groups(const char* what, const std::vector<GroupSummary>& groups, const SummarySpec& spec, double duration_s,

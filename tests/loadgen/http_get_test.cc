@@ -28,13 +28,14 @@ TEST(HttpGet, NamesWhatIsWrong) {
 }
 
 TEST(HttpGet, FindsTheFirstModel) {
-  std::string body = R"({"object":"list","data":[{"id":"m1"},{"id":"m2"}]})";
-  ReplayServer server([&](const std::string&, const std::string&) { return PlainReply(200, body); });
-  Peer peer = server.peer();
-  EXPECT_EQ(*FirstModel(&peer, "", {}, 10), "m1");
+  const auto ask = [](const std::string& body) {
+    ReplayServer server([&](const std::string&, const std::string&) { return PlainReply(200, body); });
+    Peer peer = server.peer();
+    return FirstModel(&peer, "", {}, 10);
+  };
+  EXPECT_EQ(*ask(R"({"object":"list","data":[{"id":"m1"},{"id":"m2"}]})"), "m1");
   for (const char* other : {"", "{}", "[]", R"({"data":[]})", R"({"data":[{"id":5}]})"}) {
-    body = other;
-    EXPECT_EQ(FirstModel(&peer, "", {}, 10).status().code(), absl::StatusCode::kDataLoss) << other;
+    EXPECT_EQ(ask(other).status().code(), absl::StatusCode::kDataLoss) << other;
   }
 }
 

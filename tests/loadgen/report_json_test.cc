@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace hydrant {
 namespace {
 
@@ -25,6 +27,8 @@ RunResult Run() {
 
 nlohmann::ordered_json Report(bool detailed, SummarySpec spec = {}) {
   ReportHead head{.title = "t", .date = "d", .backend = "openai", .base_url = "u", .model = "m"};
+  head.request_rate = std::numeric_limits<double>::infinity();
+  head.concurrency_max = 4;
   head.metadata = {{"version", "1"}};
   head.configuration = {{"seed", "0"}};
   return ReportJson(head, Summarise(Run(), {TenantSpec()}, spec), spec, Run(), detailed);
@@ -67,6 +71,9 @@ TEST(ReportJson, HasVllmsNames) {
   EXPECT_EQ(json["output_throughput"], 1.5);
   EXPECT_EQ(json["errors_by_kind"]["http_503"], 1);
   EXPECT_EQ(json["refusals"][0]["text"], "HTTP 503: full");
+  EXPECT_EQ(json["request_rate"], "inf");
+  EXPECT_EQ(json["max_concurrency"], 4);
+  EXPECT_EQ(json["num_prompts"], 2);
   EXPECT_EQ(json["version"], "1");
   EXPECT_EQ(json["configuration"]["seed"], "0");
   EXPECT_TRUE(json["request_goodput"].is_null());

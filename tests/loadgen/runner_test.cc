@@ -140,6 +140,7 @@ TEST(Runner, AChatSendsTheServersAnswersBack) {
   ASSERT_EQ(run.records.size(), 3u);
   EXPECT_EQ(run.records[2].turn, 2);
   EXPECT_GE(run.records[1].sent_s - run.records[0].end_s, 0.009) << "thinking";
+  const std::lock_guard lock(mutex);
   ASSERT_EQ(bodies.size(), 3u);
   EXPECT_NE(bodies[1].find(R"({"role":"assistant","content":"ww"})"), std::string::npos) << bodies[1];
   EXPECT_EQ(bodies[1].find("think"), std::string::npos);
@@ -166,6 +167,7 @@ TEST(Runner, TenantsSendTheirKeys) {
   load.spec.concurrency_max = 4;
   load.spec.key = "kc";
   load.Run();
+  const std::lock_guard lock(mutex);
   EXPECT_EQ(keys, (std::set<std::string>{"ka", "kb", "kc"}));
 }
 
@@ -179,12 +181,17 @@ TEST(Runner, TheSameSeedIsTheSameLoad) {
   });
   Load load(server);
   load.Run();
-  const std::multiset<std::string> first = bodies;
-  bodies.clear();
+  std::multiset<std::string> first;
+  {
+    const std::lock_guard lock(mutex);
+    first.swap(bodies);
+  }
   Load again(server);
   again.spec.concurrency_max = 1;
   again.Run();
+  const std::lock_guard lock(mutex);
   EXPECT_EQ(bodies, first);
+  EXPECT_EQ(first.size(), 10u);
 }
 
 TEST(Runner, AnInterruptEndsTheRunWithItsRecords) {

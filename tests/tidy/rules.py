@@ -164,7 +164,6 @@ UNTESTED = {
     "model/pcre2_code.cc": "tests/model/split_regex_test.cc and split_effort_test.cc compile through it",
     "server/main.cc": "tests/conformance starts the program",
     "loadgen/main.cc": "tests/loadgen/check_server.py starts the program",
-    "loadgen/tls.cc": "nothing of ours: it compiles a library's sources once",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
 UNTESTED.update({
