@@ -5,6 +5,7 @@ no request fails, no stream is cut, and every answer is the one a lone server gi
 import itertools
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -62,6 +63,13 @@ class TwoReplicas:
         clients = (self.client(X_Session_ID=f"of-{name}-{index}") for index in itertools.count())
         return next(client for client in clients if client.stream(prompt=[7], max_tokens=1).replica == name)
 
+    def stream_long(self, client, tokens):
+        """A stream that has begun, on a thread. Rolling positions: as long as it is asked for, whatever the context is."""
+        stream = LongStream(client, tokens)
+        stream.start()
+        self.assertTrue(stream.started.wait(30), stream.error)
+        return stream
+
 
 class Routing(TwoReplicas, unittest.TestCase):
     def test_requests_without_a_session_go_where_there_is_least_to_do(self):
@@ -94,9 +102,26 @@ class Routing(TwoReplicas, unittest.TestCase):
             self.assertEqual(self.client(X_Session_ID=session).stream(prompt=[7], max_tokens=1).replica, place)
             self.assertEqual(self.balancer.ask("DELETE", f"/v1/sessions/{session}")[0], 200, "asked where it is")
 
+    def test_sessions_are_spread_evenly(self):
+        client = self.client()
+        places = [client.place_of(f"{index}-of-many") for index in range(400)]
+        self.assertAlmostEqual(places.count("a") / len(places), 0.5, delta=0.08)
+
     def test_what_is_the_operators_is_not_passed_on(self):
         for path in ("/metrics", "/load"):
             self.assertEqual(self.balancer.ask("GET", path)[0], 404)
+
+
+class Losing(TwoReplicas, unittest.TestCase):
+    def test_requests_for_a_replica_that_was_killed_are_served_by_the_other(self):
+        clients = [self.client_of("a") for _ in range(4)]
+        lost = self.stream_long(self.client_of("a"), 100_000)
+        self.replicas["a"].signal(signal.SIGKILL)
+        self.replicas["a"].wait()
+        # At once: nobody has looked whether it is there.
+        self.assertEqual([client.stream(prompt=[7], max_tokens=1).replica for client in clients], ["b"] * 4)
+        lost.join()
+        self.assertIsNotNone(lost.error, "what it had begun is lost, and can be seen to be: there is no [DONE]")
 
 
 class LongStream(threading.Thread):
@@ -147,13 +172,6 @@ class Draining(TwoReplicas, unittest.TestCase):
         before = {chat: len(chat.turns) for chat in chats}
         wait_for("more turns", lambda:
                  self.failures(chats) or all(len(chat.turns) >= before[chat] + turns for chat in chats))
-
-    def stream_long(self, client, tokens):
-        """A stream that has begun, on a thread. Rolling positions: as long as it is asked for, whatever the context is."""
-        stream = LongStream(client, tokens)
-        stream.start()
-        self.assertTrue(stream.started.wait(30), stream.error)
-        return stream
 
     def drain(self, name, chats, order, stays):
         """Drains one replica while long streams and the chats run, and waits for its end. `stays`: it ends only when told

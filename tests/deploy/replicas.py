@@ -142,6 +142,13 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
         self._fields = {"Content-Type": "application/json", **dict(fields)}
 
+    def place_of(self, session):
+        """The replica that this session's requests go to."""
+        self._connection.request("GET", "/v1/models", headers={**self._fields, "X-Session-ID": session})
+        response = self._connection.getresponse()
+        response.read()
+        return response.getheader("X-Served-By")
+
     def stream(self, started=None, **body):
         """Reads a stream to its end. AssertionError unless it is a whole one; OSError or HTTPException where it is cut.
         `started`: a threading.Event to set with the first token."""
