@@ -9,18 +9,6 @@
 namespace hydrant {
 namespace {
 
-std::string_view StateName(SessionState state) {
-  switch (state) {
-    case SessionState::kBusy:
-      return "busy";
-    case SessionState::kParked:
-      return "parked";
-    case SessionState::kCold:
-      return "cold";
-  }
-  return "";
-}
-
 // A member of `reader` that must be an id; nullopt when it is not there.
 std::optional<std::string> ReadMember(ObjectReader* reader, std::string_view name) {
   const JsonView value = reader->Raw(name);
@@ -40,6 +28,18 @@ void AppendIntegerOrNull(std::string* out, std::string_view name, int64_t value)
 }
 
 }  // namespace
+
+std::string_view SessionStateName(SessionState state) {
+  switch (state) {
+    case SessionState::kBusy:
+      return "busy";
+    case SessionState::kParked:
+      return "parked";
+    case SessionState::kCold:
+      return "cold";
+  }
+  return "";
+}
 
 bool IsSessionId(std::string_view text) {
   return !text.empty() && text.size() <= kSessionIdBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
@@ -66,7 +66,7 @@ std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) 
 std::string SessionJson(const SessionCard& card) {
   std::string out = "{\"id\":";
   AppendJsonString(&out, card.id);
-  absl::StrAppend(&out, ",\"object\":\"session\",\"state\":\"", std::string(StateName(card.state)),
+  absl::StrAppend(&out, ",\"object\":\"session\",\"state\":\"", std::string(SessionStateName(card.state)),
                   "\",\"tokens\":", card.tokens, ",\"live\":", card.live);
   AppendIntegerOrNull(&out, "budget", card.budget);
   out.append(",\"policy\":");

@@ -36,6 +36,8 @@ enum class SessionState : uint8_t {
   kCold,    // only its tokens are known; the next turn computes them again
 };
 
+std::string_view SessionStateName(SessionState state);
+
 struct SessionCard {
   std::string id;
   SessionState state = SessionState::kCold;

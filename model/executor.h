@@ -78,7 +78,25 @@ struct RestoreOp {
   const EvictionPolicy* policy = nullptr;
 };
 
-// A step has rows; between steps there may be one with drops and parks alone.
+// Scores and positions of a sequence's first slots, whole blocks of them, as the cache has them:
+// [block][layer][kv_head][16]. The vectors only grow; what they hold beyond these blocks means nothing.
+struct KvSides {
+  int32_t blocks = 0;
+  std::vector<float> scores;
+  std::vector<int32_t> positions;
+  bool logical = false;  // positions in the text whatever the policy; else, under a rolling one, ranks
+};
+
+// Copies out what is beside a sequence's slots, to be looked at: `sides` names them, or, where it is empty, they are what is
+// parked for `session`.
+struct ReadOp {
+  uint64_t session = 0;
+  int32_t live = 0;  // > 0
+  std::span<const int32_t> sides = {};
+  KvSides* out = nullptr;
+};
+
+// A step has rows; between steps there may be one with drops, parks and reads alone.
 struct StepInput {
   // Before the rows, in this order.
   std::vector<uint64_t> drops;  // sessions whose parked KV is forgotten
@@ -86,6 +104,7 @@ struct StepInput {
   std::vector<RestoreOp> restores;
   std::vector<SideInit> side_inits;
   std::vector<StepRow> rows;
+  std::vector<ReadOp> reads;  // without rows
 
   void clear() {
     drops.clear();
@@ -93,6 +112,7 @@ struct StepInput {
     restores.clear();
     side_inits.clear();
     rows.clear();
+    reads.clear();
   }
 };
 

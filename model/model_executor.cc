@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -84,7 +85,9 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   assert(launched_ == awaited_ && "one ticket in flight");
   MoveSessions(input);
   output_.rows.clear();
+  for (const ReadOp& read : input.reads) Read(read);
   if (input.rows.empty()) return Ticket{++launched_};
+  assert(input.reads.empty());
   FlattenRows(input);
   if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
@@ -139,6 +142,35 @@ void ModelExecutor::MoveSessions(const StepInput& input) {
     assert(restore.cut_to >= cut.policy.heavy);
     cut.policy.recent = restore.cut_to - cut.policy.heavy;
     device_.Shrink({&cut, 1}, view);
+  }
+}
+
+// A side block is one piece of each array, so this is two copies for 16 slots of all layers and heads.
+void ModelExecutor::Read(const ReadOp& read) {
+  const KvCacheView& view = kv_cache_.view();
+  const KvCacheLayout& layout = view.layout;
+  KvSides& out = *read.out;
+  out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+  out.logical = layout.inspected;
+  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);
+  if (out.scores.size() < total) out.scores.resize(total);
+  if (out.positions.size() < total) out.positions.resize(total);
+  const std::byte* parked = read.sides.empty() ? parked_.at(read.session).data() : nullptr;
+  const int32_t* from = layout.inspected ? view.logical_position : view.position;
+  for (size_t i = 0; i < static_cast<size_t>(out.blocks); ++i) {
+    float* scores = out.scores.data() + i * slots;
+    int32_t* positions = out.positions.data() + i * slots;
+    if (parked == nullptr) {
+      const int64_t beside = layout.side_offset(0, read.sides[i], 0);
+      device_.CopyToHost(scores, view.score + beside, bytes);
+      device_.CopyToHost(positions, from + beside, bytes);
+    } else {
+      // A parked block ends with its pieces beside K and V (kernels/kv_pieces.h), of which the logical positions are last.
+      const std::byte* beside = parked + (i + 1) * layout.block_bytes() - layout.side_block_bytes();
+      std::memcpy(scores, beside, bytes);
+      std::memcpy(positions, beside + (layout.inspected ? 2 : 1) * bytes, bytes);
+    }
   }
 }
 

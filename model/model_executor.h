@@ -74,6 +74,7 @@ class ModelExecutor : public Executor {
   void CollectWishes(const StepInput& input);
   void SampleWishes();
   void DumpRow(const StepRow& row);
+  void Read(const ReadOp& read);
   std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
 
   const ModelConfig config_;

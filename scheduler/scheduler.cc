@@ -390,7 +390,7 @@ void Scheduler::TakeToken(Sequence& sequence, const RowResult& result, int64_t n
   const Request& request = sequence.request;
   const int32_t token = result.token;
   sequence.last_token = token;
-  if (sequence.shares) sequence.output.push_back(token);
+  if (sequence.shares || request.session != 0) sequence.output.push_back(token);
   ++sequence.known;
   if (sequence.times.first_token_us < 0) sequence.times.first_token_us = now_us;
   sequence.times.last_token_us = now_us;

@@ -35,7 +35,7 @@ struct Sequence {
   int32_t restored = 0;         // prompt tokens whose KV its session had parked
   int32_t cached = 0;           // prompt tokens taken over from the prefix cache
   bool shares = false;          // others may read its blocks, or it reads others'; until its first eviction
-  std::vector<int32_t> output;  // generated tokens, kept while `shares`
+  std::vector<int32_t> output;  // generated tokens, kept while `shares`; a session's turn keeps them to its end
   bool paused = false;          // its reader is behind: no decode rows until it is resumed
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;
@@ -50,7 +50,7 @@ struct Sequence {
   int32_t prompt_length() const { return static_cast<int32_t>(request.prompt.size()); }
   int32_t generated() const { return known - prompt_length(); }
   int32_t evicted() const { return scheduled - live; }
-  // Token i of the prompt and what follows it. REQUIRES: i < known; generated ones only while `shares`.
+  // Token i of the prompt and what follows it. REQUIRES: i < known; generated ones only where `output` keeps them.
   int32_t token(int32_t i) const {
     const int32_t length = prompt_length();
     return i < length ? request.prompt[static_cast<size_t>(i)] : output[static_cast<size_t>(i - length)];

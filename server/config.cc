@@ -146,6 +146,7 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
       ->group("HTTP");
   app.add_option("--allowed-hosts", raw.allowed_hosts, "Host names let in besides our own, comma-separated; * for all")
       ->group("HTTP");
+  app.add_flag("--ui,!--no-ui", config.ui, "serve the live view at /ui (default: on)")->group("HTTP");
   app.add_flag("--insecure", config.insecure, "listen beyond loopback without TLS")->group("HTTP");
 }
 
@@ -320,11 +321,10 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     std::string flag = "--" + name;
     if (member.absent()) continue;
     if (member.is_bool()) {
-      // A flag that is off is a flag that is not there, but for the one that is on without being asked for.
-      if (flag == "--enable-prefix-caching" && !member.boolean())
-        flag = "--no-enable-prefix-caching";
-      else if (!member.boolean())
-        continue;
+      // A flag that is off is a flag that is not there, but for those that are on without being asked for.
+      const bool on_by_itself = flag == "--enable-prefix-caching" || flag == "--ui";
+      if (!member.boolean() && !on_by_itself) continue;
+      if (!member.boolean()) flag = "--no-" + flag.substr(2);
       arguments->push_back(flag);
     } else if (member.is_string()) {
       arguments->push_back(absl::StrCat(flag, "=", std::string(member.string())));

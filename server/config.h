@@ -58,6 +58,7 @@ struct Config {
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;
   bool insecure = false;
+  bool ui = true;  // serve the live view
   LogLevel log_level = LogLevel::kInfo;
   double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;

@@ -99,6 +99,29 @@ void Engine::DropSession(uint64_t session) {
   inbox_.PushCall([this, session] { core_->DropSession(session); });
 }
 
+void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
+  // Called by its last owner unless it was before: a call that the inbox drops is answered too.
+  struct Promise {
+    explicit Promise(std::function<void()> call) : done(std::move(call)) {}
+    Promise(const Promise&) = delete;
+    Promise& operator=(const Promise&) = delete;
+    ~Promise() { Keep(); }
+    void Keep() {
+      if (const auto call = std::exchange(done, nullptr)) call();
+    }
+    std::function<void()> done;
+  };
+  out->source = KvReading::Source::kNone;
+  auto promise = std::make_shared<Promise>(std::move(done));
+  inbox_.PushCall([this, session, evicts, out = std::move(out), promise = std::move(promise)]() mutable {
+    const int64_t started = MonotonicUs();
+    core_->ReadKv(session, evicts, out.get());
+    out->read_us = MonotonicUs() - started;
+    out.reset();  // the call itself lies about until the next ones come
+    promise->Keep();
+  });
+}
+
 Backlog Engine::backlog() const {
   Backlog backlog;
   backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
@@ -151,6 +174,7 @@ void Engine::FailEverything() {
   };
   route();
   inbox_.Drain(&batch_);  // closed: these are the last
+  batch_.calls.clear();
   route();
   router_.FailAll();
 }

@@ -61,6 +61,9 @@ class Engine : public GenerationQueue {
   // EngineCore::ResetPrefixes and DropSession, between two steps.
   void ResetPrefixes();
   void DropSession(uint64_t session);
+  // EngineCore::ReadKv, between two steps. `done` is called once: on the engine thread when it is done, or, with source
+  // kNone, by whoever gives up because the engine has ended.
+  void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done);
 
   EngineCounters counters() const;
   // Dead, or busy with one step for longer than limits.engine_stall_s.

@@ -186,6 +186,49 @@ void EngineCore::MoveSessions() {
   scheduler_.FinishParks();
 }
 
+void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
+  out->source = KvReading::Source::kNone;
+  out->sides_read = false;
+  out->tokens.clear();
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const Sequence& sequence = scheduler_.sequence(index);
+    if (sequence.request.session != session) continue;
+    const Extras& extras = extras_[static_cast<size_t>(index)];
+    const EvictionPolicy& policy = extras.policy;
+    out->source = KvReading::Source::kRunning;
+    out->turn = sequence.request.turn;
+    out->computed = sequence.computed;
+    out->live = sequence.live;
+    out->blocks = sequence.blocks.size();
+    out->budget = sequence.request.budget;
+    out->policy = policy;
+    out->policy_label = extras.policy_label;
+    out->tokens = sequence.request.prompt;
+    out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
+    assert(std::ssize(out->tokens) == sequence.known);
+    if (policy.evicts) ReadSides({.live = sequence.live, .sides = sequence.blocks.sides()}, out);
+    return;
+  }
+  const ParkedKv* parked = scheduler_.parked().Find(session);
+  if (parked == nullptr) return;
+  out->source = KvReading::Source::kParked;
+  out->turn = parked->turn;
+  out->computed = parked->computed;
+  out->live = parked->live;
+  if (evicts) ReadSides({.session = session, .live = parked->live}, out);
+}
+
+void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
+  const int64_t bytes_per_slot = int64_t{options_.pairs} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
+  if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
+  input_.clear();
+  input_.reads.push_back(read);
+  input_.reads.back().out = &out->sides;
+  out->sides.blocks = 0;
+  executor_.Await(executor_.Launch(input_));
+  out->sides_read = out->sides.blocks > 0;
+}
+
 // What the scheduler says in its own words, in the device's; rows get spans of it.
 void EngineCore::CollectSharing(const StepPlan& plan) {
   snapshots_.clear();

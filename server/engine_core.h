@@ -29,6 +29,9 @@ namespace hydrant {
 // Labels under which evicted tokens are counted: the server gives every policy name an index below this.
 inline constexpr int32_t kPolicyLabelsMax = 16;
 
+// Of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 of one with 32 layers of 8 KV heads.
+inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
+
 // Finds the end of a sequence in its text, which only its driver can read: stop strings. Engine thread.
 class EndFinder {
  public:
@@ -84,6 +87,27 @@ struct ParkedTurn {
   int32_t live = 0;      // slots
 };
 
+// Where a session's KV stands between two steps, to be looked at.
+struct KvReading {
+  enum class Source : uint8_t {
+    kNone,     // the engine has nothing of it
+    kRunning,  // a turn is being computed
+    kParked,
+  };
+  Source source = Source::kNone;
+  uint64_t turn = 0;      // kParked: which turn left it
+  int32_t computed = 0;   // logical length
+  int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces
+  int32_t blocks = 0;     // kRunning: held
+  KvBudget budget;        // kRunning: in force
+  EvictionPolicy policy;  // kRunning: likewise
+  int32_t policy_label = 0;     // kRunning: EngineRequest::policy_label
+  std::vector<int32_t> tokens;  // kRunning: the prompt and what was generated
+  int64_t read_us = 0;          // that the engine thread spent on it
+  bool sides_read = false;      // `sides` holds the scores and positions of `live` slots
+  KvSides sides;
+};
+
 // What the last step did, for histograms of steps. All zero when it had no rows.
 struct StepReport {
   int32_t rows = 0;
@@ -135,6 +159,7 @@ struct EngineCounters {
 
 struct EngineCoreOptions {
   SchedulerOptions scheduler;
+  int32_t pairs = 1;  // of a layer and a KV head
   int32_t vocab = 0;  // > 0; a sampled id outside [0, vocab) fails its request alone
   // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with what
   // its session had parked, then the budget and what it grows beyond that.
@@ -175,6 +200,14 @@ class EngineCore {
   // Scheduler::DropSession.
   void DropSession(uint64_t session) { scheduler_.DropSession(session); }
 
+  // Copies what there is of the session into `out`: what is computed now, or what is parked.
+  //
+  // Scores and positions are left out of what evicts nothing (every token is held then; of what is parked the caller says it,
+  // with `evicts`), and where they would take more than kKvReadingBytesMax.
+  //
+  // What it costs the engine thread: server/kv_inspector.h.
+  void ReadKv(uint64_t session, bool evicts, KvReading* out);
+
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
 
@@ -212,6 +245,7 @@ class EngineCore {
   absl::Status Check(const EngineRequest& request) const;
   void BuildInput(const StepPlan& plan);
   void CollectSharing(const StepPlan& plan);
+  void ReadSides(const ReadOp& read, KvReading* out);
   void MoveSessions();
   void BuildResults(const StepPlan& plan);
   void BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events);

@@ -35,6 +35,8 @@ std::string_view HttpReason(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -86,8 +88,8 @@ void AppendHead(const HttpResponse& response, int version_minor, bool keep_alive
   absl::StrAppend(out, "HTTP/1.1 ", response.status, " ");
   out->append(HttpReason(response.status)).append("\r\ndate: ").append(date, date_length).append("\r\n");
   if (!response.content_type.empty()) absl::StrAppend(out, "content-type: ", response.content_type, "\r\n");
-  // 204 has no body and may not carry a length (RFC 9110, 8.6).
-  if (content_length >= 0 && response.status != 204) {
+  // 204 has no body and may not carry a length, nor may 304 one that the content does not have (RFC 9110, 8.6).
+  if (content_length >= 0 && response.status != 204 && response.status != 304) {
     absl::StrAppend(out, "content-length: ", content_length, "\r\n");
   } else if (content_length < 0 && version_minor >= 1) {
     absl::StrAppend(out, "transfer-encoding: chunked\r\n");

@@ -113,14 +113,17 @@ EventRouter::FanOut HttpServer::fan_out() {
 absl::Status HttpServer::Open(EngineView engine) {
   engine_ = std::move(engine);
   generations_ = std::make_unique<GenerationService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
+  inspector_ =
+      std::make_unique<KvInspector>(engine_.kv, *options_.context.sessions, *options_.context.tokenizer, workers_);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  service_.routes = MakeRoutes({options_.context, *generations_, workers_, std::move(card), options_.version,
-                                engine_.stalled, [this] { return service_.draining.load(std::memory_order_relaxed); },
-                                tenants_.shared() ? nullptr : engine_.metrics});
+  service_.routes =
+      MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version,
+                  engine_.stalled, [this] { return service_.draining.load(std::memory_order_relaxed); },
+                  tenants_.shared() ? nullptr : engine_.metrics, options_.ui});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;

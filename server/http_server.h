@@ -23,6 +23,7 @@
 #include "server/generation_service.h"
 #include "server/http_listener.h"
 #include "server/http_service.h"
+#include "server/kv_inspector.h"
 #include "server/metrics.h"
 #include "server/request_directory.h"
 #include "server/service_manager.h"
@@ -50,6 +51,7 @@ struct HttpServerOptions {
   ServingContext context;
   std::string model_root;  // what was loaded, for /v1/models
   std::string version;
+  bool ui = true;
   bool handle_signals = false;
   // Takes lines of sd_notify(3), any number of times. Null: nobody wants to know.
   std::function<void(std::string_view lines)> notify;
@@ -64,6 +66,7 @@ struct EngineView {
   std::function<EngineCounters()> counters;
   std::function<void(bool)> pause_admission;
   std::function<void()> reset_prefixes;
+  KvSource kv;
   std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
 };
 
@@ -117,6 +120,7 @@ class HttpServer {
   HttpService service_;
   HttpService admin_service_;
   std::unique_ptr<GenerationService> generations_;
+  std::unique_ptr<KvInspector> inspector_;
 
   // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
   boost::asio::io_context io_;

@@ -13,6 +13,7 @@
 #include "server/offload.h"
 #include "server/session_prompt.h"
 #include "server/session_routes.h"
+#include "server/ui_routes.h"
 
 namespace hydrant {
 namespace {
@@ -107,7 +108,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     return id == sources->model.id ? JsonResponse(ModelJson(sources->model))
                                    : ErrorResponse(ModelNotFound(sources->model.id));
   }));
-  AddSessionRoutes(*context.sessions, &routes);
+  AddSessionRoutes(*context.sessions, sources->inspector, &routes);
   routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
     return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.source,
                                            context.request.vocab_size, context.request.context}));
@@ -127,6 +128,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   }));
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
+  if (sources->ui) AddUiRoutes(&routes);
   // Where several tenants share the port, what one does is not the others' business.
   if (sources->metrics) AddMetricsRoute(sources->metrics, /*open=*/true, &routes);
   return routes;

@@ -12,6 +12,7 @@
 #include "api/models.h"
 #include "server/generation_service.h"
 #include "server/http_service.h"
+#include "server/kv_inspector.h"
 
 namespace hydrant {
 
@@ -19,12 +20,14 @@ namespace hydrant {
 struct RouteSources {
   const ServingContext& context;
   GenerationService& generations;
+  KvInspector& inspector;
   boost::asio::thread_pool& workers;
   ModelCard model;
   std::string version;
   std::function<bool()> stalled;         // the engine does not move
   std::function<bool()> draining;        // a balancer should send new requests elsewhere
   std::function<std::string()> metrics;  // Prometheus text; null: not served here
+  bool ui = true;
 };
 
 std::vector<HttpRoute> MakeRoutes(RouteSources sources);

@@ -131,6 +131,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;
   options.scheduler.parked_blocks_max = limits.parked_blocks;
+  options.pairs = model.layers * model.kv_heads;
   options.vocab = model.vocab;
   options.context = limits.context_max;
   return options;
@@ -150,6 +151,7 @@ HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& ma
   options.context = std::move(context);
   options.model_root = NameOf(config.model_path, true);
   options.version = kVersion;
+  options.ui = config.ui;
   options.handle_signals = true;
   options.notify = [manager](std::string_view lines) { manager.Notify(lines); };
   options.watchdog_us = manager.watchdog_us();
@@ -290,6 +292,11 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   view.counters = [&engine] { return engine.counters(); };
   view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
   view.reset_prefixes = [&engine] { engine.ResetPrefixes(); };
+  const ModelConfig& model = checkpoint.config();
+  view.kv = {{model.layers, model.kv_heads},
+             [&engine](uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
+               engine.ReadKv(session, evicts, std::move(out), std::move(done));
+             }};
   view.stop = [&engine] { engine.Stop(); };
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
                             [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});

@@ -54,11 +54,14 @@ HttpRoute Route(std::string method, std::string path, std::function<HttpResponse
 
 using OfOne = HttpResponse (*)(SessionStore&, int32_t tenant, const std::string& id);
 
+// What follows kPath and a slash.
+std::string IdIn(const HttpHead& head) { return PercentDecode(std::string_view(head.path).substr(kPath.size() + 1)); }
+
 // A route below kPath: what follows is an id.
 HttpRoute RouteOfOne(std::string method, SessionStore& sessions, OfOne make) {
   return Route(std::move(method), absl::StrCat(std::string(kPath), "/"),
                [&sessions, make](int32_t tenant, const HttpHead& head) {
-                 const std::string id = PercentDecode(std::string_view(head.path).substr(kPath.size() + 1));
+                 const std::string id = IdIn(head);
                  if (!IsSessionId(id)) return ErrorResponse(InvalidSessionId("session_id"));
                  return make(sessions, tenant, id);
                });
@@ -66,10 +69,25 @@ HttpRoute RouteOfOne(std::string method, SessionStore& sessions, OfOne make) {
 
 }  // namespace
 
-void AddSessionRoutes(SessionStore& sessions, std::vector<HttpRoute>* routes) {
+void AddSessionRoutes(SessionStore& sessions, KvInspector& inspector, std::vector<HttpRoute>* routes) {
   routes->push_back(Route("GET", std::string(kPath),
                           [&sessions](int32_t tenant, const HttpHead& head) { return List(sessions, tenant, head); }));
-  routes->push_back(RouteOfOne("GET", sessions, Get));
+  HttpRoute get = RouteOfOne("GET", sessions, Get);
+  get.handle = [&inspector, card = std::move(get.handle)](HttpExchange& exchange) -> asio::awaitable<void> {
+    static constexpr std::string_view kMap = "/kv";
+    std::string id = IdIn(exchange.head());
+    if (!id.ends_with(kMap)) {
+      co_await card(exchange);
+      co_return;
+    }
+    id.resize(id.size() - kMap.size());
+    if (IsSessionId(id)) {
+      co_await inspector.Serve(exchange, std::move(id));
+    } else {
+      co_await exchange.RespondError(InvalidSessionId("session_id"));
+    }
+  };
+  routes->push_back(std::move(get));
   routes->push_back(RouteOfOne("DELETE", sessions, Delete));
 }
 

@@ -1,4 +1,4 @@
-// GET /v1/sessions, GET and DELETE /v1/sessions/{id}: of the caller's tenant, which alone can tell that they are there.
+// GET /v1/sessions, GET and DELETE /v1/sessions/{id}, GET /v1/sessions/{id}/kv: of the caller's tenant, which alone can tell that they are there.
 //
 // Thread: built once; handlers run on any strand.
 #ifndef HYDRANT_SERVER_SESSION_ROUTES_H_
@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "server/http_service.h"
+#include "server/kv_inspector.h"
 #include "server/session_store.h"
 
 namespace hydrant {
 
-// `sessions` outlives the routes.
-void AddSessionRoutes(SessionStore& sessions, std::vector<HttpRoute>* routes);
+// The arguments outlive the routes.
+void AddSessionRoutes(SessionStore& sessions, KvInspector& inspector, std::vector<HttpRoute>* routes);
 
 }  // namespace hydrant
 

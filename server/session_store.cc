@@ -259,6 +259,14 @@ ApiResult<SessionCard> SessionStore::Get(int32_t tenant, const std::string& id) 
   return CardOf(*session);
 }
 
+ApiResult<SessionStore::View> SessionStore::Look(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  const Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  return View{CardOf(*session), session->number, session->past};
+}
+
 std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id) {
   const Lock lock(*this);
   Expire();

@@ -102,6 +102,14 @@ class SessionStore {
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
   std::optional<ApiError> Delete(int32_t tenant, const std::string& id);
 
+  struct View {
+    SessionCard card;
+    uint64_t number = 0;                      // the engine's name for it
+    std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
+  };
+  // Errors: 404.
+  ApiResult<View> Look(int32_t tenant, const std::string& id);
+
   struct Page {
     std::vector<SessionCard> cards;  // by id
     bool has_more = false;

@@ -112,6 +112,15 @@ class Driver {
     return seconds;
   }
 
+  // Seconds to copy out the scores and positions of the cohort's first sequence.
+  double Read(const Cohort& cohort, KvSides* sides) {
+    StepInput input;
+    input.reads.push_back({.live = cohort.live, .sides = table(cohort, 0), .out = sides});
+    const double begin = Now();
+    Run(input);
+    return Now() - begin;
+  }
+
   // Bytes of weights that a decode step reads.
   size_t step_bytes() const { return executor_->weights().step_bytes(); }
   size_t kv_bytes_per_slot() const {
@@ -243,11 +252,31 @@ void BenchRolling(Driver& driver, Report& report) {
   }
 }
 
+// What GET /v1/sessions/{id}/kv takes of the engine thread, between two decode steps; and the first time, when the memory it
+// copies into is new.
+void BenchKvMap(Driver& driver, Report& report) {
+  for (int32_t budget : {256, 2048}) {
+    Cohort cohort{.policy = {.evicts = true, .heavy = budget / 2, .recent = budget / 2}};
+    driver.Prefill(cohort, budget + 8);
+    std::vector<double> again, first;
+    KvSides kept;
+    for (int i = 0; i < 64; ++i) {
+      driver.Decode(cohort);
+      again.push_back(driver.Read(cohort, &kept));
+      KvSides fresh;
+      first.push_back(driver.Read(cohort, &fresh));
+    }
+    const std::string what = "KV map, budget " + std::to_string(budget);
+    report.Add({what, 1e6 * Median(again), "us", 0, ""});
+    report.Add({what + ", new memory", 1e6 * Median(first), "us", 0, ""});
+  }
+}
+
 struct Arguments {
   std::string model;
   std::string dtype = "auto";
   std::string json;
-  std::vector<std::string> only = {"pp", "tg", "h2o", "rolling"};
+  std::vector<std::string> only = {"pp", "tg", "h2o", "rolling", "kv_map"};
   int threads = 2;
 
   bool Wants(const char* part) const { return std::find(only.begin(), only.end(), part) != only.end(); }
@@ -284,6 +313,7 @@ int Run(const Arguments& arguments) {
   if (arguments.Wants("tg")) BenchDecode(driver, report, bytes_per_second);
   if (arguments.Wants("h2o")) BenchH2o(driver, report);
   if (arguments.Wants("rolling")) BenchRolling(driver, report);
+  if (arguments.Wants("kv_map")) BenchKvMap(driver, report);
   if (!arguments.json.empty()) report.WriteJson(arguments.json);
   return 0;
 }
@@ -299,9 +329,9 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", arguments.dtype)
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
       ->capture_default_str();
-  app.add_option("--only", arguments.only, "pp, tg, h2o, rolling")
+  app.add_option("--only", arguments.only, "pp, tg, h2o, rolling, kv_map")
       ->delimiter(',')
-      ->check(CLI::IsMember({"pp", "tg", "h2o", "rolling"}));
+      ->check(CLI::IsMember({"pp", "tg", "h2o", "rolling", "kv_map"}));
   app.add_option("--json", arguments.json, "also write the figures there");
   CLI11_PARSE(app, argc, argv);
   return hydrant::Run(arguments);

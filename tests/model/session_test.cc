@@ -1,7 +1,10 @@
 // Turns of a chat: what was parked goes on bit for bit, wherever it is put back and whoever was there in between.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -271,6 +274,47 @@ INSTANTIATE_TEST_SUITE_P(Models, Sessions, testing::Values("gqa_untied", "gqa_ti
 
 INSTANTIATE_TEST_SUITE_P(Models, SessionsInFp32, testing::Values("gqa_untied"),
                          [](const auto& model) { return std::string(model.param); });
+
+// What a session's KV looks like is the same while its last step stands and once it is parked, but for the victim.
+TEST_P(Sessions, WhatIsReadOfASessionIsWhatItsSlotsHold) {
+  EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .blocks = 100, .parked_blocks_max = 64});
+  std::mt19937 random(31);
+  EngineRequest request = With(Greedy(1, RandomIds(random, 60), 8), {.evicts = true, .heavy = 20, .recent = 20});
+  request.request.session = kSession;
+  request.request.turn = 1;
+  ASSERT_TRUE(harness.engine().Add(request).ok());
+  KvReading running, parked;
+  while (!harness.engine().idle()) {
+    harness.engine().ReadKv(kSession, true, &parked);
+    if (parked.source == KvReading::Source::kRunning && parked.live > 0) std::swap(running, parked);
+    harness.engine().Step();
+  }
+  harness.engine().ReadKv(kSession, true, &parked);
+  ASSERT_EQ(running.source, KvReading::Source::kRunning);
+  ASSERT_EQ(parked.source, KvReading::Source::kParked);
+  ASSERT_TRUE(running.sides_read && parked.sides_read);
+  EXPECT_EQ(running.live, 41);
+  EXPECT_EQ(parked.live, 40);
+  EXPECT_EQ(parked.computed, 60 + 7);
+  const size_t pairs = parked.sides.positions.size() / static_cast<size_t>(parked.sides.blocks * kBlockSlots);
+  for (size_t pair = 0; pair < pairs; ++pair) {
+    const auto positions_of = [pair, pairs](const KvReading& reading) {
+      std::set<int32_t> positions;
+      for (size_t slot = 0; slot < static_cast<size_t>(reading.live); ++slot) {
+        const size_t at = (slot / kBlockSlots * pairs + pair) * kBlockSlots + slot % kBlockSlots;
+        EXPECT_TRUE(positions.insert(reading.sides.positions[at]).second) << "no token is in two slots";
+        EXPECT_GE(reading.sides.scores[at], 0);
+      }
+      return positions;
+    };
+    const std::set<int32_t> before = positions_of(running), after = positions_of(parked);
+    for (int32_t recent = parked.computed - 20; recent < parked.computed; ++recent) EXPECT_TRUE(after.contains(recent));
+    // One step later, at most: its token came, and the victims of two steps went.
+    std::set<int32_t> gone;
+    std::set_difference(before.begin(), before.end(), after.begin(), after.end(), std::inserter(gone, gone.end()));
+    EXPECT_LE(gone.size(), 2u);
+  }
+}
 
 }  // namespace
 }  // namespace hydrant

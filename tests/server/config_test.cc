@@ -264,13 +264,16 @@ TEST(Config, AFileGivesFlagsAndFlagsWin) {
   const TempDir dir;
   const std::string path = dir.Write("c.json", R"({"max_num_seqs": 5, "max-model-len": 100, "kv_policy": "h2o",
       "kv_budget": "prompt:0.5", "insecure": true, "allowed_hosts": ["a", "b"], "header_timeout_s": 1.5,
-      "enable_prefix_caching": false, "api_key": null})");
+      "enable_prefix_caching": false, "ui": false, "api_key": null})");
   const Config config = Good({"--config", path, "--max-num-seqs", "9"});
   EXPECT_EQ(config.sequences_max, 9);
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
   EXPECT_EQ(config.kv.budget_ratio, 0.5);
   EXPECT_FALSE(config.prefix_caching);
+  EXPECT_FALSE(config.ui);
+  EXPECT_TRUE(Good({}).ui);
+  EXPECT_FALSE(Good({"--no-ui"}).ui);
   EXPECT_TRUE(config.insecure);
   EXPECT_THAT(config.allowed_hosts, ElementsAre("a", "b"));
   EXPECT_EQ(config.limits.header_timeout_s, 1.5);

@@ -31,6 +31,10 @@ class ScriptedExecutor : public Executor {
   }
   StepOutput Await(Ticket) override {
     if (in_flight) in_flight();
+    for (const ReadOp& read : input_->reads) {
+      reads.push_back({read.session, read.live, std::ssize(read.sides)});
+      read.out->blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+    }
     StepOutput output;
     for (const StepRow& row : input_->rows) {
       RowOutput& answer = output.rows.emplace_back();
@@ -50,6 +54,12 @@ class ScriptedExecutor : public Executor {
   std::function<void(const StepRow&, RowOutput&)> spoil;
   std::function<void()> in_flight;
   std::vector<StepRow> rows;  // spans are dead after the step
+  struct Read {
+    uint64_t session;
+    int32_t live;
+    int64_t sides;
+  };
+  std::vector<Read> reads;
   int32_t launches = 0;
 
  private:
@@ -501,6 +511,44 @@ TEST(EngineCoreCreate, RefusesImpossibleOptions) {
   options = Options();
   options.scheduler.blocks = 0;
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
+}
+
+EngineRequest SessionTurnOf(uint64_t session, EngineRequest request) {
+  request.request.session = session;
+  request.request.turn = 3;
+  return request;
+}
+
+TEST_F(EngineCoreTest, ARunningSequenceIsReadWithItsTokensAndSlots) {
+  ASSERT_TRUE(core->Add(SessionTurnOf(11, MakeRequest(1, 40, 20, 16))).ok());
+  for (int step = 0; step < 4; ++step) core->Step();  // the prompt in two chunks, then two tokens fed back
+  KvReading reading;
+  core->ReadKv(11, true, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kRunning);
+  EXPECT_EQ(reading.turn, 3u);
+  EXPECT_THAT(reading.tokens, SizeIs(static_cast<size_t>(reading.computed) + 1)) << "the last one is not fed back";
+  EXPECT_EQ(reading.tokens[39], 39);
+  EXPECT_EQ(reading.tokens.back(), 7);
+  EXPECT_EQ(reading.live, 17);
+  EXPECT_EQ(reading.budget.keep, 16);
+  EXPECT_EQ(reading.policy.heavy, 8);
+  EXPECT_TRUE(reading.sides_read);
+  ASSERT_THAT(executor.reads, SizeIs(1));
+  EXPECT_EQ(executor.reads[0].live, 17);
+  EXPECT_EQ(executor.reads[0].sides, reading.blocks);
+  core->ReadKv(12, true, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kNone);
+  EXPECT_FALSE(reading.sides_read);
+}
+
+TEST_F(EngineCoreTest, WhatDropsNothingIsReadWithoutACopy) {
+  ASSERT_TRUE(core->Add(SessionTurnOf(11, MakeRequest(1, 40, 20))).ok());
+  for (int step = 0; step < 3; ++step) core->Step();
+  KvReading reading;
+  core->ReadKv(11, false, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kRunning);
+  EXPECT_EQ(reading.live, reading.computed);
+  EXPECT_THAT(executor.reads, IsEmpty());
 }
 
 }  // namespace

@@ -15,6 +15,9 @@
 
 namespace hydrant {
 
+// (layer, KV head) pairs of a cache that is not there.
+inline constexpr int32_t kScriptedPairs = 6;
+
 class ScriptedExecutor : public Executor {
  public:
   // The token sampled for `position`; by default the alphabet, over and over. Set before the engine starts.
@@ -27,7 +30,10 @@ class ScriptedExecutor : public Executor {
   std::atomic<int64_t> steps = 0;        // ended
 
   // No step ends, or only the next `more`, until Release.
-  void Hold(int64_t more = 0) { steps_max_ = steps + more; }
+  void Hold(int64_t more = 0) {
+    steps_max_ = steps + more;
+    steps_max_.notify_all();
+  }
   void Release() {
     steps_max_ = std::numeric_limits<int64_t>::max();
     steps_max_.notify_all();
@@ -43,6 +49,7 @@ class ScriptedExecutor : public Executor {
     for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
     if (fails) throw std::runtime_error("the device is gone");
     ++steps;
+    for (const ReadOp& read : input_->reads) Read(read);
     StepOutput output;
     for (const StepRow& row : input_->rows) {
       RowOutput& answer = output.rows.emplace_back();
@@ -58,6 +65,20 @@ class ScriptedExecutor : public Executor {
   }
 
  private:
+  // Token i lies in slot i of every pair, with score i + 1.
+  static void Read(const ReadOp& read) {
+    KvSides& out = *read.out;
+    out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+    out.scores.clear();
+    out.positions.clear();
+    for (int32_t block = 0; block < out.blocks; ++block) {
+      for (int32_t i = 0; i < kScriptedPairs * kBlockSlots; ++i) {
+        out.positions.push_back(block * kBlockSlots + i % kBlockSlots);
+        out.scores.push_back(static_cast<float>(out.positions.back() + 1));
+      }
+    }
+  }
+
   // Log-probabilities that say which token they belong to: -id / 100, rank id + 1, candidates 0, 1, … below it.
   static SampleResult Result(int32_t id, int32_t logprobs, bool rank = false) {
     SampleResult result;

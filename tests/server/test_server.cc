@@ -212,6 +212,10 @@ TestServer::TestServer(TestServerOptions options) {
   view.reset_prefixes = [this] { engine_->ResetPrefixes(); };
   tenants_->SetHooks({[this](const std::string& name) { metrics_->AddTenant(name); },
                       [this](const std::vector<TenantOptions>& set) { engine_->SetTenants(set); }});
+  view.kv = {{kTestLayers, kTestKvHeads},
+             [this](uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
+               engine_->ReadKv(session, evicts, std::move(out), std::move(done));
+             }};
   view.stop = [this] {
     stopping_ = true;
     engine_->Stop();

@@ -69,6 +69,11 @@ class RawClient {
 std::string CompletionPost(std::string_view json, std::string_view fields = "");
 std::string Get(std::string_view path, std::string_view fields = "");
 
+// What the server believes of its model.
+inline constexpr int32_t kTestLayers = 2;
+inline constexpr int32_t kTestKvHeads = 3;
+static_assert(kTestLayers * kTestKvHeads == kScriptedPairs);
+
 struct TestServerOptions {
   HttpServerOptions http;
   int32_t blocks = 1024;

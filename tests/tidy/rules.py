@@ -164,6 +164,7 @@ UNTESTED = {
     "model/pcre2_code.cc": "tests/model/split_regex_test.cc and split_effort_test.cc compile through it",
     "server/main.cc": "tests/conformance starts the program",
     "loadgen/main.cc": "tests/loadgen/check_server.py starts the program",
+    "server/ui_assets.cc": "tests/server/ui_routes_test.cc asks for every one of them",
     "server/asio.cc": "nothing of ours: it compiles a library's sources once",
 }
 UNTESTED.update({

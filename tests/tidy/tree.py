@@ -6,7 +6,7 @@ import re
 import subprocess
 
 CPP = (".h", ".cc", ".cu", ".cuh")
-TEXT = CPP + (".py", ".txt", ".md", ".json", ".sh", ".cmake", ".yml", ".yaml", ".svg")
+TEXT = CPP + (".py", ".txt", ".md", ".json", ".sh", ".cmake", ".yml", ".yaml", ".svg", ".html", ".css", ".js")
 LIBRARIES = ("api", "block_manager", "scheduler", "kernels", "model", "server", "loadgen")
 
 

@@ -1,0 +1,31 @@
+// Small things the other scripts share: finding and making elements, numbers as text.
+
+export const find = (id) => document.getElementById(id);
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "class") element.setAttribute("class", value);
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && !(element instanceof SVGElement)) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+// make("p", {class: "dim"}, "text", child): text never becomes markup.
+export const make = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+export const makeSvg = (name, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, name), attributes, children);
+
+export const whole = (value) => value.toLocaleString("en-US");
+
+// 12.3, 0.042: three digits that count.
+export function brief(value) {
+  if (value === 0) return "0";
+  return value >= 100 ? whole(Math.round(value)) : String(Number(value.toPrecision(value >= 1 ? 3 : 2)));
+}
+
+export const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

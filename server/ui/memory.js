@@ -1,0 +1,328 @@
+// The right side: asks the server what the session's KV cache holds, and shows it.
+
+import { getJson } from "./api.js";
+import { BlocksChart, LiveChart } from "./chart.js";
+import { brief, find, make, plural, whole } from "./dom.js";
+import { HeadGrid } from "./grid.js";
+import { heldLevel, LEVELS, scoreLevel, TokenMap } from "./map.js";
+
+const WINDOW = 4096; // tokens of one answer at most
+const BUSY_MS = 300;
+const IDLE_MS = [0, 400, 2000, 5000, 15000, 30000]; // after a turn; then it is left alone
+const SAMPLES_MAX = 1200;
+const LOOK_MS = 90; // a pointer that only passes over asks nothing
+
+const STATES = {
+  busy: "answering",
+  parked: "parked: between turns it takes nothing from the pool",
+  cold: "cold: only its text is kept",
+};
+const UNKNOWN = {
+  queued: "The turn waits for its first step.",
+  cold: "The session's KV is not kept; the next turn computes it again.",
+  rolling_positions: "Under rolling positions a slot knows its token's rank, not its place in the text: no map.",
+  too_many_slots: "More slots are held than are copied to be looked at.",
+};
+
+export class Memory {
+  constructor() {
+    this.map = new TokenMap(find("map"), find("map-empty"), (position, spoken) => this.inspect(position, spoken));
+    this.grid = new HeadGrid(find("grid"), (layer, head) => this.pick(layer, head), (layer, head) => this.describe(layer, head));
+    this.live = new LiveChart(find("chart-live"), "Tokens kept against tokens seen");
+    this.blocks = new BlocksChart(find("chart-blocks"), "Blocks held over time");
+    for (const input of document.querySelectorAll('input[name="mode"]')) {
+      input.addEventListener("change", () => this.render());
+    }
+    find("all-heads").addEventListener("click", () => this.pick(null, null));
+    find("earlier").addEventListener("click", () => {
+      this.after = this.after === null ? Math.max(0, this.kv.after - WINDOW) : null;
+      this.poll();
+    });
+    document.addEventListener("visibilitychange", () => document.hidden || this.schedule(0));
+    this.reset();
+  }
+
+  get mode() {
+    return document.querySelector('input[name="mode"]:checked').value;
+  }
+
+  reset() {
+    clearTimeout(this.timer);
+    this.session = null;
+    this.kv = null;
+    this.samples = [];
+    this.time = 0;
+    this.after = null; // null: the newest tokens
+    this.picked = null;
+    this.looked = null; // position
+    this.token = null; // where the server says that one is held
+    this.round = (this.round ?? 0) + 1;
+    this.map.clear();
+    find("map").tabIndex = -1;
+    this.renderFigures();
+    this.preview(this.planned ?? null);
+    this.legend();
+    this.card();
+    find("grid").replaceChildren();
+    this.grid.cells = [];
+    find("grid-note").textContent = "";
+    find("notice").hidden = true;
+    find("earlier").hidden = true;
+    find("state").textContent = "";
+  }
+
+  // The charts before there is anything to draw, with the budget that is chosen (null: none).
+  preview(budget) {
+    this.planned = budget;
+    if (this.kv !== null) return;
+    this.live.update([], budget);
+    this.blocks.update([]);
+  }
+
+  // --- asking -----------------------------------------------------------------------------------------------------------
+
+  begin(session) {
+    this.session = session;
+    this.busy = true;
+    this.idle = 0;
+    this.last_ms = performance.now();
+    this.schedule(60);
+  }
+
+  end() {
+    this.busy = false;
+    this.idle = 0;
+    this.schedule(0);
+  }
+
+  schedule(delay) {
+    clearTimeout(this.timer);
+    if (this.session !== null) this.timer = setTimeout(() => this.poll(), delay);
+  }
+
+  path(more) {
+    return `/v1/sessions/${this.session}/kv?${new URLSearchParams(more)}`;
+  }
+
+  async poll() {
+    clearTimeout(this.timer);
+    const round = this.round;
+    const more = {};
+    if (this.after !== null) more.after = this.after;
+    if (this.picked) Object.assign(more, this.picked);
+    try {
+      const kv = await getJson(this.path(more));
+      if (round !== this.round) return;
+      this.take(kv);
+    } catch (error) {
+      if (round !== this.round) return;
+      this.failed(error);
+    }
+    if (document.hidden) return;
+    if (this.busy) this.schedule(BUSY_MS);
+    else if (this.idle < IDLE_MS.length) this.schedule(IDLE_MS[this.idle++]);
+  }
+
+  failed(error) {
+    if (error.status === 404) {
+      // Not there yet, or not any more: a first turn that was stopped leaves nothing.
+      if (!this.busy && this.kv) find("state").textContent = "gone: a first turn that is stopped leaves no session";
+    } else {
+      find("state").textContent = error.message;
+    }
+  }
+
+  take(kv) {
+    this.kv = kv;
+    const now = performance.now();
+    if (this.busy) this.time += (now - this.last_ms) / 1000;
+    this.last_ms = now;
+    const last = this.samples.at(-1);
+    const blocks = kv.state === "busy" ? kv.blocks : 0;
+    if (kv.logical > 0 && !(last && last.seen === kv.logical && last.live === kv.live && last.blocks === blocks)) {
+      this.samples.push({ seen: kv.logical, live: kv.live, blocks, time: this.time, full: Math.ceil(kv.logical / 16) });
+      // Every other one goes, so that a long chat keeps its whole line.
+      if (this.samples.length > SAMPLES_MAX) this.samples = this.samples.filter((_, i) => i % 2 === 0);
+    }
+    this.render();
+    if (this.looked !== null) this.ask(this.looked);
+  }
+
+  // --- showing ----------------------------------------------------------------------------------------------------------
+
+  render() {
+    const { kv } = this;
+    if (kv === null) return this.legend();
+    this.renderFigures();
+    find("state").textContent = STATES[kv.state];
+    this.live.update(this.samples, kv.budget);
+    this.blocks.update(this.samples);
+    const unknown = UNKNOWN[kv.unknown] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
+    find("notice").textContent = unknown;
+    find("notice").hidden = unknown === "";
+    find("earlier").hidden = kv.known <= WINDOW;
+    find("earlier").textContent = this.after === null ? "Earlier tokens" : "Newest tokens";
+    if (kv.tokens.length > 0) this.map.update(kv, this.levels());
+    this.legend();
+    this.renderGrid();
+    this.card();
+  }
+
+  // How token i of the window is coloured.
+  levels() {
+    const { kv } = this;
+    const pairs = kv.layers * kv.kv_heads;
+    if (kv.held === null) return () => "";
+    if (kv.pair) {
+      const { positions, scores } = kv.pair;
+      const mean = scores ? scores.reduce((sum, score) => sum + score, 0) / scores.length : 0;
+      const of = new Map(positions.map((position, i) => [position, scores && mean > 0 ? scores[i] / mean : 0]));
+      return (i) => {
+        if (!of.has(kv.after + i)) return 0;
+        return this.mode === "score" ? scoreLevel(of.get(kv.after + i)) : LEVELS;
+      };
+    }
+    if (this.mode === "score" && kv.scores !== null) {
+      return (i) => (kv.held[i] === 0 ? 0 : scoreLevel(kv.scores[i]));
+    }
+    return (i) => heldLevel(kv.held[i], pairs);
+  }
+
+  renderFigures() {
+    const { kv } = this;
+    const logical = kv?.logical ?? 0;
+    find("seen").textContent = whole(kv?.known ?? 0);
+    find("kept").textContent = whole(kv?.live ?? 0);
+    find("kept-of").textContent = kv?.budget ? `of ${whole(kv.budget)} per head` : "per head";
+    const parked = kv !== null && kv.state !== "busy" && kv.blocks > 0;
+    find("blocks").textContent = whole(parked ? 0 : (kv?.blocks ?? 0));
+    find("blocks-unit").textContent = parked ? `blocks, ${whole(kv.blocks)} parked` : "blocks";
+    find("saved").textContent = `${logical > 0 && kv.live > 0 ? Math.max(0, Math.round(100 - (100 * kv.live) / logical)) : 0}\u202f%`;
+  }
+
+  legend() {
+    const score = this.mode === "score";
+    find("map").dataset.ramp = this.mode;
+    find("legend").dataset.ramp = this.mode;
+    const steps = Array.from({ length: LEVELS }, (_, i) => {
+      const step = make("span", { class: "step" });
+      step.dataset.level = i + 1;
+      return step;
+    });
+    const words = score ? ["looked at little", "much"] : this.picked ? ["", "held"] : ["by few heads", "by all"];
+    const dropped = make("span", { class: "token sample" }, "dropped");
+    dropped.dataset.level = 0;
+    find("legend").replaceChildren(dropped, make("span", { class: "ends" }, words[0]), make("span", { class: "steps" }, ...steps), make("span", { class: "ends" }, words[1]));
+  }
+
+  renderGrid() {
+    const { kv, token } = this;
+    if (kv.reach === null) return;
+    this.grid.build(kv.layers, kv.kv_heads);
+    find("grid").dataset.ramp = token && this.mode === "score" ? "score" : "held";
+    find("all-heads").hidden = this.picked === null;
+    if (token) {
+      const score = (layer, head) => token.scores[layer][head];
+      this.grid.update(
+        (layer, head) => (score(layer, head) === null ? 0 : this.mode === "score" ? scoreLevel(score(layer, head)) : LEVELS),
+        (layer, head) => (score(layer, head) === null ? "dropped" : kv.scores === null ? "held" : `held, score ${brief(score(layer, head))} times the average`),
+        this.picked,
+      );
+      find("grid-title").textContent = `Who still holds token ${whole(token.position)}`;
+    } else {
+      const most = Math.max(0.001, ...kv.reach.flat());
+      this.grid.update(
+        (layer, head) => Math.max(1, Math.round((kv.reach[layer][head] / most) * LEVELS)),
+        (layer, head) => `what it holds is ${whole(Math.round(kv.reach[layer][head] * kv.logical))} tokens old on average`,
+        this.picked,
+      );
+      find("grid-title").textContent = "How far back each head looks";
+    }
+    this.describe(null, null);
+  }
+
+  describe(layer, head) {
+    let text = `${this.kv.layers} layers from left to right, ${plural(this.kv.kv_heads, "head")} each. Choose one to see its tokens.`;
+    if (layer !== null) text = this.grid.cells[head][layer].getAttribute("aria-label");
+    else if (this.picked) text = `The map shows layer ${this.picked.layer}, head ${this.picked.head} alone.`;
+    find("grid-note").textContent = text;
+  }
+
+  pick(layer, head) {
+    const same = this.picked !== null && this.picked.layer === layer && this.picked.head === head;
+    this.picked = layer === null || same ? null : { layer, head };
+    if (this.picked === null && this.kv) delete this.kv.pair;
+    this.poll();
+    this.render();
+  }
+
+  // --- one token --------------------------------------------------------------------------------------------------------
+
+  inspect(position, spoken) {
+    this.looked = position;
+    clearTimeout(this.look_timer);
+    if (position === null) {
+      this.token = null;
+      this.renderGridSoon();
+    } else {
+      this.look_timer = setTimeout(() => this.ask(position), LOOK_MS);
+    }
+    this.card();
+    if (spoken) find("spoken").textContent = this.words(position).join(". ");
+  }
+
+  renderGridSoon() {
+    if (this.kv) this.renderGrid();
+  }
+
+  async ask(position) {
+    if (this.asking) return;
+    this.asking = true;
+    const round = this.round;
+    try {
+      const kv = await getJson(this.path({ limit: 1, token: position }));
+      if (round === this.round && this.looked === position) {
+        this.token = kv.token ?? null;
+        this.renderGrid();
+      }
+    } catch {
+      // The next one that is looked at is asked about again.
+    }
+    this.asking = false;
+    if (round === this.round && this.looked !== null && this.looked !== position) this.ask(this.looked);
+  }
+
+  // What there is to say of a token, in short sentences.
+  words(position) {
+    const { kv } = this;
+    const i = position - kv.after;
+    const pairs = kv.layers * kv.kv_heads;
+    const words = [`Token ${whole(position)} of ${whole(kv.known)}: ${JSON.stringify(this.map.textAt(position))}`];
+    if (position >= kv.logical) return [...words, "Not computed yet"];
+    if (kv.held === null) return words;
+    const held = kv.held[i];
+    words.push(held === 0 ? "Dropped by every head" : `Held by ${held} of ${plural(pairs, "head")}`);
+    if (kv.scores !== null && held > 0) words.push(`Score ${brief(kv.scores[i])} times the average`);
+    if (kv.recent > 0 && position >= kv.logical - kv.recent) words.push(`One of the newest ${whole(kv.recent)}, which stay`);
+    return words;
+  }
+
+  card() {
+    const { kv, looked } = this;
+    if (kv === null || looked === null || kv.tokens[looked - kv.after] === undefined) {
+      find("card").replaceChildren(make("p", { class: "dim" }, "Point at a token, or step through them with the arrow keys."));
+      return;
+    }
+    const i = looked - kv.after;
+    const share = kv.held === null || looked >= kv.logical ? 0 : kv.held[i] / (kv.layers * kv.kv_heads);
+    const bar = make("span", { class: "fill" });
+    bar.style.inlineSize = `${100 * share}%`;
+    const [, ...words] = this.words(looked);
+    find("card").replaceChildren(
+      make("p", { class: "piece" }, JSON.stringify(this.map.textAt(looked)).slice(1, -1)),
+      make("p", { class: "dim" }, `token ${whole(looked)} of ${whole(kv.known)}, id ${kv.tokens[i]}`),
+      make("span", { class: "bar" }, bar),
+      ...words.map((text) => make("p", {}, text)),
+    );
+  }
+}
