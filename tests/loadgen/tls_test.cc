@@ -41,6 +41,8 @@ absl::StatusOr<std::string> Ask(bool verify) {
   asio::io_context io;
   tcp::acceptor acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   asio::ssl::context context = SelfSigned();
+  const std::string url = "https://127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
+  absl::StatusOr<Peer> peer = ResolvePeer(*ParseUrl(url), verify);
   std::thread server([&] {
     error_code error;
     asio::ssl::stream<tcp::socket> stream(acceptor.accept(), context);
@@ -50,8 +52,6 @@ absl::StatusOr<std::string> Ask(bool verify) {
     const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret";
     if (!error) asio::write(stream, asio::buffer(reply), error);
   });
-  absl::StatusOr<Peer> peer =
-      ResolvePeer(*ParseUrl("https://127.0.0.1:" + std::to_string(acceptor.local_endpoint().port())), verify);
   absl::StatusOr<std::string> answer = HttpGet(&*peer, "/", "", {}, 10);
   server.join();
   return answer;
