@@ -201,6 +201,7 @@ void Engine::Loop() {
       if (!batch_.calls.empty()) Publish();
       continue;
     }
+    if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
     core_->LimitSteps(pacer_.limits());
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();

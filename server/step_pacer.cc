@@ -8,8 +8,12 @@
 namespace hydrant {
 namespace {
 
-// Half a second costs a CPU under 5 % of its prefill speed and is how long a cancelled prompt may hold its blocks.
-constexpr double kAloneS = 0.5;
+// How long a cancelled prompt may hold its blocks: they are to be free 250 ms after its client went away. A step reads the weights
+// once; that is 10 ms of a small model on two cores, so this costs at most 5 % of its prefill speed.
+constexpr double kAloneS = 0.2;
+// So few rows mostly wait for the weights: fewer would hardly be faster. Where they take longer, a step may too, up to this.
+constexpr double kFewTokens = 64;
+constexpr double kFewS = 0.5;
 // How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
 constexpr double kBesideDecodesS = 0.2;
 // Of that, what prompts get however slow the decodes are: they have to be computed some time.
@@ -18,8 +22,8 @@ constexpr double kBesideLeast = 0.25;
 // a machine of its own a tenant has full steps only while there are prompts of its own. What it sees beside others at the
 // 99th percentile is therefore how far steps are off, and these are shorter by as much.
 constexpr double kSharedS = 0.125;
-// Before anything is known: half a second of a small model on two cores, and a fraction of a second of a large one.
-constexpr double kTokensAtFirst = 256;
+// Before anything is known: less than a tenth of a second of a small model on two cores, and a fraction of a second of a large one.
+constexpr double kTokensAtFirst = 96;
 // One slow step says little (the machine may have been busy with something else): not below a quarter at once.
 constexpr double kShrinkMost = 0.25;
 constexpr double kGrowMost = 2;
@@ -31,13 +35,14 @@ constexpr double kDepthMost = 64;
 StepPacer::StepPacer(int32_t tokens_max)
     : tokens_max_(tokens_max),
       alone_(std::min<double>(tokens_max, kTokensAtFirst)),
+      alone_s_(kAloneS),
       beside_(BesideMost()),
       shared_(BesideMost()) {
   assert(tokens_max >= kSlotsPerBlock);
 }
 
 // What would take kBesideDecodesS if the decodes took no time.
-double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / kAloneS); }
+double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / alone_s_); }
 
 double StepPacer::Within(double cost) const {
   return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_);
@@ -50,9 +55,11 @@ void StepPacer::Observe(const StepReport& report) {
   if (report.prefill_tokens == 0 && !shared) return;
   const bool mixed = report.decode_tokens > 0;
   const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
-  const double wanted_s = shared ? kSharedS : mixed ? kBesideDecodesS : kAloneS;
+  const double few_s = kFewTokens / std::max(1.0, report.prefill_cost) * step_us * 1e-6;
+  const double wanted_s = shared ? kSharedS : mixed ? kBesideDecodesS : std::clamp(few_s, kAloneS, kFewS);
   const double factor = wanted_s * 1e6 / step_us;
   double& cost = shared ? shared_ : mixed ? beside_ : alone_;
+  const double before = cost;
   const double done = report.prefill_cost + (shared ? report.decode_cost : 0.0);
   if (factor < 1) {
     // Also when it was not full: what takes longer than it may is bounded from now on.
@@ -61,8 +68,9 @@ void StepPacer::Observe(const StepReport& report) {
     // What was done in less time than there is says that more would fit, if it was most of what was allowed.
     cost = std::max(cost, std::min(done * factor, cost * kGrowMost));
   }
+  if (!shared && !mixed && cost != before) alone_s_ = wanted_s;
   // Where no step is ever without decodes, what fits beside them fits alone.
-  if (mixed) alone_ = std::max(alone_, beside_ * (kAloneS / kBesideDecodesS));
+  if (mixed) alone_ = std::max(alone_, beside_ * (alone_s_ / kBesideDecodesS));
   alone_ = Within(alone_);
   beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
   // Where even a few rows take longer, fewer would not be faster.

@@ -29,9 +29,10 @@ class StepPacer {
   double Within(double cost) const;
 
   const double tokens_max_;
-  double alone_;   // prompts, in a step without decodes
-  double beside_;  // prompts, beside decodes
-  double shared_;  // everything, in a step for which several tenants have something
+  double alone_;    // prompts, in a step without decodes
+  double alone_s_;  // how long that step is to take
+  double beside_;   // prompts, beside decodes
+  double shared_;   // everything, in a step for which several tenants have something
 };
 
 }  // namespace hydrant

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
 Only when named run `kv_quality`, half an hour: what eviction costs in quality, `long_chat`, ten minutes: what becomes of a chat
-that outgrows the context, and `isolation`, 25 minutes: what a tenant feels of another's attack. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
+that outgrows the context, `isolation`, 25 minutes: what a tenant feels of another's attack, and `operations`, three minutes: scrapes
+under load and clients that go away. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
 
 A bench is a program NAME_bench that prints a table and takes the arguments in ARGUMENTS. Figures are only as good as the
 machine is quiet; the load average is printed with them. Python's standard library only."""
@@ -21,7 +22,7 @@ from server_process import ServerProcess
 
 ARGUMENTS = {"model": ["{model}"]}
 SCRIPTS = ["prefix_cache", "elastic", "sessions"]
-ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation"]
+ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation", "operations"]
 STARTS = 5
 IDLE_S = 5.0
 DECODED = 128

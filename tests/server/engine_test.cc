@@ -172,6 +172,22 @@ TEST_F(EngineTest, ACancelEndsASequenceWithinAStep) {
   EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 0; }));
 }
 
+TEST_F(EngineTest, TheBlocksOfACancelledSequenceAreSeenToBeFreeBeforeTheNextStepEnds) {
+  Start();
+  executor_.Hold();
+  const Sent one = Submit(5, 90);
+  const Sent other = Submit(5, 90);
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "a step is under way";
+  executor_.Hold(/*more=*/3);
+  ASSERT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 2; }));
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "the next step is under way";
+  engine_->Cancel(*one.id);
+  const int64_t steps = executor_.steps;
+  executor_.Hold(1);  // that step ends, and no other
+  EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 1; }));
+  EXPECT_EQ(executor_.steps, steps + 1);
+}
+
 TEST_F(EngineTest, AFullMailboxPausesItsSequenceUntilItIsResumed) {
   Start();
   const Sent slow = Submit(5, 50, 1, /*bytes_max=*/10 * sizeof(TokenEvent));
