@@ -290,7 +290,13 @@ class Device {
                               int32_t query_heads, int32_t head_dim, int64_t vocab) = 0;
 
   // --- a step -------------------------------------------------------------------------------------------------------
-  virtual void BeginStep(const StepBatch& batch) = 0;
+  // Returns the rows that the batch's matrices have: its tokens and, on a device that computes in sizes of its own, rows
+  // behind them, never more than tokens_max in all. What these hold means nothing; the ops below may read and write it.
+  virtual int64_t BeginStep(const StepBatch& batch) = 0;
+
+  // Calls `ops`, which queues the step's layers: Embed to Attention, no other. Where `program` is the same and BeginStep
+  // returned the same, it queues the same ops on the same memory, so that a device may record them and not call it again.
+  virtual void RunLayers(const void* program, const std::function<void()>& ops) = 0;
 
   // x[i] = row token_ids[i] of `tokens` + the row of its logical position of `positions`; a null table adds nothing, and one
   // of them is there. x [tokens, cols] fp32.

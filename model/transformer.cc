@@ -41,11 +41,13 @@ Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t ro
 }
 
 void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
-  tokens_ = static_cast<int64_t>(batch.token_ids.size());
-  assert(tokens_ > 0 && tokens_ <= limits_.tokens_max);
-  device_.BeginStep(batch);
-  Embed(tokens_);
-  for (int32_t layer = 0; layer < config_.layers; ++layer) Layer(layer, tokens_, kv);
+  assert(!batch.token_ids.empty() && std::ssize(batch.token_ids) <= limits_.tokens_max);
+  tokens_ = device_.BeginStep(batch);
+  assert(tokens_ <= limits_.tokens_max);
+  device_.RunLayers(this, [&] {
+    Embed(tokens_);
+    for (int32_t layer = 0; layer < config_.layers; ++layer) Layer(layer, tokens_, kv);
+  });
 }
 
 void Transformer::Embed(int64_t tokens) {

@@ -58,7 +58,7 @@ class Transformer {
   std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected
   std::unique_ptr<DeviceBuffer> last_;       // [logits_rows, hidden]
   std::unique_ptr<DeviceBuffer> logits_;     // [logits_rows, vocab]
-  int64_t tokens_ = 0;                       // of the last Forward
+  int64_t tokens_ = 0;                       // rows of the last Forward: what Device::BeginStep said
 };
 
 }  // namespace hydrant

@@ -100,9 +100,10 @@ void CpuDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slo
   ReserveAttentionScratch(tokens_max, rows_max, slots_max, query_heads, head_dim, vocab);
 }
 
-void CpuDevice::BeginStep(const StepBatch& batch) {
+int64_t CpuDevice::BeginStep(const StepBatch& batch) {
   batch_ = batch;
   product_ = 0;
+  return std::ssize(batch.token_ids);
 }
 
 void CpuDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {

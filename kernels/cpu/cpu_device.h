@@ -51,7 +51,8 @@ class CpuDevice final : public Device {
   void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
                       int32_t head_dim, int64_t vocab) override;
 
-  void BeginStep(const StepBatch& batch) override;
+  int64_t BeginStep(const StepBatch& batch) override;
+  void RunLayers(const void*, const std::function<void()>& ops) override { ops(); }
   void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) override;
   void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
   void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;

@@ -50,7 +50,7 @@ constexpr int32_t SplitsOf(int32_t live) { return (live + kSplitSlots - 1) / kSp
 // One decode row's work, with its places in the scratch memory.
 struct DecodeItem {
   int32_t row;       // of StepView::rows
-  int32_t splits;    // SplitsOf(live_after)
+  int32_t splits;    // SplitsOf(live_after); 0: padding, no work
   int64_t partials;  // floats from the start: [split][query head][head_dim + 2], the output, then the largest logit and
                      // the sum of weights relative to it
   int64_t logits;    // [query head][live rounded up to 16], scaled; -1: not kept

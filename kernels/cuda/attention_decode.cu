@@ -126,6 +126,7 @@ __global__ void __launch_bounds__(kJoinThreads)
                      KvCacheView kv) {
   __shared__ float largest[kGroupMax], inverse_total[kGroupMax];
   const DecodeItem& item = items[blockIdx.y];
+  if (item.splits == 0) return;
   const int32_t head = static_cast<int32_t>(blockIdx.x);
   const StepRow& row = step.rows[item.row];
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaDeviceO
 }
 
 CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties)
-    : host_visible_(options.host_visible), properties_(properties) {
+    : host_visible_(options.host_visible), graphs_wanted_(options.graphs), properties_(properties) {
   blas_workspace_ = std::make_unique<CudaBuffer>(kBlasWorkspaceBytes);
   CheckCuda(cublasSetStream(blas_, stream_), "cublasSetStream");
   // After the stream: setting that takes the library's own workspace back.
@@ -104,7 +105,7 @@ size_t CudaDevice::free_bytes() const {
 void CudaDevice::Synchronize() { CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
 void CudaDevice::Done() {
-  if (host_visible_) Synchronize();
+  if (host_visible_ && !in_layers_) Synchronize();
 }
 
 std::unique_ptr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
@@ -155,10 +156,24 @@ void CudaDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t sl
   tops_ = buffer(kSampleRows * vocab, sizeof(cuda::TopToken));
   outcomes_ = buffer(kSampleRows, sizeof(cuda::SampleOutcome));
   outcomes_at_host_ = std::make_unique<cuda::PinnedBuffer>(kSampleRows * sizeof(cuda::SampleOutcome));
-  step_ = std::make_unique<cuda::StepTable>(stream_, query_heads, head_dim, decode_floats);
+  step_ = std::make_unique<cuda::StepTable>(stream_, query_heads, head_dim, decode_floats, tokens_max);
 }
 
-void CudaDevice::BeginStep(const StepBatch& batch) { step_->Fill(batch); }
+int64_t CudaDevice::BeginStep(const StepBatch& batch) {
+  step_->Fill(batch);
+  return step_->tokens();
+}
+
+void CudaDevice::RunLayers(const void* program, const std::function<void()>& ops) {
+  const std::optional<cuda::StepShape> shape = step_->shape();
+  if (!graphs_wanted_ || !shape.has_value()) return ops();
+  graphs_.Run(stream_, {program, *shape}, [&] {
+    in_layers_ = true;
+    ops();
+    in_layers_ = false;
+  });
+  Done();
+}
 
 void CudaDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {
   assert(tokens != nullptr || positions != nullptr);

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/matvec.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/step_table.h"
@@ -28,6 +29,8 @@ namespace hydrant {
 struct CudaDeviceOptions {
   // For tests: device memory is the host's and may be looked at after every op, which waits.
   bool host_visible = false;
+  // Steps that only generate are recorded as graphs. Off: every kernel is launched by itself.
+  bool graphs = true;
 };
 
 inline constexpr int64_t kSampleRows = 64;  // logits rows of one launch
@@ -42,6 +45,7 @@ class CudaDevice final : public Device {
   bool MultipliesNatively(DType dtype) const override;
   // Device memory that is not taken.
   size_t free_bytes() const;
+  size_t graphs() const { return graphs_.size(); }  // recorded
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   void CopyToDevice(void* dst, const void* src, size_t bytes) override;
@@ -52,7 +56,8 @@ class CudaDevice final : public Device {
   void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
                       int32_t head_dim, int64_t vocab) override;
 
-  void BeginStep(const StepBatch& batch) override;
+  int64_t BeginStep(const StepBatch& batch) override;
+  void RunLayers(const void* program, const std::function<void()>& ops) override;
   void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) override;
   void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
   void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;
@@ -87,11 +92,15 @@ class CudaDevice final : public Device {
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
 
   const bool host_visible_;
+  const bool graphs_wanted_;
   const cudaDeviceProp properties_;
   cuda::Stream stream_;
   cuda::BlasHandle blas_;
   std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
   std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table
+
+  bool in_layers_ = false;  // ops are being recorded, and wait for nothing
+  cuda::GraphCache graphs_;
 
   // What ReserveScratch reserved.
   std::unique_ptr<cuda::StepTable> step_;

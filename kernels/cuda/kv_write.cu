@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t head = static_cast<int32_t>(blockIdx.y * (kThreads / kWarp) + threadIdx.x / kWarp);
   if (head >= heads) return;
   const int64_t token = blockIdx.x;
+  if (step.row_of_token[token] < 0) return;
   const StepRow& row = step.rows[step.row_of_token[token]];
   const int32_t i = static_cast<int32_t>(token) - row.token_begin;
   const int32_t position = row.first_position + i;

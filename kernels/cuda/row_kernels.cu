@@ -31,6 +31,7 @@ __device__ void TakeRowOfType(const WeightView& weight, int64_t row, bool add, f
 
 __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positions, int64_t cols, float* x) {
   const int64_t token = blockIdx.x;
+  if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
   if (tokens.data != nullptr) TakeRowOfType(tokens, step.token_ids[token], false, to);
   if (positions.data == nullptr) return;

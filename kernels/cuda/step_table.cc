@@ -5,8 +5,13 @@
 
 namespace hydrant::cuda {
 
-StepTable::StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats)
-    : query_heads_(query_heads), head_dim_(head_dim), scratch_floats_(scratch_floats), uploads_(stream) {}
+StepTable::StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats,
+                     int32_t tokens_max)
+    : query_heads_(query_heads),
+      head_dim_(head_dim),
+      scratch_floats_(scratch_floats),
+      tokens_max_(tokens_max),
+      uploads_(stream) {}
 
 void StepTable::Fill(const StepBatch& batch) {
   rows_.clear();
@@ -27,18 +32,34 @@ void StepTable::Fill(const StepBatch& batch) {
   }
   for (const bool rolls : {false, true}) AddPrompts(rolls);
   assert(row_of_token_.size() == batch.token_ids.size());
+  token_ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+  if (prompt_groups_.empty() && groups_.size() == 1) Pad();
 
-  uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(batch.token_ids) +
+  uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(std::span(token_ids_)) +
                  Uploads::PacketBytes(std::span(snapshots_)) + Uploads::PacketBytes(std::span(tables_)) +
                  Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prompts_)));
   view_.rows = uploads_.Add<StepRow>(rows_);
-  view_.token_ids = uploads_.Add<int32_t>(batch.token_ids);
+  view_.token_ids = uploads_.Add<int32_t>(token_ids_);
   view_.row_of_token = uploads_.Add<int32_t>(row_of_token_);
   decode_items_ = uploads_.Add<DecodeItem>(decode_);
   prompt_spans_ = uploads_.Add<PromptSpan>(prompts_);
   view_.snapshots = uploads_.Add<StepSnapshot>(snapshots_);
   view_.tables = uploads_.Add<int32_t>(tables_);
   uploads_.Send();
+}
+
+void StepTable::Pad() {
+  const auto padded = static_cast<size_t>(std::min(PaddedRows(static_cast<int32_t>(rows_.size())), tokens_max_));
+  rows_.resize(padded);
+  token_ids_.resize(padded, 0);
+  row_of_token_.resize(padded, -1);
+  decode_.resize(padded);
+  groups_.back().count = static_cast<int32_t>(padded);
+}
+
+std::optional<StepShape> StepTable::shape() const {
+  if (!prompt_groups_.empty() || groups_.size() != 1) return std::nullopt;
+  return StepShape{view_.rows, static_cast<int32_t>(decode_.size()), groups_.front().splits_max, groups_.front().rolls};
 }
 
 StepRow StepTable::ToRow(const BatchRow& row) {
@@ -117,7 +138,7 @@ void StepTable::AddDecode(const StepRow& row, int32_t number) {
   decode_.push_back({number, splits, group_floats_, logits > 0 ? group_floats_ + partials : -1});
   group_floats_ += partials + logits;
   ++group.count;
-  group.splits_max = std::max(group.splits_max, splits);
+  group.splits_max = std::max(group.splits_max, PaddedSplits(splits));
 }
 
 }  // namespace hydrant::cuda

@@ -4,7 +4,9 @@
 #ifndef HYDRANT_KERNELS_CUDA_STEP_TABLE_H_
 #define HYDRANT_KERNELS_CUDA_STEP_TABLE_H_
 
+#include <bit>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,15 +33,43 @@ struct PromptGroup {
   bool rolls = false;
 };
 
+// Rows that a step of `rows` generated tokens is padded to: exact where a row has a kernel of its own, then steps of an
+// eighth to a quarter, so that few graphs serve every batch.
+constexpr int32_t PaddedRows(int32_t rows) {
+  if (rows <= 4) return rows;
+  int32_t step = 4;
+  while (step * 8 < rows) step *= 2;
+  return (rows + step - 1) / step * step;
+}
+
+// Splits that a step's attention is launched with: blocks beyond a row's own end at once.
+constexpr int32_t PaddedSplits(int32_t splits) { return std::bit_ceil(static_cast<uint32_t>(splits)); }
+
+// A step that only generates: what is launched depends on nothing else, as long as the memory is the same.
+struct StepShape {
+  const StepRow* memory = nullptr;
+  int32_t rows = 0;    // padded
+  int32_t splits = 0;  // padded
+  bool rolls = false;
+
+  bool operator==(const StepShape&) const = default;
+};
+
 class StepTable {
  public:
-  // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row.
-  StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats);
+  // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row. No step is padded
+  // to more than `tokens_max`.
+  StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats, int32_t tokens_max);
 
   // The batch's spans may go once this returns.
   void Fill(const StepBatch& batch);
 
   const StepView& view() const { return view_; }
+  // Tokens of the step and, where shape() is there, rows of padding: StepView::row_of_token is -1 and their decode items
+  // have no splits.
+  int64_t tokens() const { return std::ssize(row_of_token_); }
+  // Empty unless all of the step is one group of decode rows.
+  std::optional<StepShape> shape() const;
   // At most two.
   std::span<const PromptGroup> prompt_groups() const { return prompt_groups_; }
   PromptSpans queries(const PromptGroup& group) const {
@@ -62,12 +92,17 @@ class StepTable {
   void AddPrompts(bool rolls);
   void AddDecode(const StepRow& row, int32_t number);
 
+  // Of a step that is one group of decode rows.
+  void Pad();
+
   const int32_t query_heads_, head_dim_;
   const int64_t scratch_floats_;
+  const int32_t tokens_max_;
   Uploads uploads_;
 
   // The host's side.
   std::vector<StepRow> rows_;
+  std::vector<int32_t> token_ids_;
   std::vector<int32_t> row_of_token_;
   std::vector<int32_t> tables_;
   std::vector<StepSnapshot> snapshots_;

@@ -41,7 +41,7 @@ struct StepSnapshot {
 struct StepView {
   const StepRow* rows = nullptr;
   const int32_t* token_ids = nullptr;
-  const int32_t* row_of_token = nullptr;  // [tokens]
+  const int32_t* row_of_token = nullptr;  // [tokens]; -1: padding
   const StepSnapshot* snapshots = nullptr;
   const int32_t* tables = nullptr;
 };

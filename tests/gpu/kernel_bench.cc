@@ -300,7 +300,7 @@ void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, bool scored)
                     .block_table = cache.tables[static_cast<size_t>(i)]});
   }
   const int64_t floats = StepTable::RowFloats(live, kHeads, kDim) * sequences;
-  StepTable step(bench.stream(), kHeads, kDim, floats);
+  StepTable step(bench.stream(), kHeads, kDim, floats, sequences);
   step.Fill({.token_ids = ids, .rows = rows});
   const CudaBuffer scratch(static_cast<size_t>(floats) * sizeof(float));
   const auto q = Normal(static_cast<size_t>(sequences) * kWidth, 7);
@@ -333,7 +333,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
                      .policy = policy,
                      .block_table = cache.tables[0]};
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
-  StepTable step(bench.stream(), kHeads, kDim, StepTable::RowFloats(tokens, kHeads, kDim));
+  StepTable step(bench.stream(), kHeads, kDim, StepTable::RowFloats(tokens, kHeads, kDim), tokens);
   step.Fill({.token_ids = ids, .rows = {&row, 1}});
   const PromptGroup& group = step.prompt_groups().front();
   const auto q = Normal(static_cast<size_t>(tokens) * kWidth, 8);

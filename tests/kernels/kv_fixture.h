@@ -10,8 +10,10 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/device.h"
@@ -166,36 +168,47 @@ class KvFixture {
     std::vector<BatchRow> rows;
     std::vector<int32_t> ids;
     for (const TestRow& row : test_rows) rows.push_back(Begin(row, ids));
-    device->BeginStep({.token_ids = ids, .rows = rows});
+    const int64_t device_rows = device->BeginStep({.token_ids = ids, .rows = rows});
 
     const size_t tokens = ids.size(), cols = static_cast<size_t>(shape.cols());
-    assert(std::ssize(ids) <= tokens_max_);
-    const size_t out_count = static_cast<size_t>(shape.layers) * tokens * static_cast<size_t>(shape.out_cols());
-    const auto qkv_memory = device->Allocate(static_cast<size_t>(shape.layers) * tokens * cols * sizeof(float));
-    const auto out_memory = device->Allocate(out_count * sizeof(float));
-    auto* const all_qkv = static_cast<float*>(qkv_memory->data());
-    auto* const all_out = static_cast<float*>(out_memory->data());
-    for (int32_t layer = 0; layer < shape.layers; ++layer) {
-      float* qkv_data = all_qkv + static_cast<size_t>(layer) * tokens * cols;
+    const size_t layers = static_cast<size_t>(shape.layers), out_cols = static_cast<size_t>(shape.out_cols());
+    assert(std::ssize(ids) <= device_rows && device_rows <= tokens_max_);
+    const size_t layer_rows = static_cast<size_t>(device_rows);
+    float* const all_qkv = Activations(layers * layer_rows * (cols + out_cols));
+    float* const all_out = all_qkv + layers * layer_rows * cols;
+    for (size_t layer = 0; layer < layers; ++layer) {
       for (size_t i = 0; i < test_rows.size(); ++i) {
         TestSequence& sequence = *test_rows[i].sequence;
         for (int32_t t = 0; t < test_rows[i].tokens; ++t) {
-          const std::span<float> source = sequence.stream->Row(sequence.position + t, layer);
-          std::copy(source.begin(), source.end(), qkv_data + static_cast<size_t>(rows[i].token_begin + t) * cols);
+          const std::span<float> source = sequence.stream->Row(sequence.position + t, static_cast<int32_t>(layer));
+          const size_t row = layer * layer_rows + static_cast<size_t>(rows[i].token_begin + t);
+          std::copy(source.begin(), source.end(), all_qkv + row * cols);
         }
       }
-      const Matrix qkv{.data = qkv_data, .rows = std::ssize(ids), .cols = shape.cols()};
-      const Matrix out{.data = all_out + static_cast<size_t>(layer) * tokens * static_cast<size_t>(shape.out_cols()),
-                       .rows = std::ssize(ids),
-                       .cols = shape.out_cols()};
-      device->RopeAndWriteKv(rope, norms, layer, qkv, kv);
-      device->Attention(rope, layer, scale, qkv, kv, out);
     }
+    // What the ops are given besides the step.
+    const auto program = programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale}).first;
+    device->RunLayers(&*program, [&] {
+      for (size_t layer = 0; layer < layers; ++layer) {
+        const Matrix qkv{.data = all_qkv + layer * layer_rows * cols, .rows = device_rows, .cols = shape.cols()};
+        const Matrix out{
+            .data = all_out + layer * layer_rows * out_cols, .rows = device_rows, .cols = shape.out_cols()};
+        device->RopeAndWriteKv(rope, norms, static_cast<int32_t>(layer), qkv, kv);
+        device->Attention(rope, static_cast<int32_t>(layer), scale, qkv, kv, out);
+      }
+    });
     std::vector<ShrinkOp> cuts;
     for (size_t i = 0; i < test_rows.size(); ++i) End(test_rows[i], rows[i], cuts);
     if (!cuts.empty()) device->Shrink(cuts, kv);
-    rotated.assign(all_qkv, all_qkv + static_cast<size_t>(shape.layers) * tokens * cols);
-    return std::vector<float>(all_out, all_out + out_count);
+    rotated.clear();
+    std::vector<float> outputs;
+    for (size_t layer = 0; layer < layers; ++layer) {
+      const float *const qkv = all_qkv + layer * layer_rows * cols, *const out =
+                                                                        all_out + layer * layer_rows * out_cols;
+      rotated.insert(rotated.end(), qkv, qkv + tokens * cols);
+      outputs.insert(outputs.end(), out, out + tokens * out_cols);
+    }
+    return outputs;
   }
 
   // Score of a slot, and the position of its token.
@@ -243,6 +256,13 @@ class KvFixture {
     buffers_.push_back(device->Allocate(bytes));
     return buffers_.back()->data();
   }
+  // Memory that stays where it is until more is wanted.
+  float* Activations(size_t floats) {
+    if (activations_.empty() || activations_.back()->bytes() < floats * sizeof(float)) {
+      activations_.push_back(device->Allocate(2 * floats * sizeof(float)));
+    }
+    return static_cast<float*>(activations_.back()->data());
+  }
   size_t Side(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
     const size_t tile =
         static_cast<size_t>((sequence.Block(slot) * kv.layout.layers + layer) * shape.kv_heads + kv_head);
@@ -287,6 +307,8 @@ class KvFixture {
 
   const int32_t tokens_max_;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
+  std::vector<std::unique_ptr<DeviceBuffer>> activations_;  // the last is the one in use
+  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float>> programs_;
   std::vector<int32_t> free_blocks_;
 };
 

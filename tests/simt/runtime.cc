@@ -9,7 +9,13 @@
 #include "cuda_fp16.h"
 #include "cuda_runtime.h"
 
-struct SimtStream {};
+using Work = std::function<void()>;
+struct SimtGraph {
+  std::vector<Work> work;
+};
+struct SimtStream {
+  SimtGraph* recording = nullptr;
+};
 struct SimtEvent {};
 struct SimtBlas {
   cudaStream_t stream = nullptr;
@@ -38,7 +44,13 @@ cudaError_t NextResult() {
   return fail_with;
 }
 
-void Enqueue(cudaStream_t, std::function<void()> work) { work(); }
+void Enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream != nullptr && stream->recording != nullptr) {
+    stream->recording->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
 
 }  // namespace hydrant::simt
 
@@ -59,6 +71,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
   }
   return "unknown";
 }
@@ -96,8 +110,10 @@ cudaError_t cudaFree(void* data) {
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return cudaMalloc(data, bytes); }
 cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  // A device would allow it; here it is a mistake: the host's memory holds something else when the graph runs.
+  if (stream->recording != nullptr && kind != cudaMemcpyDeviceToDevice) return cudaErrorStreamCaptureUnsupported;
   Enqueue(stream, [=] {
     if (bytes > 0) std::memmove(to, from, bytes);
   });
@@ -118,7 +134,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return NextResult(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return stream->recording != nullptr ? cudaErrorStreamCaptureUnsupported : NextResult();
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new SimtEvent;
   return cudaSuccess;
@@ -130,6 +148,31 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return NextResult(); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return NextResult(); }
 cudaError_t cudaGetLastError() { return hydrant::simt::failed; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  stream->recording = new SimtGraph;
+  return NextResult();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = stream->recording;
+  stream->recording = nullptr;
+  return NextResult();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new SimtGraph(*graph);
+  return NextResult();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  for (const Work& work : executable->work) Enqueue(stream, work);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return cudaGraphDestroy(executable); }
 
 const char* cublasGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_EXECUTION_FAILED";

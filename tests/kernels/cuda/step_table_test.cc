@@ -48,7 +48,7 @@ TEST_F(StepTableTest, SplitsCoverTheSlotsOnce) {
 TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
   constexpr int32_t kHeads = 4, kDim = 8;
   const int64_t room = StepTable::RowFloats(1024, kHeads, kDim);
-  StepTable table(stream_, kHeads, kDim, room);
+  StepTable table(stream_, kHeads, kDim, room, 64);
   std::vector<BatchRow> rows;
   const int32_t lives[] = {1000, 10, 300, 511, 1023, 5, 700};
   for (int32_t i = 0; i < 7; ++i) rows.push_back(Decode(lives[i], i % 3 == 0 ? EvictionPolicy() : Scoring(10, 10), i));
@@ -74,13 +74,47 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
       end += LogitFloats(live, kHeads);
     }
     EXPECT_LE(end, room);
-    EXPECT_EQ(group.splits_max, splits);
+    EXPECT_EQ(group.splits_max, PaddedSplits(splits));
   }
   EXPECT_EQ(next, 7);
 }
 
+// Where only tokens are generated, rows of padding follow that nothing is computed for.
+TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
+  StepTable table(stream_, 2, 8, StepTable::RowFloats(1024, 2, 8) * 16, 9);
+  const StepRow* memory = nullptr;
+  for (const int32_t count : {7, 6, 5, 8, 9}) {
+    std::vector<BatchRow> rows;
+    for (int32_t i = 0; i < count; ++i) rows.push_back(Decode(100 * i + 1, Scoring(10, 10), i));
+    const std::vector<int32_t> ids(static_cast<size_t>(count), 5);
+    table.Fill({.token_ids = ids, .rows = rows});
+    const int32_t padded = count == 9 ? 9 : 8;  // never more than the largest step
+    ASSERT_TRUE(table.shape().has_value());
+    EXPECT_EQ(table.tokens(), padded);
+    EXPECT_EQ(table.shape()->rows, padded);
+    EXPECT_EQ(table.shape()->splits, PaddedSplits(SplitsOf(100 * (count - 1) + 2)));
+    EXPECT_EQ(table.decode_groups().front().count, padded);
+    for (int32_t i = 0; i < padded; ++i) {
+      EXPECT_EQ(table.view().row_of_token[i], i < count ? i : -1);
+      EXPECT_EQ(table.decode_items()[i].splits == 0, i >= count);
+    }
+    // Where tables are as many or fewer, the memory is the same.
+    EXPECT_TRUE(memory == nullptr || count >= 8 || table.shape()->memory == memory);
+    memory = table.shape()->memory;
+  }
+  std::vector<BatchRow> rows = {Decode(20, EvictionPolicy(), 0), Decode(30, Scoring(10, 10), 1)};
+  rows[1].policy.rolling = true;
+  const std::vector<int32_t> ids(2, 5);
+  table.Fill({.token_ids = ids, .rows = rows});
+  EXPECT_FALSE(table.shape().has_value()) << "two kernels";
+  rows[1].policy.rolling = false;
+  rows[1].prefill = true;
+  table.Fill({.token_ids = ids, .rows = rows});
+  EXPECT_FALSE(table.shape().has_value()) << "a prompt";
+}
+
 TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
-  StepTable table(stream_, 2, 8, StepTable::RowFloats(64, 2, 8));
+  StepTable table(stream_, 2, 8, StepTable::RowFloats(64, 2, 8), 64);
   const std::vector<int32_t> blocks = {4, 9, 2, 11}, sides = {5, 6, 7, 8}, snapshot_sides = {30};
   const ScoreSnapshot snapshot{16, snapshot_sides};
   EvictionPolicy window = Scoring(8, 8);
@@ -132,7 +166,7 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
 
 // A chunk of a long prompt: queries of its own spans, the longest first; scores of every key so far.
 TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
-  StepTable table(stream_, 2, 8, StepTable::RowFloats(512, 2, 8));
+  StepTable table(stream_, 2, 8, StepTable::RowFloats(512, 2, 8), 512);
   const std::vector<int32_t> blocks(32, 3), ids(330, 1);
   EvictionPolicy rolling = Scoring(8, 8);
   rolling.rolling = true;

@@ -109,6 +109,7 @@ enum cudaError_t : int {
   cudaErrorNoDevice = 100,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
 };
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -120,6 +121,9 @@ inline constexpr unsigned cudaEventDisableTiming = 2;
 
 struct SimtStream;
 struct SimtEvent;
+struct SimtGraph;
+using cudaGraph_t = SimtGraph*;
+using cudaGraphExec_t = SimtGraph*;
 using cudaStream_t = SimtStream*;
 using cudaEvent_t = SimtEvent*;
 
@@ -148,6 +152,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaGetLastError();
+
+// While a stream is recorded, what is put into it waits for the graph, and what a recording must not contain is an error.
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 struct cudaLaunchConfig_t {
   dim3 gridDim;

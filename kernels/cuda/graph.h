@@ -1,0 +1,63 @@
+// CUDA graphs: what one forward pass launches, recorded once per shape of the step and launched again as one.
+//
+// Thread: engine.
+#ifndef HYDRANT_KERNELS_CUDA_GRAPH_H_
+#define HYDRANT_KERNELS_CUDA_GRAPH_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "kernels/cuda/step_table.h"
+
+namespace hydrant::cuda {
+
+class Graph {
+ public:
+  // Records what `work` queues on the stream; nothing of it runs. `work` neither waits nor allocates. Throws CudaError, or
+  // what `work` throws.
+  Graph(cudaStream_t stream, const std::function<void()>& work);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void Launch(cudaStream_t stream);
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+// Runs work that is the same whenever its key is. The first time it runs as it is, which lets libraries load what they need;
+// the second time it is recorded.
+class GraphCache {
+ public:
+  struct Key {
+    const void* program = nullptr;  // what `work` does
+    StepShape shape;
+
+    bool operator==(const Key&) const = default;
+  };
+
+  void Run(cudaStream_t stream, const Key& key, const std::function<void()>& work);
+
+  // Graphs recorded and not yet dropped.
+  size_t size() const;
+
+  // The least recently used entry goes when there are more. A graph takes some kilobytes per kernel.
+  static constexpr size_t kEntriesMax = 96;
+
+ private:
+  struct Entry {
+    Key key;
+    std::unique_ptr<Graph> graph;  // null: seen once
+  };
+  std::list<Entry> entries_;  // most recently used first
+};
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_GRAPH_H_
