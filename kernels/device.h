@@ -33,6 +33,9 @@ constexpr size_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; 
 // Token slots in a block: one head's tile of 16 x head_dim elements is the unit of every KV kernel.
 inline constexpr int32_t kBlockSlots = 16;
 
+// The slots of the blocks that `slots` slots lie in.
+constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }
+
 // A piece of device memory; freed with the object. Zeroed when handed out.
 class DeviceBuffer {
  public:
@@ -266,6 +269,17 @@ struct HeadNorms {
   NormWeight k;
 };
 
+// The largest step that scratch memory is there for.
+struct StepBounds {
+  int32_t tokens_max = 0;
+  int32_t rows_max = 0;
+  int32_t slots_max = 0;    // of one row
+  int64_t cols_max = 0;     // of a matrix that is multiplied
+  int32_t query_heads = 0;  // of attention
+  int32_t head_dim = 0;
+  int64_t vocab = 0;  // columns of the logits
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -284,10 +298,10 @@ class Device {
   virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
                                                    std::span<const float> bias) = 0;
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
-  // Reserves the scratch memory of the largest step: at most `tokens_max` tokens in `rows_max` rows of at most
-  // `slots_max` slots, matrices at most `cols_max` wide, `query_heads` heads in attention, logits of `vocab` columns.
-  virtual void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
-                              int32_t query_heads, int32_t head_dim, int64_t vocab) = 0;
+  // Reserves the scratch memory of steps within `bounds`. Throws as Allocate does.
+  virtual void ReserveScratch(const StepBounds& bounds) = 0;
+  // What that takes of the memory that Allocate takes its from.
+  virtual int64_t ScratchBytes(const StepBounds& bounds) const = 0;
 
   // --- a step -------------------------------------------------------------------------------------------------------
   // Returns the rows that the batch's matrices have: its tokens and, on a device that computes in sizes of its own, rows

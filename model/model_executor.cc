@@ -64,18 +64,21 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
   }
 }
 
+Transformer::Limits ModelExecutor::LimitsOf(const ModelExecutorOptions& options) {
+  return {
+      .tokens_max = options.batch_tokens_max,
+      .rows_max = options.sequences_max,
+      .slots_max = static_cast<int32_t>(std::min<int64_t>(options.context_max, int64_t{options.blocks} * kBlockSlots)),
+      .logits_rows_max = kLogitsRowsMax};
+}
+
 ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device& device,
                              const ModelExecutorOptions& options)
     : config_(config),
       options_(options),
       device_(device),
       kv_cache_(device, MakeLayout(config, options)),
-      transformer_(
-          config, std::move(weights), device,
-          Transformer::Limits{.tokens_max = options.batch_tokens_max,
-                              .rows_max = options.sequences_max,
-                              .slots_max = std::min<int32_t>(options.context_max, options.blocks * kBlockSlots),
-                              .logits_rows_max = kLogitsRowsMax}) {
+      transformer_(config, std::move(weights), device, LimitsOf(options)) {
   token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max));
   rows_.reserve(static_cast<size_t>(options.sequences_max));
   shrinks_.reserve(static_cast<size_t>(options.sequences_max));
@@ -328,7 +331,7 @@ std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t li
   storage.reserve(2 * row.block_table.size());
   const Tables tables = TablesAfterCopies(row, &storage);
   const std::span<const int32_t> sides = tables.sides.empty() ? tables.blocks : tables.sides;
-  std::vector<int32_t> positions(static_cast<size_t>((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots));
+  std::vector<int32_t> positions(static_cast<size_t>(WholeBlocks(live)));
   for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
     const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
     device_.CopyToHost(positions.data() + slot, view.logical_position + view.layout.side_offset(layer, side, kv_head),

@@ -45,6 +45,9 @@ struct ModelExecutorOptions {
 
 class ModelExecutor : public Executor {
  public:
+  // How large its steps may be.
+  static Transformer::Limits LimitsOf(const ModelExecutorOptions& options);
+
   // Packs the weights and takes all device memory. RESOURCE_EXHAUSTED when there is not enough. `device` outlives the
   // executor; the checkpoint may be closed afterwards.
   static absl::StatusOr<std::unique_ptr<ModelExecutor>> Create(const Checkpoint& checkpoint, Device& device,

@@ -7,32 +7,63 @@
 namespace hydrant {
 namespace {
 
-std::unique_ptr<DeviceBuffer> Floats(Device& device, int64_t rows, int64_t cols) {
-  return device.Allocate(static_cast<size_t>(rows * cols) * sizeof(float));
+// Of the activations.
+struct Floats {
+  Floats(const ModelConfig& config, const Transformer::Limits& limits)
+      : state(int64_t{limits.tokens_max} * config.hidden),
+        qkv(int64_t{limits.tokens_max} * (config.q_cols() + 2 * config.kv_cols())),
+        attention(int64_t{limits.tokens_max} * config.q_cols()),
+        ffn(int64_t{limits.tokens_max} * config.ffn),
+        embedded(config.projected()
+                     ? int64_t{std::max(limits.tokens_max, limits.logits_rows_max)} * config.embedding_cols()
+                     : 0),
+        last(int64_t{limits.logits_rows_max} * config.hidden),
+        logits(int64_t{limits.logits_rows_max} * config.vocab) {}
+
+  const int64_t state, qkv, attention, ffn, embedded, last, logits;
+};
+
+StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits) {
+  return {.tokens_max = limits.tokens_max,
+          .rows_max = limits.rows_max,
+          .slots_max = limits.slots_max,
+          .cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn}),
+          .query_heads = config.query_heads,
+          .head_dim = config.head_dim,
+          .vocab = config.vocab};
+}
+
+std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
+  return device.Allocate(static_cast<size_t>(floats) * sizeof(float));
 }
 
 }  // namespace
+
+int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+                                    const std::function<int64_t(const StepBounds&)>& scratch_bytes) {
+  const Floats floats(config, limits);
+  const int64_t sum =
+      2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.embedded + floats.last + floats.logits;
+  return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits));
+}
 
 Transformer::Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits)
     : config_(config),
       weights_(std::move(weights)),
       device_(device),
       limits_(limits),
-      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))),
-      x_(Floats(device, limits.tokens_max, config.hidden)),
-      normed_(Floats(device, limits.tokens_max, config.hidden)),
-      qkv_(Floats(device, limits.tokens_max, config.q_cols() + 2 * config.kv_cols())),
-      attention_(Floats(device, limits.tokens_max, config.q_cols())),
-      ffn_(Floats(device, limits.tokens_max, config.ffn)),
-      embedded_(config.projected()
-                    ? Floats(device, std::max(limits.tokens_max, limits.logits_rows_max), config.embedding_cols())
-                    : nullptr),
-      last_(Floats(device, limits.logits_rows_max, config.hidden)),
-      logits_(Floats(device, limits.logits_rows_max, config.vocab)) {
+      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
   assert(!(config.post_norm && config.parallel_residual));
-  const int64_t cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn});
-  device.ReserveScratch(limits.tokens_max, limits.rows_max, limits.slots_max, cols_max, config.query_heads,
-                        config.head_dim, config.vocab);
+  const Floats floats(config, limits);
+  x_ = Take(device, floats.state);
+  normed_ = Take(device, floats.state);
+  qkv_ = Take(device, floats.qkv);
+  attention_ = Take(device, floats.attention);
+  ffn_ = Take(device, floats.ffn);
+  if (floats.embedded > 0) embedded_ = Take(device, floats.embedded);
+  last_ = Take(device, floats.last);
+  logits_ = Take(device, floats.logits);
+  device.ReserveScratch(BoundsOf(config, limits));
 }
 
 Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols) {

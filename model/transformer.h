@@ -6,6 +6,7 @@
 #define HYDRANT_MODEL_TRANSFORMER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -23,6 +24,10 @@ class Transformer {
     int32_t slots_max = 0;        // of one sequence
     int32_t logits_rows_max = 0;  // in one call of Logits
   };
+
+  // What the activations and the device's scratch take together. `scratch_bytes`: Device::ScratchBytes.
+  static int64_t WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+                                const std::function<int64_t(const StepBounds&)>& scratch_bytes);
 
   // `device` outlives the transformer.
   Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits);

@@ -61,6 +61,9 @@ CLI::Validator RealRange(double low, double high) {
 // The text of a flag's description and its place in --help come from here alone.
 void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_option("--device", config.device, "auto, cpu or cuda")->group("Model");
+  app.add_flag("--enforce-eager", config.enforce_eager,
+               "on a GPU: launch every kernel by itself, without recording CUDA graphs")
+      ->group("Model");
   app.add_option("--threads", config.threads, "CPU threads (default: physical cores)")
       ->check(CLI::Range(1, 1024))
       ->group("Model");

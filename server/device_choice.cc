@@ -21,9 +21,9 @@ absl::StatusOr<OpenedDevice> OpenCpu(int32_t threads) {
   return OpenedDevice{*std::move(device), {}};
 }
 
-absl::StatusOr<OpenedDevice> OpenCuda() {
+absl::StatusOr<OpenedDevice> OpenCuda([[maybe_unused]] bool eager) {
 #ifdef HYDRANT_HAS_CUDA
-  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create(CudaDeviceOptions());
+  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create({.graphs = !eager});
   if (!device.ok()) return device.status();
   const auto free_bytes = static_cast<int64_t>((*device)->free_bytes());
   return OpenedDevice{*std::move(device), free_bytes};
@@ -34,9 +34,9 @@ absl::StatusOr<OpenedDevice> OpenCuda() {
 
 }  // namespace
 
-absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads) {
+absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads, bool eager) {
   if (name == "cpu") return OpenCpu(threads);
-  absl::StatusOr<OpenedDevice> cuda = OpenCuda();
+  absl::StatusOr<OpenedDevice> cuda = OpenCuda(eager);
   if (cuda.ok()) return cuda;
   if (name == "auto") return OpenCpu(threads);
   return absl::FailedPreconditionError(absl::StrCat("--device ", std::string(name), ": ", cuda.status().message()));

@@ -20,8 +20,9 @@ struct OpenedDevice {
 };
 
 // `name`: auto (a GPU where this program was built for one and the machine has one that can be used, else the processor),
-// cpu or cuda. Errors: FAILED_PRECONDITION in words that name the flag.
-absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads);
+// cpu or cuda. `eager`: a GPU launches every kernel by itself instead of recording CUDA graphs. Errors: FAILED_PRECONDITION
+// in words that name the flag.
+absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads, bool eager);
 
 }  // namespace hydrant
 

@@ -212,15 +212,18 @@ absl::Status CheckKvDefault(const Config& config, const Limits& limits, const Mo
 }
 
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {
-  absl::StatusOr<OpenedDevice> opened = OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores());
+  absl::StatusOr<OpenedDevice> opened =
+      OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores(), config.enforce_eager);
   if (!opened.ok()) return opened.status();
   parts->device = std::move(opened->device);
   Log(LogLevel::kInfo, absl::StrCat("device ", parts->device->name()));
 
   const ModelConfig& model = checkpoint.config();
-  const HostFacts host = {AvailableMemoryBytes(), RaiseOpenFileLimit(), opened->memory_bytes};
-  const auto native = [&parts](DType dtype) { return parts->device->MultipliesNatively(dtype); };
-  absl::StatusOr<Sizing> derived = DeriveLimits(config, model, native, host);
+  const Device& device = *parts->device;
+  const DeviceFacts facts = {[&device](DType dtype) { return device.MultipliesNatively(dtype); },
+                             [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
+                             opened->memory_bytes};
+  absl::StatusOr<Sizing> derived = DeriveLimits(config, model, facts, {AvailableMemoryBytes(), RaiseOpenFileLimit()});
   if (!derived.ok()) return derived.status();
   *sizing = std::move(*derived);
   for (const std::string& line : sizing->explanation) Log(LogLevel::kInfo, line);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "model/kv_cache.h"
+#include "model/model_executor.h"
 #include "model/weights.h"
 
 namespace hydrant {
@@ -40,22 +41,25 @@ std::vector<std::string> Describe(const Limits& limits) {
   };
 }
 
-// The activations of one step (Transformer's buffers): the state twice, queries, keys and values, what attention gives,
-// and one side of the MLP.
-int64_t WorkspaceBytes(const ModelConfig& model, int32_t tokens) {
-  const int64_t cols = 2 * int64_t{model.hidden} + 2 * int64_t{model.q_cols()} + 2 * int64_t{model.kv_cols()} +
-                       model.ffn + (model.projected() ? model.embedding_cols() : 0);
-  return tokens * cols * static_cast<int64_t>(sizeof(float));
+// Of the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
+int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const DeviceFacts& device) {
+  ModelExecutorOptions options;
+  options.blocks = std::numeric_limits<int32_t>::max();
+  options.sequences_max = limits.sequences_max;
+  options.batch_tokens_max = limits.batch_tokens_max;
+  options.context_max = limits.context_max;
+  return Transformer::WorkspaceBytes(model, ModelExecutor::LimitsOf(options), device.scratch_bytes);
 }
 
 // What remains of the free memory for KV blocks and for the reserve.
-absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts& host, Sizing* sizing) {
+absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const DeviceFacts& device, const HostFacts& host,
+                                      Sizing* sizing) {
   const Limits& limits = sizing->limits;
   const int64_t weight_bytes = WeightBytes(model, sizing->weight_dtype);
   const int64_t position_bytes = PositionBytes(model, sizing->weight_dtype, limits.context_max);
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
-  const int64_t workspace_bytes = WorkspaceBytes(model, limits.batch_tokens_max);
-  const int64_t memory_bytes = host.device_memory_bytes.value_or(host.available_memory_bytes);
+  const int64_t workspace_bytes = WorkspaceBytes(model, limits, device);
+  const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
   const int64_t left_bytes = memory_bytes - weight_bytes - workspace_bytes;
   // A small file may claim millions of positions; the system would rather kill than refuse.
   if (left_bytes >= 0 && position_bytes > left_bytes) {
@@ -66,7 +70,7 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const HostFacts&
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
   sizing->explanation.push_back(absl::StrCat("weights ", DTypeName(sizing->weight_dtype), ", KV ",
                                              DTypeName(sizing->kv_dtype), ", context ", limits.context_max));
-  sizing->explanation.push_back(absl::StrCat(host.device_memory_bytes.has_value() ? "device memory " : "memory ",
+  sizing->explanation.push_back(absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ",
                                              memory_bytes, " bytes free - ", weight_bytes, " weights - ",
                                              workspace_bytes, " workspace of a step - ", position_bytes, " ", table,
                                              " = ", free_bytes, " left"));
@@ -108,12 +112,12 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
 }
 
 // The pool's part of the memory that is left, where nobody says another one: a machine has other work, a GPU mostly not, but
-// its kernels need scratch memory.
+// its graphs and its library take some.
 constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
 
 // Sets the pool's limits and says where they come from.
-absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, const HostFacts& host,
-                      Sizing* sizing) {
+absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, const DeviceFacts& device,
+                      const HostFacts& host, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
   sizing->side_block_bytes = static_cast<int64_t>(KvCache::BytesPerSideBlock(model));
   const int64_t block_bytes =
@@ -128,7 +132,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
     blocks = config.blocks_override;
     source = "--num-gpu-blocks-override";
   } else {
-    const double usual = host.device_memory_bytes.has_value() ? kDeviceShare : kHostShare;
+    const double usual = device.memory_bytes.has_value() ? kDeviceShare : kHostShare;
     const double share = config.memory_utilization > 0 ? config.memory_utilization : usual;
     budget_bytes = static_cast<int64_t>(static_cast<double>(free_bytes) * share);
     source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
@@ -150,21 +154,21 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
   SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)),
-             host.device_memory_bytes.has_value() ? host.available_memory_bytes
-                                                  : free_bytes - int64_t{sizing->limits.blocks} * block_bytes,
+             device.memory_bytes.has_value() ? host.available_memory_bytes
+                                             : free_bytes - int64_t{sizing->limits.blocks} * block_bytes,
              sizing);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model,
-                                    const std::function<bool(DType)>& native, const HostFacts& host) {
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
+                                    const HostFacts& host) {
   Sizing sizing;
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
 
-  sizing.weight_dtype = ChooseWeightDType(config, model, native);
+  sizing.weight_dtype = ChooseWeightDType(config, model, device.native);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
   sizing.kv_dtype = config.kv_dtype.value_or(sizing.weight_dtype);
 
@@ -183,10 +187,10 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                                                    limits.sequences_max));
   }
 
-  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, host, &sizing);
+  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
-  if (absl::Status status = SizePool(config, model, *free_bytes, host, &sizing); !status.ok()) return status;
+  if (absl::Status status = SizePool(config, model, *free_bytes, device, host, &sizing); !status.ok()) return status;
 
   const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));

@@ -21,7 +21,12 @@ namespace hydrant {
 struct HostFacts {
   int64_t available_memory_bytes = 0;
   int64_t open_files_max = 0;
-  std::optional<int64_t> device_memory_bytes = {};  // free memory of a device that has its own
+};
+
+struct DeviceFacts {
+  std::function<bool(DType)> native;                        // Device::MultipliesNatively
+  std::function<int64_t(const StepBounds&)> scratch_bytes;  // Device::ScratchBytes
+  std::optional<int64_t> memory_bytes = {};                 // free memory of a device that has its own
 };
 
 struct Sizing {
@@ -34,10 +39,10 @@ struct Sizing {
 
 std::string DTypeName(DType dtype);
 
-// `native(dtype)`: the device multiplies it natively. Errors: INVALID_ARGUMENT (a flag contradicts the model or another
+// Errors: INVALID_ARGUMENT (a flag contradicts the model or another
 // flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).
-absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model,
-                                    const std::function<bool(DType)>& native, const HostFacts& host);
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
+                                    const HostFacts& host);
 
 }  // namespace hydrant
 

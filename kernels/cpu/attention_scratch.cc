@@ -8,38 +8,51 @@ constexpr size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 size_t Count(int64_t n) { return static_cast<size_t>(n); }
 
+size_t SplitsMax(int32_t slots) { return Count(slots / kDecodeSplitSlots + 1); }
+
+// A thread works on one unit and the queue hands units out in order, so at most `threads` are unfinished when the next
+// begins; twice as many places keep a slow thread from holding up the others.
+int32_t PlacesOf(int threads) { return 2 * threads + 2; }
+
 }  // namespace
 
-AttentionScratch::AttentionScratch(int threads, int32_t rows, int32_t slots, int32_t heads, int32_t dim,
-                                   int64_t vocab_size)
-    : rows_max(rows),
-      slots_max((slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots),
-      query_heads(heads),
-      head_dim(dim),
-      vocab(vocab_size),
-      tiles_added(new std::atomic<int32_t>[Count(rows) * Count(heads)]),
-      // A thread works on one unit and the queue hands units out in order, so at most `threads` are unfinished when the
-      // next begins; twice as many places keep a slow thread from holding up the others.
-      places(2 * threads + 2),
+AttentionScratch::PartBytes::PartBytes(const StepBounds& bounds) {
+  const int32_t whole = WholeBlocks(bounds.slots_max);
+  const size_t slots = Count(whole), splits = SplitsMax(whole);
+  const size_t heads = Count(bounds.query_heads), vocab = Count(bounds.vocab);
+  prefill = Aligned(PrefillScratchBytes(whole, bounds.head_dim)) + Aligned(slots * sizeof(float));
+  place = Aligned(heads * slots * sizeof(float)) + 2 * Aligned(splits * heads * sizeof(float)) +
+          Aligned(splits * heads * Count(bounds.head_dim) * sizeof(float));
+  shrink = Aligned(slots * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)));
+  sampling = 3 * Aligned(vocab * sizeof(float)) + Aligned((vocab / kWeightBlock + 1) * sizeof(double));
+}
+
+size_t AttentionScratch::Bytes(int threads, const StepBounds& bounds) {
+  const PartBytes bytes(bounds);
+  return (bytes.prefill + bytes.shrink + bytes.sampling) * Count(threads) + bytes.place * Count(PlacesOf(threads));
+}
+
+AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
+    : rows_max(bounds.rows_max),
+      slots_max(WholeBlocks(bounds.slots_max)),
+      query_heads(bounds.query_heads),
+      head_dim(bounds.head_dim),
+      vocab(bounds.vocab),
+      tiles_added(new std::atomic<int32_t>[Count(rows_max) * Count(query_heads)]),
+      places(PlacesOf(threads)),
       decode(new DecodePlace[Count(places)]),
-      first_task(Count(rows) + 1),
-      task_row(Count(rows) + 1),
-      prefill_bytes_(Aligned(PrefillScratchBytes(slots_max, dim)) + Aligned(Count(slots_max) * sizeof(float))),
-      place_bytes_(Aligned(Count(heads) * Count(slots_max) * sizeof(float)) +
-                   2 * Aligned(Count(splits_max()) * Count(heads) * sizeof(float)) +
-                   Aligned(Count(splits_max()) * Count(heads) * Count(dim) * sizeof(float))),
-      shrink_bytes_(Aligned(Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)))),
-      sampling_bytes_(3 * Aligned(Count(vocab) * sizeof(float)) +
-                      Aligned(Count(vocab / kWeightBlock + 1) * sizeof(double))),
-      prefill_(prefill_bytes_ * Count(threads)),
-      places_(place_bytes_ * Count(places)),
-      shrink_(shrink_bytes_ * Count(threads)),
-      sampling_(sampling_bytes_ * Count(threads)) {
+      first_task(Count(rows_max) + 1),
+      task_row(Count(rows_max) + 1),
+      bytes_(bounds),
+      prefill_(bytes_.prefill * Count(threads)),
+      places_(bytes_.place * Count(places)),
+      shrink_(bytes_.shrink * Count(threads)),
+      sampling_(bytes_.sampling * Count(threads)) {
   for (int32_t i = 0; i < places; ++i) {
-    std::byte* p = static_cast<std::byte*>(places_.data()) + Count(i) * place_bytes_;
-    const size_t side = Aligned(Count(splits_max()) * Count(heads) * sizeof(float));
+    std::byte* p = static_cast<std::byte*>(places_.data()) + Count(i) * bytes_.place;
+    const size_t side = Aligned(SplitsMax(slots_max) * Count(query_heads) * sizeof(float));
     decode[Count(i)].weights = reinterpret_cast<float*>(p);
-    p += Aligned(Count(heads) * Count(slots_max) * sizeof(float));
+    p += Aligned(Count(query_heads) * Count(slots_max) * sizeof(float));
     decode[Count(i)].largest = reinterpret_cast<float*>(p);
     decode[Count(i)].total = reinterpret_cast<float*>(p + side);
     decode[Count(i)].out = reinterpret_cast<float*>(p + 2 * side);
@@ -47,7 +60,7 @@ AttentionScratch::AttentionScratch(int threads, int32_t rows, int32_t slots, int
 }
 
 std::byte* AttentionScratch::PrefillOf(int thread) const {
-  return static_cast<std::byte*>(prefill_.data()) + Count(thread) * prefill_bytes_;
+  return static_cast<std::byte*>(prefill_.data()) + Count(thread) * bytes_.prefill;
 }
 
 float* AttentionScratch::ColumnSumsOf(int thread) const {
@@ -55,14 +68,14 @@ float* AttentionScratch::ColumnSumsOf(int thread) const {
 }
 
 ShrinkScratch AttentionScratch::ShrinkOf(int thread) const {
-  std::byte* p = static_cast<std::byte*>(shrink_.data()) + Count(thread) * shrink_bytes_;
+  std::byte* p = static_cast<std::byte*>(shrink_.data()) + Count(thread) * bytes_.shrink;
   return {.keys = reinterpret_cast<uint64_t*>(p),
           .slots = reinterpret_cast<int32_t*>(p + Count(slots_max) * sizeof(uint64_t)),
           .pooled = reinterpret_cast<float*>(p + Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t)))};
 }
 
 SamplingScratch AttentionScratch::SamplingOf(int thread) const {
-  std::byte* p = static_cast<std::byte*>(sampling_.data()) + Count(thread) * sampling_bytes_;
+  std::byte* p = static_cast<std::byte*>(sampling_.data()) + Count(thread) * bytes_.sampling;
   const size_t four = Aligned(Count(vocab) * sizeof(float));
   return {.weights = reinterpret_cast<float*>(p),
           .block_sums = reinterpret_cast<double*>(p + 3 * four),

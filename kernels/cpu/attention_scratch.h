@@ -16,8 +16,9 @@
 namespace hydrant {
 
 struct AttentionScratch {
-  AttentionScratch(int threads, int32_t rows_max, int32_t slots_max, int32_t query_heads, int32_t head_dim,
-                   int64_t vocab);
+  AttentionScratch(int threads, const StepBounds& bounds);
+  // What the buffers of one take; the tables of rows are not worth counting.
+  static size_t Bytes(int threads, const StepBounds& bounds);
 
   // Capacities; ops assert them.
   const int32_t rows_max;
@@ -56,9 +57,12 @@ struct AttentionScratch {
   std::vector<int32_t> task_row;
 
  private:
-  int32_t splits_max() const { return slots_max / kDecodeSplitSlots + 1; }
+  struct PartBytes {  // of a thread or a place
+    explicit PartBytes(const StepBounds& bounds);
+    size_t prefill, place, shrink, sampling;
+  };
 
-  size_t prefill_bytes_, place_bytes_, shrink_bytes_, sampling_bytes_;  // per thread or place
+  const PartBytes bytes_;
   CpuBuffer prefill_, places_, shrink_, sampling_;
 };
 

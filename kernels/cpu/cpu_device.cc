@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/attention_scratch.h"
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/row_kernels.h"
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<CpuDevice>> CpuDevice::Create(const CpuDeviceOpti
 }
 
 CpuDevice::CpuDevice(int threads, const KernelTable& kernels) : kernels_(kernels), pool_(threads) {
-  ReserveScratch(0, 0, 0, 0, 0, 0, 0);
+  ReserveScratch({});
 }
 
 CpuDevice::~CpuDevice() = default;
@@ -92,12 +93,24 @@ std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, cons
   return std::make_unique<CpuLinear>(spec, reader, bias, *kernels_.linear, pool_);
 }
 
-void CpuDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
-                               int32_t query_heads, int32_t head_dim, int64_t vocab) {
-  const int64_t rows = std::max<int64_t>(tokens_max, kPrivateRows * pool_.threads());
-  prepared_x_ = std::make_unique<CpuBuffer>(kernels_.linear->prepared_bytes(rows, cols_max));
-  embedding_rows_.assign(static_cast<size_t>(pool_.threads()) * static_cast<size_t>(cols_max), 0.0f);
-  ReserveAttentionScratch(tokens_max, rows_max, slots_max, query_heads, head_dim, vocab);
+size_t CpuDevice::PreparedBytes(const StepBounds& bounds) const {
+  const int64_t rows = std::max<int64_t>(bounds.tokens_max, kPrivateRows * pool_.threads());
+  return kernels_.linear->prepared_bytes(rows, bounds.cols_max);
+}
+
+size_t CpuDevice::EmbeddingFloats(const StepBounds& bounds) const {
+  return static_cast<size_t>(pool_.threads()) * static_cast<size_t>(bounds.cols_max);
+}
+
+void CpuDevice::ReserveScratch(const StepBounds& bounds) {
+  prepared_x_ = std::make_unique<CpuBuffer>(PreparedBytes(bounds));
+  embedding_rows_.assign(EmbeddingFloats(bounds), 0.0f);
+  attention_ = std::make_unique<AttentionScratch>(pool_.threads(), bounds);
+}
+
+int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
+  return static_cast<int64_t>(PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) +
+                              AttentionScratch::Bytes(pool_.threads(), bounds));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {

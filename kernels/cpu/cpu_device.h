@@ -48,8 +48,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
                                            std::span<const float> bias) override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
-  void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
-                      int32_t head_dim, int64_t vocab) override;
+  void ReserveScratch(const StepBounds& bounds) override;
+  int64_t ScratchBytes(const StepBounds& bounds) const override;
 
   int64_t BeginStep(const StepBatch& batch) override;
   void RunLayers(const void*, const std::function<void()>& ops) override { ops(); }
@@ -83,9 +83,8 @@ class CpuDevice final : public Device {
   // Records a product of this step and guesses the one after it.
   WeightPlace NoteProduct(const char* data, int64_t panels, int64_t panel_bytes);
 
-  // Defined in cpu_device_attention.cc; called by the constructor (with zeros) and by ReserveScratch.
-  void ReserveAttentionScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int32_t query_heads,
-                               int32_t head_dim, int64_t vocab);
+  size_t PreparedBytes(const StepBounds& bounds) const;    // of prepared_x_
+  size_t EmbeddingFloats(const StepBounds& bounds) const;  // of embedding_rows_
 
   const KernelTable& kernels_;
   ThreadPool pool_;
@@ -105,10 +104,7 @@ class CpuDevice final : public Device {
   std::array<WeightPlace, 1024> products_;
   size_t product_ = 0;  // number of the next product in this step
 
-  struct AttentionScratchDeleter {
-    void operator()(AttentionScratch* scratch) const;  // cpu_device_attention.cc
-  };
-  std::unique_ptr<AttentionScratch, AttentionScratchDeleter> attention_;
+  std::unique_ptr<AttentionScratch> attention_;
 };
 
 }  // namespace hydrant

@@ -31,13 +31,6 @@ float HalfToFloat(DType dtype, uint16_t half) {
 
 }  // namespace
 
-void CpuDevice::AttentionScratchDeleter::operator()(AttentionScratch* scratch) const { delete scratch; }
-
-void CpuDevice::ReserveAttentionScratch(int32_t /*tokens_max*/, int32_t rows_max, int32_t slots_max,
-                                        int32_t query_heads, int32_t head_dim, int64_t vocab) {
-  attention_.reset(new AttentionScratch(pool_.threads(), rows_max, slots_max, query_heads, head_dim, vocab));
-}
-
 std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CpuRopeTable>(spec, pool_);
 }

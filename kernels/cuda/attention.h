@@ -60,7 +60,7 @@ constexpr int64_t PartialFloats(int32_t live, int32_t query_heads, int32_t head_
   return int64_t{SplitsOf(live)} * query_heads * (head_dim + 2);
 }
 constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) {
-  return int64_t{query_heads} * ((live + kBlockSlots - 1) / kBlockSlots * kBlockSlots);
+  return int64_t{query_heads} * WholeBlocks(live);
 }
 
 // Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) queries[i] = q[i];
   __syncthreads();
 
-  const int32_t logits_stride = (row.live_after + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  const int32_t logits_stride = WholeBlocks(row.live_after);
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += blockDim.x) {
     const int32_t slot = begin + i;
     const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
@@ -88,9 +88,9 @@ __global__ void __launch_bounds__(kSplitThreads)
 __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache, int32_t group, const float* logits,
                                      const float* largest, const float* inverse_total) {
   const EvictionPolicy& policy = row.policy;
-  const int32_t stride = (row.live_after + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
-  const int32_t heads = policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;
-  const float mean = policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
+  const int32_t stride = WholeBlocks(row.live_after);
+  const int32_t heads = ScoredHeads(policy, group);
+  const float mean = HeadFactor(policy, group);
   uint64_t best = ~uint64_t{0};  // score, then the position downwards: the smallest is the victim
   int32_t best_slot = -1;
   for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kJoinThreads)
     out[i] = sum * inverse_total[g];
   }
   if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim)) return;
-  const int64_t stride = (row.live_after + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  const int64_t stride = WholeBlocks(row.live_after);
   const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
   ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);
 }

@@ -9,6 +9,7 @@
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma_cache.h"
 #include "kernels/cuda/tensor_core.cuh"
 
 namespace hydrant::cuda {
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 
-  const int64_t stride = (live + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  const int64_t stride = WholeBlocks(live);
   float* logits = item.logits >= 0 && g < heads ? scratch + item.logits + int64_t{first_head + g} * stride : nullptr;
   Gathered<T, kDim> gathered;
   const int32_t tile_end = min((split + 1) * kSplitSlots, live);
@@ -256,46 +257,18 @@ __global__ void __launch_bounds__(kThreads)
   JoinWarps<T, kDim>(gathered, heads, partial);
 }
 
-template <typename T>
-bool LaunchOfType(cudaStream_t stream, const StepView& step, const AttentionShape& shape, const DecodeItem* items,
-                  int32_t count, int32_t splits_max, float* scratch, const KvCacheView& kv) {
-  const int32_t group = shape.query_heads / kv.layout.kv_heads;
-  const dim3 blocks(static_cast<uint32_t>(splits_max),
-                    static_cast<uint32_t>(kv.layout.kv_heads) * BlocksFor(group, kHeadsPerBlock),
-                    static_cast<uint32_t>(count));
-  const auto launch = [&](auto kernel) {
-    Launch(stream, blocks, kThreads, kernel, step, shape, items, scratch, kv);
-    return true;
-  };
-  switch (kv.layout.head_dim) {
-    case 64:
-      return launch(DecodeSplitMmaKernel<T, 64>);
-    case 80:
-      return launch(DecodeSplitMmaKernel<T, 80>);
-    case 96:
-      return launch(DecodeSplitMmaKernel<T, 96>);
-    case 128:
-      return launch(DecodeSplitMmaKernel<T, 128>);
-    case 256:
-      return launch(DecodeSplitMmaKernel<T, 256>);
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                            const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
                            const KvCacheView& kv) {
-  switch (kv.layout.dtype) {
-    case DType::kF16:
-      return LaunchOfType<__half>(stream, step, shape, items, count, splits_max, scratch, kv);
-    case DType::kBF16:
-      return LaunchOfType<__nv_bfloat16>(stream, step, shape, items, count, splits_max, scratch, kv);
-    default:
-      return false;
-  }
+  const int32_t group = shape.query_heads / kv.layout.kv_heads;
+  const dim3 blocks(static_cast<uint32_t>(splits_max),
+                    static_cast<uint32_t>(kv.layout.kv_heads) * BlocksFor(group, kHeadsPerBlock),
+                    static_cast<uint32_t>(count));
+  return WithMmaCache(kv.layout, [&](auto element, auto dim) {
+    Launch(stream, blocks, kThreads, DecodeSplitMmaKernel<decltype(element), dim()>, step, shape, items, scratch, kv);
+  });
 }
 
 }  // namespace hydrant::cuda

@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(kThreads)
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, head);
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
-  const int32_t heads = policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;
-  const float mean = policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
+  const int32_t heads = ScoredHeads(policy, group);
+  const float mean = HeadFactor(policy, group);
 
   const int32_t live = row.live + row.token_count, last_tile = (live - 1) / kTile;
   if (key_tile > last_tile) return;

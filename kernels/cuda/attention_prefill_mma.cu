@@ -3,13 +3,12 @@
 // A warp has 16 rows of a product: 16 queries of a head against keys that the block has staged, or, for the scores, 16 keys
 // against staged queries. What a row gathers depends on nothing but the row: keys come in the same steps from slot 0 on
 // whatever else the block works on, and a key that a query does not see has the weight 0.
-#include <type_traits>
-
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma_cache.h"
 #include "kernels/cuda/prompt_tiles.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
@@ -328,8 +327,8 @@ __global__ void __launch_bounds__(kThreads)
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  const int32_t heads = policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;
-  const float mean = policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
+  const int32_t heads = ScoredHeads(policy, group);
+  const float mean = HeadFactor(policy, group);
 
   const int32_t live = row.live_after, last_tile = (live - 1) / kTile;
   const int32_t own_tile = span.first_tile + warp;
@@ -413,43 +412,13 @@ int32_t HeadsOfBlock(int32_t group) {
   return heads;
 }
 
-// Calls function(T{}, std::integral_constant<int, head_dim>) where there are kernels for both.
-template <typename T, typename Function>
-bool WithDim(int32_t head_dim, Function&& function) {
-  switch (head_dim) {
-    case 64:
-      function(T{}, std::integral_constant<int, 64>());
-      return true;
-    case 80:
-      function(T{}, std::integral_constant<int, 80>());
-      return true;
-    case 96:
-      function(T{}, std::integral_constant<int, 96>());
-      return true;
-    case 128:
-      function(T{}, std::integral_constant<int, 128>());
-      return true;
-    case 256:
-      function(T{}, std::integral_constant<int, 256>());
-      return true;
-    default:
-      return false;
-  }
-}
-template <typename Function>
-bool WithKernel(const PromptSpans& spans, const KvCacheLayout& layout, Function&& function) {
-  if (spans.rolls || layout.dtype == DType::kF32) return false;
-  return layout.dtype == DType::kF16 ? WithDim<__half>(layout.head_dim, function)
-                                     : WithDim<__nv_bfloat16>(layout.head_dim, function);
-}
-
 }  // namespace
 
 bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                               const PromptSpans& spans, float* sums, const KvCacheView& kv) {
   const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(shape.query_heads));
   const int32_t heads = HeadsOfBlock(shape.query_heads / kv.layout.kv_heads);
-  return WithKernel(spans, kv.layout, [&](auto element, auto dim) {
+  return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
     Launch(stream, blocks, kThreads, PromptMmaKernel<decltype(element), dim()>, step, shape, heads, spans.spans, sums,
            kv);
   });
@@ -458,7 +427,7 @@ bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const A
 bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                            const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(kv.layout.kv_heads));
-  return WithKernel(spans, kv.layout, [&](auto element, auto dim) {
+  return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
     Launch(stream, blocks, kThreads, PromptScoresMmaKernel<decltype(element), dim()>, step, shape, spans.spans, sums,
            kv);
   });

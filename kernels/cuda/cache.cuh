@@ -60,6 +60,14 @@ __device__ inline float Dot(const float* q, const T* key, int32_t head_dim, cons
   return sum;
 }
 
+// Query heads of a group, from its first on, whose probabilities a score is made of, and the factor of their sum.
+__device__ inline int32_t ScoredHeads(const EvictionPolicy& policy, int32_t group) {
+  return policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;
+}
+__device__ inline float HeadFactor(const EvictionPolicy& policy, int32_t group) {
+  return policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
+}
+
 // 0 below kScoreMin; a NaN stays one.
 __device__ inline float FlushScore(float score) { return score < kScoreMin ? 0.0f : score; }
 

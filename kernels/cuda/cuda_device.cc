@@ -36,7 +36,9 @@ constexpr int64_t kProductRows = 2048;
 // Decode attention's partial outputs and logits: rows that do not fit together are worked on in groups.
 constexpr int64_t kDecodeScratchFloats = int64_t{64} << 20;
 
-constexpr size_t kCutScratchBytes = size_t{64} << 20;
+constexpr int64_t kCutScratchBytes = int64_t{64} << 20;
+
+constexpr int64_t kFloatBytes = sizeof(float);
 
 const float* In(const Matrix& matrix) {
   assert(matrix.dtype == DType::kF32);
@@ -134,29 +136,48 @@ std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CudaRopeTable>(spec, host_visible_, stream_);
 }
 
-void CudaDevice::ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max,
-                                int32_t query_heads, int32_t head_dim, int64_t vocab) {
-  const auto buffer = [](int64_t count, size_t bytes) {
-    return std::make_unique<CudaBuffer>(static_cast<size_t>(count) * bytes);
-  };
-  slots_max_ = (slots_max + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
-  query_heads_ = query_heads;
-  vocab_ = vocab;
-  const int64_t product_rows = std::min<int64_t>(tokens_max, kProductRows);
-  rounded_x_ = buffer(product_rows * (cols_max + 8), 2);  // a row ends at a multiple of 16 bytes
-  gate_ = buffer(product_rows * 2 * cols_max, sizeof(float));
-  const int64_t row_floats = cuda::StepTable::RowFloats(slots_max_, query_heads, head_dim);
-  const int64_t decode_floats =
-      std::max(row_floats, std::min(row_floats * std::max(rows_max, 1), kDecodeScratchFloats));
-  decode_ = buffer(decode_floats, sizeof(float));
-  prompt_sums_ = buffer(int64_t{tokens_max} * query_heads, sizeof(float));
-  const auto fitting = static_cast<int64_t>(kCutScratchBytes / std::max<size_t>(cuda::CutScratchBytes(slots_max_), 1));
-  cut_blocks_ = static_cast<int32_t>(std::clamp<int64_t>(fitting, 4, 2 * properties_.multiProcessorCount));
-  cuts_ = buffer(cut_blocks_, cuda::CutScratchBytes(slots_max_));
-  tops_ = buffer(kSampleRows * vocab, sizeof(cuda::TopToken));
-  outcomes_ = buffer(kSampleRows, sizeof(cuda::SampleOutcome));
-  outcomes_at_host_ = std::make_unique<cuda::PinnedBuffer>(kSampleRows * sizeof(cuda::SampleOutcome));
-  step_ = std::make_unique<cuda::StepTable>(stream_, query_heads, head_dim, decode_floats, tokens_max);
+CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
+  Scratch scratch;
+  const int64_t product_rows = std::min<int64_t>(bounds.tokens_max, kProductRows);
+  scratch.rounded_x = product_rows * (bounds.cols_max + 8) * 2;  // a row ends at a multiple of 16 bytes
+  scratch.gate = product_rows * 2 * bounds.cols_max * kFloatBytes;
+  const int32_t slots = WholeBlocks(bounds.slots_max);
+  const int64_t row_floats = cuda::StepTable::RowFloats(slots, bounds.query_heads, bounds.head_dim);
+  scratch.decode_floats =
+      std::max(row_floats, std::min(row_floats * std::max(bounds.rows_max, 1), kDecodeScratchFloats));
+  scratch.prompt_sums = int64_t{bounds.tokens_max} * bounds.query_heads * kFloatBytes;
+  const auto cut_bytes = static_cast<int64_t>(cuda::CutScratchBytes(slots));
+  const int64_t fitting = kCutScratchBytes / std::max<int64_t>(cut_bytes, 1);
+  scratch.cut_blocks = static_cast<int32_t>(std::clamp<int64_t>(fitting, 4, 2 * properties_.multiProcessorCount));
+  scratch.cuts = scratch.cut_blocks * cut_bytes;
+  scratch.tops = kSampleRows * bounds.vocab * static_cast<int64_t>(sizeof(cuda::TopToken));
+  scratch.outcomes = kSampleRows * static_cast<int64_t>(sizeof(cuda::SampleOutcome));
+  scratch.table = cuda::StepTable::PacketBytes(bounds);
+  return scratch;
+}
+
+int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
+  const Scratch scratch = ScratchOf(bounds);
+  return scratch.rounded_x + scratch.gate + scratch.decode_floats * kFloatBytes + scratch.prompt_sums + scratch.cuts +
+         scratch.tops + scratch.outcomes + scratch.table;
+}
+
+void CudaDevice::ReserveScratch(const StepBounds& bounds) {
+  const auto buffer = [](int64_t bytes) { return std::make_unique<CudaBuffer>(static_cast<size_t>(bytes)); };
+  const Scratch scratch = ScratchOf(bounds);
+  slots_max_ = WholeBlocks(bounds.slots_max);
+  query_heads_ = bounds.query_heads;
+  vocab_ = bounds.vocab;
+  rounded_x_ = buffer(scratch.rounded_x);
+  gate_ = buffer(scratch.gate);
+  decode_ = buffer(scratch.decode_floats * kFloatBytes);
+  prompt_sums_ = buffer(scratch.prompt_sums);
+  cut_blocks_ = scratch.cut_blocks;
+  cuts_ = buffer(scratch.cuts);
+  tops_ = buffer(scratch.tops);
+  outcomes_ = buffer(scratch.outcomes);
+  outcomes_at_host_ = std::make_unique<cuda::PinnedBuffer>(outcomes_->bytes());
+  step_ = std::make_unique<cuda::StepTable>(stream_, bounds, scratch.decode_floats);
 }
 
 int64_t CudaDevice::BeginStep(const StepBatch& batch) {

@@ -53,8 +53,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
                                            std::span<const float> bias) override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
-  void ReserveScratch(int32_t tokens_max, int32_t rows_max, int32_t slots_max, int64_t cols_max, int32_t query_heads,
-                      int32_t head_dim, int64_t vocab) override;
+  void ReserveScratch(const StepBounds& bounds) override;
+  int64_t ScratchBytes(const StepBounds& bounds) const override;
 
   int64_t BeginStep(const StepBatch& batch) override;
   void RunLayers(const void* program, const std::function<void()>& ops) override;
@@ -81,6 +81,14 @@ class CudaDevice final : public Device {
 
  private:
   CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& properties);
+
+  // Bytes of the buffers below.
+  struct Scratch {
+    int64_t rounded_x = 0, gate = 0, prompt_sums = 0, cuts = 0, tops = 0, outcomes = 0, table = 0;
+    int64_t decode_floats = 0;
+    int32_t cut_blocks = 0;
+  };
+  Scratch ScratchOf(const StepBounds& bounds) const;
 
   void Synchronize();
   // The end of every op: tests wait for it.

@@ -36,19 +36,23 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
 }
 PinnedBuffer::~PinnedBuffer() { static_cast<void>(cudaFreeHost(data_)); }
 
-Uploads::Uploads(cudaStream_t stream) : stream_(stream) {
+Uploads::Uploads(cudaStream_t stream, size_t bytes) : stream_(stream) {
+  Take(bytes);
   CheckCuda(cudaEventCreateWithFlags(&sent_, cudaEventDisableTiming), "cudaEventCreate");
 }
 Uploads::~Uploads() { static_cast<void>(cudaEventDestroy(sent_)); }
 
+void Uploads::Take(size_t bytes) {
+  device_ = std::make_unique<CudaBuffer>(bytes);
+  host_ = std::make_unique<PinnedBuffer>(bytes);
+}
+
 void Uploads::Begin(size_t bytes) {
   size_ = 0;
-  if (host_ == nullptr || bytes > host_->bytes()) {
+  if (bytes > host_->bytes()) {
     // What is on its way, and the kernels that read it, come first.
     CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    const size_t room = bytes + bytes / 2;
-    device_ = std::make_unique<CudaBuffer>(room);
-    host_ = std::make_unique<PinnedBuffer>(room);
+    Take(bytes + bytes / 2);
     return;
   }
   CheckCuda(cudaEventSynchronize(sent_), "cudaEventSynchronize");

@@ -73,7 +73,8 @@ class PinnedBuffer {
 // Sends packets of small arrays: the kernels launched after Send find them at the addresses that Add gave.
 class Uploads {
  public:
-  explicit Uploads(cudaStream_t stream);
+  // The first packets up to `bytes` take no memory.
+  explicit Uploads(cudaStream_t stream, size_t bytes = 0);
   ~Uploads();
   Uploads(const Uploads&) = delete;
   Uploads& operator=(const Uploads&) = delete;
@@ -99,6 +100,8 @@ class Uploads {
 
  private:
   static constexpr size_t kAlignment = 16;
+
+  void Take(size_t bytes);
 
   cudaStream_t stream_;
   cudaEvent_t sent_ = nullptr;

@@ -4,14 +4,27 @@
 #include <cassert>
 
 namespace hydrant::cuda {
+namespace {
 
-StepTable::StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats,
-                     int32_t tokens_max)
-    : query_heads_(query_heads),
-      head_dim_(head_dim),
+// Tables of 1,024 rows of 16,384 slots.
+constexpr int64_t kTableBytes = int64_t{8} << 20;
+
+}  // namespace
+
+StepTable::StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats)
+    : query_heads_(bounds.query_heads),
+      head_dim_(bounds.head_dim),
       scratch_floats_(scratch_floats),
-      tokens_max_(tokens_max),
-      uploads_(stream) {}
+      tokens_max_(bounds.tokens_max),
+      uploads_(stream, static_cast<size_t>(PacketBytes(bounds))) {}
+
+int64_t StepTable::PacketBytes(const StepBounds& bounds) {
+  const int64_t rows = bounds.rows_max, tokens = bounds.tokens_max;
+  const int64_t tables =
+      std::min(2 * rows * (bounds.slots_max / kBlockSlots + 1) * int64_t{sizeof(int32_t)}, kTableBytes);
+  return rows * static_cast<int64_t>(sizeof(StepRow) + sizeof(DecodeItem)) +
+         tokens * static_cast<int64_t>(2 * sizeof(int32_t) + sizeof(PromptSpan)) + tables;
+}
 
 void StepTable::Fill(const StepBatch& batch) {
   rows_.clear();

@@ -58,8 +58,10 @@ struct StepShape {
 class StepTable {
  public:
   // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row. No step is padded
-  // to more than `tokens_max`.
-  StepTable(cudaStream_t stream, int32_t query_heads, int32_t head_dim, int64_t scratch_floats, int32_t tokens_max);
+  // to more than bounds.tokens_max.
+  StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats);
+  // Of the device's memory, taken at once: enough for most steps. Long tables of many rows at a time take more when they come.
+  static int64_t PacketBytes(const StepBounds& bounds);
 
   // The batch's spans may go once this returns.
   void Fill(const StepBatch& batch);

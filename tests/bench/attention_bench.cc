@@ -71,7 +71,11 @@ class Cache {
  public:
   Cache(int32_t rows, int32_t slots, DType dtype, int32_t tokens_max) : rows_(rows), slots_(slots) {
     device_ = CpuDevice::Create({.threads = Threads(), .isa = {}}).value();
-    device_->ReserveScratch(tokens_max, rows, slots, 1, kQueryHeads, kHeadDim, 1);
+    device_->ReserveScratch({.tokens_max = tokens_max,
+                             .rows_max = rows,
+                             .slots_max = slots,
+                             .query_heads = kQueryHeads,
+                             .head_dim = kHeadDim});
     const int32_t blocks_each = (slots + kBlockSlots - 1) / kBlockSlots;
     kv_.layout = {.layers = kLayers,
                   .blocks = rows * blocks_each,
@@ -314,7 +318,7 @@ void BM_Sample(benchmark::State& state) {
   const SamplingCase& test = kSamplingCases[state.range(0)];
   const int64_t vocab = state.range(1);
   const auto device = CpuDevice::Create({.threads = Threads(), .isa = {}}).value();
-  device->ReserveScratch(1, 1, 1, 1, 1, 16, vocab);
+  device->ReserveScratch({.vocab = vocab});
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0.0f, 3.0f);
   std::vector<float> logits(static_cast<size_t>(vocab));

@@ -104,7 +104,7 @@ class Model {
 
   void Reserve(int64_t rows_max) {
     const auto rows = static_cast<size_t>(rows_max);
-    device_.ReserveScratch(static_cast<int32_t>(rows_max), 1, 16, kFfn, 1, 16, 16);
+    device_.ReserveScratch({.tokens_max = static_cast<int32_t>(rows_max), .cols_max = kFfn});
     hidden_.assign(rows * kHidden, 0.01f);
     out_.assign(rows * kHidden, 0.0f);
     qkv_.assign(rows * kQkv, 0.0f);

@@ -21,7 +21,7 @@ struct Row {
     std::mt19937 random(1);
     std::normal_distribution<float> normal(0.0f, 3.0f);
     for (float& x : logits) x = normal(random);
-    device->ReserveScratch(16, 16, 16, 16, 1, 16, kVocab);
+    device->ReserveScratch({.vocab = kVocab});
   }
   void Sample(const SampleRequest& request) {
     SampleResult result;

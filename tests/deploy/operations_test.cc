@@ -75,8 +75,8 @@ TEST(Operations, TheSizesOfBlocksAreThoseOfTheServer) {
     Config config;
     config.kv_cache_memory_bytes = int64_t{8} << 30;
     config.prefix_caching = row.at("prefix caching") == "on";
-    const absl::StatusOr<Sizing> sizing =
-        DeriveLimits(config, model, [](DType) { return true; }, {int64_t{64} << 30, 20'000});
+    const DeviceFacts device = {[](DType) { return true; }, [](const StepBounds&) { return int64_t{0}; }};
+    const absl::StatusOr<Sizing> sizing = DeriveLimits(config, model, device, {int64_t{64} << 30, 20'000});
     ASSERT_TRUE(sizing.ok()) << sizing.status();
     EXPECT_EQ(sizing->limits.blocks, Number(row.at("blocks in 8 GiB"))) << row.at("model");
     const std::string said = absl::StrCat("KV block ", Number(row.at("block, bytes")), " bytes = ");

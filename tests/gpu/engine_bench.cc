@@ -39,7 +39,7 @@ struct Arguments {
 class Bench {
  public:
   Bench(const Arguments& arguments, const ModelConfig& config) : arguments_(arguments), checkpoint_(config) {
-    absl::StatusOr<OpenedDevice> opened = OpenDevice(arguments.device, arguments.threads);
+    absl::StatusOr<OpenedDevice> opened = OpenDevice(arguments.device, arguments.threads, /*eager=*/false);
     if (!opened.ok()) Fail(std::string(opened.status().message()));
     device_ = std::move(opened->device);
     const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);

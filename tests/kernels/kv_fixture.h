@@ -117,7 +117,11 @@ class KvFixture {
             int32_t tokens_max = 2048)
       : shape(kv_shape), tokens_max_(tokens_max) {
     device = tested.make(threads);
-    device->ReserveScratch(tokens_max, state_rows, blocks * kBlockSlots, 1, shape.query_heads(), shape.head_dim, 1);
+    device->ReserveScratch({.tokens_max = tokens_max,
+                            .rows_max = state_rows,
+                            .slots_max = blocks * kBlockSlots,
+                            .query_heads = shape.query_heads(),
+                            .head_dim = shape.head_dim});
     KvCacheLayout& layout = kv.layout;
     layout = {.layers = shape.layers,
               .blocks = blocks,

@@ -33,7 +33,7 @@ std::vector<float> RandomLogits(int64_t count, uint64_t seed, float spread = 3.0
 
 class SamplingTest : public testing::TestWithParam<TestedDevice> {
  protected:
-  SamplingTest() : device_(GetParam().make(2)) { device_->ReserveScratch(16, 16, 16, 16, 1, 16, 160000); }
+  SamplingTest() : device_(GetParam().make(2)) { device_->ReserveScratch({.vocab = 160000}); }
 
   SampleResult Sample(std::vector<float> logits, SampleRequest request) {
     SampleResult result;
@@ -261,7 +261,7 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   device_->Sample(all, requests, together);
   for (int threads : {1, 3}) {
     const auto device = GetParam().make(threads);
-    device->ReserveScratch(16, 16, 16, 16, 1, 16, kVocab);
+    device->ReserveScratch({.vocab = kVocab});
     const auto own = OnDevice(*device, logits);
     for (size_t row = 0; row < kRows; ++row) {
       SampleResult alone;

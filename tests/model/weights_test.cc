@@ -25,7 +25,7 @@ class WeightsTest : public testing::Test {
     auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 2});
     EXPECT_TRUE(device.ok());
     device_ = std::move(*device);
-    device_->ReserveScratch(64, 1, 16, 64, 4, 8, 258);
+    device_->ReserveScratch({.tokens_max = 64, .cols_max = 64});
   }
 
   Weights Load(const TinyDirectory& tiny, DType dtype = DType::kF32) {

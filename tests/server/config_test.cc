@@ -69,6 +69,7 @@ TEST(Config, EveryFlagArrives) {
                               "--allowed-hosts", "h",
                               "--override-generation-config", "{\"max_new_tokens\": 7}",
                               "--device", "cpu",
+                              "--enforce-eager",
                               "--threads", "3",
                               "--dtype", "bfloat16",
                               "--kv-cache-dtype", "float32",
@@ -106,6 +107,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_THAT(config.allowed_origins, ElementsAre("https://a", "https://b"));
   EXPECT_THAT(config.allowed_hosts, ElementsAre("h"));
   EXPECT_EQ(config.generation_override, "{\"max_new_tokens\": 7}");
+  EXPECT_TRUE(config.enforce_eager);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_dtype, DType::kF32);

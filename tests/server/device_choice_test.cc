@@ -7,15 +7,15 @@ namespace hydrant {
 namespace {
 
 TEST(OpenDevice, TheProcessorIsAlwaysThere) {
-  const absl::StatusOr<OpenedDevice> opened = OpenDevice("cpu", 2);
+  const absl::StatusOr<OpenedDevice> opened = OpenDevice("cpu", 2, false);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->device->name().substr(0, 4), "cpu ");
   EXPECT_FALSE(opened->memory_bytes.has_value());
-  EXPECT_TRUE(OpenDevice("auto", 1).ok());
+  EXPECT_TRUE(OpenDevice("auto", 1, true).ok());
 }
 
 TEST(OpenDevice, AGpuThatIsNotThereIsSaidByName) {
-  const absl::StatusOr<OpenedDevice> opened = OpenDevice("cuda", 1);
+  const absl::StatusOr<OpenedDevice> opened = OpenDevice("cuda", 1, false);
   if (opened.ok()) {
     EXPECT_EQ(opened->device->name().substr(0, 5), "cuda ");
     EXPECT_GT(opened->memory_bytes.value_or(0), 0);

@@ -29,8 +29,9 @@ int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
   return static_cast<int64_t>(KvCache::BytesPerBlock(model, kv_dtype));
 }
 
-bool Everything(DType) { return true; }
-bool OnlyF32(DType dtype) { return dtype == DType::kF32; }
+int64_t NoScratch(const StepBounds&) { return 0; }
+const DeviceFacts kEverything = {[](DType) { return true; }, NoScratch};
+const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; }, NoScratch};
 
 TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
   // 30 layers x 3 heads x 16 slots x (2 x 64 elements + a score + a position).
@@ -41,19 +42,19 @@ TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
 TEST(Sizing, APrefixCacheHasTwoSpareSideBlocksPerBlock) {
   Config config;
   config.kv_cache_memory_bytes = int64_t{100} * 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8);
-  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
   EXPECT_EQ(sizing.limits.blocks, 100);
   EXPECT_EQ(sizing.limits.spare_sides, 200);
   EXPECT_EQ(sizing.side_block_bytes, 30 * 3 * 16 * 8);
   config.prefix_caching = false;
-  EXPECT_GT(DeriveLimits(config, Model(), Everything, kHost)->limits.blocks, 105);
-  EXPECT_EQ(DeriveLimits(config, Model(), Everything, kHost)->limits.spare_sides, 0);
+  EXPECT_GT(DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks, 105);
+  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, kHost)->limits.spare_sides, 0);
 }
 
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   const int64_t block = BlockBytes(Model(), DType::kBF16);
   const auto parked = [](const Config& config) {
-    return DeriveLimits(config, Model(), Everything, kHost)->limits.parked_blocks;
+    return DeriveLimits(config, Model(), kEverything, kHost)->limits.parked_blocks;
   };
   Config config;
   config.blocks_override = 100;
@@ -66,25 +67,25 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   config = Config();
   config.prefix_caching = false;
   config.memory_utilization = 0.9;
-  const Sizing large = *DeriveLimits(config, Model(), Everything, kHost);
+  const Sizing large = *DeriveLimits(config, Model(), kEverything, kHost);
   EXPECT_NEAR(static_cast<double>(large.limits.parked_blocks), large.limits.blocks / 18.0, 2);
 }
 
 TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
-  const Sizing native = *DeriveLimits(Config(), Model(), Everything, kHost);
+  const Sizing native = *DeriveLimits(Config(), Model(), kEverything, kHost);
   EXPECT_EQ(native.weight_dtype, DType::kBF16);
   EXPECT_EQ(native.kv_dtype, DType::kBF16);
-  const Sizing other = *DeriveLimits(Config(), Model(), OnlyF32, kHost);
+  const Sizing other = *DeriveLimits(Config(), Model(), kOnlyF32, kHost);
   EXPECT_EQ(other.weight_dtype, DType::kF32);
   EXPECT_EQ(other.kv_dtype, DType::kF32);
   Config config;
   config.weight_dtype = DType::kBF16;
   config.kv_dtype = DType::kF32;
-  const Sizing asked = *DeriveLimits(config, Model(), OnlyF32, kHost);
+  const Sizing asked = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(asked.weight_dtype, DType::kBF16);
   EXPECT_EQ(asked.kv_dtype, DType::kF32);
   config.weight_dtype = config.kv_dtype = DType::kF16;
-  const Sizing half = *DeriveLimits(config, Model(), OnlyF32, kHost);
+  const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(half.weight_dtype, DType::kF16);
   EXPECT_EQ(half.kv_dtype, DType::kF16);
 }
@@ -92,7 +93,7 @@ TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
 TEST(Sizing, TheFirstGivenPoolSizeWins) {
   const int64_t block = BlockBytes(Model(), DType::kBF16);
   const auto blocks = [](const Config& config) {
-    return DeriveLimits(config, Model(), Everything, kHost)->limits.blocks;
+    return DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
   };
   Config config;
   config.prefix_caching = false;
@@ -117,18 +118,19 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   // q and o, k and v, three MLP matrices, the table; bf16.
   const int64_t weights = (int64_t{49152} + 30 * (2 * 576 + 2 * 192 + 3 * 1536)) * 576 * 2;
   const int64_t rope = int64_t{8192} * 64 * 4;
-  const int64_t workspace = int64_t{2048} * (4 * 576 + 2 * 192 + 1536) * 4;
+  // Of 2,048 tokens: the state twice, queries and what attention gives, keys and values, the MLP; of 64: states and logits.
+  const int64_t workspace = (int64_t{2048} * (4 * 576 + 2 * 192 + 1536) + int64_t{64} * (576 + 49152)) * 4;
   const int64_t left = kHost.available_memory_bytes - weights - rope - workspace;
   Config config;
   config.prefix_caching = false;
-  const Sizing sizing = *DeriveLimits(config, model, Everything, kHost);
+  const Sizing sizing = *DeriveLimits(config, model, kEverything, kHost);
   EXPECT_EQ(sizing.limits.blocks, left / 4 / BlockBytes(model, DType::kBF16));
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const int64_t term : {weights, rope, workspace, left}) {
     EXPECT_NE(text.find(std::to_string(term)), std::string::npos) << term << " in:\n" << text;
   }
-  EXPECT_EQ(DeriveLimits(config, model, Everything, {weights, 20'000}).status().code(),
+  EXPECT_EQ(DeriveLimits(config, model, kEverything, {weights, 20'000}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
@@ -141,7 +143,7 @@ TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   config.blocks_override = 10;
   const auto explanation = [&] {
     std::string text;
-    const Sizing sizing = *DeriveLimits(config, model, Everything, kHost);
+    const Sizing sizing = *DeriveLimits(config, model, kEverything, kHost);
     for (const std::string& line : sizing.explanation) text += line + "\n";
     return text;
   };
@@ -163,26 +165,26 @@ TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {
   Config config;
   config.blocks_override = 10;
   const HostFacts small = {int64_t{2} << 30, 20'000};
-  const absl::Status status = DeriveLimits(config, model, Everything, small).status();
+  const absl::Status status = DeriveLimits(config, model, kEverything, small).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << "the model's fault: exit 78";
   EXPECT_NE(std::string(status.message()).find("--max-model-len"), std::string::npos) << status;
   config.max_model_len = 8192;
-  EXPECT_TRUE(DeriveLimits(config, model, Everything, small).ok());
+  EXPECT_TRUE(DeriveLimits(config, model, kEverything, small).ok());
 }
 
 TEST(Sizing, SlotsAreCountedIn32Bits) {
   Config config;
   config.prefix_caching = false;
   config.blocks_override = std::numeric_limits<int32_t>::max();
-  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
   EXPECT_EQ(sizing.limits.blocks, std::numeric_limits<int32_t>::max() / kBlockSlots);
 }
 
 TEST(Sizing, ConnectionsLeaveRoomForOtherFiles) {
   Config config;
-  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
-  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
-  EXPECT_EQ(DeriveLimits(config, Model(), Everything, {1 << 30, 10})->limits.connections_max, 1);
+  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
+  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
+  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 10})->limits.connections_max, 1);
 }
 
 TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {
@@ -199,19 +201,19 @@ TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {
   for (const auto& test : cases) {
     Config config;
     test.change(config);
-    const absl::Status status = DeriveLimits(config, Model(), Everything, kHost).status();
+    const absl::Status status = DeriveLimits(config, Model(), kEverything, kHost).status();
     EXPECT_EQ(status.code(), test.code) << test.flag;
     EXPECT_NE(std::string(status.message()).find(test.flag), std::string::npos) << status;
   }
   Config smallest;
   smallest.batch_tokens_max = 256 + 15;
-  EXPECT_TRUE(DeriveLimits(smallest, Model(), Everything, kHost).ok());
+  EXPECT_TRUE(DeriveLimits(smallest, Model(), kEverything, kHost).ok());
 }
 
 TEST(Sizing, TheExplanationHasEveryTerm) {
   Config config;
   config.blocks_override = 100;
-  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const char* term : {"bfloat16", "8192", "30 layers x 3 heads x 16 slots", "100 blocks = 1600 slots",
@@ -243,7 +245,7 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
                         &limits.stream_stall_s, &limits.engine_stall_s}) {
     *limit = next++;
   }
-  const Sizing sizing = *DeriveLimits(config, Model(), Everything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (int32_t number = 7001; number < next; ++number) {
@@ -253,17 +255,36 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
 
 // Weights and the pool lie in the device's memory, what sessions leave in the host's.
 TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnGivesMostOfItToThePool) {
-  const HostFacts gpu = {int64_t{8} << 30, 20'000, int64_t{2} << 30};
-  const Sizing sizing = *DeriveLimits(Config(), Model(), Everything, gpu);
-  const Sizing host = *DeriveLimits(Config(), Model(), Everything, {int64_t{2} << 30, 20'000});
+  DeviceFacts gpu = kEverything;
+  gpu.memory_bytes = int64_t{2} << 30;
+  const Sizing sizing = *DeriveLimits(Config(), Model(), gpu, kHost);
+  const Sizing host = *DeriveLimits(Config(), Model(), kEverything, {int64_t{2} << 30, 20'000});
   EXPECT_NEAR(sizing.limits.blocks, host.limits.blocks * 0.9 / 0.25, 4);
   Config asked;
   asked.memory_utilization = 0.25;
-  EXPECT_EQ(DeriveLimits(asked, Model(), Everything, gpu)->limits.blocks, host.limits.blocks);
+  EXPECT_EQ(DeriveLimits(asked, Model(), gpu, kHost)->limits.blocks, host.limits.blocks);
   EXPECT_EQ(sizing.limits.parked_blocks, sizing.limits.blocks) << "8 GiB hold as much as the pool";
-  const HostFacts little = {int64_t{1} << 20, 20'000, int64_t{2} << 30};
-  EXPECT_LT(DeriveLimits(Config(), Model(), Everything, little)->limits.parked_blocks, sizing.limits.blocks);
+  EXPECT_LT(DeriveLimits(Config(), Model(), gpu, {int64_t{1} << 20, 20'000})->limits.parked_blocks,
+            sizing.limits.blocks);
   EXPECT_NE(sizing.explanation[1].find("device memory"), std::string::npos);
+}
+
+TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
+  Config config;
+  config.sequences_max = 40;
+  StepBounds asked;
+  DeviceFacts device = kEverything;
+  device.scratch_bytes = [&asked](const StepBounds& bounds) {
+    asked = bounds;
+    return int64_t{1} << 30;
+  };
+  const int64_t with = DeriveLimits(config, Model(), device, kHost)->limits.blocks;
+  const int64_t without = DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
+  const int64_t block = BlockBytes(Model(), DType::kBF16) + 2 * int64_t{30 * 3 * 16 * 8};
+  EXPECT_NEAR(with, without - (int64_t{1} << 30) / 4 / block, 1) << "a quarter of a gibibyte less";
+  EXPECT_EQ(asked.slots_max, 8192);
+  EXPECT_EQ(asked.rows_max, 40);
+  EXPECT_EQ(asked.tokens_max, config.batch_tokens_max);
 }
 
 }  // namespace

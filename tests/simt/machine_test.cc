@@ -128,6 +128,24 @@ TEST(SimtMachine, WithoutADeviceThereIsAnError) {
   }
 }
 
+TEST(SimtMachine, ScratchTakesWhatItSaidItWould) {
+  auto device = CudaDevice::Create({.host_visible = true}).value();
+  StepBounds bounds = {.tokens_max = 40,
+                       .rows_max = 9,
+                       .slots_max = 1000,
+                       .cols_max = 77,
+                       .query_heads = 6,
+                       .head_dim = 80,
+                       .vocab = 501};
+  for (int i = 0; i < 2; ++i) {
+    const auto before = static_cast<int64_t>(DeviceBytes());
+    const int64_t had = i == 0 ? 0 : device->ScratchBytes(bounds);
+    if (i == 1) bounds.slots_max = 70'000;
+    device->ReserveScratch(bounds);
+    EXPECT_EQ(static_cast<int64_t>(DeviceBytes()) - before, device->ScratchBytes(bounds) - had);
+  }
+}
+
 // A device that fails says so, by name, in the op that learns of it, and memory that is not there is no end.
 TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
   auto device = CudaDevice::Create({.host_visible = true}).value();
@@ -135,7 +153,7 @@ TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
   EXPECT_THROW(device->Allocate(100), std::bad_alloc);
   FailAfter(-1, cudaSuccess);
   EXPECT_NO_THROW(device->Allocate(100));
-  device->ReserveScratch(8, 8, 64, 64, 1, 16, 16);
+  device->ReserveScratch({.tokens_max = 8, .cols_max = 64});
   const auto x = device->Allocate(64 * 4), y = device->Allocate(64 * 4);
   FailAfter(1, cudaErrorIllegalAddress);
   try {

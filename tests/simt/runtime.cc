@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
+#include <unordered_map>
 #include <vector>
 
 #include "cublas_v2.h"
@@ -27,8 +28,15 @@ namespace {
 int fail_after = -1;
 cudaError_t fail_with = cudaSuccess;
 cudaError_t failed = cudaSuccess;  // a device that failed stays so
+std::unordered_map<void*, size_t> device_memory;
 
 }  // namespace
+
+size_t DeviceBytes() {
+  size_t sum = 0;
+  for (const auto& [data, bytes] : device_memory) sum += bytes;
+  return sum;
+}
 
 void FailAfter(int calls, cudaError_t error) {
   fail_after = calls;
@@ -96,6 +104,15 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return NextResult();
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const cudaError_t error = cudaHostAlloc(data, bytes, 0);
+  if (error == cudaSuccess) hydrant::simt::device_memory.emplace(*data, bytes);
+  return error;
+}
+cudaError_t cudaFree(void* data) {
+  hydrant::simt::device_memory.erase(data);
+  return cudaFreeHost(data);
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   if (bytes > size_t{1} << 40) return cudaErrorMemoryAllocation;
   // As on a device, new memory holds anything.
@@ -104,12 +121,10 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   std::memset(*data, 0xff, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaFree(void* data) {
+cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return cudaMalloc(data, bytes); }
-cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   // A device would allow it; here it is a mistake: the host's memory holds something else when the graph runs.

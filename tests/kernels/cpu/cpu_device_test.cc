@@ -1,9 +1,12 @@
 // Set-up, norms and row copies of CpuDevice.
 #include "kernels/cpu/cpu_device.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -39,6 +42,29 @@ class CpuDeviceTest : public ::testing::TestWithParam<CpuIsa> {};
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuDeviceTest, ::testing::ValuesIn(TestedIsas()),
                          [](const auto& isa) { return std::string(IsaName(isa.param)); });
+
+int64_t VirtualBytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Buffers come from the operating system, each with at most 2 MiB of alignment.
+TEST_P(CpuDeviceTest, ScratchTakesWhatItSaidItWould) {
+  const auto device = MakeDevice(GetParam(), 3);
+  const StepBounds bounds = {.tokens_max = 700,
+                             .rows_max = 40,
+                             .slots_max = 100'000,
+                             .cols_max = 9000,
+                             .query_heads = 20,
+                             .head_dim = 128,
+                             .vocab = 900'000};
+  const int64_t before = VirtualBytes();
+  device->ReserveScratch(bounds);
+  const int64_t said = device->ScratchBytes(bounds);
+  EXPECT_GT(said, int64_t{64} << 20);
+  EXPECT_NEAR(static_cast<double>(VirtualBytes() - before), static_cast<double>(said), 12 << 20);
+}
 
 TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {
   const auto device = MakeDevice(GetParam(), 2);

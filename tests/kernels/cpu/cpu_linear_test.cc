@@ -22,7 +22,7 @@ std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
   options.threads = threads;
   options.isa = isa;
   std::unique_ptr<CpuDevice> device = CpuDevice::Create(options).value();
-  device->ReserveScratch(520, 8, 16, 2048, 1, 16, 16);
+  device->ReserveScratch({.tokens_max = 520, .cols_max = 2048});
   return device;
 }
 
@@ -225,7 +225,8 @@ TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
   for (int64_t cols : {1, 16, 17, 64}) {
     const Problem tokens(1, 70, cols, dtype(), false), places(2, 40, cols, dtype(), false);
     const auto table = tokens.Pack(*device), positions = places.Pack(*device);
-    device->ReserveScratch(64, 4, 16, cols, 1, 2, 1);
+    device->ReserveScratch(
+        {.tokens_max = 64, .rows_max = 4, .slots_max = 16, .cols_max = cols, .query_heads = 1, .head_dim = 2});
     // A prompt that goes on, one that begins, and a decode between them.
     const std::vector<int32_t> ids = {5, 6, 7, 69, 0, 5, 5};
     const std::vector<int64_t> at = {16, 17, 18, 39, 0, 1, 2};

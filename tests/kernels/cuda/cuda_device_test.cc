@@ -26,7 +26,9 @@ constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 class CudaDeviceTest : public testing::Test {
  protected:
-  CudaDeviceTest() : device_(TestedDevices().front().make(1)) { device_->ReserveScratch(40, 8, 64, 300, 1, 16, 16); }
+  CudaDeviceTest() : device_(TestedDevices().front().make(1)) {
+    device_->ReserveScratch({.tokens_max = 40, .cols_max = 300});
+  }
 
   // Device memory of rows x cols, with what no op writes in it when `values` is empty.
   Matrix On(int64_t rows, int64_t cols, const Floats& values = {}) {

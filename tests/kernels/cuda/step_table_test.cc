@@ -17,6 +17,10 @@ EvictionPolicy Scoring(int32_t heavy, int32_t recent) {
   return policy;
 }
 
+StepBounds Bounds(int32_t heads, int32_t dim, int32_t tokens) {
+  return {.tokens_max = tokens, .rows_max = tokens, .slots_max = 3000, .query_heads = heads, .head_dim = dim};
+}
+
 class StepTableTest : public testing::Test {
  protected:
   StepTableTest() { CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
@@ -48,7 +52,7 @@ TEST_F(StepTableTest, SplitsCoverTheSlotsOnce) {
 TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
   constexpr int32_t kHeads = 4, kDim = 8;
   const int64_t room = StepTable::RowFloats(1024, kHeads, kDim);
-  StepTable table(stream_, kHeads, kDim, room, 64);
+  StepTable table(stream_, Bounds(kHeads, kDim, 64), room);
   std::vector<BatchRow> rows;
   const int32_t lives[] = {1000, 10, 300, 511, 1023, 5, 700};
   for (int32_t i = 0; i < 7; ++i) rows.push_back(Decode(lives[i], i % 3 == 0 ? EvictionPolicy() : Scoring(10, 10), i));
@@ -81,7 +85,7 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
 
 // Where only tokens are generated, rows of padding follow that nothing is computed for.
 TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
-  StepTable table(stream_, 2, 8, StepTable::RowFloats(1024, 2, 8) * 16, 9);
+  StepTable table(stream_, Bounds(2, 8, 9), StepTable::RowFloats(1024, 2, 8) * 16);
   const StepRow* memory = nullptr;
   for (const int32_t count : {7, 6, 5, 8, 9}) {
     std::vector<BatchRow> rows;
@@ -114,7 +118,7 @@ TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
 }
 
 TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
-  StepTable table(stream_, 2, 8, StepTable::RowFloats(64, 2, 8), 64);
+  StepTable table(stream_, Bounds(2, 8, 64), StepTable::RowFloats(64, 2, 8));
   const std::vector<int32_t> blocks = {4, 9, 2, 11}, sides = {5, 6, 7, 8}, snapshot_sides = {30};
   const ScoreSnapshot snapshot{16, snapshot_sides};
   EvictionPolicy window = Scoring(8, 8);
@@ -166,7 +170,7 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
 
 // A chunk of a long prompt: queries of its own spans, the longest first; scores of every key so far.
 TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
-  StepTable table(stream_, 2, 8, StepTable::RowFloats(512, 2, 8), 512);
+  StepTable table(stream_, Bounds(2, 8, 512), StepTable::RowFloats(512, 2, 8));
   const std::vector<int32_t> blocks(32, 3), ids(330, 1);
   EvictionPolicy rolling = Scoring(8, 8);
   rolling.rolling = true;

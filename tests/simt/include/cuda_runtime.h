@@ -175,6 +175,8 @@ namespace hydrant::simt {
 
 // What cuda* calls return from now on: the first `calls` of them succeed, then one fails with `error`.
 void FailAfter(int calls, cudaError_t error);
+// Of the device's memory that are taken.
+size_t DeviceBytes();
 cudaError_t NextResult();
 // Does `work` now, or when the graph being captured is launched.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
