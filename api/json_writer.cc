@@ -32,10 +32,11 @@ struct Utf8Piece {
   bool valid = false;
 };
 
-// The character that starts at `at` (Unicode 15, table 3-7). REQUIRES: at < text.size(), text[at] >= 0x80.
-Utf8Piece ReadMultibyte(std::string_view text, size_t at) {
+// The character that starts at `at` (Unicode 15, table 3-7). REQUIRES: at < text.size().
+Utf8Piece ReadCharacter(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(at);
+  if (lead < 0x80) return {1, true};
   size_t length = 0;
   uint8_t second_min = 0x80;
   uint8_t second_max = 0xbf;
@@ -87,6 +88,8 @@ void AppendEscapedByte(std::string* out, uint8_t byte) {
   }
 }
 
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
 // Line ends to str.splitlines() of Python and to JavaScript before 2019, though not to SSE.
 std::string_view EscapeOfLineEnd(std::string_view character) {
   if (character == "\xc2\x85") return "\\u0085";
@@ -110,9 +113,9 @@ void AppendJsonEscaped(std::string* out, std::string_view text) {
       ++at;
       continue;
     }
-    const Utf8Piece piece = ReadMultibyte(text, at);
+    const Utf8Piece piece = ReadCharacter(text, at);
     if (!piece.valid) {
-      out->append("\xef\xbf\xbd");
+      out->append(kReplacement);
     } else {
       const std::string_view character = text.substr(at, piece.bytes);
       const std::string_view escape = EscapeOfLineEnd(character);
@@ -142,6 +145,14 @@ void AppendJsonInteger(std::string* out, int64_t value) {
   out->append(buffer, end.ptr);
 }
 
+void AppendJsonIntegerOrNull(std::string* out, int64_t value) {
+  if (value > 0) {
+    AppendJsonInteger(out, value);
+  } else {
+    out->append("null");
+  }
+}
+
 void AppendJsonFloat(std::string* out, float value) {
   if (!std::isfinite(value)) {
     out->append("-9999.0");
@@ -166,14 +177,22 @@ void AppendJsonIntegers(std::string* out, std::span<const int32_t> values) {
   out->push_back(']');
 }
 
+std::string ToValidUtf8(std::string_view text, size_t bytes_max) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Piece piece = ReadCharacter(text, at);
+    const std::string_view character = piece.valid ? text.substr(at, piece.bytes) : kReplacement;
+    if (out.size() + character.size() > bytes_max) break;
+    out.append(character);
+    at += piece.bytes;
+  }
+  return out;
+}
+
 bool IsValidUtf8(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
-    if (static_cast<uint8_t>(text[at]) < 0x80) {
-      ++at;
-      continue;
-    }
-    const Utf8Piece piece = ReadMultibyte(text, at);
+    const Utf8Piece piece = ReadCharacter(text, at);
     if (!piece.valid) return false;
     at += piece.bytes;
   }

@@ -4,6 +4,7 @@
 #ifndef HYDRANT_API_JSON_WRITER_H_
 #define HYDRANT_API_JSON_WRITER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,12 +20,17 @@ void AppendJsonEscaped(std::string* out, std::string_view text);
 // The string, or null when it is empty.
 void AppendJsonStringOrNull(std::string* out, std::string_view text);
 void AppendJsonInteger(std::string* out, int64_t value);
+// The number, or null when it is not positive.
+void AppendJsonIntegerOrNull(std::string* out, int64_t value);
 // The shortest text that reads back as the same float, always with a fraction or an exponent. Not finite: -9999.0.
 void AppendJsonFloat(std::string* out, float value);
 void AppendJsonBool(std::string* out, bool value);
 // [1,2,3]
 void AppendJsonIntegers(std::string* out, std::span<const int32_t> values);
 
+// The beginning of `text` as valid UTF-8 of at most `bytes_max` bytes, ending after a whole character. What is not UTF-8
+// becomes U+FFFD as above.
+std::string ToValidUtf8(std::string_view text, size_t bytes_max);
 // True if `text` is valid UTF-8 (no overlong form, no surrogate, at most U+10FFFF).
 bool IsValidUtf8(std::string_view text);
 // Code points of a valid UTF-8 text: what text_offset counts.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "api/json_writer.h"
 
 namespace hydrant {
 namespace {
@@ -21,8 +23,9 @@ RequestError ErrorOfStatus(int status) {
 void AnswerRecorder::Fail(RequestError error, std::string_view text, double now_s) {
   if (record_->error == RequestError::kNone) {
     record_->error = error;
-    record_->error_text.assign(text.substr(0, kErrorTextMax));
-    std::replace(record_->error_text.begin(), record_->error_text.end(), '\n', ' ');
+    // A server may send anything: what is kept has to fit a JSON string and one line of a terminal.
+    record_->error_text = ToValidUtf8(text, kErrorTextMax);
+    std::replace_if(record_->error_text.begin(), record_->error_text.end(), absl::ascii_iscntrl, ' ');
   }
   record_->end_s = now_s;
 }

@@ -8,8 +8,6 @@ namespace {
 
 // Streams of a seed; the workload has others.
 constexpr uint64_t kArrivalStream = 1;
-// A linear ramp may start at nothing; its first arrival still has to come.
-constexpr double kRateMin = 1e-3;
 
 }  // namespace
 
@@ -23,30 +21,40 @@ ArrivalSchedule::ArrivalSchedule(const ArrivalSpec& spec) : spec_(spec), random_
   random_ = Random(spec.seed, kArrivalStream);
 }
 
-double ArrivalSchedule::RateAt(double progress) const {
-  progress = std::clamp(progress, 0.0, 1.0);
-  switch (spec_.ramp) {
-    case Ramp::kNone:
-      return spec_.rate;
-    case Ramp::kLinear:
-      return std::max(kRateMin, spec_.ramp_start + (spec_.ramp_end - spec_.ramp_start) * progress);
-    case Ramp::kExponential:
-      return spec_.ramp_start * std::pow(spec_.ramp_end / spec_.ramp_start, progress);
-  }
-  return spec_.rate;
+double ArrivalSchedule::UnitGap() {
+  return std::isinf(spec_.burstiness) ? 1 : random_.Gamma(spec_.burstiness, 1 / spec_.burstiness);
 }
 
-double ArrivalSchedule::Gap(double rate) {
-  if (std::isinf(rate)) return 0;
-  if (std::isinf(spec_.burstiness)) return 1 / rate;
-  return random_.Gamma(spec_.burstiness, 1 / (rate * spec_.burstiness));
+double ArrivalSchedule::RampRate(double progress) const {
+  return spec_.ramp == Ramp::kLinear ? spec_.ramp_start + (spec_.ramp_end - spec_.ramp_start) * progress
+                                     : spec_.ramp_start * std::pow(spec_.ramp_end / spec_.ramp_start, progress);
+}
+
+double ArrivalSchedule::RampTime(double arrivals) const {
+  const double start = spec_.ramp_start;
+  if (spec_.ramp == Ramp::kLinear) {
+    // start t + slope t^2 / 2 = arrivals, solved in the form that has no 0 / 0 for a slope of 0.
+    const double slope = (spec_.ramp_end - start) / spec_.duration_s;
+    const double square = start * start + 2 * slope * arrivals;
+    return square > 0 ? 2 * arrivals / (start + std::sqrt(square)) : kInfinity;
+  }
+  // start (e^(growth t) - 1) / growth = arrivals.
+  const double growth = std::log(spec_.ramp_end / start) / spec_.duration_s;
+  if (growth == 0) return arrivals / start;
+  const double more = growth * arrivals / start;
+  return more > -1 ? std::log1p(more) / growth : kInfinity;
 }
 
 double ArrivalSchedule::Unscaled() {
-  const double progress = spec_.count > 0
-                              ? static_cast<double>(next_) / std::max(1.0, static_cast<double>(spec_.count) - 1)
-                              : time_s_ / spec_.duration_s;
-  time_s_ += Gap(RateAt(progress));
+  if (spec_.ramp == Ramp::kNone) {
+    time_s_ += UnitGap() / spec_.rate;
+  } else if (std::isinf(spec_.duration_s)) {
+    time_s_ += UnitGap() / RampRate(static_cast<double>(next_) / std::max(1.0, static_cast<double>(spec_.count) - 1));
+  } else {
+    // Not a gap at the rate of its beginning: near a rate of 0 that would outlast the ramp.
+    unit_time_s_ += UnitGap();
+    time_s_ = RampTime(unit_time_s_);
+  }
   ++next_;
   return time_s_;
 }

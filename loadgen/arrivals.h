@@ -24,7 +24,8 @@ struct ArrivalSpec {
   // Shape of the gamma distribution of gaps (vLLM's --burstiness): 1 is a Poisson process, less is burstier, infinite
   // is a constant gap.
   double burstiness = 1;
-  // With a ramp the rate goes from `ramp_start` to `ramp_end` over the whole load and `rate` is ignored.
+  // With a ramp the rate goes from `ramp_start` to `ramp_end` and `rate` is ignored: over duration_s where that is finite,
+  // else over the arrivals by their number, as vLLM's does.
   Ramp ramp = Ramp::kNone;
   double ramp_start = 0;
   double ramp_end = 0;
@@ -36,28 +37,39 @@ struct ArrivalSpec {
   int32_t users = 0;
   double users_ramp_s = 0;
   uint64_t seed = 0;
+
+  // Neither a ramp nor a trace: `rate` says how they come.
+  bool has_rate() const { return ramp == Ramp::kNone && trace.empty(); }
+  // Who arrives waits for others to go: no time is scheduled for any.
+  bool closed_loop() const { return has_rate() && rate == kInfinity && users > 0; }
 };
 
 // The arrivals of a spec, in order. With a count and no ramp the gaps are scaled so that the last one arrives at
 // count / rate exactly, as vLLM does: a rate is then met for every seed.
 class ArrivalSchedule {
  public:
-  // REQUIRES: rates and burstiness above 0; an exponential ramp starts above 0; a count, a trace or a finite duration.
+  // REQUIRES: rates and burstiness above 0, but a linear ramp over a duration may start at 0; a count, a trace or a finite
+  // duration.
   explicit ArrivalSchedule(const ArrivalSpec& spec);
 
   // Seconds since the start, or nullopt when there are no more.
   std::optional<double> Next();
 
  private:
-  double RateAt(double progress) const;
-  double Gap(double rate);
+  // The next gap of a process with one arrival per second.
+  double UnitGap();
+  // Of a ramp that is `progress` of its way, from 0 to 1.
+  double RampRate(double progress) const;
+  // When a ramp over a duration has let `arrivals` come: where the integral of its rate is that many. Infinite: never.
+  double RampTime(double arrivals) const;
   double Unscaled();
 
   ArrivalSpec spec_;
   Random random_;
   double scale_ = 1;
   size_t next_ = 0;
-  double time_s_ = 0;  // of the last arrival
+  double time_s_ = 0;       // of the last arrival
+  double unit_time_s_ = 0;  // and in the process with one per second that a ramp over a duration stretches
 };
 
 }  // namespace hydrant

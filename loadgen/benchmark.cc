@@ -1,7 +1,9 @@
 #include "loadgen/benchmark.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -45,22 +47,34 @@ struct Server {
   std::string model;
 };
 
-absl::StatusOr<Server> Reach(const Options& options, const Url& url, const std::string& model) {
+// One try to find a server and its model. A given model is asked about only where the server is waited for: there are
+// servers without a list of models.
+absl::StatusOr<Server> TryReach(const Options& options, const Url& url, const std::string& model, double timeout_s) {
   absl::StatusOr<Peer> peer = ResolvePeer(url, !options.insecure);
   if (!peer.ok()) return peer.status();
   Server server{*std::move(peer), model};
+  if (!model.empty() && options.ready_timeout_s == 0) {
+    const absl::Status connected = TryConnection(&server.peer, timeout_s);
+    return connected.ok() ? absl::StatusOr<Server>(std::move(server)) : connected;
+  }
   const std::string& own = options.workload.tenants[0].key;
-  const std::string& key = own.empty() ? options.key : own;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.ready_timeout_s);
+  const absl::StatusOr<std::string> first =
+      FirstModel(&server.peer, own.empty() ? options.key : own, options.fields, timeout_s);
+  if (!first.ok()) return first.status();
+  if (model.empty()) server.model = *first;
+  return server;
+}
+
+absl::StatusOr<Server> Reach(const Options& options, const Url& url, const std::string& model) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(options.ready_timeout_s);
   for (;;) {
-    if (!model.empty() && options.ready_timeout_s == 0) return server;
-    absl::StatusOr<std::string> first = FirstModel(&server.peer, key, options.fields, kAskTimeoutS);
-    if (first.ok()) {
-      if (model.empty()) server.model = *first;
-      return server;
-    }
-    const bool may_come = absl::IsUnavailable(first.status()) || absl::IsFailedPrecondition(first.status());
-    if (!may_come || std::chrono::steady_clock::now() >= deadline) return first.status();
+    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    const double timeout_s = options.ready_timeout_s == 0 ? kAskTimeoutS : std::clamp(left_s, 1.0, kAskTimeoutS);
+    absl::StatusOr<Server> server = TryReach(options, url, model, timeout_s);
+    if (server.ok() || Clock::now() >= deadline) return server;
+    // A name that is not known yet, a socket that nobody listens to, a proxy with nothing behind it: all of that passes.
+    if (absl::IsPermissionDenied(server.status()) || absl::IsNotFound(server.status())) return server;
     timespec pause{0, 100'000'000};  // ten tries a second
     nanosleep(&pause, nullptr);
   }
@@ -97,7 +111,13 @@ bool WarmUp(const Options& options, const Workload& workload, Server* server, co
   run.concurrency_max = std::max(1, options.concurrency_max);
   run.on_progress = nullptr;
   const RunResult result = Runner(std::move(run)).Run();
-  terminal.note(absl::StrCat("Warmed up with ", result.records.size(), " requests."));
+  std::string text = absl::StrCat("Warmed up with ", result.records.size(), " requests");
+  const auto failed = [](const RequestRecord& record) { return !record.succeeded(); };
+  const auto first = std::find_if(result.records.begin(), result.records.end(), failed);
+  if (first != result.records.end()) {
+    absl::StrAppend(&text, ", ", std::count_if(first, result.records.end(), failed), " failed: ", first->error_text);
+  }
+  terminal.note(text + ".");
   return !result.interrupted;
 }
 
@@ -109,7 +129,14 @@ ReportHead MakeHead(const Options& options, const Server& server) {
   head.base_url = server.peer.url.ToString();
   head.model = server.model;
   head.num_prompts = options.arrivals.count;
-  head.request_rate = options.arrivals.rate;
+  const ArrivalSpec& arrivals = options.arrivals;
+  if (arrivals.has_rate()) head.request_rate = arrivals.rate;
+  if (arrivals.ramp != Ramp::kNone) {
+    head.ramp = arrivals.ramp == Ramp::kLinear ? "linear" : "exponential";
+    head.ramp_start_rps = arrivals.ramp_start;
+    head.ramp_end_rps = arrivals.ramp_end;
+  }
+  head.closed_loop = arrivals.closed_loop();
   head.burstiness = options.arrivals.burstiness;
   head.concurrency_max = options.concurrency_max;
   head.metadata = options.metadata;
@@ -122,21 +149,49 @@ std::string ResultPath(const Options& options, const ReportHead& head) {
   std::string name = options.result_filename;
   if (name.empty()) {
     std::string model = head.model.substr(head.model.rfind('/') + 1);
-    const std::string rate = std::isinf(options.arrivals.rate) ? "inf" : absl::StrCat(options.arrivals.rate);
-    name = absl::StrCat(options.label, "-", rate, "qps-", model, "-", head.date, ".json");
+    const std::string rate =
+        head.request_rate.has_value()
+            ? absl::StrCat(std::isinf(*head.request_rate) ? "inf" : absl::StrCat(*head.request_rate), "qps")
+        : head.ramp.empty()
+            ? "trace"
+            : absl::StrCat("ramp-up-", head.ramp, "-", head.ramp_start_rps, "qps-", head.ramp_end_rps, "qps");
+    name = absl::StrCat(options.label, "-", rate, "-", model, "-", head.date, ".json");
   }
   return (std::filesystem::path(options.result_dir) / name).string();
 }
 
-bool WriteFile(const std::string& path, const std::string& text, const Terminal& terminal) {
+void MakeFolderOf(const std::filesystem::path& path) {
   std::error_code ignored;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+}
+
+bool CannotWrite(const std::string& path, const Terminal& terminal) {
+  terminal.note(absl::StrCat("hydrant-loadgen: cannot write ", path));
+  return false;
+}
+
+// Before the load, which may take hours. Leaves no file behind that was not there, and opens none that was: a pipe would
+// take that for the report.
+bool TryPath(const std::string& path, const Terminal& terminal) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) {
+    const bool writable = !std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK) == 0;
+    return writable || CannotWrite(path, terminal);
+  }
+  MakeFolderOf(path);
+  if (!std::ofstream(path)) return CannotWrite(path, terminal);
+  std::filesystem::remove(path, ignored);
+  return true;
+}
+
+bool WriteFile(const std::string& path, const std::string& text, const Terminal& terminal) {
+  MakeFolderOf(path);
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
-  terminal.note(absl::StrCat(file ? "Wrote " : "hydrant-loadgen: cannot write ", path));
-  return static_cast<bool>(file);
+  if (!file) return CannotWrite(path, terminal);
+  terminal.note(absl::StrCat("Wrote ", path));
+  return true;
 }
 
 // The reports that were asked for. Returns the exit code.
@@ -159,7 +214,11 @@ int WriteReports(const Options& options, const std::vector<Measured>& measured,
     json["comparison"] = CompareJson(comparison);
     terminal.out(CompareTable(measured[0].head.base_url, measured[1].head.base_url, comparison));
   }
-  if (options.save_result) written = WriteFile(ResultPath(options, measured[0].head), json.dump(1) + "\n", terminal);
+  if (options.save_result) {
+    // Names of files on the command line may be any bytes: no reason to lose a measurement.
+    const std::string text = json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    written = WriteFile(ResultPath(options, measured[0].head), text, terminal);
+  }
   if (!options.html_path.empty()) {
     const std::string html = ReportHtml(measured, comparison, options.summary, options.workload.tenants);
     written = WriteFile(options.html_path, html, terminal) && written;
@@ -241,6 +300,8 @@ int RunBenchmark(const Options& options, const Terminal& terminal) {
     terminal.note(absl::StrCat("hydrant-loadgen: ", std::string(server.status().message())));
     return kLoadExitUnavailable;
   }
+  if (options.save_result && !TryPath(ResultPath(options, MakeHead(options, *server)), terminal)) return kLoadExitWrite;
+  if (!options.html_path.empty() && !TryPath(options.html_path, terminal)) return kLoadExitWrite;
   for (const auto& [name, value] : options.configuration) terminal.note(absl::StrCat("  ", name, ": ", value));
   if (!options.compare_url.has_value()) return RunOne(options, *workload, &*server, terminal);
   absl::StatusOr<Server> second = Reach(options, *options.compare_url, options.compare_model);

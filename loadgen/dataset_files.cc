@@ -113,7 +113,9 @@ std::string SetTenantMember(std::string_view name, const std::string& value, Ten
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  // Where there is nothing to copy, << fails.
+  const bool empty = file.peek() == std::ifstream::traits_type::eof() && file.is_open() && !file.bad();
+  if (!empty && !(text << file.rdbuf())) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
   return text.str();
 }
 

@@ -11,8 +11,8 @@
 namespace hydrant {
 namespace {
 
-// Nothing is longer: a token count has to fit an int32.
-constexpr double kValueMax = 1 << 30;
+// Nothing is longer, as with the flags that are plain numbers: a prompt of 16 million tokens is 80 MB.
+constexpr double kValueMax = 1 << 24;
 constexpr const char* kNames[] = {"", "uniform", "normal", "lognormal", "exponential"};
 constexpr size_t kNumbers[] = {1, 2, 2, 2, 1};
 
@@ -55,7 +55,7 @@ double Distribution::Sample(Random* random) const {
     case Kind::kLogNormal:
       return std::min(a_ * std::exp(b_ * random->Normal()), kValueMax);
     case Kind::kExponential:
-      return a_ * random->Exponential();
+      return std::min(a_ * random->Exponential(), kValueMax);
   }
   return a_;
 }

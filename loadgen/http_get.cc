@@ -17,8 +17,15 @@ using boost::system::error_code;
 
 constexpr uint64_t kBodyMax = 64 << 20;
 
-// Sets *result; a coroutine that is ended from outside leaves it as it was.
-asio::awaitable<void> Get(Connection* connection, std::string request, absl::StatusOr<std::string>* result) {
+// What is asked sets *result; a coroutine that is ended from outside leaves it as it was.
+using Result = absl::StatusOr<std::string>;
+
+asio::awaitable<void> Connect(Connection* connection, Result* result) {
+  const error_code error = co_await connection->Open();
+  *result = error ? Result(absl::UnavailableError(error.message())) : Result("");
+}
+
+asio::awaitable<void> Get(Connection* connection, std::string request, Result* result) {
   error_code error = co_await connection->Open();
   if (!error) error = co_await connection->Write(request);
   if (error) {
@@ -38,24 +45,36 @@ asio::awaitable<void> Get(Connection* connection, std::string request, absl::Sta
   if (!reader.done()) {
     *result = absl::DataLossError(absl::StrCat("not a whole HTTP answer: ", reader.error()));
   } else if (reader.status() != 200) {
-    *result = absl::FailedPreconditionError(absl::StrCat("HTTP ", reader.status()));
+    const std::string text = absl::StrCat("HTTP ", reader.status());
+    const bool refused = reader.status() == 401 || reader.status() == 403;
+    *result = refused ? absl::PermissionDeniedError(text) : absl::FailedPreconditionError(text);
   } else {
     *result = std::move(body);
   }
 }
 
+// `ask` makes the coroutine that asks over a connection; `what` is for messages.
+template <typename Ask>
+Result Wait(Peer* peer, std::string_view what, double timeout_s, Ask ask) {
+  asio::io_context io;
+  Connection connection(io, peer);
+  Result result = absl::DeadlineExceededError("no answer in time");
+  asio::co_spawn(io, ask(&connection, &result), asio::detached);
+  io.run_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_s)));
+  if (result.ok()) return result;
+  return absl::Status(result.status().code(), absl::StrCat(peer->url.ToString(), std::string(what), ": ",
+                                                           std::string(result.status().message())));
+}
+
 }  // namespace
+
+absl::Status TryConnection(Peer* peer, double timeout_s) { return Wait(peer, "", timeout_s, Connect).status(); }
 
 absl::StatusOr<std::string> HttpGet(Peer* peer, std::string_view path, std::string_view key, const HttpFields& fields,
                                     double timeout_s) {
-  asio::io_context io;
-  Connection connection(io, peer);
-  absl::StatusOr<std::string> result = absl::DeadlineExceededError("no answer in time");
-  asio::co_spawn(io, Get(&connection, HttpRequest(peer->url, path, key, fields, ""), &result), asio::detached);
-  io.run_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_s)));
-  if (result.ok()) return result;
-  return absl::Status(result.status().code(), absl::StrCat(peer->url.ToString(), std::string(path), ": ",
-                                                           std::string(result.status().message())));
+  return Wait(peer, path, timeout_s, [&](Connection* connection, Result* result) {
+    return Get(connection, HttpRequest(peer->url, path, key, fields, ""), result);
+  });
 }
 
 absl::StatusOr<std::string> FirstModel(Peer* peer, std::string_view key, const HttpFields& fields, double timeout_s) {
@@ -64,6 +83,9 @@ absl::StatusOr<std::string> FirstModel(Peer* peer, std::string_view key, const H
   const ApiResult<JsonBody> body = JsonBody::Parse(*text, RequestLimits());
   if (body.ok() && body.value().root().is_object()) {
     const JsonView list = body.value().root()["data"];
+    if (list.is_array() && list.size() == 0) {
+      return absl::NotFoundError(absl::StrCat(peer->url.ToString(), "/v1/models: there is no model"));
+    }
     if (list.is_array() && list.first().valid() && list.first().is_object()) {
       const JsonView id = list.first()["id"];
       if (id.is_string()) return std::string(id.string());

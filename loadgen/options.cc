@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "api/json_writer.h"
 #include "loadgen/dataset_files.h"
 #include "loadgen/version.h"
 #include "nlohmann/json.hpp"
@@ -23,7 +25,9 @@ struct Raw {
   int32_t port = 8000;
   std::vector<std::string> headers, metadata, goodput, tenants;
   std::string tenants_file, trace, dataset = "random", path, token_ids;
-  std::string request_rate = "inf", ramp, percentiles = "50,90,95,99";
+  std::string request_rate = "inf", ramp;
+  std::optional<double> ramp_start, ramp_end;
+  std::string percentiles = "50,90,95,99";
   std::string input_len, output_len;
   std::string random_input = "1024", random_output = "128", sharegpt_output;
   double random_range = 0;
@@ -44,7 +48,8 @@ std::string Plain(double value) { return std::isinf(value) ? "inf" : absl::StrCa
 
 void AddServerFlags(CLI::App& app, Options& options, Raw& raw) {
   const char* group = "Server";
-  app.add_option("--base-url", raw.base_url, "http(s)://HOST:PORT, in place of --host and --port")->group(group);
+  app.add_option("--base-url", raw.base_url, "http(s)://HOST:PORT, with or without /v1, in place of --host and --port")
+      ->group(group);
   app.add_option("--host", raw.host, "")->group(group)->capture_default_str();
   app.add_option("--port", raw.port, "")->group(group)->capture_default_str()->check(CLI::Range(1, 65535));
   app.add_option("--backend", options.backend, "openai (completions) or openai-chat")
@@ -86,16 +91,20 @@ void AddArrivalFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--max-concurrency", options.concurrency_max, "most at a time; with rate inf a closed loop of users")
       ->group(group)
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--ramp-up-strategy", raw.ramp, "linear or exponential, from the next to the one after")
+  app.add_option("--ramp-up-strategy", raw.ramp,
+                 "linear or exponential: the rate changes over --duration, or else over the conversations")
       ->group(group)
       ->check(CLI::IsMember({"linear", "exponential"}));
-  app.add_option("--ramp-up-start-rps", options.arrivals.ramp_start, "")->group(group);
-  app.add_option("--ramp-up-end-rps", options.arrivals.ramp_end, "")->group(group);
+  app.add_option("--ramp-up-start-rps", raw.ramp_start, "rate at first; 0: linear with --duration only")->group(group);
+  app.add_option("--ramp-up-end-rps", raw.ramp_end, "rate at last")->group(group);
   app.add_option("--ramp-up-users-s", options.arrivals.users_ramp_s, "closed loop: seconds until all users are there")
       ->group(group)
       ->check(CLI::Range(0.0, 86400.0));
   app.add_option("--arrival-trace", raw.trace, "file of arrivals, and of lengths if it has them")->group(group);
-  app.add_option("--num-warmups", options.warmups, "requests before, not counted")->group(group)->capture_default_str();
+  app.add_option("--num-warmups", options.warmups, "conversations before, not counted")
+      ->group(group)
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
   app.add_option("--seed", options.workload.seed, "the same seed is the same load")
       ->group(group)
       ->capture_default_str();
@@ -107,8 +116,8 @@ void AddDatasetFlags(CLI::App& app, Raw& raw) {
   const auto text = [&](const char* name, std::string& value, const char* help) {
     app.add_option(name, value, help)->group(group)->capture_default_str();
   };
-  const auto number = [&](const char* name, int32_t& value, const char* help) {
-    app.add_option(name, value, help)->group(group)->capture_default_str()->check(CLI::Range(0, 1 << 24));
+  const auto number = [&](const char* name, int32_t& value, const char* help, int32_t min = 0) {
+    app.add_option(name, value, help)->group(group)->capture_default_str()->check(CLI::Range(min, 1 << 24));
   };
   app.add_option("--dataset-name", raw.dataset, "random, sharegpt, sonnet, prefix_repetition or multi_turn")
       ->group(group)
@@ -131,7 +140,7 @@ void AddDatasetFlags(CLI::App& app, Raw& raw) {
   number("--sonnet-prefix-len", raw.sonnet_prefix, "");
   number("--prefix-repetition-prefix-len", raw.repetition_prefix, "");
   number("--prefix-repetition-suffix-len", raw.repetition_suffix, "");
-  number("--prefix-repetition-num-prefixes", raw.repetition_prefixes, "");
+  number("--prefix-repetition-num-prefixes", raw.repetition_prefixes, "", 1);
   number("--prefix-repetition-output-len", raw.repetition_output, "");
   text("--num-turns", raw.turns, "LEN: turns of a conversation (multi_turn: 3, sharegpt: 1)");
   text("--multi-turn-input-len", raw.chat_input, "LEN of what a user says");
@@ -186,39 +195,86 @@ void AddReportFlags(CLI::App& app, Options& options, Raw& raw) {
 
 // The rest checks what the flags mean together. Each function returns an error that names the flag, or nothing.
 
+// Text that goes into a request's head: a line end would begin another field. Keys are not shown.
+std::string CheckHeadText(const char* flag, std::string_view text) {
+  const bool wrong = std::any_of(text.begin(), text.end(), [](char c) { return absl::ascii_iscntrl(c); });
+  return wrong ? absl::StrCat(flag, ": must not have line ends or other control characters") : "";
+}
+
 std::string SplitPairs(const std::vector<std::string>& texts, const char* flag,
                        std::vector<std::pair<std::string, std::string>>* pairs) {
   for (const std::string& text : texts) {
     const size_t sign = text.find('=');
-    if (sign == std::string::npos || sign == 0 || text.find_first_of("\r\n") != std::string::npos) {
-      return absl::StrCat(flag, ": must be KEY=VALUE");
-    }
+    if (sign == std::string::npos || sign == 0) return absl::StrCat(flag, ": must be KEY=VALUE");
+    if (const std::string wrong = CheckHeadText(flag, text); !wrong.empty()) return wrong;
     pairs->emplace_back(text.substr(0, sign), text.substr(sign + 1));
   }
   return "";
 }
 
-std::string FinishServer(const Raw& raw, Options* options) {
-  const std::string text = raw.base_url.empty() ? absl::StrCat("http://", raw.host, ":", raw.port) : raw.base_url;
+// OpenAI's clients have /v1 in the base URL, vLLM's benchmark in the endpoint: it is taken off the URL.
+std::optional<Url> ReadUrl(const std::string& text, bool* had_v1) {
   std::optional<Url> url = ParseUrl(text);
-  if (!url.has_value()) return "--base-url: must be http://HOST:PORT or https://HOST:PORT";
-  options->base_url = *std::move(url);
-  if (!raw.compare_url.empty()) {
-    options->compare_url = ParseUrl(raw.compare_url);
-    if (!options->compare_url.has_value()) return "--compare-url: must be http://HOST:PORT or https://HOST:PORT";
+  *had_v1 = url.has_value() && url->path.ends_with("/v1");
+  if (*had_v1) url->path.resize(url->path.size() - 3);
+  return url;
+}
+
+std::string FinishUrls(const Raw& raw, Options* options) {
+  const bool v6 = raw.host.find(':') != std::string::npos && raw.host.front() != '[';
+  const std::string host = v6 ? absl::StrCat("[", raw.host, "]") : raw.host;
+  bool had_v1 = false;
+  std::optional<Url> url =
+      ReadUrl(raw.base_url.empty() ? absl::StrCat("http://", host, ":", raw.port) : raw.base_url, &had_v1);
+  if (!url.has_value()) {
+    return raw.base_url.empty() ? "--host: must be a name or an address"
+                                : "--base-url: must be http://HOST:PORT or https://HOST:PORT";
   }
+  options->base_url = *std::move(url);
   if (options->endpoint.empty()) options->endpoint = options->chat() ? "/v1/chat/completions" : "/v1/completions";
-  if (options->endpoint.front() != '/' || options->endpoint.find_first_of(" \r\n") != std::string::npos) {
+  if (options->endpoint.front() != '/' || options->endpoint.find(' ') != std::string::npos) {
     return "--endpoint: must be a path";
   }
-  if (const std::string wrong = SplitPairs(raw.headers, "--header", &options->fields); !wrong.empty()) return wrong;
-  if (const std::string wrong = SplitPairs(raw.metadata, "--metadata", &options->metadata); !wrong.empty())
-    return wrong;
+  if (const std::string wrong = CheckHeadText("--endpoint", options->endpoint); !wrong.empty()) return wrong;
+  if (had_v1 && !options->endpoint.starts_with("/v1/")) options->endpoint.insert(0, "/v1");
+  if (raw.compare_url.empty()) return "";
+  options->compare_url = ReadUrl(raw.compare_url, &had_v1);
+  return options->compare_url.has_value() ? "" : "--compare-url: must be http://HOST:PORT or https://HOST:PORT";
+}
+
+std::string FinishServer(const Raw& raw, Options* options) {
+  if (const std::string wrong = FinishUrls(raw, options); !wrong.empty()) return wrong;
+  if (!IsValidUtf8(options->model)) return "--model: must be UTF-8";
+  if (!IsValidUtf8(options->compare_model)) return "--compare-model: must be UTF-8";
+  std::string wrong = SplitPairs(raw.headers, "--header", &options->fields);
+  if (wrong.empty()) wrong = SplitPairs(raw.metadata, "--metadata", &options->metadata);
+  if (wrong.empty()) wrong = CheckHeadText("--api-key", options->key);
   const char* key = std::getenv("OPENAI_API_KEY");
-  if (options->key.empty() && key != nullptr) options->key = key;
+  if (options->key.empty() && key != nullptr) {
+    options->key = key;
+    if (wrong.empty()) wrong = CheckHeadText("OPENAI_API_KEY", options->key);
+  }
+  if (wrong.empty()) wrong = CheckHeadText("--request-id-prefix", options->request_id_prefix);
   if (options->request_id_prefix.empty())
     options->request_id_prefix = absl::StrCat("bench-", options->workload.seed, "-");
   if (options->label.empty()) options->label = options->backend;
+  return wrong;
+}
+
+std::string FinishRamp(const Raw& raw, ArrivalSpec* arrivals) {
+  if (raw.ramp.empty()) {
+    if (raw.ramp_start.has_value()) return "--ramp-up-start-rps: needs --ramp-up-strategy";
+    return raw.ramp_end.has_value() ? "--ramp-up-end-rps: needs --ramp-up-strategy" : "";
+  }
+  arrivals->ramp = raw.ramp == "linear" ? Ramp::kLinear : Ramp::kExponential;
+  arrivals->ramp_start = raw.ramp_start.value_or(-1);
+  arrivals->ramp_end = raw.ramp_end.value_or(-1);
+  if (!std::isinf(arrivals->rate)) return "--request-rate: not with --ramp-up-strategy";
+  const bool from_nothing = arrivals->ramp == Ramp::kLinear && !std::isinf(arrivals->duration_s);
+  if (!(arrivals->ramp_start > 0 || (arrivals->ramp_start == 0 && from_nothing)) || arrivals->ramp_start > 1e9) {
+    return "--ramp-up-start-rps: must be given and above 0; a linear ramp over --duration may start at 0";
+  }
+  if (!(arrivals->ramp_end > 0 && arrivals->ramp_end <= 1e9)) return "--ramp-up-end-rps: must be given and above 0";
   return "";
 }
 
@@ -229,15 +285,7 @@ std::string FinishArrivals(const Raw& raw, Options* options) {
   }
   if (!(arrivals.burstiness > 0)) return "--burstiness: must be above 0";
   if (!(arrivals.duration_s > 0)) return "--duration: must be above 0";
-  if (!raw.ramp.empty()) {
-    arrivals.ramp = raw.ramp == "linear" ? Ramp::kLinear : Ramp::kExponential;
-    if (!std::isinf(arrivals.rate)) return "--request-rate: not with --ramp-up-strategy";
-    const double start_min = arrivals.ramp == Ramp::kLinear ? 0 : 1e-9;
-    if (!(arrivals.ramp_start >= start_min && arrivals.ramp_end > 0 && arrivals.ramp_start < 1e9 &&
-          arrivals.ramp_end < 1e9)) {
-      return "--ramp-up-start-rps, --ramp-up-end-rps: both are needed; an exponential ramp starts above 0";
-    }
-  }
+  if (const std::string wrong = FinishRamp(raw, &arrivals); !wrong.empty()) return wrong;
   arrivals.count = raw.num_prompts;
   if (arrivals.count == 0 && std::isinf(arrivals.duration_s) && raw.trace.empty()) arrivals.count = kPromptsDefault;
   const bool all_at_once = std::isinf(arrivals.rate) && arrivals.ramp == Ramp::kNone;
@@ -313,7 +361,7 @@ std::string FinishDataset(const Raw& raw, Options* options) {
     input = Distribution(raw.repetition_suffix);
     output = Distribution(raw.repetition_output);
     spec.prefix_tokens = raw.repetition_prefix;
-    spec.prefixes = std::max(1, raw.repetition_prefixes);
+    spec.prefixes = raw.repetition_prefixes;
   } else {
     spec.dataset = Dataset::kMultiTurn;
     read("--multi-turn-input-len", raw.chat_input, &input);
@@ -333,6 +381,9 @@ std::string FinishDataset(const Raw& raw, Options* options) {
   spec.path = raw.path;
   const bool has_file = spec.dataset == Dataset::kShareGpt || spec.dataset == Dataset::kSonnet;
   if (has_file == raw.path.empty()) return "--dataset-path: goes with --dataset-name sharegpt and sonnet";
+  if (spec.dataset == Dataset::kShareGpt && !spec.lengths.empty()) {
+    return "--arrival-trace: has lengths of its own, and so has --dataset-name sharegpt";
+  }
   if (const std::string ids = FinishTokenIds(raw.token_ids, &spec); !ids.empty()) return ids;
   const bool one_turn = spec.turns.fixed() && spec.turns.first() <= 1;
   if (spec.token_ids.has_value() && (options->chat() || has_file || !one_turn)) {
@@ -355,6 +406,9 @@ std::string FinishTenants(const Raw& raw, WorkloadSpec* workload) {
     workload->tenants.push_back(*std::move(tenant));
   }
   for (size_t i = 0; i < workload->tenants.size(); ++i) {
+    const std::string whose = absl::StrCat(raw.tenants_file.empty() ? "--tenant" : "--tenants-file", ": the key of ",
+                                           workload->tenants[i].name);
+    if (const std::string wrong = CheckHeadText(whose.c_str(), workload->tenants[i].key); !wrong.empty()) return wrong;
     for (size_t j = 0; j < i; ++j) {
       if (workload->tenants[i].name == workload->tenants[j].name) return "--tenant: two have the same name";
     }

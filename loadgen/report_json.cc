@@ -20,7 +20,7 @@ void AddDistilled(const std::string& name, const Distilled& values, const Summar
   (*out)["max_" + name] = values.max;
 }
 
-void AddGroup(const GroupSummary& group, double duration_s, const SummarySpec& spec, Json* out) {
+void AddGroup(const GroupSummary& group, double duration_s, const SummarySpec& spec, bool closed_loop, Json* out) {
   const auto per_second = [&](double count) { return duration_s > 0 ? count / duration_s : 0; };
   const double input = static_cast<double>(group.input_tokens);
   const double output = static_cast<double>(group.output_tokens);
@@ -43,10 +43,10 @@ void AddGroup(const GroupSummary& group, double duration_s, const SummarySpec& s
   AddDistilled("tpot_ms", group.tpot_ms, spec, out);
   AddDistilled("itl_ms", group.itl_ms, spec, out);
   AddDistilled("e2el_ms", group.e2el_ms, spec, out);
-  AddDistilled("client_queue_time_ms", group.queue_ms, spec, out);
+  if (!closed_loop) AddDistilled("client_queue_time_ms", group.queue_ms, spec, out);
 }
 
-void AddDetails(const RunResult& run, Json* out) {
+void AddDetails(const RunResult& run, bool closed_loop, Json* out) {
   std::vector<const RequestRecord*> records;
   for (const RequestRecord& record : run.records) records.push_back(&record);
   std::stable_sort(records.begin(), records.end(),
@@ -62,12 +62,17 @@ void AddDetails(const RunResult& run, Json* out) {
   add("itls", [](const RequestRecord& r) { return r.gaps_s; });
   add("latencies", [](const RequestRecord& r) { return r.first_s > 0 ? r.e2e_s() : 0; });
   add("start_times", [](const RequestRecord& r) { return r.sent_s; });
-  add("queue_times", [](const RequestRecord& r) { return r.queue_s(); });
+  if (!closed_loop) add("queue_times", [](const RequestRecord& r) { return r.queue_s(); });
   add("errors", [](const RequestRecord& r) { return r.error_text; });
   add("tenant_ids", [](const RequestRecord& r) { return r.tenant_idx; });
   add("conversation_ids", [](const RequestRecord& r) { return r.conversation_idx; });
   add("turn_ids", [](const RequestRecord& r) { return r.turn; });
   add("finish_reasons", [](const RequestRecord& r) { return r.finish_reason; });
+}
+
+Json JsonRate(const std::optional<double>& rate) {
+  if (!rate.has_value()) return {};
+  return std::isinf(*rate) ? Json("inf") : Json(*rate);
 }
 
 }  // namespace
@@ -94,7 +99,12 @@ Json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpe
   json["model_id"] = head.model;
   json["num_prompts"] = head.num_prompts == 0 ? Json(run.records.size()) : Json(head.num_prompts);
   for (const auto& [name, value] : head.metadata) json[name] = value;
-  json["request_rate"] = std::isinf(head.request_rate) ? Json("inf") : Json(head.request_rate);
+  json["request_rate"] = JsonRate(head.request_rate);
+  if (!head.ramp.empty()) {
+    json["ramp_up_strategy"] = head.ramp;
+    json["ramp_up_start_rps"] = head.ramp_start_rps;
+    json["ramp_up_end_rps"] = head.ramp_end_rps;
+  }
   json["burstiness"] = head.burstiness;
   json["max_concurrency"] = head.concurrency_max == 0 ? Json() : Json(head.concurrency_max);
   Json configuration = Json::object();
@@ -103,7 +113,7 @@ Json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpe
   json["duration"] = summary.duration_s;
   json["start_time_unix"] = run.start_unix_s;
   json["interrupted"] = summary.interrupted;
-  AddGroup(summary.all, summary.duration_s, spec, &json);
+  AddGroup(summary.all, summary.duration_s, spec, head.closed_loop, &json);
   json["max_output_tokens_per_s"] = summary.max_output_tokens_per_s;
   json["max_concurrent_requests"] = summary.max_concurrent_requests;
   json["offered_request_rate"] = summary.offered_rate;
@@ -115,7 +125,9 @@ Json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpe
   json["client_kept_up"] = summary.kept_up;
   const auto groups = [&](const std::vector<GroupSummary>& list) {
     Json object = Json::object();
-    for (const GroupSummary& group : list) AddGroup(group, summary.duration_s, spec, &object[group.name]);
+    for (const GroupSummary& group : list) {
+      AddGroup(group, summary.duration_s, spec, head.closed_loop, &object[group.name]);
+    }
     return object;
   };
   if (!summary.tenants.empty()) {
@@ -128,7 +140,7 @@ Json ReportJson(const ReportHead& head, const Summary& summary, const SummarySpe
     refusals.push_back({{"kind", RequestErrorName(refusal.error)}, {"count", refusal.count}, {"text", refusal.text}});
   }
   json["refusals"] = refusals;
-  if (detailed) AddDetails(run, &json);
+  if (detailed) AddDetails(run, head.closed_loop, &json);
   return json;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +25,12 @@ struct ReportHead {
   std::string backend;
   std::string base_url;
   std::string model;
-  size_t num_prompts = 0;   // asked for; 0: no number was given
-  double request_rate = 0;  // infinite: all at once
+  size_t num_prompts = 0;              // asked for; 0: no number was given
+  std::optional<double> request_rate;  // infinite: all at once; none: a ramp or a trace
+  std::string ramp;                    // its strategy; empty: none
+  double ramp_start_rps = 0;
+  double ramp_end_rps = 0;
+  bool closed_loop = false;  // then nothing has a scheduled time that it could have waited from
   double burstiness = 1;
   int32_t concurrency_max = 0;  // 0: any
   std::vector<std::pair<std::string, std::string>> metadata;

@@ -17,7 +17,7 @@ void Row(std::string* out, const char* what, const Distilled& values) {
   absl::StrAppendFormat(out, " %10.2f\n", values.max);
 }
 
-void Quantities(const Summary& summary, const SummarySpec& spec, std::string* out) {
+void Quantities(const ReportHead& head, const Summary& summary, const SummarySpec& spec, std::string* out) {
   absl::StrAppendFormat(out, "\n%-12s %9s %10s %10s %10s", "ms", "samples", "mean", "std", "median");
   for (const double percent : spec.percents) absl::StrAppendFormat(out, " %10s", PercentileName(percent));
   absl::StrAppendFormat(out, " %10s\n", "max");
@@ -26,7 +26,8 @@ void Quantities(const Summary& summary, const SummarySpec& spec, std::string* ou
   Row(out, "ITL", summary.all.itl_ms);
   Row(out, "E2E", summary.all.e2el_ms);
   // Beyond the client's lag: --max-concurrency held requests back.
-  if (summary.all.queue_ms.max > summary.max_send_lag_ms + 1) Row(out, "client queue", summary.all.queue_ms);
+  if (!head.closed_loop && summary.all.queue_ms.max > summary.max_send_lag_ms + 1)
+    Row(out, "client queue", summary.all.queue_ms);
 }
 
 void Groups(const char* what, const std::vector<GroupSummary>& groups, const SummarySpec& spec, double duration_s,
@@ -85,7 +86,7 @@ std::string ReportTable(const ReportHead& head, const Summary& summary, const Su
   Line(&out, "Client lag, max (ms):",
        absl::StrFormat("%.2f sending, %.2f loop; %.0f %% of a core", summary.max_send_lag_ms, summary.max_loop_lag_ms,
                        100 * summary.cpu_share));
-  Quantities(summary, spec, &out);
+  Quantities(head, summary, spec, &out);
   Groups("tenant", summary.tenants, spec, summary.duration_s, &out);
   if (!summary.tenants.empty()) {
     absl::StrAppendFormat(&out, "Jain's index: %.4f of tokens by weight, %.4f of completed by sent\n",

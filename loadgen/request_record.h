@@ -46,7 +46,7 @@ struct RequestRecord {
 
   RequestError error = RequestError::kNone;
   int status = 0;          // HTTP; 0: no answer
-  std::string error_text;  // of the server or the system, at most 300 bytes
+  std::string error_text;  // of the server or the system: UTF-8, at most 300 bytes, no line ends
   std::string finish_reason;
 
   bool succeeded() const { return error == RequestError::kNone; }

@@ -59,7 +59,6 @@ class ResponseReader {
   void set_on_status(std::function<void(int)> on_status) { on_status_ = std::move(on_status); }
 
   bool started() const { return parser_.got_some(); }
-  bool has_header() const { return parser_.is_header_done(); }
   bool done() const { return parser_.is_done(); }
   // The connection can carry another request. REQUIRES: done().
   bool keep_alive() const { return parser_.keep_alive(); }

@@ -10,14 +10,15 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
-#include <deque>
 #include <exception>
 #include <list>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "loadgen/answer_recorder.h"
+#include "loadgen/load_plan.h"
 #include "loadgen/response_reader.h"
 
 namespace hydrant {
@@ -31,9 +32,8 @@ using Clock = std::chrono::steady_clock;
 // 100 wake-ups a second.
 constexpr double kHeartbeatS = 0.01;
 constexpr double kProgressS = 1;
-// Conversations made before the clock starts: a load that begins all at once is not held up by its own making. Some 10 KB
-// each.
-constexpr size_t kAhead = 2048;
+// 32 years: what a rate or a trace puts further away would overflow the clock's nanoseconds.
+constexpr double kFarS = 1e9;
 
 double ThreadCpuS() {
   timespec time{};
@@ -47,8 +47,7 @@ class Runner::Impl {
  public:
   explicit Impl(RunSpec spec)
       : spec_(std::move(spec)),
-        schedule_(spec_.arrivals),
-        next_conversation_(spec_.first_conversation),
+        plan_(spec_.workload, &spec_.style, spec_.arrivals, spec_.first_conversation),
         slot_freed_(io_),
         signals_(io_, SIGINT, SIGTERM) {}
 
@@ -62,14 +61,6 @@ class Runner::Impl {
     RequestError why = RequestError::kNone;  // it was closed for
   };
 
-  struct Planned {
-    size_t conversation_idx = 0;
-    double scheduled_s = 0;
-    std::unique_ptr<Dialogue> dialogue;
-  };
-
-  // Makes the next conversation and puts it into ahead_; false: there are no more.
-  bool PlanOne();
   double NowS() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   // Sleeps until then or until Stop.
   asio::awaitable<void> SleepUntil(double at_s);
@@ -88,9 +79,7 @@ class Runner::Impl {
   std::string Request(const Conversation& conversation, const RequestRecord& record, const std::string& body) const;
 
   const RunSpec spec_;
-  ArrivalSchedule schedule_;
-  size_t next_conversation_;
-  std::deque<Planned> ahead_;  // at most kAhead
+  LoadPlan plan_;
   asio::io_context io_{1};
   Clock::time_point start_;
   asio::steady_timer slot_freed_;  // cancelled whenever a conversation ends
@@ -112,7 +101,8 @@ RunResult Runner::Impl::Run() {
   };
   result_.start_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double cpu_before_s = ThreadCpuS();
-  while (ahead_.size() < kAhead && PlanOne()) continue;
+  // Before the clock starts: a load that begins all at once is not held up by its own making.
+  plan_.MakeAhead(spec_.concurrency_max > 0 ? static_cast<size_t>(spec_.concurrency_max) : LoadPlan::kAheadMax);
   start_ = Clock::now();
   signals_.async_wait([this](const error_code& error, int) {
     if (!error) Stop();
@@ -126,29 +116,19 @@ RunResult Runner::Impl::Run() {
 }
 
 asio::awaitable<void> Runner::Impl::SleepUntil(double at_s) {
-  asio::steady_timer timer(io_,
-                           start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at_s)));
+  const std::chrono::duration<double> after(std::min(at_s, kFarS));
+  asio::steady_timer timer(io_, start_ + std::chrono::duration_cast<Clock::duration>(after));
   sleeping_.insert(&timer);
   error_code ignored;
   if (!stopping_) co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   sleeping_.erase(&timer);
 }
 
-bool Runner::Impl::PlanOne() {
-  const std::optional<double> scheduled_s = schedule_.Next();
-  if (!scheduled_s.has_value()) return false;
-  const size_t idx = next_conversation_++;
-  ahead_.push_back({idx, *scheduled_s, std::make_unique<Dialogue>(&spec_.style, spec_.workload->At(idx))});
-  return true;
-}
-
 asio::awaitable<void> Runner::Impl::Dispatch() {
   // The next one is made before its time has come: making it is not to be measured.
-  while (!ahead_.empty() || PlanOne()) {
-    Planned next = std::move(ahead_.front());
-    ahead_.pop_front();
-    if (next.scheduled_s > NowS()) co_await SleepUntil(next.scheduled_s);
-    double due_s = next.scheduled_s;
+  while (std::optional<PlannedConversation> next = plan_.Next()) {
+    if (next->scheduled_s > NowS()) co_await SleepUntil(next->scheduled_s);
+    double due_s = next->scheduled_s;
     while (!stopping_ && spec_.concurrency_max > 0 && conversations_ >= static_cast<size_t>(spec_.concurrency_max)) {
       slot_freed_.expires_at(Clock::time_point::max());
       error_code ignored;
@@ -157,7 +137,7 @@ asio::awaitable<void> Runner::Impl::Dispatch() {
     }
     if (stopping_ || due_s > spec_.arrivals.duration_s) break;
     ++conversations_;
-    asio::co_spawn(io_, Converse(std::move(next.dialogue), next.conversation_idx, next.scheduled_s, due_s),
+    asio::co_spawn(io_, Converse(std::move(next->dialogue), next->conversation_idx, next->scheduled_s, due_s),
                    [](const std::exception_ptr& error) {
                      if (error) std::rethrow_exception(error);
                    });

@@ -35,9 +35,6 @@ class SseReader {
     return !overflowed_;
   }
 
-  // Bytes of an event that is not complete; not 0 at the end of a stream: it was cut off.
-  size_t pending_bytes() const { return pending_.size(); }
-
  private:
   // Takes the next whole event off the front; false: there is none. has_data_ says whether it had a data line.
   bool Next(std::string_view* rest, std::string_view* data);

@@ -16,7 +16,7 @@ constexpr size_t kRefusalsMax = 10;
 GroupSummary MakeGroup(std::string name, const std::vector<const RequestRecord*>& records, const SummarySpec& spec) {
   GroupSummary group;
   group.name = std::move(name);
-  std::vector<double> ttft_ms, tpot_ms, itl_ms, e2el_ms, queue_ms;
+  Samples samples;
   for (const RequestRecord* record : records) {
     ++group.errors[static_cast<size_t>(record->error)];
     if (!record->succeeded()) {
@@ -28,17 +28,13 @@ GroupSummary MakeGroup(std::string name, const std::vector<const RequestRecord*>
     group.input_tokens += record->prompt_tokens;
     group.cached_tokens += record->cached_tokens;
     group.output_tokens += record->output_tokens;
-    ttft_ms.push_back(record->ttft_s() * kMs);
-    if (record->output_tokens > 1) tpot_ms.push_back(record->tpot_s() * kMs);
-    for (const float gap_s : record->gaps_s) itl_ms.push_back(gap_s * kMs);
-    e2el_ms.push_back(record->e2e_s() * kMs);
-    queue_ms.push_back(record->queue_s() * kMs);
+    samples.Add(*record);
   }
-  group.ttft_ms = Distil(std::move(ttft_ms), spec.percents);
-  group.tpot_ms = Distil(std::move(tpot_ms), spec.percents);
-  group.itl_ms = Distil(std::move(itl_ms), spec.percents);
-  group.e2el_ms = Distil(std::move(e2el_ms), spec.percents);
-  group.queue_ms = Distil(std::move(queue_ms), spec.percents);
+  group.ttft_ms = Distil(std::move(samples.ttft_ms), spec.percents);
+  group.tpot_ms = Distil(std::move(samples.tpot_ms), spec.percents);
+  group.itl_ms = Distil(std::move(samples.itl_ms), spec.percents);
+  group.e2el_ms = Distil(std::move(samples.e2el_ms), spec.percents);
+  group.queue_ms = Distil(std::move(samples.queue_ms), spec.percents);
   return group;
 }
 
@@ -123,6 +119,15 @@ bool Goals::MetBy(const RequestRecord& record) const {
          (!e2el_ms || record.e2e_s() * kMs <= *e2el_ms);
 }
 
+void Samples::Add(const RequestRecord& record) {
+  if (!record.succeeded()) return;
+  ttft_ms.push_back(record.ttft_s() * kMs);
+  if (record.output_tokens > 1) tpot_ms.push_back(record.tpot_s() * kMs);
+  for (const float gap_s : record.gaps_s) itl_ms.push_back(gap_s * kMs);
+  e2el_ms.push_back(record.e2e_s() * kMs);
+  queue_ms.push_back(record.queue_s() * kMs);
+}
+
 Summary Summarise(const RunResult& run, const std::vector<TenantSpec>& tenants, const SummarySpec& spec) {
   Summary summary;
   summary.duration_s = run.duration_s;
@@ -165,8 +170,10 @@ Timeline MakeTimeline(const RunResult& run) {
   }
   for (const RequestRecord& record : run.records) {
     Count(&timeline.sent, record.sent_s);
-    Count(record.succeeded() ? &timeline.completed : &timeline.failed, record.end_s);
-    if (record.first_s > 0) {
+    if (record.error != RequestError::kCancelled) {
+      Count(record.succeeded() ? &timeline.completed : &timeline.failed, record.end_s);
+    }
+    if (record.succeeded()) {
       double at_s = record.first_s;
       Count(&timeline.output_events, at_s);
       for (const float gap_s : record.gaps_s) Count(&timeline.output_events, at_s += gap_s);

@@ -81,15 +81,27 @@ struct Summary {
   bool interrupted = false;
 };
 
+// What is measured of completed requests, in milliseconds: tables and plots are made of this.
+struct Samples {
+  std::vector<double> ttft_ms;
+  std::vector<double> tpot_ms;
+  std::vector<double> itl_ms;
+  std::vector<double> e2el_ms;
+  std::vector<double> queue_ms;
+
+  // A request that is not completed adds nothing.
+  void Add(const RequestRecord& record);
+};
+
 Summary Summarise(const RunResult& run, const std::vector<TenantSpec>& tenants, const SummarySpec& spec);
 
-// Counts per second of the run, for plots. Second i is [i, i + 1).
+// Counts per second of the run, for plots. Second i is [i, i + 1). Cancelled requests are neither completed nor failed.
 struct Timeline {
   std::vector<double> sent;
   std::vector<double> completed;
   std::vector<double> failed;
-  std::vector<double> output_events;
-  std::vector<double> running;  // requests under way at some time of the second
+  std::vector<double> output_events;  // of completed requests
+  std::vector<double> running;        // requests under way at some time of the second
 };
 Timeline MakeTimeline(const RunResult& run);
 

@@ -123,6 +123,26 @@ TEST(JsonStringTest, RandomBytesAlwaysGiveOneLineOfValidJson) {
   }
 }
 
+TEST(ToValidUtf8, ReplacesWhatIsInvalidAndCutsAfterACharacter) {
+  struct Case {
+    std::string_view text;
+    size_t bytes_max;
+    std::string_view expected;
+  };
+  const Case cases[] = {
+      {"caf\xc3\xa9", 9, "caf\xc3\xa9"},
+      {"caf\xc3\xa9", 5, "caf\xc3\xa9"},
+      {"caf\xc3\xa9", 4, "caf"},
+      {"caf\xe9!", 9, "caf\xef\xbf\xbd!"},
+      {"caf\xe9!", 6, "caf\xef\xbf\xbd"},
+      {"caf\xe9!", 5, "caf"},
+      {"\xf0\x9f\x98", 9, "\xef\xbf\xbd"},
+      {"", 9, ""},
+      {"abc", 0, ""},
+  };
+  for (const Case& c : cases) EXPECT_EQ(ToValidUtf8(c.text, c.bytes_max), c.expected);
+}
+
 TEST(JsonFloatTest, IsShortestAndAlwaysAFloat) {
   struct Case {
     float value;

@@ -11,6 +11,12 @@ constexpr std::string_view kUsage =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}\n\n";
 constexpr std::string_view kDone = "data: [DONE]\n\n";
 
+std::string Body(std::initializer_list<std::string_view> pieces) {
+  std::string body;
+  for (const std::string_view piece : pieces) body.append(piece);
+  return body;
+}
+
 struct Answer {
   RequestRecord record;
   std::string text;
@@ -22,7 +28,7 @@ TEST(AnswerRecorder, RecordsWhenTokensCame) {
   answer.recorder.OnStatus(200);
   answer.recorder.OnBody(kRole, 1.0);
   answer.recorder.OnBody(kToken, 2.0);
-  answer.recorder.OnBody(std::string(kToken) + std::string(kToken), 2.5);
+  answer.recorder.OnBody(Body({kToken, kToken}), 2.5);
   answer.recorder.OnBody(kUsage, 3.0);
   answer.recorder.OnBody(kDone, 3.0);
   answer.recorder.OnEnd(3.5);
@@ -42,7 +48,7 @@ TEST(AnswerRecorder, CountsEventsWhereTheServerDoesNot) {
   Answer answer;
   answer.record.prompt_tokens = 5;
   answer.recorder.OnStatus(200);
-  answer.recorder.OnBody(std::string(kToken) + std::string(kToken) + std::string(kDone), 1);
+  answer.recorder.OnBody(Body({kToken, kToken, kDone}), 1);
   answer.recorder.OnEnd(1);
   EXPECT_TRUE(answer.record.succeeded());
   EXPECT_EQ(answer.record.output_tokens, 2);
@@ -80,13 +86,27 @@ TEST(AnswerRecorder, NamesRefusals) {
   EXPECT_EQ(plain.record.error_text, "HTTP 502: bad gateway");
 }
 
+TEST(AnswerRecorder, ErrorTextsAreOneLineOfUtf8) {
+  const auto text_of = [](const std::string& body) {
+    Answer answer;
+    answer.recorder.OnStatus(502);
+    answer.recorder.OnBody(body, 1);
+    answer.recorder.OnEnd(1);
+    return answer.record.error_text;
+  };
+  EXPECT_EQ(text_of("caf\xe9\r\n\x1b[2J"), "HTTP 502: caf\xef\xbf\xbd   [2J");
+  // 300 bytes end inside the é.
+  const std::string kept(289, 'a');
+  EXPECT_EQ(text_of(kept + "\xc3\xa9"), "HTTP 502: " + kept);
+}
+
 TEST(AnswerRecorder, NamesBrokenStreams) {
   const std::pair<std::string, RequestError> cases[] = {
-      {std::string(kToken) + "data: {\"error\":{\"message\":\"x\"}}\n\n" + std::string(kDone), RequestError::kStream},
-      {std::string(kToken), RequestError::kProtocol},
-      {std::string(kDone), RequestError::kProtocol},
-      {std::string(kRole) + std::string(kDone), RequestError::kProtocol},
-      {std::string(kToken) + "data: nonsense\n\n" + std::string(kDone), RequestError::kProtocol},
+      {Body({kToken, "data: {\"error\":{\"message\":\"x\"}}\n\n", kDone}), RequestError::kStream},
+      {Body({kToken}), RequestError::kProtocol},
+      {Body({kDone}), RequestError::kProtocol},
+      {Body({kRole, kDone}), RequestError::kProtocol},
+      {Body({kToken, "data: nonsense\n\n", kDone}), RequestError::kProtocol},
       {"", RequestError::kProtocol}};
   for (const auto& [body, error] : cases) {
     Answer answer;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -78,6 +79,40 @@ TEST(Arrivals, ALinearRampGoesByTheRequestAsVllms) {
   for (size_t i = 0; i < gaps.size(); ++i) EXPECT_NEAR(times[i], expected += gaps[i], 1e-12);
 }
 
+TEST(Arrivals, ALinearRampOverADurationIsTheIntegralOfItsRate) {
+  const std::vector<double> constant =
+      All({.burstiness = kInfinity, .ramp = Ramp::kLinear, .ramp_start = 0, .ramp_end = 20, .duration_s = 5.05});
+  ASSERT_EQ(constant.size(), 50u);
+  // 20 / 5.05 * t^2 / 2 have come by t.
+  for (size_t i = 0; i < constant.size(); ++i) {
+    EXPECT_NEAR(constant[i], std::sqrt(static_cast<double>(i + 1) * 2 * 5.05 / 20), 1e-9);
+  }
+  struct Case {
+    double start, end, due;
+  };
+  for (const Case& c : {Case{0, 20, 5000}, Case{0.05, 20, 5012.5}, Case{20, 0.05, 5012.5}, Case{10, 10, 5000}}) {
+    for (const double burstiness : {0.5, 1.0, 4.0}) {
+      const std::vector<double> times = All({.burstiness = burstiness,
+                                             .ramp = Ramp::kLinear,
+                                             .ramp_start = c.start,
+                                             .ramp_end = c.end,
+                                             .duration_s = 500,
+                                             .seed = 5});
+      // The number of arrivals deviates by sqrt(5000 / burstiness), at most 100.
+      EXPECT_NEAR(static_cast<double>(times.size()), c.due, 400) << c.start << " to " << c.end;
+      const auto half = std::lower_bound(times.begin(), times.end(), 250) - times.begin();
+      EXPECT_NEAR(static_cast<double>(half), 250 * (0.75 * c.start + 0.25 * c.end), 400) << c.start << " to " << c.end;
+    }
+  }
+}
+
+TEST(Arrivals, ADurationDecidesWhereANumberIsGivenToo) {
+  const std::vector<double> times = All(
+      {.burstiness = kInfinity, .ramp = Ramp::kLinear, .ramp_start = 0, .ramp_end = 20, .count = 10, .duration_s = 10});
+  ASSERT_EQ(times.size(), 10u);
+  EXPECT_NEAR(times.back(), std::sqrt(10.0), 1e-9);
+}
+
 TEST(Arrivals, AnExponentialRampGoesByTime) {
   const std::vector<double> times =
       All({.burstiness = kInfinity, .ramp = Ramp::kExponential, .ramp_start = 10, .ramp_end = 1000, .duration_s = 10});
@@ -85,6 +120,7 @@ TEST(Arrivals, AnExponentialRampGoesByTime) {
   size_t middle = 0;
   for (const double at_s : times) middle += at_s > 4.9 && at_s <= 5.1;
   EXPECT_NEAR(static_cast<double>(middle) / 0.2, 100, 10);
+  EXPECT_EQ(times.size(), 2149u) << "10 (100 - 1) / ln 100 a second on average";
 }
 
 TEST(Arrivals, ATraceIsReplayed) {

@@ -51,6 +51,14 @@ TEST(DatasetFiles, ReadsTraces) {
   EXPECT_EQ(mooncake->lengths[0], std::make_pair(6955, 52));
 }
 
+TEST(DatasetFiles, AnEmptyFileCanBeRead) {
+  EXPECT_NE(ReadTrace(WriteFile("")).status().message().find("has no arrivals"), std::string::npos);
+  EXPECT_EQ(*ReadFile(WriteFile("")), "");
+  for (const std::string& path : {std::string("nowhere"), testing::TempDir()}) {
+    EXPECT_EQ(ReadFile(path).status().code(), absl::StatusCode::kNotFound) << path;
+  }
+}
+
 TEST(DatasetFiles, RefusesTracesThatMakeNoSense) {
   for (const char* text : {"", "x", "1\n0", "-1", "nan", "1 2", "0 5 5\n1", "0\n1 5 5", "0 0 5", "{}",
                            "{\"timestamp\":1,\"input_length\":5}", "{\"timestamp\":1"}) {

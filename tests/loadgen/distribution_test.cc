@@ -74,5 +74,13 @@ TEST(Distribution, CountsHaveAFloor) {
   EXPECT_EQ(Distribution(2.6).SampleCount(&random, 1), 3);
 }
 
+TEST(Distribution, NoSampleIsLongerThanAllowed) {
+  Random random(1);
+  for (const char* text : {"exponential:16777216", "lognormal:16777216:9", "normal:16777216:16777216"}) {
+    const Distribution distribution = *Distribution::Parse(text);
+    for (int i = 0; i < 100; ++i) EXPECT_LE(distribution.SampleCount(&random, 0), 1 << 24) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

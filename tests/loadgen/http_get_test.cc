@@ -17,9 +17,12 @@ TEST(HttpGet, ReadsTheBody) {
 
 TEST(HttpGet, NamesWhatIsWrong) {
   ReplayServer refusing([](const std::string&, const std::string&) { return PlainReply(401, "who"); });
+  ReplayServer loading([](const std::string&, const std::string&) { return PlainReply(503, ""); });
   ReplayServer hanging([](const std::string&, const std::string&) { return Reply{{}, false, true}; });
   ReplayServer babbling([](const std::string&, const std::string&) { return Reply{{"hello\r\n\r\n"}, true}; });
   Peer peer = refusing.peer();
+  EXPECT_EQ(HttpGet(&peer, "/", "", {}, 10).status().code(), absl::StatusCode::kPermissionDenied);
+  peer = loading.peer();
   EXPECT_EQ(HttpGet(&peer, "/", "", {}, 10).status().code(), absl::StatusCode::kFailedPrecondition);
   peer = hanging.peer();
   EXPECT_EQ(HttpGet(&peer, "/", "", {}, 0.05).status().code(), absl::StatusCode::kDeadlineExceeded);
@@ -34,9 +37,10 @@ TEST(HttpGet, FindsTheFirstModel) {
     return FirstModel(&peer, "", {}, 10);
   };
   EXPECT_EQ(*ask(R"({"object":"list","data":[{"id":"m1"},{"id":"m2"}]})"), "m1");
-  for (const char* other : {"", "{}", "[]", R"({"data":[]})", R"({"data":[{"id":5}]})"}) {
+  for (const char* other : {"", "{}", "[]", R"({"data":5})", R"({"data":[{"id":5}]})"}) {
     EXPECT_EQ(ask(other).status().code(), absl::StatusCode::kDataLoss) << other;
   }
+  EXPECT_EQ(ask(R"({"data":[]})").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

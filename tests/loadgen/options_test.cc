@@ -12,7 +12,9 @@
 namespace hydrant {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 OptionsResult Parse(const std::string& line) {
   return ParseOptions(std::vector<std::string>(absl::StrSplit(line, ' ', absl::SkipEmpty())));
@@ -69,14 +71,15 @@ TEST(LoadgenOptions, UnknownFlagsAndBadValuesAreExit64) {
                            "--goodput itl:5",
                            "--base-url h:80",
                            "--num-prompts -1",
+                           "--num-warmups -1",
+                           "--prefix-repetition-num-prefixes 0",
+                           "--input-len 16777217",
                            "--port 0",
                            "--metric-percentiles 101",
                            "--random-input-len uniform:9:1",
                            "--dataset-name sharegpt",
                            "--dataset-path x",
                            "--ramp-up-strategy linear",
-                           "--ramp-up-strategy exponential --ramp-up-start-rps 0 --ramp-up-end-rps 5",
-                           "--ramp-up-strategy linear --ramp-up-end-rps 5 --request-rate 5",
                            "--duration 5",
                            "--ramp-up-users-s 5",
                            "--tenant key=x",
@@ -97,6 +100,63 @@ TEST(LoadgenOptions, UnknownFlagsAndBadValuesAreExit64) {
     EXPECT_EQ(result.message.find('\n'), std::string::npos) << line;
     EXPECT_FALSE(result.message.empty()) << line;
   }
+}
+
+TEST(LoadgenOptions, TextOfRequestHeadsHasNoControlCharacters) {
+  unsetenv("OPENAI_API_KEY");
+  const auto message = [](std::vector<std::string> arguments) { return ParseOptions(arguments).message; };
+  EXPECT_THAT(message({"--request-id-prefix", "a\r\nX: y"}), HasSubstr("--request-id-prefix: must not"));
+  EXPECT_THAT(message({"--api-key", "geheim\n"}), AllOf(HasSubstr("--api-key: must not"), Not(HasSubstr("geheim"))));
+  EXPECT_THAT(message({"--header", "a=b\r\nc: d"}), HasSubstr("--header: must not"));
+  EXPECT_THAT(message({"--endpoint", "/a\rb"}), HasSubstr("--endpoint: must not"));
+  EXPECT_THAT(message({"--tenant", "name=a,key=geheim\n"}),
+              AllOf(HasSubstr("--tenant: the key of a: must not"), Not(HasSubstr("geheim"))));
+  EXPECT_THAT(message({"--model", "\xff"}), HasSubstr("--model: must be UTF-8"));
+  const std::string path = testing::TempDir() + "/options_tenants.json";
+  std::ofstream(path) << R"({"tenants": [{"name": "a", "key": "geheim\n"}]})";
+  EXPECT_THAT(message({"--tenants-file", path}), HasSubstr("--tenants-file: the key of a: must not"));
+  setenv("OPENAI_API_KEY", "geheim\n", 1);
+  EXPECT_THAT(message({}), AllOf(HasSubstr("OPENAI_API_KEY: must not"), Not(HasSubstr("geheim"))));
+  EXPECT_TRUE(ParseOptions({"--api-key", "given"}).options.has_value()) << "the environment's is not used";
+  unsetenv("OPENAI_API_KEY");
+}
+
+TEST(LoadgenOptions, AHostMayBeAnIpv6Address) {
+  EXPECT_EQ(Parsed("--host ::1 --port 9").base_url.ToString(), "http://[::1]:9");
+  EXPECT_EQ(Parsed("--host [::1]").base_url.ToString(), "http://[::1]:8000");
+  EXPECT_THAT(Parse("--host a@b").message, HasSubstr("--host: "));
+}
+
+TEST(LoadgenOptions, ABaseUrlMayEndInV1) {
+  for (const char* url : {"http://h:1", "http://h:1/v1", "http://h:1/v1/"}) {
+    const Options options = Parsed(std::string("--base-url ") + url + " --compare-url " + url);
+    EXPECT_EQ(options.base_url.ToString() + options.endpoint, "http://h:1/v1/completions");
+    EXPECT_EQ(options.compare_url->ToString(), "http://h:1");
+  }
+  const Options options = Parsed("--base-url http://h:1/a/v1 --endpoint /completions");
+  EXPECT_EQ(options.base_url.ToString() + options.endpoint, "http://h:1/a/v1/completions");
+  EXPECT_EQ(Parsed("--base-url http://h:1 --endpoint /x").endpoint, "/x");
+}
+
+TEST(LoadgenOptions, ARampNeedsBothEnds) {
+  const Options options = Parsed("--ramp-up-strategy linear --ramp-up-start-rps 0 --ramp-up-end-rps 20 --duration 5");
+  EXPECT_EQ(options.arrivals.ramp, Ramp::kLinear);
+  EXPECT_EQ(options.arrivals.ramp_start, 0);
+  EXPECT_EQ(options.arrivals.ramp_end, 20);
+  const std::pair<const char*, const char*> cases[] = {
+      {"--ramp-up-strategy linear --ramp-up-end-rps 20 --duration 5", "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps 1 --duration 5", "--ramp-up-end-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps -1 --ramp-up-end-rps 5 --duration 5", "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps nan --ramp-up-end-rps 5 --duration 5", "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps 0 --ramp-up-end-rps 5", "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps 0 --ramp-up-end-rps 5 --num-prompts 9", "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy exponential --ramp-up-start-rps 0 --ramp-up-end-rps 5 --duration 5",
+       "--ramp-up-start-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 0 --duration 5", "--ramp-up-end-rps: "},
+      {"--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 5 --request-rate 5", "--request-rate: "},
+      {"--ramp-up-start-rps 1", "--ramp-up-start-rps: needs"},
+      {"--ramp-up-end-rps 1", "--ramp-up-end-rps: needs"}};
+  for (const auto& [line, message] : cases) EXPECT_THAT(Parse(line).message, HasSubstr(message)) << line;
 }
 
 TEST(LoadgenOptions, AClosedLoopMayLastForADuration) {
@@ -127,6 +187,8 @@ TEST(LoadgenOptions, ATraceBringsArrivalsAndLengths) {
   EXPECT_EQ(options.arrivals.trace, (std::vector<double>{0, 2}));
   EXPECT_EQ(options.workload.lengths[1], std::make_pair(7, 8));
   EXPECT_EQ(options.arrivals.count, 0u);
+  EXPECT_THAT(Parse("--dataset-name sharegpt --dataset-path x --arrival-trace " + path).message,
+              HasSubstr("--arrival-trace: has lengths"));
 }
 
 TEST(LoadgenOptions, KeysStayOutOfReports) {

@@ -32,13 +32,29 @@ TEST(ReportHtml, IsOneFileWithPlots) {
   EXPECT_THAT(html, HasSubstr("Time to first token"));
   for (const char* outside : {"<script", "<link", "src=", "@import", "url("})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
-  EXPECT_THAT(html, Not(HasSubstr("did not keep up")));
+  EXPECT_THAT(html, Not(HasSubstr("<pre class=\"late\">")));
 }
 
 TEST(ReportHtml, SaysThatTheClientWasLate) {
   Measured late = Some();
   late.summary.kept_up = false;
-  EXPECT_THAT(ReportHtml({late}, {}, {}, {TenantSpec()}), HasSubstr("did not keep up"));
+  const std::string html = ReportHtml({late}, {}, {}, {TenantSpec()});
+  EXPECT_THAT(html, HasSubstr("<pre class=\"late\">"));
+  EXPECT_THAT(html, HasSubstr("DID NOT KEEP UP"));
+}
+
+TEST(ReportHtml, PlotsWhatTheTableCounts) {
+  Measured failed = Some();
+  RequestRecord broken = failed.run.records[0];
+  broken.error = RequestError::kProtocol;
+  broken.gaps_s = {0.9f, 0.9f};
+  failed.run.records.push_back(broken);
+  const auto plots = [](const Measured& measured) {
+    const std::string html = ReportHtml({measured}, {}, {}, {TenantSpec()});
+    const size_t begin = html.find("Between two tokens");
+    return html.substr(begin, html.find("</svg>", begin) - begin);
+  };
+  EXPECT_EQ(plots(failed), plots(Some()));
 }
 
 TEST(ReportHtml, ShowsBothServers) {

@@ -43,6 +43,13 @@ TEST(ReportTable, SaysWhatWentWrong) {
   EXPECT_THAT(table, HasSubstr("Stopped before its end"));
 }
 
+TEST(ReportTable, AClosedLoopHasNoQueue) {
+  Summary summary = SomeSummary();
+  summary.all.queue_ms = Distil({3000}, std::vector<double>{99});
+  EXPECT_THAT(ReportTable({}, summary, kSpec), HasSubstr("client queue"));
+  EXPECT_THAT(ReportTable({.closed_loop = true}, summary, kSpec), Not(HasSubstr("client queue")));
+}
+
 TEST(ReportTable, HasATableOfTenants) {
   Summary summary = SomeSummary();
   GroupSummary group = summary.all;

@@ -131,11 +131,19 @@ TEST(Summary, OfNothingIsNothing) {
   EXPECT_EQ(summary.all.ttft_ms.mean, 0);
 }
 
+TEST(Summary, ThePeakIsOfCompletedRequests) {
+  RunResult run = SomeRun();
+  RequestRecord broken = Done(0, 0.25, {0.125f, 0.125f}, 3);
+  broken.error = RequestError::kProtocol;
+  run.records.push_back(broken);
+  EXPECT_EQ(Summarise(run, {TenantSpec()}, {}).max_output_tokens_per_s, 2);
+}
+
 TEST(Summary, ATimelineCountsSeconds) {
   const Timeline timeline = MakeTimeline(SomeRun());
   EXPECT_EQ(timeline.sent, (std::vector<double>{1, 5, 0}));
   EXPECT_EQ(timeline.completed, (std::vector<double>{0, 1, 1}));
-  EXPECT_EQ(timeline.failed, (std::vector<double>{0, 3, 1}));
+  EXPECT_EQ(timeline.failed, (std::vector<double>{0, 3, 0})) << "cancelled is not failed";
   EXPECT_EQ(timeline.output_events, (std::vector<double>{2, 1, 1}));
   EXPECT_EQ(timeline.running, (std::vector<double>{1, 6, 2}));
 }

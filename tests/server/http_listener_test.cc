@@ -1,11 +1,8 @@
 #include "server/http_listener.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <memory>
@@ -114,20 +111,13 @@ TEST(HttpListener, WhatCannotBeBoundIsSaid) {
 }
 
 TEST(HttpListener, ASocketThatListensAlreadyServes) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(address);
-  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-  ASSERT_EQ(listen(fd, 16), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  RawClient early(ntohs(address.sin_port));  // connected before there is a server
+  const ListeningSocket listening;
+  RawClient early(listening.port());  // connected before there is a server
   ASSERT_TRUE(early.connected());
   TestServerOptions options;
-  options.http.socket = InheritedSocket{fd, "127.0.0.1", ntohs(address.sin_port)};
+  options.http.socket = InheritedSocket{listening.fd(), "127.0.0.1", listening.port()};
   TestServer server(std::move(options));
-  EXPECT_EQ(server.port(), ntohs(address.sin_port));
+  EXPECT_EQ(server.port(), listening.port());
   EXPECT_EQ(early.Ask(Get("/health")).status, 200);
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
 }

@@ -1,12 +1,9 @@
 #include "server/http_server.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -165,17 +162,10 @@ TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
 }
 
 TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof(address);
-  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-  ASSERT_EQ(listen(fd, 16), 0);
-  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const ListeningSocket listening;
   const auto start = [&] {
     TestServerOptions options;
-    options.http.socket = InheritedSocket{fcntl(fd, F_DUPFD_CLOEXEC, 0), "127.0.0.1", ntohs(address.sin_port)};
+    options.http.socket = InheritedSocket{fcntl(listening.fd(), F_DUPFD_CLOEXEC, 0), "127.0.0.1", listening.port()};
     return std::make_unique<TestServer>(std::move(options));
   };
   auto first = start();
@@ -197,7 +187,7 @@ TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
   first.reset();
   auto second = start();
   EXPECT_EQ(waiting.ReadResponse().status, 200);
-  close(fd);
+  close(listening.fd());
 }
 
 TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {

@@ -28,6 +28,18 @@ bool Eventually(const std::function<bool()>& condition, double seconds) {
   return true;
 }
 
+ListeningSocket::ListeningSocket() {
+  fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  EXPECT_EQ(listen(fd_, 16), 0);
+  EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  port_ = ntohs(address.sin_port);
+}
+
 RawClient::RawClient(uint16_t port, int receive_buffer_bytes) {
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return;

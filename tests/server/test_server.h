@@ -23,6 +23,18 @@ namespace hydrant {
 // Asks `condition` again and again until it holds; false when it does not within `seconds`.
 bool Eventually(const std::function<bool()>& condition, double seconds = 10);
 
+// A socket of a loopback port that listens already, as a service manager hands it over.
+class ListeningSocket {
+ public:
+  ListeningSocket();
+  int fd() const { return fd_; }
+  uint16_t port() const { return port_; }
+
+ private:
+  int fd_ = -1;  // whoever is given it closes it
+  uint16_t port_ = 0;
+};
+
 class RawClient {
  public:
   explicit RawClient(uint16_t port, int receive_buffer_bytes = 0);
