@@ -96,12 +96,13 @@ class Panel:
 
 
 def query_variable(name, label, expr):
-    """A choice of one or more values of a label, all of them by default."""
+    """A choice of one or more values of a label, all of them by default. "All" has no allValue, so it is the list of what may be
+    chosen: .+ would be everything else that Prometheus scrapes, too."""
     return {
         "type": "query", "name": name, "label": label, "datasource": DATASOURCE, "definition": expr,
         "query": {"qryType": 1, "query": expr, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
-        "includeAll": True, "allValue": ".+", "multi": True, "refresh": 2, "regex": "", "sort": 1, "hide": 0, "options": [],
+        "includeAll": True, "multi": True, "refresh": 2, "regex": "", "sort": 1, "hide": 0, "options": [],
     }  # fmt: skip
 
 

@@ -51,7 +51,8 @@ def heatmap(title, about, name, unit="short"):
     return Panel("heatmap", title, about, [(f"sum by (le) (increase({of(name + '_bucket')}{RATE}))", "{{le}}")], unit=unit)
 
 
-SERVERS = query_variable("instance", "Server", "label_values(vllm:num_requests_running, instance)")
+# By a series of ours: vLLM's servers have vLLM's.
+SERVERS = query_variable("instance", "Server", "label_values(hydrant_kv_blocks, instance)")
 TENANTS = query_variable("tenant", "Tenant", 'label_values(hydrant_requests_total{instance=~"$instance"}, tenant)')
 EACH_TENANT = {"tenant": "~$tenant"}
 

@@ -33,8 +33,8 @@ class Balancer(Process):
                               for name, replica in replicas.items()})  # fmt: skip
         super().__init__([HAPROXY, "-db", "-f", ROOT / "deploy" / "haproxy" / "haproxy.cfg"], env=environment)
 
-    def ask(self, method, path):
-        return ask(self.port, method, path)
+    def ask(self, method, path, **fields):
+        return ask(self.port, method, path, **fields)
 
 
 class TwoReplicas:
@@ -100,6 +100,11 @@ class Routing(TwoReplicas, unittest.TestCase):
             session = f"by-name-{index}"
             place = self.client(X_Session_Affinity=session).stream(prompt=[7, 8], max_tokens=2).replica
             self.assertEqual(self.client(X_Session_ID=session).stream(prompt=[7], max_tokens=1).replica, place)
+            said_twice = self.client(X_Session_ID=session).stream(prompt=[7], max_tokens=1, session_id=session)
+            self.assertEqual(said_twice.replica, place)
+            # By its path alone, and with the header too, as the live view asks.
+            for fields in ({}, {"X-Session-ID": session}):
+                self.assertEqual(self.balancer.ask("GET", f"/v1/sessions/{session}/kv", **fields)[0], 200, "asked where it is")
             self.assertEqual(self.balancer.ask("DELETE", f"/v1/sessions/{session}")[0], 200, "asked where it is")
 
     def test_sessions_are_spread_evenly(self):

@@ -9,11 +9,15 @@ import shutil
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "bench"))
+
+import operations
 import promql
 import series
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRAFANA, PROMETHEUS = ROOT / "deploy" / "grafana", ROOT / "deploy" / "prometheus"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 BUILT_IN = {"__rate_interval", "__interval", "__range", "__all"}  # Grafana's
@@ -127,6 +131,21 @@ class Operations(unittest.TestCase):
         named = sum(len(labels) for _, labels, _ in rows)
         samples = sum(len(labels) * (len(buckets) + 3 if kind == "histogram" else 1) for kind, labels, buckets in rows)
         self.assertIn(f"A tenant costs {named} named series, {samples} with buckets", OPERATIONS)
+
+    def test_a_target_that_was_missed_is_called_missed(self):
+        section = OPERATIONS[OPERATIONS.index("## How quickly") :].split("\n## ")[0]
+        rows = re.findall(r"^\| .+ \| \d+ \| [\d.,]+ \| ([\d.,]+) \| [\d.,]+ \| (\d+) \| (met|missed) \|$", section, re.MULTILINE)
+        self.assertEqual(len(rows), section.count("\n| ") - 1, "a row that is not read")  # but its head
+        for p99, target, verdict in rows:
+            self.assertEqual(verdict, "met" if float(p99.replace(",", "")) < float(target) else "missed", f"p99 {p99}, target {target}")
+
+    def test_its_bench_fails_where_a_target_is_missed(self):
+        for scrape_s, abort_s, code in ((0.01, 0.1, 0), (0.06, 0.1, 1), (0.01, 0.3, 1)):
+            nothing = mock.MagicMock()
+            with mock.patch.multiple(operations, Server=nothing, Load=nothing, print=mock.DEFAULT, create=True,
+                                     measure_scrapes=lambda *_, s=scrape_s: ([s] * 5, 1000), go_away=lambda *_, s=abort_s: s):
+                with mock.patch.object(sys, "argv", ["operations"]):
+                    self.assertEqual(operations.main(), code, f"scrapes of {scrape_s} s, aborts of {abort_s} s")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from replicas import BINARY, ROOT, Process, Replica, ask, skip, small_model
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 LAYERS = ("base", "cuda", "monitoring", "gateway")
+JOB = "hydrant"  # Prometheus' name for it, which the rules know
 # Between the end of a drain and the end of the process: a last step, the last bytes.
 SPARE_S = 10
 
@@ -149,15 +150,26 @@ class Compose(unittest.TestCase):
             run_if_there(self, "docker-compose", *arguments, "config", "--quiet", cwd=DEPLOY)
 
 
+def by_name(text):
+    """The objects of a file, by (kind, name)."""
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+
+
 def documents(layer):
     """The objects of a layer's files, by (kind, name)."""
     kustomization = yaml.safe_load((KUBERNETES / layer / "kustomization.yaml").read_text())
     found = {}
     for name in kustomization["resources"]:
         if name.endswith(".yaml"):
-            for one in yaml.safe_load_all((KUBERNETES / layer / name).read_text()):
-                found[one["kind"], one["metadata"]["name"]] = one
+            found |= by_name((KUBERNETES / layer / name).read_text())
     return kustomization, found
+
+
+def member(of, *path):
+    """of[path[0]][path[1]]…; None where a part is missing or empty."""
+    for name in path:
+        of = (of or {}).get(name)
+    return of or None
 
 
 class Kubernetes(unittest.TestCase):
@@ -215,6 +227,30 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
         self.assertFalse(self.spec["automountServiceAccountToken"])
 
+    # Where objects of these kinds say which pods they mean. Without one a disruption budget means none, a network policy all.
+    SELECTORS = {
+        "Deployment": ("spec", "selector", "matchLabels"),
+        "Service": ("spec", "selector"),
+        "PodDisruptionBudget": ("spec", "selector", "matchLabels"),
+        "NetworkPolicy": ("spec", "podSelector", "matchLabels"),
+        "PodMonitor": ("spec", "selector", "matchLabels"),
+        "InferencePool": ("spec", "selector", "matchLabels"),
+    }
+
+    def test_what_selects_pods_selects_ours_and_no_others(self):
+        """As kustomize renders it; read from the files, which lack what kustomize adds to Deployment and Service, without it."""
+        seen = set()
+        for layer in LAYERS:
+            rendered = run_if_there(self, "kubectl", "kustomize", KUBERNETES / layer)
+            for (kind, name), one in (by_name(rendered) if rendered else documents(layer)[1]).items():
+                if kind not in self.SELECTORS or (not rendered and kind in ("Deployment", "Service")):
+                    continue
+                seen.add(kind)
+                self.assertEqual(member(one, *self.SELECTORS[kind]), self.labels, f"{layer}: {kind} {name}")
+                if kind == "Deployment":
+                    self.assertLessEqual(self.labels.items(), one["spec"]["template"]["metadata"]["labels"].items())
+        self.assertLessEqual(set(self.SELECTORS) - {"Deployment", "Service"}, seen)
+
     def test_names_and_ports_fit_each_other(self):
         service = self.base["Service", "hydrant"]["spec"]["ports"][0]
         self.assertEqual(service["targetPort"], self.container["ports"][0]["name"])
@@ -222,7 +258,6 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual({mount["name"] for mount in self.container["volumeMounts"]}, volumes)
         _, gateway = documents("gateway")
         pool = gateway["InferencePool", "hydrant"]["spec"]
-        self.assertEqual(pool["selector"]["matchLabels"], self.labels)
         self.assertEqual(pool["targetPorts"], [{"number": self.container["ports"][0]["containerPort"]}])
         for (kind, name), one in gateway.items():
             if kind == "HTTPRoute":
@@ -254,8 +289,21 @@ class Kubernetes(unittest.TestCase):
         for name in wanted | contract:
             self.assertRegex(exposed, rf"(?m)^{name}[{{ ]")
         monitor = monitoring["PodMonitor", "hydrant"]["spec"]
-        self.assertEqual(monitor["selector"]["matchLabels"], self.labels)
+        # The rules know the job by a name; without a label for it, it would be that of namespace and monitor.
+        self.assertEqual(self.labels[monitor["jobLabel"]], JOB)
         self.assertEqual(monitor["podMetricsEndpoints"][0]["port"], self.container["ports"][0]["name"])
+
+    def test_the_operators_rules_are_those_of_prometheus(self):
+        made = subprocess.run([sys.executable, "-B", KUBERNETES / "monitoring" / "make_rule.py", "--check"], capture_output=True)
+        self.assertEqual(made.returncode, 0, "not up to date; run deploy/kubernetes/monitoring/make_rule.py")
+        _, monitoring = documents("monitoring")
+        files = [yaml.safe_load((DEPLOY / "prometheus" / f"hydrant_{name}.yml").read_text()) for name in ("recording", "alerts")]
+        groups = [group for file in files for group in file["groups"]]
+        self.assertEqual(monitoring["PrometheusRule", "hydrant"]["spec"]["groups"], groups)
+        named = {job for group in groups for rule in group["rules"] for job in re.findall(r'\bjob="([^"]*)"', rule["expr"])}
+        (scraped,) = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+        self.assertEqual(named, {scraped["job_name"]})
+        self.assertEqual(named, {JOB})
 
     def test_kustomize_and_the_schemas_agree(self):
         for layer in LAYERS:

@@ -45,20 +45,31 @@ class Package(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def test_the_program_runs_from_there(self):
+    def test_the_programs_run_from_there(self):
         version = re.search(r"project\(hydrant VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-        self.assertEqual(run(self.root / "usr/bin/hydrantd", "--version").strip(), f"hydrantd {version}")
+        for program in ("hydrantd", "hydrant-loadgen"):
+            self.assertEqual(run(self.root / "usr/bin" / program, "--version").strip(), f"{program} {version}")
         self.assertIn(f"hydrant_{version}_", self.package.name)
 
     def test_everything_the_documents_name_is_in_it(self):
         for name in ("usr/lib/systemd/system/hydrantd.service", "usr/lib/systemd/system/hydrantd.socket",
                      "usr/lib/sysusers.d/hydrant.conf", "etc/hydrant/hydrantd.env", "etc/hydrant/hydrantd.json",
-                     "usr/share/doc/hydrant/deployment.md", "usr/share/doc/hydrant/examples/tenants.example.json",
+                     "usr/share/doc/hydrant/docs/deployment.md", "usr/share/doc/hydrant/examples/tenants.example.json",
                      "usr/share/doc/hydrant/examples/haproxy.cfg"):  # fmt: skip
             self.assertTrue((self.root / name).is_file(), name)
         self.assertEqual((self.root / "etc/hydrant/hydrantd.env").stat().st_mode & 0o777, 0o640, "it may hold keys")
         configuration = {"/" + str(path.relative_to(self.root)) for path in (self.root / "etc").rglob("*") if path.is_file()}
         self.assertEqual(set((self.control / "conffiles").read_text().split()), configuration)
+
+    def test_what_its_pages_link_to_and_show_is_in_it(self):
+        folder = self.root / "usr/share/doc/hydrant"
+        pages = [path for path in folder.rglob("*.md")]
+        self.assertGreater(len(pages), 10)
+        for page in pages:
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+                self.assertTrue((page.parent / target).is_file(), f"{page.name}: {target}")
+        unit = (self.root / "usr/lib/systemd/system/hydrantd.service").read_text()
+        self.assertTrue((self.root / re.search(r"Documentation=file:///(.+)", unit)[1]).is_file())
 
     def test_nothing_lies_outside_of_usr_and_etc(self):
         self.assertEqual({path.name for path in self.root.iterdir()}, {"usr", "etc"})
@@ -93,6 +104,13 @@ class Package(unittest.TestCase):
 
 
 class Install(unittest.TestCase):
+    def test_whoever_builds_it_is_told_to_build_every_program(self):
+        programs = set(re.findall(r"install\(TARGETS (\S+)", (ROOT / "deploy" / "CMakeLists.txt").read_text()))
+        self.assertIn("hydrantd", programs)
+        for name in ("deploy/CMakeLists.txt", "deploy/Containerfile", "docs/deployment.md"):
+            for named in re.findall(r"--target((?: hydrant\S*)+)", (ROOT / name).read_text()):
+                self.assertEqual({program.strip("`") for program in named.split()}, programs, name)
+
     def test_another_prefix_is_in_the_unit(self):
         with tempfile.TemporaryDirectory() as folder:
             run("cmake", "--install", BUILD, "--prefix", "/opt/hydrant", env=dict(os.environ, DESTDIR=folder))

@@ -30,22 +30,24 @@ def free_port():
 
 class PrometheusProcess:
     def __init__(self, folder, target, key, rules, interval="1s"):
-        """Scrapes `target` (host:port) with `key` under the job name that the rules know."""
+        """Scrapes `target` (host:port) with `key` under the job name that the rules know, and itself: a target that is not ours."""
+        own = f"127.0.0.1:{free_port()}"
         config = {  # JSON is YAML
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
             "scrape_configs": [
-                {"job_name": "hydrant", "authorization": {"credentials": key}, "static_configs": [{"targets": [target]}]}
+                {"job_name": "hydrant", "authorization": {"credentials": key}, "static_configs": [{"targets": [target]}]},
+                {"job_name": "prometheus", "static_configs": [{"targets": [own]}]},
             ],
         }
         path = folder / "prometheus.json"
         path.write_text(json.dumps(config), encoding="utf-8")
         data = folder / "prometheus-data"
         shutil.rmtree(data, ignore_errors=True)
-        self.base = f"http://127.0.0.1:{free_port()}"
+        self.base = f"http://{own}"
         self._log = (folder / "prometheus.log").open("w", encoding="utf-8")
         self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={path}", f"--storage.tsdb.path={data}", f"--web.listen-address={self.base[7:]}"],
+            ["prometheus", f"--config.file={path}", f"--storage.tsdb.path={data}", f"--web.listen-address={own}"],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, preexec_fn=end_with_parent,
         )  # fmt: skip
         deadline = time.monotonic() + READY_TIMEOUT_S

@@ -36,8 +36,8 @@ class Live(unittest.TestCase):
         folder = serving.folder("prometheus")
         cls.server = serving.TenantServer(folder, traffic.TENANTS, traffic.FLAGS)
         cls.addClassCleanup(cls.server.stop)
-        address = cls.server.admin.removeprefix("http://")
-        cls.prometheus = prometheus_process.PrometheusProcess(folder, address, serving.ADMIN_KEY, RULES)
+        cls.address = cls.server.admin.removeprefix("http://")
+        cls.prometheus = prometheus_process.PrometheusProcess(folder, cls.address, serving.ADMIN_KEY, RULES)
         cls.addClassCleanup(cls.prometheus.stop)
         cls.begin = time.time()
         cpu = cls.server.cpu_s()
@@ -48,25 +48,30 @@ class Live(unittest.TestCase):
         print(f"requests: {load.counts}; the server took {cls.server.cpu_s() - cpu:.1f} s", file=sys.stderr)
         cls.now = cls.end - 1
 
-    def values_of(self, variable):
+    def choices(self, variable, values):
         """What Grafana's list of choices for a variable would hold."""
         query = promql.query_of(variable)
         if variable["type"] == "custom":
             return [choice.split(":")[0].strip() for choice in re.split(r"[,\n]", query)]
         if variable["type"] != "query" or not query:
             return []
-        selector, label = promql.label_values(promql.substituted(query, {"instance": ".+"}))
+        selector, label = promql.label_values(promql.substituted(query, values))
         return self.prometheus.api(f"label/{label}/values", **({"match[]": selector} if selector else {}))
 
-    def check_dashboard(self, path):
-        dashboard = promql.Dashboard(path)
+    def values_of(self, dashboard):
+        """What Grafana puts into the expressions: all of what may be chosen, or the first of it."""
         values = {"__rate_interval": WINDOW, "__interval": WINDOW, "__range": f"{LOAD_S}s"}
         for variable in dashboard.variables:
-            choices = self.values_of(variable)
+            choices = self.choices(variable, values)
             if variable["type"] == "query" and promql.query_of(variable):
                 self.assertTrue(choices, f"{dashboard.title}: nothing to choose for ${variable['name']}")
             if choices:
-                values[variable["name"]] = ".+" if variable.get("allValue") == ".+" else choices[0]
+                values[variable["name"]] = promql.all_of(variable, choices) if variable.get("includeAll") else choices[0]
+        return values
+
+    def check_dashboard(self, path):
+        dashboard = promql.Dashboard(path)
+        values = self.values_of(dashboard)
         for panel in dashboard.panels:
             self.assertTrue(panel.expressions, f"{panel.name} asks nothing")
             for expr in panel.expressions:
@@ -80,6 +85,19 @@ class Live(unittest.TestCase):
         self.assertEqual(len(OURS), 4)
         for path in OURS:
             self.check_dashboard(path)
+
+    def test_all_servers_are_ours_alone(self):
+        """Beside a target that is none of ours, "All" is what choosing our one server is."""
+        for path in OURS:
+            dashboard = promql.Dashboard(path)
+            every = self.values_of(dashboard)
+            ours = every | {"instance": re.escape(self.address).replace("\\", "\\\\")}
+            for panel in dashboard.panels:
+                for expr in panel.expressions:
+                    with self.subTest(panel=panel.name, expr=expr):
+                        shown, meant = (self.prometheus.range(promql.substituted(expr, values), self.begin, self.end)
+                                        for values in (every, ours))  # fmt: skip
+                        self.assertEqual(repr(shown), repr(meant))  # a value may be NaN
 
     def test_every_panel_of_vllms_dashboards_is_fed(self):
         if not VLLMS:
@@ -106,8 +124,8 @@ class Live(unittest.TestCase):
                 self.assertLessEqual(asked, names)
 
     def test_prometheus_took_every_scrape_whole(self):
-        took = self.prometheus.value(f"max_over_time(scrape_duration_seconds[{LOAD_S}s])")
-        self.assertEqual(self.prometheus.value(f"min_over_time(up[{LOAD_S}s])"), 1)
+        took = self.prometheus.value(f'max_over_time(scrape_duration_seconds{{job="hydrant"}}[{LOAD_S}s])')
+        self.assertEqual(self.prometheus.value(f'min_over_time(up{{job="hydrant"}}[{LOAD_S}s])'), 1)
         print(f"slowest scrape {1e3 * took:.0f} ms", file=sys.stderr)
 
 

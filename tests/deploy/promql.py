@@ -42,6 +42,13 @@ def query_of(variable):
     return query.get("query", "") if isinstance(query, dict) else query
 
 
+def all_of(variable, choices):
+    """What Grafana writes for "All" of a variable of several values."""
+    if variable.get("allValue"):
+        return variable["allValue"]
+    return "(" + "|".join(re.escape(choice).replace("\\", "\\\\") for choice in choices) + ")"
+
+
 def label_values(query):
     """(metric selector or None, label) of Grafana's label_values()."""
     match = re.fullmatch(r"label_values\((?:(.+),\s*)?(\w+)\)", query.strip())
