@@ -1,6 +1,7 @@
 #include "api/session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,11 +21,7 @@ std::optional<std::string> ReadMember(ObjectReader* reader, std::string_view nam
 
 void AppendIntegerOrNull(std::string* out, std::string_view name, int64_t value) {
   absl::StrAppend(out, ",\"", std::string(name), "\":");
-  if (value > 0) {
-    AppendJsonInteger(out, value);
-  } else {
-    out->append("null");
-  }
+  AppendJsonIntegerOrNull(out, value);
 }
 
 }  // namespace
@@ -39,6 +36,13 @@ std::string_view SessionStateName(SessionState state) {
       return "cold";
   }
   return "";
+}
+
+ApiResult<int32_t> ReadQueryInteger(std::string_view name, std::string_view text, int32_t low, int32_t high) {
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
+  return InvalidField(name, absl::StrCat("'", std::string(name), "' must be in [", low, ", ", high, "]."));
 }
 
 bool IsSessionId(std::string_view text) {

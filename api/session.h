@@ -38,6 +38,9 @@ enum class SessionState : uint8_t {
 
 std::string_view SessionStateName(SessionState state);
 
+// A number of a request's query: 400 naming the parameter when it is none in [low, high].
+ApiResult<int32_t> ReadQueryInteger(std::string_view name, std::string_view text, int32_t low, int32_t high);
+
 struct SessionCard {
   std::string id;
   SessionState state = SessionState::kCold;

@@ -1,6 +1,5 @@
 #include "api/session_kv.h"
 
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -35,11 +34,6 @@ void AppendName(std::string* out, std::string_view name) {
 void AppendInteger(std::string* out, std::string_view name, int64_t value) {
   AppendName(out, name);
   AppendJsonInteger(out, value);
-}
-
-void AppendIntegerOrNull(std::string* out, std::string_view name, int64_t value) {
-  AppendName(out, name);
-  value > 0 ? AppendJsonInteger(out, value) : void(out->append("null"));
 }
 
 // Six digits: as much as a picture needs.
@@ -125,7 +119,8 @@ std::string SessionKvJson(const SessionKv& kv) {
   AppendJsonString(&out, SessionStateName(kv.state));
   AppendName(&out, "policy");
   AppendJsonStringOrNull(&out, kv.policy);
-  AppendIntegerOrNull(&out, "budget", kv.budget);
+  AppendName(&out, "budget");
+  AppendJsonIntegerOrNull(&out, kv.budget);
   AppendInteger(&out, "heavy", kv.heavy);
   AppendInteger(&out, "recent", kv.recent);
   AppendInteger(&out, "layers", kv.layers);
@@ -162,12 +157,9 @@ ApiResult<SessionKvQuery> ReadSessionKvQuery(
   const auto read = [&](std::string_view name, int32_t low, int32_t high) -> std::optional<int32_t> {
     const std::optional<std::string> text = value_of(name);
     if (!text.has_value()) return std::nullopt;
-    int32_t value = 0;
-    const auto [end, wrong] = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (wrong == std::errc() && end == text->data() + text->size() && value >= low && value <= high) return value;
-    if (!error.has_value()) {
-      error = InvalidField(name, absl::StrCat("'", std::string(name), "' must be in [", low, ", ", high, "]."));
-    }
+    const ApiResult<int32_t> value = ReadQueryInteger(name, *text, low, high);
+    if (value.ok()) return value.value();
+    if (!error.has_value()) error = value.error();
     return std::nullopt;
   };
   constexpr int32_t kPositionMax = 1 << 30;

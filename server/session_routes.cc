@@ -1,6 +1,5 @@
 #include "server/session_routes.h"
 
-#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,10 +24,9 @@ HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) 
   if (!after.empty() && !IsSessionId(after)) return ErrorResponse(InvalidSessionId("after"));
   int32_t limit = kPageMax;
   if (const std::optional<std::string> text = QueryValue(head.query, "limit")) {
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), limit);
-    if (error != std::errc() || end != text->data() + text->size() || limit < 1 || limit > kPageMax) {
-      return ErrorResponse(InvalidField("limit", absl::StrCat("'limit' must be in [1, ", kPageMax, "].")));
-    }
+    const ApiResult<int32_t> value = ReadQueryInteger("limit", *text, 1, kPageMax);
+    if (!value.ok()) return ErrorResponse(value.error());
+    limit = value.value();
   }
   const SessionStore::Page page = sessions.List(tenant, after, static_cast<size_t>(limit));
   return JsonResponse(SessionListJson(page.cards, page.has_more));

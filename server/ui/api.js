@@ -3,6 +3,7 @@
 import { find } from "./dom.js";
 
 const KEY = "hydrant.key";
+const keyNow = () => sessionStorage.getItem(KEY);
 
 export class ApiError extends Error {
   constructor(status, message, code) {
@@ -14,11 +15,6 @@ export class ApiError extends Error {
 
 let waiting = null; // who waits for a key
 
-function headers() {
-  const key = sessionStorage.getItem(KEY);
-  return key ? { Authorization: `Bearer ${key}` } : {};
-}
-
 async function errorOf(response) {
   let error = {};
   try {
@@ -29,7 +25,7 @@ async function errorOf(response) {
   return new ApiError(response.status, error.message ?? `The server answered ${response.status}.`, error.code ?? null);
 }
 
-// Shows the form for the key; resolves when one was given.
+// Shows the form for the key; resolves when one was given. One form for all who wait, so it stays when one of them gives up.
 function askForKey(refused) {
   find("key-form").hidden = false;
   find("key-error").textContent = refused;
@@ -47,11 +43,19 @@ function askForKey(refused) {
   return waiting;
 }
 
+// Rejects, as fetch does, when the signal says stop; never resolves.
+const stopped = (signal) => new Promise((_, reject) => {
+  if (signal?.aborted) reject(signal.reason);
+  else signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+});
+
 async function ask(path, options = {}) {
   while (true) {
+    const key = keyNow();
+    const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     let response;
     try {
-      response = await fetch(path, { ...options, headers: { ...headers(), ...options.headers } });
+      response = await fetch(path, { ...options, headers });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError(0, "The server does not answer.", null);
@@ -59,20 +63,28 @@ async function ask(path, options = {}) {
     if (response.ok) return response;
     const error = await errorOf(response);
     if (response.status !== 401) throw error;
-    await askForKey(sessionStorage.getItem(KEY) ? error.message : "");
+    if (key !== keyNow()) continue; // another one was given meanwhile
+    await Promise.race([askForKey(key ? error.message : ""), stopped(options.signal)]);
   }
 }
 
 export const getJson = async (path) => (await ask(path)).json();
 
-export const forget = (session) => ask(`/v1/sessions/${session}`, { method: "DELETE" });
+// What names a session does so in this header, whatever its path says: balancers read headers, and keep a session at the server
+// that has its KV.
+const ofSession = (session) => ({ "X-Session-ID": session });
 
-// The parsed events of a streamed POST, one by one. An error inside the stream is thrown like any other.
-export async function* stream(path, body, signal) {
+export const cacheOf = async (session, query) =>
+  (await ask(`/v1/sessions/${session}/kv?${new URLSearchParams(query)}`, { headers: ofSession(session) })).json();
+
+export const forget = (session) => ask(`/v1/sessions/${session}`, { method: "DELETE", headers: ofSession(session) });
+
+// The parsed events of a session's streamed POST, one by one. An error inside the stream is thrown like any other.
+export async function* stream(path, session, body, signal) {
   const response = await ask(path, {
     method: "POST",
     body: JSON.stringify({ ...body, stream: true }),
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...ofSession(session) },
     signal,
   });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

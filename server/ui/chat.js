@@ -103,14 +103,13 @@ export class Chat {
     const policy = find("policy").value;
     const body = {
       model: this.model,
-      session_id: this.session,
       max_tokens: Number(find("length").value),
       temperature: 0.7,
       kv: policy === "full" ? { policy } : { policy, budget: Number(find("budget").value) },
     };
-    if (this.templated) return ["/v1/chat/completions", { ...body, messages: this.messages }];
+    if (this.templated) return ["/v1/chat/completions", this.session, { ...body, messages: this.messages }];
     const lines = this.messages.map(({ role, content }) => `${role === "user" ? "User" : "Assistant"}: ${content}\n`);
-    return ["/v1/completions", { ...body, prompt: `${lines.join("")}Assistant:`, stop: ["\nUser:"] }];
+    return ["/v1/completions", this.session, { ...body, prompt: `${lines.join("")}Assistant:`, stop: ["\nUser:"] }];
   }
 
   async say(text) {

@@ -60,6 +60,7 @@ export class TokenMap {
   // `level(i)` and `note(i)`: how token i of the answer's window looks.
   update(kv, level) {
     const stay = this.host.scrollHeight - this.host.scrollTop - this.host.clientHeight > 60 || this.focused;
+    const last = this.after + this.ids.length;
     this.texts = textsOf(kv.pieces);
     this.build(kv);
     const special = new Set(kv.specials);
@@ -76,7 +77,8 @@ export class TokenMap {
         this.tokens[i].textContent = bare(this.texts[i]);
       }
     }
-    if (!stay) this.host.scrollTop = this.host.scrollHeight;
+    // Its end is followed when there is more of it, and left alone otherwise.
+    if (!stay && this.after + this.ids.length !== last) this.host.scrollTop = this.host.scrollHeight;
   }
 
   set(token, name, value) {

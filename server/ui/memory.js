@@ -1,6 +1,6 @@
 // The right side: asks the server what the session's KV cache holds, and shows it.
 
-import { getJson } from "./api.js";
+import { cacheOf } from "./api.js";
 import { BlocksChart, LiveChart } from "./chart.js";
 import { brief, find, make, plural, whole } from "./dom.js";
 import { HeadGrid } from "./grid.js";
@@ -34,10 +34,8 @@ export class Memory {
       input.addEventListener("change", () => this.render());
     }
     find("all-heads").addEventListener("click", () => this.pick(null, null));
-    find("earlier").addEventListener("click", () => {
-      this.after = this.after === null ? Math.max(0, this.kv.after - WINDOW) : null;
-      this.poll();
-    });
+    find("earlier").addEventListener("click", () => this.turn(Math.max(0, (this.after ?? this.kv.after) - WINDOW)));
+    find("newest").addEventListener("click", () => this.turn(null));
     document.addEventListener("visibilitychange", () => document.hidden || this.schedule(0));
     this.reset();
   }
@@ -56,7 +54,7 @@ export class Memory {
     this.picked = null;
     this.looked = null; // position
     this.token = null; // where the server says that one is held
-    this.round = (this.round ?? 0) + 1;
+    this.polls = (this.polls ?? 0) + 1; // what was asked before is not waited for
     this.map.clear();
     find("map").tabIndex = -1;
     this.renderFigures();
@@ -68,6 +66,8 @@ export class Memory {
     find("grid-note").textContent = "";
     find("notice").hidden = true;
     find("earlier").hidden = true;
+    find("newest").hidden = true;
+    find("all-heads").hidden = true;
     find("state").textContent = "";
   }
 
@@ -100,22 +100,19 @@ export class Memory {
     if (this.session !== null) this.timer = setTimeout(() => this.poll(), delay);
   }
 
-  path(more) {
-    return `/v1/sessions/${this.session}/kv?${new URLSearchParams(more)}`;
-  }
-
+  // Only the newest poll's answer is shown: an older one may come later, and is of another window or pair.
   async poll() {
     clearTimeout(this.timer);
-    const round = this.round;
+    const number = ++this.polls;
     const more = {};
     if (this.after !== null) more.after = this.after;
     if (this.picked) Object.assign(more, this.picked);
     try {
-      const kv = await getJson(this.path(more));
-      if (round !== this.round) return;
+      const kv = await cacheOf(this.session, more);
+      if (number !== this.polls) return;
       this.take(kv);
     } catch (error) {
-      if (round !== this.round) return;
+      if (number !== this.polls) return;
       this.failed(error);
     }
     if (document.hidden) return;
@@ -160,8 +157,8 @@ export class Memory {
     const unknown = UNKNOWN[kv.unknown] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
     find("notice").textContent = unknown;
     find("notice").hidden = unknown === "";
-    find("earlier").hidden = kv.known <= WINDOW;
-    find("earlier").textContent = this.after === null ? "Earlier tokens" : "Newest tokens";
+    find("earlier").hidden = kv.after === 0;
+    find("newest").hidden = this.after === null;
     if (kv.tokens.length > 0) this.map.update(kv, this.levels());
     this.legend();
     this.renderGrid();
@@ -242,10 +239,17 @@ export class Memory {
   }
 
   describe(layer, head) {
+    if (this.kv === null) return;
     let text = `${this.kv.layers} layers from left to right, ${plural(this.kv.kv_heads, "head")} each. Choose one to see its tokens.`;
     if (layer !== null) text = this.grid.cells[head][layer].getAttribute("aria-label");
     else if (this.picked) text = `The map shows layer ${this.picked.layer}, head ${this.picked.head} alone.`;
     find("grid-note").textContent = text;
+  }
+
+  // To the window that begins there; null: to the newest tokens.
+  turn(after) {
+    this.after = after;
+    this.poll();
   }
 
   pick(layer, head) {
@@ -278,10 +282,10 @@ export class Memory {
   async ask(position) {
     if (this.asking) return;
     this.asking = true;
-    const round = this.round;
+    const { session } = this;
     try {
-      const kv = await getJson(this.path({ limit: 1, token: position }));
-      if (round === this.round && this.looked === position) {
+      const kv = await cacheOf(session, { limit: 1, token: position });
+      if (session === this.session && this.looked === position) {
         this.token = kv.token ?? null;
         this.renderGrid();
       }
@@ -289,7 +293,7 @@ export class Memory {
       // The next one that is looked at is asked about again.
     }
     this.asking = false;
-    if (round === this.round && this.looked !== null && this.looked !== position) this.ask(this.looked);
+    if (session === this.session && this.looked !== null && this.looked !== position) this.ask(this.looked);
   }
 
   // What there is to say of a token, in short sentences.

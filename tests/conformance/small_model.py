@@ -1,4 +1,5 @@
-"""Writes a GGUF file with another model's tokenizer and a tiny random network: small_model.py FROM TO.
+"""Writes a GGUF file with another model's tokenizer and a tiny random network: small_model.py FROM TO [KEY …]. What its metadata
+has under these keys is left out.
 
 An instrumented program computes a prompt 30 times slower; what the suite asks of the server does not depend on what the
 network knows. The weights are the same on every machine."""
@@ -54,8 +55,8 @@ def text(value):
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def metadata(reader):
-    """The keys of the other model, sizes replaced; and how many tokens its vocabulary has."""
+def metadata(reader, without):
+    """The keys of the other model but those, sizes replaced; and how many tokens its vocabulary has."""
     assert reader.raw(4) == b"GGUF" and reader.number("<I") == 3, "not a GGUF file of version 3"
     reader.number("<Q")
     pieces, vocabulary = [], 0
@@ -68,7 +69,7 @@ def metadata(reader):
             vocabulary = struct.unpack_from("<Q", value, 4)[0]
         if name in CHANGED:
             kind, value = UINT32, struct.pack("<I", CHANGED[name])
-        if not name.startswith("llama.rope.scaling") and name not in ("llama.attention.key_length", "llama.attention.value_length"):
+        if not name.startswith("llama.rope.scaling") and name not in ("llama.attention.key_length", "llama.attention.value_length", *without):
             pieces.append(key + struct.pack("<I", kind) + value)
     return pieces, vocabulary
 
@@ -96,9 +97,9 @@ def weights(noise, columns, rows):
     return b"".join(scale + values[at : at + 32] for at in range(0, len(values), 32))
 
 
-def main(source, target):
+def main(source, target, *without):
     with open(source, "rb") as file:
-        pieces, vocabulary = metadata(Reader(file))
+        pieces, vocabulary = metadata(Reader(file), without)
     noise = random.Random(1)
     infos, blobs, offset = [], [], 0
     for name, columns, rows in tensors(vocabulary):

@@ -6,17 +6,19 @@ import argparse
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from browser import Browser, find_chromium
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 
 SKIPPED = 77
 KEY = "zqx-secret-key"
 BUDGET = 32
+FLAGS = ("--num-gpu-blocks-override", 512, "--max-model-len", 4096)
 BINARY = pathlib.Path(os.environ.get("HYDRANTD", DEFAULT_BINARY))
 MESSAGE = "Tell me a story about a lighthouse keeper who counts the waves."
 
@@ -45,6 +47,11 @@ def session_of(browser):
     return [url for url in browser.requests if "/v1/sessions/" in url][-1].split("/v1/sessions/")[1].split("/")[0]
 
 
+def came_early(problem):
+    """The map is asked for while a chat's first turn is on its way: there may be no session yet."""
+    return "status of 404" in problem and problem.endswith("/kv?")
+
+
 def settled(browser, server):
     """Waits until the turn is over and the page shows what the server says; returns that."""
     browser.wait("document.getElementById('stop').hidden", 120)
@@ -64,6 +71,15 @@ class KeyedServer(ServerProcess):
 # --- the checks, in the order of a visit --------------------------------------------------------------------------------
 
 
+def enter(browser, server):
+    browser.go(server.base + "/ui")
+    browser.wait("!document.getElementById('key-form').hidden")
+    browser.type(KEY)
+    browser.press("Enter")
+    browser.wait("document.documentElement.dataset.ready === 'yes'")
+    browser.problems.clear()  # the refusals that the browser noted
+
+
 def check_the_key_is_asked_for(browser, server):
     browser.go(server.base + "/ui")
     browser.wait("!document.getElementById('key-form').hidden")
@@ -81,6 +97,13 @@ def check_the_key_is_asked_for(browser, server):
     require("SmolLM2" in text(browser, "#model"), "the model is named")
 
 
+def check_an_empty_grid_has_nothing_to_say(browser):
+    browser.evaluate("document.getElementById('grid').scrollIntoView({block: 'nearest'})")
+    browser.point_at("#grid")
+    browser.point_at("#grid-title")
+    require(text(browser, "#grid-note") == "" and not browser.problems, "pointing at no heads is no error", browser.problems)
+
+
 def check_a_chat_streams_and_the_map_follows(browser, server):
     choose(browser, "budget", BUDGET)
     choose(browser, "length", 60)
@@ -96,6 +119,7 @@ def check_a_chat_streams_and_the_map_follows(browser, server):
     require(not browser.evaluate("document.getElementById('stop').hidden"), "tokens are dropped while the answer is written")
     shown = settled(browser, server)
     require(shown["live"] == BUDGET, "the session holds its budget", shown["live"])
+    browser.problems[:] = [problem for problem in browser.problems if not came_early(problem)]
     require(text(browser, "#kept") == str(BUDGET) and text(browser, "#seen") == str(shown["known"]), "so say the figures")
 
 
@@ -253,13 +277,42 @@ def check_it_asks_nobody_else(browser, server):
     require(not browser.problems, "no error on the console", browser.problems)
 
 
+def check_a_model_without_a_chat_template_is_given_the_text(browser, server):
+    """The page writes the roles down itself, and goes on in the same session."""
+    enter(browser, server)
+    choose(browser, "length", 60)
+    choose(browser, "policy", "full")
+    for turn, message in enumerate(("Hello.", "And then?"), start=1):
+        browser.evaluate("document.getElementById('say').focus()")
+        browser.type(message)
+        browser.press("Enter")
+        browser.wait(f"document.querySelectorAll('.message.assistant').length === {turn}")
+        shown = settled(browser, server)
+        require(text(browser, ".message:last-child .said"), "an answer is shown", text(browser, "#chat-error"))
+    tried = [url.split("/v1/")[1] for url in browser.requests if url.startswith(server.base) and "completions" in url]
+    require(tried == ["chat/completions", "completions", "completions"], "asked for a chat once", tried)
+    said = "".join(piece for piece in shown["pieces"] if isinstance(piece, str))
+    require(said.startswith("User: Hello.\nAssistant:") and "\nUser: And then?\nAssistant:" in said, "what the model is given", said)
+    others = [problem for problem in browser.problems if "status of 400" not in problem and not came_early(problem)]
+    require(not others, "nothing on the console but the refused chat", others)
+
+
+def visit_without_a_template(scratch):
+    model = scratch / "untemplated.gguf"
+    maker = ROOT / "tests" / "conformance" / "small_model.py"
+    subprocess.run([sys.executable, "-B", maker, DEFAULT_MODEL, model, "tokenizer.chat_template"], check=True)
+    with KeyedServer(BINARY, model, ("--api-key", KEY, *FLAGS)) as server, Browser(find_chromium()) as browser:
+        browser.size(1280, 800)
+        check_a_model_without_a_chat_template_is_given_the_text(browser, server)
+
+
 def visit(pictures):
-    flags = ("--api-key", KEY, "--num-gpu-blocks-override", 512, "--max-model-len", 4096)
-    server = KeyedServer(BINARY, DEFAULT_MODEL, flags)
+    server = KeyedServer(BINARY, DEFAULT_MODEL, ("--api-key", KEY, *FLAGS))
     try:
         with Browser(find_chromium()) as browser:
             browser.size(1280, 800)
             check_the_key_is_asked_for(browser, server)
+            check_an_empty_grid_has_nothing_to_say(browser)
             check_a_chat_streams_and_the_map_follows(browser, server)
             check_every_token_is_coloured_by_what_the_server_says(browser, server)
             check_pointing_and_stepping_through_tokens(browser, server)
@@ -268,6 +321,7 @@ def visit(pictures):
             check_a_turn_can_be_stopped_and_the_next_one_goes_on(browser, server)
             check_errors_are_shown_as_the_server_words_them(browser, server)
             check_a_new_chat_begins_empty(browser, server)
+            check_an_empty_grid_has_nothing_to_say(browser)
             check_it_asks_nobody_else(browser, server)
     finally:
         server.stop()
@@ -289,6 +343,7 @@ def main():
         pictures = arguments.pictures or pathlib.Path(scratch)
         pictures.mkdir(parents=True, exist_ok=True)
         visit(pictures)
+        visit_without_a_template(pathlib.Path(scratch))
     print("ui: everything holds")
     return 0
 

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""The live view beside a server that is slow, forgets, or holds more than one answer shows: a headless Chromium on the page's files and
+scripted answers. What a real server shows is in check_ui.py. Exit 77: skipped, with the reason on the last line."""
+
+import pathlib
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from browser import Browser, find_chromium
+from scripted_server import ScriptedServer, kv_answer
+
+SKIPPED = 77
+REFUSED = 401, {"error": {"message": "No valid key.", "code": "invalid_api_key"}}
+MARKED = "[...document.querySelectorAll('.map .token')].filter(t => t.dataset.level > 0).length"
+FIRST = "document.querySelector('.map .token[data-position]')?.dataset.position"
+LAST = "[...document.querySelectorAll('.map .token[data-position]')].at(-1)?.dataset.position"
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Browser(find_chromium())
+        cls.addClassCleanup(cls.browser.close)
+        cls.browser.size(1280, 800)
+
+    def setUp(self):
+        self.server = ScriptedServer()
+        self.addCleanup(self.server.stop)
+        self.browser.problems.clear()
+        self.browser.go(self.server.base + "/ui")
+        self.browser.wait("document.documentElement.dataset.ready === 'yes'")
+
+    def say(self, text):
+        self.browser.evaluate("document.getElementById('say').focus()")
+        self.browser.type(text)
+        self.browser.press("Enter")
+
+    def chat(self):
+        """A turn, up to its map."""
+        self.say("Hello.")
+        self.browser.wait("document.getElementById('stop').hidden")
+        self.browser.wait("document.querySelectorAll('.token[data-position]').length > 0")
+
+    def hidden(self, identity):
+        return self.browser.evaluate(f"document.getElementById('{identity}').hidden")
+
+    def test_every_request_of_a_chat_names_its_session_in_the_header(self):
+        """A balancer reads headers and paths, not bodies (docs/scale-out.md)."""
+        self.chat()
+        self.browser.click("#renew")
+        self.browser.wait("document.querySelectorAll('.token[data-position]').length === 0")
+        of_chat = [request for request in self.server.requests if request.path != "/v1/models"]
+        self.assertEqual({request.method for request in of_chat}, {"POST", "GET", "DELETE"})
+        (session,) = {request.session for request in of_chat if request.session}
+        for request in of_chat:
+            self.assertEqual(request.headers.get("X-Session-ID"), session, f"{request.method} {request.path}")
+        (turn,) = [request.body for request in of_chat if request.method == "POST"]
+        self.assertNotIn("session_id", turn, "said once")
+
+    def test_the_text_can_be_gone_back_to_its_beginning(self):
+        self.server.known = 10_000
+        self.chat()
+        places = []
+        while not self.hidden("earlier"):
+            before = self.browser.evaluate(FIRST)
+            self.browser.click("#earlier")
+            self.browser.wait(f"{FIRST} !== '{before}'")
+            places.append((int(self.browser.evaluate(FIRST)), int(self.browser.evaluate(LAST))))
+            self.assertLess(len(places), 4, places)
+        self.assertEqual(places, [(1808, 5903), (0, 4095)])
+        self.browser.click("#newest")
+        self.browser.wait(f"{LAST} === '9999'")
+        self.assertTrue(self.hidden("newest"))
+        self.assertFalse(self.hidden("earlier"))
+
+    def test_an_answer_that_was_overtaken_is_dropped(self):
+        held_back, go = threading.Event(), threading.Event()
+        self.addCleanup(go.set)
+        self.chat()
+
+        def kv(request):
+            if "layer" not in request.query and "token" not in request.query:
+                held_back.set()
+                go.wait()
+            return 200, kv_answer(request.session, self.server.known, request.query)
+
+        self.server.kv = kv
+        self.assertTrue(held_back.wait(30), "the page asks again while a turn is young")
+        self.browser.evaluate("document.querySelector('.cell').click()")
+        self.browser.wait(f"{MARKED} === 1")
+        answers = "performance.getEntriesByType('resource').filter(e => e.name.includes('/kv')).length"
+        before = self.browser.evaluate(answers)
+        go.set()
+        self.browser.wait(f"{answers} > {before}")
+        self.assertEqual(self.browser.evaluate(f"new Promise(done => setTimeout(() => done({MARKED}), 50))"), 1, "the pair's map stays")
+
+    def test_a_new_chat_offers_no_pair_of_the_old_one(self):
+        self.chat()
+        self.browser.evaluate("document.querySelector('.cell').click()")
+        self.browser.wait("!document.getElementById('all-heads').hidden")
+        self.browser.click("#renew")
+        self.browser.wait("document.querySelectorAll('.cell').length === 0")
+        self.assertTrue(self.hidden("all-heads"))
+
+    def test_a_turn_that_waits_for_a_key_can_be_stopped(self):
+        answered = self.server.chat
+        self.server.chat = lambda request: answered(request) if request.headers.get("Authorization") == "Bearer k" else REFUSED
+        self.say("Hello.")
+        self.browser.wait("!document.getElementById('key-form').hidden")
+        self.browser.click("#stop")
+        self.browser.wait("document.getElementById('stop').hidden", 5)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.message').length"), 1, "its answer is taken back")
+
+    def test_a_request_that_was_on_its_way_when_the_key_was_given_takes_it(self):
+        answered, given = self.server.chat, threading.Event()
+        self.addCleanup(given.set)
+
+        def chat(request):
+            if request.headers.get("Authorization") == "Bearer k":
+                return answered(request)
+            given.wait()
+            return REFUSED
+
+        self.server.chat = chat
+        self.server.kv = lambda request: REFUSED if "Authorization" not in request.headers else (200, kv_answer(request.session, 40, {}))
+        self.say("Hello.")
+        self.browser.wait("!document.getElementById('key-form').hidden")  # the map is refused first
+        self.browser.evaluate("document.getElementById('key').focus()")
+        self.browser.type("k")
+        self.browser.press("Enter")
+        self.browser.wait("document.getElementById('key-form').hidden")
+        given.set()
+        self.browser.wait("document.querySelector('.message.assistant .said')?.textContent === 'An answer.'")
+
+    def test_looking_back_a_little_is_not_undone(self):
+        self.server.known = 600
+        self.chat()
+        host = "document.getElementById('map')"
+        self.browser.evaluate(f"Object.assign({host}.style, {{flex: 'none', blockSize: {host}.scrollHeight - 40 + 'px'}})")
+        self.browser.evaluate(f"{host}.scrollTop = 0")
+        asked = len(self.server.asked())
+        self.browser.wait("performance.getEntriesByType('resource').filter(e => e.name.includes('/kv')).length > " + str(asked))
+        self.assertEqual(self.browser.evaluate(f"new Promise(done => setTimeout(() => done({host}.scrollTop), 50))"), 0)
+        self.assertGreater(self.browser.evaluate(f"{host}.scrollHeight - {host}.clientHeight"), 0)
+
+
+if __name__ == "__main__":
+    if not find_chromium():
+        print("page: skipped: there is no chromium (Debian package chromium)")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

@@ -1,0 +1,105 @@
+"""The live view's files, and behind them a server that answers what a test tells it to, when it tells it to. It is for what a real
+one does too rarely to be waited for: answers that overtake each other, sessions longer than a context. Standard library only."""
+
+import http.server
+import json
+import pathlib
+import threading
+import urllib.parse
+
+UI = pathlib.Path(__file__).resolve().parents[2] / "server" / "ui"
+TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+LAYERS, HEADS = 3, 2
+
+
+def kv_answer(session, known, query):
+    """GET /v1/sessions/{id}/kv of a session that holds everything and has parked it."""
+    limit = int(query.get("limit", 4096))
+    after = int(query.get("after", max(0, known - limit)))
+    window = range(after, min(known, after + limit))
+    answer = {
+        "id": session, "state": "parked", "policy": "full", "budget": None, "heavy": 0, "recent": 0, "layers": LAYERS,
+        "kv_heads": HEADS, "known": known, "logical": known, "live": known, "blocks": -(-known // 16), "after": after,
+        "has_more": after + limit < known, "tokens": [100 + at for at in window], "pieces": [f" {at}" for at in window],
+        "specials": [], "held": [LAYERS * HEADS] * len(window), "scores": None, "reach": [[0.5] * HEADS] * LAYERS, "unknown": None,
+    }  # fmt: skip
+    if "layer" in query:
+        answer["pair"] = {"positions": list(window)[:1], "scores": None}
+    return answer
+
+
+class Request:
+    def __init__(self, handler):
+        url = urllib.parse.urlsplit(handler.path)
+        self.method, self.path = handler.command, url.path
+        self.query = dict(urllib.parse.parse_qsl(url.query))
+        self.headers = dict(handler.headers)
+        self.body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length", 0))) or "null")
+        # What its path names, where it names one.
+        self.session = self.path.split("/")[3] if self.path.startswith("/v1/sessions/") else None
+
+
+class ScriptedServer:
+    """`kv(request)`, `chat(request)` and `forget(request)` return (status, JSON), or (200, list of events) of a stream; they are
+    called on a thread of the request's own, so one may wait while others are answered. A test replaces what it is about."""
+
+    def __init__(self):
+        self.requests = []  # to /v1/, in the order they came
+        self.known = 40  # tokens of every session
+        self.chat = lambda request: (200, [{"choices": [{"delta": {"content": "An answer."}}]}])
+        self.kv = lambda request: (200, kv_answer(request.session, self.known, request.query))
+        self.forget = lambda request: (200, {"deleted": True})
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                outer._serve(self)
+
+            do_POST = do_DELETE = do_GET
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def asked(self, **query):
+        """Requests for a session's KV whose query has these members; None: it lacks this one."""
+        return [request for request in list(self.requests) if request.path.endswith("/kv")
+                and all(request.query.get(name) == value for name, value in query.items())]  # fmt: skip
+
+    def _serve(self, handler):
+        request = Request(handler)
+        if request.path.startswith("/ui"):
+            file = UI / (request.path.removeprefix("/ui").lstrip("/") or "index.html")
+            return self._send(handler, 200, TYPES[file.suffix], file.read_bytes())
+        self.requests.append(request)
+        status, answer = self._answer(request)
+        if isinstance(answer, list):
+            text = "".join(f"data: {json.dumps(event)}\n\n" for event in answer) + "data: [DONE]\n\n"
+            return self._send(handler, status, "text/event-stream", text.encode())
+        return self._send(handler, status, "application/json", json.dumps(answer).encode())
+
+    def _answer(self, request):
+        if request.path == "/v1/models":
+            return 200, {"data": [{"id": "a-model"}]}
+        if request.method == "POST":
+            return self.chat(request)
+        return self.forget(request) if request.method == "DELETE" else self.kv(request)
+
+    @staticmethod
+    def _send(handler, status, kind, body):
+        try:
+            handler.send_response(status)
+            handler.send_header("Content-Type", kind)
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+        except OSError:
+            pass  # the page no longer wanted it
