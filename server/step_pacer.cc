@@ -9,8 +9,9 @@ namespace hydrant {
 namespace {
 
 // How long a cancelled prompt may hold its blocks: they are to be free 250 ms after its client went away. A step reads the weights
-// once; that is 10 ms of a small model on two cores, so this costs at most 5 % of its prefill speed.
-constexpr double kAloneS = 0.2;
+// once; that is 10 ms of a small model on two cores, so this costs at most 7 % of its prefill speed. What is left of the 250 is for
+// steps that are off: at 0.2 the slowest of 40 took 304 ms.
+constexpr double kAloneS = 0.15;
 // So few rows mostly wait for the weights: fewer would hardly be faster. Where they take longer, a step may too, up to this.
 constexpr double kFewTokens = 64;
 constexpr double kFewS = 0.5;

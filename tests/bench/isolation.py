@@ -40,7 +40,7 @@ sys.path.insert(0, str(HERE))
 import isolation_attackers
 import isolation_picture
 from isolation_http import Connection, post
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, processor_name
 
 TTFT_TARGET, ITL_TARGET = 2.0, 1.25
 # 1.7 GB of bf16: each half holds four prompts of a full context, which is little enough to be fought over.
@@ -317,10 +317,8 @@ def label(arm):
 
 
 def machine():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return f"{os.cpu_count()} processors ({line.split(':')[1].strip()})"
-    return f"{os.cpu_count()} processors"
+    name = processor_name()
+    return f"{os.cpu_count()} processors" + (f" ({name})" if name else "")
 
 
 def publish(summaries, text):

@@ -24,16 +24,12 @@ POLICIES = {"full": {"policy": "full"}, "h2o 256": {"policy": "h2o", "budget": 2
 FULL_MAX = 8  # chats: 16 in full would take minutes for a turn
 
 
-def ids(seed, count):
-    return [(seed * 7919 + i * 104729) % 40000 + 100 for i in range(count)]
-
-
 class Chat:
     """One session. A turn gives the moments at which its tokens came."""
 
     def __init__(self, server, number, kv):
         self.server, self.number, self.kv, self.turns = server, number, kv, 0
-        self.turn(ids(number + 1, PAST), 1)
+        self.turn(server_process.made_up_ids(number + 1, PAST), 1)
 
     def turn(self, said, tokens):
         body = {
@@ -61,7 +57,7 @@ def measure(server, chats):
     with concurrent.futures.ThreadPoolExecutor(len(chats)) as pool:
         for round_ in range(ROUNDS):
             began = time.monotonic()
-            said = ids(1000 + round_, SAID)
+            said = server_process.made_up_ids(1000 + round_, SAID)
             turns = list(pool.map(lambda chat: chat.turn(said, ANSWER), chats))
             if round_ == 0:
                 continue  # the number of chats has just changed
@@ -113,13 +109,6 @@ budget of 256. Chats that do not fit beside the others are parked in the host's 
 """
 
 
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "an unknown processor"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default=server_process.DEFAULT_BINARY)
@@ -133,7 +122,7 @@ def main():
     print(table(results))
     if arguments.no_write:
         return
-    (ROOT / "docs" / "throughput.md").write_text(page(results, cpu_name()))
+    (ROOT / "docs" / "throughput.md").write_text(page(results, server_process.processor_name() or "an unknown processor"))
     (ROOT / "docs" / "throughput.svg").write_text(throughput_picture.draw(results))
 
 

@@ -22,10 +22,6 @@ POLICIES = {
 }
 
 
-def ids(seed, count):
-    return [(seed * 7919 + i * 104729) % 40000 + 100 for i in range(count)]
-
-
 def ask(server, prompt, kv):
     """(seconds to the first token, cached tokens)"""
     began = time.monotonic()
@@ -43,9 +39,9 @@ def main():
         with server_process.ServerProcess(arguments.binary, arguments.model) as server:
             cold, warm, found = [], [], set()
             for turn in range(ROUNDS):
-                shared = ids(turn, SHARED)
-                cold.append(ask(server, shared + ids(1000 + turn, OWN), kv)[0])
-                seconds, cached = ask(server, shared + ids(2000 + turn, OWN), kv)
+                shared = server_process.made_up_ids(turn, SHARED)
+                cold.append(ask(server, shared + server_process.made_up_ids(1000 + turn, OWN), kv)[0])
+                seconds, cached = ask(server, shared + server_process.made_up_ids(2000 + turn, OWN), kv)
                 warm.append(seconds)
                 found.add(cached)
             snapshots = server.metric("hydrant_prefix_snapshots")

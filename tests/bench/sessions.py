@@ -20,10 +20,6 @@ KV = {"policy": "h2o", "budget": 512}
 SHOWN = (1, 2, 5, 10, 15, 20)
 
 
-def ids(seed, count):
-    return [(seed * 7919 + i * 104729) % 40000 + 100 for i in range(count)]
-
-
 def ask(server, **body):
     """(seconds to the first token, the answer's token ids, its usage and kv report)"""
     body |= {"temperature": 0, "ignore_eos": True, "kv": KV, "stream": True, "return_token_ids": True}
@@ -54,7 +50,7 @@ def main():
         for round_ in range(arguments.rounds):
             history = []
             for turn in range(1, TURNS + 1):
-                said = ids(100 * round_ + turn, SAID)
+                said = server_process.made_up_ids(100 * round_ + turn, SAID)
                 history += said
                 session = {"session_id": f"round-{round_}", "cache_salt": f"own-{round_}"}
                 append = {"session_append": True, "prompt": said} if turn > 1 else {"prompt": history}

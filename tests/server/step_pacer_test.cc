@@ -39,11 +39,11 @@ double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
   return pacer.limits().alone;
 }
 
-TEST(StepPacer, AFullStepComesToAFifthOfASecondOrHalfOfOneOfFewTokens) {
+TEST(StepPacer, AFullStepComesToItsTimeOrOfFewTokensToHalfASecond) {
   const struct {
     int64_t token_us;
     int32_t low, high;  // tokens
-  } cases[] = {{1, 8192, 200'000}, {100, 1950, 2000}, {1000, 190, 200},
+  } cases[] = {{1, 8192, 200'000}, {100, 1450, 1500}, {1000, 140, 150},
                {5000, 60, 64},     {10'000, 45, 51},  {1'000'000, 16, 16}};
   for (const auto& test : cases) {
     StepPacer pacer(8192);
@@ -82,10 +82,10 @@ TEST(StepPacer, OneSlowStepIsNotBelievedAndSoonMadeUpFor) {
 TEST(StepPacer, SlowDecodesDoNotStarveThePrefillBesideThem) {
   StepPacer pacer(4096);
   Settle(pacer, {.token_us = 1000});
-  EXPECT_GE(pacer.limits().alone, 190);
+  EXPECT_GE(pacer.limits().alone, 140);
   Settle(pacer, {.token_us = 1000, .decode_us = 2'000'000});
   EXPECT_GE(pacer.limits().beside_decodes, 45) << "50 ms of prompt";
-  EXPECT_GE(pacer.limits().alone, 190) << "decodes say nothing about steps without them";
+  EXPECT_GE(pacer.limits().alone, 140) << "decodes say nothing about steps without them";
 }
 
 TEST(StepPacer, AStepBesideDecodesTakesSoLongInAll) {
@@ -110,7 +110,7 @@ TEST(StepPacer, SharedStepsOfDecodesAloneAreLearnedFromToo) {
   StepPacer pacer(4096);
   Device slow{.token_us = 20'000, .shared = true};
   for (int i = 0; i < 50; ++i) pacer.Observe(slow.Step(8));
-  EXPECT_LT(pacer.limits().shared, 30);
+  EXPECT_LT(pacer.limits().shared, 33);
 }
 
 TEST(StepPacer, ItAlsoGrowsWhenNoStepIsEverWithoutDecodes) {
