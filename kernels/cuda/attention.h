@@ -59,9 +59,7 @@ struct DecodeItem {
 constexpr int64_t PartialFloats(int32_t live, int32_t query_heads, int32_t head_dim) {
   return int64_t{SplitsOf(live)} * query_heads * (head_dim + 2);
 }
-constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) {
-  return int64_t{query_heads} * WholeBlocks(live);
-}
+constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_t{query_heads} * WholeBlocks(live); }
 
 // Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their
 // policies do).
