@@ -128,8 +128,8 @@ ReportHead MakeHead(const Options& options, const Server& server) {
   head.backend = options.backend;
   head.base_url = server.peer.url.ToString();
   head.model = server.model;
-  head.num_prompts = options.arrivals.count;
   const ArrivalSpec& arrivals = options.arrivals;
+  head.num_prompts = arrivals.count;
   if (arrivals.has_rate()) head.request_rate = arrivals.rate;
   if (arrivals.ramp != Ramp::kNone) {
     head.ramp = arrivals.ramp == Ramp::kLinear ? "linear" : "exponential";
@@ -137,7 +137,7 @@ ReportHead MakeHead(const Options& options, const Server& server) {
     head.ramp_end_rps = arrivals.ramp_end;
   }
   head.closed_loop = arrivals.closed_loop();
-  head.burstiness = options.arrivals.burstiness;
+  head.burstiness = arrivals.burstiness;
   head.concurrency_max = options.concurrency_max;
   head.metadata = options.metadata;
   head.configuration = options.configuration;

@@ -19,12 +19,12 @@ int32_t PlacesOf(int threads) { return 2 * threads + 2; }
 AttentionScratch::PartBytes::PartBytes(const StepBounds& bounds) {
   const int32_t whole = WholeBlocks(bounds.slots_max);
   const size_t slots = Count(whole), splits = SplitsMax(whole);
-  const size_t heads = Count(bounds.query_heads), vocab = Count(bounds.vocab);
+  const size_t heads = Count(bounds.query_heads), logits = Count(bounds.vocab);
   prefill = Aligned(PrefillScratchBytes(whole, bounds.head_dim)) + Aligned(slots * sizeof(float));
   place = Aligned(heads * slots * sizeof(float)) + 2 * Aligned(splits * heads * sizeof(float)) +
           Aligned(splits * heads * Count(bounds.head_dim) * sizeof(float));
   shrink = Aligned(slots * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)));
-  sampling = 3 * Aligned(vocab * sizeof(float)) + Aligned((vocab / kWeightBlock + 1) * sizeof(double));
+  sampling = 3 * Aligned(logits * sizeof(float)) + Aligned((logits / kWeightBlock + 1) * sizeof(double));
 }
 
 size_t AttentionScratch::Bytes(int threads, const StepBounds& bounds) {
