@@ -84,10 +84,13 @@ class ServerProcess:
         with self.open(path, body) as response:
             return json.load(response)
 
+    def metrics_text(self):
+        return self.get("/metrics")
+
     def metric(self, name, **labels):
         """The sum of a metric's series that carry these labels."""
         total = 0.0
-        for line in self.get("/metrics").splitlines():
+        for line in self.metrics_text().splitlines():
             if re.match(re.escape(name) + r"[{ ]", line) and all(f'{k}="{v}"' in line for k, v in labels.items()):
                 total += float(line.rsplit(" ", 1)[1])
         return total

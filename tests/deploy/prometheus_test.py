@@ -12,6 +12,7 @@ import promql
 import prometheus_process
 import serving
 import traffic
+from replicas import wait_for
 
 RULES = sorted((serving.ROOT / "deploy" / "prometheus").glob("hydrant_*.yml"))
 OURS = sorted((serving.ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
@@ -37,11 +38,13 @@ class Live(unittest.TestCase):
         cls.server = serving.TenantServer(folder, traffic.TENANTS, traffic.FLAGS)
         cls.addClassCleanup(cls.server.stop)
         cls.address = cls.server.admin.removeprefix("http://")
-        cls.prometheus = prometheus_process.PrometheusProcess(folder, cls.address, serving.ADMIN_KEY, RULES)
-        cls.addClassCleanup(cls.prometheus.stop)
-        cls.begin = time.time()
         cpu = cls.server.cpu_s()
         with traffic.Traffic(cls.server) as load:
+            # A rule that looks at who has waited throughout would see a moment before, when nobody did.
+            wait_for("batch waits", lambda: load.errors or cls.server.metric("hydrant_waiting", tenant="batch", reason="capacity") > 0)
+            cls.prometheus = prometheus_process.PrometheusProcess(folder, cls.address, serving.ADMIN_KEY, RULES)
+            cls.addClassCleanup(cls.prometheus.stop)
+            cls.begin = time.time()
             time.sleep(LOAD_S)
             cls.end = time.time()
         load.check()
