@@ -1,7 +1,8 @@
 // Device is the op interface under the one Transformer: everything that touches weights, activations or cached keys and
 // values. CpuDevice and CudaDevice implement it; kernels/reference.h is the slow oracle of every op.
 //
-// Thread: engine. One step at a time: BeginStep, ops in any order, Sample (which waits for the device).
+// Thread: engine. One step at a time: BeginStep, ops in any order, Sample. Ops may return when they are queued, and then
+// run in the order of the calls: the next step may begin before AwaitSample has returned for the last one.
 //
 // Invariants
 //  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing.
@@ -202,9 +203,15 @@ struct BatchRow {
   int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
 };
 
-// The flattened batch of a step. Spans must stay valid until the step is over.
+// Steps that a device has room for on their way to it: the next one may be queued while it computes the last.
+inline constexpr int32_t kStepsInFlight = 2;
+
+// In the place of a decode row's token: the id last sampled for its state row (SampleRequest::state_row), which the device has.
+inline constexpr int32_t kSampledId = -1;
+
+// The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
 struct StepBatch {
-  std::span<const int32_t> token_ids;  // [tokens]
+  std::span<const int32_t> token_ids;  // [tokens], each in the vocabulary or kSampledId
   std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
 };
 
@@ -272,7 +279,7 @@ struct HeadNorms {
 // The largest step that scratch memory is there for.
 struct StepBounds {
   int32_t tokens_max = 0;
-  int32_t rows_max = 0;
+  int32_t rows_max = 0;     // and state rows that ids are sampled for
   int32_t slots_max = 0;    // of one row
   int64_t cols_max = 0;     // of a matrix that is multiplied
   int32_t query_heads = 0;  // of attention
@@ -352,8 +359,11 @@ class Device {
   // Over all layers and KV heads; runs after the step's layers and before its cuts, and changes nothing. The one op that may
   // take host memory of its own: it is asked when somebody waits for blocks, not in every step.
   virtual void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) = 0;
-  // Waits for the device. results.size() == requests.size().
-  virtual void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
+  // Chooses, and returns the number of the call: 1, 2, 3, … Each of `results`, as many as `requests`, is there once
+  // AwaitSample has returned for that number or a later one, and until then stays where it is. `requests` may be empty.
+  virtual uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
+  // Waits for that call, and for what was queued before it.
+  virtual void AwaitSample(uint64_t number) = 0;
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
   // One head's tile of `k` or `v` as fp32 [16][head_dim], whatever the device's own order.

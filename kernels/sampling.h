@@ -74,6 +74,8 @@ struct SampleRequest {
   int32_t scored_id = -1;  // >= 0: do not sample, report this token
   int32_t logprobs = -1;   // -1: none; k >= 0: the token's log-probability and the k best
   bool rank = false;       // with logprobs: the token's rank too
+  int32_t state_row =
+      -1;  // >= 0: the id is kept as the one last sampled for it (StepBatch); 0 where the row is an error
 };
 
 struct SampleResult {

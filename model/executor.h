@@ -1,8 +1,9 @@
 // Executor runs one step of the model: flat rows in, sampled tokens out. ModelExecutor is the real one; the tests'
 // FakeExecutor remembers which token is behind every slot.
 //
-// Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Tickets are awaited in
-// the order they were launched. Spans inside StepInput must stay valid until Await returns.
+// Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Two tickets may be in flight, and
+// are awaited in the order they were launched; of the second nothing is done before the first is. StepInput and what its spans
+// and pointers lead to must stay valid until Await returns, but for tables: those may go when Launch has returned.
 #ifndef HYDRANT_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_EXECUTOR_H_
 
@@ -26,8 +27,10 @@ struct LossQuestion {
 
 // One sequence's share of a step.
 struct StepRow {
-  int32_t state_row = 0;                 // the sequence's place in device state while it is in progress
-  std::span<const int32_t> tokens = {};  // to compute now, at positions [position, position + tokens.size())
+  int32_t state_row = 0;  // the sequence's place in device state while it is in progress
+  // To compute now, at positions [position, position + tokens.size()). kSampledId, of a generated token: the one that the last row
+  // of this state row samples, which may be in flight; 0 where that row fails.
+  std::span<const int32_t> tokens = {};
   int32_t position = 0;
   int32_t live = 0;  // slots occupied before this step
   int32_t prompt_length = 0;

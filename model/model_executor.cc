@@ -85,18 +85,21 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
 }
 
 Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
-  assert(launched_ == awaited_ && "one ticket in flight");
+  assert(launched_ - awaited_ < kStepsInFlight);
+  Flight& flight = flights_[launched_ % kStepsInFlight];
   MoveSessions(input);
-  output_.rows.clear();
+  flight.output.rows.clear();
+  flight.wishes.clear();
+  flight.sample = 0;
   for (const ReadOp& read : input.reads) Read(read);
   if (input.rows.empty()) return Ticket{++launched_};
   assert(input.reads.empty());
   FlattenRows(input);
   if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
-  CollectWishes(input);
-  SampleWishes();
-  MeasureLosses(input);
+  CollectWishes(input, &flight);
+  SampleWishes(&flight);
+  MeasureLosses(input, &flight.output);
   CopyAfterForward(input);
   CutAfterForward(input);
   if (options_.dump != nullptr) {
@@ -107,8 +110,11 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
 
 StepOutput ModelExecutor::Await(Ticket ticket) {
   assert(ticket.number == awaited_ + 1);
+  Flight& flight = flights_[awaited_ % kStepsInFlight];
   awaited_ = ticket.number;
-  return std::move(output_);
+  if (flight.sample != 0) device_.AwaitSample(flight.sample);
+  for (size_t i = 0; i < flight.wishes.size(); ++i) *flight.wishes[i].result = std::move(flight.results[i]);
+  return std::move(flight.output);
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input) {
@@ -200,54 +206,58 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
   }
 }
 
-void ModelExecutor::CollectWishes(const StepInput& input) {
-  wishes_.clear();
-  output_.rows.assign(input.rows.size(), RowOutput{});
+void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
+  std::vector<LogitsWish>& wishes = flight->wishes;
+  flight->output.rows.assign(input.rows.size(), RowOutput{});
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
     const BatchRow& batch_row = rows_[i];
-    RowOutput& out = output_.rows[i];
+    RowOutput& out = flight->output.rows[i];
     out.targets.resize(row.targets.size());
     for (size_t t = 0; t < row.targets.size(); ++t) {
-      wishes_.push_back(LogitsWish{
+      wishes.push_back(LogitsWish{
           .token_index = batch_row.token_begin + static_cast<int32_t>(t),
           .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs, .rank = row.target_ranks},
           .result = &out.targets[t]});
     }
     if (!row.sample) continue;
     const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
-    wishes_.push_back(LogitsWish{.token_index = last,
-                                 .request = {.params = row.sampling,
-                                             .adjustments = row.adjustments,
-                                             .position = row.position + batch_row.token_count,
-                                             .scored_id = row.forced_id,
-                                             .logprobs = row.logprobs},
-                                 .result = &out.sampled});
+    wishes.push_back(LogitsWish{.token_index = last,
+                                .request = {.params = row.sampling,
+                                            .adjustments = row.adjustments,
+                                            .position = row.position + batch_row.token_count,
+                                            .scored_id = row.forced_id,
+                                            .logprobs = row.logprobs,
+                                            .state_row = row.state_row},
+                                .result = &out.sampled});
   }
 }
 
-void ModelExecutor::SampleWishes() {
-  for (size_t begin = 0; begin < wishes_.size(); begin += kLogitsRowsMax) {
-    const size_t end = std::min(wishes_.size(), begin + kLogitsRowsMax);
+void ModelExecutor::SampleWishes(Flight* flight) {
+  const std::vector<LogitsWish>& wishes = flight->wishes;
+  flight->results.assign(wishes.size(), SampleResult{});
+  for (size_t begin = 0; begin < wishes.size(); begin += kLogitsRowsMax) {
+    const size_t end = std::min(wishes.size(), begin + kLogitsRowsMax);
     logits_indices_.clear();
     requests_.clear();
     for (size_t i = begin; i < end; ++i) {
-      logits_indices_.push_back(wishes_[i].token_index);
-      requests_.push_back(wishes_[i].request);
+      logits_indices_.push_back(wishes[i].token_index);
+      requests_.push_back(wishes[i].request);
       requests_.back().logits_row = static_cast<int32_t>(i - begin);
     }
-    results_.assign(requests_.size(), SampleResult{});
-    device_.Sample(transformer_.Logits(logits_indices_), requests_, results_);
-    for (size_t i = begin; i < end; ++i) *wishes_[i].result = std::move(results_[i - begin]);
+    flight->sample = device_.Sample(transformer_.Logits(logits_indices_), requests_,
+                                    std::span(flight->results).subspan(begin, end - begin));
   }
+  // A step that samples nothing takes its time as well.
+  if (wishes.empty()) flight->sample = device_.Sample({}, {}, {});
 }
 
-void ModelExecutor::MeasureLosses(const StepInput& input) {
+void ModelExecutor::MeasureLosses(const StepInput& input, StepOutput* output) {
   losses_.clear();
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
     if (row.losses.cuts == 0) continue;
-    std::vector<float>& losses = output_.rows[i].losses;
+    std::vector<float>& losses = output->rows[i].losses;
     losses.resize(static_cast<size_t>(row.losses.cuts));
     losses_.push_back({.live = rows_[i].live_after(),
                        .logical_length = row.position + static_cast<int32_t>(row.tokens.size()),

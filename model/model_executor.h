@@ -1,10 +1,11 @@
 // ModelExecutor runs steps of a real model on a Device: it flattens the rows, calls the Transformer, cuts what has to
 // be cut and samples.
 //
-// Thread: engine. Launch computes the whole step; a device with a queue of its own will overlap behind the same calls.
+// Thread: engine. Launch returns when the device has the whole step, in its queue or behind it; Await waits for what it sampled.
 #ifndef HYDRANT_MODEL_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_MODEL_EXECUTOR_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,13 +70,21 @@ class ModelExecutor : public Executor {
 
   ModelExecutor(const ModelConfig& config, Weights weights, Device& device, const ModelExecutorOptions& options);
 
+  // A step on its way: what it samples, and where the results go.
+  struct Flight {
+    StepOutput output;
+    std::vector<LogitsWish> wishes;
+    std::vector<SampleResult> results;  // [wishes.size()]
+    uint64_t sample = 0;                // the last call of Device::Sample; 0: nothing to wait for
+  };
+
   void MoveSessions(const StepInput& input);
   void FlattenRows(const StepInput& input);
-  void MeasureLosses(const StepInput& input);
+  void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
-  void CollectWishes(const StepInput& input);
-  void SampleWishes();
+  void CollectWishes(const StepInput& input, Flight* flight);
+  void SampleWishes(Flight* flight);
   void DumpRow(const StepRow& row);
   void Read(const ReadOp& read);
   std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
@@ -93,14 +102,12 @@ class ModelExecutor : public Executor {
   std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][sides] each
   std::vector<ShrinkOp> shrinks_;
   std::vector<LossOp> losses_;
-  std::vector<LogitsWish> wishes_;
   std::vector<int32_t> logits_indices_;
   std::vector<SampleRequest> requests_;
-  std::vector<SampleResult> results_;
 
   absl::flat_hash_map<uint64_t, std::vector<std::byte>> parked_;  // by session: what Device::ExportBlocks wrote
 
-  StepOutput output_;  // of the ticket in flight
+  std::array<Flight, kStepsInFlight> flights_;  // in turn
   uint64_t launched_ = 0;
   uint64_t awaited_ = 0;
 };

@@ -106,15 +106,24 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   prepared_x_ = std::make_unique<CpuBuffer>(PreparedBytes(bounds));
   embedding_rows_.assign(EmbeddingFloats(bounds), 0.0f);
   attention_ = std::make_unique<AttentionScratch>(pool_.threads(), bounds);
+  token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
+  sampled_ids_.assign(static_cast<size_t>(bounds.rows_max), 0);
 }
 
 int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
-  return static_cast<int64_t>(PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) +
+  const auto ids = static_cast<size_t>(bounds.tokens_max) + static_cast<size_t>(bounds.rows_max);
+  return static_cast<int64_t>(PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
                               AttentionScratch::Bytes(pool_.threads(), bounds));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {
   batch_ = batch;
+  token_ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+  for (const BatchRow& row : batch.rows) {
+    int32_t& id = token_ids_[static_cast<size_t>(row.token_begin)];
+    if (id == kSampledId) id = sampled_ids_[static_cast<size_t>(row.state_row)];
+  }
+  batch_.token_ids = token_ids_;
   product_ = 0;
   return std::ssize(batch.token_ids);
 }

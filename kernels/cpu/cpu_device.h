@@ -71,7 +71,8 @@ class CpuDevice final : public Device {
                     const std::byte* in) override;
   void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
   void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) override;
-  void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void AwaitSample(uint64_t) override {}
   void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
 
  private:
@@ -88,7 +89,10 @@ class CpuDevice final : public Device {
 
   const KernelTable& kernels_;
   ThreadPool pool_;
-  StepBatch batch_;  // of the step in progress; its spans are the caller's
+  StepBatch batch_;                   // of the step in progress; the rows are the caller's
+  std::vector<int32_t> token_ids_;    // of batch_, with the sampled ones in their places
+  std::vector<int32_t> sampled_ids_;  // [rows_max], by state row
+  uint64_t samples_ = 0;              // calls of Sample
 
   std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it
   std::vector<float> embedding_rows_;      // [threads, cols_max]: the row of a position, to be added to that of a token

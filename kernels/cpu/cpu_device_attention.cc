@@ -150,7 +150,7 @@ void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv
   }
 }
 
-void CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   assert(requests.size() == results.size() && logits.cols <= attention_->vocab);
   pool_.ParallelFor(std::ssize(requests), 1, [&](int64_t begin, int64_t end, int thread) {
     const SamplingScratch scratch = attention_->SamplingOf(thread);
@@ -158,10 +158,13 @@ void CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, s
       const SampleRequest& request = requests[static_cast<size_t>(i)];
       assert(request.logits_row >= 0 && request.logits_row < logits.rows);
       const float* row = static_cast<const float*>(logits.data) + request.logits_row * logits.cols;
-      results[static_cast<size_t>(i)] =
-          SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, scratch);
+      SampleResult& result = results[static_cast<size_t>(i)];
+      result = SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, scratch);
+      if (request.state_row < 0) continue;
+      sampled_ids_[static_cast<size_t>(request.state_row)] = result.finite ? result.id : 0;
     }
   });
+  return ++samples_;
 }
 
 void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) {

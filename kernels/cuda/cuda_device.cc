@@ -40,6 +40,10 @@ constexpr int64_t kCutScratchBytes = int64_t{64} << 20;
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
+// Of ops that bring small arrays along: a step of generated tokens has one for each 64 of them, to gather the rows of the logits,
+// and perhaps a cut; of 1,024 tokens two such steps have fewer. More, or larger ones, only wait.
+constexpr size_t kPackets = 40, kPacketBytes = 4096;
+
 const float* In(const Matrix& matrix) {
   assert(matrix.dtype == DType::kF32);
   return static_cast<const float*>(matrix.data);
@@ -84,7 +88,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
   CheckCuda(cublasSetStream(blas_, stream_), "cublasSetStream");
   // After the stream: setting that takes the library's own workspace back.
   CheckCuda(cublasSetWorkspace(blas_, blas_workspace_->data(), blas_workspace_->bytes()), "cublasSetWorkspace");
-  uploads_ = std::make_unique<cuda::Uploads>(stream_);
+  uploads_ = std::make_unique<cuda::Uploads>(stream_, kPacketBytes, kPackets);
 }
 
 CudaDevice::~CudaDevice() {
@@ -150,8 +154,7 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   const int64_t fitting = kCutScratchBytes / std::max<int64_t>(cut_bytes, 1);
   scratch.cut_blocks = static_cast<int32_t>(std::clamp<int64_t>(fitting, 4, 2 * properties_.multiProcessorCount));
   scratch.cuts = scratch.cut_blocks * cut_bytes;
-  scratch.tops = kSampleRows * bounds.vocab * static_cast<int64_t>(sizeof(cuda::TopToken));
-  scratch.outcomes = kSampleRows * static_cast<int64_t>(sizeof(cuda::SampleOutcome));
+  scratch.samples = cuda::SampleQueue::Bytes(bounds);
   scratch.table = cuda::StepTable::PacketBytes(bounds);
   return scratch;
 }
@@ -159,7 +162,7 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
 int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
   const Scratch scratch = ScratchOf(bounds);
   return scratch.rounded_x + scratch.gate + scratch.decode_floats * kFloatBytes + scratch.prompt_sums + scratch.cuts +
-         scratch.tops + scratch.outcomes + scratch.table;
+         scratch.samples + scratch.table;
 }
 
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
@@ -167,17 +170,14 @@ void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   const Scratch scratch = ScratchOf(bounds);
   slots_max_ = WholeBlocks(bounds.slots_max);
   query_heads_ = bounds.query_heads;
-  vocab_ = bounds.vocab;
   rounded_x_ = buffer(scratch.rounded_x);
   gate_ = buffer(scratch.gate);
   decode_ = buffer(scratch.decode_floats * kFloatBytes);
   prompt_sums_ = buffer(scratch.prompt_sums);
   cut_blocks_ = scratch.cut_blocks;
   cuts_ = buffer(scratch.cuts);
-  tops_ = buffer(scratch.tops);
-  outcomes_ = buffer(scratch.outcomes);
-  outcomes_at_host_ = std::make_unique<cuda::PinnedBuffer>(outcomes_->bytes());
-  step_ = std::make_unique<cuda::StepTable>(stream_, bounds, scratch.decode_floats);
+  samples_ = std::make_unique<cuda::SampleQueue>(stream_, bounds);
+  step_ = std::make_unique<cuda::StepTable>(stream_, bounds, scratch.decode_floats, samples_->sampled_ids());
 }
 
 int64_t CudaDevice::BeginStep(const StepBatch& batch) {

@@ -1,6 +1,6 @@
 // CudaDevice runs every op on one NVIDIA GPU of compute capability 8.0 or later, in one stream.
 //
-// Thread: engine. Ops return when they are queued; Sample, the copies to the host and MeasureLosses wait.
+// Thread: engine. Ops return when they are queued; AwaitSample, the copies to the host and MeasureLosses wait.
 //
 // Invariants
 //  1. Those of Device but for one: products of different numbers of rows are formed by different kernels, so that a row's
@@ -21,6 +21,7 @@
 #include "kernels/cuda/graph.h"
 #include "kernels/cuda/matvec.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/sample_queue.h"
 #include "kernels/cuda/step_table.h"
 #include "kernels/device.h"
 
@@ -32,8 +33,6 @@ struct CudaDeviceOptions {
   // Steps that only generate are recorded as graphs. Off: every kernel is launched by itself.
   bool graphs = true;
 };
-
-inline constexpr int64_t kSampleRows = 64;  // logits rows of one launch
 
 class CudaDevice final : public Device {
  public:
@@ -76,7 +75,8 @@ class CudaDevice final : public Device {
                     const std::byte* in) override;
   void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
   void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) override;
-  void Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
+  void AwaitSample(uint64_t number) override { samples_->Await(number); }
   void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
 
  private:
@@ -84,7 +84,7 @@ class CudaDevice final : public Device {
 
   // Bytes of the buffers below.
   struct Scratch {
-    int64_t rounded_x = 0, gate = 0, prompt_sums = 0, cuts = 0, tops = 0, outcomes = 0, table = 0;
+    int64_t rounded_x = 0, gate = 0, prompt_sums = 0, cuts = 0, samples = 0, table = 0;
     int64_t decode_floats = 0;
     int32_t cut_blocks = 0;
   };
@@ -96,7 +96,6 @@ class CudaDevice final : public Device {
   void Multiply(const LinearWeight& weight, cuda::Finish finish, Activation activation, Matrix x, Matrix y);
   void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const float* x,
                     int64_t n, float* y);
-  void SampleSome(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
 
   const bool host_visible_;
@@ -111,19 +110,16 @@ class CudaDevice final : public Device {
   cuda::GraphCache graphs_;
 
   // What ReserveScratch reserved.
+  std::unique_ptr<cuda::SampleQueue> samples_;
   std::unique_ptr<cuda::StepTable> step_;
   int32_t slots_max_ = 0;
   int32_t query_heads_ = 0;
-  int64_t vocab_ = 0;
   int32_t cut_blocks_ = 0;
   std::unique_ptr<cuda::CudaBuffer> rounded_x_;    // [kProductRows, cols_max] of 16 bits
   std::unique_ptr<cuda::CudaBuffer> gate_;         // [kProductRows, 2 * cols_max]
   std::unique_ptr<cuda::CudaBuffer> decode_;       // partial outputs and logits
   std::unique_ptr<cuda::CudaBuffer> prompt_sums_;  // [tokens_max, query_heads]
   std::unique_ptr<cuda::CudaBuffer> cuts_;         // [cut_blocks_] of CutScratchBytes
-  std::unique_ptr<cuda::CudaBuffer> tops_;         // [kSampleRows, vocab] of TopToken
-  std::unique_ptr<cuda::CudaBuffer> outcomes_;     // [kSampleRows]
-  std::unique_ptr<cuda::PinnedBuffer> outcomes_at_host_;
 };
 
 }  // namespace hydrant

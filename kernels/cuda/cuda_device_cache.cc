@@ -11,9 +11,7 @@
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/cuda_rope_table.h"
 #include "kernels/cuda/eviction.h"
-#include "kernels/cuda/sampling.h"
 #include "kernels/kv_pieces.h"
-#include "kernels/philox.h"
 
 namespace hydrant {
 namespace {
@@ -169,100 +167,10 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
   }
 }
 
-void CudaDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
-  assert(requests.size() == results.size() && logits.cols <= vocab_);
-  for (size_t begin = 0; begin < requests.size(); begin += kSampleRows) {
-    const size_t count = std::min<size_t>(kSampleRows, requests.size() - begin);
-    SampleSome(logits, requests.subspan(begin, count), results.subspan(begin, count));
-  }
-  if (requests.empty()) Synchronize();
-}
-
-namespace {
-
-size_t AdjustmentBytes(const LogitAdjustments& adjustments) {
-  return cuda::Uploads::PacketBytes(adjustments.allowed) + cuda::Uploads::PacketBytes(adjustments.banned) +
-         cuda::Uploads::PacketBytes(adjustments.biases) + cuda::Uploads::PacketBytes(adjustments.counts);
-}
-
-cuda::SampleTask TaskOf(const SampleRequest& request, cuda::Uploads& uploads) {
-  cuda::SampleTask task = {};
-  task.logits_row = request.logits_row;
-  task.scored_id = request.scored_id;
-  task.top = request.logprobs;
-  task.rank = request.rank;
-  if (request.scored_id >= 0) return task;
-  task.params = *request.params;
-  task.uniform = PhiloxUniform(request.params->seed, request.position);
-  if (request.adjustments == nullptr) return task;
-  const LogitAdjustments& adjustments = *request.adjustments;
-  task.adjusts = true;
-  task.allowed = uploads.Add(adjustments.allowed);
-  task.allowed_count = static_cast<int32_t>(adjustments.allowed.size());
-  task.banned = uploads.Add(adjustments.banned);
-  task.banned_count = static_cast<int32_t>(adjustments.banned.size());
-  task.biases = uploads.Add(adjustments.biases);
-  task.bias_count = static_cast<int32_t>(adjustments.biases.size());
-  task.counts = uploads.Add(adjustments.counts);
-  task.count_count = static_cast<int32_t>(adjustments.counts.size());
-  task.repetition = adjustments.repetition;
-  task.frequency = adjustments.frequency;
-  task.presence = adjustments.presence;
-  return task;
-}
-
-SampleResult ResultOf(const SampleRequest& request, const cuda::SampleOutcome& outcome,
-                      std::vector<cuda::TopToken>& top) {
-  SampleResult result;
-  result.finite = outcome.finite;
-  if (!result.finite) return result;
-  result.id = outcome.id;
-  if (request.logprobs < 0) return result;
-  // One formula for the token and for the k best: equal ids get equal bits.
-  const auto logprob = [&](float logit) {
-    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(outcome.largest) - outcome.log_total);
-  };
-  result.logprob = logprob(outcome.logit);
-  result.rank = outcome.rank;
-  std::stable_sort(top.begin(), top.end(),
-                   [](const cuda::TopToken& a, const cuda::TopToken& b) { return a.logit > b.logit; });
-  for (const cuda::TopToken& token : top) result.top.push_back({token.id, logprob(token.logit)});
-  return result;
-}
-
-}  // namespace
-
-void CudaDevice::SampleSome(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
-  std::vector<cuda::SampleTask> tasks(requests.size());
-  size_t bytes = cuda::Uploads::PacketBytes(std::span(tasks));
-  for (const SampleRequest& request : requests) {
-    if (request.adjustments != nullptr) bytes += AdjustmentBytes(*request.adjustments);
-  }
-  uploads_->Begin(bytes);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    assert(requests[i].logits_row >= 0 && requests[i].logits_row < logits.rows);
-    tasks[i] = TaskOf(requests[i], *uploads_);
-  }
-  const cuda::SampleTask* at = uploads_->Add<cuda::SampleTask>(tasks);
-  uploads_->Send();
-  auto* outcomes = static_cast<cuda::SampleOutcome*>(outcomes_->data());
-  auto* tops = static_cast<cuda::TopToken*>(tops_->data());
-  cuda::LaunchSample(stream_, static_cast<const float*>(logits.data), logits.cols, at,
-                     static_cast<int32_t>(tasks.size()), outcomes, tops);
-  CheckCuda(cudaMemcpyAsync(outcomes_at_host_->data(), outcomes, tasks.size() * sizeof(cuda::SampleOutcome),
-                            cudaMemcpyDeviceToHost, stream_),
-            "cudaMemcpyAsync");
-  std::vector<std::vector<cuda::TopToken>> top(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i].logprobs <= 0) continue;
-    top[i].resize(static_cast<size_t>(std::min<int64_t>(requests[i].logprobs, logits.cols)));
-    CheckCuda(cudaMemcpyAsync(top[i].data(), tops + static_cast<int64_t>(i) * logits.cols,
-                              top[i].size() * sizeof(cuda::TopToken), cudaMemcpyDeviceToHost, stream_),
-              "cudaMemcpyAsync");
-  }
-  Synchronize();
-  const auto* done = reinterpret_cast<const cuda::SampleOutcome*>(outcomes_at_host_->data());
-  for (size_t i = 0; i < requests.size(); ++i) results[i] = ResultOf(requests[i], done[i], top[i]);
+uint64_t CudaDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
+  const uint64_t number = samples_->Sample(logits, requests, results);
+  Done();
+  return number;
 }
 
 void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head,

@@ -29,6 +29,9 @@ CudaBuffer::CudaBuffer(size_t bytes, bool host_visible)
     : DeviceBuffer(Take(bytes, host_visible), bytes), host_visible_(host_visible) {}
 CudaBuffer::~CudaBuffer() { static_cast<void>(host_visible_ ? cudaFreeHost(data_) : cudaFree(data_)); }
 
+Event::Event() { CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
+Event::~Event() { static_cast<void>(cudaEventDestroy(event_)); }
+
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
   void* data = nullptr;
   CheckCuda(cudaHostAlloc(&data, std::max<size_t>(bytes, 16), cudaHostAllocDefault), "cudaHostAlloc");
@@ -36,31 +39,29 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(bytes) {
 }
 PinnedBuffer::~PinnedBuffer() { static_cast<void>(cudaFreeHost(data_)); }
 
-Uploads::Uploads(cudaStream_t stream, size_t bytes) : stream_(stream) {
-  Take(bytes);
-  CheckCuda(cudaEventCreateWithFlags(&sent_, cudaEventDisableTiming), "cudaEventCreate");
-}
-Uploads::~Uploads() { static_cast<void>(cudaEventDestroy(sent_)); }
-
-void Uploads::Take(size_t bytes) {
-  device_ = std::make_unique<CudaBuffer>(bytes);
-  host_ = std::make_unique<PinnedBuffer>(bytes);
+Uploads::Uploads(cudaStream_t stream, size_t bytes, size_t packets)
+    : stream_(stream), packets_(packets), device_(std::make_unique<CudaBuffer>(bytes)) {
+  for (Packet& packet : packets_) packet.host = std::make_unique<PinnedBuffer>(bytes);
 }
 
 void Uploads::Begin(size_t bytes) {
   size_ = 0;
-  if (bytes > host_->bytes()) {
-    // What is on its way, and the kernels that read it, come first.
+  ++number_;
+  CheckCuda(cudaEventSynchronize(packet().sent), "cudaEventSynchronize");
+  const size_t more = bytes + bytes / 2;
+  if (bytes > device_->bytes()) {
+    // The kernels that read what was sent come first.
     CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    Take(bytes + bytes / 2);
-    return;
+    device_ = std::make_unique<CudaBuffer>(more);
   }
-  CheckCuda(cudaEventSynchronize(sent_), "cudaEventSynchronize");
+  std::unique_ptr<PinnedBuffer>& host = packets_[number_ % packets_.size()].host;
+  if (bytes > host->bytes()) host = std::make_unique<PinnedBuffer>(more);
 }
 
 void Uploads::Send() {
-  CheckCuda(cudaMemcpyAsync(device_->data(), host_->data(), size_, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-  CheckCuda(cudaEventRecord(sent_, stream_), "cudaEventRecord");
+  CheckCuda(cudaMemcpyAsync(device_->data(), packet().host->data(), size_, cudaMemcpyHostToDevice, stream_),
+            "cudaMemcpyAsync");
+  CheckCuda(cudaEventRecord(packet().sent, stream_), "cudaEventRecord");
 }
 
 }  // namespace hydrant::cuda

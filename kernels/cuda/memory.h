@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/device.h"
 
@@ -55,6 +56,19 @@ class CudaBuffer final : public DeviceBuffer {
   const bool host_visible_;
 };
 
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  operator cudaEvent_t() const { return event_; }  // NOLINT: stands for it in every call
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class PinnedBuffer {
  public:
   explicit PinnedBuffer(size_t bytes);
@@ -70,25 +84,25 @@ class PinnedBuffer {
   size_t bytes_;
 };
 
-// Sends packets of small arrays: the kernels launched after Send find them at the addresses that Add gave.
+// Sends packets of small arrays: the kernels launched after Send, and before the next one, find them at the addresses that Add
+// gave.
 class Uploads {
  public:
-  // The first packets up to `bytes` take no memory.
-  explicit Uploads(cudaStream_t stream, size_t bytes = 0);
-  ~Uploads();
+  // So many packets may be on their way: a copy waits for the kernels queued before it. Those up to `bytes` take no memory.
+  Uploads(cudaStream_t stream, size_t bytes, size_t packets);
   Uploads(const Uploads&) = delete;
   Uploads& operator=(const Uploads&) = delete;
 
-  // A packet of at most `bytes`, PacketBytes() of its arrays. Waits until the last packet has left the host; memory grows
-  // when it must. A packet's addresses are those of the packet before it unless memory grew.
+  // A packet of at most `bytes`, PacketBytes() of its arrays. Waits until the packet whose place it takes has left the host;
+  // memory grows when it must. A packet's addresses are those of the packet before it unless memory grew.
   void Begin(size_t bytes);
   template <typename T>
   T* Add(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
     const size_t at = size_;
     size_ += PacketBytes(values);
-    assert(size_ <= host_->bytes());
-    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(host_->data() + at));
+    assert(size_ <= packet().host->bytes());
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(packet().host->data() + at));
     return reinterpret_cast<T*>(static_cast<std::byte*>(device_->data()) + at);
   }
   void Send();
@@ -101,12 +115,16 @@ class Uploads {
  private:
   static constexpr size_t kAlignment = 16;
 
-  void Take(size_t bytes);
+  struct Packet {
+    std::unique_ptr<PinnedBuffer> host;
+    Event sent;
+  };
+  const Packet& packet() const { return packets_[number_ % packets_.size()]; }
 
   cudaStream_t stream_;
-  cudaEvent_t sent_ = nullptr;
-  std::unique_ptr<PinnedBuffer> host_;
-  std::unique_ptr<CudaBuffer> device_;
+  std::vector<Packet> packets_;         // in turn
+  size_t number_ = 0;                   // of the packet in the making
+  std::unique_ptr<CudaBuffer> device_;  // of all packets: the stream has them one after the other
   size_t size_ = 0;
 };
 

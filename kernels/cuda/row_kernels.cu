@@ -33,9 +33,12 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positio
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
-  if (tokens.data != nullptr) TakeRowOfType(tokens, step.token_ids[token], false, to);
-  if (positions.data == nullptr) return;
   const StepRow& row = step.rows[step.row_of_token[token]];
+  if (tokens.data != nullptr) {
+    const int32_t id = step.token_ids[token];
+    TakeRowOfType(tokens, id == kSampledId ? step.sampled_ids[row.state_row] : id, false, to);
+  }
+  if (positions.data == nullptr) return;
   // A thread adds to the elements that it has put there itself.
   TakeRowOfType(positions, row.position + token - row.token_begin, tokens.data != nullptr, to);
 }

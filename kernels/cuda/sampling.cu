@@ -168,7 +168,8 @@ __device__ void ReportTop(const Row& row, int32_t wanted, TopToken* tops) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    SampleKernel(const float* logits, int64_t vocab, const SampleTask* tasks, SampleOutcome* outcomes, TopToken* tops) {
+    SampleKernel(const float* logits, int64_t vocab, const SampleTask* tasks, SampleOutcome* outcomes, TopToken* tops,
+                 int32_t* sampled_ids) {
   const SampleTask& task = tasks[blockIdx.x];
   const Row row = {logits + task.logits_row * vocab, vocab};
   TopToken* own_tops = tops + int64_t{blockIdx.x} * vocab;
@@ -209,15 +210,19 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();  // the adjusted row, in the same memory, has been read
     ReportTop(row, task.top, own_tops);
   }
-  if (threadIdx.x == 0) outcomes[blockIdx.x] = outcome;
+  if (threadIdx.x != 0) return;
+  outcomes[blockIdx.x] = outcome;
+  // The next step may read it before the host has heard of an error: some row of the embedding.
+  if (task.state_row >= 0) sampled_ids[task.state_row] = outcome.finite ? outcome.id : 0;
 }
 
 }  // namespace
 
 void LaunchSample(cudaStream_t stream, const float* logits, int64_t vocab, const SampleTask* tasks, int32_t count,
-                  SampleOutcome* outcomes, TopToken* tops) {
+                  SampleOutcome* outcomes, TopToken* tops, int32_t* sampled_ids) {
   const uint32_t threads = vocab <= kFewLogits ? kFewThreads : kThreads;
-  Launch(stream, dim3(static_cast<uint32_t>(count)), threads, SampleKernel, logits, vocab, tasks, outcomes, tops);
+  Launch(stream, dim3(static_cast<uint32_t>(count)), threads, SampleKernel, logits, vocab, tasks, outcomes, tops,
+         sampled_ids);
 }
 
 }  // namespace hydrant::cuda

@@ -15,6 +15,7 @@ namespace hydrant::cuda {
 struct SampleTask {
   int32_t logits_row;
   int32_t scored_id;  // >= 0: is reported
+  int32_t state_row;  // >= 0: the id is kept for it
   int32_t top;        // best tokens to report; -1: no log-probabilities at all
   bool rank;
   bool adjusts;
@@ -43,13 +44,13 @@ struct TopToken {
   float logit;
 };
 
-// tops [count][vocab]: the best tokens by ascending id; also the kernel's scratch memory.
+// tops [count][vocab]: the best tokens by ascending id; also the kernel's scratch memory. sampled_ids: by state row.
 //
 //   kernel   a block of threads per row; filters by radix selection, eight passes over a row that is in the L2 cache
 //   oracle   reference::Sample, same id unless its margin is below 1e-6
 //   not yet measured on a device
 void LaunchSample(cudaStream_t stream, const float* logits, int64_t vocab, const SampleTask* tasks, int32_t count,
-                  SampleOutcome* outcomes, TopToken* tops);
+                  SampleOutcome* outcomes, TopToken* tops, int32_t* sampled_ids);
 
 }  // namespace hydrant::cuda
 

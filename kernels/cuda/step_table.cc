@@ -11,12 +11,14 @@ constexpr int64_t kTableBytes = int64_t{8} << 20;
 
 }  // namespace
 
-StepTable::StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats)
+StepTable::StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats, const int32_t* sampled_ids)
     : query_heads_(bounds.query_heads),
       head_dim_(bounds.head_dim),
       scratch_floats_(scratch_floats),
       tokens_max_(bounds.tokens_max),
-      uploads_(stream, static_cast<size_t>(PacketBytes(bounds))) {}
+      uploads_(stream, static_cast<size_t>(PacketBytes(bounds)), kStepsInFlight) {
+  view_.sampled_ids = sampled_ids;
+}
 
 int64_t StepTable::PacketBytes(const StepBounds& bounds) {
   const int64_t rows = bounds.rows_max, tokens = bounds.tokens_max;

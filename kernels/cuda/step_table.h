@@ -59,7 +59,9 @@ class StepTable {
  public:
   // `scratch_floats` holds the partial outputs and logits of a group; at least those of the largest row. No step is padded
   // to more than bounds.tokens_max.
-  StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats);
+  // `sampled_ids` [rows_max], by state row: where kSampledId is found.
+  StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats,
+            const int32_t* sampled_ids = nullptr);
   // Of the device's memory, taken at once: enough for most steps. Long tables of many rows at a time take more when they come.
   static int64_t PacketBytes(const StepBounds& bounds);
 

@@ -329,7 +329,8 @@ void BM_Sample(benchmark::State& state) {
   for (auto _ : state) {
     ++request.position;
     best = std::min(best, SecondsOf([&] {
-                      device->Sample({.data = logits.data(), .rows = 1, .cols = vocab}, {&request, 1}, {&result, 1});
+                      device->AwaitSample(device->Sample({.data = logits.data(), .rows = 1, .cols = vocab},
+                                                         {&request, 1}, {&result, 1}));
                     }));
   }
   state.SetLabel(test.name);

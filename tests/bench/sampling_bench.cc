@@ -25,7 +25,8 @@ struct Row {
   }
   void Sample(const SampleRequest& request) {
     SampleResult result;
-    device->Sample({.data = logits.data(), .rows = 1, .cols = kVocab}, {&request, 1}, {&result, 1});
+    device->AwaitSample(
+        device->Sample({.data = logits.data(), .rows = 1, .cols = kVocab}, {&request, 1}, {&result, 1}));
     benchmark::DoNotOptimize(result.id);
   }
 

@@ -13,6 +13,7 @@
 
 #include "kernels/reference.h"
 #include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/operands.h"
 #include "tests/kernels/tested_device.h"
 
 namespace hydrant {
@@ -38,7 +39,8 @@ class SamplingTest : public testing::TestWithParam<TestedDevice> {
   SampleResult Sample(std::vector<float> logits, SampleRequest request) {
     SampleResult result;
     const auto memory = OnDevice(*device_, logits);
-    device_->Sample({.data = memory->data(), .rows = 1, .cols = std::ssize(logits)}, {&request, 1}, {&result, 1});
+    device_->AwaitSample(
+        device_->Sample({.data = memory->data(), .rows = 1, .cols = std::ssize(logits)}, {&request, 1}, {&result, 1}));
     return result;
   }
   int32_t Draw(const std::vector<float>& logits, const SamplingParams& params, int64_t position) {
@@ -258,17 +260,66 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   const auto memory = OnDevice(*device_, logits);
   const Matrix all{.data = memory->data(), .rows = kRows, .cols = kVocab};
   std::vector<SampleResult> together(kRows);
-  device_->Sample(all, requests, together);
+  device_->AwaitSample(device_->Sample(all, requests, together));
   for (int threads : {1, 3}) {
     const auto device = GetParam().make(threads);
     device->ReserveScratch({.vocab = kVocab});
     const auto own = OnDevice(*device, logits);
     for (size_t row = 0; row < kRows; ++row) {
       SampleResult alone;
-      device->Sample({.data = own->data(), .rows = kRows, .cols = kVocab}, {&requests[row], 1}, {&alone, 1});
+      device->AwaitSample(
+          device->Sample({.data = own->data(), .rows = kRows, .cols = kVocab}, {&requests[row], 1}, {&alone, 1}));
       EXPECT_TRUE(equal(alone, together[row])) << row;
     }
   }
+}
+
+// The next step begins with what was sampled, whoever knows it: as with the ids by hand, bit for bit.
+TEST_P(SamplingTest, TheNextStepFindsTheIdsOfItsStateRows) {
+  constexpr int64_t kVocab = 50, kCols = 9;
+  const auto device = GetParam().make(2);
+  device->ReserveScratch({.tokens_max = 5, .rows_max = 4, .slots_max = 16, .cols_max = kCols, .vocab = kVocab});
+  const std::vector<float> words = RandomLogits(kVocab * kCols, 1), places = RandomLogits(kVocab * kCols, 2);
+  const auto table = device->MakeLinear({.rows = kVocab, .cols = kCols}, ReaderOf(words, kCols), {});
+  const auto positions = device->MakeLinear({.rows = kVocab, .cols = kCols}, ReaderOf(places, kCols), {});
+  const std::vector<int32_t> blocks = {0};
+  std::vector<BatchRow> rows;
+  for (const int32_t state_row : {1, 0, 3, 2}) {
+    const auto token = static_cast<int32_t>(rows.size());
+    rows.push_back({.state_row = state_row,
+                    .token_begin = token,
+                    .token_count = 1,
+                    .position = 20 + token,
+                    .block_table = blocks});
+  }
+  rows.push_back(
+      {.state_row = 2, .token_begin = 4, .token_count = 1, .position = 3, .prefill = true, .block_table = blocks});
+  const auto embed = [&](const std::vector<int32_t>& ids) {
+    std::vector<float> x(static_cast<size_t>(5 * kCols));
+    const auto memory = device->Allocate(x.size() * sizeof(float));
+    const Matrix out{
+        .data = memory->data(), .rows = device->BeginStep({.token_ids = ids, .rows = rows}), .cols = kCols};
+    device->Embed(table.get(), positions.get(), out);
+    device->CopyToHost(x.data(), memory->data(), x.size() * sizeof(float));
+    return x;
+  };
+  EXPECT_EQ(embed({kSampledId, 7, 8, 9, 6}), embed({0, 7, 8, 9, 6})) << "nothing was sampled yet";
+
+  std::vector<float> logits = RandomLogits(3 * kVocab, 3);
+  logits[2 * kVocab + 5] = std::nanf("");
+  const auto memory = OnDevice(*device, logits);
+  const SamplingParams draw{.seed = 4};
+  const SampleRequest requests[] = {{.logits_row = 0, .params = &draw, .position = 11, .state_row = 3},
+                                    {.logits_row = 1, .scored_id = 44, .state_row = 0},
+                                    {.logits_row = 2, .params = &draw, .position = 13, .state_row = 1},
+                                    {.logits_row = 1, .params = &draw, .position = 11}};
+  SampleResult results[4];
+  const uint64_t number = device->Sample({.data = memory->data(), .rows = 3, .cols = kVocab}, requests, results);
+  const std::vector<float> fed = embed({kSampledId, kSampledId, kSampledId, 9, 6});
+  device->AwaitSample(number);
+  EXPECT_FALSE(results[2].finite);
+  EXPECT_EQ(fed, embed({0, 44, results[0].id, 9, 6}));
+  EXPECT_NE(fed, embed({0, 44, results[0].id + 1, 9, 6}));
 }
 
 TEST_P(SamplingTest, DistributionsAreThoseOfTransformers) {

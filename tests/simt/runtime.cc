@@ -2,6 +2,11 @@
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -16,8 +21,14 @@ struct SimtGraph {
 };
 struct SimtStream {
   SimtGraph* recording = nullptr;
+  std::deque<Work> queue;
+  uint64_t queued = 0;  // since the start
+  uint64_t done = 0;
 };
-struct SimtEvent {};
+struct SimtEvent {
+  SimtStream* stream = nullptr;  // null: not recorded
+  uint64_t place = 0;            // of its stream's queue
+};
 struct SimtBlas {
   cudaStream_t stream = nullptr;
 };
@@ -29,6 +40,39 @@ int fail_after = -1;
 cudaError_t fail_with = cudaSuccess;
 cudaError_t failed = cudaSuccess;  // a device that failed stays so
 std::unordered_map<void*, size_t> device_memory;
+std::map<const std::byte*, size_t> pinned_memory;
+std::set<SimtStream*> streams;
+int64_t waits = 0;
+
+// Does what is in the stream up to `place`.
+void WaitFor(SimtStream& stream, uint64_t place) {
+  waits += stream.done < place ? 1 : 0;
+  while (stream.done < place) {
+    const Work work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.done;
+    work();
+  }
+}
+
+void WaitForAll() {
+  for (SimtStream* stream : streams) WaitFor(*stream, stream->queued);
+}
+
+// Of the host, and the device reaches it by itself. All other memory of the host is copied while the caller waits.
+bool IsPinned(const void* data) {
+  const auto behind = pinned_memory.upper_bound(static_cast<const std::byte*>(data));
+  if (behind == pinned_memory.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(behind);
+  return static_cast<const std::byte*>(data) < begin + bytes;
+}
+
+void* TakeMemory(size_t bytes) {
+  // As on a device, new memory holds anything.
+  void* data = bytes > size_t{1} << 40 ? nullptr : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (data != nullptr) std::memset(data, 0xff, bytes);
+  return data;
+}
 
 }  // namespace
 
@@ -37,6 +81,8 @@ size_t DeviceBytes() {
   for (const auto& [data, bytes] : device_memory) sum += bytes;
   return sum;
 }
+
+int64_t Waits() { return waits; }
 
 void FailAfter(int calls, cudaError_t error) {
   fail_after = calls;
@@ -53,10 +99,13 @@ cudaError_t NextResult() {
 }
 
 void Enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (stream != nullptr && stream->recording != nullptr) {
+  if (stream == nullptr) {
+    work();  // the one of those that have none, where everybody waits
+  } else if (stream->recording != nullptr) {
     stream->recording->work.push_back(std::move(work));
   } else {
-    work();
+    stream->queue.push_back(std::move(work));
+    ++stream->queued;
   }
 }
 
@@ -104,24 +153,28 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return NextResult();
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
-  const cudaError_t error = cudaHostAlloc(data, bytes, 0);
-  if (error == cudaSuccess) hydrant::simt::device_memory.emplace(*data, bytes);
-  return error;
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  *data = hydrant::simt::TakeMemory(bytes);
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  hydrant::simt::device_memory.emplace(*data, bytes);
+  return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
+  hydrant::simt::WaitForAll();
   hydrant::simt::device_memory.erase(data);
-  return cudaFreeHost(data);
+  std::free(data);
+  return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
-  if (bytes > size_t{1} << 40) return cudaErrorMemoryAllocation;
-  // As on a device, new memory holds anything.
-  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *data = hydrant::simt::TakeMemory(bytes);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*data, 0xff, bytes);
+  hydrant::simt::pinned_memory.emplace(static_cast<std::byte*>(*data), bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
+  hydrant::simt::WaitForAll();
+  hydrant::simt::pinned_memory.erase(static_cast<std::byte*>(data));
   std::free(data);
   return cudaSuccess;
 }
@@ -129,9 +182,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   // A device would allow it; here it is a mistake: the host's memory holds something else when the graph runs.
   if (stream->recording != nullptr && kind != cudaMemcpyDeviceToDevice) return cudaErrorStreamCaptureUnsupported;
+  const bool waits = (kind == cudaMemcpyHostToDevice && !hydrant::simt::IsPinned(from)) ||
+                     (kind == cudaMemcpyDeviceToHost && !hydrant::simt::IsPinned(to));
   Enqueue(stream, [=] {
     if (bytes > 0) std::memmove(to, from, bytes);
   });
+  if (waits) hydrant::simt::WaitFor(*stream, stream->queued);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -143,14 +199,20 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new SimtStream;
+  hydrant::simt::streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  hydrant::simt::WaitFor(*stream, stream->queued);
+  hydrant::simt::streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return stream->recording != nullptr ? cudaErrorStreamCaptureUnsupported : NextResult();
+  if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  hydrant::simt::WaitFor(*stream, stream->queued);
+  return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new SimtEvent;
@@ -160,8 +222,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return NextResult(); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return NextResult(); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event = {stream, stream->queued};
+  return NextResult();
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  if (event->stream != nullptr) hydrant::simt::WaitFor(*event->stream, event->place);
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return hydrant::simt::failed; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

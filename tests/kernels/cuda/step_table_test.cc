@@ -36,6 +36,12 @@ class StepTableTest : public testing::Test {
             .block_table = tables_.back()};
   }
 
+  // Its arrays are there when it returns.
+  void Fill(StepTable& table, const StepBatch& batch) {
+    table.Fill(batch);
+    CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+
   cudaStream_t stream_ = nullptr;
   std::vector<std::vector<int32_t>> tables_;
 };
@@ -57,7 +63,7 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
   const int32_t lives[] = {1000, 10, 300, 511, 1023, 5, 700};
   for (int32_t i = 0; i < 7; ++i) rows.push_back(Decode(lives[i], i % 3 == 0 ? EvictionPolicy() : Scoring(10, 10), i));
   const std::vector<int32_t> ids(7, 1);
-  table.Fill({.token_ids = ids, .rows = rows});
+  Fill(table, {.token_ids = ids, .rows = rows});
   ASSERT_GT(table.decode_groups().size(), 1u);
   int32_t next = 0;
   for (const DecodeGroup& group : table.decode_groups()) {
@@ -91,7 +97,7 @@ TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
     std::vector<BatchRow> rows;
     for (int32_t i = 0; i < count; ++i) rows.push_back(Decode(100 * i + 1, Scoring(10, 10), i));
     const std::vector<int32_t> ids(static_cast<size_t>(count), 5);
-    table.Fill({.token_ids = ids, .rows = rows});
+    Fill(table, {.token_ids = ids, .rows = rows});
     const int32_t padded = count == 9 ? 9 : 8;  // never more than the largest step
     ASSERT_TRUE(table.shape().has_value());
     EXPECT_EQ(table.tokens(), padded);
@@ -109,11 +115,11 @@ TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
   std::vector<BatchRow> rows = {Decode(20, EvictionPolicy(), 0), Decode(30, Scoring(10, 10), 1)};
   rows[1].policy.rolling = true;
   const std::vector<int32_t> ids(2, 5);
-  table.Fill({.token_ids = ids, .rows = rows});
+  Fill(table, {.token_ids = ids, .rows = rows});
   EXPECT_FALSE(table.shape().has_value()) << "two kernels";
   rows[1].policy.rolling = false;
   rows[1].prefill = true;
-  table.Fill({.token_ids = ids, .rows = rows});
+  Fill(table, {.token_ids = ids, .rows = rows});
   EXPECT_FALSE(table.shape().has_value()) << "a prompt";
 }
 
@@ -142,7 +148,7 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
        .block_table = blocks},
       {.token_begin = 44, .token_count = 16, .prompt_length = 16, .prefill = true, .block_table = blocks}};
   const std::vector<int32_t> ids(60, 1);
-  table.Fill({.token_ids = ids, .rows = rows});
+  Fill(table, {.token_ids = ids, .rows = rows});
   const StepView& view = table.view();
   EXPECT_GE(view.rows[0].first_scored, 30) << "its last four rows come later";
   EXPECT_EQ(view.rows[1].first_scored, 30);
@@ -184,7 +190,7 @@ TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
        .prefill = true,
        .policy = Scoring(8, 8),
        .block_table = blocks}};
-  table.Fill({.token_ids = ids, .rows = rows});
+  Fill(table, {.token_ids = ids, .rows = rows});
   ASSERT_EQ(table.prompt_groups().size(), 2u);
   const auto first_tiles = [](const PromptSpans& spans, int32_t row) {
     std::vector<int32_t> tiles;

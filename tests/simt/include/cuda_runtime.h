@@ -1,5 +1,6 @@
 // CUDA's runtime API and language extensions for kernels that run on tests/simt/machine.h: as much of them as kernels/cuda
-// uses, with their names and meaning. A stream is the order of the calls; device memory is host memory.
+// uses, with their names and meaning. Device memory is host memory. What is put into a stream is done when somebody waits for it
+// and not before, so that whoever looks too early, or changes too early what a copy has yet to read, finds out.
 #ifndef HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_
 #define HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_
 
@@ -178,7 +179,9 @@ void FailAfter(int calls, cudaError_t error);
 // Of the device's memory that are taken.
 size_t DeviceBytes();
 cudaError_t NextResult();
-// Does `work` now, or when the graph being captured is launched.
+// How often somebody waited for work that was not done yet.
+int64_t Waits();
+// Puts `work` into the stream, or into the graph that is being captured there.
 void Enqueue(cudaStream_t stream, std::function<void()> work);
 
 inline constexpr size_t kDynamicSharedBytes = size_t{227} << 10;
