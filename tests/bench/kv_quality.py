@@ -22,7 +22,7 @@ import quality_picture
 import recall
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 
-POLICIES = ["h2o-plus", "h2o", "h2o-decay", "snapkv", "sinks", "window"]
+POLICIES = ["h2o-plus", "h2o", "h2o-llama3", "h2o-decay", "snapkv", "sinks", "window"]
 BUDGETS = [64, 128, 256, 512]
 # The server batches what is in flight: enough streams that decode steps are wide, few enough for their pool.
 IN_FLIGHT = 16

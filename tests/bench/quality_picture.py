@@ -7,7 +7,7 @@ PANEL = (WIDTH - LEFT - RIGHT - GAP) / 2
 # What is worse is off the picture: `window` loses the first tokens, and with them the model's footing.
 RATIO_MAX = 1.6
 COLOURS = {
-    "h2o": "#0969da", "h2o-decay": "#1b7c83", "h2o-plus": "#cf222e", "snapkv": "#9a6700", "sinks": "#8250df",
+    "h2o": "#0969da", "h2o-llama3": "#54aeff", "h2o-decay": "#1b7c83", "h2o-plus": "#cf222e", "snapkv": "#9a6700", "sinks": "#8250df",
     "window": "#6e7781",
 }  # fmt: skip
 STYLE = """<style>
@@ -59,11 +59,14 @@ class Panel:
 
 
 def legend(policies):
-    parts, width = [], (WIDTH - LEFT) / len(policies)
-    for number, policy in enumerate(policies):
-        x = LEFT + number * width
+    """In one line: a stroke, the name, and the rest of the width shared out between them."""
+    letters = 7.4
+    gap = (WIDTH - LEFT - RIGHT - sum(28 + letters * len(policy) for policy in policies)) / (len(policies) - 1)
+    parts, x = [], LEFT
+    for policy in policies:
         parts.append(f'<line x1="{x:.1f}" y1="{HEIGHT - 16}" x2="{x + 22:.1f}" y2="{HEIGHT - 16}" stroke="{COLOURS[policy]}" stroke-width="2.5"/>')
         parts.append(f'<text x="{x + 28:.1f}" y="{HEIGHT - 12}">{policy}</text>')
+        x += 28 + letters * len(policy) + gap
     return parts
 
 
