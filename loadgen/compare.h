@@ -25,8 +25,8 @@ struct CompareLine {
   double second = 0;
   Interval ratio;    // second / first, 95 %
   size_t pairs = 0;  // requests, or rounds, that both have
-  // The interval leaves 1 out.
-  bool differs() const { return ratio.low > 1 || ratio.high < 1; }
+  // The interval leaves 1 out. Where the first has nothing there is no ratio.
+  bool differs() const { return first != 0 && (ratio.low > 1 || ratio.high < 1); }
 };
 
 // Requests are paired by conversation and turn; those that failed on either server are left out, here and on the other.

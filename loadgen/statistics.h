@@ -50,7 +50,8 @@ using Statistic = std::function<double(std::span<const double>)>;
 
 // second / first of a statistic, with a 95 % percentile-bootstrap interval. Resamples rounds, then the pairs within each
 // (Davison and Hinkley 1997, 3.8): requests of a round share the machine's mood, so more of them is not more evidence.
-// Rounds without pairs are ignored; without any, or where first is 0, everything is 0.
+// Widened for the number of rounds, so that few of them do not look sure; one alone says nothing: 0 to infinity.
+// Rounds without pairs are ignored; without any everything is 0, as is a ratio to 0.
 Interval BootstrapRatio(const std::vector<std::vector<Pair>>& rounds, const Statistic& statistic, uint64_t seed,
                         int32_t resamples = 1000);
 

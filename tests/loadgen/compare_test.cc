@@ -56,6 +56,19 @@ TEST(Compare, SeesNoDifferenceInTheSame) {
   EXPECT_FALSE(line.differs()) << line.ratio.low << " to " << line.ratio.high;
 }
 
+TEST(Compare, SeesNoDifferenceWhereNothingWasMeasured) {
+  const auto short_round = [](uint64_t seed) {
+    RunResult round = Round(1, seed);
+    for (RequestRecord& record : round.records) record.output_tokens = 1;  // which has no time per token
+    return round;
+  };
+  const std::vector<CompareLine> lines =
+      CompareServers({{short_round(1), short_round(2)}, {short_round(3), short_round(4)}}, 1);
+  EXPECT_EQ(Find(lines, "mean TPOT (ms)").first, 0);
+  EXPECT_FALSE(Find(lines, "mean TPOT (ms)").differs());
+  EXPECT_FALSE(Find(CompareServers({}, 1), "mean TTFT (ms)").differs());
+}
+
 TEST(Compare, FailuresAreLeftOutOnBothSides) {
   CompareRound round{Round(1, 1, 3), Round(1, 1, 3)};
   round.second.records[0].error = RequestError::kTimeout;
