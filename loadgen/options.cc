@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "api/json_writer.h"
 #include "loadgen/dataset_files.h"
@@ -473,14 +474,27 @@ std::string FinishReport(const Raw& raw, Options* options) {
 // Flags whose values never go into a report.
 bool IsSecret(const std::string& name) { return name == "--api-key" || name == "--tenant" || name == "--header"; }
 
-std::vector<std::pair<std::string, std::string>> Configuration(const CLI::App& app, const Options& options) {
+// A default that this load does not use: a flag of another dataset, a length in whose place another one is given, …
+bool IsIdle(const std::string& name, const Raw& raw) {
+  for (const char* dataset : {"random", "sharegpt", "sonnet", "prefix-repetition", "multi-turn"}) {
+    if (!name.starts_with(absl::StrCat("--", dataset, "-"))) continue;
+    const bool is_input = name.ends_with("-input-len") || name.ends_with("-suffix-len");
+    return absl::StrReplaceAll(raw.dataset, {{"_", "-"}}) != dataset || (is_input && !raw.input_len.empty()) ||
+           (name.ends_with("-output-len") && !raw.output_len.empty());
+  }
+  return name == "--host" || name == "--port" || (name == "--compare-rounds" && raw.compare_url.empty());
+}
+
+std::vector<std::pair<std::string, std::string>> Configuration(const CLI::App& app, const Raw& raw,
+                                                               const Options& options) {
   std::vector<std::pair<std::string, std::string>> configuration;
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (name == "--help" || name == "--version") continue;
+    if (option->count() == 0 && IsIdle(name, raw)) continue;
     std::string value = option->count() > 0 ? absl::StrJoin(option->results(), " ") : option->get_default_str();
     if (IsSecret(name)) value = option->count() > 0 ? "(given)" : "";
-    if (name == "--num-prompts") value = absl::StrCat(options.arrivals.count);
+    if (name == "--num-prompts") value = options.arrivals.count > 0 ? absl::StrCat(options.arrivals.count) : "";
     if (name == "--endpoint") value = options.endpoint;
     if (name == "--base-url") value = options.base_url.ToString();
     if (name == "--duration") value = Plain(options.arrivals.duration_s);
@@ -538,7 +552,7 @@ OptionsResult ParseOptions(const std::vector<std::string>& arguments) {
     return Fail(error.what());
   }
   if (const std::string wrong = Finish(raw, &options); !wrong.empty()) return Fail(wrong);
-  options.configuration = Configuration(app, options);
+  options.configuration = Configuration(app, raw, options);
   OptionsResult result;
   result.options = std::move(options);
   return result;

@@ -10,24 +10,30 @@ void Line(std::string* out, const char* what, const std::string& value) {
   absl::StrAppendFormat(out, "%-38s %s\n", what, value);
 }
 
-void Row(std::string* out, const char* what, const Distilled& values) {
+constexpr double kMedian = 50;  // has a column of its own
+
+void Row(std::string* out, const char* what, const Distilled& values, const SummarySpec& spec) {
   absl::StrAppendFormat(out, "%-12s %9d %10.2f %10.2f %10.2f", what, values.count, values.mean, values.deviation,
                         values.median);
-  for (const double value : values.percentiles) absl::StrAppendFormat(out, " %10.2f", value);
+  for (size_t i = 0; i < spec.percents.size(); ++i) {
+    if (spec.percents[i] != kMedian) absl::StrAppendFormat(out, " %10.2f", values.percentiles[i]);
+  }
   absl::StrAppendFormat(out, " %10.2f\n", values.max);
 }
 
 void Quantities(const ReportHead& head, const Summary& summary, const SummarySpec& spec, std::string* out) {
   absl::StrAppendFormat(out, "\n%-12s %9s %10s %10s %10s", "ms", "samples", "mean", "std", "median");
-  for (const double percent : spec.percents) absl::StrAppendFormat(out, " %10s", PercentileName(percent));
+  for (const double percent : spec.percents) {
+    if (percent != kMedian) absl::StrAppendFormat(out, " %10s", PercentileName(percent));
+  }
   absl::StrAppendFormat(out, " %10s\n", "max");
-  Row(out, "TTFT", summary.all.ttft_ms);
-  Row(out, "TPOT", summary.all.tpot_ms);
-  Row(out, "ITL", summary.all.itl_ms);
-  Row(out, "E2E", summary.all.e2el_ms);
+  Row(out, "TTFT", summary.all.ttft_ms, spec);
+  Row(out, "TPOT", summary.all.tpot_ms, spec);
+  Row(out, "ITL", summary.all.itl_ms, spec);
+  Row(out, "E2E", summary.all.e2el_ms, spec);
   // Beyond the client's lag: --max-concurrency held requests back.
   if (!head.closed_loop && summary.all.queue_ms.max > summary.max_send_lag_ms + 1)
-    Row(out, "client queue", summary.all.queue_ms);
+    Row(out, "client queue", summary.all.queue_ms, spec);
 }
 
 void Groups(const char* what, const std::vector<GroupSummary>& groups, const SummarySpec& spec, double duration_s,

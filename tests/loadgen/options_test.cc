@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "absl/strings/str_split.h"
 
@@ -204,6 +205,21 @@ TEST(LoadgenOptions, KeysStayOutOfReports) {
   }
   EXPECT_TRUE(seed);
   EXPECT_TRUE(tenant);
+}
+
+TEST(LoadgenOptions, AReportNamesWhatTheLoadUsed) {
+  std::map<std::string, std::string> named;
+  for (const auto& [name, value] :
+       Parsed("--duration 5 --request-rate 2 --input-len 64 --sonnet-output-len 9").configuration) {
+    named[name] = value;
+  }
+  EXPECT_EQ(named["input-len"], "64");
+  EXPECT_EQ(named["random-output-len"], "128");
+  EXPECT_EQ(named["sonnet-output-len"], "9") << "given, if in vain";
+  for (const char* idle :
+       {"num-prompts", "random-input-len", "sonnet-input-len", "multi-turn-input-len", "compare-rounds", "port"}) {
+    EXPECT_EQ(named.count(idle), 0u) << idle;
+  }
 }
 
 TEST(LoadgenOptions, HelpAndVersionSucceed) {

@@ -31,6 +31,16 @@ TEST(ReportTable, SaysWhatWasMeasured) {
   EXPECT_THAT(table, Not(HasSubstr("KEEP UP")));
 }
 
+TEST(ReportTable, ShowsTheMedianOnce) {
+  Summary summary = SomeSummary();
+  const SummarySpec spec{.percents = {50, 99}};
+  for (Distilled* values : {&summary.all.ttft_ms, &summary.all.tpot_ms, &summary.all.itl_ms, &summary.all.e2el_ms})
+    *values = Distil({1.5, 2.5}, spec.percents);
+  const std::string table = ReportTable({}, summary, spec);
+  EXPECT_THAT(table, HasSubstr("std     median        p99        max\n"));
+  EXPECT_THAT(table, HasSubstr("E2E                  2       2.00       0.50       2.00       2.49       2.50\n"));
+}
+
 TEST(ReportTable, SaysWhatWentWrong) {
   Summary summary = SomeSummary();
   summary.kept_up = false;
