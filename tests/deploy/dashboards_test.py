@@ -134,10 +134,12 @@ class Operations(unittest.TestCase):
 
     def test_a_target_that_was_missed_is_called_missed(self):
         section = OPERATIONS[OPERATIONS.index("## How quickly") :].split("\n## ")[0]
-        rows = re.findall(r"^\| .+ \| \d+ \| [\d.,]+ \| ([\d.,]+) \| [\d.,]+ \| (\d+) \| (met|missed) \|$", section, re.MULTILINE)
+        row = r"^\| .+ \| \d+ \| [\d.,]+ \| ([\d.,]+) \| [\d.,]+ \| (\d+) \| (met|missed) \| ([\d.,]+?)(, missed)? \|$"
+        rows = re.findall(row, section, re.MULTILINE)
         self.assertEqual(len(rows), section.count("\n| ") - 1, "a row that is not read")  # but its head
-        for p99, target, verdict in rows:
-            self.assertEqual(verdict, "met" if float(p99.replace(",", "")) < float(target) else "missed", f"p99 {p99}, target {target}")
+        for p99, target, verdict, slower_p99, slower_verdict in rows:
+            for value, is_missed in ((p99, verdict == "missed"), (slower_p99, bool(slower_verdict))):
+                self.assertEqual(is_missed, float(value.replace(",", "")) >= float(target), f"p99 {value}, target {target}")
 
     def test_its_bench_fails_where_a_target_is_missed(self):
         for scrape_s, abort_s, code in ((0.01, 0.1, 0), (0.06, 0.1, 1), (0.01, 0.3, 1)):
