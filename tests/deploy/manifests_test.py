@@ -113,12 +113,14 @@ class Compose(unittest.TestCase):
         self.file = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
         self.services = self.file["services"]
 
-    def test_every_service_is_locked_down(self):
+    def test_every_service_is_locked_down_and_comes_back(self):
         for name, service in self.services.items():
             self.assertTrue(service["read_only"], name)
             self.assertEqual(service["cap_drop"], ["ALL"], name)
             self.assertIn("no-new-privileges:true", service["security_opt"], name)
             self.assertIn("mem_limit", service, name)
+            # With `on-failure` it would not come back when the machine has been restarted.
+            self.assertEqual(service["restart"], "unless-stopped", name)
             for port in service.get("ports", []):
                 self.assertTrue(port.startswith("127.0.0.1:"), port)
             if name != "network":
