@@ -119,18 +119,18 @@ export class Chat {
     find("say").value = "";
     this.fit();
     this.showError("");
-    this.bubble("user", text.trim());
-    this.answer = this.bubble("assistant", "");
-    this.answer.classList.add("writing");
+    const question = this.bubble("user", text.trim());
+    const answer = this.bubble("assistant", "");
+    answer.classList.add("writing");
     find("log").scrollTop = find("log").scrollHeight;
     find("send").hidden = true;
     find("stop").hidden = false;
     this.onTurn(this.session);
-    await this.receive(this.answer);
+    await this.receive(question, answer);
     this.end();
   }
 
-  async receive(answer) {
+  async receive(question, answer) {
     const messages = this.messages;
     let said = "";
     try {
@@ -145,13 +145,20 @@ export class Chat {
       else this.showError(error.message);
     }
     answer.classList.remove("writing");
-    // A turn without an answer is taken back, so that the next one is not answered in its place.
-    if (said === "") {
-      messages.pop();
-      answer.parentElement.remove();
-    } else {
-      messages.push({ role: "assistant", content: said });
-    }
+    if (said === "") this.takeBack(messages, question, answer);
+    else messages.push({ role: "assistant", content: said });
+  }
+
+  // A turn without an answer is no part of the chat: the next one is not to be answered in its place, and what was said can be
+  // sent again.
+  takeBack(messages, question, answer) {
+    const { content } = messages.pop();
+    for (const body of [question, answer]) body.parentElement.remove();
+    if (messages !== this.messages) return; // another chat has begun
+    if (messages.length === 0) find("log").replaceChildren(this.welcome);
+    if (find("say").value !== "") return;
+    find("say").value = content;
+    this.fit();
   }
 
   async *events() {

@@ -14,6 +14,7 @@ from scripted_server import ScriptedServer, kv_answer
 
 SKIPPED = 77
 REFUSED = 401, {"error": {"message": "No valid key.", "code": "invalid_api_key"}}
+BUSY = 429, {"error": {"message": "Too many.", "code": "rate_limit_exceeded"}}
 MARKED = "[...document.querySelectorAll('.map .token')].filter(t => t.dataset.level > 0).length"
 FIRST = "document.querySelector('.map .token[data-position]')?.dataset.position"
 LAST = "[...document.querySelectorAll('.map .token[data-position]')].at(-1)?.dataset.position"
@@ -112,7 +113,25 @@ class Page(unittest.TestCase):
         self.browser.wait("!document.getElementById('key-form').hidden")
         self.browser.click("#stop")
         self.browser.wait("document.getElementById('stop').hidden", 5)
-        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.message').length"), 1, "its answer is taken back")
+        self.browser.wait("document.querySelectorAll('.message').length === 0", 5)  # it is taken back
+        self.assertEqual(self.browser.evaluate("document.getElementById('say').value"), "Hello.", "what was said can be sent again")
+
+    def test_a_turn_that_is_refused_is_no_part_of_the_chat(self):
+        answered, bodies = self.server.chat, []
+        self.server.chat = lambda request: BUSY
+        self.say("First.")
+        self.browser.wait("document.getElementById('chat-error').textContent === 'Too many.'")
+        self.browser.wait("document.getElementById('welcome') !== null")
+        self.assertEqual(self.browser.evaluate("document.getElementById('say').value"), "First.")
+
+        def chat(request):
+            bodies.append(request.body)
+            return answered(request)
+
+        self.server.chat = chat
+        self.browser.click("#send")
+        self.browser.wait("document.querySelector('.message.assistant .said')?.textContent === 'An answer.'")
+        self.assertEqual([message["content"] for message in bodies[0]["messages"]], ["First."])
 
     def test_a_request_that_was_on_its_way_when_the_key_was_given_takes_it(self):
         answered, given = self.server.chat, threading.Event()
