@@ -475,14 +475,18 @@ std::string FinishReport(const Raw& raw, Options* options) {
 bool IsSecret(const std::string& name) { return name == "--api-key" || name == "--tenant" || name == "--header"; }
 
 // A default that this load does not use: a flag of another dataset, a length in whose place another one is given, …
-bool IsIdle(const std::string& name, const Raw& raw) {
+// `has_lengths`: the trace has them.
+bool IsIdle(const std::string& name, const Raw& raw, bool has_lengths) {
   for (const char* dataset : {"random", "sharegpt", "sonnet", "prefix-repetition", "multi-turn"}) {
     if (!name.starts_with(absl::StrCat("--", dataset, "-"))) continue;
     const bool is_input = name.ends_with("-input-len") || name.ends_with("-suffix-len");
+    const bool is_output = name.ends_with("-output-len");
     return absl::StrReplaceAll(raw.dataset, {{"_", "-"}}) != dataset || (is_input && !raw.input_len.empty()) ||
-           (name.ends_with("-output-len") && !raw.output_len.empty());
+           (is_output && !raw.output_len.empty()) || ((is_input || is_output) && has_lengths);
   }
-  return name == "--host" || name == "--port" || (name == "--compare-rounds" && raw.compare_url.empty());
+  const bool has_trace = !raw.trace.empty();
+  return name == "--host" || name == "--port" || (name == "--compare-rounds" && raw.compare_url.empty()) ||
+         (name == "--request-rate" && (has_trace || !raw.ramp.empty())) || (name == "--burstiness" && has_trace);
 }
 
 std::vector<std::pair<std::string, std::string>> Configuration(const CLI::App& app, const Raw& raw,
@@ -491,7 +495,7 @@ std::vector<std::pair<std::string, std::string>> Configuration(const CLI::App& a
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (name == "--help" || name == "--version") continue;
-    if (option->count() == 0 && IsIdle(name, raw)) continue;
+    if (option->count() == 0 && IsIdle(name, raw, !options.workload.lengths.empty())) continue;
     std::string value = option->count() > 0 ? absl::StrJoin(option->results(), " ") : option->get_default_str();
     if (IsSecret(name)) value = option->count() > 0 ? "(given)" : "";
     if (name == "--num-prompts") value = options.arrivals.count > 0 ? absl::StrCat(options.arrivals.count) : "";

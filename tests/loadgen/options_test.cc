@@ -207,12 +207,13 @@ TEST(LoadgenOptions, KeysStayOutOfReports) {
   EXPECT_TRUE(tenant);
 }
 
+std::map<std::string, std::string> Named(const std::string& flags) {
+  const Options options = Parsed(flags);
+  return {options.configuration.begin(), options.configuration.end()};
+}
+
 TEST(LoadgenOptions, AReportNamesWhatTheLoadUsed) {
-  std::map<std::string, std::string> named;
-  for (const auto& [name, value] :
-       Parsed("--duration 5 --request-rate 2 --input-len 64 --sonnet-output-len 9").configuration) {
-    named[name] = value;
-  }
+  auto named = Named("--duration 5 --request-rate 2 --input-len 64 --sonnet-output-len 9");
   EXPECT_EQ(named["input-len"], "64");
   EXPECT_EQ(named["random-output-len"], "128");
   EXPECT_EQ(named["sonnet-output-len"], "9") << "given, if in vain";
@@ -220,6 +221,18 @@ TEST(LoadgenOptions, AReportNamesWhatTheLoadUsed) {
        {"num-prompts", "random-input-len", "sonnet-input-len", "multi-turn-input-len", "compare-rounds", "port"}) {
     EXPECT_EQ(named.count(idle), 0u) << idle;
   }
+  EXPECT_EQ(Named("--num-prompts 1")["request-rate"], "inf");
+  EXPECT_EQ(Named("--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 2").count("request-rate"), 0u);
+}
+
+TEST(LoadgenOptions, AReportNamesNoRateAndNoLengthsBesideThoseOfATrace) {
+  const std::string path = testing::TempDir() + "/named.trace";
+  std::ofstream(path) << "0 20 4\n0.5 30 4\n";
+  auto named = Named("--arrival-trace " + path);
+  for (const char* idle : {"request-rate", "burstiness", "random-input-len", "random-output-len"}) {
+    EXPECT_EQ(named.count(idle), 0u) << idle;
+  }
+  EXPECT_EQ(named["arrival-trace"], path);
 }
 
 TEST(LoadgenOptions, HelpAndVersionSucceed) {
