@@ -80,6 +80,7 @@ class Runner::Impl {
 
   const RunSpec spec_;
   LoadPlan plan_;
+  std::string session_id_prefix_;
   asio::io_context io_{1};
   Clock::time_point start_;
   asio::steady_timer slot_freed_;  // cancelled whenever a conversation ends
@@ -100,6 +101,9 @@ RunResult Runner::Impl::Run() {
     if (error) std::rethrow_exception(error);
   };
   result_.start_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  // A server keeps a session, and how its cache is kept, for longer than a run: the next run must not go on with it.
+  const auto start_us = static_cast<uint64_t>(1e6 * result_.start_unix_s);
+  session_id_prefix_ = absl::StrCat(spec_.request_id_prefix, absl::Hex(start_us), "-");
   const double cpu_before_s = ThreadCpuS();
   // Before the clock starts: a load that begins all at once is not held up by its own making.
   plan_.MakeAhead(spec_.concurrency_max > 0 ? static_cast<size_t>(spec_.concurrency_max) : LoadPlan::kAheadMax);
@@ -177,7 +181,7 @@ std::string Runner::Impl::Request(const Conversation& conversation, const Reques
   HttpFields fields = spec_.fields;
   const std::string number = absl::StrCat(record.conversation_idx);
   fields.emplace_back("X-Request-Id", absl::StrCat(spec_.request_id_prefix, number, "-", record.turn));
-  if (spec_.session_ids) fields.emplace_back("X-Session-ID", absl::StrCat(spec_.request_id_prefix, number));
+  if (spec_.session_ids) fields.emplace_back("X-Session-ID", absl::StrCat(session_id_prefix_, number));
   const std::string& own = spec_.workload->spec().tenants[conversation.tenant_idx].key;
   return HttpRequest(spec_.peer->url, spec_.endpoint, own.empty() ? spec_.key : own, fields, body);
 }

@@ -44,7 +44,7 @@ struct RunSpec {
   std::string key;  // of tenants without one
   HttpFields fields;
   std::string request_id_prefix;
-  bool session_ids = false;  // X-Session-ID, one per conversation
+  bool session_ids = false;  // X-Session-ID, one per conversation, other ones in every run
   double request_timeout_s = 600;
   std::function<void(const Progress&)> on_progress;  // every second; may be empty
 };

@@ -126,7 +126,7 @@ TEST(Runner, AChatSendsTheServersAnswersBack) {
   std::mutex mutex;
   std::vector<std::string> bodies;
   ReplayServer server([&](const std::string& head, const std::string& body) {
-    EXPECT_NE(head.find("X-Session-ID: p-0"), std::string::npos) << head;
+    EXPECT_NE(head.find("X-Session-ID: p-"), std::string::npos) << head;
     const std::lock_guard lock(mutex);
     bodies.push_back(body);
     return TokensReply(2, true);
@@ -144,6 +144,30 @@ TEST(Runner, AChatSendsTheServersAnswersBack) {
   ASSERT_EQ(bodies.size(), 3u);
   EXPECT_NE(bodies[1].find(R"({"role":"assistant","content":"ww"})"), std::string::npos) << bodies[1];
   EXPECT_EQ(bodies[1].find("think"), std::string::npos);
+}
+
+// A server may keep a session, and how its cache was to be kept, longer than a run.
+TEST(Runner, SessionsAreOfOneRunAlone) {
+  std::mutex mutex;
+  std::vector<std::string> ids;
+  ReplayServer server([&](const std::string& head, const std::string&) {
+    const size_t begin = head.find("X-Session-ID: ");
+    const std::lock_guard lock(mutex);
+    ids.push_back(head.substr(begin, head.find('\r', begin) - begin));
+    return TokensReply(2, true);
+  });
+  for (int i = 0; i < 2; ++i) {
+    Load load(server, {.dataset = Dataset::kMultiTurn, .turns = Distribution(2)});
+    load.spec.arrivals.count = 1;
+    load.spec.style = *MakeRequestStyle(true, "m", "{}", "");
+    load.spec.session_ids = true;
+    load.Run();
+  }
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(ids.size(), 4u);
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(ids[2], ids[3]);
+  EXPECT_NE(ids[0], ids[2]);
 }
 
 TEST(Runner, AChatEndsWithItsFirstFailure) {
