@@ -2,8 +2,8 @@
 // FakeExecutor remembers which token is behind every slot.
 //
 // Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Two tickets may be in flight, and
-// are awaited in the order they were launched; of the second nothing is done before the first is. StepInput and what its spans
-// and pointers lead to must stay valid until Await returns, but for tables: those may go when Launch has returned.
+// are awaited in the order they were launched; of the second nothing is done before the first is. StepInput, and what its spans
+// and pointers lead to, must stay valid until Await returns.
 #ifndef HYDRANT_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_EXECUTOR_H_
 

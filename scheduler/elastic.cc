@@ -80,7 +80,7 @@ void Scheduler::PlanShrinks() {
   if (shrink_planner_.won_by_ends() >= blocked_.blocks) return;
   for (int32_t index : running_) {
     const Sequence& sequence = at(index);
-    const bool answered = sequence.losses_step + 1 == plan_.number && !sequence.losses.empty();
+    const bool answered = sequence.losses_step + 1 == plan_->number && !sequence.losses.empty();
     if (MayShrink(sequence) && answered) AddGiver(index, sequence.losses);
   }
   const std::span<const ShrinkPlanner::Choice> choices = shrink_planner_.Win(blocked_.blocks);

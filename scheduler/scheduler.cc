@@ -57,7 +57,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
   prefilling_.reserve(rows);
   decoding_.reserve(rows);
   admitted_.reserve(rows);
-  plan_.rows.reserve(rows);
+  for (StepPlan& plan : plans_) plan.rows.reserve(rows);
   events_.reserve(sequences_.size());
   pending_events_.reserve(sequences_.size());
   index_of_.reserve(sequences_.size());
@@ -210,41 +210,51 @@ void Scheduler::LimitSteps(const StepLimits& limits) {
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
-  assert(!planned_ && parks_.empty());
-  planned_ = true;
-  ++plan_.number;
-  plan_.rows.clear();
-  plan_.restores.clear();
-  plan_.side_starts.clear();
-  plan_.snapshots.clear();
-  plan_.decode_tokens = 0;
-  plan_.prefill_tokens = 0;
-  plan_.decode_cost = 0.0;
-  plan_.prefill_cost = 0.0;
+  assert(planned_ == 0 && parks_.empty());
+  BeginPlan();
   AdmitWaiting(now_us);
   PlanShrinks();
 
   ShareStep();
+  plan_->shared = step_shares_.bounded();
+  plan_->several_tenants = step_shares_.several();
   PlanDecodes();
   PlanPrompts();
-  assert((plan_.side_starts.empty() && plan_.restores.empty()) || !plan_.rows.empty());
-  if (!plan_.rows.empty()) ++counters_.steps;
-  return plan_;
+  assert((plan_->side_starts.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+  if (!plan_->rows.empty()) ++counters_.steps;
+  return *plan_;
+}
+
+StepPlan& Scheduler::BeginPlan() {
+  const uint64_t number = plan_->number + 1;
+  ++planned_;
+  plan_ = &plans_[number % plans_.size()];
+  plan_->number = number;
+  plan_->rows.clear();
+  plan_->restores.clear();
+  plan_->side_starts.clear();
+  plan_->snapshots.clear();
+  plan_->decode_tokens = 0;
+  plan_->prefill_tokens = 0;
+  plan_->decode_cost = 0.0;
+  plan_->prefill_cost = 0.0;
+  return *plan_;
 }
 
 void Scheduler::PlanDecode(int32_t index) {
   Sequence& sequence = at(index);
-  assert(sequence.in_flight == 0 && sequence.scheduled + 1 == sequence.known);
+  const bool ahead = sequence.in_flight > 0;
+  assert(sequence.in_flight <= 1 && sequence.scheduled + (ahead ? 0 : 1) == sequence.known);
   KvBudget& budget = sequence.request.budget;
   const int32_t lower_to = std::exchange(sequence.lower_to, 0);
   const DecodeCounts counts =
       lower_to > 0 ? budget.DecodeAndLower(sequence.live, lower_to) : budget.Decode(sequence.live);
   block_manager_.Extend(sequence.blocks, counts.live_after);
 
-  PlanRow& row = plan_.rows.emplace_back();
+  PlanRow& row = plan_->rows.emplace_back();
   row.sequence = index;
   row.state_row = sequence.state_row;
-  row.tokens = std::span<const int32_t>(&sequence.last_token, 1);
+  row.tokens = std::span<const int32_t>(ahead ? &kTokenInFlight : &sequence.last_token, 1);
   row.position = sequence.scheduled;
   row.live = sequence.live;
   row.prompt_length = sequence.prompt_length();
@@ -274,7 +284,7 @@ void Scheduler::PlanDecode(int32_t index) {
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
   sequence.last_row = ++rows_;
-  ++plan_.decode_tokens;
+  ++plan_->decode_tokens;
 }
 
 int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
@@ -289,7 +299,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   const double cost = prefill_cost_.Of(sequence.live, tokens);
   block_manager_.Extend(sequence.blocks, sequence.live + tokens);
 
-  PlanRow& row = plan_.rows.emplace_back();
+  PlanRow& row = plan_->rows.emplace_back();
   row.sequence = index;
   row.state_row = sequence.state_row;
   row.tokens = std::span<const int32_t>(sequence.request.prompt)
@@ -316,8 +326,8 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
   sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.live + tokens;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
-  plan_.prefill_tokens += tokens;
-  plan_.prefill_cost += cost;
+  plan_->prefill_tokens += tokens;
+  plan_->prefill_cost += cost;
   sequence.last_row = ++rows_;
   step_shares_.TakePrompt(sequence.request.tenant, cost);
   tenant_of(sequence).ChargePrompt(tokens, cost);
@@ -326,29 +336,33 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
 
 std::span<const SchedulerEvent> Scheduler::Commit(const StepPlan& plan, std::span<const RowResult> results,
                                                   int64_t now_us) {
-  assert(planned_ && &plan == &plan_ && results.size() == plan.rows.size());
-  planned_ = false;
+  StepPlan& oldest = plans_[(plan_->number + (planned_ == 2 ? 1 : 0)) % plans_.size()];
+  assert(planned_ > 0 && &plan == &oldest && results.size() == plan.rows.size());
+  --planned_;
   events_.clear();
   events_.swap(pending_events_);
-  for (size_t i = 0; i < results.size(); ++i) CommitRow(static_cast<int32_t>(i), results[i], now_us);
+  for (size_t i = 0; i < results.size(); ++i) CommitRow(oldest, static_cast<int32_t>(i), results[i], now_us);
   std::erase_if(running_, [this](int32_t index) { return at(index).waiting(); });
   return events_;
 }
 
-void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t now_us) {
-  const PlanRow& row = plan_.rows[static_cast<size_t>(row_index)];
+void Scheduler::CommitRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us) {
+  const PlanRow& row = plan.rows[static_cast<size_t>(row_index)];
   Sequence& sequence = at(row.sequence);
   assert(sequence.in_flight > 0);
   --sequence.in_flight;
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
   sequence.computed += tokens;
-  assert(sequence.computed <= sequence.scheduled && sequence.scheduled <= sequence.known);
+  sequence.held = row.shrink_to > 0 ? row.shrink_to : row.reuse_victim ? row.live : row.live + tokens;
+  assert(sequence.computed <= sequence.scheduled &&
+         sequence.scheduled <= sequence.known + (sequence.retired() ? 1 : sequence.in_flight));
   if (row.prefill) counters_.prompt_tokens += static_cast<uint64_t>(tokens);
   counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
 
   int32_t token = -1;
   if (sequence.retired()) {
-    // Cancelled in flight: nobody wants what this step found out.
+    // Cancelled in flight, or ended in the step before: nobody wants what this step found out. The last token waited for it.
+    if (EndsByItself(sequence.finish)) token = sequence.last_token;
   } else if (result.failed) {
     sequence.finish = FinishReason::kError;
   } else if (row.sample) {
@@ -357,7 +371,18 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
   } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
     sequence.finish = FinishReason::kLength;
   }
-  if (sequence.shares) Share(sequence, row, !result.failed);
+  TakeResult(plan, row, result, sequence);
+  // An end waits for the row ahead, and comes with its token.
+  if (sequence.retired() ? sequence.in_flight > 0 : token < 0) return;
+  events_.push_back(MakeEvent(row.sequence, row_index, token));
+  if (sequence.retired()) Retire(row.sequence, events_.back());
+}
+
+// What the row did besides its token.
+void Scheduler::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
+  // A row ahead may have computed a token that never came to be.
+  const bool valid = !result.failed && sequence.computed <= sequence.known;
+  if (sequence.shares) Share(sequence, plan, row, valid);
   // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
   if (row.shrink_to > 0 || row.lowered) {
     ShrinkTo(sequence, row.shrink_to > 0 ? row.shrink_to : sequence.live, CauseOf(row));
@@ -366,11 +391,8 @@ void Scheduler::CommitRow(int32_t row_index, const RowResult& result, int64_t no
   if (row.loss_cuts > 0) {
     assert(std::ssize(result.losses) == row.loss_cuts);
     sequence.losses.assign(result.losses.begin(), result.losses.end());
-    sequence.losses_step = plan_.number;
+    sequence.losses_step = plan.number;
   }
-  if (token < 0 && !sequence.retired()) return;
-  events_.push_back(MakeEvent(row.sequence, row_index, token));
-  if (sequence.retired()) Retire(row.sequence, events_.back());
 }
 
 void Scheduler::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
@@ -428,12 +450,13 @@ SchedulerEvent Scheduler::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.finish = from.finish;
   event.stop_token = from.stop_token;
   event.generated = from.generated();
-  event.live = from.live;
+  event.live = from.held;
   event.budget = from.request.budget.keep;
-  event.evicted = from.evicted();
+  event.evicted = from.computed - from.held;
   event.cached = from.cached;
   event.restored = from.restored;
-  event.blocks = from.blocks.size();
+  // Without what a row ahead has taken.
+  event.blocks = from.in_flight == 0 ? from.blocks.size() : static_cast<int32_t>(BlocksForSlots(from.held));
   event.prompt_computed = std::max(0, std::min(from.computed, from.prompt_length()) - from.cached - from.restored);
   event.times = from.times;
   return event;
@@ -445,7 +468,10 @@ void Scheduler::Retire(int32_t index, const SchedulerEvent& last) {
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant_of(sequence).reserved -= sequence.blocks.reserved();
   Unpin(sequence);
-  if (sequence.request.session != 0 && EndsByItself(last.finish)) Park(index);
+  if (sequence.request.session != 0 && EndsByItself(last.finish)) {
+    assert(planned_ == 0);
+    Park(index);
+  }
   const int32_t freed = block_manager_.Release(sequence.blocks);
   counters_.freed_blocks[static_cast<size_t>(EndCause(last.finish))] += static_cast<uint64_t>(freed);
   if (!sequence.waiting()) {
@@ -475,7 +501,8 @@ absl::Status Scheduler::CheckIntegrity() const {
       return absl::InternalError(absl::StrCat("sequence ", index, " has state row ", row));
     }
     row_taken[static_cast<size_t>(row)] = true;
-    if (sequence.computed > sequence.scheduled || sequence.scheduled > sequence.known ||
+    const int32_t ahead = sequence.retired() ? 1 : std::max(0, sequence.in_flight - 1);
+    if (sequence.computed > sequence.scheduled || sequence.scheduled > sequence.known + ahead ||
         (sequence.in_flight == 0) != (sequence.computed == sequence.scheduled)) {
       return absl::InternalError(absl::StrCat("sequence ", index, ": known ", sequence.known, ", scheduled ",
                                               sequence.scheduled, ", computed ", sequence.computed, ", in flight ",

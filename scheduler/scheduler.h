@@ -5,10 +5,14 @@
 // and again; Add and Cancel between any two calls, also between Plan and Commit. A step with nothing to do has no rows
 // and is committed all the same (it delivers the events of Cancel).
 //
+// Between Plan and Commit the next plan may be made as well, where it does not depend on what the first finds out: PlanAhead.
+// Two plans are in flight then, and so on, for the one ahead may be followed by another; each is committed in its turn.
+//
 // Invariants
 //  1. Every added request gets exactly one terminal event, whatever happens to it, and nothing after it.
 //  2. When the terminal event is delivered its blocks and its state row are free.
-//  3. Every decoding sequence that is not paused has a row in every step; in one that is divided between tenants
+//  3. Every decoding sequence that is not paused has a row in every step (in a plan ahead, every one that goes on as far as
+//     is known; in both it is the last row of a sequence that ends in the first); in one that is divided between tenants
 //     (step_shares.h) every tenant with such sequences has at least one, and of a tenant's the one whose last row is longest
 //     ago goes first. Where there are prompts to compute a step has a chunk of them: tenants take turns (tenant.h), and of a
 //     tenant's the one admitted longest ago goes first. Admitted sequences advance, whoever else is there.
@@ -24,11 +28,13 @@
 #ifndef HYDRANT_SCHEDULER_SCHEDULER_H_
 #define HYDRANT_SCHEDULER_SCHEDULER_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "block_manager/block_manager.h"
@@ -48,8 +54,9 @@ namespace hydrant {
 struct SchedulerEvent {
   uint64_t request_id = 0;
   int32_t sequence = 0;  // free for another request from a terminal event on; meaningless when row is -1
-  int32_t row = -1;      // of the committed plan; -1: the event comes from Cancel alone
-  int32_t token = -1;    // -1: no new token
+  int32_t row =
+      -1;  // of the committed plan, which may be the one behind the token's; -1: the event comes from Cancel alone
+  int32_t token = -1;  // -1: no new token
   FinishReason finish = FinishReason::kNone;
   int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
   int32_t generated = 0;        // tokens so far, this one included
@@ -101,7 +108,8 @@ class Scheduler {
   absl::StatusOr<int32_t> Add(Request request);
 
   // Ends a request wherever it is. Its blocks are free at once, or, when a step holds them, at that step's Commit; the
-  // terminal event comes with the next Commit. Returns false if the id is unknown or already ended.
+  // terminal event comes with the next Commit, or with that one. Returns false if the id is unknown or already ended, also
+  // where the terminal event is still to come.
   bool Cancel(uint64_t id);
 
   // A paused sequence keeps its blocks and its place but gets no decode rows (a prompt is finished first). Whoever pauses
@@ -142,10 +150,22 @@ class Scheduler {
   void DropSession(uint64_t session);
   const ParkedSessions& parked() const { return parked_; }
 
-  // REQUIRES: the last plan was committed. The plan is valid until the next call of Plan.
+  // REQUIRES: every plan was committed. The plan is valid until its Commit.
   const StepPlan& Plan(int64_t now_us);
 
-  // results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
+  // The plan behind the one in flight, when that is nothing but one more token for everybody who goes on; their tokens are
+  // kTokenInFlight. Null when it may be something else: prompts, cuts, copies of shared blocks, shrinks, a step that is divided
+  // between tenants, somebody who may be let in, sessions to be moved; or when a sequence that is not `independent`, by its
+  // index, would have a row: the driver needs its token first. Then the plan in flight is committed before the next is made.
+  //
+  // A sequence that turns out to have ended has a row all the same. What comes of that is nobody's, and its terminal event comes,
+  // with its last token, when the row is committed. A session's KV must then be what it was before: so a session with a budget has no row ahead, for
+  // that would count in its scores, and nobody has beside it. Nor is there a plan ahead in which a session that may end in the
+  // plan in flight has no row: what is parked leaves when no plan is in flight. Admission may take a step longer than without.
+  // REQUIRES: one plan is in flight.
+  const StepPlan* PlanAhead(absl::FunctionRef<bool(int32_t sequence)> independent);
+
+  // Of the older plan in flight. results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
   std::span<const SchedulerEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
@@ -205,6 +225,9 @@ class Scheduler {
   void Unpin(Sequence& sequence);
   void Park(int32_t index);
   void ReleaseParks(bool of_dropped_sessions);
+  bool IsPlain(const StepPlan& plan) const;
+  bool ContinuesPlainly(const Sequence& sequence) const;
+  StepPlan& BeginPlan();
   void PlanDecode(int32_t index);
   bool fair_between_tenants() const;
   void ShareStep();
@@ -212,8 +235,9 @@ class Scheduler {
   void PlanPrompts();
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
-  void CommitRow(int32_t row_index, const RowResult& result, int64_t now_us);
-  void Share(Sequence& sequence, const PlanRow& row, bool valid);
+  void CommitRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
+  void TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence);
+  void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
   void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
   SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
@@ -250,9 +274,10 @@ class Scheduler {
   ShrinkPlanner shrink_planner_;
   uint64_t shrinks_for_ = 0;
 
-  PrefixMatch match_;  // of the admission in progress
-  StepPlan plan_;
-  bool planned_ = false;                        // plan_ waits for its Commit
+  PrefixMatch match_;                           // of the admission in progress
+  std::array<StepPlan, 2> plans_;               // in turn
+  StepPlan* plan_ = &plans_[0];                 // the last one made
+  int32_t planned_ = 0;                         // plans in flight: they wait for their Commits
   std::vector<SchedulerEvent> pending_events_;  // of cancelled sequences, for the next Commit
   std::vector<SchedulerEvent> events_;          // of the last Commit
   SchedulerCounters counters_;

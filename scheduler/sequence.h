@@ -4,8 +4,10 @@
 // Thread: engine.
 //
 // Invariants
-//  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute.
-//  2. computed == scheduled exactly when in_flight == 0.
+//  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute. With one
+//     exception: while the row that samples token `known` is in flight the row that computes it may be, too (PlanAhead). What
+//     that row did stays counted when the sequence ends without the token.
+//  2. computed == scheduled exactly when in_flight == 0, and in_flight <= 2.
 //  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
 //     scheduled.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
@@ -27,6 +29,7 @@ struct Sequence {
   int32_t scheduled = 0;  // tokens handed to the executor
   int32_t computed = 0;   // tokens whose keys and values exist: the logical length
   int32_t live = 0;       // slots occupied once everything scheduled is done
+  int32_t held = 0;       // slots occupied by what is computed
 
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
@@ -58,6 +61,10 @@ struct Sequence {
   bool waiting() const { return state_row < 0; }
   bool retired() const { return finish != FinishReason::kNone; }
   bool decodes() const { return scheduled >= prompt_length(); }
+  // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
+  bool goes_on() const {
+    return decodes() && !paused && !retired() && scheduled - prompt_length() < DecodeSteps(request.max_tokens);
+  }
 };
 
 }  // namespace hydrant

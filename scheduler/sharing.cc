@@ -34,15 +34,15 @@ void Scheduler::Reserve(Sequence& sequence) {
     const std::span<const int32_t> blocks = sequence.blocks.blocks();
     const int32_t rows = sequence.prompt_length() - parked->computed;
     const int32_t cut = request.budget.TurnCut(parked->live, rows);
-    plan_.restores.push_back({request.session,
-                              static_cast<int32_t>(&sequence - sequences_.data()),
-                              parked->live,
-                              cut,
-                              parked->computed,
-                              rows,
-                              {blocks.begin(), blocks.end()}});
+    plan_->restores.push_back({request.session,
+                               static_cast<int32_t>(&sequence - sequences_.data()),
+                               parked->live,
+                               cut,
+                               parked->computed,
+                               rows,
+                               {blocks.begin(), blocks.end()}});
     sequence.restored = sequence.scheduled = sequence.computed = parked->computed;
-    sequence.live = cut > 0 ? cut : parked->live;
+    sequence.live = sequence.held = cut > 0 ? cut : parked->live;
     // Whoever takes these blocks in this step does so after the cut.
     if (cut > 0) {
       const int32_t freed = block_manager_.Shrink(sequence.blocks, cut, sequence.blocks.reserved());
@@ -60,12 +60,13 @@ void Scheduler::Reserve(Sequence& sequence) {
   const int64_t shared_blocks = SharedBlocks(request, tenant);
   const bool alone_fits = block_manager_.CanAdmit(private_blocks);
   if (shared_blocks > 0 && block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
-    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan_.side_starts);
+    block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan_->side_starts);
     sequence.shares = true;
     // Needed until the first eviction only.
     const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
     sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(tokens, request.max_tokens)));
-    sequence.cached = sequence.scheduled = sequence.computed = sequence.live = match_.tokens();
+    sequence.cached = sequence.scheduled = sequence.computed = match_.tokens();
+    sequence.live = sequence.held = sequence.cached;
     counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);
     return;
   }
@@ -113,7 +114,7 @@ int64_t Scheduler::SharedBlocks(const Request& request, const Tenant& tenant) {
 
 void Scheduler::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   const PrefixUse& use = sequence.request.prefix;
-  row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_.snapshots.size());
+  row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_->snapshots.size());
   if (!use.publishes || use.side != SideNeed::kSnapshot) return;
   const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
   // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
@@ -127,14 +128,14 @@ void Scheduler::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
     if (slots > end) break;
     PlanSnapshot snapshot{slots, {}};
     if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.sides)) continue;
-    plan_.snapshots.push_back(std::move(snapshot));
+    plan_->snapshots.push_back(std::move(snapshot));
     ++row->snapshot_end;
   }
 }
 
 // What the step computed becomes findable, and the copies of a first eviction take the place of what was shared. What a
 // failed row wrote is nobody's business.
-void Scheduler::Share(Sequence& sequence, const PlanRow& row, bool valid) {
+void Scheduler::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid) {
   const PrefixUse& use = sequence.request.prefix;
   if (valid && use.publishes) {
     int32_t tokens[kSlotsPerBlock];
@@ -144,7 +145,7 @@ void Scheduler::Share(Sequence& sequence, const PlanRow& row, bool valid) {
     });
   }
   for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
-    PlanSnapshot& snapshot = plan_.snapshots[static_cast<size_t>(i)];
+    PlanSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
     block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.sides));
   }
   if (!row.choose_victim && row.shrink_to == 0) return;

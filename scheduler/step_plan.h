@@ -18,6 +18,9 @@ struct PlanSnapshot {
   std::vector<int32_t> sides;  // [slots / kSlotsPerBlock], where they go
 };
 
+// In the place of a decode row's token: the one that the sequence's row in the step before samples (Scheduler::PlanAhead).
+inline constexpr int32_t kTokenInFlight = -1;
+
 struct PlanRow {
   int32_t sequence = 0;             // index of the sequence, from Add until its terminal event
   int32_t state_row = 0;            // [0, sequences_max), from admission until its terminal event

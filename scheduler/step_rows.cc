@@ -23,22 +23,20 @@ void Scheduler::ShareStep() {
       if (!sequence.decodes()) {
         const int32_t stop = sequence.request.budget.PromptStop(sequence.scheduled, sequence.prompt_length());
         step_shares_.AddPrompt(tenant, prefill_cost_.Of(sequence.live, stop - sequence.scheduled));
-      } else if (!sequence.paused) {
+      } else if (sequence.goes_on()) {
         step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
       }
     }
     step_shares_.Divide(limits_.shared);
   }
-  plan_.shared = step_shares_.bounded();
-  plan_.several_tenants = step_shares_.several();
 }
 
 void Scheduler::PlanDecodes() {
   decoding_.clear();
   for (int32_t index : running_) {
-    if (at(index).decodes() && !at(index).paused) decoding_.push_back(index);
+    if (at(index).goes_on()) decoding_.push_back(index);
   }
-  if (plan_.shared) {
+  if (plan_->shared) {
     std::sort(decoding_.begin(), decoding_.end(),
               [this](int32_t a, int32_t b) { return at(a).last_row < at(b).last_row; });
   }
@@ -49,9 +47,9 @@ void Scheduler::PlanDecodes() {
     // Whose budget falls, or who ends, for somebody who waits is not put off.
     const bool ends = blocked_.tenant != nullptr && StepsAfterNext(sequence) <= 0;
     const bool due = sequence.asks_losses || sequence.lower_to > 0 || ends;
-    if (plan_.shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
+    if (plan_->shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
     step_shares_.TakeDecode(tenant, cost);
-    plan_.decode_cost += cost;
+    plan_->decode_cost += cost;
     PlanDecode(index);
   }
 }
@@ -82,18 +80,18 @@ std::span<const int32_t> Scheduler::PrefillOrder() {
 
 // Bounded twice: in tokens, by what a step has room for, and in what they cost, by the time it may take.
 void Scheduler::PlanPrompts() {
-  const bool beside_decodes = plan_.decode_tokens > 0;
+  const bool beside_decodes = plan_->decode_tokens > 0;
   const double cost_max = beside_decodes ? limits_.beside_decodes : limits_.alone;
-  int32_t tokens_left = options_.tokens_max - plan_.decode_tokens;
+  int32_t tokens_left = options_.tokens_max - plan_->decode_tokens;
   if (beside_decodes) tokens_left = std::min(tokens_left, options_.prefill_tokens_max);
   for (int32_t index : PrefillOrder()) {
     if (tokens_left == 0) break;
     const double cost_left =
-        plan_.shared ? step_shares_.left(at(index).request.tenant) : std::max(0.0, cost_max - plan_.prefill_cost);
+        plan_->shared ? step_shares_.left(at(index).request.tenant) : std::max(0.0, cost_max - plan_->prefill_cost);
     int32_t tokens = prefill_cost_.TokensFor(at(index).live, cost_left);
     // To the end of the block that the share ends in: what that is too much is the others' in the next step.
-    if (plan_.shared && tokens > 0) tokens += kSlotsPerBlock - 1;
-    if (plan_.prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
+    if (plan_->shared && tokens > 0) tokens += kSlotsPerBlock - 1;
+    if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
     tokens = std::min(tokens, tokens_left);
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
   }

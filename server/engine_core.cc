@@ -10,6 +10,7 @@
 namespace hydrant {
 
 static_assert(kSlotsPerBlock == kBlockSlots, "the block manager and the device disagree about the size of a block");
+static_assert(kTokenInFlight == kSampledId, "the scheduler and the device disagree about a token nobody knows yet");
 
 absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
                                                                EngineClock clock) {
@@ -28,7 +29,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
       scheduler_(options.scheduler),
       extras_(static_cast<size_t>(scheduler_.sequence_indices())) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
-  input_.rows.reserve(rows);
+  for (Flight& flight : flights_) flight.input.rows.reserve(rows);
   results_.reserve(rows);
   events_.reserve(rows);
 }
@@ -88,101 +89,143 @@ absl::Status EngineCore::Add(EngineRequest request) {
 bool EngineCore::Cancel(uint64_t id) { return scheduler_.Cancel(id); }
 
 std::span<const EngineEvent> EngineCore::Step() {
-  const int64_t begin_us = clock_();
-  const StepPlan& plan = scheduler_.Plan(begin_us);
-  BuildInput(plan);
-  const int64_t launch_us = clock_();
-  output_.rows.clear();
-  if (!plan.rows.empty()) output_ = executor_.Await(executor_.Launch(input_));
-  const int64_t done_us = clock_();
-  BuildResults(plan);
-  BuildEvents(plan, scheduler_.Commit(plan, results_, done_us));
-  MoveSessions();
-  report_ = StepReport{};
-  if (!plan.rows.empty()) {
-    report_ = {static_cast<int32_t>(plan.rows.size()),
-               plan.decode_tokens,
-               plan.prefill_tokens,
-               plan.decode_cost,
-               plan.prefill_cost,
-               plan.several_tenants,
-               launch_us - begin_us,
-               done_us - launch_us,
-               clock_() - done_us};
+  if (in_flight_ == 0) {
+    const int64_t begin_us = clock_();
+    Launch(scheduler_.Plan(begin_us), begin_us);
   }
+  if (options_.overlap) {
+    const int64_t begin_us = clock_();
+    // Who shapes logits asks for them by the tokens there are.
+    const StepPlan* next = scheduler_.PlanAhead(
+        [this](int32_t sequence) { return extras_[static_cast<size_t>(sequence)].shaper == nullptr; });
+    if (next != nullptr) Launch(*next, begin_us);
+  }
+  Flight& oldest = flight(0);
+  Answer(oldest);
+  BuildResults(oldest);
+  const std::span<const SchedulerEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
+  oldest_ = (oldest_ + 1) % flights_.size();
+  --in_flight_;
+  BuildEvents(oldest, events);
+  MoveSessions();
+  Report(oldest);
   return events_;
 }
 
-void EngineCore::BuildInput(const StepPlan& plan) {
-  input_.clear();
+void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
+  Flight& next = flight(in_flight_++);
+  next.plan = &plan;
+  next.begin_us = begin_us;
+  next.answered = false;
+  next.output.rows.clear();
+  BuildInput(plan, &next);
+  next.launch_us = clock_();
+  if (!plan.rows.empty()) next.ticket = executor_.Launch(next.input);
+}
+
+void EngineCore::Answer(Flight& flight) {
+  if (std::exchange(flight.answered, true)) return;
+  if (!flight.plan->rows.empty()) flight.output = executor_.Await(flight.ticket);
+  flight.done_us = clock_();
+}
+
+void EngineCore::Report(const Flight& flight) {
+  report_ = StepReport{};
+  const StepPlan& plan = *flight.plan;
+  if (plan.rows.empty()) return;
+  report_ = {static_cast<int32_t>(plan.rows.size()),
+             plan.decode_tokens,
+             plan.prefill_tokens,
+             plan.decode_cost,
+             plan.prefill_cost,
+             plan.several_tenants,
+             flight.launch_us - flight.begin_us,
+             flight.done_us - std::max(flight.launch_us, free_us_),
+             clock_() - flight.done_us};
+  free_us_ = flight.done_us;
+}
+
+void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
+  StepInput& input = flight->input;
+  input.clear();
   for (const PlanRestore& from : plan.restores) {
     const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
     const EvictionPolicy& policy = extras.policy;
     if (from.cut_to > 0) {
       evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.live - from.cut_to);
     }
-    input_.restores.push_back(
+    input.restores.push_back(
         {from.session, from.live, from.cut_to, from.computed, from.rows, from.block_table, &policy});
   }
-  for (const SideStart& from : plan.side_starts) input_.side_inits.push_back({from.from, from.to, from.position});
-  CollectSharing(plan);
+  for (const SideStart& from : plan.side_starts) input.side_inits.push_back({from.from, from.to, from.position});
+  CollectSharing(plan, flight);
   size_t copies_begin = 0;
   for (const PlanRow& from : plan.rows) {
-    Extras& extras = extras_[static_cast<size_t>(from.sequence)];
-    if (from.lowered) extras.policy = extras.asked.Lowered(from.keep);
-    StepRow& row = input_.rows.emplace_back();
-    row.state_row = from.state_row;
-    row.tokens = from.tokens;
-    row.position = from.position;
-    row.live = from.live;
-    row.prompt_length = from.prompt_length;
-    row.block_table = from.block_table;
-    row.side_table = from.side_table;
-    row.snapshots = std::span(snapshots_)
+    StepRow& row = input.rows.emplace_back();
+    BuildRow(from, &row);
+    row.snapshots = std::span(flight->snapshots)
                         .subspan(static_cast<size_t>(from.snapshot_begin),
                                  static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
-    row.copies = std::span(copies_).subspan(copies_begin, from.copies.size());
+    row.copies = std::span(flight->copies).subspan(copies_begin, from.copies.size());
     copies_begin += from.copies.size();
-    row.prefill = from.prefill;
-    row.reuse_victim = from.reuse_victim;
-    row.choose_victim = from.choose_victim;
-    row.shrink_to = from.shrink_to;
-    row.losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
-    row.sample = from.sample;
-    row.logprobs = extras.logprobs;
-    const size_t generated = static_cast<size_t>(std::max(0, scheduler_.sequence(from.sequence).generated()));
-    row.forced_id = from.sample && generated < extras.forced_ids.size() ? extras.forced_ids[generated] : -1;
-    if (from.sample && row.forced_id < 0 && extras.shaper != nullptr) row.adjustments = extras.shaper->Next();
-    row.policy = &extras.policy;
-    row.sampling = &extras.sampling;
-    if (from.prefill && extras.prompt_logprobs >= 0) {
-      // Token i predicts token i + 1, so the last token of the prompt has no target.
-      const std::vector<int32_t>& prompt = scheduler_.sequence(from.sequence).request.prompt;
-      const size_t begin = static_cast<size_t>(from.position) + 1;
-      row.targets =
-          std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
-      row.target_logprobs = extras.prompt_logprobs;
-      row.target_ranks = extras.prompt_ranks;
-    }
-    evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
   }
+}
+
+void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
+  Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+  if (from.lowered) extras.policy = extras.asked.Lowered(from.keep);
+  row->state_row = from.state_row;
+  row->tokens = from.tokens;
+  row->position = from.position;
+  row->live = from.live;
+  row->prompt_length = from.prompt_length;
+  row->block_table = from.block_table;
+  row->side_table = from.side_table;
+  row->prefill = from.prefill;
+  row->reuse_victim = from.reuse_victim;
+  row->choose_victim = from.choose_victim;
+  row->shrink_to = from.shrink_to;
+  row->losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
+  row->sample = from.sample;
+  row->logprobs = extras.logprobs;
+  // The number of the token it samples.
+  const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
+  const bool forced = from.sample && next < std::ssize(extras.forced_ids);
+  row->forced_id = forced ? extras.forced_ids[static_cast<size_t>(next)] : -1;
+  if (from.sample && !forced && extras.shaper != nullptr) row->adjustments = extras.shaper->Next();
+  row->policy = &extras.policy;
+  row->sampling = &extras.sampling;
+  if (from.prefill && extras.prompt_logprobs >= 0) {
+    // Token i predicts token i + 1, so the last token of the prompt has no target.
+    const std::vector<int32_t>& prompt = scheduler_.sequence(from.sequence).request.prompt;
+    const size_t begin = static_cast<size_t>(from.position) + 1;
+    row->targets = std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
+    row->target_logprobs = extras.prompt_logprobs;
+    row->target_ranks = extras.prompt_ranks;
+  }
+  evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
 }
 
 // After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
 // their places: nobody was added since.
 void EngineCore::MoveSessions() {
-  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  dropped_.clear();
   parked_.clear();
+  if (in_flight_ > 0) {
+    assert(scheduler_.parks().empty());
+    return;
+  }
+  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
   if (scheduler_.parks().empty() && dropped_.empty()) return;
-  input_.clear();
-  input_.drops = dropped_;
+  moves_.clear();
+  moves_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
-    input_.parks.push_back(
+    moves_.parks.push_back(
         {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
     parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
-  executor_.Await(executor_.Launch(input_));
+  executor_.Await(executor_.Launch(moves_));
   scheduler_.FinishParks();
 }
 
@@ -192,12 +235,13 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
   out->tokens.clear();
   for (const int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
-    if (sequence.request.session != session) continue;
+    // What a turn that failed leaves in flight is nobody's.
+    if (sequence.request.session != session || sequence.scheduled > sequence.known) continue;
     const Extras& extras = extras_[static_cast<size_t>(index)];
     const EvictionPolicy& policy = extras.policy;
     out->source = KvReading::Source::kRunning;
     out->turn = sequence.request.turn;
-    out->computed = sequence.computed;
+    out->computed = sequence.scheduled;
     out->live = sequence.live;
     out->blocks = sequence.blocks.size();
     out->budget = sequence.request.budget;
@@ -221,30 +265,33 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
 void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
   const int64_t bytes_per_slot = int64_t{options_.pairs} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
   if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
-  input_.clear();
-  input_.reads.push_back(read);
-  input_.reads.back().out = &out->sides;
+  // Tickets are awaited in their order.
+  if (in_flight_ > 0) Answer(flight(0));
+  moves_.clear();
+  moves_.reads.push_back(read);
+  moves_.reads.back().out = &out->sides;
   out->sides.blocks = 0;
-  executor_.Await(executor_.Launch(input_));
+  executor_.Await(executor_.Launch(moves_));
   out->sides_read = out->sides.blocks > 0;
 }
 
 // What the scheduler says in its own words, in the device's; rows get spans of it.
-void EngineCore::CollectSharing(const StepPlan& plan) {
-  snapshots_.clear();
-  for (const PlanSnapshot& from : plan.snapshots) snapshots_.push_back({from.slots, from.sides});
-  copies_.clear();
+void EngineCore::CollectSharing(const StepPlan& plan, Flight* flight) {
+  flight->snapshots.clear();
+  for (const PlanSnapshot& from : plan.snapshots) flight->snapshots.push_back({from.slots, from.sides});
+  flight->copies.clear();
   for (const PlanRow& row : plan.rows) {
-    for (const TableCopy& copy : row.copies) copies_.push_back({copy.from, copy.from_side, copy.to});
+    for (const TableCopy& copy : row.copies) flight->copies.push_back({copy.from, copy.from_side, copy.to});
   }
 }
 
-void EngineCore::BuildResults(const StepPlan& plan) {
-  assert(output_.rows.size() == plan.rows.size());
+void EngineCore::BuildResults(const Flight& flight) {
+  const StepPlan& plan = *flight.plan;
+  assert(flight.output.rows.size() == plan.rows.size());
   results_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const RowOutput& output = output_.rows[i];
-    assert(output.targets.size() == input_.rows[i].targets.size());
+    const RowOutput& output = flight.output.rows[i];
+    assert(output.targets.size() == flight.input.rows[i].targets.size());
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     RowResult& result = results_.emplace_back();
     result.losses = output.losses;
@@ -252,14 +299,17 @@ void EngineCore::BuildResults(const StepPlan& plan) {
       result.token = output.sampled.id;
       result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
       const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
-      if (extras.shaper != nullptr && !result.failed) extras.shaper->Push(result.token);
-      if (extras.end_finder != nullptr && !result.failed) result.ends = extras.end_finder->Push(result.token);
+      // Nobody reads what comes behind an end.
+      const bool read = !result.failed && !scheduler_.sequence(plan.rows[i].sequence).retired();
+      if (read && extras.shaper != nullptr) extras.shaper->Push(result.token);
+      if (read && extras.end_finder != nullptr) result.ends = extras.end_finder->Push(result.token);
     }
     for (const SampleResult& target : output.targets) result.failed |= !target.finite;
   }
 }
 
-void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events) {
+void EngineCore::BuildEvents(Flight& flight, std::span<const SchedulerEvent> events) {
+  const StepPlan& plan = *flight.plan;
   events_.clear();
   // Events of Cancel come first, then those of rows in the order of rows.
   auto next = events.begin();
@@ -283,16 +333,19 @@ void EngineCore::BuildEvents(const StepPlan& plan, std::span<const SchedulerEven
   for (; next != events.end() && next->row < 0; ++next) append(*next);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    const RowOutput& output = output_.rows[i];
+    RowOutput& output = flight.output.rows[i];
     const bool has_event = next != events.end() && next->row == static_cast<int32_t>(i);
+    Extras& extras = extras_[static_cast<size_t>(row.sequence)];
+    if (!has_event && scheduler_.sequence(row.sequence).retired()) extras.last = std::move(output.sampled);
     if (!has_event && output.targets.empty()) continue;
     EngineEvent* event = nullptr;
     if (has_event) {
       event = &append(*next++);
       // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
       if (event->finish != FinishReason::kNone) {
-        extras_[static_cast<size_t>(row.sequence)].end_finder.reset();
-        extras_[static_cast<size_t>(row.sequence)].shaper.reset();
+        extras.end_finder.reset();
+        extras.shaper.reset();
+        if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
       }
     } else {
       // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.

@@ -4,8 +4,11 @@
 // Thread: engine, every method. Single-threaded and without I/O of its own; time comes from the clock it is given.
 //
 // Life of a request: Add -> events with a token each (or with prompt log-probabilities while the prompt is computed) ->
-// exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest; it may also
-// be called while a step runs (from inside the executor).
+// exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest, or, with overlap,
+// with the one after that; it may also be called while a step runs (from inside the executor).
+//
+// With overlap the executor has the next step while it computes one, where that can be (Scheduler::PlanAhead): between two calls
+// of Step a step may be in flight. Tokens are the same; the event that ends a request may come a step later.
 #ifndef HYDRANT_SERVER_ENGINE_CORE_H_
 #define HYDRANT_SERVER_ENGINE_CORE_H_
 
@@ -116,8 +119,8 @@ struct StepReport {
   double decode_cost = 0.0;  // these three: as in StepPlan
   double prefill_cost = 0.0;
   bool several_tenants = false;
-  int64_t plan_us = 0;    // Plan and building the executor's input
-  int64_t device_us = 0;  // Launch to Await's return
+  int64_t plan_us = 0;    // Plan and building the executor's input; with overlap perhaps while the device was busy
+  int64_t device_us = 0;  // Launch, or the end of the step before it, to Await's return
   int64_t commit_us = 0;  // Commit and building the events
 };
 
@@ -164,6 +167,8 @@ struct EngineCoreOptions {
   // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with what
   // its session had parked, then the budget and what it grows beyond that.
   int32_t context = 0;
+  // For an executor whose Launch returns before the work is done; for others it would only delay events.
+  bool overlap = false;
 };
 
 // Monotonic microseconds.
@@ -202,6 +207,8 @@ class EngineCore {
 
   // Copies what there is of the session into `out`: what is computed now, or what is parked.
   //
+  // With a step in flight it is as that will leave it.
+  //
   // Scores and positions are left out of what evicts nothing (every token is held then; of what is parked the caller says it,
   // with `evicts`), and where they would take more than kKvReadingBytesMax.
   //
@@ -223,6 +230,8 @@ class EngineCore {
   const StepReport& report() const { return report_; }
   EngineCounters counters() const;
   const Scheduler& scheduler() const { return scheduler_; }
+  // A step is: the next call of Step plans none that is committed in it, and lets nobody in.
+  bool in_flight() const { return in_flight_ > 0; }
 
  private:
   // What EngineRequest has beside Request, by sequence index.
@@ -237,18 +246,38 @@ class EngineCore {
     std::vector<int32_t> forced_ids;
     std::shared_ptr<EndFinder> end_finder;
     std::shared_ptr<LogitShaper> shaper;
+    SampleResult last;  // of the token with which it ended, while a row behind it is in flight
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
   // Positions of the rotary table that the request may come to use.
   int64_t PositionsNeeded(const EngineRequest& request) const;
   absl::Status Check(const EngineRequest& request) const;
-  void BuildInput(const StepPlan& plan);
-  void CollectSharing(const StepPlan& plan);
+  // A plan from its making to its Commit.
+  struct Flight {
+    const StepPlan* plan = nullptr;
+    StepInput input;
+    std::vector<ScoreSnapshot> snapshots;  // of input's rows
+    std::vector<BlockCopy> copies;         // of input's rows
+    Executor::Ticket ticket;               // of a plan with rows
+    bool answered = false;                 // Await has returned: `output` is there
+    StepOutput output;
+    int64_t begin_us = 0;
+    int64_t launch_us = 0;
+    int64_t done_us = 0;
+  };
+  Flight& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
+
+  void Launch(const StepPlan& plan, int64_t begin_us);
+  void Answer(Flight& flight);
+  void Report(const Flight& flight);
+  void BuildInput(const StepPlan& plan, Flight* flight);
+  void BuildRow(const PlanRow& from, StepRow* row);
+  static void CollectSharing(const StepPlan& plan, Flight* flight);
   void ReadSides(const ReadOp& read, KvReading* out);
   void MoveSessions();
-  void BuildResults(const StepPlan& plan);
-  void BuildEvents(const StepPlan& plan, std::span<const SchedulerEvent> events);
+  void BuildResults(const Flight& flight);
+  void BuildEvents(Flight& flight, std::span<const SchedulerEvent> events);
 
   const EngineCoreOptions options_;
   Executor& executor_;
@@ -256,10 +285,11 @@ class EngineCore {
   Scheduler scheduler_;
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
 
-  StepInput input_;
-  std::vector<ScoreSnapshot> snapshots_;  // of input_'s rows
-  std::vector<BlockCopy> copies_;         // of input_'s rows
-  StepOutput output_;
+  std::array<Flight, 2> flights_;  // in turn
+  size_t oldest_ = 0;              // of the flights
+  int32_t in_flight_ = 0;
+  int64_t free_us_ = 0;  // when the executor was done with the last step
+  StepInput moves_;      // what is done between steps
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;
   std::vector<uint64_t> dropped_;

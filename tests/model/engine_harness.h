@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct HarnessOptions {
   int32_t prefill_tokens_max = 64;  // beside decodes
   int64_t parked_blocks_max = 0;
   KvDumpSink* dump = nullptr;
+  bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
 };
 
 struct Generation {
@@ -75,6 +77,7 @@ class EngineHarness {
     core.scheduler.prefill_tokens_max = options.prefill_tokens_max;
     core.vocab = config.vocab;
     core.context = config.context;
+    core.overlap = options.overlap && options.dump == nullptr;
     auto engine = EngineCore::Create(core, *executor_, [this] { return ++now_us_; });
     if (!engine.ok()) ADD_FAILURE() << engine.status();
     engine_ = std::move(*engine);
@@ -102,7 +105,9 @@ class EngineHarness {
         if (!added.ok()) ADD_FAILURE() << added;
         index_of[requests[i].request.id] = i;
       }
-      for (const EngineEvent& event : engine_->Step()) {
+      const std::span<const EngineEvent> events = engine_->Step();
+      steps_ahead_ += engine_->in_flight() ? 1 : 0;
+      for (const EngineEvent& event : events) {
         Generation& generation = generations[index_of.at(event.id)];
         if (event.token >= 0) generation.sampled.push_back(*event.sampled);
         generation.prompt.insert(generation.prompt.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
@@ -122,8 +127,12 @@ class EngineHarness {
 
   Generation RunOne(const EngineRequest& request) { return Run({request}).front(); }
 
+  // Steps that were launched while another was in flight.
+  int64_t steps_ahead() const { return steps_ahead_; }
+
  private:
   int64_t now_us_ = 0;
+  int64_t steps_ahead_ = 0;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;

@@ -10,4 +10,6 @@ std::unique_ptr<Device> MakeHarnessDevice(int threads) {
 
 bool HarnessIsBatchInvariant() { return true; }
 
+bool HarnessDeviceQueues() { return false; }
+
 }  // namespace hydrant

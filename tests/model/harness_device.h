@@ -15,6 +15,9 @@ std::unique_ptr<Device> MakeHarnessDevice(int threads);
 // Whether a row's bits depend on nothing but the row.
 bool HarnessIsBatchInvariant();
 
+// Whether its ops return before they are done.
+bool HarnessDeviceQueues();
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_TESTS_MODEL_HARNESS_DEVICE_H_

@@ -119,6 +119,45 @@ TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
   }
 }
 
+// A row that was on its way behind the end of a turn is no part of what is parked.
+TEST_P(Sessions, OverlapChangesNoBitOfTheNextTurn) {
+  for (const Policy& policy : {Policies()[0], Policies()[1]}) {
+    std::vector<Generation> turns[2];
+    int32_t stop = -1;
+    for (const bool overlap : {false, true}) {
+      HarnessOptions options{.dtype = Type(), .parked_blocks_max = 64};
+      options.overlap = overlap;
+      EngineHarness harness(GoldenPath(GetParam()), options);
+      std::mt19937 random(31);
+      std::vector<int32_t> history = RandomIds(random, 45);
+      if (!overlap) stop = harness.RunOne(With(Greedy(9, history, 20), policy.policy)).tokens()[8];
+      for (int32_t turn = 0; turn < 3; ++turn) {
+        EngineRequest request = With(Greedy(static_cast<uint64_t>(turn) + 1, history, 20), policy.policy);
+        request.logprobs = 0;
+        request.request.session = kSession;
+        request.request.turn = static_cast<uint64_t>(turn) + 1;
+        request.request.resumes = static_cast<uint64_t>(turn);
+        if (turn == 0) request.request.stop_token_ids = {stop};
+        turns[overlap].push_back(harness.RunOne(request));
+        const std::vector<int32_t> answer = turns[overlap].back().tokens(), said = RandomIds(random, 7);
+        history.insert(history.end(), answer.begin(), answer.end());
+        history.insert(history.end(), said.begin(), said.end());
+      }
+      EXPECT_EQ(harness.steps_ahead() > 0, overlap && !policy.policy.evicts) << policy.name;
+    }
+    EXPECT_EQ(turns[0][0].finish, FinishReason::kStop);
+    for (size_t turn = 0; turn < 3; ++turn) {
+      SCOPED_TRACE(std::string(policy.name) + ", turn " + std::to_string(turn));
+      EXPECT_EQ(turns[1][turn].restored, turns[0][turn].restored);
+      EXPECT_EQ(turns[1][turn].tokens(), turns[0][turn].tokens());
+      ASSERT_EQ(turns[1][turn].sampled.size(), turns[0][turn].sampled.size());
+      for (size_t i = 0; i < turns[0][turn].sampled.size(); ++i) {
+        EXPECT_EQ(turns[1][turn].sampled[i].logprob, turns[0][turn].sampled[i].logprob);
+      }
+    }
+  }
+}
+
 class SessionsInFp32 : public Sessions {};
 
 TEST_P(SessionsInFp32, WithoutEvictionATurnIsWhatTheWholeHistoryWouldBe) {

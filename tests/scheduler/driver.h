@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <utility>
@@ -51,11 +52,18 @@ class Driver {
  public:
   explicit Driver(const SchedulerOptions& options) : scheduler(options) {}
 
-  // Plan and Commit with `token_of` for every sampled row. Returns a copy of the plan's rows; their spans are dead.
+  // Plan, or with `ahead` PlanAhead where there is one, and Commit with `token_of` for every sampled row. Returns a copy of the
+  // committed plan's rows; their spans are dead.
   std::vector<PlanRow> Step() {
     ++now_us;
-    const StepPlan& plan = scheduler.Plan(now_us);
+    if (in_flight.empty()) in_flight.push_back(&scheduler.Plan(now_us));
+    if (ahead) {
+      const StepPlan* next = scheduler.PlanAhead(independent);
+      if (next != nullptr) in_flight.push_back(next);
+    }
     if (between) between();
+    const StepPlan& plan = *in_flight.front();
+    in_flight.pop_front();
     std::vector<RowResult> results;
     std::vector<std::vector<float>> losses(plan.rows.size());
     for (const PlanRow& row : plan.rows) {
@@ -91,6 +99,9 @@ class Driver {
   int32_t used() const { return scheduler.block_manager().pool().used(); }
 
   Scheduler scheduler;
+  bool ahead = false;
+  std::deque<const StepPlan*> in_flight;  // two at most
+  std::function<bool(int32_t sequence)> independent = [](int32_t) { return true; };
   std::function<int32_t(uint64_t id)> token_of = [](uint64_t) { return 7; };
   std::function<float(uint64_t id)> losses_of = [](uint64_t) { return 0.01f; };  // of every block a budget falls by
   std::function<void()> between;                                                 // called between Plan and Commit

@@ -13,9 +13,10 @@ constexpr int64_t kStepsMax = 1'000'000;
 
 Episode::Episode(const EpisodeOptions& options)
     : options_(options),
+      overlap_(options.overlap.value_or(Mix(options.seed + 77) % 2 == 0)),
       workload_(options.seed),
       executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_sides, workload_.pairs(),
-                 workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract},
+                 workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract, overlap_},
                 requests_, failure_),
       oracle_(workload_.pairs(), workload_.core().vocab, workload_.core().scheduler.eos_ids),
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
@@ -28,6 +29,7 @@ Episode::Episode(const EpisodeOptions& options)
 
 bool Episode::Start() {
   EngineCoreOptions options = workload_.core();
+  options.overlap = overlap_;
   SpoilTenants(options_.bug, options.scheduler.tenants);
   absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(options, buggy_, [this] { return ++now_us_; });
   if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
@@ -68,6 +70,8 @@ EpisodeResult Episode::Run() {
   result_.turn_cuts = executor_.turn_cuts();
   result_.rows_left_out = executor_.rows_left_out();
   result_.shrinks = executor_.shrinkings();
+  result_.steps_ahead = executor_.steps_ahead();
+  result_.rows_behind = executor_.rows_behind();
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }
@@ -131,6 +135,7 @@ void Episode::SetPaused(SimRequest& request, bool paused) {
   if (options_.bug != forgotten) core_->SetPaused(request.id(), paused);
   if (options_.bug == PlantedBug::kPauseOfAnother) core_->SetPaused(request.id() + 1, paused);
   executor_.SetPaused(request, paused);
+  request.late = executor_.OnItsWay(request);
 }
 
 int32_t Episode::paused() const {
@@ -187,7 +192,8 @@ void Episode::CancelSomebody(bool in_flight) {
   const int32_t back = workload_.random().Chance(90) ? std::min(count, 1 + workload_.random().Below(16))
                                                      : workload_.random().Below(count + 1);
   const uint64_t id = static_cast<uint64_t>(count - back + 1);
-  const bool alive = id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled;
+  const bool alive =
+      id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled && !Ending(id);
   if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
     const bool cancelled = core_->Cancel(id);
     if (cancelled != alive) failure_.Set("Cancel of request ", id, " says ", cancelled, ", expected ", alive);
@@ -196,7 +202,7 @@ void Episode::CancelSomebody(bool in_flight) {
   SimRequest& request = *requests_[id - 1];
   request.cancelled = true;
   ++result_.cancelled;
-  if (in_flight) {
+  if (in_flight || executor_.OnItsWay(request)) {
     ++result_.cancelled_in_flight;
     return;
   }
@@ -206,6 +212,15 @@ void Episode::CancelSomebody(bool in_flight) {
   if (used != executor_.held_blocks()) {
     failure_.Set("after Cancel of request ", id, " ", used, " blocks are used, ", executor_.held_blocks(), " are live");
   }
+}
+
+// It has ended, and its last event is still to come.
+bool Episode::Ending(uint64_t id) const {
+  const std::span<const int32_t> running = core_->scheduler().running_sequences();
+  return std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = core_->scheduler().sequence(index);
+    return sequence.request.id == id && sequence.retired();
+  });
 }
 
 void Episode::Step() {
@@ -222,7 +237,7 @@ void Episode::Step() {
   disturbed_ = false;
   free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
-  tenants_.BeforeStep(scheduler, !admission_paused_);
+  tenants_.BeforeStep(scheduler, !admission_paused_ && !core_->in_flight());
   std::span<const EngineEvent> events = core_->Step();
   if (options_.bug != PlantedBug::kNone) {
     spoilt_events_.assign(events.begin(), events.end());

@@ -41,6 +41,7 @@ class Episode {
   void SeeAdmissions();
   void Begin(SimRequest& request, const Sequence& sequence);
   void CancelSomebody(bool in_flight);
+  bool Ending(uint64_t id) const;
   void Reload();
   void ReadSlowly();
   void SetPaused(SimRequest& request, bool paused);
@@ -71,6 +72,7 @@ class Episode {
   void CheckSums(const EngineCounters& counters);
 
   const EpisodeOptions options_;
+  const bool overlap_;
   Workload workload_;
   Failure failure_;
   std::vector<std::unique_ptr<SimRequest>> requests_;

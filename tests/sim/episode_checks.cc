@@ -1,5 +1,6 @@
 // The part of Episode that holds what comes back against what must.
 #include <algorithm>
+#include <utility>
 
 #include "tests/sim/episode.h"
 
@@ -31,7 +32,7 @@ void Episode::CheckEvent(const EngineEvent& event) {
     failure_.Set("request ", event.id, ": an event after its end");
     return;
   }
-  if (request.paused && event.token >= 0) {
+  if (request.paused && event.token >= 0 && !std::exchange(request.late, false)) {
     failure_.Set("request ", event.id, " goes on although its reader is behind");
     return;
   }
@@ -150,10 +151,13 @@ void Episode::SeeReader(const EngineEvent& event, SimRequest& request) {
 void Episode::CheckState() {
   const Scheduler& scheduler = core_->scheduler();
   const int32_t used = scheduler.block_manager().pool().used();
-  int64_t live_slots = 0;
-  for (int32_t index : scheduler.running_sequences()) live_slots += scheduler.sequence(index).live;
-  if (used != executor_.held_blocks() || live_slots != executor_.live_slots()) {
-    failure_.Set("step ", step_, ": ", used, " blocks used for ", live_slots, " slots; the live sequences hold ",
+  int64_t live_slots = 0, held_slots = 0;
+  for (int32_t index : scheduler.running_sequences()) {
+    live_slots += scheduler.sequence(index).live;
+    held_slots += scheduler.sequence(index).held;
+  }
+  if (used != executor_.held_blocks() || held_slots != executor_.live_slots()) {
+    failure_.Set("step ", step_, ": ", used, " blocks used for ", held_slots, " slots; the live sequences hold ",
                  executor_.held_blocks(), " for ", executor_.live_slots());
     return;
   }

@@ -88,6 +88,8 @@ void Episode::ExpectEnd(SimRequest& request) {
   request.cost_steps = BlocksForSlots(request.prompt_length()) + request.request.request.max_tokens + 2;
   // After a cut inside it, a prompt goes on in the middle of a block: two short chunks per stride.
   const int32_t stride = request.request.request.budget.prompt_stride;
+  // With overlap, before it is let in, and once it has ended, a step that was on its way.
+  if (overlap_) request.cost_steps += 2;
   if (stride > 0) request.cost_steps += 2 * (request.prompt_length() / stride + 1);
   outstanding_steps_ += request.cost_steps;
   request.deadline_step = free_steps_ + 1 + outstanding_steps_;

@@ -34,8 +34,9 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
       !expect("recent", row.policy->recent, request.policy.recent)) {
     return false;
   }
+  const auto text = request.solo.text.begin() + row.position;
   const bool same_text = row.position + tokens <= static_cast<int32_t>(request.solo.text.size()) &&
-                         std::equal(row.tokens.begin(), row.tokens.end(), request.solo.text.begin() + row.position);
+                         (prefill ? std::equal(row.tokens.begin(), row.tokens.end(), text) : TokenOf(row) == *text);
   if (!expect("the text", same_text, true)) return false;
   int32_t live_in = 0;
   return (prefill ? CheckPrefill(row, request, &live_in) : CheckDecode(row, request, &live_in)) &&

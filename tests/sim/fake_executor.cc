@@ -12,26 +12,62 @@ FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<S
       failure_(failure),
       memory_(options.blocks, options.spare_sides, options.pairs),
       victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.pairs), -1),
+      sampled_(static_cast<size_t>(options.state_rows), 0),
       row_user_(static_cast<size_t>(options.state_rows), 0),
       due_of_(kTenantsMax, 0) {}
 
 Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
-  if (launched_ != nullptr) failure_.Set("a step was launched before the last one was awaited");
-  launched_ = &input;
-  ++step_;
+  if (flights_.size() == (options_.overlap ? 2 : 1))
+    failure_.Set("a step was launched before the last one was awaited");
+  step_ = ++launches_;
   if (input.rows.empty()) {
     if (input.parks.empty() && input.drops.empty()) failure_.Set("a step with nothing to do was launched");
-    return {step_};
+    if (!flights_.empty()) failure_.Set("sessions are moved while a step is in flight");
+  } else {
+    ++row_steps_;
+    if (options_.check_contract) CheckWhoDecodes(input);
   }
-  ++row_steps_;
-  if (options_.check_contract) CheckWhoDecodes(input);
+  steps_ahead_ += flights_.empty() ? 0 : 1;
+  flights_.push_back({&input, step_, row_steps_});
   return {step_};
+}
+
+bool FakeExecutor::OnItsWay(const SimRequest& request) const {
+  for (const Flight& flight : flights_) {
+    for (const StepRow& row : flight.input->rows) {
+      if (row.sampling->seed == request.id()) return true;
+    }
+  }
+  return false;
+}
+
+int32_t FakeExecutor::held_blocks() const {
+  int64_t held = memory_.held_blocks();
+  for (const Flight& flight : flights_) {
+    for (const StepRow& row : flight.input->rows) held += std::ssize(row.block_table) - BlocksForSlots(row.live);
+  }
+  return static_cast<int32_t>(held);
+}
+
+// Who has a row in a step that is launched behind another, or in its place: whoever has not ended as far as anybody can know.
+std::vector<int32_t> FakeExecutor::DueWithOneOnItsWay() const {
+  std::vector<int32_t> due(kTenantsMax, 0);
+  for (const std::unique_ptr<SimRequest>& each : requests_) {
+    const SimRequest& request = *each;
+    if (request.gone || !request.started || request.cancelled || request.paused || !request.decodes()) continue;
+    if (request.computed >= request.solo.computed()) continue;  // its last token is known
+    const int32_t computed = request.computed + (OnItsWay(request) ? 1 : 0);
+    if (computed - request.prompt_length() + 1 >= request.request.request.max_tokens) continue;
+    ++due[static_cast<size_t>(request.request.request.tenant)];
+  }
+  return due;
 }
 
 // Admitted sequences advance, whoever else is there and however slowly others are read. In a step that is divided between
 // tenants each of them has a row at least; RunRow checks that a tenant's sequences take turns.
 void FakeExecutor::CheckWhoDecodes(const StepInput& input) {
-  std::vector<int32_t> left_out = due_of_;
+  const std::vector<int32_t> due = options_.overlap ? DueWithOneOnItsWay() : due_of_;
+  std::vector<int32_t> left_out = due;
   for (const StepRow& row : input.rows) {
     const uint64_t id = row.sampling->seed;
     if (!row.prefill && id > 0 && id <= requests_.size()) --left_out[TenantOf(*requests_[id - 1])];
@@ -39,8 +75,8 @@ void FakeExecutor::CheckWhoDecodes(const StepInput& input) {
   for (size_t tenant = 0; tenant < left_out.size(); ++tenant) {
     if (left_out[tenant] == 0) continue;
     rows_left_out_ += static_cast<uint64_t>(std::max(0, left_out[tenant]));
-    if (shares_steps && 0 < left_out[tenant] && left_out[tenant] < due_of_[tenant]) continue;
-    failure_.Set("step ", step_, " leaves out ", left_out[tenant], " of the ", due_of_[tenant], " sequences of tenant ",
+    if (shares_steps && 0 < left_out[tenant] && left_out[tenant] < due[tenant]) continue;
+    failure_.Set("step ", step_, " leaves out ", left_out[tenant], " of the ", due[tenant], " sequences of tenant ",
                  tenant);
   }
 }
@@ -52,26 +88,41 @@ size_t FakeExecutor::TenantOf(const SimRequest& request) {
 }
 
 StepOutput FakeExecutor::Await(Ticket ticket) {
-  if (ticket.number != step_ || launched_ == nullptr)
-    failure_.Set("ticket ", ticket.number, " awaited at step ", step_);
-  if (!launched_->rows.empty()) {
-    if (in_flight) in_flight();
-    if (step_fails && step_fails()) FailRows(launched_->rows);
-  }
-  for (uint64_t session : launched_->drops) parked(session).live = -1;
-  for (const ParkOp& park : launched_->parks) Park(park);
-  for (const RestoreOp& restore : launched_->restores) Restore(restore);
-  for (const SideInit& init : launched_->side_inits) memory_.InitSide(init.from, init.to, init.position);
   StepOutput output;
-  output.rows.resize(launched_->rows.size());
-  for (size_t i = 0; i < launched_->rows.size(); ++i) {
-    const StepRow& row = launched_->rows[i];
+  if (flights_.empty() || ticket.number != flights_.front().step) {
+    failure_.Set("ticket ", ticket.number, " awaited at step ", step_);
+    return output;
+  }
+  const Flight flight = flights_.front();
+  const StepInput& input = *flight.input;
+  step_ = flight.step;
+  row_step_ = flight.row_step;
+  if (!input.rows.empty()) {
+    if (in_flight) in_flight();
+    if (step_fails && step_fails()) FailRows(input.rows);
+  }
+  flights_.erase(flights_.begin());
+  for (uint64_t session : input.drops) parked(session).live = -1;
+  for (const ParkOp& park : input.parks) Park(park);
+  for (const RestoreOp& restore : input.restores) Restore(restore);
+  for (const SideInit& init : input.side_inits) memory_.InitSide(init.from, init.to, init.position);
+  output.rows.resize(input.rows.size());
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
     output.rows[i].targets.resize(row.targets.size());
     output.rows[i].losses.resize(static_cast<size_t>(row.losses.cuts));
     if (!failure_.any()) RunRow(row, output.rows[i]);
+    if (!row.sample || row.state_row < 0 || row.state_row >= options_.state_rows) continue;
+    const SampleResult& sampled = output.rows[i].sampled;
+    const bool valid = sampled.finite && sampled.id >= 0 && sampled.id < options_.vocab;
+    sampled_[static_cast<size_t>(row.state_row)] = valid ? sampled.id : 0;
   }
-  launched_ = nullptr;
   return output;
+}
+
+// The token that a row computes.
+int32_t FakeExecutor::TokenOf(const StepRow& row) const {
+  return row.tokens[0] == kSampledId ? sampled_[static_cast<size_t>(row.state_row)] : row.tokens[0];
 }
 
 // What the device computed in this step is not numbers.
@@ -80,6 +131,7 @@ void FakeExecutor::FailRows(std::span<const StepRow> rows) {
     const uint64_t id = row.sampling->seed;
     if (!row.sample || id == 0 || id > requests_.size() || !requests_[id - 1]->started) continue;
     SimRequest& request = *requests_[id - 1];
+    if (request.computed >= request.solo.computed()) continue;  // it has ended
     request.fate.fail_generated = request.computed + static_cast<int32_t>(row.tokens.size()) - request.prompt_length();
     on_change(request);
   }
@@ -213,6 +265,22 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   SimRequest* request = RequestOf(row);
   if (request == nullptr) return;
   if (!SeeShrinking(row, *request)) return;
+  // Behind its end: what it reads must be there all the same, but where there is no token.
+  const SoloRun& solo = request->solo;
+  const bool ended = request->computed >= solo.computed() && solo.finish != FinishReason::kLength;
+  if (row.tokens[0] == kSampledId && ended && !request->fate.row_behind) {
+    ++rows_behind_;
+    if (solo.finish == FinishReason::kError) {
+      RunBehindEnd(row, *request);
+      return;
+    }
+    if (request->request.request.session != 0 && request->policy.evicts) {
+      failure_.Set("step ", step_, ": a row behind the end of request ", request->id(),
+                   " spoils the scores of its session");
+    }
+    request->fate.row_behind = true;
+    on_change(*request);
+  }
   if (options_.check_contract && !CheckContract(row, *request)) return;
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
   const int32_t live_in = row.reuse_victim ? row.live : row.live + tokens;
@@ -221,18 +289,26 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   if (!(row.prefill ? RunPrefill(row, *request, &read) : RunDecode(row, *request, &read))) return;
   const bool decoded_before = request->decodes();
   // Everybody else of its tenant was before it at most once.
-  const uint64_t steps = row_steps_ - request->row_step;
+  const uint64_t steps = row_step_ - std::min(row_step_, request->row_step);
   if (options_.check_contract && decoded_before && steps > static_cast<uint64_t>(options_.state_rows)) {
     failure_.Set("request ", request->id(), " had no row for ", steps, " steps");
     return;
   }
-  request->row_step = row_steps_;
+  request->row_step = row_step_;
   request->computed += tokens;
   if (!decoded_before && request->decodes()) ++due_of_[TenantOf(*request)];
   SetLive(*request, live_in);
   if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;
   Report(row, *request, read, output);
+}
+
+// The token that failed is none. What the row writes is nobody's.
+void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
+  const int32_t live_in = row.reuse_victim ? row.live : row.live + 1;
+  if (!ClaimBlocks(row, request, live_in)) return;
+  ++request.computed;
+  SetLive(request, live_in);
 }
 
 // The row at `position` adds to the scores of all `live` slots.
@@ -296,7 +372,7 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
     return failure_.Set("request ", request.id(), " decodes at ", request.computed);
   }
   const DecodeFacts& facts = request.solo.decodes[index];
-  const FakeMemory::Cell cell = {request.keys[static_cast<size_t>(row.position)], row.position, row.tokens[0]};
+  const FakeMemory::Cell cell = {request.keys[static_cast<size_t>(row.position)], row.position, TokenOf(row)};
   const uint64_t share = ShareOf(cell);
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
     int32_t& victim = victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)];

@@ -9,7 +9,8 @@
 //
 // A slot that a row reads was looked at since it was written last, whoever wrote it: what nobody wrote is not looked at again.
 //
-// Work is done in Await, after whatever happens between Launch and Await.
+// Work is done in Await, after whatever happens between Launch and Await. With two tickets in flight the second one's rows go on
+// from what the first one's sampled; a row behind an end is of nobody's interest, but is computed.
 #ifndef HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 #define HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 
@@ -37,6 +38,7 @@ class FakeExecutor : public Executor {
     int32_t state_rows = 1;
     int32_t vocab = 2;
     bool check_contract = true;  // off: only what the memory shows counts
+    bool overlap = false;        // two tickets may be in flight
   };
 
   // requests[i] has id i + 1; it outlives the executor and may grow.
@@ -57,7 +59,11 @@ class FakeExecutor : public Executor {
   // A paused request is left out of the steps once its prompt is computed.
   void SetPaused(SimRequest& request, bool paused);
 
-  int32_t held_blocks() const { return memory_.held_blocks(); }
+  // A row of it was launched and not awaited.
+  bool OnItsWay(const SimRequest& request) const;
+
+  // With those that rows on their way will take.
+  int32_t held_blocks() const;
   int64_t live_slots() const { return live_slots_; }
   uint64_t slots_read() const { return slots_read_; }
   uint64_t cached_tokens() const { return cached_tokens_; }
@@ -66,6 +72,8 @@ class FakeExecutor : public Executor {
   uint64_t turn_cuts() const { return turn_cuts_; }
   uint64_t rows_left_out() const { return rows_left_out_; }
   uint64_t shrinkings() const { return shrinkings_; }
+  uint64_t steps_ahead() const { return steps_ahead_; }
+  uint64_t rows_behind() const { return rows_behind_; }
 
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
@@ -82,7 +90,10 @@ class FakeExecutor : public Executor {
   };
 
   SimRequest* RequestOf(const StepRow& row);
+  std::vector<int32_t> DueWithOneOnItsWay() const;
   void CheckWhoDecodes(const StepInput& input);
+  int32_t TokenOf(const StepRow& row) const;
+  void RunBehindEnd(const StepRow& row, SimRequest& request);
   size_t TenantOf(const SimRequest& request);
   void FailRows(std::span<const StepRow> rows);
   bool SeeShrinking(const StepRow& row, SimRequest& request);
@@ -133,6 +144,7 @@ class FakeExecutor : public Executor {
   Failure& failure_;
   FakeMemory memory_;
   std::vector<int32_t> victims_;  // [state_row][pair], slot; -1 = none chosen
+  std::vector<int32_t> sampled_;  // [state_row], the last token
   std::vector<Parked> parked_;    // by session
   std::vector<int32_t> table_;    // a row's tables once its copies are made
   std::vector<int32_t> side_table_;
@@ -142,11 +154,18 @@ class FakeExecutor : public Executor {
   std::vector<uint64_t> ranks_;
   std::vector<uint64_t> worst_first_;
 
-  const StepInput* launched_ = nullptr;
-  uint64_t step_ = 0;
+  struct Flight {
+    const StepInput* input = nullptr;
+    uint64_t step = 0;
+    uint64_t row_step = 0;
+  };
+  std::vector<Flight> flights_;  // oldest first
+  uint64_t launches_ = 0;
+  uint64_t step_ = 0;  // launched or awaited last
   int64_t live_slots_ = 0;
   std::vector<int32_t> due_of_;  // [tenant], requests past their prompt, not forgotten and not paused
-  uint64_t row_steps_ = 0;       // with rows
+  uint64_t row_steps_ = 0;       // with rows, launched
+  uint64_t row_step_ = 0;        // of the step that is computed
   uint64_t slots_read_ = 0;
   uint64_t cached_tokens_ = 0;
   uint64_t copied_blocks_ = 0;
@@ -154,6 +173,8 @@ class FakeExecutor : public Executor {
   uint64_t turn_cuts_ = 0;
   uint64_t rows_left_out_ = 0;
   uint64_t shrinkings_ = 0;
+  uint64_t steps_ahead_ = 0;
+  uint64_t rows_behind_ = 0;
 };
 
 }  // namespace hydrant::sim

@@ -43,6 +43,8 @@ const char* NameOf(PlantedBug bug) {
       return "GuaranteeIgnored";
     case PlantedBug::kWrongToken:
       return "WrongToken";
+    case PlantedBug::kTokenInFlightLost:
+      return "TokenInFlightLost";
     case PlantedBug::kPositionOff:
       return "PositionOff";
     case PlantedBug::kRowDropped:
@@ -117,34 +119,37 @@ const char* NameOf(PlantedBug bug) {
 
 Executor::Ticket BuggyExecutor::Launch(const StepInput& input) {
   if (bug_ == PlantedBug::kNone) return inner_.Launch(input);
-  input_ = input;
-  copies_.clear();
-  dropped_row_ = -1;
+  now_ = &flights_[launched_++ % 2];
+  now_->input = input;
+  now_->copies.clear();
+  now_->dropped_row = -1;
   SpoilInput();
-  return inner_.Launch(input_);
+  return inner_.Launch(now_->input);
 }
 
 StepOutput BuggyExecutor::Await(Ticket ticket) {
   StepOutput output = inner_.Await(ticket);
-  if (bug_ != PlantedBug::kNone) SpoilOutput(output);
+  if (bug_ == PlantedBug::kNone) return output;
+  now_ = &flights_[awaited_++ % 2];
+  SpoilOutput(output);
   return output;
 }
 
 std::span<const int32_t> BuggyExecutor::CopyOf(std::span<const int32_t> values) {
-  return copies_.emplace_back(values.begin(), values.end());
+  return now_->copies.emplace_back(values.begin(), values.end());
 }
 
 void BuggyExecutor::SpoilSessions() {
-  for (ParkOp& park : input_.parks) {
+  for (ParkOp& park : now_->input.parks) {
     if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
     if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.session] = park.live;
   }
   // The second park of a session is lost.
   if (bug_ == PlantedBug::kParkedTooOld) {
-    std::erase_if(input_.parks, [this](const ParkOp& park) { return parked_live_.contains(park.session); });
-    for (const ParkOp& park : input_.parks) parked_live_[park.session] = park.live;
+    std::erase_if(now_->input.parks, [this](const ParkOp& park) { return parked_live_.contains(park.session); });
+    for (const ParkOp& park : now_->input.parks) parked_live_[park.session] = park.live;
   }
-  for (RestoreOp& restore : input_.restores) {
+  for (RestoreOp& restore : now_->input.restores) {
     if (bug_ == PlantedBug::kTurnCutForgotten) restore.cut_to = 0;
     for (const auto& [session, live] : parked_live_) {
       if (bug_ == PlantedBug::kRestoreOfAnother && session != restore.session && live == restore.live) {
@@ -153,22 +158,22 @@ void BuggyExecutor::SpoilSessions() {
       }
     }
   }
-  if (bug_ == PlantedBug::kRestoreLost) input_.restores.clear();
+  if (bug_ == PlantedBug::kRestoreLost) now_->input.restores.clear();
 }
 
 void BuggyExecutor::SpoilInput() {
   SpoilSessions();
-  if (input_.rows.empty()) return;
-  if (input_.rows.size() >= 2) SpoilPair(input_.rows[0], input_.rows[1]);
-  SpoilRow(input_.rows[0]);
-  for (StepRow& row : input_.rows) SpoilSharing(row);
-  policies_.clear();
-  for (StepRow& row : input_.rows) SpoilShrinking(row);
-  if (bug_ == PlantedBug::kSideNotPrepared && !input_.side_inits.empty()) input_.side_inits.pop_back();
-  if (bug_ == PlantedBug::kRowDropped && input_.rows.size() >= 2 && input_.rows[0].targets.empty() &&
-      input_.rows[0].losses.cuts == 0) {
-    dropped_row_ = 0;
-    input_.rows.erase(input_.rows.begin());
+  if (now_->input.rows.empty()) return;
+  if (now_->input.rows.size() >= 2) SpoilPair(now_->input.rows[0], now_->input.rows[1]);
+  SpoilRow(now_->input.rows[0]);
+  for (StepRow& row : now_->input.rows) SpoilSharing(row);
+  now_->policies.clear();
+  for (StepRow& row : now_->input.rows) SpoilShrinking(row);
+  if (bug_ == PlantedBug::kSideNotPrepared && !now_->input.side_inits.empty()) now_->input.side_inits.pop_back();
+  if (bug_ == PlantedBug::kRowDropped && now_->input.rows.size() >= 2 && now_->input.rows[0].targets.empty() &&
+      now_->input.rows[0].losses.cuts == 0) {
+    now_->dropped_row = 0;
+    now_->input.rows.erase(now_->input.rows.begin());
   }
 }
 
@@ -177,8 +182,8 @@ void BuggyExecutor::SpoilPair(StepRow& a, StepRow& b) {
     std::swap(a.block_table, b.block_table);
   }
   if (bug_ == PlantedBug::kForeignBlock) {
-    copies_.emplace_back(a.block_table.begin(), a.block_table.end()).back() = b.block_table.back();
-    a.block_table = copies_.back();
+    now_->copies.emplace_back(a.block_table.begin(), a.block_table.end()).back() = b.block_table.back();
+    a.block_table = now_->copies.back();
   }
   if (bug_ == PlantedBug::kStateRowsSwapped && a.reuse_victim && b.reuse_victim) std::swap(a.state_row, b.state_row);
 }
@@ -190,9 +195,9 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
       break;
     case PlantedBug::kCopyOfAnother:
       if (row.copies.size() < 2) break;
-      block_copies_.assign(row.copies.begin(), row.copies.end());
-      std::swap(block_copies_[0].from_side, block_copies_[1].from_side);
-      row.copies = block_copies_;
+      now_->block_copies.assign(row.copies.begin(), row.copies.end());
+      std::swap(now_->block_copies[0].from_side, now_->block_copies[1].from_side);
+      row.copies = now_->block_copies;
       break;
     case PlantedBug::kOwnSide:
       row.side_table = row.block_table;
@@ -226,10 +231,10 @@ void BuggyExecutor::SpoilShrinking(StepRow& row) {
       row.shrink_to = 0;
       break;
     case PlantedBug::kShrinkWithOldPolicy:
-      row.policy = &policies_.emplace_back(first);
+      row.policy = &now_->policies.emplace_back(first);
       break;
     case PlantedBug::kShrinkOfRecentAlone: {
-      EvictionPolicy& policy = policies_.emplace_back(*row.policy);
+      EvictionPolicy& policy = now_->policies.emplace_back(*row.policy);
       policy.recent = std::max(1, policy.keep() - first.heavy);
       policy.heavy = row.policy->keep() - policy.recent;
       row.policy = &policy;
@@ -244,10 +249,10 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
   switch (bug_) {
     case PlantedBug::kStaleBlock:
       if (last_table_.size() > row.block_table.size()) {
-        copies_.emplace_back(row.block_table.begin(), row.block_table.end()).back() = last_table_.back();
+        now_->copies.emplace_back(row.block_table.begin(), row.block_table.end()).back() = last_table_.back();
       }
       last_table_.assign(row.block_table.begin(), row.block_table.end());
-      if (!copies_.empty()) row.block_table = copies_.back();
+      if (!now_->copies.empty()) row.block_table = now_->copies.back();
       break;
     case PlantedBug::kLiveTooHigh:
       if (row.live + 1 < static_cast<int32_t>(row.block_table.size()) * kSlotsPerBlock && row.live > 0) ++row.live;
@@ -272,19 +277,22 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
       break;
     case PlantedBug::kWrongToken:
       if (!row.prefill) {
-        copies_.push_back({(row.tokens[0] + 1) % 2});
-        row.tokens = copies_.back();
+        now_->copies.push_back({(row.tokens[0] + 1) % 2});
+        row.tokens = now_->copies.back();
       }
+      break;
+    case PlantedBug::kTokenInFlightLost:
+      if (row.tokens[0] == kSampledId) row.tokens = now_->copies.emplace_back(1, 0);
       break;
     case PlantedBug::kPositionOff:
       if (!row.prefill) --row.position;
       break;
     case PlantedBug::kWrongPolicy:
       if (row.policy->evicts && row.policy->heavy > 0) {
-        policy_ = *row.policy;
-        --policy_.heavy;
-        ++policy_.recent;
-        row.policy = &policy_;
+        now_->policy = *row.policy;
+        --now_->policy.heavy;
+        ++now_->policy.recent;
+        row.policy = &now_->policy;
       }
       break;
     default:
@@ -293,7 +301,7 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
 }
 
 void BuggyExecutor::SpoilOutput(StepOutput& output) const {
-  if (dropped_row_ >= 0) {
+  if (now_->dropped_row >= 0) {
     output.rows.insert(output.rows.begin(), RowOutput());
     output.rows[0].sampled.id = 0;
   }

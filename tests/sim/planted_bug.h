@@ -33,6 +33,7 @@ enum class PlantedBug : uint8_t {
   kBudgetFloorIgnored,   // a budget falls to half its floor
   kGuaranteeIgnored,     // a budget falls although nobody agreed
   kWrongToken,           // a token nobody sampled is computed
+  kTokenInFlightLost,    // a row ahead computes another token than was sampled
   kPositionOff,          // a position is used twice
   kRowDropped,           // a row is not computed; its last answer is repeated
   kStateRowsSwapped,     // two sequences use each other's device state
@@ -95,15 +96,22 @@ class BuggyExecutor : public Executor {
 
   const PlantedBug bug_;
   Executor& inner_;
-  StepInput input_;
-  EvictionPolicy policy_;                              // what a spoiled row points to
-  std::deque<EvictionPolicy> policies_;                // likewise, for one step
+  // A step from Launch to Await, with what spoiled rows point to.
+  struct Flight {
+    StepInput input;
+    EvictionPolicy policy;
+    std::deque<EvictionPolicy> policies;
+    std::vector<std::vector<int32_t>> copies;
+    std::vector<BlockCopy> block_copies;
+    int32_t dropped_row = -1;
+  };
+  Flight flights_[2];  // in turn
+  uint64_t launched_ = 0;
+  uint64_t awaited_ = 0;
+  Flight* now_ = &flights_[0];                         // launched or awaited
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
-  int32_t dropped_row_ = -1;
-  std::vector<std::vector<int32_t>> copies_;  // what spoiled spans point to, for one step
-  std::vector<BlockCopy> block_copies_;
-  std::map<uint64_t, int32_t> parked_live_;  // by session, as far as a bug needs it
-  std::vector<int32_t> last_table_;          // of the row spoiled last
+  std::map<uint64_t, int32_t> parked_live_;            // by session, as far as a bug needs it
+  std::vector<int32_t> last_table_;                    // of the row spoiled last
 };
 
 // Changes what the scheduler is told of a tenant, or of a request's.

@@ -53,6 +53,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.rows_left_out += result.rows_left_out;
     sum.pauses += result.pauses;
     sum.paused_steps += result.paused_steps;
+    sum.steps_ahead += result.steps_ahead;
+    sum.rows_behind += result.rows_behind;
     if (replay != 0) break;
   }
   std::cout << "seeds from " << base + 1 << ": " << episodes << " episodes, " << sum.block_operations
@@ -65,7 +67,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
             << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.rows_left_out
             << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses
-            << " slow readers paused, " << sum.paused_steps << " steps with one\n";
+            << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
+            << " steps ahead, " << sum.rows_behind << " rows behind an end\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -89,6 +92,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   }
   EXPECT_GT(sum.pauses * 50, sum.requests);
   EXPECT_GT(sum.paused_steps * 50, sum.steps);
+  EXPECT_GT(sum.steps_ahead * 50, sum.steps);
+  EXPECT_GT(sum.rows_behind * 500, sum.requests);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, Simulation, testing::Values(0, 1, 2, 3));

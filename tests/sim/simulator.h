@@ -1,7 +1,7 @@
 // One episode of the deterministic simulator: the real EngineCore, Scheduler and BlockManager run a random workload on the
 // fake executor in virtual time, and everything that must hold is checked. An episode is a pure function of its seed: sizes of
 // pool, batch and prompts, budgets, cadences, arrivals, cancels, rows and whole steps that fail, slow readers, sessions that
-// are parked, dropped and cut for a turn, colliding prefix hashes, tenants and their reloads.
+// are parked, dropped and cut for a turn, colliding prefix hashes, tenants and their reloads, overlap of steps.
 //
 // Checked at every step: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the live
 // slots; refusals exactly when the oracle says so; each token and log-probability equal to the oracle's, in order; one
@@ -13,6 +13,7 @@
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tests/sim/planted_bug.h"
@@ -22,7 +23,8 @@ namespace hydrant::sim {
 struct EpisodeOptions {
   uint64_t seed = 1;
   PlantedBug bug = PlantedBug::kNone;
-  bool check_contract = true;  // off: a planted bug must be seen in the memory or by the client
+  bool check_contract = true;        // off: a planted bug must be seen in the memory or by the client
+  std::optional<bool> overlap = {};  // of steps; empty: of every other episode's
 };
 
 struct EpisodeResult {
@@ -49,6 +51,8 @@ struct EpisodeResult {
   uint64_t reloads = 0;
   uint64_t pauses = 0;        // of requests whose reader was behind
   uint64_t paused_steps = 0;  // with at least one of them
+  uint64_t steps_ahead = 0;   // launched while another was in flight
+  uint64_t rows_behind = 0;   // of these, of requests that had ended by then
   uint64_t waited = 0;        // requests that were not admitted in the step after they came
 };
 

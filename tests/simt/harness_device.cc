@@ -9,4 +9,6 @@ std::unique_ptr<Device> MakeHarnessDevice(int) { return CudaDevice::Create({.hos
 // Products of few rows and of many are formed by different kernels.
 bool HarnessIsBatchInvariant() { return false; }
 
+bool HarnessDeviceQueues() { return true; }
+
 }  // namespace hydrant

@@ -190,6 +190,7 @@ WIDER_TESTS = {
     "tests/model/families_test.cc": "the whole engine, on a model of every family, against transformers",
     "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
     "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
+    "tests/server/overlap_test.cc": "the engine core, with two steps in flight",
 }
 
 
