@@ -64,6 +64,10 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   app.add_flag("--enforce-eager", config.enforce_eager,
                "on a GPU: launch every kernel by itself, without recording CUDA graphs")
       ->group("Model");
+  app.add_flag_function(
+         "--async-scheduling,!--no-async-scheduling", [&config](int64_t on) { config.overlap = on > 0; },
+         "plan the next step while the device computes one (default: on for a GPU)")
+      ->group("Model");
   app.add_option("--threads", config.threads, "CPU threads (default: physical cores)")
       ->check(CLI::Range(1, 1024))
       ->group("Model");
@@ -325,7 +329,7 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     if (member.absent()) continue;
     if (member.is_bool()) {
       // A flag that is off is a flag that is not there, but for those that are on without being asked for.
-      const bool on_by_itself = flag == "--enable-prefix-caching" || flag == "--ui";
+      const bool on_by_itself = flag == "--enable-prefix-caching" || flag == "--async-scheduling" || flag == "--ui";
       if (!member.boolean() && !on_by_itself) continue;
       if (!member.boolean()) flag = "--no-" + flag.substr(2);
       arguments->push_back(flag);

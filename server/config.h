@@ -42,6 +42,7 @@ struct Config {
   std::string admin_key;     // empty: none
   std::string device = "auto";
   bool enforce_eager = false;         // no CUDA graphs
+  std::optional<bool> overlap;        // nullopt: where the device queues
   int32_t threads = 0;                // 0: physical cores
   std::optional<DType> weight_dtype;  // nullopt: auto
   std::optional<DType> kv_dtype;      // nullopt: auto

@@ -18,7 +18,7 @@ absl::StatusOr<OpenedDevice> OpenCpu(int32_t threads) {
   options.threads = threads;
   absl::StatusOr<std::unique_ptr<CpuDevice>> device = CpuDevice::Create(options);
   if (!device.ok()) return device.status();
-  return OpenedDevice{*std::move(device), {}};
+  return OpenedDevice{*std::move(device), {}, /*queues=*/false};
 }
 
 absl::StatusOr<OpenedDevice> OpenCuda([[maybe_unused]] bool eager) {
@@ -26,7 +26,7 @@ absl::StatusOr<OpenedDevice> OpenCuda([[maybe_unused]] bool eager) {
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create({.graphs = !eager});
   if (!device.ok()) return device.status();
   const auto free_bytes = static_cast<int64_t>((*device)->free_bytes());
-  return OpenedDevice{*std::move(device), free_bytes};
+  return OpenedDevice{*std::move(device), free_bytes, /*queues=*/true};
 #else
   return absl::FailedPreconditionError("this program was built without CUDA; build it with cmake --preset cuda");
 #endif

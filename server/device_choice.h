@@ -17,6 +17,7 @@ namespace hydrant {
 struct OpenedDevice {
   std::unique_ptr<Device> device;
   std::optional<int64_t> memory_bytes;  // that are free on it; empty: its memory is the host's
+  bool queues = false;                  // its ops return before they are done
 };
 
 // `name`: auto (a GPU where this program was built for one and the machine has one that can be used, else the processor),

@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config
 }
 
 EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model,
-                                  const TenantRegistry& tenants) {
+                                  const TenantRegistry& tenants, bool overlap) {
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
   options.scheduler.spare_sides = limits.spare_sides;
@@ -134,6 +134,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.pairs = model.layers * model.kv_heads;
   options.vocab = model.vocab;
   options.context = limits.context_max;
+  options.overlap = overlap;
   return options;
 }
 
@@ -175,6 +176,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
 // The parts of a running server, in the order they are built; they go in the opposite one.
 struct Parts {
   std::unique_ptr<Device> device;
+  bool overlap = false;  // of steps
   std::unique_ptr<KvDump> kv_dump;
   std::unique_ptr<ModelExecutor> executor;
   std::unique_ptr<TenantRegistry> tenants;
@@ -216,6 +218,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
       OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores(), config.enforce_eager);
   if (!opened.ok()) return opened.status();
   parts->device = std::move(opened->device);
+  // A dump reads the cache as each step leaves it, and what it says of a row is the sequence's that has it then.
+  parts->overlap = config.overlap.value_or(opened->queues) && config.kv_dump_path.empty();
   Log(LogLevel::kInfo, absl::StrCat("device ", parts->device->name()));
 
   const ModelConfig& model = checkpoint.config();
@@ -255,8 +259,9 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
-  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
-      MakeCoreOptions(config, sizing.limits, checkpoint.config(), *parts->tenants), *parts->executor, MonotonicUs);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core =
+      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config(), *parts->tenants, parts->overlap),
+                         *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 

@@ -85,7 +85,9 @@ class Bench {
     std::printf("\n%-34s %10s %12s %9s\n", "decode", "ms/step", "tok/s", "of limit");
     for (const int32_t batch : arguments_.batches) {
       for (const int32_t live : {1024, arguments_.budget}) Decode(batch, live, EvictionPolicy());
+      Decode(batch, 1024, EvictionPolicy(), /*ahead=*/true);
       Decode(batch, arguments_.budget, H2o());
+      Decode(batch, arguments_.budget, H2o(), /*ahead=*/true);
     }
   }
 
@@ -148,21 +150,23 @@ class Bench {
     return Now() - begin;
   }
 
-  // Tokens per second.
-  double Decode(int32_t batch, int32_t live, const EvictionPolicy& policy) {
+  // Tokens per second. `ahead`: the next step is launched before the last one is awaited.
+  double Decode(int32_t batch, int32_t live, const EvictionPolicy& policy, bool ahead = false) {
     if (batch > arguments_.sessions_max || batch > Fitting(live)) return 0.0;
     std::vector<std::vector<int32_t>> tables;
-    std::vector<int32_t> ids(static_cast<size_t>(batch), 17);
+    std::vector<int32_t> ids(static_cast<size_t>(batch), 17), fed(ids.size(), kSampledId);
     const int32_t slots = live + arguments_.steps + 1;
     for (int32_t i = 0; i < batch; ++i) tables.push_back(Table(i, slots));
-    std::vector<double> seconds;
-    for (int32_t step = 0; step < arguments_.steps; ++step) {
-      StepInput input;
+    StepInput inputs[2];
+    Executor::Ticket tickets[2];
+    const auto launch = [&](int32_t step) {
+      StepInput& input = inputs[step % 2];
+      input.clear();
       const int32_t now = policy.evicts ? policy.keep() + 1 : live + step;
       for (int32_t i = 0; i < batch; ++i) {
         input.rows.push_back(
             {.state_row = i,
-             .tokens = std::span(ids).subspan(static_cast<size_t>(i), 1),
+             .tokens = std::span(ahead && step > 0 ? fed : ids).subspan(static_cast<size_t>(i), 1),
              .position = (policy.evicts ? arguments_.context : live) + step,  // old enough for anything to be a victim
              .live = now,
              .prompt_length = 1,
@@ -173,22 +177,31 @@ class Bench {
              .policy = &policy,
              .sampling = &greedy_});
       }
-      const double begin = Now();
-      const StepOutput output = executor_->Await(executor_->Launch(input));
-      seconds.push_back(Now() - begin);
+      tickets[step % 2] = executor_->Launch(input);
+    };
+    std::vector<double> seconds;
+    double begin = Now();
+    if (ahead) launch(0);
+    for (int32_t step = 0; step < arguments_.steps; ++step) {
+      if (!ahead) launch(step);
+      if (ahead && step + 1 < arguments_.steps) launch(step + 1);
+      const StepOutput output = executor_->Await(tickets[step % 2]);
       for (size_t i = 0; i < ids.size(); ++i) ids[i] = std::max(output.rows[i].sampled.id, 0);
+      seconds.push_back(Now() - begin);
+      begin = Now();
     }
     const double median = Median({seconds.begin() + seconds.size() / 4, seconds.end()});
     const double bytes = static_cast<double>(weight_bytes_) +
                          static_cast<double>(batch) * live * static_cast<double>(kv_bytes_per_token_);
     const double share = arguments_.bandwidth_gb_s > 0 ? bytes / (arguments_.bandwidth_gb_s * 1e9) / median : 0.0;
     const std::string name = "batch " + std::to_string(batch) + ", " + std::to_string(live) +
-                             (policy.evicts ? " slots of H2O" : " tokens, full KV");
+                             (policy.evicts ? " slots of H2O" : " tokens, full KV") + (ahead ? ", ahead" : "");
     std::printf("%-34s %10.3f %12.1f", name.c_str(), median * 1e3, batch / median);
     std::printf(share > 0 ? " %8.1f%%\n" : "\n", share * 100);
     figures_["decodes"].push_back({{"batch", batch},
                                    {"live", live},
                                    {"h2o", policy.evicts},
+                                   {"ahead", ahead},
                                    {"seconds", median},
                                    {"bytes", bytes},
                                    {"of_limit", share}});

@@ -70,6 +70,7 @@ TEST(Config, EveryFlagArrives) {
                               "--override-generation-config", "{\"max_new_tokens\": 7}",
                               "--device", "cpu",
                               "--enforce-eager",
+                              "--async-scheduling",
                               "--threads", "3",
                               "--dtype", "bfloat16",
                               "--kv-cache-dtype", "float32",
@@ -108,6 +109,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_THAT(config.allowed_hosts, ElementsAre("h"));
   EXPECT_EQ(config.generation_override, "{\"max_new_tokens\": 7}");
   EXPECT_TRUE(config.enforce_eager);
+  EXPECT_EQ(config.overlap, true);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_dtype, DType::kF32);
@@ -266,13 +268,16 @@ TEST(Config, AFileGivesFlagsAndFlagsWin) {
   const TempDir dir;
   const std::string path = dir.Write("c.json", R"({"max_num_seqs": 5, "max-model-len": 100, "kv_policy": "h2o",
       "kv_budget": "prompt:0.5", "insecure": true, "allowed_hosts": ["a", "b"], "header_timeout_s": 1.5,
-      "enable_prefix_caching": false, "ui": false, "api_key": null})");
+      "enable_prefix_caching": false, "async_scheduling": false, "ui": false, "api_key": null})");
   const Config config = Good({"--config", path, "--max-num-seqs", "9"});
   EXPECT_EQ(config.sequences_max, 9);
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
   EXPECT_EQ(config.kv.budget_ratio, 0.5);
   EXPECT_FALSE(config.prefix_caching);
+  EXPECT_EQ(config.overlap, false);
+  EXPECT_EQ(Good({}).overlap, std::nullopt);
+  EXPECT_EQ(Good({"--no-async-scheduling"}).overlap, false);
   EXPECT_FALSE(config.ui);
   EXPECT_TRUE(Good({}).ui);
   EXPECT_FALSE(Good({"--no-ui"}).ui);

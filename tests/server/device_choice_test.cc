@@ -11,6 +11,7 @@ TEST(OpenDevice, TheProcessorIsAlwaysThere) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->device->name().substr(0, 4), "cpu ");
   EXPECT_FALSE(opened->memory_bytes.has_value());
+  EXPECT_FALSE(opened->queues);
   EXPECT_TRUE(OpenDevice("auto", 1, true).ok());
 }
 
@@ -19,6 +20,7 @@ TEST(OpenDevice, AGpuThatIsNotThereIsSaidByName) {
   if (opened.ok()) {
     EXPECT_EQ(opened->device->name().substr(0, 5), "cuda ");
     EXPECT_GT(opened->memory_bytes.value_or(0), 0);
+    EXPECT_TRUE(opened->queues);
     return;
   }
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
