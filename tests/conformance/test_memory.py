@@ -33,6 +33,7 @@ def blocks_over_a_generation(server, kv):
     return used
 
 
+@pytest.mark.paced
 def test_a_budget_of_256_keeps_17_blocks(server):
     before = metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill")
     used = blocks_over_a_generation(server, H2O)
@@ -43,6 +44,7 @@ def test_a_budget_of_256_keeps_17_blocks(server):
     assert metric(server.metrics(), "hydrant_freed_blocks_total", cause="prefill") - before == 125 - 16
 
 
+@pytest.mark.paced
 def test_full_grows(server):
     used = blocks_over_a_generation(server, {"policy": "full"})
     assert used == sorted(used)
