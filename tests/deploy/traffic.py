@@ -73,8 +73,8 @@ class Traffic:
     # --- what the workers do over and over ---------------------------------------------------------------------------------
 
     def batch(self, noise, number, turn):
-        """Four times what the pool holds, so that some of it always waits."""
-        self.complete("batch", self.ids(noise, 60), 250, n=3 + turn % 2)
+        """Ten times what the pool holds, so that some of it always waits, also between two requests of a worker."""
+        self.complete("batch", self.ids(noise, 60), 250, n=10 + turn % 2)
 
     def elastic(self, noise, number, turn):
         self.complete("chats", self.ids(noise, 300), 200, kv={"policy": "h2o", "budget": 256, "floor": 32})
