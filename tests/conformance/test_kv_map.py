@@ -89,6 +89,8 @@ def test_the_map_is_what_the_dump_says_was_decided(start_server, tmp_path):
     dump = tmp_path / "dump.jsonl"
     server = start_server("--num-gpu-blocks-override", 256, "--debug-kv-dump", dump)
     turn(server, "dump")
+    # The engine answers first and writes then.
+    wait_for(lambda: dump.read_text().endswith("\n"), 2.0)
     decided = json.loads(dump.read_text().splitlines()[-1])
     shown = kv_map(server, "dump")
     assert len({tuple(kept) for heads in decided["kept_after_prefill"] for kept in heads}) > 1, "all heads keep the same"
