@@ -285,8 +285,8 @@ class EngineCore {
   Scheduler scheduler_;
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
 
-  std::array<Flight, 2> flights_;  // in turn
-  size_t oldest_ = 0;              // of the flights
+  std::array<Flight, kStepsInFlight> flights_;  // in turn
+  size_t oldest_ = 0;                           // of the flights
   int32_t in_flight_ = 0;
   int64_t free_us_ = 0;  // when the executor was done with the last step
   StepInput moves_;      // what is done between steps
