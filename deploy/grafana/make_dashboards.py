@@ -6,6 +6,9 @@ import json
 import pathlib
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import generated_files
 from grafana_json import RED, YELLOW, Panel, dashboard, datasource_variable, query_variable
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "dashboards"
@@ -286,18 +289,9 @@ def sessions():
 
 
 def main():
-    stale = []
-    for made in (overview(), tenants(), kv(), sessions()):
-        path = FOLDER / f"{made['uid']}.json"
-        text = json.dumps(made, indent=2) + "\n"
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale.append(path.name)
-        if "--check" not in sys.argv:
-            FOLDER.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    print(", ".join(stale) or "all up to date")
-    return 1 if stale and "--check" in sys.argv else 0
+    return generated_files.write({
+        FOLDER / f"{made['uid']}.json": json.dumps(made, indent=2) + "\n" for made in (overview(), tenants(), kv(), sessions())
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,6 +6,10 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+import generated_files
+
 SOURCES = [HERE.parents[1] / "prometheus" / f"hydrant_{name}.yml" for name in ("recording", "alerts")]
 TARGET = HERE / "prometheus-rule.yaml"
 HEAD = """\
@@ -26,15 +30,7 @@ def groups(text):
 
 
 def main():
-    made = HEAD + "".join(groups(path.read_text(encoding="utf-8")) for path in SOURCES)
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == made:
-        print("up to date")
-        return 0
-    print(TARGET.name)
-    if "--check" in sys.argv:
-        return 1
-    TARGET.write_text(made, encoding="utf-8")
-    return 0
+    return generated_files.write({TARGET: HEAD + "".join(groups(path.read_text(encoding="utf-8")) for path in SOURCES)})
 
 
 if __name__ == "__main__":
