@@ -207,7 +207,11 @@ struct BatchRow {
 inline constexpr int32_t kStepsInFlight = 2;
 
 // In the place of a decode row's token: the id last sampled for its state row (SampleRequest::state_row), which the device has.
+// A row behind an end (SampleRequest::ends) is left out: it changes nothing in the cache, and its outputs mean nothing.
 inline constexpr int32_t kSampledId = -1;
+
+// What a device remembers in the place of an id that was an end.
+inline constexpr int32_t kNoNextId = -2;
 
 // The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
 struct StepBatch {

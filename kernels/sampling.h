@@ -57,6 +57,8 @@ struct LogitAdjustments {
   float repetition = 1.0f;  // > 0
   float frequency = 0.0f;
   float presence = 0.0f;
+  // The id last sampled for the request's state row counts once more, in the output: that of a step on its way.
+  bool counts_last = false;
 };
 
 struct TokenLogprob {
@@ -74,8 +76,9 @@ struct SampleRequest {
   int32_t scored_id = -1;  // >= 0: do not sample, report this token
   int32_t logprobs = -1;   // -1: none; k >= 0: the token's log-probability and the k best
   bool rank = false;       // with logprobs: the token's rank too
-  int32_t state_row =
-      -1;  // >= 0: the id is kept as the one last sampled for it (StepBatch); 0 where the row is an error
+  // >= 0: the id is kept as the one last sampled for it (StepBatch), 0 where the row is an error.
+  int32_t state_row = -1;
+  std::span<const int32_t> ends = {};  // ids behind which the state row has no next token
 };
 
 struct SampleResult {

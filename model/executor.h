@@ -44,8 +44,10 @@ struct StepRow {
   bool choose_victim = false;  // decode: choose the next victim after scoring
   int32_t shrink_to = 0;       // > 0: after the forward pass, cut to this many slots
   bool sample = false;         // sample a token from the last token's logits
-  int32_t forced_id = -1;      // >= 0: take this token instead of sampling one (teacher forcing)
-  int32_t logprobs = -1;       // of the sampled token: -1 none, k >= 0 its own and the k best
+  // Of what it samples: ids behind which a row of kSampledId leaves no trace in the cache. What that row samples means nothing.
+  std::span<const int32_t> ends = {};
+  int32_t forced_id = -1;  // >= 0: take this token instead of sampling one (teacher forcing)
+  int32_t logprobs = -1;   // of the sampled token: -1 none, k >= 0 its own and the k best
   // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
   // of the prompt has no target.
   std::span<const int32_t> targets = {};
@@ -54,7 +56,7 @@ struct StepRow {
   LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;
-  const LogitAdjustments* adjustments = nullptr;  // of the sampled token; null: none
+  const LogitAdjustments* adjustments = nullptr;  // of the sampled token; null: none. Valid until Launch returns
 };
 
 // Copies a session's KV out of the pool, in the place of what was parked for it before.

@@ -228,7 +228,8 @@ void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
                                             .position = row.position + batch_row.token_count,
                                             .scored_id = row.forced_id,
                                             .logprobs = row.logprobs,
-                                            .state_row = row.state_row},
+                                            .state_row = row.state_row,
+                                            .ends = row.ends},
                                 .result = &out.sampled});
   }
 }

@@ -48,12 +48,8 @@ void Scheduler::Park(int32_t index) {
   park.session = sequence.request.session;
   park.sequence = index;
   park.turn = sequence.request.turn;
-  // A row ahead computed the last token, which is not fed back. Of a sequence that keeps everything it is in the last slot, and
-  // nothing else has changed; others have no such row (PlanAhead).
-  const int32_t behind = sequence.generated() > 0 && sequence.computed == sequence.known ? 1 : 0;
-  assert(behind == 0 || !budget.limited());
-  park.live = sequence.live - behind;
-  park.computed = sequence.computed - behind;
+  park.live = sequence.live;
+  park.computed = sequence.computed;
   // An exact budget's last step chose the slot the next token was to overwrite; no token comes.
   if (budget.limited() && !budget.periodic && sequence.live == budget.keep + 1) {
     park.cut_from = sequence.live;

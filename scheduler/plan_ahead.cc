@@ -36,8 +36,6 @@ const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> i
       somebody_leaves |= sequence.retired() || !sequence.paused;
       continue;
     }
-    // What a row behind an end does to scores and victims nobody could undo before they are parked.
-    if (sequence.request.session != 0 && sequence.request.budget.limited()) return nullptr;
     if (!independent(index)) return nullptr;
     ++rows;
   }

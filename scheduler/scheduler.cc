@@ -12,9 +12,7 @@ namespace {
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
-bool Contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
+bool Contains(std::span<const int32_t> ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 // Tokens of the next chunk of a prompt with `tokens` left until it ends or is cut, at most `tokens_left` of the step: to
 // there, or to the last block edge within reach. The first of them goes into slot `live`.
@@ -104,6 +102,9 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   assert(sequence.waiting() && sequence.blocks.idle());
   sequence.request = std::move(request);
   sequence.known = sequence.prompt_length();
+  if (!sequence.request.ignore_eos) sequence.end_ids = options_.eos_ids;
+  const std::vector<int32_t>& stop_ids = sequence.request.stop_token_ids;
+  sequence.end_ids.insert(sequence.end_ids.end(), stop_ids.begin(), stop_ids.end());
   sequence.times.arrival_us = sequence.request.arrival_us;
   sequence.arrival = ++arrivals_;
   // What it was found to need has to stay true while it waits: its session's KV stays, or it can do without.
@@ -205,7 +206,8 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
 }
 
 void Scheduler::LimitSteps(const StepLimits& limits) {
-  assert(std::min(limits.alone, limits.beside_decodes) >= kSlotsPerBlock && limits.shared > 0);
+  assert(std::min(limits.alone, limits.beside_decodes) >= kSlotsPerBlock && limits.shared > 0 &&
+         limits.shared_lag >= 1);
   limits_ = limits;
 }
 
@@ -280,6 +282,7 @@ void Scheduler::PlanDecode(int32_t index) {
 
   const int32_t evicted_before = sequence.evicted();
   ++sequence.scheduled;
+  if (sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
   sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
@@ -323,6 +326,7 @@ int32_t Scheduler::PlanPrefill(int32_t index, int32_t tokens_left) {
 
   const int32_t evicted_before = sequence.evicted();
   sequence.scheduled += tokens;
+  if (row.sample && sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
   sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.live + tokens;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
@@ -351,6 +355,10 @@ void Scheduler::CommitRow(StepPlan& plan, int32_t row_index, const RowResult& re
   Sequence& sequence = at(row.sequence);
   assert(sequence.in_flight > 0);
   --sequence.in_flight;
+  if (sequence.ended()) {
+    EndBehind(sequence, row, row_index);
+    return;
+  }
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
   sequence.computed += tokens;
   sequence.held = row.shrink_to > 0 ? row.shrink_to : row.reuse_victim ? row.live : row.live + tokens;
@@ -361,8 +369,7 @@ void Scheduler::CommitRow(StepPlan& plan, int32_t row_index, const RowResult& re
 
   int32_t token = -1;
   if (sequence.retired()) {
-    // Cancelled in flight, or ended in the step before: nobody wants what this step found out. The last token waited for it.
-    if (EndsByItself(sequence.finish)) token = sequence.last_token;
+    // Cancelled in flight: nobody wants what this step found out.
   } else if (result.failed) {
     sequence.finish = FinishReason::kError;
   } else if (row.sample) {
@@ -378,9 +385,18 @@ void Scheduler::CommitRow(StepPlan& plan, int32_t row_index, const RowResult& re
   if (sequence.retired()) Retire(row.sequence, events_.back());
 }
 
+// Of a sequence that ended in the step before: the row might as well not have been there. The last token waited for it.
+void Scheduler::EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index) {
+  sequence.scheduled = sequence.computed;
+  sequence.live = sequence.held;
+  const int32_t token = EndsByItself(sequence.finish) ? sequence.last_token : -1;
+  events_.push_back(MakeEvent(row.sequence, row_index, token));
+  Retire(row.sequence, events_.back());
+}
+
 // What the row did besides its token.
 void Scheduler::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
-  // A row ahead may have computed a token that never came to be.
+  // A row behind a cancelled one may have computed a token that never came to be.
   const bool valid = !result.failed && sequence.computed <= sequence.known;
   if (sequence.shares) Share(sequence, plan, row, valid);
   // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
@@ -420,16 +436,11 @@ void Scheduler::TakeToken(Sequence& sequence, const RowResult& result, int64_t n
   tenant_of(sequence).ChargeOutput();
 
   // An end that is also the last token allowed is a stop: the text is complete.
-  if (sequence.generated() >= request.min_tokens) {
-    if (!request.ignore_eos && Contains(options_.eos_ids, token)) {
-      sequence.finish = FinishReason::kStop;
-      return;
-    }
-    if (Contains(request.stop_token_ids, token)) {
-      sequence.finish = FinishReason::kStop;
-      sequence.stop_token = token;
-      return;
-    }
+  if (Contains(sequence.EndsBehind(sequence.known - 1), token)) {
+    sequence.finish = FinishReason::kStop;
+    const bool eos = !request.ignore_eos && Contains(options_.eos_ids, token);
+    if (!eos) sequence.stop_token = token;
+    return;
   }
   if (result.ends) {
     sequence.finish = FinishReason::kText;

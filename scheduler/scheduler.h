@@ -118,13 +118,15 @@ class Scheduler {
 
   // Bounds what the steps to come cost (prefill_cost.h), below the tokens that the options allow. For a driver that knows
   // how long tokens take. Of prompts, `alone` without decodes beside them, `beside_decodes` with; one block is computed
-  // whatever it costs. `shared`: of everything, when several tenants have something to compute (step_shares.h).
+  // whatever it costs. `shared`: of everything, when several tenants have something to compute, and `shared_lag` such steps are
+  // what one of them may catch up with at once (step_shares.h).
   struct StepLimits {
     double alone = kUnbounded;
     double beside_decodes = kUnbounded;
     double shared = kUnbounded;
+    double shared_lag = 3.0;
   };
-  // REQUIRES: those of prompts >= kSlotsPerBlock, shared > 0.
+  // REQUIRES: those of prompts >= kSlotsPerBlock, shared > 0, shared_lag >= 1.
   void LimitSteps(const StepLimits& limits);
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, new
@@ -158,10 +160,12 @@ class Scheduler {
   // between tenants, somebody who may be let in, sessions to be moved; or when a sequence that is not `independent`, by its
   // index, would have a row: the driver needs its token first. Then the plan in flight is committed before the next is made.
   //
-  // A sequence that turns out to have ended has a row all the same. What comes of that is nobody's, and its terminal event comes,
-  // with its last token, when the row is committed. A session's KV must then be what it was before: so a session with a budget has no row ahead, for
-  // that would count in its scores, and nobody has beside it. Nor is there a plan ahead in which a session that may end in the
-  // plan in flight has no row: what is parked leaves when no plan is in flight. Admission may take a step longer than without.
+  // A sequence that turns out to have ended has a row all the same. What comes of that is nobody's and counted nowhere, and its
+  // terminal event comes, with its last token, when the row is committed. A session's KV must then be what it was before: the
+  // executor leaves the row out where the token is one of PlanRow::ends; where its text may end otherwise, and a row behind would
+  // change more than the slot behind the last (a budget's scores and victims do), it is not `independent`. Nor is there a plan
+  // ahead in which a session that may end in the plan in flight has no row: what is parked leaves when no plan is in flight.
+  // Admission may take a step longer than without.
   // REQUIRES: one plan is in flight.
   const StepPlan* PlanAhead(absl::FunctionRef<bool(int32_t sequence)> independent);
 
@@ -236,6 +240,7 @@ class Scheduler {
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
   void CommitRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
+  void EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index);
   void TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence);
   void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);

@@ -5,8 +5,8 @@
 //
 // Invariants
 //  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute. With one
-//     exception: while the row that samples token `known` is in flight the row that computes it may be, too (PlanAhead). What
-//     that row did stays counted when the sequence ends without the token.
+//     exception: while the row that samples token `known` is in flight the row that computes it may be, too (PlanAhead). When
+//     the sequence ends without the token, that row is counted nowhere.
 //  2. computed == scheduled exactly when in_flight == 0, and in_flight <= 2.
 //  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
 //     scheduled.
@@ -14,6 +14,7 @@
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "block_manager/block_table.h"
@@ -34,12 +35,13 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
-  bool pins = false;            // what its session has parked, until it is admitted
-  int32_t restored = 0;         // prompt tokens whose KV its session had parked
-  int32_t cached = 0;           // prompt tokens taken over from the prefix cache
-  bool shares = false;          // others may read its blocks, or it reads others'; until its first eviction
-  std::vector<int32_t> output;  // generated tokens, kept while `shares`; a session's turn keeps them to its end
-  bool paused = false;          // its reader is behind: no decode rows until it is resumed
+  bool pins = false;             // what its session has parked, until it is admitted
+  int32_t restored = 0;          // prompt tokens whose KV its session had parked
+  int32_t cached = 0;            // prompt tokens taken over from the prefix cache
+  bool shares = false;           // others may read its blocks, or it reads others'; until its first eviction
+  std::vector<int32_t> output;   // generated tokens, kept while `shares`; a session's turn keeps them to its end
+  bool paused = false;           // its reader is behind: no decode rows until it is resumed
+  std::vector<int32_t> end_ids;  // that end it from its min_tokens-th token on: the eos ids it heeds, its stop tokens
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;
   uint64_t last_row = 0;      // which of all rows planned so far was its last one
@@ -60,6 +62,12 @@ struct Sequence {
   }
   bool waiting() const { return state_row < 0; }
   bool retired() const { return finish != FinishReason::kNone; }
+  // And nobody cancelled it: what is still in flight of it counts for nothing.
+  bool ended() const { return retired() && finish != FinishReason::kAbort; }
+  // The ids that end it where the one behind its first `tokens` ones is among them.
+  std::span<const int32_t> EndsBehind(int32_t tokens) const {
+    return tokens - prompt_length() + 1 >= request.min_tokens ? end_ids : std::span<const int32_t>();
+  }
   bool decodes() const { return scheduled >= prompt_length(); }
   // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
   bool goes_on() const {

@@ -42,6 +42,8 @@ struct PlanRow {
   int32_t loss_keep_max = 0;  // asked with loss_cuts > 0: the losses of cuts to this many slots, 16 fewer, 32 fewer, …
   int32_t loss_cuts = 0;
   bool sample = false;
+  // Of a session: ids that end the sequence when this row samples them. A row ahead behind such an id must leave no trace.
+  std::span<const int32_t> ends;
   int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head
 };
 

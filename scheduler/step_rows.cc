@@ -27,7 +27,7 @@ void Scheduler::ShareStep() {
         step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
       }
     }
-    step_shares_.Divide(limits_.shared);
+    step_shares_.Divide(limits_.shared, limits_.shared_lag * limits_.shared);
   }
 }
 

@@ -31,8 +31,8 @@ double StepShares::GivenUpTo(double level) const {
   return given;
 }
 
-void StepShares::Divide(double total) {
-  assert(total > 0.0);
+void StepShares::Divide(double total, double lag) {
+  assert(total > 0.0 && lag >= total);
   double wanted = 0.0;
   int tenants = 0;
   double highest = -std::numeric_limits<double>::infinity();
@@ -43,7 +43,7 @@ void StepShares::Divide(double total) {
     highest = std::max(highest, share.level);
   }
   if (tenants == 0) return;
-  for (Share& share : shares_) share.level = std::max(share.level, highest - kLagSteps * total / share.weight);
+  for (Share& share : shares_) share.level = std::max(share.level, highest - lag / share.weight);
   several_ = tenants > 1;
   bounded_ = several_ && wanted > total;
   if (!bounded_) return;

@@ -4,7 +4,7 @@
 // hundred, whose rows take turns.
 //
 // Who has had less goes first: each tenant has a level, the cost of its rows so far by weight, and a step raises the lowest
-// ones until it is full. A tenant that asks for less than its part falls behind the others' level, by kLagSteps full steps at
+// ones until it is full. A tenant that asks for less than its part falls behind the others' level, by a few full steps at
 // most: so much of a burst is computed at once, and after that it has its part like everybody else.
 //
 // Costs are those of prefill_cost.h; a decode row costs what a prompt token at its depth does.
@@ -21,8 +21,6 @@ namespace hydrant {
 
 class StepShares {
  public:
-  static constexpr double kLagSteps = 3.0;
-
   // A new step. Levels stay.
   void Begin(size_t tenants);
   // What a tenant could compute. REQUIRES: weight > 0.
@@ -30,8 +28,9 @@ class StepShares {
   void AddDecode(int32_t tenant, double cost) { of(tenant).decode += cost; }
   void AddPrompt(int32_t tenant, double cost) { of(tenant).prompts += cost; }
 
-  // Divides a step that may cost `total`. With one tenant, or when everything fits, nothing is bounded. REQUIRES: total > 0.
-  void Divide(double total);
+  // Divides a step that may cost `total`; nobody is further behind than `lag`. With one tenant, or when everything fits, nothing
+  // is bounded. REQUIRES: total > 0, lag >= total.
+  void Divide(double total, double lag);
   bool bounded() const { return bounded_; }
   // More than one tenant has something to compute.
   bool several() const { return several_; }

@@ -95,9 +95,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   }
   if (options_.overlap) {
     const int64_t begin_us = clock_();
-    // Who shapes logits asks for them by the tokens there are.
-    const StepPlan* next = scheduler_.PlanAhead(
-        [this](int32_t sequence) { return extras_[static_cast<size_t>(sequence)].shaper == nullptr; });
+    const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return Independent(sequence); });
     if (next != nullptr) Launch(*next, begin_us);
   }
   Flight& oldest = flight(0);
@@ -110,6 +108,16 @@ std::span<const EngineEvent> EngineCore::Step() {
   MoveSessions();
   Report(oldest);
   return events_;
+}
+
+// Of its next token, what the row behind it is asked and does.
+bool EngineCore::Independent(int32_t sequence) const {
+  const Extras& extras = extras_[static_cast<size_t>(sequence)];
+  const Request& request = scheduler_.sequence(sequence).request;
+  if (extras.shaper != nullptr && !extras.shaper->only_counts()) return false;
+  // The device does not know that a text has ended with a stop string, and what a row behind does to scores and victims nobody
+  // could undo before they are parked.
+  return extras.end_finder == nullptr || request.session == 0 || !request.budget.limited();
 }
 
 void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
@@ -187,12 +195,15 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   row->shrink_to = from.shrink_to;
   row->losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
   row->sample = from.sample;
+  row->ends = from.ends;
   row->logprobs = extras.logprobs;
   // The number of the token it samples.
   const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
   const bool forced = from.sample && next < std::ssize(extras.forced_ids);
   row->forced_id = forced ? extras.forced_ids[static_cast<size_t>(next)] : -1;
-  if (from.sample && !forced && extras.shaper != nullptr) row->adjustments = extras.shaper->Next();
+  if (from.sample && !forced && extras.shaper != nullptr) {
+    row->adjustments = extras.shaper->Next(/*ahead=*/from.tokens[0] == kTokenInFlight);
+  }
   row->policy = &extras.policy;
   row->sampling = &extras.sampling;
   if (from.prefill && extras.prompt_logprobs >= 0) {
@@ -203,7 +214,6 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
     row->target_logprobs = extras.prompt_logprobs;
     row->target_ranks = extras.prompt_ranks;
   }
-  evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.evicted);
 }
 
 // After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
@@ -241,8 +251,9 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
     const EvictionPolicy& policy = extras.policy;
     out->source = KvReading::Source::kRunning;
     out->turn = sequence.request.turn;
-    out->computed = sequence.scheduled;
-    out->live = sequence.live;
+    // A row behind an end leaves nothing.
+    out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
+    out->live = sequence.ended() ? sequence.held : sequence.live;
     out->blocks = sequence.blocks.size();
     out->budget = sequence.request.budget;
     out->policy = policy;
@@ -250,7 +261,7 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
     out->tokens = sequence.request.prompt;
     out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
     assert(std::ssize(out->tokens) == sequence.known);
-    if (policy.evicts) ReadSides({.live = sequence.live, .sides = sequence.blocks.sides()}, out);
+    if (policy.evicts) ReadSides({.live = out->live, .sides = sequence.blocks.sides()}, out);
     return;
   }
   const ParkedKv* parked = scheduler_.parked().Find(session);
@@ -295,12 +306,16 @@ void EngineCore::BuildResults(const Flight& flight) {
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     RowResult& result = results_.emplace_back();
     result.losses = output.losses;
+    const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
+    const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
+    if (!sequence.ended()) {
+      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
+    }
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
-      const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
       // Nobody reads what comes behind an end.
-      const bool read = !result.failed && !scheduler_.sequence(plan.rows[i].sequence).retired();
+      const bool read = !result.failed && !sequence.retired();
       if (read && extras.shaper != nullptr) extras.shaper->Push(result.token);
       if (read && extras.end_finder != nullptr) result.ends = extras.end_finder->Push(result.token);
     }

@@ -268,6 +268,7 @@ class EngineCore {
   };
   Flight& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
 
+  bool Independent(int32_t sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
   void Answer(Flight& flight);
   void Report(const Flight& flight);

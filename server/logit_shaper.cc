@@ -39,9 +39,9 @@ void LogitShaper::Push(int32_t token) {
   recent_.push_back(token);
 }
 
-void LogitShaper::CollectBanned() {
+void LogitShaper::CollectBanned(int32_t generated) {
   banned_.clear();
-  if (generated_ < rules_->min_tokens) banned_ = rules_->end_ids;
+  if (generated < rules_->min_tokens) banned_ = rules_->end_ids;
   for (const std::vector<int32_t>& word : rules_->bad_words) {
     const size_t before = word.size() - 1;
     if (before <= recent_.size() &&
@@ -51,11 +51,15 @@ void LogitShaper::CollectBanned() {
   }
 }
 
-const LogitAdjustments* LogitShaper::Next() {
-  CollectBanned();
+const LogitAdjustments* LogitShaper::Next(bool ahead) {
+  assert(!ahead || only_counts());
+  CollectBanned(generated_ + (ahead ? 1 : 0));
   const LogitRules& rules = *rules_;
-  adjustments_ = {rules.allowed, banned_, rules.biases, counts_, rules.repetition, rules.frequency, rules.presence};
-  const bool nothing = rules.allowed.empty() && banned_.empty() && rules.biases.empty() && counts_.empty();
+  const bool counts_last = ahead && rules.counts();
+  adjustments_ = {rules.allowed,    banned_,         rules.biases,   counts_,
+                  rules.repetition, rules.frequency, rules.presence, counts_last};
+  const bool nothing =
+      rules.allowed.empty() && banned_.empty() && rules.biases.empty() && counts_.empty() && !counts_last;
   return nothing ? nullptr : &adjustments_;
 }
 

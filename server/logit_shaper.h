@@ -45,8 +45,12 @@ class LogitShaper {
   // Linear in the prompt where it counts for the repetition penalty. `rules` is not null.
   LogitShaper(std::shared_ptr<const LogitRules> rules, std::span<const int32_t> prompt);
 
-  // For the next token; null: nothing is asked of it. Valid until the next call of Next or Push.
-  const LogitAdjustments* Next();
+  // What is asked of a token follows from the number of those before it and from how often each was there. False: from
+  // their order as well (a bad word of several tokens does).
+  bool only_counts() const { return recent_max_ == 0; }
+  // For the next token, or, `ahead`, for the one behind it, before it is pushed (LogitAdjustments::counts_last); null: nothing is
+  // asked of it. Valid until the next call of Next or Push. REQUIRES: !ahead || only_counts().
+  const LogitAdjustments* Next(bool ahead = false);
   // The sequence's next token, however it was chosen.
   void Push(int32_t token);
 
@@ -54,7 +58,7 @@ class LogitShaper {
 
  private:
   void Count(int32_t token, int32_t times);
-  void CollectBanned();
+  void CollectBanned(int32_t generated);
 
   std::shared_ptr<const LogitRules> rules_;
   int32_t generated_ = 0;

@@ -20,9 +20,14 @@ constexpr double kBesideDecodesS = 0.2;
 // Of that, what prompts get however slow the decodes are: they have to be computed some time.
 constexpr double kBesideLeast = 0.25;
 // How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
-// a machine of its own a tenant has full steps only while there are prompts of its own. What it sees beside others at the
-// 99th percentile is therefore how far steps are off, and these are shorter by as much.
-constexpr double kSharedS = 0.125;
+// a machine of its own a tenant has long steps only while there are prompts of its own, and else the shortest ones there are. So
+// it is so many times as long as those, of which a sixth is what every step takes. No shorter than anybody reads; at the most less
+// than what a step beside decodes takes, by as much as steps are off.
+constexpr double kSharedSteps = 6;
+constexpr double kSharedLeastS = 0.02;
+constexpr double kSharedMostS = 0.125;
+// What a tenant that asked for less may catch up with at once: a prompt of a few hundred tokens and its first steps.
+constexpr double kSharedLagS = 0.375;
 // Before anything is known: less than a tenth of a second of a small model on two cores, and a fraction of a second of a large one.
 constexpr double kTokensAtFirst = 96;
 // One slow step says little (the machine may have been busy with something else): not below a quarter at once.
@@ -49,15 +54,22 @@ double StepPacer::Within(double cost) const {
   return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_);
 }
 
-Scheduler::StepLimits StepPacer::limits() const { return {Within(alone_), Within(beside_), Within(shared_)}; }
+double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
+
+Scheduler::StepLimits StepPacer::limits() const {
+  return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS())};
+}
 
 void StepPacer::Observe(const StepReport& report) {
+  if (report.rows == 0) return;
+  const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
+  shortest_s_ = std::min(shortest_s_, step_us * 1e-6);
   const bool shared = report.several_tenants;
   if (report.prefill_tokens == 0 && !shared) return;
   const bool mixed = report.decode_tokens > 0;
-  const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
   const double few_s = kFewTokens / std::max(1.0, report.prefill_cost) * step_us * 1e-6;
-  const double wanted_s = shared ? kSharedS : mixed ? kBesideDecodesS : std::clamp(few_s, kAloneS, kFewS);
+  const double shared_s = SharedS();
+  const double wanted_s = shared ? shared_s : mixed ? kBesideDecodesS : std::clamp(few_s, kAloneS, kFewS);
   const double factor = wanted_s * 1e6 / step_us;
   double& cost = shared ? shared_ : mixed ? beside_ : alone_;
   const double before = cost;
@@ -75,7 +87,7 @@ void StepPacer::Observe(const StepReport& report) {
   alone_ = Within(alone_);
   beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
   // Where even a few rows take longer, fewer would not be faster.
-  shared_ = Within(std::max(shared_, BesideMost() * kBesideLeast));
+  shared_ = Within(std::max(shared_, BesideMost() * (shared_s / kBesideDecodesS) * kBesideLeast));
 }
 
 }  // namespace hydrant

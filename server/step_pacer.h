@@ -9,6 +9,7 @@
 #define HYDRANT_SERVER_STEP_PACER_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "server/engine_core.h"
 
@@ -26,6 +27,7 @@ class StepPacer {
 
  private:
   double BesideMost() const;
+  double SharedS() const;  // how long steps are to take that several tenants have something for
   double Within(double cost) const;
 
   const double tokens_max_;
@@ -33,6 +35,7 @@ class StepPacer {
   double alone_s_;  // how long that step is to take
   double beside_;   // prompts, beside decodes
   double shared_;   // everything, in a step for which several tenants have something
+  double shortest_s_ = std::numeric_limits<double>::infinity();  // of all steps so far
 };
 
 }  // namespace hydrant

@@ -107,21 +107,29 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   embedding_rows_.assign(EmbeddingFloats(bounds), 0.0f);
   attention_ = std::make_unique<AttentionScratch>(pool_.threads(), bounds);
   token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
+  left_in_.reserve(static_cast<size_t>(bounds.rows_max));
   sampled_ids_.assign(static_cast<size_t>(bounds.rows_max), 0);
 }
 
 int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
   const auto ids = static_cast<size_t>(bounds.tokens_max) + static_cast<size_t>(bounds.rows_max);
   return static_cast<int64_t>(PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
+                              static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) +
                               AttentionScratch::Bytes(pool_.threads(), bounds));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {
   batch_ = batch;
   token_ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
+  left_in_.clear();
   for (const BatchRow& row : batch.rows) {
     int32_t& id = token_ids_[static_cast<size_t>(row.token_begin)];
     if (id == kSampledId) id = sampled_ids_[static_cast<size_t>(row.state_row)];
+    if (id == kNoNextId) {
+      id = 0;
+    } else {
+      left_in_.push_back(row);
+    }
   }
   batch_.token_ids = token_ids_;
   product_ = 0;

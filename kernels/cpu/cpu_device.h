@@ -91,7 +91,8 @@ class CpuDevice final : public Device {
   ThreadPool pool_;
   StepBatch batch_;                   // of the step in progress; the rows are the caller's
   std::vector<int32_t> token_ids_;    // of batch_, with the sampled ones in their places
-  std::vector<int32_t> sampled_ids_;  // [rows_max], by state row
+  std::vector<BatchRow> left_in_;     // batch_'s rows but for those behind an end
+  std::vector<int32_t> sampled_ids_;  // [rows_max], by state row; kNoNextId
   uint64_t samples_ = 0;              // calls of Sample
 
   std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it

@@ -1,4 +1,5 @@
 // The ops of CpuDevice over cached keys and values, and sampling.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -29,6 +30,13 @@ float HalfToFloat(DType dtype, uint16_t half) {
                                : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
 }
 
+// What is remembered for the request's state row.
+int32_t NextId(const SampleRequest& request, const SampleResult& result) {
+  if (!result.finite) return 0;
+  const bool ends = std::find(request.ends.begin(), request.ends.end(), result.id) != request.ends.end();
+  return ends ? kNoNextId : result.id;
+}
+
 }  // namespace
 
 std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
@@ -37,13 +45,13 @@ std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
 
 void CpuDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
                                const KvCacheView& kv) {
-  hydrant::RopeAndWriteKv({*kernels_.attention, batch_.rows, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv},
+  hydrant::RopeAndWriteKv({*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv},
                           norms, *kernels_.row, pool_);
 }
 
 void CpuDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
                           Matrix out) {
-  Attend({*kernels_.attention, batch_.rows, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv}, scale, out, pool_,
+  Attend({*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv}, scale, out, pool_,
          *attention_);
 }
 
@@ -159,9 +167,11 @@ uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> request
       assert(request.logits_row >= 0 && request.logits_row < logits.rows);
       const float* row = static_cast<const float*>(logits.data) + request.logits_row * logits.cols;
       SampleResult& result = results[static_cast<size_t>(i)];
-      result = SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, scratch);
+      const bool counts_last = request.adjustments != nullptr && request.adjustments->counts_last;
+      const int32_t last = counts_last ? sampled_ids_[static_cast<size_t>(request.state_row)] : -1;
+      result = SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, last, scratch);
       if (request.state_row < 0) continue;
-      sampled_ids_[static_cast<size_t>(request.state_row)] = result.finite ? result.id : 0;
+      sampled_ids_[static_cast<size_t>(request.state_row)] = NextId(request, result);
     }
   });
   return ++samples_;

@@ -111,7 +111,7 @@ float StayFinite(float before, float after) {
 }
 
 // The row that is chosen from, in scratch.adjusted.
-std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustments& adjustments,
+std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustments& adjustments, int32_t last,
                               const SamplingScratch& scratch) {
   float* y = scratch.adjusted;
   const auto take_allowed = [&] {
@@ -128,22 +128,27 @@ std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustme
     take_allowed();
   }
   for (const TokenBias& bias : adjustments.biases) y[bias.id] = StayFinite(y[bias.id], y[bias.id] + bias.bias);
-  for (const TokenCount& seen : adjustments.counts) {
-    const float before = y[seen.id];
+  const auto penalise = [&](int32_t id, int32_t count) {
+    const float before = y[id];
     float x = before > 0.0f ? before / adjustments.repetition : before * adjustments.repetition;
-    x -= adjustments.frequency * static_cast<float>(seen.count);
-    if (seen.count > 0) x -= adjustments.presence;
-    y[seen.id] = StayFinite(before, x);
+    x -= adjustments.frequency * static_cast<float>(count);
+    if (count > 0) x -= adjustments.presence;
+    y[id] = StayFinite(before, x);
+  };
+  for (const TokenCount& seen : adjustments.counts) {
+    penalise(seen.id, seen.id == last ? seen.count + 1 : seen.count);
+    if (seen.id == last) last = -1;
   }
+  if (last >= 0) penalise(last, 1);
   return {y, logits.size()};
 }
 
 // REQUIRES: request.scored_id < 0; the row is finite, `summary` of it.
 SampleResult Choose(const AttentionKernels& kernels, std::span<const float> logits, LogitsSummary summary,
-                    const SampleRequest& request, const SamplingScratch& scratch) {
+                    const SampleRequest& request, int32_t last, const SamplingScratch& scratch) {
   SampleResult result;
   if (request.adjustments != nullptr) {
-    logits = Adjust(logits, *request.adjustments, scratch);
+    logits = Adjust(logits, *request.adjustments, last, scratch);
     summary = kernels.summarize_logits(logits.data(), std::ssize(logits));
     result.finite = summary.finite;  // not where the model gives no allowed token a chance
     if (!result.finite) return result;
@@ -198,7 +203,7 @@ void ReportLogprobs(const AttentionKernels& kernels, std::span<const float> logi
 }  // namespace
 
 SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,
-                       const SamplingScratch& scratch) {
+                       int32_t last, const SamplingScratch& scratch) {
   SampleResult result;
   const LogitsSummary summary = kernels.summarize_logits(logits.data(), std::ssize(logits));
   result.finite = summary.finite;
@@ -208,7 +213,7 @@ SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> l
     assert(request.scored_id < std::ssize(logits));
     result.id = request.scored_id;
   } else {
-    result = Choose(kernels, logits, summary, request, scratch);
+    result = Choose(kernels, logits, summary, request, last, scratch);
     if (!result.finite) return result;
   }
   if (request.logprobs >= 0) {

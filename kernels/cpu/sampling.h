@@ -19,8 +19,9 @@ struct SamplingScratch {
   float* adjusted;     // [vocab]
 };
 
+// `last`: the id that LogitAdjustments::counts_last means; negative: none.
 SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,
-                       const SamplingScratch& scratch);
+                       int32_t last, const SamplingScratch& scratch);
 
 }  // namespace hydrant
 

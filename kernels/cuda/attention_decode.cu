@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kJoinThreads)
     }
     out[i] = sum * inverse_total[g];
   }
-  if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim)) return;
+  if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim) || LeftOut(step, row)) return;
   const int64_t stride = WholeBlocks(row.live_after);
   const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
   ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);

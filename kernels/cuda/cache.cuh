@@ -35,6 +35,11 @@ __device__ inline HeadCache CacheOf(const StepView& step, const StepRow& row, co
   return {kv, step.tables + row.tables, step.tables + row.sides, layer, head};
 }
 
+// The row is behind an end: what it computes stays outside the cache.
+__device__ inline bool LeftOut(const StepView& step, const StepRow& row) {
+  return step.token_ids[row.token_begin] == kSampledId && step.sampled_ids[row.state_row] == kNoNextId;
+}
+
 // The rotation of a row's keys as they are read: only rolling policies cache them without.
 __device__ inline RopeView KeyRope(const StepRow& row, const RopeView& rope) {
   return row.policy.rolling ? rope : RopeView();

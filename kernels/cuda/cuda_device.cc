@@ -44,6 +44,9 @@ constexpr int64_t kFloatBytes = sizeof(float);
 // and perhaps a cut; of 1,024 tokens two such steps have fewer. More, or larger ones, only wait.
 constexpr size_t kPackets = 40, kPacketBytes = 4096;
 
+// Of pinned memory, twice: what a session's blocks are moved in. Long enough that the launch of a piece is nothing beside it.
+constexpr size_t kStagingBytes = size_t{8} << 20;
+
 const float* In(const Matrix& matrix) {
   assert(matrix.dtype == DType::kF32);
   return static_cast<const float*>(matrix.data);
@@ -89,6 +92,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
   // After the stream: setting that takes the library's own workspace back.
   CheckCuda(cublasSetWorkspace(blas_, blas_workspace_->data(), blas_workspace_->bytes()), "cublasSetWorkspace");
   uploads_ = std::make_unique<cuda::Uploads>(stream_, kPacketBytes, kPackets);
+  staging_ = std::make_unique<cuda::KvStaging>(stream_, kStagingBytes);
 }
 
 CudaDevice::~CudaDevice() {

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/graph.h"
+#include "kernels/cuda/kv_staging.h"
 #include "kernels/cuda/matvec.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/sample_queue.h"
@@ -97,6 +98,7 @@ class CudaDevice final : public Device {
   void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const float* x,
                     int64_t n, float* y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
+  cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> sides);
 
   const bool host_visible_;
   const bool graphs_wanted_;
@@ -105,6 +107,7 @@ class CudaDevice final : public Device {
   cuda::BlasHandle blas_;
   std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
   std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table
+  std::unique_ptr<cuda::KvStaging> staging_;
 
   bool in_layers_ = false;  // ops are being recorded, and wait for nothing
   cuda::GraphCache graphs_;
@@ -120,6 +123,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<cuda::CudaBuffer> decode_;       // partial outputs and logits
   std::unique_ptr<cuda::CudaBuffer> prompt_sums_;  // [tokens_max, query_heads]
   std::unique_ptr<cuda::CudaBuffer> cuts_;         // [cut_blocks_] of CutScratchBytes
+  std::unique_ptr<cuda::CudaBuffer> losses_;       // of the largest question so far
 };
 
 }  // namespace hydrant

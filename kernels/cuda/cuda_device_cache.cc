@@ -11,7 +11,6 @@
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/cuda_rope_table.h"
 #include "kernels/cuda/eviction.h"
-#include "kernels/kv_pieces.h"
 
 namespace hydrant {
 namespace {
@@ -80,32 +79,27 @@ void CudaDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView
   Done();
 }
 
+cuda::PackedBlocks CudaDevice::SendTables(std::span<const int32_t> blocks, std::span<const int32_t> sides) {
+  uploads_->Begin(cuda::Uploads::PacketBytes(blocks) + cuda::Uploads::PacketBytes(sides));
+  cuda::PackedBlocks packed = {};
+  packed.blocks = uploads_->Add(blocks);
+  packed.sides = uploads_->Add(sides);
+  uploads_->Send();
+  return packed;
+}
+
 void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
                               std::byte* out) {
   assert(blocks.size() == sides.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    for (const KvPiece& from : KvPiecesOf(kv, blocks[i], sides[i])) {
-      CheckCuda(cudaMemcpyAsync(out, from.data, from.bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-      out += from.bytes;
-    }
-  }
-  Synchronize();
+  const auto bytes = static_cast<int64_t>(blocks.size() * kv.layout.block_bytes());
+  staging_->Export(SendTables(blocks, sides), bytes, kv, out);
 }
 
 void CudaDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                               const std::byte* in) {
-  for (const int32_t block : blocks) {
-    const KvPieces pieces = KvPiecesOf(kv, block, block);
-    for (const KvPiece& to : pieces) {
-      CheckCuda(cudaMemcpyAsync(to.data, in, to.bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-      in += to.bytes;
-    }
-    if (score_factor == 1.0f) continue;
-    const KvPiece& scores = pieces[kScorePiece];
-    cuda::LaunchScale(stream_, static_cast<float*>(scores.data), score_factor,
-                      static_cast<int64_t>(scores.bytes / sizeof(float)));
-  }
-  Synchronize();  // the source is the caller's
+  const auto bytes = static_cast<int64_t>(blocks.size() * kv.layout.block_bytes());
+  staging_->Import(SendTables(blocks, blocks), bytes, score_factor, kv, in);
+  Done();
 }
 
 void CudaDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
@@ -147,7 +141,9 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
     assert(keep >= 1 && keep <= op.policy.keep());
     cuts[i] = {keep, op.policy.Lowered(keep).recent};
   }
-  const cuda::CudaBuffer of_pairs(pairs * cuts.size() * sizeof(double));
+  const size_t bytes = pairs * cuts.size() * sizeof(double);
+  // It stays: to free memory waits for the device.
+  if (losses_ == nullptr || losses_->bytes() < bytes) losses_ = std::make_unique<cuda::CudaBuffer>(bytes + bytes / 2);
   uploads_->Begin(cuda::Uploads::PacketBytes(std::span(cuts)) + cuda::Uploads::PacketBytes(op.sides()));
   cuda::LossCase loss = {op.live,
                          op.position_end(),
@@ -155,11 +151,11 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
                          uploads_->Add<cuda::Weighing>(cuts),
                          static_cast<int32_t>(cuts.size()),
                          uploads_->Add(op.sides()),
-                         static_cast<double*>(of_pairs.data())};
+                         static_cast<double*>(losses_->data())};
   uploads_->Send();
   cuda::LaunchLosses(stream_, loss, kv);
   std::vector<double> losses(pairs * cuts.size());
-  CopyToHost(losses.data(), of_pairs.data(), of_pairs.bytes());
+  CopyToHost(losses.data(), losses_->data(), bytes);
   for (size_t cut = 0; cut < cuts.size(); ++cut) {
     double sum = 0.0;
     for (size_t pair = 0; pair < pairs; ++pair) sum += losses[pair * cuts.size() + cut];

@@ -238,6 +238,63 @@ __global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t element_bytes,
   CopyPiece(kv.logical_position + copy.from_side * slots, kv.logical_position + copy.to * slots, slots * 4);
 }
 
+// Sixteen bytes of the cache, as packed blocks have them.
+struct Place {
+  uint4* at;
+  bool scores;
+};
+
+__device__ Place PlaceOf(const PackedBlocks& range, int64_t offset, int64_t block_bytes, const KvCacheView& kv) {
+  const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
+  const int64_t kv_bytes = slots * kv.layout.head_dim * static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
+  const int64_t side_bytes = slots * 4;
+  const int64_t i = offset / block_bytes;
+  int64_t within = offset % block_bytes;
+  const auto in = [&](void* array, int64_t at) {
+    return reinterpret_cast<uint4*>(static_cast<std::byte*>(array) + at + within);
+  };
+  if (within < kv_bytes) return {in(kv.k, range.blocks[i] * kv_bytes), false};
+  within -= kv_bytes;
+  if (within < kv_bytes) return {in(kv.v, range.blocks[i] * kv_bytes), false};
+  within -= kv_bytes;
+  const int64_t side = range.sides[i] * side_bytes;
+  if (within < side_bytes) return {in(kv.score, side), true};
+  within -= side_bytes;
+  if (within < side_bytes) return {in(kv.position, side), false};
+  within -= side_bytes;
+  return {in(kv.logical_position, side), false};
+}
+
+__device__ uint32_t Scaled(uint32_t score, float factor) { return __float_as_uint(__uint_as_float(score) * factor); }
+
+template <bool kToCache>
+__global__ void __launch_bounds__(kThreads)
+    MoveBlocksKernel(PackedBlocks range, int64_t block_bytes, float score_factor, KvCacheView kv) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < range.bytes / 16; i += step) {
+    const Place place = PlaceOf(range, range.begin + i * 16, block_bytes, kv);
+    uint4& packed = reinterpret_cast<uint4*>(range.packed)[i];
+    if (!kToCache) {
+      packed = *place.at;
+      continue;
+    }
+    uint4 value = packed;
+    if (place.scores && score_factor != 1.0f) {
+      value.x = Scaled(value.x, score_factor);
+      value.y = Scaled(value.y, score_factor);
+      value.z = Scaled(value.z, score_factor);
+      value.w = Scaled(value.w, score_factor);
+    }
+    *place.at = value;
+  }
+}
+
+dim3 MoveGrid(const PackedBlocks& range) {
+  constexpr uint32_t kBlocksMost = 512;
+  const uint32_t blocks = BlocksFor(range.bytes, 16 * kThreads);
+  return {blocks < kBlocksMost ? blocks : kBlocksMost};
+}
+
 }  // namespace
 
 size_t CutScratchBytes(int32_t slots) {
@@ -269,6 +326,16 @@ void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t coun
                         static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
   const dim3 grid(BlocksFor(bytes, kThreads * 16 * 4), static_cast<uint32_t>(count));
   Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(kv.layout.dtype)), kv);
+}
+
+void LaunchPack(cudaStream_t stream, const PackedBlocks& range, const KvCacheView& kv) {
+  Launch(stream, MoveGrid(range), kThreads, MoveBlocksKernel<false>, range,
+         static_cast<int64_t>(kv.layout.block_bytes()), 1.0f, kv);
+}
+
+void LaunchUnpack(cudaStream_t stream, const PackedBlocks& range, float score_factor, const KvCacheView& kv) {
+  Launch(stream, MoveGrid(range), kThreads, MoveBlocksKernel<true>, range,
+         static_cast<int64_t>(kv.layout.block_bytes()), score_factor, kv);
 }
 
 }  // namespace hydrant::cuda

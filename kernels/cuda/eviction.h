@@ -58,6 +58,24 @@ void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView
 void LaunchInitSides(cudaStream_t stream, const SideInit* inits, int32_t count, const KvCacheView& kv);
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv);
 
+// Blocks as Device::ExportBlocks lays them out one behind the other (kernels/kv_pieces.h), of which `bytes` from `begin` on lie
+// at `packed`. Both are multiples of 16, `packed` begins at one, and may be pinned memory of the host.
+struct PackedBlocks {
+  const int32_t* blocks;  // in device memory, like
+  const int32_t* sides;
+  int64_t begin;
+  int64_t bytes;
+  std::byte* packed;
+};
+
+// Fills `packed` from the cache; fills the cache from `packed`, scores multiplied by `score_factor`.
+//
+//   kernel   16 bytes a thread at a time, 512 in a row a warp, on both sides
+//   bound    the bus, where `packed` is the host's
+//   not yet measured on a device
+void LaunchPack(cudaStream_t stream, const PackedBlocks& range, const KvCacheView& kv);
+void LaunchUnpack(cudaStream_t stream, const PackedBlocks& range, float score_factor, const KvCacheView& kv);
+
 }  // namespace hydrant::cuda
 
 #endif  // HYDRANT_KERNELS_CUDA_EVICTION_H_

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
     NormHead(is_query ? norms.q : norms.k, x, layout.head_dim);
     if (rope.table != nullptr && (is_query || !row.policy.rolling)) RotateHead(rope, position, x);
   }
-  if (is_query) return;
+  if (is_query || LeftOut(step, row)) return;
 
   const int32_t kv_head = (head - shape.query_heads) % layout.kv_heads;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);

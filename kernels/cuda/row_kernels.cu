@@ -35,8 +35,9 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positio
   float* to = x + token * cols;
   const StepRow& row = step.rows[step.row_of_token[token]];
   if (tokens.data != nullptr) {
-    const int32_t id = step.token_ids[token];
-    TakeRowOfType(tokens, id == kSampledId ? step.sampled_ids[row.state_row] : id, false, to);
+    int32_t id = step.token_ids[token];
+    if (id == kSampledId) id = step.sampled_ids[row.state_row];
+    TakeRowOfType(tokens, id == kNoNextId ? 0 : id, false, to);
   }
   if (positions.data == nullptr) return;
   // A thread adds to the elements that it has put there itself.
@@ -99,11 +100,6 @@ __global__ void GateKernel(const float* bias, Activation activation, const float
   }
 }
 
-__global__ void ScaleKernel(float* x, float factor, int64_t count) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) x[i] *= factor;
-}
-
 dim3 OnePerRow(int64_t rows) { return {static_cast<uint32_t>(rows)}; }
 
 }  // namespace
@@ -138,10 +134,6 @@ void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates,
 void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, float* y, int64_t rows,
                 int64_t cols) {
   Launch(stream, OnePerRow(rows), kThreads, GateKernel, bias, activation, x, y, cols);
-}
-
-void LaunchScale(cudaStream_t stream, float* x, float factor, int64_t count) {
-  Launch(stream, dim3(BlocksFor(count, kThreads * 8)), kThreads, ScaleKernel, x, factor, count);
 }
 
 }  // namespace hydrant::cuda

@@ -44,9 +44,6 @@ void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates,
 void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, float* y, int64_t rows,
                 int64_t cols);
 
-// x[i] *= factor over [0, count).
-void LaunchScale(cudaStream_t stream, float* x, float factor, int64_t count);
-
 }  // namespace hydrant::cuda
 
 #endif  // HYDRANT_KERNELS_CUDA_ROW_KERNELS_H_

@@ -37,6 +37,8 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   task.state_row = request.state_row;
   task.top = request.logprobs;
   task.rank = request.rank;
+  task.ends = uploads.Add(request.ends);
+  task.end_count = static_cast<int32_t>(request.ends.size());
   if (request.scored_id >= 0) return task;
   task.params = *request.params;
   task.uniform = PhiloxUniform(request.params->seed, request.position);
@@ -54,6 +56,7 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   task.repetition = adjustments.repetition;
   task.frequency = adjustments.frequency;
   task.presence = adjustments.presence;
+  task.counts_last = adjustments.counts_last;
   return task;
 }
 
@@ -123,6 +126,7 @@ void SampleQueue::Queue(const Matrix& logits, std::span<const SampleRequest> req
     std::vector<SampleTask> tasks(requests.size());
     size_t bytes = Uploads::PacketBytes(std::span(tasks));
     for (const SampleRequest& request : requests) {
+      bytes += Uploads::PacketBytes(request.ends);
       if (request.adjustments != nullptr) bytes += AdjustmentBytes(*request.adjustments);
     }
     uploads_.Begin(bytes);

@@ -41,7 +41,7 @@ struct StepSnapshot {
 struct StepView {
   const StepRow* rows = nullptr;
   const int32_t* token_ids = nullptr;     // kSampledId: the one in sampled_ids
-  const int32_t* sampled_ids = nullptr;   // [state rows]
+  const int32_t* sampled_ids = nullptr;   // [state rows]; kNoNextId: its row is left out
   const int32_t* row_of_token = nullptr;  // [tokens]; -1: padding
   const StepSnapshot* snapshots = nullptr;
   const int32_t* tables = nullptr;

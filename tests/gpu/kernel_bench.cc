@@ -77,6 +77,12 @@ class Bench {
     Print(lines_.back());
   }
 
+  // `limit`: seconds that a plain copy takes.
+  void Bus(const std::string& name, double seconds, double bytes, double limit, bool correct) {
+    lines_.push_back({name, seconds, bytes, limit / seconds, false, correct});
+    Print(lines_.back());
+  }
+
   std::unique_ptr<CudaBuffer> Upload(const void* data, size_t bytes) {
     auto buffer = std::make_unique<CudaBuffer>(bytes);
     CheckCuda(cudaMemcpyAsync(buffer->data(), data, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
@@ -282,6 +288,10 @@ bool SameAttention(const Cache& cache, const std::vector<float>& q, const std::v
   return true;
 }
 
+StepBounds BoundsOf(int32_t tokens, int32_t rows, int32_t slots) {
+  return {.tokens_max = tokens, .rows_max = rows, .slots_max = slots, .query_heads = kHeads, .head_dim = kDim};
+}
+
 void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, bool scored) {
   Cache cache(bench, sequences, live);
   EvictionPolicy policy;
@@ -300,7 +310,7 @@ void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, bool scored)
                     .block_table = cache.tables[static_cast<size_t>(i)]});
   }
   const int64_t floats = StepTable::RowFloats(live, kHeads, kDim) * sequences;
-  StepTable step(bench.stream(), kHeads, kDim, floats, sequences);
+  StepTable step(bench.stream(), BoundsOf(sequences, sequences, live), floats);
   step.Fill({.token_ids = ids, .rows = rows});
   const CudaBuffer scratch(static_cast<size_t>(floats) * sizeof(float));
   const auto q = Normal(static_cast<size_t>(sequences) * kWidth, 7);
@@ -333,7 +343,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
                      .policy = policy,
                      .block_table = cache.tables[0]};
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
-  StepTable step(bench.stream(), kHeads, kDim, StepTable::RowFloats(tokens, kHeads, kDim), tokens);
+  StepTable step(bench.stream(), BoundsOf(tokens, 1, tokens), StepTable::RowFloats(tokens, kHeads, kDim));
   step.Fill({.token_ids = ids, .rows = {&row, 1}});
   const PromptGroup& group = step.prompt_groups().front();
   const auto q = Normal(static_cast<size_t>(tokens) * kWidth, 8);
@@ -404,6 +414,37 @@ void Cuts(Bench& bench, int32_t from, int32_t to) {
               9.0 * from * kKvHeads * 8, newest == policy.recent);
 }
 
+// A session's blocks on their way to the host and back, against a copy of one piece.
+void Parking(Bench& bench, int32_t live) {
+  Cache cache(bench, 1, live);
+  const auto table = bench.Upload(cache.tables[0]);
+  const auto bytes = static_cast<int64_t>(cache.tables[0].size() * cache.layout.block_bytes());
+  const PinnedBuffer host(static_cast<size_t>(bytes));
+  const CudaBuffer one_piece(static_cast<size_t>(bytes));
+  const auto* ids = static_cast<const int32_t*>(table->data());
+  const PackedBlocks range = {ids, ids, 0, bytes, host.data()};
+  const std::string name = std::to_string(live) + " slots of one layer";
+  for (const bool back : {false, true}) {
+    const double limit = bench.Time([&](int) {
+      CheckCuda(
+          back ? cudaMemcpyAsync(one_piece.data(), host.data(), host.bytes(), cudaMemcpyHostToDevice, bench.stream())
+               : cudaMemcpyAsync(host.data(), one_piece.data(), host.bytes(), cudaMemcpyDeviceToHost, bench.stream()),
+          "cudaMemcpyAsync");
+    });
+    const double seconds = bench.Time([&](int) {
+      if (back) {
+        LaunchUnpack(bench.stream(), range, 1.0f, cache.view);
+      } else {
+        LaunchPack(bench.stream(), range, cache.view);
+      }
+    });
+    const std::vector<std::byte> first = bench.Read<std::byte>(
+        static_cast<std::byte*>(cache.view.k) + cache.tables[0][0] * cache.layout.tile_offset(0, 1, 0) * 2, 256);
+    const bool same = std::equal(first.begin(), first.end(), host.data());
+    bench.Bus((back ? "restore " : "park ") + name, seconds, static_cast<double>(bytes), limit, same);
+  }
+}
+
 void Sampling(Bench& bench, int32_t rows, const SamplingParams& params, const std::string& name) {
   constexpr int64_t kVocab = 128256;
   const auto logits = Normal(static_cast<size_t>(rows * kVocab), 9, 3.0f);
@@ -414,17 +455,18 @@ void Sampling(Bench& bench, int32_t rows, const SamplingParams& params, const st
     task = {};
     task.logits_row = row;
     task.scored_id = -1;
+    task.state_row = row;
     task.top = -1;
     task.params = params;
     task.uniform = 0.37;
   }
   const auto at = bench.Upload(tasks);
   const CudaBuffer outcomes(sizeof(SampleOutcome) * static_cast<size_t>(rows)),
-      tops(sizeof(TopToken) * static_cast<size_t>(rows * kVocab));
+      tops(sizeof(TopToken) * static_cast<size_t>(rows * kVocab)), ids(sizeof(int32_t) * static_cast<size_t>(rows));
   const double seconds = bench.Time([&](int) {
     LaunchSample(bench.stream(), static_cast<const float*>(on_device->data()), kVocab,
                  static_cast<const SampleTask*>(at->data()), rows, static_cast<SampleOutcome*>(outcomes.data()),
-                 static_cast<TopToken*>(tops.data()));
+                 static_cast<TopToken*>(tops.data()), static_cast<int32_t*>(ids.data()));
   });
   const auto done = bench.Read<SampleOutcome>(outcomes.data(), static_cast<size_t>(rows));
   bool correct = true;
@@ -450,6 +492,7 @@ int Run(const char* json) {
   }
   for (const int32_t tokens : {2048, 8192}) PromptAttention(bench, tokens);
   Cuts(bench, 32768, 2048);
+  Parking(bench, 32768);
   Sampling(bench, 1, {.temperature = 0.0f}, "greedy");
   Sampling(bench, 64, {.temperature = 0.0f}, "greedy");
   Sampling(bench, 64, {.temperature = 0.8f}, "plain");

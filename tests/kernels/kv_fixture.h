@@ -109,6 +109,7 @@ struct TestRow {
   TestSequence* sequence = nullptr;
   int32_t tokens = 1;
   bool prefill = false;
+  bool sampled = false;  // its token is the one that was sampled for its state row
 };
 
 class KvFixture {
@@ -121,7 +122,8 @@ class KvFixture {
                             .rows_max = state_rows,
                             .slots_max = blocks * kBlockSlots,
                             .query_heads = shape.query_heads(),
-                            .head_dim = shape.head_dim});
+                            .head_dim = shape.head_dim,
+                            .vocab = 16});
     KvCacheLayout& layout = kv.layout;
     layout = {.layers = shape.layers,
               .blocks = blocks,
@@ -284,7 +286,7 @@ class KvFixture {
                  .prefill = test_row.prefill,
                  .policy = sequence.policy,
                  .block_table = sequence.block_table};
-    ids.resize(ids.size() + static_cast<size_t>(test_row.tokens));
+    ids.resize(ids.size() + static_cast<size_t>(test_row.tokens), test_row.sampled ? kSampledId : 0);
     if (!test_row.prefill && sequence.policy.evicts) {
       row.reuse_victim = sequence.has_victim;
       row.choose_victim = row.live_after() > sequence.policy.keep();

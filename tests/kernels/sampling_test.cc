@@ -34,7 +34,7 @@ std::vector<float> RandomLogits(int64_t count, uint64_t seed, float spread = 3.0
 
 class SamplingTest : public testing::TestWithParam<TestedDevice> {
  protected:
-  SamplingTest() : device_(GetParam().make(2)) { device_->ReserveScratch({.vocab = 160000}); }
+  SamplingTest() : device_(GetParam().make(2)) { device_->ReserveScratch({.rows_max = 4, .vocab = 160000}); }
 
   SampleResult Sample(std::vector<float> logits, SampleRequest request) {
     SampleResult result;
@@ -223,7 +223,7 @@ struct Adjusted {
   std::vector<TokenCount> counts;
   float repetition = 1.0f, frequency = 0.0f, presence = 0.0f;
 
-  LogitAdjustments view() const { return {allowed, banned, biases, counts, repetition, frequency, presence}; }
+  LogitAdjustments view() const { return {allowed, banned, biases, counts, repetition, frequency, presence, false}; }
 };
 
 std::vector<TokenCount> CountsOf(const std::vector<int32_t>& prompt, const std::vector<int32_t>& output) {
@@ -409,6 +409,37 @@ TEST_P(SamplingTest, ExtremePenaltiesStayFinite) {
       EXPECT_EQ(result.id, 0);
     }
   }
+}
+
+// What the device sampled last counts as if the host had counted it.
+TEST_P(SamplingTest, TheLastIdCountsOnceMore) {
+  const std::vector<float> logits = RandomLogits(400, 8);
+  const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
+  const std::vector<int32_t> prompt = {ranked[2]}, output = {ranked[1], ranked[1], ranked[4]};
+  const SamplingParams draw{.temperature = 0.8f, .seed = 3};
+  int32_t changed = 0;
+  for (int32_t best = 0; best < 5; ++best) {
+    const int32_t last = ranked[static_cast<size_t>(best)];
+    std::vector<int32_t> output_with_last = output;
+    output_with_last.push_back(last);
+    const Adjusted before{.counts = CountsOf(prompt, output), .repetition = 1.3f, .frequency = 0.6f, .presence = 0.9f};
+    Adjusted after = before;
+    after.counts = CountsOf(prompt, output_with_last);
+    LogitAdjustments by_device = before.view();
+    by_device.counts_last = true;
+    const LogitAdjustments by_host = after.view(), without = before.view();
+    for (int64_t position = 0; position < 60; ++position) {
+      const SampleResult told = Sample(logits, {.scored_id = last, .state_row = 2});
+      ASSERT_EQ(told.id, last);
+      const auto sample = [&](const LogitAdjustments& adjustments) {
+        return Sample(logits, {.params = &draw, .adjustments = &adjustments, .position = position, .state_row = 2}).id;
+      };
+      const int32_t id = sample(by_device);
+      ASSERT_EQ(id, sample(by_host)) << best << ", " << position;
+      changed += id != sample(without) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(changed, 5);
 }
 
 TEST_P(SamplingTest, LogprobsAndRanksAreThoseBeforeAdjustments) {

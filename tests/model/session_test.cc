@@ -97,6 +97,7 @@ class Sessions : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
+  if (HarnessDeviceQueues()) GTEST_SKIP() << "bits depend on the company there (CudaDevice, invariant 1)";
   for (const Policy& policy : Policies()) {
     const std::vector<Generation> alone = Chat(policy, /*company=*/false);
     for (const int32_t chunk : {256, 32}) {
@@ -121,7 +122,7 @@ TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
 
 // A row that was on its way behind the end of a turn is no part of what is parked.
 TEST_P(Sessions, OverlapChangesNoBitOfTheNextTurn) {
-  for (const Policy& policy : {Policies()[0], Policies()[1]}) {
+  for (const Policy& policy : Policies()) {
     std::vector<Generation> turns[2];
     int32_t stop = -1;
     for (const bool overlap : {false, true}) {
@@ -143,7 +144,7 @@ TEST_P(Sessions, OverlapChangesNoBitOfTheNextTurn) {
         history.insert(history.end(), answer.begin(), answer.end());
         history.insert(history.end(), said.begin(), said.end());
       }
-      EXPECT_EQ(harness.steps_ahead() > 0, overlap && !policy.policy.evicts) << policy.name;
+      EXPECT_EQ(harness.steps_ahead() > 0, overlap) << policy.name;
     }
     EXPECT_EQ(turns[0][0].finish, FinishReason::kStop);
     for (size_t turn = 0; turn < 3; ++turn) {

@@ -14,6 +14,7 @@ namespace hydrant {
 namespace {
 
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -228,17 +229,53 @@ TEST(PlanAhead, ASessionIsParkedWithoutItsRowAhead) {
   EXPECT_EQ(driver.used(), 0);
 }
 
-TEST(PlanAhead, ScoresOfASessionAreNobodyElses) {
-  AheadDriver driver(WithParking(64));
-  driver.Add(OfSession(5, MakeRequest(1, 10, 8, KvBudget::Exact(40))));
-  driver.Add(MakeRequest(2, 10, 20));
-  while (!driver.finished.contains(1)) {
-    driver.Step();
-    EXPECT_THAT(driver.in_flight, IsEmpty());
+// The executor leaves a row out behind the ids it is told of; the counts are those of steps one by one.
+TEST(PlanAhead, ASessionWithABudgetIsParkedAsIfItHadEndedAlone) {
+  struct Parked {
+    int32_t computed, live, cut_from;
+    bool operator==(const Parked&) const = default;
+  };
+  for (const int32_t tokens : {4, 7, 8, 9, 12}) {  // below the budget, at it, with a victim that waits
+    SCOPED_TRACE(tokens);
+    Parked parked[2];
+    for (const bool ahead : {false, true}) {
+      AheadDriver driver(WithParking(64));
+      driver.ahead = ahead;
+      Request turn = OfSession(5, MakeRequest(1, 10, 40, KvBudget::Exact(16)));
+      turn.stop_token_ids = {9};
+      turn.min_tokens = 3;
+      driver.Add(turn);
+      driver.Add(MakeRequest(2, 10, 40));
+      driver.token_of = [&](uint64_t id) {
+        const bool last = id == 1 && std::ssize(driver.tokens[1]) + 1 == tokens;
+        return last ? 9 : 7;
+      };
+      driver.between = [&] {
+        for (const PlanRow& row : driver.in_flight.front()->rows) {
+          const int32_t number =
+              row.position + static_cast<int32_t>(std::ssize(row.tokens)) - 10;  // of what it samples
+          const bool told = driver.scheduler.sequence(row.sequence).request.id == 1 && number + 1 >= turn.min_tokens;
+          EXPECT_THAT(row.ends, ElementsAreArray(told ? std::vector<int32_t>{2, 9} : std::vector<int32_t>()));
+        }
+      };
+      bool behind = false;
+      while (driver.scheduler.parks().empty()) {
+        driver.Step();
+        behind |= std::ssize(driver.tokens[1]) == tokens - 1 && driver.scheduler.sequence(0).retired();
+        ASSERT_EQ(driver.finished.contains(1), !driver.scheduler.parks().empty());
+      }
+      EXPECT_EQ(behind, ahead) << "a row behind the end";
+      const PlanPark& park = driver.scheduler.parks().front();
+      parked[ahead] = {park.computed, park.live, park.cut_from};
+      EXPECT_EQ(park.computed, 10 + tokens - 1);
+      EXPECT_EQ(driver.finished[1].evicted, park.computed - (park.cut_from > 0 ? park.cut_from : park.live));
+      driver.scheduler.FinishParks();
+      driver.scheduler.Cancel(2);
+      driver.Drain();
+      EXPECT_EQ(driver.used(), 0);
+    }
+    EXPECT_EQ(parked[0], parked[1]);
   }
-  driver.scheduler.FinishParks();
-  driver.RunAhead();
-  driver.Drain();
 }
 
 // A session that ends with its last token, or perhaps with a row behind which it pauses, has none ahead: nor has anybody.

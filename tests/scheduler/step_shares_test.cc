@@ -14,7 +14,7 @@ void Begin(StepShares& shares, std::vector<double> wanted, double total, std::ve
     shares.SetWeight(static_cast<int32_t>(i), weights.empty() ? 1.0 : weights[i]);
     shares.AddPrompt(static_cast<int32_t>(i), wanted[i]);
   }
-  shares.Divide(total);
+  shares.Divide(total, 3 * total);
 }
 
 TEST(StepShares, WhatFitsIsNotBounded) {
@@ -76,7 +76,7 @@ TEST(StepShares, ABurstIsComputedAtOnceAndThenEverybodyHasItsPart) {
     taken += shares.left(1);
     shares.TakePrompt(1, shares.left(1));
   }
-  EXPECT_NEAR(taken, StepShares::kLagSteps * 100, 1e-3);
+  EXPECT_NEAR(taken, 300, 1e-3);
   shares.TakePrompt(0, shares.left(0));
   shares.TakePrompt(1, shares.left(1));
   Begin(shares, {1000, 1000}, 100);
@@ -89,7 +89,7 @@ TEST(StepShares, RowsAreTakenUntilTheShareIsUsedUpAndPromptsKeepAPart) {
   shares.AddDecode(0, 200);
   shares.AddPrompt(0, 200);
   shares.AddDecode(1, 200);
-  shares.Divide(80);
+  shares.Divide(80, 240);
   const auto rows_of = [&](int32_t tenant) {
     int rows = 0;
     for (; shares.HasRoomForDecode(tenant, 1); ++rows) shares.TakeDecode(tenant, 1);
@@ -107,7 +107,7 @@ TEST(StepShares, TheFirstRowIsAlwaysThere) {
   shares.Begin(2);
   shares.AddDecode(0, 500);
   shares.AddDecode(1, 500);
-  shares.Divide(16);
+  shares.Divide(16, 48);
   EXPECT_TRUE(shares.HasRoomForDecode(0, 250));
   shares.TakeDecode(0, 250);
   EXPECT_FALSE(shares.HasRoomForDecode(0, 250));

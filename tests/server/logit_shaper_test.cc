@@ -70,6 +70,26 @@ TEST(LogitShaperTest, ThePromptCountsForRepetitionOnly) {
   EXPECT_EQ(Counts(shaper), (std::map<int32_t, int32_t>{{6, 1}}));
 }
 
+TEST(LogitShaperTest, AheadTheTokenBeforeIsTheDevices) {
+  LogitShaper shaper = Make({.end_ids = {2}, .min_tokens = 2, .frequency = 0.5f});
+  EXPECT_TRUE(shaper.only_counts());
+  const LogitAdjustments* next = shaper.Next(/*ahead=*/true);
+  ASSERT_NE(next, nullptr) << "what is not counted yet";
+  EXPECT_TRUE(next->counts_last);
+  EXPECT_THAT(next->counts, IsEmpty());
+  EXPECT_THAT(next->banned, ElementsAre(2)) << "the second token";
+  shaper.Push(6);
+  next = shaper.Next(/*ahead=*/true);
+  EXPECT_THAT(next->banned, IsEmpty()) << "the third one";
+  EXPECT_THAT(next->counts, testing::SizeIs(1));
+  EXPECT_FALSE(shaper.Next()->counts_last);
+
+  LogitShaper biased = Make({.allowed = {1, 2}});
+  EXPECT_FALSE(biased.Next(/*ahead=*/true)->counts_last) << "nothing is counted";
+  EXPECT_TRUE(Make({.bad_words = {{4}}}).only_counts());
+  EXPECT_FALSE(Make({.bad_words = {{4}, {5, 6}}}).only_counts()) << "whether 6 may come depends on what came before";
+}
+
 TEST(LogitShaperTest, CountsAreThoseOfACountFromScratch) {
   std::mt19937 random(4);
   for (int round = 0; round < 50; ++round) {

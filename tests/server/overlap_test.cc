@@ -69,7 +69,7 @@ TEST_F(OverlapTest, ARowAheadIsFedByTheDeviceAndForcedByTheNextId) {
 TEST_F(OverlapTest, WhoeverNeedsItsTokensHasThemFirst) {
   EngineRequest request = MakeRequest(1, 10, 20);
   LogitRules rules;
-  rules.biases = {{3, 1.0f}};
+  rules.bad_words = {{3, 4}};
   request.shaper =
       std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request.request.prompt);
   ASSERT_TRUE(core->Add(request).ok());
@@ -81,6 +81,35 @@ TEST_F(OverlapTest, WhoeverNeedsItsTokensHasThemFirst) {
   core->Cancel(1);
   core->Step();
   EXPECT_TRUE(core->in_flight());
+}
+
+TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
+  EngineRequest request = MakeRequest(1, 10, 20);
+  LogitRules rules;
+  rules.frequency = 0.5f;
+  request.shaper =
+      std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request.request.prompt);
+  ASSERT_TRUE(core->Add(request).ok());
+  core->Step();
+  EXPECT_EQ(executor.rows[0].adjustments, nullptr) << "the first token has none before it";
+  for (int step = 0; step < 4; ++step) {
+    core->Step();
+    ASSERT_TRUE(core->in_flight());
+    EXPECT_EQ(executor.rows[0].tokens[0], kSampledId);
+    ASSERT_NE(executor.rows[0].adjustments, nullptr);
+    EXPECT_TRUE(executor.rows[0].adjustments->counts_last);
+  }
+}
+
+// What a row behind did to its scores could not be undone.
+TEST_F(OverlapTest, StopStringsOfABudgetedSessionAreLookedForFirst) {
+  EngineRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
+  request.end_finder = std::make_shared<EndsAfter>(4);
+  ASSERT_TRUE(core->Add(request).ok());
+  while (!core->idle()) {
+    core->Step();
+    EXPECT_FALSE(core->in_flight());
+  }
 }
 
 // What its reader finds the end in is told of no token behind it.

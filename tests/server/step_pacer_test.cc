@@ -106,6 +106,22 @@ TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
   EXPECT_EQ(pacer.limits().beside_decodes, beside) << "not what one tenant gets";
 }
 
+TEST(StepPacer, SharedStepsFollowTheShortestOnesThereAre) {
+  const struct {
+    int64_t shortest_us;
+    double tokens;  // of 100 us: what shared steps come to
+  } cases[] = {{1000, 190}, {6000, 350}, {9000, 530}, {12'000, 710}};
+  for (const auto& test : cases) {
+    StepPacer pacer(8192);
+    pacer.Observe({.rows = 1, .decode_tokens = 1, .device_us = test.shortest_us});
+    pacer.Observe({.rows = 0, .device_us = 1});
+    Settle(pacer, {.token_us = 100, .shared = true});
+    EXPECT_NEAR(pacer.limits().shared, test.tokens, 12) << test.shortest_us;
+    const double step_s = 1e-4 * (test.tokens + 10);
+    EXPECT_NEAR(pacer.limits().shared_lag * step_s, 0.375, 0.01) << "whatever a step takes";
+  }
+}
+
 TEST(StepPacer, SharedStepsOfDecodesAloneAreLearnedFromToo) {
   StepPacer pacer(4096);
   Device slow{.token_us = 20'000, .shared = true};

@@ -72,6 +72,7 @@ EpisodeResult Episode::Run() {
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();
+  result_.ends_known = executor_.ends_known();
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }

@@ -115,7 +115,8 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     if (!row.sample || row.state_row < 0 || row.state_row >= options_.state_rows) continue;
     const SampleResult& sampled = output.rows[i].sampled;
     const bool valid = sampled.finite && sampled.id >= 0 && sampled.id < options_.vocab;
-    sampled_[static_cast<size_t>(row.state_row)] = valid ? sampled.id : 0;
+    const bool ends = std::find(row.ends.begin(), row.ends.end(), sampled.id) != row.ends.end();
+    sampled_[static_cast<size_t>(row.state_row)] = !valid ? 0 : ends ? kNoNextId : sampled.id;
   }
   return output;
 }
@@ -265,21 +266,15 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   SimRequest* request = RequestOf(row);
   if (request == nullptr) return;
   if (!SeeShrinking(row, *request)) return;
-  // Behind its end: what it reads must be there all the same, but where there is no token.
   const SoloRun& solo = request->solo;
-  const bool ended = request->computed >= solo.computed() && solo.finish != FinishReason::kLength;
-  if (row.tokens[0] == kSampledId && ended && !request->fate.row_behind) {
-    ++rows_behind_;
-    if (solo.finish == FinishReason::kError) {
-      RunBehindEnd(row, *request);
-      return;
-    }
-    if (request->request.request.session != 0 && request->policy.evicts) {
-      failure_.Set("step ", step_, ": a row behind the end of request ", request->id(),
-                   " spoils the scores of its session");
-    }
-    request->fate.row_behind = true;
-    on_change(*request);
+  const bool fed = row.tokens[0] == kSampledId;
+  if (fed && request->computed >= solo.computed() && solo.finish != FinishReason::kLength) {
+    RunBehindEnd(row, *request);
+    return;
+  }
+  if (fed && TokenOf(row) == kNoNextId) {
+    failure_.Set("step ", step_, ": the device was told that request ", request->id(), " ends, and it goes on");
+    return;
   }
   if (options_.check_contract && !CheckContract(row, *request)) return;
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
@@ -303,12 +298,30 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   Report(row, *request, read, output);
 }
 
-// The token that failed is none. What the row writes is nobody's.
+// Nobody wants what the row finds out, and it counts only for who was cancelled before. Where the device was not told of the end
+// it writes all the same.
 void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
+  ++rows_behind_;
   const int32_t live_in = row.reuse_victim ? row.live : row.live + 1;
   if (!ClaimBlocks(row, request, live_in)) return;
-  ++request.computed;
-  SetLive(request, live_in);
+  if (request.cancelled) {
+    ++request.computed;
+    SetLive(request, live_in);
+  }
+  if (TokenOf(row) == kNoNextId) {
+    ++ends_known_;
+    return;
+  }
+  const bool is_parked = request.request.request.session != 0 && EndsByItself(request.solo.finish);
+  if (is_parked && request.policy.evicts && !request.cancelled) {
+    failure_.Set("step ", step_, ": a row behind the end of request ", request.id(), " spoils its session's scores");
+  }
+  if (row.reuse_victim || !CheckWrites(row, request, row.live)) return;
+  const size_t place = static_cast<size_t>(row.live / kSlotsPerBlock);
+  const FakeMemory::Cell nobodys = {~uint64_t{0}, row.position, TokenOf(row)};
+  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
+    memory_.Write(pair, row.block_table[place], row.live % kSlotsPerBlock, nobodys, ShareOf(nobodys));
+  }
 }
 
 // The row at `position` adds to the scores of all `live` slots.

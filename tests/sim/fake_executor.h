@@ -10,7 +10,7 @@
 // A slot that a row reads was looked at since it was written last, whoever wrote it: what nobody wrote is not looked at again.
 //
 // Work is done in Await, after whatever happens between Launch and Await. With two tickets in flight the second one's rows go on
-// from what the first one's sampled; a row behind an end is of nobody's interest, but is computed.
+// from what the first one's sampled; one behind an end it was told of is left out, one behind another end writes.
 #ifndef HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 #define HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 
@@ -74,6 +74,7 @@ class FakeExecutor : public Executor {
   uint64_t shrinkings() const { return shrinkings_; }
   uint64_t steps_ahead() const { return steps_ahead_; }
   uint64_t rows_behind() const { return rows_behind_; }
+  uint64_t ends_known() const { return ends_known_; }
 
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
@@ -144,7 +145,7 @@ class FakeExecutor : public Executor {
   Failure& failure_;
   FakeMemory memory_;
   std::vector<int32_t> victims_;  // [state_row][pair], slot; -1 = none chosen
-  std::vector<int32_t> sampled_;  // [state_row], the last token
+  std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
   std::vector<Parked> parked_;    // by session
   std::vector<int32_t> table_;    // a row's tables once its copies are made
   std::vector<int32_t> side_table_;
@@ -175,6 +176,7 @@ class FakeExecutor : public Executor {
   uint64_t shrinkings_ = 0;
   uint64_t steps_ahead_ = 0;
   uint64_t rows_behind_ = 0;
+  uint64_t ends_known_ = 0;  // of these, behind an end that the device was told of
 };
 
 }  // namespace hydrant::sim

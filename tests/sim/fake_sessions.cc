@@ -74,8 +74,7 @@ FakeExecutor::Parked& FakeExecutor::parked(uint64_t session) {
 // The first `live` slots leave with what stands beside them.
 void FakeExecutor::Park(const ParkOp& park) {
   Parked& parked_kv = parked(park.session);
-  const int32_t behind = parked_kv.user != nullptr && parked_kv.user->solo.row_behind ? 1 : 0;
-  if (parked_kv.user == nullptr || park.computed != parked_kv.user->computed - behind) {
+  if (parked_kv.user == nullptr || park.computed != parked_kv.user->computed) {
     failure_.Set("step ", step_, ": session ", park.session, " is parked with ", park.computed, " tokens");
     return;
   }
@@ -96,8 +95,7 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
   // What a row behind the end wrote is no part of it.
   const size_t last = static_cast<size_t>(park.live / kSlotsPerBlock);
-  for (size_t pair = 0; behind > 0 && last < parked_kv.blocks.size() && pair < static_cast<size_t>(options_.pairs);
-       ++pair) {
+  for (size_t pair = 0; last < parked_kv.blocks.size() && pair < static_cast<size_t>(options_.pairs); ++pair) {
     FakeMemory::Block& block = parked_kv.blocks[last];
     FakeMemory::Cell& cell = block.cells[pair][static_cast<size_t>(park.live % kSlotsPerBlock)];
     block.sums[pair] -= ShareOf(cell);

@@ -45,6 +45,10 @@ const char* NameOf(PlantedBug bug) {
       return "WrongToken";
     case PlantedBug::kTokenInFlightLost:
       return "TokenInFlightLost";
+    case PlantedBug::kEndsForgotten:
+      return "EndsForgotten";
+    case PlantedBug::kEndsMadeUp:
+      return "EndsMadeUp";
     case PlantedBug::kPositionOff:
       return "PositionOff";
     case PlantedBug::kRowDropped:
@@ -283,6 +287,12 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
       break;
     case PlantedBug::kTokenInFlightLost:
       if (row.tokens[0] == kSampledId) row.tokens = now_->copies.emplace_back(1, 0);
+      break;
+    case PlantedBug::kEndsForgotten:
+      row.ends = {};
+      break;
+    case PlantedBug::kEndsMadeUp:
+      if (row.ends.empty() && row.sample) row.ends = now_->copies.emplace_back(std::vector<int32_t>{0, 1});
       break;
     case PlantedBug::kPositionOff:
       if (!row.prefill) --row.position;

@@ -53,6 +53,7 @@ struct EpisodeResult {
   uint64_t paused_steps = 0;  // with at least one of them
   uint64_t steps_ahead = 0;   // launched while another was in flight
   uint64_t rows_behind = 0;   // of these, of requests that had ended by then
+  uint64_t ends_known = 0;    // of these, with an end that the device was told of
   uint64_t waited = 0;        // requests that were not admitted in the step after they came
 };
 

@@ -73,7 +73,7 @@ SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, FakeRank
   } else {
     RunDecodes(request.request, shrinkings);
   }
-  run_.kept_count = size() - (run_.row_behind ? 1 : 0);
+  run_.kept_count = size();
   return std::move(run_);
 }
 
@@ -136,7 +136,7 @@ void SoloRunner::RunDecodes(const Request& request, std::span<const Shrinking> s
     const int32_t token = NextToken(request.id, position, read_, vocab_);
     run_.text.push_back(token);
     run_.finish = EndAfter(request, *fate_, eos_ids_, token, generated + 1, &run_.stop_token);
-    if (run_.finish != FinishReason::kNone && !fate_->row_behind) return;
+    if (run_.finish != FinishReason::kNone) return;
 
     DecodeFacts& facts = run_.decodes.emplace_back();
     facts.victim_waits = victim_waits;
@@ -159,9 +159,6 @@ void SoloRunner::RunDecodes(const Request& request, std::span<const Shrinking> s
     if (evicts && run_.first_pruned < 0) run_.first_pruned = position + 1;
     // An exact victim stays where it is until the next token comes: its slot still counts.
     victim_waits = facts.chooses_victim;
-    if (run_.finish == FinishReason::kNone) continue;
-    run_.row_behind = true;
-    return;
   }
 }
 

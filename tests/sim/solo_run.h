@@ -20,9 +20,8 @@ struct Fate {
   bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
   int32_t fail_prompt = -1;     // the log-probability of this prompt token is not finite
   int32_t score_bits = FakeRanks::kScoreBits;
-  int32_t text_end = -1;    // the driver ends the sequence with this token
-  int32_t unread_max = 0;   // > 0: its reader is slow, and more unread tokens than these pause it
-  bool row_behind = false;  // when it ended, the row that computes its last token was on its way
+  int32_t text_end = -1;   // the driver ends the sequence with this token
+  int32_t unread_max = 0;  // > 0: its reader is slow, and more unread tokens than these pause it
 };
 
 // What is true of a decode step.
@@ -65,10 +64,8 @@ struct SoloRun {
     while (stops[i].end < computed) ++i;
     return stops[i];
   }
-  bool row_behind = false;  // decodes.back() is: it came when the run had ended by itself
-  // Tokens that are computed when it ends by itself: the last one is never fed back, and what a row behind makes of it is left
-  // out of what is parked.
-  int32_t computed() const { return prompt_length + static_cast<int32_t>(decodes.size()) - (row_behind ? 1 : 0); }
+  // Tokens that are computed when it ends by itself: the last one is never fed back.
+  int32_t computed() const { return prompt_length + static_cast<int32_t>(decodes.size()); }
   int32_t generated() const { return static_cast<int32_t>(text.size()) - prompt_length; }
   // Slots it goes on from.
   int32_t live_begin() const { return cut_before > 0 ? cut_before : live_before; }

@@ -1,0 +1,201 @@
+// What every device owes besides the arithmetic: a row behind an end is fed like any other, and leaves no trace; blocks leave for
+// the host's memory and come back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/kv_pieces.h"
+#include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/tested_device.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int32_t kPrompt = 20, kTokens = 64, kIds = 16;
+
+EvictionPolicy H2o(int32_t heavy, int32_t recent) { return {.evicts = true, .heavy = heavy, .recent = recent}; }
+
+struct Case {
+  std::string name;
+  EvictionPolicy policy;
+  int32_t steps = 0;  // before the end
+};
+
+std::vector<Case> Cases() {
+  EvictionPolicy rolling = H2o(6, 6);
+  rolling.rolling = true;
+  EvictionPolicy sink = H2o(4, 8);
+  sink.score_source = ScoreSource::kNone;
+  return {{"everything is kept", {}, 3},
+          {"a token more fits", H2o(20, 20), 3},
+          {"the row would choose the first victim", H2o(12, 12), 4},
+          {"a victim waits", H2o(8, 8), 5},
+          {"a victim waits, unscored", sink, 5},
+          {"a victim waits, ranks would fall", rolling, 5}};
+}
+
+class EndsTest : public testing::TestWithParam<TestedDevice> {
+ protected:
+  // Two sequences side by side, their prompts computed.
+  struct Pair {
+    Pair(const TestedDevice& tested, const KvShape& shape, const EvictionPolicy& policy)
+        : fixture(shape, tested, 2, 16),
+          streams{TokenStream(shape, kTokens, 1), TokenStream(shape, kTokens, 2)},
+          sequences{fixture.Sequence(streams[0], policy, kPrompt, 1, kTokens),
+                    fixture.Sequence(streams[1], policy, kPrompt, 4, kTokens)} {
+      if (policy.rolling) {
+        for (int32_t i = 0; i < shape.head_dim / 2; ++i) inv_freq.push_back(1.0 / (1 + i));
+        rope = fixture.device->MakeRope({.dims = shape.head_dim, .inv_freq = inv_freq, .positions_max = kTokens});
+      }
+      for (TestSequence& sequence : sequences) Step({{&sequence, 16, true}});
+      for (TestSequence& sequence : sequences) Step({{&sequence, kPrompt - 16, true}});
+    }
+    std::vector<float> Step(const std::vector<TestRow>& rows) { return fixture.Step(rows, rope.get()); }
+
+    // The first sequence samples 3, the second one 5.
+    void Sample(std::span<const int32_t> ends) {
+      std::vector<float> logits(2 * kIds, 0.0f);
+      logits[3] = logits[kIds + 5] = 1.0f;
+      const auto memory = OnDevice(*fixture.device, logits);
+      const SamplingParams greedy{.temperature = 0.0f};
+      const SampleRequest requests[] = {
+          {.logits_row = 0, .params = &greedy, .state_row = sequences[0].state_row, .ends = ends},
+          {.logits_row = 1, .params = &greedy, .state_row = sequences[1].state_row, .ends = ends}};
+      SampleResult results[2];
+      fixture.device->AwaitSample(
+          fixture.device->Sample({.data = memory->data(), .rows = 2, .cols = kIds}, requests, results));
+      EXPECT_EQ(results[0].id, 3);
+      EXPECT_EQ(results[1].id, 5);
+    }
+
+    // All that the cache has of a sequence, and of the slot behind it.
+    std::vector<float> Cache(const TestSequence& sequence) {
+      std::vector<float> all;
+      const KvShape& shape = fixture.shape;
+      for (int32_t layer = 0; layer < shape.layers; ++layer) {
+        for (int32_t head = 0; head < shape.kv_heads; ++head) {
+          for (int32_t slot = 0; slot <= sequence.live; ++slot) {
+            for (const bool value : {false, true}) {
+              const std::vector<float> read = fixture.ReadSlot(sequence, value, layer, head, slot);
+              all.insert(all.end(), read.begin(), read.end());
+            }
+            all.push_back(fixture.Score(sequence, layer, head, slot));
+            all.push_back(static_cast<float>(fixture.CachedPosition(sequence, layer, head, slot)));
+          }
+          all.push_back(static_cast<float>(fixture.VictimSlot(sequence, layer, head)));
+        }
+      }
+      return all;
+    }
+
+    std::vector<double> inv_freq;
+    KvFixture fixture;
+    TokenStream streams[2];
+    TestSequence sequences[2];
+    std::unique_ptr<RopeTable> rope;
+  };
+};
+
+TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const KvShape shape{.layers = 2, .dtype = dtype};
+    for (const Case& each : Cases()) {
+      SCOPED_TRACE(each.name + ", " + std::to_string(DTypeBytes(dtype)) + " bytes");
+      // Ends are looked at beside a sequence that goes on, and there is one more that never had such a neighbour.
+      const std::vector<int32_t> ends = {9, 3};
+      Pair pair(GetParam(), shape, each.policy), alone(GetParam(), shape, each.policy);
+      const auto both = [](Pair& of) { return std::vector<TestRow>{{&of.sequences[0]}, {&of.sequences[1]}}; };
+      for (int32_t i = 0; i < each.steps; ++i) {
+        pair.Step(both(pair));
+        alone.Step(both(alone));
+      }
+      pair.Sample(ends);
+      const TestSequence ended = pair.sequences[0];
+      const std::vector<float> before = pair.Cache(ended);
+      const std::vector<TestRow> fed = {{.sequence = &pair.sequences[0], .sampled = true},
+                                        {.sequence = &pair.sequences[1], .sampled = true}};
+      const std::vector<float> out = pair.Step(fed);
+      EXPECT_EQ(pair.Cache(ended), before);
+      const std::vector<float> out_alone = alone.Step({{.sequence = &alone.sequences[1]}});
+      EXPECT_EQ(pair.Cache(pair.sequences[1]), alone.Cache(alone.sequences[1])) << "its neighbour's went on";
+      const auto cols = static_cast<size_t>(shape.out_cols());
+      EXPECT_EQ(std::vector(out.begin() + static_cast<long>(cols), out.begin() + static_cast<long>(2 * cols)),
+                std::vector(out_alone.begin(), out_alone.begin() + static_cast<long>(cols)));
+
+      // The next one there starts anew.
+      pair.sequences[0] = ended;
+      pair.Sample({});
+      pair.Step(fed);
+      EXPECT_NE(pair.Cache(ended), before) << "without ends the same row would have changed something";
+    }
+  }
+}
+
+class ParkingTest : public testing::TestWithParam<TestedDevice> {};
+
+// Blocks leave with any side blocks, one behind the other in the order of kv_pieces.h, and come back into others.
+TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
+  for (const bool inspected : {false, true}) {
+    for (const DType dtype : {DType::kF32, DType::kF16}) {
+      KvFixture fixture({.layers = 3, .kv_heads = 2, .head_dim = 40, .dtype = dtype}, GetParam(), 2, 12);
+      if (inspected) fixture.Inspect();
+      const KvCacheView& kv = fixture.kv;
+      std::mt19937 random(5);
+      // Any bytes, but for scores, which are numbers.
+      const auto fill = [&](void* data, size_t bytes) {
+        std::generate_n(static_cast<uint8_t*>(data), bytes, [&] { return static_cast<uint8_t>(random()); });
+      };
+      fill(kv.k, kv.layout.kv_bytes());
+      fill(kv.v, kv.layout.kv_bytes());
+      fill(kv.position, kv.layout.side_count() * sizeof(int32_t));
+      if (inspected) fill(kv.logical_position, kv.layout.side_count() * sizeof(int32_t));
+      std::generate_n(kv.score, kv.layout.side_count(), [&] { return static_cast<float>(random() % 1000) / 64.0f; });
+
+      const std::vector<int32_t> blocks = {7, 0, 11, 3}, sides = {7, 2, 11, 9}, targets = {1, 10, 4, 5};
+      const size_t block_bytes = kv.layout.block_bytes();
+      std::vector<std::byte> parked(blocks.size() * block_bytes + 1, std::byte{0x77});
+      fixture.device->ExportBlocks(blocks, sides, kv, parked.data());
+      EXPECT_EQ(parked.back(), std::byte{0x77});
+      const std::byte* at = parked.data();
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        for (const KvPiece& piece : KvPiecesOf(kv, blocks[i], sides[i])) {
+          EXPECT_EQ(std::memcmp(at, piece.data, piece.bytes), 0);
+          at += piece.bytes;
+        }
+      }
+      for (const float factor : {1.0f, 0.37f}) {
+        fixture.device->ImportBlocks(targets, factor, kv, parked.data());
+        at = parked.data();
+        for (const int32_t target : targets) {
+          // Waits for the device.
+          float tile[kBlockSlots * 40];
+          fixture.device->ReadTile(kv, false, 0, target, 0, tile);
+          const KvPieces pieces = KvPiecesOf(kv, target, target);
+          for (size_t piece = 0; piece < pieces.size(); ++piece) {
+            std::vector<std::byte> expected(at, at + pieces[piece].bytes);
+            if (piece == kScorePiece) {
+              auto* scores = reinterpret_cast<float*>(expected.data());
+              for (size_t i = 0; i < expected.size() / sizeof(float); ++i) scores[i] *= factor;
+            }
+            EXPECT_EQ(std::memcmp(expected.data(), pieces[piece].data, expected.size()), 0) << piece;
+            at += pieces[piece].bytes;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryDevice, ParkingTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& each) { return each.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(EveryDevice, EndsTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace hydrant
