@@ -71,8 +71,16 @@ __device__ void TakeAllowed(const Row& row, const SampleTask& task, float* y) {
   __syncthreads();
 }
 
-// y [vocab] becomes the row that is chosen from.
-__device__ void Adjust(const Row& row, const SampleTask& task, float* y) {
+__device__ void Penalise(const SampleTask& task, int32_t id, int32_t count, float* y) {
+  const float before = y[id];
+  float x = before > 0.0f ? before / task.repetition : before * task.repetition;
+  x -= task.frequency * static_cast<float>(count);
+  if (count > 0) x -= task.presence;
+  y[id] = StayFinite(before, x);
+}
+
+// y [vocab] becomes the row that is chosen from. `last`: the id that counts once more; negative: none.
+__device__ void Adjust(const Row& row, const SampleTask& task, int32_t last, float* y) {
   TakeAllowed(row, task, y);
   if (task.banned_count > 0) {
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i < task.banned_count; i += blockDim.x) {
@@ -88,13 +96,15 @@ __device__ void Adjust(const Row& row, const SampleTask& task, float* y) {
     x = StayFinite(x, x + task.biases[i].bias);
   }
   __syncthreads();
+  int found = 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < task.count_count; i += blockDim.x) {
     const TokenCount seen = task.counts[i];
-    const float before = y[seen.id];
-    float x = before > 0.0f ? before / task.repetition : before * task.repetition;
-    x -= task.frequency * static_cast<float>(seen.count);
-    if (seen.count > 0) x -= task.presence;
-    y[seen.id] = StayFinite(before, x);
+    Penalise(task, seen.id, seen.id == last ? seen.count + 1 : seen.count, y);
+    found |= seen.id == last ? 1 : 0;
+  }
+  if (last >= 0) {
+    found = BlockReduce(found, Largest(), 0);
+    if (found == 0 && threadIdx.x == 0) Penalise(task, last, 1, y);
   }
   __syncthreads();
 }
@@ -182,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
     Summary best = summary;
     if (task.adjusts) {
       auto* y = reinterpret_cast<float*>(own_tops);
-      Adjust(row, task, y);
+      Adjust(row, task, task.counts_last ? sampled_ids[task.state_row] : -1, y);
       adjusted.logits = y;
       best = Summarize(adjusted);
     }
@@ -212,8 +222,13 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (threadIdx.x != 0) return;
   outcomes[blockIdx.x] = outcome;
+  if (task.state_row < 0) return;
   // The next step may read it before the host has heard of an error: some row of the embedding.
-  if (task.state_row >= 0) sampled_ids[task.state_row] = outcome.finite ? outcome.id : 0;
+  int32_t next = outcome.finite ? outcome.id : 0;
+  for (int32_t i = 0; i < task.end_count; ++i) {
+    if (outcome.finite && task.ends[i] == outcome.id) next = kNoNextId;
+  }
+  sampled_ids[task.state_row] = next;
 }
 
 }  // namespace

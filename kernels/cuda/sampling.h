@@ -15,12 +15,14 @@ namespace hydrant::cuda {
 struct SampleTask {
   int32_t logits_row;
   int32_t scored_id;  // >= 0: is reported
-  int32_t state_row;  // >= 0: the id is kept for it
+  int32_t state_row;  // >= 0: the id is kept for it, or kNoNextId where it is one of `ends`
   int32_t top;        // best tokens to report; -1: no log-probabilities at all
   bool rank;
   bool adjusts;
   SamplingParams params;
   double uniform;  // of the draw
+  const int32_t* ends;
+  int32_t end_count;
   // Of the adjustments.
   const int32_t* allowed;
   const int32_t* banned;
@@ -28,6 +30,7 @@ struct SampleTask {
   const TokenCount* counts;
   int32_t allowed_count, banned_count, bias_count, count_count;
   float repetition, frequency, presence;
+  bool counts_last;
 };
 
 struct SampleOutcome {
@@ -44,7 +47,8 @@ struct TopToken {
   float logit;
 };
 
-// tops [count][vocab]: the best tokens by ascending id; also the kernel's scratch memory. sampled_ids: by state row.
+// tops [count][vocab]: the best tokens by ascending id; also the kernel's scratch memory. sampled_ids: by state row;
+// read before it is written.
 //
 //   kernel   a block of threads per row; filters by radix selection, eight passes over a row that is in the L2 cache
 //   oracle   reference::Sample, same id unless its margin is below 1e-6

@@ -8,7 +8,8 @@ import urllib.error
 
 TENANTS = {
     "chats": {"weight": 2},
-    "batch": {"weight": 1, "sessions_max": 1},
+    "batch": {"weight": 1},
+    "one_chat": {"sessions_max": 1},
     "capped": {"kv": {"blocks_max": 12}},
     "limited": {"rpm": 5},
 }
@@ -95,11 +96,11 @@ class Traffic:
         self.complete("chats", self.ids(noise, 100), 4, session_id=f"once-{turn}")
 
     def two_sessions(self, noise, number, turn):
-        """The tenant may keep one session, and its turn is under way."""
+        """The tenant may keep one session, and its turn is under way. Nothing else of it waits: it is refused again and again."""
         body = {"prompt": self.ids(noise, 20), "max_tokens": 300, "ignore_eos": True, "stream": True, "session_id": f"first-{turn}"}
-        with self.server.ask("batch", body) as response:
+        with self.server.ask("one_chat", body) as response:
             response.readline()
-            status = self.server.refused("batch", prompt="x", session_id="second")
+            status = self.server.refused("one_chat", prompt="x", session_id="second")
             assert status == 429, status
 
     def goes_away(self, noise, number, turn):
