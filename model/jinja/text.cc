@@ -14,11 +14,12 @@ auto FirstBehind(const std::vector<ByteRange>& ranges, size_t offset) {
                           [](size_t at, const ByteRange& range) { return at < range.end; });
 }
 
-// Where the character that ends at `end` begins.
-size_t CharacterBefore(std::string_view text, size_t end) {
-  size_t begin = end - 1;
-  while (begin > 0 && end - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-  return begin;
+// The unit at the end of `text`. What is no whole character there counts as one invalid byte.
+Utf8Unit LastUtf8Unit(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  const Utf8Unit unit = NextUtf8Unit(text.substr(begin));
+  return begin + unit.bytes == text.size() ? unit : Utf8Unit{.bytes = 1};
 }
 
 }  // namespace
@@ -77,9 +78,9 @@ ByteRange TrimSpace(std::string_view text, bool left, bool right) {
     kept.begin += unit.bytes;
   }
   while (right && kept.begin < kept.end) {
-    const size_t last = CharacterBefore(text, kept.end);
-    if (!IsSpace(NextUtf8Unit(text.substr(last)).code_point)) break;
-    kept.end = last;
+    const Utf8Unit unit = LastUtf8Unit(text.substr(kept.begin, kept.end - kept.begin));
+    if (!IsSpace(unit.code_point)) break;
+    kept.end -= unit.bytes;
   }
   return kept;
 }

@@ -35,5 +35,11 @@ TEST(Text, TrimsWhatPythonCallsSpace) {
   EXPECT_EQ(kept, (ByteRange{4, 5}));
 }
 
+TEST(Text, TrimsNothingBesideBytesThatAreNoCharacter) {
+  EXPECT_EQ(TrimSpace(" \x8D ", true, true), (ByteRange{1, 2}));
+  EXPECT_EQ(TrimSpace("x\x85", false, true), (ByteRange{0, 2}));
+  EXPECT_EQ(TrimSpace("\xE3\x80\x80\x80\x80 ", true, true), (ByteRange{3, 5}));
+}
+
 }  // namespace
 }  // namespace hydrant::jinja
