@@ -9,10 +9,11 @@
 
 namespace hydrant::cuda {
 
-// 16 bytes, both addresses multiples of 16; zeros where not `present` (`from` is not read then, but a valid address).
+// 16 bytes, both addresses multiples of 16; zeros where not `present` (`from` is not read then, but a valid address). The L2
+// cache fetches the 128 bytes around them, which other copies of the same kernel are about to want.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* from, bool present) {
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(present ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(present ? 16 : 0)
                : "memory");
 }
 

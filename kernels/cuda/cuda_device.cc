@@ -16,6 +16,7 @@
 #include "kernels/cuda/eviction.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling.h"
+#include "kernels/cuda/skinny_gemm.h"
 
 namespace hydrant {
 
@@ -93,6 +94,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
   CheckCuda(cublasSetWorkspace(blas_, blas_workspace_->data(), blas_workspace_->bytes()), "cublasSetWorkspace");
   uploads_ = std::make_unique<cuda::Uploads>(stream_, kPacketBytes, kPackets);
   staging_ = std::make_unique<cuda::KvStaging>(stream_, kStagingBytes);
+  skinny_ = std::make_unique<CudaBuffer>(cuda::SkinnyScratchBytes(properties_.multiProcessorCount));
+  CheckCuda(cudaMemsetAsync(skinny_->data(), 0, skinny_->bytes(), stream_), "cudaMemsetAsync");
 }
 
 CudaDevice::~CudaDevice() {
@@ -252,6 +255,11 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activatio
     assert(static_cast<size_t>(n * stride) * 2 <= rounded_x_->bytes());
     cuda::LaunchRound(stream_, x, weight.dtype, rounded_x_->data(), n, weight.cols, stride);
     operand = rounded_x_->data();
+    if (n <= cuda::kSkinnyRowsMax) {
+      cuda::LaunchSkinnyGemm(stream_, weight, finish, activation, operand, n, properties_.multiProcessorCount,
+                             skinny_->data(), y);
+      return;
+    }
   }
   const bool gated = finish == Finish::kGate;
   assert(!gated || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());

@@ -4,6 +4,7 @@
 //
 // The limit is measured first: a large copy gives the memory's GB/s (bytes read plus bytes written). Weights rotate among
 // copies larger than the cache; what is marked L2 fits there, and its share of the memory's speed may be above one. Prints a table; an argument names a file for the same as JSON.
+#include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -25,6 +26,7 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling.h"
+#include "kernels/cuda/skinny_gemm.h"
 #include "kernels/cuda/step_table.h"
 #include "kernels/reference.h"
 
@@ -45,6 +47,8 @@ class Bench {
     CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     CheckCuda(cudaEventCreate(&begin_), "cudaEventCreate");
     CheckCuda(cudaEventCreate(&end_), "cudaEventCreate");
+    CheckCuda(cublasSetStream(blas_, stream_), "cublasSetStream");
+    CheckCuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
     MeasureCopy();
   }
 
@@ -103,6 +107,8 @@ class Bench {
   }
 
   cudaStream_t stream() const { return stream_; }
+  cublasHandle_t blas() const { return blas_; }
+  int32_t multiprocessors() const { return multiprocessors_; }
   bool correct() const {
     return std::all_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.correct; });
   }
@@ -144,6 +150,8 @@ class Bench {
     std::fflush(stdout);
   }
 
+  BlasHandle blas_;
+  int multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   double copy_rate_ = 0;
@@ -172,38 +180,81 @@ Values Doubles(const __nv_bfloat16* from, size_t count) {
 
 // --- products ---------------------------------------------------------------------------------------------------------
 
-void Matvec(Bench& bench, const std::string& name, int64_t rows, int64_t cols, bool gated) {
+struct Product {
+  int64_t rows, cols;
+  bool gated;
+  int64_t outputs() const { return gated ? rows / 2 : rows; }
+};
+
+// Some outputs of `y` [n, outputs] against the oracle.
+bool SameProduct(const Product& product, const std::vector<__nv_bfloat16>& w, const std::vector<float>& x, int64_t n,
+                 const std::vector<float>& y) {
+  const auto [rows, cols, gated] = product;
+  const int64_t outputs = product.outputs();
+  for (int64_t check = 0; check < 64; ++check) {
+    const int64_t row = check * 7919 % outputs, of = check % n;
+    Values xr;
+    for (int64_t i = 0; i < cols; ++i) {
+      xr.push_back(reference::RoundTo(DType::kBF16, static_cast<double>(x[static_cast<size_t>(of * cols + i)])));
+    }
+    const auto dot = [&, cols = cols](int64_t r) {
+      return reference::Linear(xr, 1, Doubles(&w[static_cast<size_t>(r * cols)], static_cast<size_t>(cols)), 1,
+                               cols)[0];
+    };
+    const double expected = gated ? reference::Activate(Activation::kSilu, dot(row)) * dot(row + outputs) : dot(row);
+    if (!(std::abs(static_cast<double>(y[static_cast<size_t>(of * outputs + row)]) - expected) < 1e-3)) return false;
+  }
+  return true;
+}
+
+// The products of decode steps: up to four rows, up to 64, and the library's beside them (ungated and unfinished, as it comes).
+void Products(Bench& bench, const std::string& name, const Product& product) {
+  const auto [rows, cols, gated] = product;
   const auto w = ToBf16(Normal(static_cast<size_t>(rows * cols), 1, 0.02f));
-  const auto x = Normal(static_cast<size_t>(4 * cols), 2);
+  const auto x = Normal(static_cast<size_t>(kSkinnyRowsMax * cols), 2);
   // Several copies, so that none is in the cache when its turn comes again.
   const size_t bytes = w.size() * 2;
   std::vector<std::unique_ptr<CudaBuffer>> weights;
   for (size_t taken = 0; taken < size_t{256} << 20; taken += bytes) weights.push_back(bench.Upload(w));
-  const auto in = bench.Upload(x);
-  const int64_t outputs = gated ? rows / 2 : rows;
-  const CudaBuffer out(static_cast<size_t>(4 * outputs) * sizeof(float));
+  const auto weight = [&, rows = rows, cols = cols](int i) {
+    return WeightView{weights[static_cast<size_t>(i) % weights.size()]->data(), DType::kBF16, rows, cols, cols};
+  };
+  const auto in = bench.Upload(x), rounded = bench.Upload(ToBf16(x));
+  const CudaBuffer out(static_cast<size_t>(kSkinnyRowsMax * rows) * sizeof(float));
+  auto* y = static_cast<float*>(out.data());
+  const int32_t multiprocessors = bench.multiprocessors();
+  const CudaBuffer scratch(SkinnyScratchBytes(multiprocessors));
+  CheckCuda(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), bench.stream()), "cudaMemsetAsync");
+  const Finish finish = gated ? Finish::kGate : Finish::kStore;
+  const auto line = [&](const std::string& kernel, int64_t n, double seconds, bool correct) {
+    bench.Bytes(kernel + " " + name + ", n " + std::to_string(n), seconds, static_cast<double>(bytes), correct);
+  };
+  const auto same = [&](int64_t n) {
+    return SameProduct(product, w, x, n, bench.Read<float>(y, static_cast<size_t>(n * product.outputs())));
+  };
   for (const int64_t n : {1, 2, 4}) {
     const double seconds = bench.Time([&](int i) {
-      const WeightView weight{weights[static_cast<size_t>(i) % weights.size()]->data(), DType::kBF16, rows, cols, cols};
-      LaunchMatvec(bench.stream(), weight, gated ? Finish::kGate : Finish::kStore, Activation::kSilu,
-                   static_cast<const float*>(in->data()), n, static_cast<float*>(out.data()));
+      LaunchMatvec(bench.stream(), weight(i), finish, Activation::kSilu, static_cast<const float*>(in->data()), n, y);
     });
-    const auto y = bench.Read<float>(out.data(), static_cast<size_t>(n * outputs));
-    bool correct = true;
-    for (int64_t check = 0; check < 64; ++check) {
-      const int64_t row = check * 7919 % outputs, of = check % n;
-      Values xr;
-      for (int64_t i = 0; i < cols; ++i) {
-        xr.push_back(reference::RoundTo(DType::kBF16, static_cast<double>(x[static_cast<size_t>(of * cols + i)])));
-      }
-      const auto dot = [&](int64_t r) {
-        return reference::Linear(xr, 1, Doubles(&w[static_cast<size_t>(r * cols)], static_cast<size_t>(cols)), 1,
-                                 cols)[0];
-      };
-      const double expected = gated ? reference::Activate(Activation::kSilu, dot(row)) * dot(row + outputs) : dot(row);
-      correct = correct && std::abs(static_cast<double>(y[static_cast<size_t>(of * outputs + row)]) - expected) < 1e-3;
-    }
-    bench.Bytes(name + ", n " + std::to_string(n), seconds, static_cast<double>(bytes), correct);
+    line("matvec", n, seconds, same(n));
+  }
+  const float one = 1.0f, zero = 0.0f;
+  for (const int64_t n : {2, 4, 8, 16, 32, 64}) {
+    const double seconds = bench.Time([&](int i) {
+      LaunchSkinnyGemm(bench.stream(), weight(i), finish, Activation::kSilu, rounded->data(), n, multiprocessors,
+                       scratch.data(), y);
+    });
+    line("skinny gemm", n, seconds, same(n));
+    if (n < 8) continue;
+    const double library = bench.Time([&, rows = rows, cols = cols](int i) {
+      CheckCuda(cublasGemmEx(bench.blas(), CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(rows), static_cast<int>(n),
+                             static_cast<int>(cols), &one, weight(i).data, CUDA_R_16BF, static_cast<int>(cols),
+                             rounded->data(), CUDA_R_16BF, static_cast<int>(cols), &zero, y, CUDA_R_32F,
+                             static_cast<int>(rows), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                "cublasGemmEx");
+    });
+    const Product plain = {rows, cols, false};
+    line("cublas", n, library, SameProduct(plain, w, x, n, bench.Read<float>(y, static_cast<size_t>(n * rows))));
   }
 }
 
@@ -482,9 +533,10 @@ void Sampling(Bench& bench, int32_t rows, const SamplingParams& params, const st
 
 int Run(const char* json) {
   Bench bench;
-  Matvec(bench, "matvec 6144 x 4096 (qkv)", 6144, 4096, false);
-  Matvec(bench, "matvec 28672 x 4096 (gate, up)", 28672, 4096, true);
-  Matvec(bench, "matvec 4096 x 14336 (down)", 4096, 14336, false);
+  Products(bench, "6144 x 4096 (qkv)", {6144, 4096, false});
+  Products(bench, "4096 x 4096 (o)", {4096, 4096, false});
+  Products(bench, "28672 x 4096 (gate, up)", {28672, 4096, true});
+  Products(bench, "4096 x 14336 (down)", {4096, 14336, false});
   for (const bool scored : {false, true}) {
     for (const auto& [sequences, live] : {std::pair{1, 2048}, {1, 32768}, {32, 2048}, {128, 2048}, {8, 32768}}) {
       DecodeAttention(bench, sequences, live, scored);

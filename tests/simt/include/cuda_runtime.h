@@ -96,6 +96,11 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
   *address = old + value;
   return old;
 }
+inline void __threadfence() {}
+template <typename T>
+T __ldcg(const T* address) {
+  return *address;
+}
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
