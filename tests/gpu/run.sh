@@ -109,16 +109,40 @@ test_program kernels kernel_bench 120 "$bin/kernel_bench" "$out/kernels.json"
 table kernels
 bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
 for shape in ${SHAPES:-1b 8b}; do
-  test_program "engine_$shape" engine_bench 150 "$bin/engine_bench" --device cuda --shape "$shape" --bandwidth "${bandwidth:-0}" \
+  test_program "engine_$shape" engine_bench 180 "$bin/engine_bench" --device cuda --shape "$shape" --bandwidth "${bandwidth:-0}" \
     --json "$out/engine_$shape.json"
   table "engine_$shape"
+done
+
+# --- peers, where the machine has them: the same shapes, weights as random, 32 prompts of 1,024 tokens and 128 tokens each
+peer_config() {
+  local sizes='"hidden_size": 2048, "num_hidden_layers": 16, "intermediate_size": 8192, "head_dim": 64, "tie_word_embeddings": true'
+  [[ $1 == 8b ]] && sizes='"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "head_dim": 128'
+  mkdir -p "$out/peer_$1"
+  printf '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 8, %s,
+ "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+ "bos_token_id": 128000, "eos_token_id": 128001, "torch_dtype": "bfloat16"}\n' "$sizes" >"$out/peer_$1/config.json"
+}
+for shape in ${SHAPES:-1b 8b}; do
+  if command -v vllm >/dev/null; then
+    peer_config "$shape"
+    stage "vllm_$shape" 240 vllm bench latency --model "$out/peer_$shape" --load-format dummy --skip-tokenizer-init --disable-detokenize \
+      --max-model-len 4096 --input-len 1024 --output-len 128 --batch-size 32 --num-iters-warmup 2 --num-iters 3 --output-json "$out/vllm_$shape.json"
+    [[ ! -f $out/vllm_$shape.json ]] || say "$(tr -d '\n' <"$out/vllm_$shape.json")"
+  else
+    skip "vllm_$shape" "it is not installed"
+  fi
 done
 
 # --- one file
 if [[ ! $dry ]]; then
   {
     printf '{"kernels": %s' "$(cat "$out/kernels.json" 2>/dev/null || echo null)"
-    for shape in ${SHAPES:-1b 8b}; do printf ', "engine_%s": %s' "$shape" "$(cat "$out/engine_$shape.json" 2>/dev/null || echo null)"; done
+    for shape in ${SHAPES:-1b 8b}; do
+      for program in engine vllm; do
+        printf ', "%s_%s": %s' "$program" "$shape" "$(cat "$out/${program}_$shape.json" 2>/dev/null || echo null)"
+      done
+    done
     printf ', "passed": %d, "failed": %d, "skipped": %d}\n' "$passed" "$failed" "$skipped"
   } >"$out/gpu.json"
   say ""
