@@ -75,7 +75,7 @@ class Bench {
     };
     constexpr Kind kKinds[] = {
         {"full KV", false, 0}, {"H2O", true, 0}, {"H2O, budgeted", true, kBudgetedPrefillStride}};
-    std::printf("\n%-34s %10s %12s %9s\n", "prompt, one sequence", "ms", "tok/s", "x full KV");
+    std::printf("\n%-38s %10s %12s %9s\n", "prompt, one sequence", "ms", "tok/s", "x full KV");
     for (const int32_t tokens : arguments_.prompts) {
       if (tokens > arguments_.context || tokens > blocks_ * kBlockSlots) continue;
       double full = 0.0;
@@ -86,7 +86,7 @@ class Bench {
         for (int repeat = 0; repeat < 3; ++repeat) seconds.push_back(Prompt(tokens, policy, kind.stride));
         const double median = Median({seconds.begin() + 1, seconds.end()});
         if (!kind.evicts) full = median;
-        std::printf("%-34s %10.3f %12.1f %9.2f\n", absl::StrCat(tokens, " tokens, ", kind.name).c_str(), median * 1e3,
+        std::printf("%-38s %10.3f %12.1f %9.2f\n", absl::StrCat(tokens, " tokens, ", kind.name).c_str(), median * 1e3,
                     tokens / median, median / full);
         figures_["prompts"].push_back(
             {{"tokens", tokens}, {"h2o", kind.evicts}, {"budgeted", kind.stride > 0}, {"seconds", median}});
@@ -95,7 +95,7 @@ class Bench {
   }
 
   void Decodes() {
-    std::printf("\n%-34s %10s %12s %9s %9s\n", "decode", "ms/step", "tok/s", "longest", "of limit");
+    std::printf("\n%-38s %10s %12s %9s %9s\n", "decode", "ms/step", "tok/s", "longest", "of limit");
     for (const int32_t batch : arguments_.batches) {
       for (const int32_t live : {1024, arguments_.budget}) Decode(batch, live, EvictionPolicy());
       Decode(batch, 1024, EvictionPolicy(), /*ahead=*/true);
@@ -216,7 +216,7 @@ class Bench {
     const double share = arguments_.bandwidth_gb_s > 0 ? bytes / (arguments_.bandwidth_gb_s * 1e9) / median : 0.0;
     const std::string name = "batch " + std::to_string(batch) + ", " + std::to_string(live) +
                              (policy.evicts ? " slots of H2O" : " tokens, full KV") + (ahead ? ", ahead" : "");
-    std::printf("%-34s %10.3f %12.1f %9.3f", name.c_str(), median * 1e3, batch / median, longest * 1e3);
+    std::printf("%-38s %10.3f %12.1f %9.3f", name.c_str(), median * 1e3, batch / median, longest * 1e3);
     std::printf(share > 0 ? " %8.1f%%\n" : "\n", share * 100);
     figures_["decodes"].push_back({{"batch", batch},
                                    {"live", live},
