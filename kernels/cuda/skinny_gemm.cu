@@ -13,66 +13,84 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
-// A tile is two runs of weight rows, of which each warp has 16: neighbours, or the halves of a gated weight, so that one thread
-// holds a gate and what it lets through.
+// A tile is two runs of weight rows, of which each warp has 16: neighbours, or the halves of a gated weight, so that one block
+// has a gate and what it lets through.
 constexpr int kRunRows = kWarps * 16;
 constexpr int kTileRows = 2 * kRunRows;
+static_assert(kTileRows == kThreads);  // FinishTile
 constexpr int kColumns = 32;           // of a stage
-constexpr int kStride = kColumns + 8;  // elements from one staged row to the next: eight rows lie in different banks
 constexpr int kPiece = 8;              // elements of one copy
-constexpr int kBlocksPerProcessor =
-    2;  // two stages of two blocks are 32 KB in flight, the share of 4.3 TB/s at 0.7 us is 23
+constexpr int kPieces = kColumns / kPiece;
+// Two stages of two blocks are 32 KB in flight on each multiprocessor; its share of 4.3 TB/s at 0.7 us is 23.
+constexpr int kBlocksPerProcessor = 2;
 constexpr int kStagesPerSplitMin = 8;
 
-// As many as 48 KB hold.
+// As many as 48 KB hold beside a flag.
 template <int kRows>
-inline constexpr int kStages = kRows <= 16 ? 4 : 3;
+inline constexpr int kStages = kRows <= 16   ? 5
+                               : kRows <= 32 ? 4
+                                             : 3;
 
-// Where a block's sums go, [threads] for each of `kRows` values that a thread has, if they are not all of the tile's.
+// Elements of one stage: those of the weight, then those of x.
+template <int kRows>
+inline constexpr int kStageElements = (kTileRows + kRows) * kColumns;
+
+// Where a piece of a staged row is. Two rows share the banks' 128 bytes, so the pieces of each two rows are permuted in their own
+// way: eight rows of one piece, which ldmatrix reads, and two rows of all pieces, which eight threads write, meet every bank once.
+__device__ __forceinline__ int PlaceOf(int row, int piece) {
+  return row * kColumns + (piece ^ (row / 2 % kPieces)) * kPiece;
+}
+
+// What blocks of one tile tell each other.
 struct SkinnyScratch {
   uint32_t* arrived;  // of each tile
-  float* sums;        // [tile][split][kRows][kThreads]
+  float4* sums;       // [tile][split][kRows / 4][kThreads]
 };
 
-__device__ __forceinline__ int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// A thread's sums, kRows of them: by run, eight rows of x, and MultiplyAdd's c.
+// A thread's sums: by run and eight rows of x, MultiplyAdd's c.
 template <int kRows>
 struct SkinnySums {
   float c[2][kRows / 8][4] = {};
 };
 
-// The tile's sums over all columns are in `sums` of the block that gets true.
+// True in the block of a tile that arrives last: it gets the sums over all columns.
 template <int kRows>
 __device__ bool JoinSplits(const SkinnyScratch& scratch, SkinnySums<kRows>& sums) {
-  const auto tile = int64_t{blockIdx.x}, splits = int64_t{gridDim.y};
-  const auto at = [&](int64_t split, int run, int eight, int i) {
-    const int value = (run * (kRows / 8) + eight) * 4 + i;
-    return scratch.sums + ((tile * splits + split) * kRows + value) * kThreads + threadIdx.x;
+  constexpr int kEights = kRows / 8;
+  const int64_t tile = blockIdx.x;
+  const int splits = static_cast<int>(gridDim.y);
+  const auto at = [&](int split, int run, int eight) {
+    return scratch.sums + ((tile * splits + split) * (kRows / 4) + run * kEights + eight) * kThreads + threadIdx.x;
   };
 #pragma unroll
   for (int run = 0; run < 2; ++run) {
 #pragma unroll
-    for (int eight = 0; eight < kRows / 8; ++eight) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) *at(blockIdx.y, run, eight, i) = sums.c[run][eight][i];
+    for (int eight = 0; eight < kEights; ++eight) {
+      const float(&c)[4] = sums.c[run][eight];
+      *at(static_cast<int>(blockIdx.y), run, eight) = make_float4(c[0], c[1], c[2], c[3]);
     }
   }
   __threadfence();  // before it is told
   __syncthreads();
   __shared__ bool last;
-  if (threadIdx.x == 0) last = atomicAdd(&scratch.arrived[tile], 1u) + 1 == splits;
+  if (threadIdx.x == 0) last = atomicAdd(&scratch.arrived[tile], 1u) + 1 == gridDim.y;
   __syncthreads();
   if (!last) return false;
   __threadfence();
   sums = {};
-  for (int64_t split = 0; split < splits; ++split) {
+  // 16 loads of a thread are in flight, of however many splits.
+#pragma unroll(64 / kRows)
+  for (int split = 0; split < splits; ++split) {
 #pragma unroll
     for (int run = 0; run < 2; ++run) {
 #pragma unroll
-      for (int eight = 0; eight < kRows / 8; ++eight) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums.c[run][eight][i] += __ldcg(at(split, run, eight, i));
+      for (int eight = 0; eight < kEights; ++eight) {
+        const float4 part = __ldcg(at(split, run, eight));
+        float(&c)[4] = sums.c[run][eight];
+        c[0] += part.x;
+        c[1] += part.y;
+        c[2] += part.z;
+        c[3] += part.w;
       }
     }
   }
@@ -80,73 +98,118 @@ __device__ bool JoinSplits(const SkinnyScratch& scratch, SkinnySums<kRows>& sums
   return true;
 }
 
+// Bias, activation or gate, and the way to y of a tile's sums, which the block shares: [n] rows of kFinishStride.
+constexpr int kFinishStride = kTileRows + 4;  // a thread's rows are two apart: eight banks
+
+__device__ void FinishTile(const WeightView& weight, Finish finish, Activation activation, const float* sums, int n,
+                           float* y) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (finish == Finish::kGate) {
+    // Two rows at a time.
+    const int64_t outputs = weight.rows / 2;
+    const int of_run = thread % kRunRows;
+    const int64_t output = int64_t{blockIdx.x} * kRunRows + of_run;
+    if (output >= outputs) return;
+    const float gate_bias = weight.bias != nullptr ? weight.bias[output] : 0.0f;
+    const float up_bias = weight.bias != nullptr ? weight.bias[outputs + output] : 0.0f;
+#pragma unroll 1
+    for (int row = thread / kRunRows; row < n; row += 2) {
+      const float* both = sums + row * kFinishStride + of_run;
+      y[row * outputs + output] = Activate(activation, both[0] + gate_bias) * (both[kRunRows] + up_bias);
+    }
+    return;
+  }
+  const int64_t output = int64_t{blockIdx.x} * kTileRows + thread;
+  if (output >= weight.rows) return;
+  const float bias = weight.bias != nullptr ? weight.bias[output] : 0.0f;
+  if (finish == Finish::kAccumulate) {
+    // Rows are read together: behind a store, which might be to the same place, no load may begin.
+    constexpr int kAtOnce = 8;
+    for (int first = 0; first < n; first += kAtOnce) {
+      float before[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) before[i] = first + i < n ? y[(first + i) * weight.rows + output] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int row = first + i;
+        if (row < n) y[row * weight.rows + output] = before[i] + (sums[row * kFinishStride + thread] + bias);
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int row = 0; row < n; ++row) {
+    const float value = sums[row * kFinishStride + thread] + bias;
+    y[row * weight.rows + output] = finish == Finish::kActivate ? Activate(activation, value) : value;
+  }
+}
+
 // Grid: tiles x splits.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads) SkinnyGemmKernel(WeightView weight, Finish finish, Activation activation,
                                                              const T* x, int32_t n, SkinnyScratch scratch, float* y) {
-  alignas(16) __shared__ T weights[kStages<kRows>][kTileRows * kStride];
-  alignas(16) __shared__ T inputs[kStages<kRows>][kRows * kStride];
+  alignas(16) __shared__ T stages[kStages<kRows> * kStageElements<kRows>];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const bool gated = finish == Finish::kGate;
-  const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
   // The first weight row of each run, and the row behind its last.
-  const int64_t first[2] = {
-      int64_t{blockIdx.x} * (gated ? kRunRows : kTileRows),
-      gated ? outputs + int64_t{blockIdx.x} * kRunRows : int64_t{blockIdx.x} * kTileRows + kRunRows};
-  const int64_t behind[2] = {Least(first[0] + kRunRows, outputs), Least(first[1] + kRunRows, weight.rows)};
+  const int64_t half = weight.rows / 2, tile = blockIdx.x;
+  const int64_t first[2] = {tile * (gated ? kRunRows : kTileRows),
+                            gated ? half + tile * kRunRows : tile * kTileRows + kRunRows};
+  const int64_t behind[2] = {gated ? half : weight.rows, weight.rows};
 
   // A thread copies one piece of every 32nd row.
-  constexpr int kPieces = kColumns / kPiece, kRowsAtOnce = static_cast<int>(kThreads) / kPieces;
-  const int own = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces * kPiece;
+  constexpr int kRowsAtOnce = static_cast<int>(kThreads) / kPieces;
+  const int own = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces;
   const T* data = static_cast<const T*>(weight.data);
-  const auto stage = [&](int64_t number, int slot) {
-    const int64_t col = number * kColumns + piece;
+  const auto stage = [&](int number, T* to) {
+    const int64_t col = int64_t{number} * kColumns + piece * kPiece;
     const bool inside = col < weight.stride;
 #pragma unroll
     for (int from = 0; from < kTileRows; from += kRowsAtOnce) {
       const int run = from / kRunRows;
       const int64_t row = first[run] + from % kRunRows + own;
       const bool present = inside && row < behind[run];
-      CopyAsync16(&weights[slot][(from + own) * kStride + piece], present ? data + row * weight.stride + col : data,
-                  present);
+      CopyAsync16(to + PlaceOf(from + own, piece), present ? data + row * weight.stride + col : data, present);
     }
 #pragma unroll
     for (int from = 0; from < kRows; from += kRowsAtOnce) {
       const int row = from + own;
       if (row >= kRows) break;
       const bool present = inside && row < n;
-      CopyAsync16(&inputs[slot][row * kStride + piece], present ? x + row * weight.stride + col : x, present);
+      CopyAsync16(to + kTileRows * kColumns + PlaceOf(row, piece), present ? x + row * weight.stride + col : x,
+                  present);
     }
   };
 
   SkinnySums<kRows> sums;
-  const int64_t all = (weight.stride + kColumns - 1) / kColumns;
-  const int64_t begin = all * blockIdx.y / gridDim.y, end = all * (blockIdx.y + 1) / gridDim.y;
+  const auto all = static_cast<uint32_t>((weight.stride + kColumns - 1) / kColumns);
+  const int begin = static_cast<int>(all * blockIdx.y / gridDim.y);
+  const int end = static_cast<int>(all * (blockIdx.y + 1) / gridDim.y);
 #pragma unroll
   for (int ahead = 0; ahead < kStages<kRows> - 1; ++ahead) {
-    if (begin + ahead < end) stage(begin + ahead, ahead);
+    if (begin + ahead < end) stage(begin + ahead, stages + ahead * kStageElements<kRows>);
     CommitCopies();
   }
   int slot = 0;
-  for (int64_t number = begin; number < end; ++number) {
+  for (int number = begin; number < end; ++number) {
     WaitForCopies<kStages<kRows> - 2>();
     __syncthreads();  // everybody's copies are there, and nobody reads the stage before this one any more
-    const int64_t next = number + kStages<kRows> - 1;
-    if (next < end) stage(next, slot == 0 ? kStages<kRows> - 1 : slot - 1);
+    const int next = number + kStages<kRows> - 1;
+    if (next < end) stage(next, stages + (slot == 0 ? kStages<kRows> - 1 : slot - 1) * kStageElements<kRows>);
     CommitCopies();
+    const T* weights = stages + slot * kStageElements<kRows>;
+    const T* inputs = weights + kTileRows * kColumns;
 #pragma unroll
-    for (int k = 0; k < kColumns; k += 16) {
+    for (int k = 0; k < kPieces; k += 2) {  // 16 columns
       uint32_t a[2][4];
 #pragma unroll
       for (int run = 0; run < 2; ++run) {
-        const int row = run * kRunRows + warp * 16 + lane % 16;
-        LoadMatrices(&weights[slot][row * kStride + k + lane / 16 * 8], a[run]);
+        LoadMatrices(weights + PlaceOf(run * kRunRows + warp * 16 + lane % 16, k + lane / 16), a[run]);
       }
 #pragma unroll
       for (int sixteen = 0; sixteen < kRows / 16; ++sixteen) {
         uint32_t b[4];
-        const int row = sixteen * 16 + lane / 16 * 8 + lane % 8;
-        LoadMatrices(&inputs[slot][row * kStride + k + lane / 8 % 2 * 8], b);
+        LoadMatrices(inputs + PlaceOf(sixteen * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2), b);
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
           MultiplyAdd<T>(sums.c[run][sixteen * 2], a[run], {b[0], b[1]});
@@ -158,50 +221,37 @@ __global__ void __launch_bounds__(kThreads) SkinnyGemmKernel(WeightView weight, 
   }
 
   if (gridDim.y > 1 && !JoinSplits<kRows>(scratch, sums)) return;
+  __syncthreads();  // nobody reads a stage any more
+  static_assert(kRows * kFinishStride * sizeof(float) <= sizeof(stages));
+  auto* finished = reinterpret_cast<float*>(stages);
 #pragma unroll
-  for (int eight = 0; eight < kRows / 8; ++eight) {
+  for (int run = 0; run < 2; ++run) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = eight * 8 + lane % 4 * 2 + i % 2;
-      if (row >= n) continue;
-      float value[2];
-      const int of_run = warp * 16 + lane / 4 + i / 2 * 8;
+    for (int eight = 0; eight < kRows / 8; ++eight) {
 #pragma unroll
-      for (int run = 0; run < 2; ++run) {
-        value[run] = sums.c[run][eight][i];
-        const int64_t output = first[run] + of_run;
-        if (weight.bias != nullptr && output < behind[run]) value[run] += weight.bias[output];
-      }
-      float* to = y + int64_t{row} * outputs;
-      if (gated) {
-        if (first[0] + of_run < behind[0]) to[first[0] + of_run] = Activate(activation, value[0]) * value[1];
-        continue;
-      }
-#pragma unroll
-      for (int run = 0; run < 2; ++run) {
-        const int64_t output = first[run] + of_run;
-        if (output >= behind[run]) continue;
-        if (finish == Finish::kAccumulate) {
-          to[output] += value[run];
-        } else {
-          to[output] = finish == Finish::kActivate ? Activate(activation, value[run]) : value[run];
-        }
+      for (int i = 0; i < 4; ++i) {
+        const int row = eight * 8 + lane % 4 * 2 + i % 2, of_tile = run * kRunRows + warp * 16 + lane / 4 + i / 2 * 8;
+        finished[row * kFinishStride + of_tile] = sums.c[run][eight][i];
       }
     }
   }
+  __syncthreads();
+  FinishTile(weight, finish, activation, finished, n, y);
 }
 
-// Tiles that are divided at all; one for each multiprocessor at most.
+// Tiles that are divided: each takes two blocks at least.
 int32_t DividedTilesMax(int32_t multiprocessors) { return kBlocksPerProcessor * multiprocessors / 2; }
 
 size_t ArrivedBytes(int32_t multiprocessors) {
   return (static_cast<size_t>(DividedTilesMax(multiprocessors)) * sizeof(uint32_t) + 15) / 16 * 16;
 }
 
+bool Aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
 }  // namespace
 
-SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool fused, int32_t multiprocessors) {
-  const auto tiles = static_cast<int32_t>(fused ? BlocksFor(rows / 2, kRunRows) : BlocksFor(rows, kTileRows));
+SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool gated, int32_t multiprocessors) {
+  const auto tiles = static_cast<int32_t>(gated ? BlocksFor(rows / 2, kRunRows) : BlocksFor(rows, kTileRows));
   const int64_t fitting = std::max<int64_t>(cols / (kColumns * kStagesPerSplitMin), 1);
   const int64_t wanted = int64_t{kBlocksPerProcessor} * multiprocessors / std::max(tiles, 1);
   return {tiles, static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, fitting))};
@@ -215,16 +265,19 @@ size_t SkinnyScratchBytes(int32_t multiprocessors) {
 void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation,
                       const void* x, int64_t n, int32_t multiprocessors, void* scratch, float* y) {
   assert(n >= 1 && n <= kSkinnyRowsMax && weight.dtype != DType::kF32);
+  assert(weight.stride % kPiece == 0 && Aligned(weight.data) && Aligned(x) && Aligned(scratch));
   const SkinnySplit split = SplitSkinny(weight.rows, weight.cols, finish == Finish::kGate, multiprocessors);
+  assert(split.splits == 1 || (split.tiles <= DividedTilesMax(multiprocessors) &&
+                               split.tiles * split.splits <= kBlocksPerProcessor * multiprocessors));
   auto* bytes = static_cast<std::byte*>(scratch);
-  const SkinnyScratch shared = {reinterpret_cast<uint32_t*>(bytes),
-                                reinterpret_cast<float*>(bytes + ArrivedBytes(multiprocessors))};
+  const SkinnyScratch between = {reinterpret_cast<uint32_t*>(bytes),
+                                 reinterpret_cast<float4*>(bytes + ArrivedBytes(multiprocessors))};
   const dim3 grid(static_cast<uint32_t>(split.tiles), static_cast<uint32_t>(split.splits));
   const auto launch = [&](auto element) {
     using T = decltype(element);
     const auto with = [&](auto kernel) {
       Launch(stream, grid, kThreads, kernel, weight, finish, activation, static_cast<const T*>(x),
-             static_cast<int32_t>(n), shared, y);
+             static_cast<int32_t>(n), between, y);
     };
     if (n <= 16) {
       with(SkinnyGemmKernel<T, 16>);

@@ -14,7 +14,7 @@ auto FirstBehind(const std::vector<ByteRange>& ranges, size_t offset) {
                           [](size_t at, const ByteRange& range) { return at < range.end; });
 }
 
-// The unit at the end of `text`. What is no whole character there counts as one invalid byte.
+// The unit at the end of `text`. What is no whole character there counts as one invalid byte. REQUIRES: text is not empty.
 Utf8Unit LastUtf8Unit(std::string_view text) {
   size_t begin = text.size() - 1;
   while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything a machine with an NVIDIA GPU should do, within ten minutes: correctness first, then the table of kernels and
-# that of whole models. Usage: tests/gpu/run.sh [--dry-run] [OUT]
+# that of whole models. Where vLLM is installed it is measured beside them, which takes some minutes more. Usage: tests/gpu/run.sh [--dry-run] [OUT]
 #
 #   OUT       folder for logs, gpu.json and table.txt (default: build/gpu)
 #   BIN       folder of programs built elsewhere (cmake --preset cuda; LIB: their libraries). Without it they are built here
@@ -28,7 +28,7 @@ stage() {
     say "would run: $name: $*"
     return 0
   fi
-  if timeout "$limit" "$@" >"$out/$name.log" 2>&1; then
+  if timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1; then
     passed=$((passed + 1))
     say "ok      $name ($((SECONDS - started)) s)"
   else
@@ -95,16 +95,21 @@ test_program attention_h2o_sampling cuda_kv_gpu_test 180 "$bin/cuda_kv_gpu_test"
 test_program engine cuda_engine_gpu_test 120 "$bin/cuda_engine_gpu_test"
 if command -v compute-sanitizer >/dev/null; then
   sanitizer=(compute-sanitizer --error-exitcode 9)
-  test_program memcheck cuda_device_gpu_test 90 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
+  test_program memcheck cuda_device_gpu_test 120 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
   test_program memcheck_attention cuda_kv_gpu_test 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*dim34*:HeadDims*dim128*:Shrink*Random*:*Greedy*:*KBest*'
   test_program racecheck cuda_kv_gpu_test 120 "${sanitizer[@]}" --tool racecheck "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*bf16_dim64*:Shrink*Random*:*KBest*'
+  for tool in racecheck synccheck; do
+    test_program "${tool}_products" cuda_device_gpu_test 60 "${sanitizer[@]}" --tool $tool "$bin/cuda_device_gpu_test" \
+      --gtest_filter='*SkinnyGemm*EveryFinish*bf16*'
+  done
 else
   skip compute-sanitizer "it is not installed"
 fi
 
 # --- speed
+[[ $dry ]] || rm -f "$out/kernels.json" "$out"/engine_*.json "$out"/vllm_*.json
 test_program kernels kernel_bench 120 "$bin/kernel_bench" "$out/kernels.json"
 table kernels
 bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
@@ -114,38 +119,58 @@ for shape in ${SHAPES:-1b 8b}; do
   table "engine_$shape"
 done
 
-# --- peers, where the machine has them: the same shapes, weights as random, 32 prompts of 1,024 tokens and 128 tokens each
+# --- one file
+figures() { if [[ -s $1 ]]; then cat "$1"; else echo null; fi; }
+write_json() {
+  [[ ! $dry ]] || return 0
+  {
+    printf '{"kernels": %s' "$(figures "$out/kernels.json")"
+    for shape in ${SHAPES:-1b 8b}; do
+      printf ', "engine_%s": %s' "$shape" "$(figures "$out/engine_$shape.json")"
+      for tokens in 1 129; do printf ', "vllm_%s_%d": %s' "$shape" $tokens "$(figures "$out/vllm_${shape}_$tokens.json")"; done
+    done
+    printf ', "passed": %d, "failed": %d, "skipped": %d}\n' "$passed" "$failed" "$skipped"
+  } >"$out/gpu.json"
+}
+write_json
+
+# --- a peer, where the machine has it: vLLM with random weights of the same shapes, 32 prompts of 1,024 tokens. Between 129 and one
+# token lie 128 decode steps: beside engine_bench's "batch 32, 1024 tokens". (vLLM samples at temperature 1, engine_bench takes the best.)
 peer_config() {
-  local sizes='"hidden_size": 2048, "num_hidden_layers": 16, "intermediate_size": 8192, "head_dim": 64, "tie_word_embeddings": true'
-  [[ $1 == 8b ]] && sizes='"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "head_dim": 128'
+  local sizes
+  case $1 in
+    1b) sizes='"hidden_size": 2048, "num_hidden_layers": 16, "intermediate_size": 8192, "head_dim": 64, "tie_word_embeddings": true' ;;
+    8b) sizes='"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "head_dim": 128' ;;
+    *) return 1 ;;
+  esac
   mkdir -p "$out/peer_$1"
   printf '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 8, %s,
  "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "hidden_act": "silu",
  "bos_token_id": 128000, "eos_token_id": 128001, "torch_dtype": "bfloat16"}\n' "$sizes" >"$out/peer_$1/config.json"
 }
+latency() { grep -oE '"avg_latency": [0-9.]+' "$out/vllm_$1_$2.json" | grep -oE '[0-9.]+'; }
+export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1
 for shape in ${SHAPES:-1b 8b}; do
-  if command -v vllm >/dev/null; then
-    peer_config "$shape"
-    stage "vllm_$shape" 240 vllm bench latency --model "$out/peer_$shape" --load-format dummy --skip-tokenizer-init --disable-detokenize \
-      --max-model-len 4096 --input-len 1024 --output-len 128 --batch-size 32 --num-iters-warmup 2 --num-iters 3 --output-json "$out/vllm_$shape.json"
-    [[ ! -f $out/vllm_$shape.json ]] || say "$(tr -d '\n' <"$out/vllm_$shape.json")"
-  else
+  if ! command -v vllm >/dev/null; then
     skip "vllm_$shape" "it is not installed"
+    continue
+  fi
+  if [[ ! $dry ]] && ! peer_config "$shape"; then
+    skip "vllm_$shape" "nobody has told it this shape"
+    continue
+  fi
+  for tokens in 1 129; do
+    stage "vllm_${shape}_$tokens" 240 vllm bench latency --model "$out/peer_$shape" --load-format dummy --skip-tokenizer-init --disable-detokenize \
+      --max-model-len 4096 --input-len 1024 --output-len "$tokens" --batch-size 32 --num-iters-warmup 2 --num-iters 3 \
+      --output-json "$out/vllm_${shape}_$tokens.json"
+  done
+  if [[ -s $out/vllm_${shape}_1.json && -s $out/vllm_${shape}_129.json ]]; then
+    say "vLLM, $shape: $(awk -v prompts="$(latency "$shape" 1)" -v all="$(latency "$shape" 129)" \
+      'BEGIN { step = (all - prompts) / 128; printf "32 prompts of 1024 tokens %.3f s, decode step of 32 %.3f ms, %.0f tok/s", prompts, step * 1e3, 32 / step }')"
   fi
 done
+write_json
 
-# --- one file
-if [[ ! $dry ]]; then
-  {
-    printf '{"kernels": %s' "$(cat "$out/kernels.json" 2>/dev/null || echo null)"
-    for shape in ${SHAPES:-1b 8b}; do
-      for program in engine vllm; do
-        printf ', "%s_%s": %s' "$program" "$shape" "$(cat "$out/${program}_$shape.json" 2>/dev/null || echo null)"
-      done
-    done
-    printf ', "passed": %d, "failed": %d, "skipped": %d}\n' "$passed" "$failed" "$skipped"
-  } >"$out/gpu.json"
-  say ""
-fi
+say ""
 say "$passed passed, $failed failed, $skipped skipped"
 ((failed == 0))
