@@ -73,8 +73,7 @@ if [[ ! $bin ]]; then
   # The kernels and their oracle need the toolkit alone.
   bin=$out
   stage build_kernels 300 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native -x cu -o "$bin/kernel_bench" tests/gpu/kernel_bench.cc \
-    kernels/cuda/attention_decode.cu kernels/cuda/attention_decode_mma.cu kernels/cuda/attention_prefill.cu kernels/cuda/attention_prefill_mma.cu kernels/cuda/eviction.cu kernels/cuda/kv_write.cu \
-    kernels/cuda/matvec.cu kernels/cuda/row_kernels.cu kernels/cuda/sampling.cu kernels/cuda/skinny_gemm.cu kernels/cuda/cuda_error.cc \
+    kernels/cuda/*.cu kernels/cuda/cuda_error.cc \
     kernels/cuda/memory.cc kernels/cuda/step_table.cc kernels/reference.cc -lcublas
 fi
 

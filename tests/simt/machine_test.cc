@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "cuda_bf16.h"
@@ -12,6 +13,8 @@
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/select.cuh"
+#include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/tested_device.h"
 
 namespace hydrant::simt {
 namespace {
@@ -166,6 +169,39 @@ TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
     EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
   }
   FailAfter(-1, cudaSuccess);
+}
+
+// Wherever in a step the device fails, the engine hears of it, and whatever it asks next fails, too.
+TEST(SimtMachine, AFailureAtAnyCallOfAStepIsAnException) {
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .dtype = DType::kBF16};
+  TokenStream stream(shape, 40, 5);
+  EvictionPolicy policy;
+  policy.evicts = true;
+  policy.heavy = policy.recent = 8;
+  for (int calls = 0, failures = 1; failures > 0; ++calls) {
+    failures = 0;
+    KvFixture fixture(shape, TestedDevices().front(), 1, 8);
+    TestSequence sequence = fixture.Sequence(stream, policy, 33, 1, 40);
+    const TestRow prompt{&sequence, 33, true}, token{&sequence, 1, false};
+    const auto step = [&](const TestRow& row) {
+      try {
+        fixture.Step({&row, 1});
+      } catch (const CudaError& error) {
+        ++failures;
+        EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
+      }
+    };
+    FailAfter(calls, cudaErrorIllegalAddress);
+    step(prompt);
+    for (int i = 0; i < 4 && failures == 0; ++i) step(token);
+    if (failures > 0) step(token);
+    FailAfter(-1, cudaSuccess);
+    if (failures > 0) {
+      EXPECT_EQ(failures, 2) << "after " << calls << " calls";
+    } else {
+      EXPECT_GT(calls, 30);
+    }
+  }
 }
 
 }  // namespace
