@@ -1,6 +1,7 @@
 #include "kernels/cuda/graph.h"
 
 #include <algorithm>
+#include <new>
 
 #include "kernels/cuda/cuda_error.h"
 
@@ -39,7 +40,14 @@ void GraphCache::Run(cudaStream_t stream, const Key& key, const std::function<vo
   }
   entries_.splice(entries_.begin(), entries_, found);
   Entry& entry = entries_.front();
-  if (entry.graph == nullptr) entry.graph = std::make_unique<Graph>(stream, work);
+  if (entry.graph == nullptr) {
+    try {
+      entry.graph = std::make_unique<Graph>(stream, work);
+    } catch (const std::bad_alloc&) {
+      // No memory is left for graphs, which only save time. There may be some when one of them is dropped.
+      return work();
+    }
+  }
   entry.graph->Launch(stream);
 }
 

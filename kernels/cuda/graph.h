@@ -32,7 +32,7 @@ class Graph {
 };
 
 // Runs work that is the same whenever its key is. The first time it runs as it is, which lets libraries load what they need;
-// the second time it is recorded.
+// the second time it is recorded; where the device has no memory for that, it runs as it is again.
 class GraphCache {
  public:
   struct Key {

@@ -11,7 +11,9 @@
 #include "cuda_runtime.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/memory.h"
 #include "kernels/cuda/select.cuh"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
@@ -169,6 +171,21 @@ TEST(SimtMachine, ErrorsOfTheDeviceAreExceptions) {
     EXPECT_NE(std::string(error.what()).find("cudaErrorIllegalAddress"), std::string::npos) << error.what();
   }
   FailAfter(-1, cudaSuccess);
+}
+
+TEST(SimtMachine, WithoutMemoryForAGraphWorkRunsAsItIs) {
+  const cuda::Stream stream;
+  cuda::GraphCache graphs;
+  int runs = 0;
+  const auto run = [&] { graphs.Run(stream, {&runs, {}}, [&] { ++runs; }); };
+  run();
+  FailAfter(2, cudaErrorMemoryAllocation);  // behind the begin and the end of recording
+  EXPECT_NO_THROW(run());
+  FailAfter(-1, cudaSuccess);
+  EXPECT_EQ(runs, 3);  // once recorded for nothing
+  EXPECT_EQ(graphs.size(), 0u);
+  run();
+  EXPECT_EQ(graphs.size(), 1u);
 }
 
 // Wherever in a step the device fails, the engine hears of it, and whatever it asks next fails, too.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cublas_v2.h"
@@ -235,17 +236,20 @@ cudaError_t cudaGetLastError() { return hydrant::simt::failed; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   stream->recording = new SimtGraph;
-  return NextResult();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  *graph = stream->recording;
-  stream->recording = nullptr;
-  return NextResult();
+  *graph = std::exchange(stream->recording, nullptr);
+  const cudaError_t error = NextResult();
+  if (error != cudaSuccess) delete std::exchange(*graph, nullptr);
+  return error;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   *executable = new SimtGraph(*graph);
-  return NextResult();
+  return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
