@@ -230,8 +230,8 @@ class Bench {
   }
 
   static constexpr int32_t kChunk = 2048;
-  static constexpr int32_t kPacedChats =
-      184;  // where the weights of a 16-bit model take as long to multiply as to read on an H200
+  // Where multiplying by 16-bit weights takes as long as reading them, on an H200.
+  static constexpr int32_t kPacedChats = 184;
 
   const Arguments arguments_;
   const RandomCheckpoint checkpoint_;

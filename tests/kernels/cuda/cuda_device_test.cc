@@ -11,9 +11,8 @@
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/reference.h"
-#include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/matrix_fixture.h"
 #include "tests/kernels/operands.h"
-#include "tests/kernels/tested_device.h"
 
 namespace hydrant {
 namespace {
@@ -24,25 +23,9 @@ using reference::Values;
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
-class CudaDeviceTest : public testing::Test {
+class CudaDeviceTest : public MatrixFixture {
  protected:
-  CudaDeviceTest() : device_(TestedDevices().front().make(1)) {
-    device_->ReserveScratch({.tokens_max = 40, .cols_max = 300});
-  }
-
-  // Device memory of rows x cols, with what no op writes in it when `values` is empty.
-  Matrix On(int64_t rows, int64_t cols, const Floats& values = {}) {
-    memory_.push_back(OnDevice(*device_, values.empty() ? Floats(static_cast<size_t>(rows * cols), 12345.0f) : values));
-    return {.data = memory_.back()->data(), .rows = rows, .cols = cols};
-  }
-  Floats Read(const Matrix& matrix) {
-    Floats values(static_cast<size_t>(matrix.rows * matrix.cols));
-    device_->CopyToHost(values.data(), matrix.data, values.size() * sizeof(float));
-    return values;
-  }
-
-  std::unique_ptr<Device> device_;
-  std::vector<std::unique_ptr<DeviceBuffer>> memory_;
+  CudaDeviceTest() : MatrixFixture({.tokens_max = 40, .cols_max = 300}) {}
 };
 
 struct Product {

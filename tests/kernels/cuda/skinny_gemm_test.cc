@@ -14,9 +14,8 @@
 #include "kernels/cuda/cuda_linear.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/reference.h"
-#include "tests/kernels/kv_fixture.h"
+#include "tests/kernels/matrix_fixture.h"
 #include "tests/kernels/operands.h"
-#include "tests/kernels/tested_device.h"
 
 namespace hydrant {
 namespace {
@@ -47,23 +46,9 @@ struct Shape {
   int64_t n, rows, cols;
 };
 
-class SkinnyGemmTest : public testing::TestWithParam<std::tuple<DType, Shape>> {
+class SkinnyGemmTest : public MatrixFixture, public testing::WithParamInterface<std::tuple<DType, Shape>> {
  protected:
-  SkinnyGemmTest() : device_(TestedDevices().front().make(1)) {
-    device_->ReserveScratch({.tokens_max = 70, .cols_max = 1100});
-  }
-  Matrix On(int64_t rows, int64_t cols, const Floats& values) {
-    memory_.push_back(OnDevice(*device_, values));
-    return {.data = memory_.back()->data(), .rows = rows, .cols = cols};
-  }
-  Floats Read(const Matrix& matrix) {
-    Floats values(static_cast<size_t>(matrix.rows * matrix.cols));
-    device_->CopyToHost(values.data(), matrix.data, values.size() * sizeof(float));
-    return values;
-  }
-
-  std::unique_ptr<Device> device_;
-  std::vector<std::unique_ptr<DeviceBuffer>> memory_;
+  SkinnyGemmTest() : MatrixFixture({.tokens_max = 70, .cols_max = 1100}) {}
 };
 
 TEST_P(SkinnyGemmTest, EveryFinishAgreesWithTheOracle) {
@@ -81,7 +66,7 @@ TEST_P(SkinnyGemmTest, EveryFinishAgreesWithTheOracle) {
 
   // Twice: a launch leaves the scratch as it found it.
   for (const int round : {0, 1}) {
-    const Matrix out = On(n, rows, Floats(before.size(), 12345.0f)), sum = On(n, rows, before);
+    const Matrix out = On(n, rows), sum = On(n, rows, before);
     device_->Linear(*weight, in, out, /*accumulate=*/false);
     device_->Linear(*weight, in, sum, /*accumulate=*/true);
     const Floats stored = Read(out), added = Read(sum);
@@ -104,7 +89,7 @@ TEST_P(SkinnyGemmTest, EveryFinishAgreesWithTheOracle) {
   if (rows % 2 != 0) return;
   spec.gated = true;
   const int64_t half = rows / 2;
-  const Matrix gated = On(n, half, Floats(static_cast<size_t>(n * half), 12345.0f));
+  const Matrix gated = On(n, half);
   device_->LinearGated(*device_->MakeLinear(spec, ReaderOf(w, cols), bias), Activation::kSilu, in, gated);
   const Floats both = Read(gated);
   for (int64_t row = 0; row < n; ++row) {
@@ -124,8 +109,8 @@ TEST_P(SkinnyGemmTest, ARowIsTheSameInAnyCompany) {
   const Floats w = Random(rows * cols, 1, 0.1f), x = Random(64 * cols, 2);
   const auto weight = device_->MakeLinear({.rows = rows, .cols = cols, .dtype = dtype}, ReaderOf(w, cols), {});
   Matrix in = On(64, cols, x);
-  const Matrix all = On(64, rows, Floats(static_cast<size_t>(64 * rows)));
-  const Matrix few = On(n, rows, Floats(static_cast<size_t>(n * rows)));
+  const Matrix all = On(64, rows);
+  const Matrix few = On(n, rows);
   device_->Linear(*weight, in, all, /*accumulate=*/false);
   in.rows = n;
   device_->Linear(*weight, in, few, /*accumulate=*/false);
