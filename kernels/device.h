@@ -5,7 +5,8 @@
 // run in the order of the calls: the next step may begin before AwaitSample has returned for the last one.
 //
 // Invariants
-//  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing.
+//  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing but what an op
+//     says. Where there is none, the op throws std::bad_alloc: its output means nothing then, and the next step may begin.
 //  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a
 //     prompt was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal
 //     bits out.
@@ -364,9 +365,10 @@ class Device {
   // take host memory of its own: it is asked when somebody waits for blocks, not in every step.
   virtual void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) = 0;
   // Chooses, and returns the number of the call: 1, 2, 3, … Each of `results`, as many as `requests`, is there once
-  // AwaitSample has returned for that number or a later one, and until then stays where it is. `requests` may be empty.
+  // AwaitSample has returned for that number or a later one, and until then stays where it is. `requests` may be empty. Of a call
+  // that throws nothing is written later.
   virtual uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
-  // Waits for that call, and for what was queued before it.
+  // Waits for that call, and for what was queued before it. Takes no memory.
   virtual void AwaitSample(uint64_t number) = 0;
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------

@@ -4,6 +4,10 @@
 // Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Two tickets may be in flight, and
 // are awaited in the order they were launched; of the second nothing is done before the first is. StepInput, and what its spans
 // and pointers lead to, must stay valid until Await returns.
+//
+// Launch throws std::bad_alloc where there is no memory for the step. It is over then: what it was to do to the slots of its
+// sequences may be done or not, nothing is parked for the sessions it was to drop or to park, and no ticket was given. Any other
+// exception is the executor's end.
 #ifndef HYDRANT_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_EXECUTOR_H_
 
@@ -129,6 +133,8 @@ struct RowOutput {
 
 struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
+  std::vector<uint64_t>
+      unparked;  // sessions of StepInput::parks that there was no memory for: nothing is parked for them
 };
 
 class Executor {

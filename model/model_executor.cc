@@ -87,25 +87,36 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
 Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   assert(launched_ - awaited_ < kStepsInFlight);
   Flight& flight = flights_[launched_ % kStepsInFlight];
-  MoveSessions(input);
   flight.output.rows.clear();
+  flight.output.unparked.clear();
   flight.wishes.clear();
   flight.sample = 0;
+  try {
+    Queue(input, &flight);
+  } catch (const std::bad_alloc&) {
+    // What the device has yet to write of the step's results would go where the next step's are.
+    if (flight.sample != 0) device_.AwaitSample(flight.sample);
+    throw;
+  }
+  return Ticket{++launched_};
+}
+
+void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
+  MoveSessions(input, &flight->output);
   for (const ReadOp& read : input.reads) Read(read);
-  if (input.rows.empty()) return Ticket{++launched_};
+  if (input.rows.empty()) return;
   assert(input.reads.empty());
   FlattenRows(input);
   if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
-  CollectWishes(input, &flight);
-  SampleWishes(&flight);
-  MeasureLosses(input, &flight.output);
+  CollectWishes(input, flight);
+  SampleWishes(flight);
+  MeasureLosses(input, &flight->output);
   CopyAfterForward(input);
   CutAfterForward(input);
   if (options_.dump != nullptr) {
     for (const StepRow& row : input.rows) DumpRow(row);
   }
-  return Ticket{++launched_};
 }
 
 StepOutput ModelExecutor::Await(Ticket ticket) {
@@ -117,25 +128,41 @@ StepOutput ModelExecutor::Await(Ticket ticket) {
   return std::move(flight.output);
 }
 
-void ModelExecutor::MoveSessions(const StepInput& input) {
+void ModelExecutor::Park(const ParkOp& park) {
+  const KvCacheView& view = kv_cache_.view();
+  if (park.cut_from > 0) {
+    const ShrinkOp cut{.live_from = park.cut_from,
+                       .live_to = park.live,
+                       .logical_length = park.computed,
+                       .policy = *park.policy,
+                       .block_table = park.block_table,
+                       .side_table = park.side_table};
+    device_.Shrink({&cut, 1}, view);
+  }
+  const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
+  std::vector<std::byte>& parked = parked_[park.session];
+  // Not resized: a vector never gives back what it had, and its memory is what the scheduler's blocks stand for.
+  const size_t bytes = blocks * view.layout.block_bytes();
+  if (parked.size() != bytes) parked = std::vector<std::byte>(bytes);
+  device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
+}
+
+void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   const KvCacheView& view = kv_cache_.view();
   for (uint64_t session : input.drops) parked_.erase(session);
+  try {
+    output->unparked.reserve(input.parks.size());
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : input.parks) parked_.erase(park.session);
+    throw;
+  }
   for (const ParkOp& park : input.parks) {
-    if (park.cut_from > 0) {
-      const ShrinkOp cut{.live_from = park.cut_from,
-                         .live_to = park.live,
-                         .logical_length = park.computed,
-                         .policy = *park.policy,
-                         .block_table = park.block_table,
-                         .side_table = park.side_table};
-      device_.Shrink({&cut, 1}, view);
+    try {
+      Park(park);
+    } catch (const std::bad_alloc&) {
+      parked_.erase(park.session);
+      output->unparked.push_back(park.session);
     }
-    const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
-    std::vector<std::byte>& parked = parked_[park.session];
-    // Not resized: a vector never gives back what it had, and its memory is what the scheduler's blocks stand for.
-    const size_t bytes = blocks * view.layout.block_bytes();
-    if (parked.size() != bytes) parked = std::vector<std::byte>(bytes);
-    device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
   }
   for (const RestoreOp& restore : input.restores) {
     const std::vector<std::byte>& parked = parked_.at(restore.session);

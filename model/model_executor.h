@@ -78,7 +78,9 @@ class ModelExecutor : public Executor {
     uint64_t sample = 0;                // the last call of Device::Sample; 0: nothing to wait for
   };
 
-  void MoveSessions(const StepInput& input);
+  void Queue(const StepInput& input, Flight* flight);
+  void MoveSessions(const StepInput& input, StepOutput* output);
+  void Park(const ParkOp& park);
   void FlattenRows(const StepInput& input);
   void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);

@@ -108,6 +108,11 @@ void ParkedSessions::Drop(uint64_t session) {
   dropped_.push_back(session);
 }
 
+void ParkedSessions::Lose(uint64_t session) {
+  Drop(session);
+  ++lost_;
+}
+
 // REQUIRES: it is there, without a pin.
 void ParkedSessions::Erase(uint64_t session) {
   const auto found = sessions_.find(session);

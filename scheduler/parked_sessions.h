@@ -60,6 +60,8 @@ class ParkedSessions {
 
   // Ignored when nothing is parked for it. What is pinned goes with its last pin.
   void Drop(uint64_t session);
+  // Drop, for it could not be parked.
+  void Lose(uint64_t session);
 
   // Sessions whose KV the executor has yet to forget.
   std::span<const uint64_t> dropped() const { return dropped_; }
@@ -67,7 +69,7 @@ class ParkedSessions {
 
   int64_t blocks() const { return blocks_; }
   int32_t size() const { return static_cast<int32_t>(sessions_.size()); }
-  uint64_t lost() const { return lost_; }  // had to make room, since the start
+  uint64_t lost() const { return lost_; }  // had to make room, or found none, since the start
 
  private:
   struct Entry {

@@ -69,7 +69,8 @@ void Scheduler::Park(int32_t index) {
   ++counters_.parks;
 }
 
-void Scheduler::FinishParks() {
+void Scheduler::FinishParks(std::span<const uint64_t> lost) {
+  for (const uint64_t session : lost) parked_.Lose(session);
   ReleaseParks(/*of_dropped_sessions=*/false);
   parked_.ClearDropped();
 }

@@ -34,14 +34,15 @@ struct Request {
 };
 
 enum class FinishReason : uint8_t {
-  kNone,    // not finished
-  kStop,    // a stop token
-  kText,    // the driver found the end in the text: a stop string
-  kLength,  // max_tokens
-  kAbort,   // cancelled
-  kError,   // its row failed: non-finite logits or a token outside the vocabulary
+  kNone,      // not finished
+  kStop,      // a stop token
+  kText,      // the driver found the end in the text: a stop string
+  kLength,    // max_tokens
+  kAbort,     // cancelled
+  kError,     // its row failed: non-finite logits or a token outside the vocabulary
+  kNoMemory,  // there was no memory for a step that it was part of
 };
-inline constexpr int32_t kFinishReasons = 6;
+inline constexpr int32_t kFinishReasons = 7;
 
 // What it computed counts: nobody cancelled it, and nothing went wrong.
 constexpr bool EndsByItself(FinishReason finish) {

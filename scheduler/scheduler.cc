@@ -370,8 +370,8 @@ void Scheduler::CommitRow(StepPlan& plan, int32_t row_index, const RowResult& re
   int32_t token = -1;
   if (sequence.retired()) {
     // Cancelled in flight: nobody wants what this step found out.
-  } else if (result.failed) {
-    sequence.finish = FinishReason::kError;
+  } else if (result.failure != RowFailure::kNone) {
+    sequence.finish = result.failure == RowFailure::kNumbers ? FinishReason::kError : FinishReason::kNoMemory;
   } else if (row.sample) {
     token = result.token;
     TakeToken(sequence, result, now_us);
@@ -397,14 +397,15 @@ void Scheduler::EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_in
 // What the row did besides its token.
 void Scheduler::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
   // A row behind a cancelled one may have computed a token that never came to be.
-  const bool valid = !result.failed && sequence.computed <= sequence.known;
+  const bool failed = result.failure != RowFailure::kNone;
+  const bool valid = !failed && sequence.computed <= sequence.known;
   if (sequence.shares) Share(sequence, plan, row, valid);
   // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
   if (row.shrink_to > 0 || row.lowered) {
     ShrinkTo(sequence, row.shrink_to > 0 ? row.shrink_to : sequence.live, CauseOf(row));
   }
   counters_.shrinks += row.lowered ? 1 : 0;
-  if (row.loss_cuts > 0) {
+  if (row.loss_cuts > 0 && !failed) {
     assert(std::ssize(result.losses) == row.loss_cuts);
     sequence.losses.assign(result.losses.begin(), result.losses.end());
     sequence.losses_step = plan.number;

@@ -145,8 +145,8 @@ class Scheduler {
   // REQUIRES: no plan waits for its Commit.
   std::span<const uint64_t> drops() const { return parked_.dropped(); }
   std::span<const PlanPark> parks() const { return parks_; }
-  // It has been done: the blocks of the parked sequences are free.
-  void FinishParks();
+  // It has been done, but for these sessions: what was to be parked for them is nowhere. The blocks of all are free.
+  void FinishParks(std::span<const uint64_t> lost = {});
 
   // Forgets what is parked for a session. Ignored without it.
   void DropSession(uint64_t session);

@@ -203,8 +203,11 @@ void Engine::Loop() {
     }
     if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
     core_->LimitSteps(pacer_.limits());
+    const uint64_t lost_before = core_->steps_lost();
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
+    if (core_->steps_lost() != lost_before)
+      Log(LogLevel::kError, "engine: there was no memory for a step; its requests end");
     if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
     // Before Publish: a stall that is counted is not found to last any more.
     step_started_us_.store(ended, std::memory_order_relaxed);

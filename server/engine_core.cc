@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,7 +94,8 @@ std::span<const EngineEvent> EngineCore::Step() {
     const int64_t begin_us = clock_();
     Launch(scheduler_.Plan(begin_us), begin_us);
   }
-  if (options_.overlap) {
+  // What comes behind a lost step would read what that was to write.
+  if (options_.overlap && !flight(0).lost) {
     const int64_t begin_us = clock_();
     const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return Independent(sequence); });
     if (next != nullptr) Launch(*next, begin_us);
@@ -124,23 +126,43 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   Flight& next = flight(in_flight_++);
   next.plan = &plan;
   next.begin_us = begin_us;
-  next.answered = false;
+  next.lost = next.answered = false;
   next.output.rows.clear();
   BuildInput(plan, &next);
   next.launch_us = clock_();
-  if (!plan.rows.empty()) next.ticket = executor_.Launch(next.input);
+  if (plan.rows.empty()) return;
+  try {
+    next.ticket = executor_.Launch(next.input);
+  } catch (const std::bad_alloc&) {
+    Lose(next);
+  }
+}
+
+// Its rows fail, and so do the sequences whose beginnings it was to bring into the pool, with their first row if that is not among
+// these.
+void EngineCore::Lose(Flight& flight) {
+  flight.lost = true;
+  ++steps_lost_;
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const uint64_t id = scheduler_.sequence(index).request.id;
+    const std::span<const uint64_t> admitted = scheduler_.admitted();
+    if (std::find(admitted.begin(), admitted.end(), id) != admitted.end()) {
+      extras_[static_cast<size_t>(index)].lost = true;
+    }
+  }
+  flight.output.rows.assign(flight.plan->rows.size(), RowOutput());
 }
 
 void EngineCore::Answer(Flight& flight) {
   if (std::exchange(flight.answered, true)) return;
-  if (!flight.plan->rows.empty()) flight.output = executor_.Await(flight.ticket);
+  if (!flight.plan->rows.empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
   flight.done_us = clock_();
 }
 
 void EngineCore::Report(const Flight& flight) {
   report_ = StepReport{};
   const StepPlan& plan = *flight.plan;
-  if (plan.rows.empty()) return;
+  if (plan.rows.empty() || flight.lost) return;
   report_ = {static_cast<int32_t>(plan.rows.size()),
              plan.decode_tokens,
              plan.prefill_tokens,
@@ -235,8 +257,17 @@ void EngineCore::MoveSessions() {
         {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
     parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
-  executor_.Await(executor_.Launch(moves_));
-  scheduler_.FinishParks();
+  std::vector<uint64_t> unparked;
+  try {
+    unparked = executor_.Await(executor_.Launch(moves_)).unparked;
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : moves_.parks) unparked.push_back(park.session);
+  }
+  scheduler_.FinishParks(unparked);
+  for (const uint64_t session : unparked) {
+    dropped_.push_back(session);
+    std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
+  }
 }
 
 void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
@@ -282,8 +313,12 @@ void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
   moves_.reads.push_back(read);
   moves_.reads.back().out = &out->sides;
   out->sides.blocks = 0;
-  executor_.Await(executor_.Launch(moves_));
-  out->sides_read = out->sides.blocks > 0;
+  try {
+    executor_.Await(executor_.Launch(moves_));
+    out->sides_read = out->sides.blocks > 0;
+  } catch (const std::bad_alloc&) {
+    // As of those that would take too much.
+  }
 }
 
 // What the scheduler says in its own words, in the device's; rows get spans of it.
@@ -302,24 +337,31 @@ void EngineCore::BuildResults(const Flight& flight) {
   results_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const RowOutput& output = flight.output.rows[i];
-    assert(output.targets.size() == flight.input.rows[i].targets.size());
-    assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     RowResult& result = results_.emplace_back();
-    result.losses = output.losses;
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
     const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
+    if (flight.lost || extras.lost) {
+      result.failure = RowFailure::kNoMemory;
+      continue;
+    }
+    assert(output.targets.size() == flight.input.rows[i].targets.size());
+    assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
+    result.losses = output.losses;
     if (!sequence.ended()) {
       evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
     }
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
-      result.failed = !output.sampled.finite || result.token < 0 || result.token >= options_.vocab;
+      const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
+      if (!sound) result.failure = RowFailure::kNumbers;
       // Nobody reads what comes behind an end.
-      const bool read = !result.failed && !sequence.retired();
+      const bool read = sound && !sequence.retired();
       if (read && extras.shaper != nullptr) extras.shaper->Push(result.token);
       if (read && extras.end_finder != nullptr) result.ends = extras.end_finder->Push(result.token);
     }
-    for (const SampleResult& target : output.targets) result.failed |= !target.finite;
+    for (const SampleResult& target : output.targets) {
+      if (!target.finite) result.failure = RowFailure::kNumbers;
+    }
   }
 }
 
@@ -367,7 +409,7 @@ void EngineCore::BuildEvents(Flight& flight, std::span<const SchedulerEvent> eve
       event = &append(scheduler_.EventOf(row.sequence));
     }
     if (event->token >= 0) event->sampled = &output.sampled;
-    if (event->finish == FinishReason::kAbort || event->finish == FinishReason::kError) continue;
+    if (event->finish != FinishReason::kNone && !EndsByItself(event->finish)) continue;
     event->prompt_logprobs = output.targets;
     event->prompt_begin = row.position + 1;
   }
@@ -379,6 +421,7 @@ EngineCounters EngineCore::counters() const {
   counters.tenants.reserve(scheduler_.tenants().size());
   counters.scheduler = scheduler_.counters();
   counters.evicted_tokens = evicted_tokens_;
+  counters.steps_lost = steps_lost_;
   counters.running = scheduler_.running();
   counters.waiting = scheduler_.waiting();
   const BlockPool& pool = scheduler_.block_manager().pool();

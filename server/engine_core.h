@@ -154,9 +154,10 @@ struct EngineCounters {
   int32_t snapshots = 0;
   int32_t parked_sessions = 0;
   int64_t parked_blocks = 0;
-  uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room
+  uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room, or found none
   int64_t live_slots = 0;                    // of all running sequences
   uint64_t stalls = 0;                       // steps that took longer than the stall threshold; the engine's
+  uint64_t steps_lost = 0;                   // that there was no memory for
   std::vector<TenantCounters> tenants = {};  // by tenant index
 };
 
@@ -228,6 +229,8 @@ class EngineCore {
   std::span<const ParkedTurn> parked() const { return parked_; }
 
   const StepReport& report() const { return report_; }
+  // Steps that there was no memory for; their requests end with kNoMemory.
+  uint64_t steps_lost() const { return steps_lost_; }
   EngineCounters counters() const;
   const Scheduler& scheduler() const { return scheduler_; }
   // A step is: the next call of Step plans none that is committed in it, and lets nobody in.
@@ -247,6 +250,7 @@ class EngineCore {
     std::shared_ptr<EndFinder> end_finder;
     std::shared_ptr<LogitShaper> shaper;
     SampleResult last;  // of the token with which it ended, while a row behind it is in flight
+    bool lost = false;  // so was the step that was to bring its KV into the pool: its next row fails
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
@@ -260,6 +264,7 @@ class EngineCore {
     std::vector<ScoreSnapshot> snapshots;  // of input's rows
     std::vector<BlockCopy> copies;         // of input's rows
     Executor::Ticket ticket;               // of a plan with rows
+    bool lost = false;                     // there was no memory for it: nothing is to be awaited
     bool answered = false;                 // Await has returned: `output` is there
     StepOutput output;
     int64_t begin_us = 0;
@@ -270,6 +275,7 @@ class EngineCore {
 
   bool Independent(int32_t sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
+  void Lose(Flight& flight);
   void Answer(Flight& flight);
   void Report(const Flight& flight);
   void BuildInput(const StepPlan& plan, Flight* flight);
@@ -296,6 +302,7 @@ class EngineCore {
   std::vector<uint64_t> dropped_;
   std::vector<ParkedTurn> parked_;
   StepReport report_;
+  uint64_t steps_lost_ = 0;
   std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};
 };
 

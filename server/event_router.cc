@@ -21,6 +21,8 @@ SequenceEnd Translate(FinishReason reason) {
       return SequenceEnd::kAbort;
     case FinishReason::kError:
       return SequenceEnd::kError;
+    case FinishReason::kNoMemory:
+      return SequenceEnd::kNoMemory;
   }
   return SequenceEnd::kError;
 }

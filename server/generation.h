@@ -72,6 +72,7 @@ enum class SequenceEnd : uint8_t {
   kLength,    // max_tokens
   kAbort,     // cancelled
   kError,     // its numbers were not finite
+  kNoMemory,  // there was no memory for a step of it
   kRefused,   // the engine would not take it
   kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
 };

@@ -22,6 +22,7 @@ FinishedReason Reason(SequenceEnd end) {
     case SequenceEnd::kLength:
       return FinishedReason::kLength;
     case SequenceEnd::kError:
+    case SequenceEnd::kNoMemory:
     case SequenceEnd::kRefused:
     case SequenceEnd::kTooLarge:
       return FinishedReason::kError;
@@ -170,6 +171,8 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   choice.assembler->AddToken(event);
   if (event.end == SequenceEnd::kError) {
     error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
+  } else if (event.end == SequenceEnd::kNoMemory) {
+    error_ = Overloaded("The server is out of memory.", "out_of_memory", 1);
   } else if (event.end == SequenceEnd::kRefused) {
     error_ = Overloaded("The server could not take the fields.", "engine_refused", 1);
   } else if (event.end == SequenceEnd::kTooLarge) {

@@ -219,6 +219,7 @@ struct Metrics::Series {
   Gauge* sessions_cold;
   Counter* shrinks;
   Counter* stalls;
+  Counter* steps_lost;
   Gauge* open_fds;
   Gauge* resident_bytes;
   Gauge* virtual_bytes;
@@ -349,6 +350,8 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
   stalls = AddCounter("hydrant_stalls_total", "Steps that took longer than the engine may be silent.", {});
+  steps_lost =
+      AddCounter("hydrant_steps_lost_total", "Steps that there was no memory for, on the device or the host.", {});
 
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
   for (const std::string& name : options.tenant_names) AddTenant(name);
@@ -510,6 +513,7 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
   for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
   RaiseTo(series.shrinks, totals.shrinks);
   RaiseTo(series.stalls, engine.stalls + (stalled ? 1 : 0));
+  RaiseTo(series.steps_lost, engine.steps_lost);
 
   rusage usage_times{};
   getrusage(RUSAGE_SELF, &usage_times);

@@ -143,8 +143,10 @@ def overview():
               [(quantile("0.99", "hydrant_step_seconds", "phase"), "{{phase}}")], unit="s"),
         heatmap("Tokens of a step", "Sequences that decode, and the chunk of a prompt. Few tokens per step: the device waits for work.",
                 "hydrant_batch_tokens"),
-        graph("Stalls and preemptions", "Neither should ever happen. A stall is a step of over 10 s: see the alert HydrantStalled.",
+        graph("Stalls, lost steps and preemptions", "None should ever happen. A stall is a step of over 10 s: see the alert HydrantStalled. For a lost step "
+              "there was no memory: its requests got a 503.",
               [(f"sum(increase({of('hydrant_stalls_total')}{RATE}))", "stalls"),
+               (f"sum(increase({of('hydrant_steps_lost_total')}{RATE}))", "lost steps"),
                (f"sum(increase({of('vllm:num_preemptions_total')}{RATE}))", "preemptions")]),
         graph("Processors and memory", "Cores in use. At the number of --threads while sequences wait, the machine is the limit.",
               [(f"sum by (instance) ({rate('process_cpu_seconds_total')})", "{{instance}}")]),

@@ -3,6 +3,7 @@
 #include <emmintrin.h>
 
 #include <cassert>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -65,8 +66,18 @@ void ThreadPool::RunRaw(RawFunction function, void* context) {
   // Relaxed: Advance releases it to the workers.
   running_.store(threads_ - 1, std::memory_order_relaxed);
   start_.Advance();
-  function(context, 0);
+  Call(function, context, 0);
   done_.WaitWhile(done);
+  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::Call(RawFunction function, void* context, int thread) {
+  try {
+    function(context, thread);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    if (error_ == nullptr) error_ = std::current_exception();
+  }
 }
 
 void ThreadPool::WorkerLoop(int thread) {
@@ -74,7 +85,7 @@ void ThreadPool::WorkerLoop(int thread) {
   for (uint32_t started = 0;; ++started) {
     start_.WaitWhile(started);
     if (stop_) return;
-    function_(context_, thread);
+    Call(function_, context_, thread);
     // Acquire-release: the last worker hands over what all of them wrote.
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.Advance();
   }

@@ -8,12 +8,15 @@
 //  2. What the owner wrote before Run() is visible in the function; what the function wrote is visible after Run(),
 //     and, across threads, after Barrier().
 //  3. Run() allocates nothing and takes no lock unless somebody sleeps.
+//  4. What the function throws in any thread Run() throws, the first of it, once all threads are done. A function that calls
+//     Barrier() throws nothing: the others would wait for ever.
 #ifndef HYDRANT_KERNELS_CPU_THREAD_POOL_H_
 #define HYDRANT_KERNELS_CPU_THREAD_POOL_H_
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <type_traits>
@@ -85,6 +88,7 @@ class ThreadPool {
   using RawFunction = void (*)(void* context, int thread);
 
   void RunRaw(RawFunction function, void* context);
+  void Call(RawFunction function, void* context, int thread);
   void WorkerLoop(int thread);
 
   const int threads_;
@@ -99,6 +103,9 @@ class ThreadPool {
   WaitableCounter barrier_;  // advanced by the last thread to arrive
   alignas(64) std::atomic<int> running_{0};
   alignas(64) std::atomic<int> arrived_{0};
+
+  std::mutex error_mutex_;
+  std::exception_ptr error_;  // of the function that runs
 
   std::vector<std::thread> workers_;
 };

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_error.h"
@@ -196,9 +197,9 @@ void CudaDevice::RunLayers(const void* program, const std::function<void()>& ops
   const std::optional<cuda::StepShape> shape = step_->shape();
   if (!graphs_wanted_ || !shape.has_value()) return ops();
   graphs_.Run(stream_, {program, *shape}, [&] {
+    const absl::Cleanup done = [this] { in_layers_ = false; };
     in_layers_ = true;
     ops();
-    in_layers_ = false;
   });
   Done();
 }

@@ -15,6 +15,7 @@ void CheckCuda(cudaError_t error, const char* call) {
 }
 
 void CheckCuda(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw std::bad_alloc();
   if (status != CUBLAS_STATUS_SUCCESS) throw CudaError(std::string(call) + ": " + cublasGetStatusString(status));
 }
 

@@ -1,5 +1,6 @@
 // What CUDA and cuBLAS say, as exceptions. An error of a kernel shows at a later call, and after most of them the process
-// can not use the device any more, so nobody goes on from one: the engine ends.
+// can not use the device any more, so nobody goes on from a CudaError: the engine ends. Memory that is not to be had is none:
+// it costs the requests of a step (model/executor.h).
 #ifndef HYDRANT_KERNELS_CUDA_CUDA_ERROR_H_
 #define HYDRANT_KERNELS_CUDA_CUDA_ERROR_H_
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/philox.h"
@@ -60,22 +61,21 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   return task;
 }
 
-// `top`: by ascending ids. Null: no log-probabilities are wanted.
-SampleResult ResultOf(const SampleOutcome& outcome, const std::span<TopToken>* top) {
-  SampleResult result;
-  result.finite = outcome.finite;
-  if (!result.finite) return result;
-  result.id = outcome.id;
-  if (top == nullptr) return result;
+// `top`: by ascending ids. Null: no log-probabilities are wanted. Takes no memory: result->top has room.
+void SetResult(const SampleOutcome& outcome, const std::span<TopToken>* top, SampleResult* result) {
+  result->finite = outcome.finite;
+  if (!result->finite) return;
+  result->id = outcome.id;
+  if (top == nullptr) return;
   // One formula for the token and for the k best: equal ids get equal bits.
   const auto logprob = [&](float logit) {
     return static_cast<float>(static_cast<double>(logit) - static_cast<double>(outcome.largest) - outcome.log_total);
   };
-  result.logprob = logprob(outcome.logit);
-  result.rank = outcome.rank;
+  result->logprob = logprob(outcome.logit);
+  result->rank = outcome.rank;
   std::stable_sort(top->begin(), top->end(), [](const TopToken& a, const TopToken& b) { return a.logit > b.logit; });
-  for (const TopToken& token : *top) result.top.push_back({token.id, logprob(token.logit)});
-  return result;
+  assert(result->top.empty() && result->top.capacity() >= top->size());
+  for (const TopToken& token : *top) result->top.push_back({token.id, logprob(token.logit)});
 }
 
 }  // namespace
@@ -103,9 +103,15 @@ uint64_t SampleQueue::Sample(const Matrix& logits, std::span<const SampleRequest
                              std::span<SampleResult> results) {
   assert(requests.size() == results.size() && logits.cols <= vocab_);
   ++calls_;
-  for (size_t begin = 0; begin == 0 || begin < requests.size(); begin += kSampleRows) {
-    const size_t count = std::min<size_t>(kSampleRows, requests.size() - begin);
-    Queue(logits, requests.subspan(begin, count), results.subspan(begin, count));
+  const uint64_t queued_before = queued_;
+  try {
+    for (size_t begin = 0; begin == 0 || begin < requests.size(); begin += kSampleRows) {
+      const size_t count = std::min<size_t>(kSampleRows, requests.size() - begin);
+      Queue(logits, requests.subspan(begin, count), results.subspan(begin, count));
+    }
+  } catch (const std::bad_alloc&) {
+    for (uint64_t i = std::max(queued_before, collected_); i < queued_; ++i) At(i).results = {};
+    throw;
   }
   return calls_;
 }
@@ -117,7 +123,7 @@ void SampleQueue::Await(uint64_t number) {
 void SampleQueue::Queue(const Matrix& logits, std::span<const SampleRequest> requests,
                         std::span<SampleResult> results) {
   if (queued_ - collected_ == launches_.size()) Collect(At(collected_++));
-  Launch& launch = At(queued_++);
+  Launch& launch = At(queued_);
   launch.number = calls_;
   launch.results = results;
   launch.wanted.clear();
@@ -147,9 +153,12 @@ void SampleQueue::Queue(const Matrix& logits, std::span<const SampleRequest> req
   for (int32_t row = 0; row < count; ++row) {
     const int32_t wanted = requests[static_cast<size_t>(row)].logprobs;
     launch.wanted.push_back(static_cast<int32_t>(std::min<int64_t>(wanted, logits.cols)));
+    SampleResult& result = results[static_cast<size_t>(row)] = {};
+    result.top.reserve(static_cast<size_t>(std::max(launch.wanted.back(), 0)));
     if (wanted > 0) QueueTops(launch, row, logits.cols);
   }
   CheckCuda(cudaEventRecord(launch.done, stream_), "cudaEventRecord");
+  ++queued_;  // complete
 }
 
 void SampleQueue::QueueTops(Launch& launch, int32_t row, int64_t vocab) {
@@ -173,7 +182,7 @@ void SampleQueue::Collect(Launch& launch) {
     TopToken* at = wanted > kTopsMax ? launch.many[row].data()
                                      : reinterpret_cast<TopToken*>(launch.tops.data()) + row * size_t{kTopsMax};
     const std::span<TopToken> top(at, static_cast<size_t>(std::max(wanted, 0)));
-    launch.results[row] = ResultOf(outcomes[row], wanted >= 0 ? &top : nullptr);
+    SetResult(outcomes[row], wanted >= 0 ? &top : nullptr, &launch.results[row]);
   }
 }
 

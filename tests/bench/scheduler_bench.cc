@@ -55,7 +55,7 @@ void PlanAndCommit(benchmark::State& state) {
   std::vector<RowResult> results;
   const auto step = [&] {
     const StepPlan& plan = scheduler.Plan(1);
-    results.assign(plan.rows.size(), RowResult{7, false});
+    results.assign(plan.rows.size(), RowResult{7});
     benchmark::DoNotOptimize(scheduler.Commit(plan, results, 2).data());
   };
   const auto refill = [&] {

@@ -2,6 +2,7 @@
 #ifndef HYDRANT_TESTS_MODEL_ENGINE_HARNESS_H_
 #define HYDRANT_TESTS_MODEL_ENGINE_HARNESS_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -34,6 +35,8 @@ struct HarnessOptions {
   int64_t parked_blocks_max = 0;
   KvDumpSink* dump = nullptr;
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
+  std::function<std::unique_ptr<Executor>(Executor&)>
+      around;  // what the engine has instead of the executor; null: that
 };
 
 struct Generation {
@@ -78,7 +81,9 @@ class EngineHarness {
     core.vocab = config.vocab;
     core.context = config.context;
     core.overlap = options.overlap && options.dump == nullptr;
-    auto engine = EngineCore::Create(core, *executor_, [this] { return ++now_us_; });
+    if (options.around) around_ = options.around(*executor_);
+    Executor& outermost = around_ != nullptr ? *around_ : *executor_;
+    auto engine = EngineCore::Create(core, outermost, [this] { return ++now_us_; });
     if (!engine.ok()) ADD_FAILURE() << engine.status();
     engine_ = std::move(*engine);
   }
@@ -136,6 +141,7 @@ class EngineHarness {
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;
+  std::unique_ptr<Executor> around_;
   std::unique_ptr<EngineCore> engine_;
 };
 

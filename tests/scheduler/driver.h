@@ -70,7 +70,8 @@ class Driver {
       const uint64_t id = scheduler.sequence(row.sequence).request.id;
       std::vector<float>& loss = losses[results.size()];
       for (int32_t cut = 1; cut <= row.loss_cuts; ++cut) loss.push_back(static_cast<float>(cut) * losses_of(id));
-      results.push_back({row.sample ? token_of(id) : -1, failing == id, /*ends=*/false, loss});
+      const bool fails = failing == id;
+      results.push_back({row.sample ? token_of(id) : -1, fails ? failure : RowFailure::kNone, /*ends=*/false, loss});
     }
     std::vector<PlanRow> rows = plan.rows;
     ++now_us;
@@ -106,6 +107,7 @@ class Driver {
   std::function<float(uint64_t id)> losses_of = [](uint64_t) { return 0.01f; };  // of every block a budget falls by
   std::function<void()> between;                                                 // called between Plan and Commit
   uint64_t failing = 0;                                                          // request whose row fails
+  RowFailure failure = RowFailure::kNumbers;                                     // in this way
   int64_t now_us = 0;
   std::vector<SchedulerEvent> step_events;
   std::map<uint64_t, std::vector<int32_t>> tokens;

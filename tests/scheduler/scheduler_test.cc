@@ -268,17 +268,20 @@ TEST(Scheduler, MaxTokensZeroComputesThePromptOnly) {
 }
 
 TEST(Scheduler, AFailedRowEndsItsRequestOnly) {
-  Driver driver(SmallOptions(64));
-  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 5, 4)).ok());
-  driver.Step();
-  driver.failing = 2;
-  driver.Step();
-  EXPECT_EQ(driver.finished.at(2).finish, FinishReason::kError);
-  EXPECT_EQ(driver.finished.at(2).token, -1);
-  EXPECT_EQ(driver.tokens[2].size(), 1u);
-  driver.Drain();
-  EXPECT_EQ(driver.tokens[1].size(), 4u);
-  EXPECT_EQ(driver.tokens[3].size(), 4u);
+  for (const bool starves : {false, true}) {
+    Driver driver(SmallOptions(64));
+    driver.failure = starves ? RowFailure::kNoMemory : RowFailure::kNumbers;
+    for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 5, 4)).ok());
+    driver.Step();
+    driver.failing = 2;
+    driver.Step();
+    EXPECT_EQ(driver.finished.at(2).finish, starves ? FinishReason::kNoMemory : FinishReason::kError);
+    EXPECT_EQ(driver.finished.at(2).token, -1);
+    EXPECT_EQ(driver.tokens[2].size(), 1u);
+    driver.Drain();
+    EXPECT_EQ(driver.tokens[1].size(), 4u);
+    EXPECT_EQ(driver.tokens[3].size(), 4u);
+  }
 }
 
 TEST(Scheduler, AFailureInsideAPromptEndsIt) {
@@ -374,7 +377,7 @@ TEST(Scheduler, StateRowsAreDistinctAndStable) {
       taken[static_cast<size_t>(row.state_row)] = true;
       const uint64_t id = driver.scheduler.sequence(row.sequence).request.id;
       EXPECT_EQ(row_of.emplace(id, row.state_row).first->second, row.state_row);
-      results.push_back({7, false});
+      results.push_back({7});
     }
     driver.scheduler.Commit(plan, results, 0);
   }
@@ -438,7 +441,7 @@ TEST_P(SteadyState, StepsAllocateNothing) {
   const auto run = [&](int32_t steps) {
     for (int32_t i = 0; i < steps; ++i) {
       const StepPlan& plan = scheduler.Plan(i);
-      results.assign(plan.rows.size(), RowResult{7, false});
+      results.assign(plan.rows.size(), RowResult{7});
       scheduler.Commit(plan, results, i);
     }
   };

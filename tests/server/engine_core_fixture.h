@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include "server/engine_core.h"
@@ -19,6 +20,7 @@ inline constexpr int32_t kVocab = 100;
 class ScriptedExecutor : public Executor {
  public:
   Ticket Launch(const StepInput& input) override {
+    if (starve && starve(input)) throw std::bad_alloc();
     inputs_.push_back(&input);
     rows = input.rows;
     ++launches;
@@ -34,6 +36,9 @@ class ScriptedExecutor : public Executor {
       read.out->blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
     }
     StepOutput output;
+    for (const ParkOp& park : input->parks) {
+      if (park.session == unparkable) output.unparked.push_back(park.session);
+    }
     for (const StepRow& row : input->rows) {
       RowOutput& answer = output.rows.emplace_back();
       answer.losses.resize(static_cast<size_t>(row.losses.cuts));
@@ -51,7 +56,9 @@ class ScriptedExecutor : public Executor {
   SampleResult sampled = {.id = 7, .finite = true, .logprob = -0.5f, .top = {}};
   std::function<void(const StepRow&, RowOutput&)> spoil;
   std::function<void()> in_flight;
-  std::vector<StepRow> rows;  // spans are dead after the step
+  std::function<bool(const StepInput&)> starve;  // true: there is no memory for it
+  uint64_t unparkable = 0;                       // session that there is none for
+  std::vector<StepRow> rows;                     // spans are dead after the step
   struct Read {
     uint64_t session;
     int32_t live;

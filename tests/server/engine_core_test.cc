@@ -275,6 +275,99 @@ TEST_F(EngineCoreTest, AnAnswerThatIsNoTokenEndsItsRequestAlone) {
   }
 }
 
+TEST_F(EngineCoreTest, AStepWithoutMemoryEndsItsRequestsAndNoOther) {
+  for (uint64_t id : {1, 2}) ASSERT_TRUE(core->Add(MakeRequest(id, 5, 9)).ok());
+  core->Step();
+  EngineRequest waits = MakeRequest(3, 60, 2);
+  waits.prompt_logprobs = 0;
+  ASSERT_TRUE(core->Add(waits).ok());
+  executor.starve = [](const StepInput& input) { return input.rows.size() == 3; };
+  std::map<uint64_t, EngineEvent> events;
+  for (const EngineEvent& event : core->Step()) events[event.id] = event;
+  ASSERT_THAT(events, SizeIs(3));
+  for (const auto& [id, event] : events) {
+    EXPECT_EQ(event.finish, FinishReason::kNoMemory) << id;
+    EXPECT_EQ(event.token, -1) << id;
+    EXPECT_THAT(event.prompt_logprobs, IsEmpty()) << id;
+  }
+  EXPECT_EQ(core->report().rows, 0) << "what it took says nothing of the device's speed";
+  EXPECT_EQ(core->counters().steps_lost, 1u);
+  EXPECT_TRUE(core->idle());
+  EXPECT_EQ(core->counters().blocks_used, 0);
+
+  ASSERT_TRUE(core->Add(MakeRequest(4, 5, 3)).ok());
+  std::vector<int32_t> tokens;
+  while (!core->idle()) {
+    for (const EngineEvent& event : core->Step()) tokens.push_back(event.token);
+  }
+  EXPECT_THAT(tokens, ElementsAre(7, 7, 7));
+}
+
+// It came with a step whose tokens were another's: what was to be restored is not in its blocks.
+TEST(EngineCoreSessions, WhoseRestoreWasLostWithAStepFailsWithTheNext) {
+  ScriptedExecutor executor;
+  EngineCoreOptions options = Options();
+  options.scheduler.tokens_max = options.scheduler.prefill_tokens_max = 32;
+  options.scheduler.parked_blocks_max = 8;
+  const auto core = *EngineCore::Create(options, executor, [] { return 1; });
+  ASSERT_TRUE(core->Add(SessionTurnOf(11, MakeRequest(1, 12, 1))).ok());
+  core->Step();
+  ASSERT_THAT(core->parked(), SizeIs(1));
+
+  ASSERT_TRUE(core->Add(MakeRequest(2, 32, 4)).ok());
+  EngineRequest resumes = SessionTurnOf(11, MakeRequest(3, 30, 2));
+  resumes.request.resumes = 3;
+  resumes.request.turn = 4;
+  ASSERT_TRUE(core->Add(resumes).ok());
+  const auto expect_end = [&](uint64_t id) {
+    const std::span<const EngineEvent> events = core->Step();
+    ASSERT_THAT(events, SizeIs(1));
+    EXPECT_EQ(events[0].id, id);
+    EXPECT_EQ(events[0].finish, FinishReason::kNoMemory);
+  };
+  executor.starve = [](const StepInput& input) {
+    EXPECT_THAT(input.rows, SizeIs(1));
+    EXPECT_THAT(input.restores, SizeIs(1));
+    return true;
+  };
+  expect_end(2);
+  executor.starve = nullptr;
+  expect_end(3);
+  EXPECT_EQ(core->counters().blocks_used, 0);
+  EXPECT_EQ(core->counters().parked_sessions, 1) << "the turn may come again";
+}
+
+TEST(EngineCoreSessions, WhatThereWasNoMemoryToParkIsGone) {
+  ScriptedExecutor executor;
+  executor.unparkable = 11;
+  EngineCoreOptions options = Options();
+  options.scheduler.parked_blocks_max = 8;
+  const auto core = *EngineCore::Create(options, executor, [] { return 1; });
+  for (uint64_t session : {11, 12}) {
+    ASSERT_TRUE(core->Add(SessionTurnOf(session, MakeRequest(session, 20, 1))).ok());
+  }
+  core->Step();
+  EXPECT_THAT(core->dropped(), ElementsAre(11u));
+  ASSERT_THAT(core->parked(), SizeIs(1));
+  EXPECT_EQ(core->parked()[0].session, 12u);
+  EXPECT_EQ(core->counters().parked_sessions, 1);
+  EXPECT_EQ(core->counters().parked_lost, 1u);
+  EXPECT_EQ(core->counters().blocks_used, 0);
+  EXPECT_TRUE(core->idle()) << "the executor knows";
+}
+
+TEST_F(EngineCoreTest, WhatThereIsNoMemoryToReadIsLeftOut) {
+  ASSERT_TRUE(core->Add(SessionTurnOf(11, MakeRequest(1, 20, 20, 16))).ok());
+  core->Step();
+  executor.starve = [](const StepInput& input) { return !input.reads.empty(); };
+  KvReading reading;
+  core->ReadKv(11, true, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kRunning);
+  EXPECT_FALSE(reading.sides_read);
+  ASSERT_THAT(core->Step(), SizeIs(1));
+  EXPECT_EQ(core->counters().steps_lost, 0u);
+}
+
 TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
   const auto code = [this](const EngineRequest& request) { return core->Add(request).code(); };
   EngineRequest request = MakeRequest(1, 5, 2);

@@ -155,7 +155,8 @@ TEST(EventRouter, EveryFinishReasonHasItsEnd) {
   } cases[] = {{FinishReason::kStop, SequenceEnd::kStop},
                {FinishReason::kLength, SequenceEnd::kLength},
                {FinishReason::kAbort, SequenceEnd::kAbort},
-               {FinishReason::kError, SequenceEnd::kError}};
+               {FinishReason::kError, SequenceEnd::kError},
+               {FinishReason::kNoMemory, SequenceEnd::kNoMemory}};
   for (const auto& test : cases) {
     Fixture f;
     f.router.Deliver(std::vector{Token(3, -1, test.reason)}, 0);

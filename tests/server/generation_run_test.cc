@@ -271,7 +271,9 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
     SequenceEnd end;
     int status;
     const char* code;
-  } cases[] = {{SequenceEnd::kError, 500, "numerical_error"}, {SequenceEnd::kRefused, 503, "engine_refused"}};
+  } cases[] = {{SequenceEnd::kError, 500, "numerical_error"},
+               {SequenceEnd::kNoMemory, 503, "out_of_memory"},
+               {SequenceEnd::kRefused, 503, "engine_refused"}};
   for (const auto& test : cases) {
     const auto run = Start(R"({"prompt": "a"})");
     Send(0, -1, test.end);

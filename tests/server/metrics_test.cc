@@ -115,6 +115,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_parked_blocks", "gauge", {}},
       {"hydrant_parks_lost_total", "counter", {}},
       {"hydrant_stalls_total", "counter", {}},
+      {"hydrant_steps_lost_total", "counter", {}},
       {"hydrant_requests_total", "counter", {"tenant=\"default\""}},
       {"hydrant_prompt_tokens_total", "counter", {"tenant=\"default\""}},
       {"hydrant_generation_tokens_total", "counter", {"tenant=\"default\""}},

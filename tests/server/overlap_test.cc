@@ -50,6 +50,42 @@ TEST_F(OverlapTest, TheExecutorHasTheNextStepBeforeItIsAskedForTheLast) {
   EXPECT_EQ(core->counters().blocks_used, 0);
 }
 
+// The step that is in flight ends well; nothing is launched behind the lost one.
+TEST_F(OverlapTest, AStepAheadWithoutMemoryComesAfterTheOneInFlight) {
+  ASSERT_TRUE(core->Add(MakeRequest(1, 10, 6)).ok());
+  core->Step();
+  executor.starve = [&](const StepInput&) { return executor.launches == 2; };
+  std::span<const EngineEvent> events = core->Step();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].token, 7);
+  EXPECT_EQ(events[0].finish, FinishReason::kNone);
+  events = core->Step();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].token, -1);
+  EXPECT_EQ(events[0].finish, FinishReason::kNoMemory);
+  EXPECT_EQ(events[0].generated, 2);
+  EXPECT_EQ(executor.launches, 2);
+  EXPECT_TRUE(core->idle());
+  EXPECT_EQ(core->counters().blocks_used, 0);
+}
+
+// It would not have counted.
+TEST_F(OverlapTest, AStepBehindAnEndMayBeWithoutMemory) {
+  ASSERT_TRUE(core->Add(MakeRequest(1, 10, 6)).ok());
+  core->Step();
+  executor.starve = [&](const StepInput&) { return executor.launches == 2; };
+  executor.sampled.id = 2;  // the end
+  std::vector<EngineEvent> events;
+  for (int step = 0; step < 2; ++step) {
+    for (const EngineEvent& event : core->Step()) events.push_back(event);
+  }
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].token, 2);
+  EXPECT_EQ(events[0].finish, FinishReason::kStop);
+  EXPECT_TRUE(core->idle());
+  EXPECT_EQ(core->counters().blocks_used, 0);
+}
+
 TEST_F(OverlapTest, ARowAheadIsFedByTheDeviceAndForcedByTheNextId) {
   EngineRequest request = MakeRequest(1, 10, 20);
   request.forced_ids = {50, 51, 52, 53};

@@ -91,12 +91,24 @@ void FailAfter(int calls, cudaError_t error) {
   failed = cudaSuccess;
 }
 
+bool EndFailures() {
+  const bool happened = fail_with != cudaSuccess && fail_after < 0;
+  FailAfter(-1, cudaSuccess);
+  return happened;
+}
+
 cudaError_t NextResult() {
   if (failed != cudaSuccess) return failed;
   if (fail_after < 0 || fail_after-- > 0) return cudaSuccess;
   // Memory that is not to be had is no end; everything else is.
   if (fail_with != cudaErrorMemoryAllocation) failed = fail_with;
   return fail_with;
+}
+
+// Of calls that take no memory.
+cudaError_t NextResultWithoutMemory() {
+  const bool starves = fail_after == 0 && fail_with == cudaErrorMemoryAllocation;
+  return starves ? failed : NextResult();
 }
 
 void Enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -114,6 +126,7 @@ void Enqueue(cudaStream_t stream, std::function<void()> work) {
 
 using hydrant::simt::Enqueue;
 using hydrant::simt::NextResult;
+using hydrant::simt::NextResultWithoutMemory;
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -211,7 +224,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
-  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  if (const cudaError_t error = NextResultWithoutMemory(); error != cudaSuccess) return error;
   hydrant::simt::WaitFor(*stream, stream->queued);
   return cudaSuccess;
 }
@@ -225,10 +238,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   *event = {stream, stream->queued};
-  return NextResult();
+  return NextResultWithoutMemory();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
+  if (const cudaError_t error = NextResultWithoutMemory(); error != cudaSuccess) return error;
   if (event->stream != nullptr) hydrant::simt::WaitFor(*event->stream, event->place);
   return cudaSuccess;
 }
@@ -283,7 +296,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
                             cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
                             cublasComputeType_t compute, cublasGemmAlgo_t) {
-  if (NextResult() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (const cudaError_t error = NextResult(); error != cudaSuccess) {
+    return error == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   if (a_type != b_type || c_type != CUDA_R_32F || compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_INVALID_VALUE;
   if (lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) || ldc < m) {
     return CUBLAS_STATUS_INVALID_VALUE;

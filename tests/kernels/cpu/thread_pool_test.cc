@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -27,6 +28,25 @@ TEST(ThreadPool, RunsEveryThreadOnceAndShowsItsWrites) {
       pool.Run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
       for (int count : calls) ASSERT_EQ(count, i);
     }
+  }
+}
+
+TEST(ThreadPool, WhatAFunctionThrowsIsThrownOnceAllAreDone) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    for (int failing = 0; failing <= threads; ++failing) {
+      std::vector<int> calls(static_cast<size_t>(threads), 0);
+      const auto run = [&] {
+        pool.Run([&](int thread) {
+          if (thread == failing || failing == threads) throw std::bad_alloc();
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          ++calls[static_cast<size_t>(thread)];
+        });
+      };
+      EXPECT_THROW(run(), std::bad_alloc);
+      EXPECT_EQ(std::accumulate(calls.begin(), calls.end(), 0), failing == threads ? 0 : threads - 1);
+    }
+    EXPECT_NO_THROW(pool.Run([](int) {}));
   }
 }
 

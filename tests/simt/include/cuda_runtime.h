@@ -182,6 +182,8 @@ namespace hydrant::simt {
 
 // What cuda* calls return from now on: the first `calls` of them succeed, then one fails with `error`.
 void FailAfter(int calls, cudaError_t error);
+// No more; true: one did.
+bool EndFailures();
 // Of the device's memory that are taken.
 size_t DeviceBytes();
 cudaError_t NextResult();
