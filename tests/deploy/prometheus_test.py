@@ -23,6 +23,7 @@ WINDOW = "5s"  # of rates: what Grafana would make of $__rate_interval at this s
 # Expressions that stay at zero, by a part of them, and why. Everything else has to be above zero some time.
 ZERO = {
     "hydrant_stalls_total": "a stall is a defect",
+    "hydrant_steps_lost_total": "so is a step without memory",
     "vllm:num_preemptions_total": "what runs is never preempted",
 }
 
