@@ -14,9 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/model/engine_harness.h"
-#include "tests/model/failing_new.h"
 #include "tests/model/gguf_builder.h"
-#include "tests/model/shortages.h"
 #include "tests/model/temp_dir.h"
 
 namespace hydrant {
@@ -354,34 +352,6 @@ void WriteWith(const TempDir& dir, const std::string& model, const std::string& 
   ASSERT_EQ(entry.at("dtype"), "F32");
   file.seekp(static_cast<std::streamoff>(8 + header_bytes + entry.at("data_offsets")[0].get<uint64_t>() + 4 * element));
   file.write(reinterpret_cast<const char*>(&value), 4);
-}
-
-// Where the executor allocates, memory runs out; the engine's own is there.
-class StarvingExecutor : public Executor {
- public:
-  explicit StarvingExecutor(Executor& inner) : inner_(inner) {}
-  Ticket Launch(const StepInput& input) override {
-    const MemoryRunsOut here;
-    return inner_.Launch(input);
-  }
-  StepOutput Await(Ticket ticket) override {
-    const MemoryRunsOut here;  // it takes none
-    return inner_.Await(ticket);
-  }
-
- private:
-  Executor& inner_;
-};
-
-TEST(ModelExecutor, MemoryOfTheHostThatRunsOutCostsAStepAtMost) {
-  for (const bool overlap : {false, true}) {
-    HarnessOptions options;
-    options.parked_blocks_max = 64;
-    options.overlap = overlap;
-    options.around = [](Executor& inner) { return std::make_unique<StarvingExecutor>(inner); };
-    EngineHarness harness(GoldenPath("gqa_untied"), options);
-    ExpectShortagesCostAStepAtMost(harness, {.begin = FailNewAfter, .end = NewFailed});
-  }
 }
 
 class PoisonedWeights : public testing::TestWithParam<DType> {};

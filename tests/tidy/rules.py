@@ -188,6 +188,7 @@ WIDER_TESTS = {
     "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
     "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
     "tests/model/families_test.cc": "the whole engine, on a model of every family, against transformers",
+    "tests/model/memory_test.cc": "the whole engine, on a host without memory",
     "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
     "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
     "tests/server/overlap_test.cc": "the engine core, with two steps in flight",
