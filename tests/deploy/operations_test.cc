@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "block_manager/kv_budget.h"
 #include "server/sizing.h"
+#include "tests/source_dir.h"
 
 namespace hydrant {
 namespace {
@@ -25,7 +26,7 @@ using Row = std::map<std::string, std::string>;  // column -> cell
 
 // The table that has a column `column`.
 std::vector<Row> TableWith(const std::string& column) {
-  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/docs/operations.md");
+  std::ifstream file(SourceDir() + "/docs/operations.md");
   std::vector<std::string> header;
   std::vector<Row> rows;
   for (std::string line; std::getline(file, line);) {

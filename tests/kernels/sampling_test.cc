@@ -15,6 +15,7 @@
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/operands.h"
 #include "tests/kernels/tested_device.h"
+#include "tests/source_dir.h"
 
 namespace hydrant {
 namespace {
@@ -323,7 +324,7 @@ TEST_P(SamplingTest, TheNextStepFindsTheIdsOfItsStateRows) {
 }
 
 TEST_P(SamplingTest, DistributionsAreThoseOfTransformers) {
-  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/sampling/distributions.json");
+  std::ifstream file(SourceDir() + "/tests/golden/sampling/distributions.json");
   ASSERT_TRUE(file.is_open());
   const nlohmann::json cases = nlohmann::json::parse(file);
   ASSERT_GE(cases.size(), 16u);

@@ -19,6 +19,7 @@
 #include "tests/model/gguf_builder.h"
 #include "tests/model/status_matchers.h"
 #include "tests/model/tiny_directory.h"
+#include "tests/source_dir.h"
 
 namespace hydrant {
 namespace {
@@ -57,7 +58,7 @@ void ExpectGolden(const Tokenizer& tokenizer, const std::string& text, const Ids
 
 // --- golden files ----------------------------------------------------------------------------------------------------
 
-const std::string kData = std::string(HYDRANT_SOURCE_DIR) + "/../shared/data/tokenizers/";
+const std::string kData = SourceDir() + "/../shared/data/tokenizers/";
 
 std::string ReadAll(const std::string& path) {
   std::stringstream text;
@@ -197,7 +198,7 @@ TEST(BpeTokenizer, OpenLlamaGivesTheIdsOfHuggingFace) {
 }
 
 TEST(BpeTokenizer, TheDefaultModelGivesTheIdsOfHuggingFace) {
-  const std::string model = std::string(HYDRANT_SOURCE_DIR) + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string model = SourceDir() + "/models/SmolLM2-135M-Instruct.Q4_1.gguf";
   if (!std::filesystem::exists(model)) GTEST_SKIP() << model << " is not there; ./hydrant up fetches it";
   const auto checkpoint = Checkpoint::Open(model);
   ASSERT_THAT(checkpoint, IsOk());

@@ -16,13 +16,12 @@
 #include "server/engine_core.h"
 #include "server/prefix_sharing.h"
 #include "tests/model/harness_device.h"
+#include "tests/source_dir.h"
 
 namespace hydrant {
 
 // Where the committed goldens are: one Hugging Face directory per small checkpoint.
-inline std::string GoldenPath(const std::string& name) {
-  return std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/" + name;
-}
+inline std::string GoldenPath(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
 
 struct HarnessOptions {
   DType dtype = DType::kF32;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tests/source_dir.h"
 
 namespace hydrant::jinja {
 namespace {
@@ -43,7 +44,7 @@ std::string WithClock(std::string source, const std::string& says) {
 }
 
 TEST(Template, RendersEveryRecordedChatTemplate) {
-  const std::filesystem::path folder = HYDRANT_SOURCE_DIR "/../shared/data/chat_templates";
+  const std::filesystem::path folder = SourceDir() + "/../shared/data/chat_templates";
   if (!std::filesystem::exists(folder / "renders.json")) GTEST_SKIP() << "no recorded chat templates in " << folder;
   const Json recorded = Json::parse(Slurp(folder / "renders.json"));
   const Json none = nullptr, yes = true;
