@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Everything a machine with an NVIDIA GPU should do, within ten minutes: correctness first, then the table of kernels and
-# that of whole models. Where vLLM is installed it is measured beside them, which takes some minutes more. Usage: tests/gpu/run.sh [--dry-run] [OUT]
+# Everything a machine with an NVIDIA GPU should do, within ten minutes behind the build: correctness first, then the table of kernels
+# and that of whole models, then compute-sanitizer in what is left. Where vLLM is installed it is measured beside them, which takes
+# some minutes more. Usage: tests/gpu/run.sh [--dry-run] [OUT]
 #
 #   OUT       folder for logs, gpu.json and table.txt (default: build/gpu)
 #   BIN       folder of programs built elsewhere (cmake --preset cuda; LIB: their libraries). Without it they are built here
-#             where cmake and the Debian packages are at hand; where there is only the CUDA toolkit, the kernel table alone.
+#             where CMake finds what they need; where there is only the CUDA toolkit, the kernel table alone.
 #   SHAPES    models of the last table (default "1b 8b")
+#   DEADLINE  seconds for all but the build and vLLM (default 600). What comes too late is reported as failed, out of time.
+#   DEVICE    that hydrantd serves with (default cuda)
 #
 # The last line is `N passed, N failed, N skipped`; the exit status is 0 when nothing failed.
 set -uo pipefail
@@ -17,37 +20,80 @@ out=${1:-build/gpu}
 mkdir -p "$out"
 : >"$out/table.txt"
 passed=0 failed=0 skipped=0
+stages=      # of gpu.json
+ends_at=     # of SECONDS; empty: only a stage's own limit counts
+export HYDRANT_SOURCES=$PWD  # programs built elsewhere look for the goldens where they were built
 
 say() { printf '%s\n' "$*" | tee -a "$out/table.txt"; }
 
-# stage NAME SECONDS COMMAND…: one line of the summary; the log is OUT/NAME.log.
-stage() {
-  local name=$1 limit=$2 started=$SECONDS
-  shift 2
-  if [[ $dry ]]; then
-    say "would run: $name: $*"
-    return 0
-  fi
-  if timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1; then
-    passed=$((passed + 1))
-    say "ok      $name ($((SECONDS - started)) s)"
-  else
-    local status=$?
-    failed=$((failed + 1))
-    say "FAILED  $name: exit $status after $((SECONDS - started)) s; the end of $out/$name.log:"
-    tail -n 12 "$out/$name.log" | sed 's/^/        /' | tee -a "$out/table.txt"
-    return 1
-  fi
+record() { stages+="${stages:+,}"$'\n '"{\"name\": \"$1\", \"result\": \"$2\", \"seconds\": $3}"; }
+
+# fail NAME SECONDS RESULT
+fail() {
+  failed=$((failed + 1))
+  record "$1" "$3" "$2"
 }
 
 skip() {
   skipped=$((skipped + 1))
+  record "$1" skipped 0
   say "skipped $1: $2"
+}
+
+# stage NAME SECONDS COMMAND…: one line of the summary; the log is OUT/NAME.log. A command that exits 77 is skipped for the reason in
+# its last line.
+stage() {
+  local name=$1 limit=$2 started=$SECONDS left status spent result=failed
+  shift 2
+  if [[ $dry ]]; then
+    say "would run: $name, at most $limit s: $*"
+    return 0
+  fi
+  rm -f "$out/$name.log"  # of an earlier run
+  if [[ $ends_at ]]; then
+    left=$((ends_at - SECONDS))
+    if ((left <= 0)); then
+      fail "$name" 0 "out of time"
+      say "FAILED  $name: out of time: $deadline s were over before it"
+      return 1
+    fi
+    limit=$((limit < left ? limit : left))
+  fi
+  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1
+  status=$? spent=$((SECONDS - started))
+  case $status in
+    0)
+      passed=$((passed + 1))
+      record "$name" passed "$spent"
+      say "ok      $name ($spent s)"
+      return 0
+      ;;
+    77)
+      skip "$name" "$(tail -n 1 "$out/$name.log")"
+      return 0
+      ;;
+    124 | 137)
+      result="out of time"
+      say "FAILED  $name: out of time after $spent s of at most $limit; the end of $out/$name.log:"
+      ;;
+    *) say "FAILED  $name: exit $status after $spent s; the end of $out/$name.log:" ;;
+  esac
+  fail "$name" "$spent" "$result"
+  tail -n 12 "$out/$name.log" | sed 's/^/        /' | tee -a "$out/table.txt"
+  return 1
 }
 
 table() { [[ $dry || ! -f $out/$1.log ]] || { say ""; tee -a "$out/table.txt" <"$out/$1.log"; }; }
 
+# What was measured, on what. A tree without git has no commit; one with changes says so.
+quoted() { if [[ $1 ]]; then printf '"%s"' "$1"; else echo null; fi; }
+date=$(date -u +%FT%TZ)
+commit=$(git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null)
+gpu='' driver='' driver_cuda=''
 if command -v nvidia-smi >/dev/null; then
+  IFS=, read -r gpu driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader)
+  driver=${driver# }
+  driver_cuda=$(nvidia-smi | grep -oE 'CUDA Version: [0-9.]+' | grep -oE '[0-9.]+')
   say "$(nvidia-smi --query-gpu=name,memory.total,driver_version,clocks.sm,clocks.mem --format=csv,noheader)"
 elif [[ ! $dry ]]; then
   echo "There is no nvidia-smi, so no GPU to run on; --dry-run shows what would be done." >&2
@@ -55,80 +101,113 @@ elif [[ ! $dry ]]; then
 fi
 
 PATH=$PATH:/usr/local/cuda/bin
+nvcc=$(command -v nvcc || echo nvcc)
+toolkit=$("$nvcc" --version 2>/dev/null | grep -oE 'release [0-9.]+' | grep -oE '[0-9.]+')
+say "$date, commit ${commit:-unknown}, CUDA ${driver_cuda:-?} of the driver, ${toolkit:-none} of the toolkit"
 
 # --- programs
-bin=${BIN-}
+bin=${BIN:-$out} hydrantd=${BIN:-$out}/hydrantd
 export LD_LIBRARY_PATH=${LIB:+$LIB:}${LD_LIBRARY_PATH-}
-nvcc=$(command -v nvcc || echo nvcc)
-if [[ ! $bin ]] && command -v cmake >/dev/null && dpkg-query -W libabsl-dev libgtest-dev >/dev/null 2>&1; then
-  stage configure 60 cmake --preset cuda
-  stage build 900 cmake --build build/cuda --target cuda_kv_gpu_test cuda_device_gpu_test cuda_engine_gpu_test kernel_bench engine_bench
-  bin=build/cuda/tests/gpu
-fi
-if [[ ! $bin ]]; then
-  if [[ ! -x $nvcc && ! $dry ]]; then
-    say "There are neither programs (BIN) nor a compiler."
-    exit 69
+# What CMake said was missing, or the end of what it said.
+missing() { grep -m 1 -iE 'could not find' "$out/configure.log" || grep . "$out/configure.log" | tail -n 1; }
+if [[ ! ${BIN-} ]]; then
+  if ! command -v cmake >/dev/null; then
+    skip build "there is no cmake; the toolkit alone makes the table of kernels"
+  elif [[ ! $dry ]] && ! timeout -k 5 120 cmake --preset cuda >"$out/configure.log" 2>&1; then
+    skip build "$(missing | sed 's/^ *//') ($out/configure.log); the toolkit alone makes the table of kernels"
+  else
+    bin=build/cuda/tests/gpu hydrantd=build/cuda/hydrantd
+    # What compiles is run even if something does not.
+    stage build 1800 cmake --build build/cuda --target cuda_kv_gpu_test cuda_device_gpu_test cuda_engine_gpu_test kernel_bench engine_bench \
+      hydrantd -- -k 0
   fi
+fi
+bench=$bin/kernel_bench
+if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
   # The kernels and their oracle need the toolkit alone.
-  bin=$out
-  stage build_kernels 300 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native -x cu -o "$bin/kernel_bench" tests/gpu/kernel_bench.cc \
-    kernels/cuda/*.cu kernels/cuda/cuda_error.cc \
-    kernels/cuda/memory.cc kernels/cuda/step_table.cc kernels/reference.cc -lcublas
+  bench=$out/kernel_bench
+  rm -f "$bench"
+  if [[ -x $nvcc ]]; then
+    stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native -x cu -o "$bench" \
+      tests/gpu/kernel_bench.cc kernels/cuda/*.cu kernels/cuda/cuda_error.cc kernels/cuda/memory.cc kernels/cuda/step_table.cc \
+      kernels/reference.cc -lcublas
+  else
+    skip build_kernels "there is no nvcc"
+  fi
+fi
+if [[ ! $dry && ! -x $bench && ! -x $bin/cuda_device_gpu_test ]]; then
+  say "There are neither programs (BIN) nor a compiler that makes them."
+  exit 69
 fi
 
-# test_program NAME SECONDS [COMMAND in front …]
-test_program() {
-  local name=$1 program=$2 limit=$3
+# program NAME FILE SECONDS [COMMAND …]: a stage, where there is the file.
+program() {
+  local name=$1 file=$2 limit=$3
   shift 3
-  if [[ -x $bin/$program || $dry ]]; then
+  if [[ -x $file || $dry ]]; then
     stage "$name" "$limit" "$@"
   else
-    skip "$name" "there is no $bin/$program"
+    skip "$name" "there is no $file"
   fi
 }
 
-# --- correctness, adversarial inputs first
-test_program ops cuda_device_gpu_test 60 "$bin/cuda_device_gpu_test"
-test_program attention_h2o_sampling cuda_kv_gpu_test 180 "$bin/cuda_kv_gpu_test"
-test_program engine cuda_engine_gpu_test 120 "$bin/cuda_engine_gpu_test"
+deadline=${DEADLINE:-600}
+begun=$SECONDS
+ends_at=$((SECONDS + deadline))
+
+# --- correctness: every kernel against the oracle with adversarial inputs, kept sets against the independent H2O, whole models token by
+# token against transformers, the server against itself on the processor
+program ops "$bin/cuda_device_gpu_test" 60 "$bin/cuda_device_gpu_test"
+program attention_h2o_sampling "$bin/cuda_kv_gpu_test" 180 "$bin/cuda_kv_gpu_test"
+program engine "$bin/cuda_engine_gpu_test" 180 "$bin/cuda_engine_gpu_test"
+if command -v python3 >/dev/null; then
+  program serve "$hydrantd" 90 python3 -B tests/gpu/serve_check.py "$hydrantd" "$out" "${DEVICE:-cuda}"
+else
+  skip serve "there is no python3"
+fi
+
+# --- speed
+[[ $dry ]] || rm -f "$out/kernels.json" "$out"/engine_*.json "$out"/vllm_*.json
+program kernels "$bench" 150 "$bench" "$out/kernels.json"
+table kernels
+bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
+for shape in ${SHAPES:-1b 8b}; do
+  program "engine_$shape" "$bin/engine_bench" 180 "$bin/engine_bench" --device cuda --shape "$shape" --bandwidth "${bandwidth:-0}" \
+    --json "$out/engine_$shape.json"
+  table "engine_$shape"
+done
+
+# --- compute-sanitizer on small shapes
 if command -v compute-sanitizer >/dev/null; then
   sanitizer=(compute-sanitizer --error-exitcode 9)
-  test_program memcheck cuda_device_gpu_test 120 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
-  test_program memcheck_attention cuda_kv_gpu_test 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
+  program memcheck "$bin/cuda_device_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
+  program memcheck_attention "$bin/cuda_kv_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*dim34*:HeadDims*dim128*:Shrink*Random*:*Greedy*:*KBest*'
-  test_program racecheck cuda_kv_gpu_test 120 "${sanitizer[@]}" --tool racecheck "$bin/cuda_kv_gpu_test" \
+  program racecheck "$bin/cuda_kv_gpu_test" 120 "${sanitizer[@]}" --tool racecheck "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*bf16_dim64*:Shrink*Random*:*KBest*'
   for tool in racecheck synccheck; do
-    test_program "${tool}_products" cuda_device_gpu_test 60 "${sanitizer[@]}" --tool $tool "$bin/cuda_device_gpu_test" \
+    program "${tool}_products" "$bin/cuda_device_gpu_test" 60 "${sanitizer[@]}" --tool $tool "$bin/cuda_device_gpu_test" \
       --gtest_filter='*SkinnyGemm*EveryFinish*bf16*'
   done
 else
   skip compute-sanitizer "it is not installed"
 fi
-
-# --- speed
-[[ $dry ]] || rm -f "$out/kernels.json" "$out"/engine_*.json "$out"/vllm_*.json
-test_program kernels kernel_bench 120 "$bin/kernel_bench" "$out/kernels.json"
-table kernels
-bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
-for shape in ${SHAPES:-1b 8b}; do
-  test_program "engine_$shape" engine_bench 180 "$bin/engine_bench" --device cuda --shape "$shape" --bandwidth "${bandwidth:-0}" \
-    --json "$out/engine_$shape.json"
-  table "engine_$shape"
-done
+seconds=$((SECONDS - begun))
+ends_at=
 
 # --- one file
 figures() { if [[ -s $1 ]]; then cat "$1"; else echo null; fi; }
 write_json() {
   [[ ! $dry ]] || return 0
   {
-    printf '{"kernels": %s' "$(figures "$out/kernels.json")"
+    printf '{"date": "%s", "commit": %s, "gpu": %s, "driver": %s, "driver_cuda": %s, "toolkit_cuda": %s' "$date" "$(quoted "$commit")" \
+      "$(quoted "$gpu")" "$(quoted "$driver")" "$(quoted "$driver_cuda")" "$(quoted "$toolkit")"
+    printf ', "deadline_s": %d, "seconds": %d, "kernels": %s' "$deadline" "$seconds" "$(figures "$out/kernels.json")"
     for shape in ${SHAPES:-1b 8b}; do
       printf ', "engine_%s": %s' "$shape" "$(figures "$out/engine_$shape.json")"
       for tokens in 1 129; do printf ', "vllm_%s_%d": %s' "$shape" $tokens "$(figures "$out/vllm_${shape}_$tokens.json")"; done
     done
-    printf ', "passed": %d, "failed": %d, "skipped": %d}\n' "$passed" "$failed" "$skipped"
+    printf ', "passed": %d, "failed": %d, "skipped": %d, "stages": [%s]}\n' "$passed" "$failed" "$skipped" "$stages"
   } >"$out/gpu.json"
 }
 write_json

@@ -1,0 +1,169 @@
+"""Serves a small random model with the real hydrantd and asks it what clients ask: serve_check.py HYDRANTD FOLDER [DEVICE].
+
+The model is written into FOLDER. A server on DEVICE (default: cuda) must answer streamed completions with a budget, the same tokens in
+fp32 as one on the processor, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
+HYDRANTD. Python's standard library only."""
+
+import array
+import json
+import pathlib
+import random
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from server_process import ServerProcess, made_up_ids
+
+SKIPPED = 77
+# Heads of 64, which the kernels on tensor cores are made for.
+HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN = 256, 2, 4, 2, 64, 512
+BYTES = 256
+BOS, EOS, VOCABULARY = BYTES, BYTES + 1, BYTES + 2
+CHATS, PROMPT, GENERATED, BUDGET = 4, 300, 48, 64
+WAIT_S = 120
+
+
+def byte_alphabet():
+    """The character that stands for each byte in a byte-level vocabulary."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = iter(range(0x100, 0x200))
+    return [chr(byte if byte in shown else next(hidden)) for byte in range(BYTES)]
+
+
+def tensors():
+    """(name, rows, columns); no rows: a vector of ones."""
+    yield "model.embed_tokens.weight", VOCABULARY, HIDDEN
+    yield "lm_head.weight", VOCABULARY, HIDDEN
+    yield "model.norm.weight", 0, HIDDEN
+    for layer in range(LAYERS):
+        for name, rows, columns in (
+            ("input_layernorm", 0, HIDDEN), ("self_attn.q_proj", HEADS * HEAD_DIM, HIDDEN),
+            ("self_attn.k_proj", KV_HEADS * HEAD_DIM, HIDDEN), ("self_attn.v_proj", KV_HEADS * HEAD_DIM, HIDDEN),
+            ("self_attn.o_proj", HIDDEN, HEADS * HEAD_DIM), ("post_attention_layernorm", 0, HIDDEN),
+            ("mlp.gate_proj", FFN, HIDDEN), ("mlp.up_proj", FFN, HIDDEN), ("mlp.down_proj", HIDDEN, FFN),
+        ):  # fmt: skip
+            yield f"model.layers.{layer}.{name}.weight", rows, columns
+
+
+def write_model(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM, "intermediate_size": FFN, "vocab_size": VOCABULARY,
+        "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+        "tie_word_embeddings": False, "bos_token_id": BOS, "eos_token_id": EOS,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    special = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [{"id": BOS, "content": "<s>"} | special, {"id": EOS, "content": "</s>"} | special],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(byte_alphabet())}, "merges": []},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    noise = random.Random(1)
+    header, data = {}, bytearray()
+    for name, rows, columns in tensors():
+        spread = (3 / columns) ** 0.5
+        count = (rows or 1) * columns
+        values = array.array("f", (noise.uniform(-spread, spread) if rows else 1.0 for _ in range(count)))
+        end = len(data) + 4 * count
+        header[name] = {"dtype": "F32", "shape": [rows, columns] if rows else [columns], "data_offsets": [len(data), end]}
+        data += values.tobytes()
+    packed = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(packed)) + packed + data)
+
+
+def stream(server, prompt):
+    """Token ids and the report on the cache of one streamed completion."""
+    body = {
+        "prompt": prompt, "max_tokens": GENERATED, "temperature": 0, "ignore_eos": True, "stream": True,
+        "kv": {"policy": "h2o", "budget": BUDGET}, "kv_report": True, "return_token_ids": True,
+    }  # fmt: skip
+    ids, report = [], None
+    with server.open("/v1/completions", body) as response:
+        events = response.read().decode().split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""], events[-2:]
+    for event in events[:-2]:
+        chunk = json.loads(event.removeprefix("data: "))
+        report = chunk.get("kv") or report
+        for choice in chunk["choices"]:
+            ids += choice["token_ids"] or []
+    return ids, report
+
+
+def answers(server):
+    """Of CHATS completions at once, after checks of what they and /metrics say."""
+    found = [None] * CHATS
+
+    def ask(chat):
+        found[chat] = stream(server, [token % BYTES for token in made_up_ids(chat, PROMPT)])
+
+    threads = [threading.Thread(target=ask, args=(chat,), daemon=True) for chat in range(CHATS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert all(found), f"answered: {[answer is not None for answer in found]}"
+    for ids, report in found:
+        assert len(ids) == GENERATED and all(0 <= token < VOCABULARY for token in ids), ids
+        # The last token is not in the cache; its place is among those that the budget allows and the next one would take.
+        assert report["budget"] == BUDGET and BUDGET <= report["live"] <= BUDGET + 1, report
+        assert report["evicted"] == PROMPT + GENERATED - 1 - report["live"], report
+    evicted = sum(report["evicted"] for _, report in found)
+    counted = {
+        ("hydrant_generation_tokens_total", ()): CHATS * GENERATED,
+        ("hydrant_prompt_tokens_total", ()): CHATS * PROMPT,
+        ("hydrant_evicted_tokens_total", ()): evicted,
+        ("hydrant_kv_blocks", (("state", "used"),)): 0,
+    }
+    # A stream's end may be here before the step is counted.
+    deadline = time.monotonic() + 10
+    while True:
+        seen = {key: server.metric(key[0], **dict(key[1])) for key in counted}
+        if seen == counted or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    assert seen == counted, f"/metrics says {seen} for {counted}"
+    assert server.metric("hydrant_freed_blocks_total", cause="prefill") > 0
+    return [ids for ids, _ in found]
+
+
+def served(binary, model, device, dtype):
+    flags = ("--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching")
+    server = ServerProcess(binary, model, flags)
+    try:
+        ids = answers(server)
+        print(f"{device}, {dtype}: ready after {server.ready_s:.1f} s, {CHATS} chats of {PROMPT} + {GENERATED} tokens", flush=True)
+    except BaseException:
+        print("".join(server.log[-20:]), flush=True)
+        raise
+    finally:
+        status = server.stop()
+    assert status == 0, f"hydrantd ended with {status} on SIGTERM:\n" + "".join(server.log[-20:])
+    return ids
+
+
+def main(binary, folder, device="cuda"):
+    if not pathlib.Path(binary).exists():
+        print(f"there is no {binary}")
+        return SKIPPED
+    model = pathlib.Path(folder) / "random_model"
+    write_model(model)
+    expected = served(binary, model, "cpu", "float32")
+    assert len({tuple(ids) for ids in expected}) == CHATS, "every prompt has the same answer"
+    found = served(binary, model, device, "float32")
+    assert found == expected, f"{device} says\n{found}\nand the processor\n{expected}"
+    served(binary, model, device, "bfloat16")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
