@@ -162,6 +162,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->sharedMemPerBlockOptin = hydrant::simt::kDynamicSharedBytes;
   return NextResult();
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMemoryClockRate ? 1000000 : 512;
+  return NextResult();
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = size_t{4} << 30;
   return NextResult();
@@ -244,6 +248,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = NextResultWithoutMemory(); error != cudaSuccess) return error;
   if (event->stream != nullptr) hydrant::simt::WaitFor(*event->stream, event->place);
   return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = 1.0f;
+  return begin->stream != nullptr && begin->stream == end->stream ? NextResult() : cudaErrorInvalidValue;
 }
 cudaError_t cudaGetLastError() { return hydrant::simt::failed; }
 
