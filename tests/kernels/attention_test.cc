@@ -73,31 +73,33 @@ using ShapeCase = std::tuple<TestedDevice, DType, int32_t /*head_dim*/, int32_t 
 
 class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
  protected:
+  KvShape Shape(int32_t layers) const {
+    return {.layers = layers,
+            .kv_heads = 2,
+            .group = std::get<3>(GetParam()),
+            .head_dim = std::get<2>(GetParam()),
+            .dtype = std::get<1>(GetParam())};
+  }
   const TestedDevice device_ = std::get<0>(GetParam());
-  const KvShape shape_ = {.layers = 2,
-                          .kv_heads = 2,
-                          .group = std::get<3>(GetParam()),
-                          .head_dim = std::get<2>(GetParam()),
-                          .dtype = std::get<1>(GetParam())};
 };
 
-TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
-  constexpr int32_t kPrompt = 67, kTokens = 86;  // decode crosses the end of a block
-  KvFixture fixture(shape_, device_, 2, 8);
+// A prompt in chunks, then generated tokens up to `tokens`.
+void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prompt, int32_t chunk, int32_t tokens) {
+  KvFixture fixture(shape, device, 2, 8);
   fixture.Poison();
-  fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-  TokenStream stream(shape_, kTokens, 5);
-  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), kPrompt, 1, kTokens);
-  const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t tokens, DType prompt_dtype) {
-    for (int32_t layer = 0; layer < shape_.layers; ++layer) {
-      for (int32_t head = 0; head < shape_.kv_heads; ++head) {
-        for (int32_t t = 0; t < tokens; ++t) {
+  fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  TokenStream stream(shape, tokens, 5);
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), prompt, 1, tokens);
+  const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t count, DType prompt_dtype) {
+    for (int32_t layer = 0; layer < shape.layers; ++layer) {
+      for (int32_t head = 0; head < shape.kv_heads; ++head) {
+        for (int32_t t = 0; t < count; ++t) {
           const Expected expected =
-              Oracle(stream, shape_, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale),
-                     prompt_dtype, shape_.dtype == DType::kF32 ? 0.0 : device_.rounding);
+              Oracle(stream, shape, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale),
+                     prompt_dtype, shape.dtype == DType::kF32 ? 0.0 : device.rounding);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
-              &outputs[static_cast<size_t>((layer * tokens + t) * int64_t{shape_.out_cols()} + head * width)];
+              &outputs[static_cast<size_t>((layer * count + t) * int64_t{shape.out_cols()} + head * width)];
           for (int64_t i = 0; i < width; ++i) {
             ASSERT_NEAR(actual[i], expected.out[static_cast<size_t>(i)], expected.tolerance)
                 << "layer " << layer << " head " << head << " token " << first + t << " element " << i;
@@ -106,15 +108,24 @@ TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
       }
     }
   };
-  for (int32_t begin = 0; begin < kPrompt; begin += 48) {
-    const TestRow row{&sequence, std::min(48, kPrompt - begin), true};
-    check(fixture.Step({&row, 1}), begin, row.tokens, PromptDType(device_, shape_));
+  for (int32_t begin = 0; begin < prompt; begin += chunk) {
+    const TestRow row{&sequence, std::min(chunk, prompt - begin), true};
+    check(fixture.Step({&row, 1}), begin, row.tokens, PromptDType(device, shape));
   }
-  for (int32_t t = kPrompt; t < kTokens; ++t) {
+  for (int32_t t = prompt; t < tokens; ++t) {
     const TestRow row{&sequence, 1, false};
     check(fixture.Step({&row, 1}), t, 1, DType::kF32);
   }
 }
+
+TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
+  ExpectOracle(device_, Shape(2), 67, 48, 86);  // decode crosses the end of a block
+}
+
+class AttentionHeadsTest : public AttentionShapeTest {};
+
+// For every size of a head that has kernels of its own with every size of a group: short, over the ends of blocks.
+TEST_P(AttentionHeadsTest, PrefillAndDecodeMatchTheOracle) { ExpectOracle(device_, Shape(1), 47, 32, 50); }
 
 std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
   return std::get<0>(info.param).name + "_" + Name(std::get<1>(info.param)) + "_dim" +
@@ -132,30 +143,48 @@ INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
                                           testing::Values(1, 2, 4, 5, 7, 8, 16)),
                          ShapeName);
 
+INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, AttentionHeadsTest,
+                         testing::Combine(testing::ValuesIn(TestedDevices()),
+                                          testing::Values(DType::kF16, DType::kBF16),
+                                          testing::Values(64, 80, 96, 128, 256), testing::Values(1, 2, 4, 8, 16)),
+                         ShapeName);
+
 class AttentionTest : public testing::TestWithParam<TestedDevice> {};
+
+// The last of `live` tokens is generated.
+void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live) {
+  KvFixture fixture(shape, device, 3, 40);
+  fixture.Poison();
+  TokenStream stream(shape, live, 9);
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), live, 0, live);
+  std::vector<TestRow> rows = {{&sequence, live - 1, true}};
+  if (live > 1) fixture.Step(rows);
+  rows[0] = {&sequence, 1, false};
+  const std::vector<float> outputs = fixture.Step(rows);
+  for (int32_t head = 0; head < shape.kv_heads; ++head) {
+    const Expected expected = Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale),
+                                     DType::kF32, shape.dtype == DType::kF32 ? 0.0 : device.rounding);
+    const int64_t width = std::ssize(expected.out);
+    for (int64_t i = 0; i < width; ++i) {
+      ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
+                  expected.tolerance)
+          << "live " << live;
+    }
+  }
+}
 
 // Decode over every number of slots at which the split of the work changes shape.
 TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
-  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .dtype = DType::kF32};
   for (int32_t live : {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 319, 320, 321, 512, 576, 577, 600}) {
-    KvFixture fixture(shape, GetParam(), 3, 40);
-    fixture.Poison();
-    TokenStream stream(shape, live, 9);
-    TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), live, 0, live);
-    std::vector<TestRow> rows = {{&sequence, live - 1, true}};
-    if (live > 1) fixture.Step(rows);
-    rows[0] = {&sequence, 1, false};
-    const std::vector<float> outputs = fixture.Step(rows);
-    for (int32_t head = 0; head < shape.kv_heads; ++head) {
-      const Expected expected =
-          Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale), DType::kF32, 0.0);
-      const int64_t width = std::ssize(expected.out);
-      for (int64_t i = 0; i < width; ++i) {
-        ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
-                    expected.tolerance)
-            << "live " << live;
-      }
-    }
+    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .dtype = DType::kF32},
+                       live);
+  }
+}
+
+TEST_P(AttentionTest, DecodeOverHalvesMatchesTheOracleAtEverySplitBorder) {
+  for (int32_t live : {1, 16, 17, 255, 256, 257, 513}) {
+    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .dtype = DType::kBF16},
+                       live);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/h2o_reference.h"
@@ -475,6 +476,40 @@ TEST_P(H2oTest, RunsOverHalvesKeepWhatTheOracleKeeps) {
   EXPECT_GE(tally.victims, 100);
   ExpectNextToNoDifferences(tally);
 }
+
+using HeadsCase = std::tuple<TestedDevice, DType, int32_t /*head_dim*/, int32_t /*group*/>;
+class H2oHeadsTest : public testing::TestWithParam<HeadsCase> {};
+
+// Every size of a head that has kernels of its own with every size of a group: scores, the cut and victims, short, over the
+// ends of blocks.
+TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
+  const auto& [device, dtype, head_dim, group] = GetParam();
+  Tally tally;
+  H2oCase h2o;
+  h2o.shape = {.layers = 1, .kv_heads = 2, .group = group, .head_dim = head_dim, .dtype = dtype};
+  h2o.policy = Policy(11, 4);
+  h2o.prompt = 33;
+  h2o.chunk = 32;
+  h2o.steps = 5;
+  h2o.popularity = 5.0f;
+  h2o.seed = static_cast<uint64_t>(head_dim * 100 + group);
+  H2oRun(h2o, device, 2, tally).Run();
+  EXPECT_EQ(tally.cuts, 2);
+  EXPECT_EQ(tally.victims, 10);
+  ExpectNextToNoDifferences(tally);
+}
+
+std::string HeadsName(const testing::TestParamInfo<HeadsCase>& info) {
+  const auto& [device, dtype, head_dim, group] = info.param;
+  return device.name + (dtype == DType::kF16 ? "_f16" : "_bf16") + "_dim" + std::to_string(head_dim) + "_group" +
+         std::to_string(group);
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, H2oHeadsTest,
+                         testing::Combine(testing::ValuesIn(TestedDevices()),
+                                          testing::Values(DType::kF16, DType::kBF16),
+                                          testing::Values(64, 80, 96, 128, 256), testing::Values(1, 2, 4, 8, 16)),
+                         HeadsName);
 
 // Scored rows that begin in the middle of a chunk, factors that depend on the distance from the prompt's end, pools
 // across chunk borders: none of it may depend on how the prompt was cut, nor on the threads.
