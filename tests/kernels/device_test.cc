@@ -1,5 +1,5 @@
 // What every device owes besides the arithmetic: a row behind an end is fed like any other, and leaves no trace; blocks leave for
-// the host's memory and come back.
+// the host's memory and come back; side blocks and blocks are filled from others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,6 +136,102 @@ TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
   }
 }
 
+// Any bytes, but for scores, which are numbers.
+void FillWithAnything(const KvCacheView& kv) {
+  std::mt19937 random(5);
+  const auto fill = [&](void* data, size_t bytes) {
+    std::generate_n(static_cast<uint8_t*>(data), bytes, [&] { return static_cast<uint8_t>(random()); });
+  };
+  fill(kv.k, kv.layout.kv_bytes());
+  fill(kv.v, kv.layout.kv_bytes());
+  fill(kv.position, kv.layout.side_count() * sizeof(int32_t));
+  if (kv.logical_position != nullptr) fill(kv.logical_position, kv.layout.side_count() * sizeof(int32_t));
+  std::generate_n(kv.score, kv.layout.side_count(), [&] { return static_cast<float>(random() % 1000) / 64.0f; });
+}
+
+// All that a cache holds, to be changed as an op should change it.
+struct CacheCopy {
+  explicit CacheCopy(const KvCacheView& kv)
+      : k(Bytes(kv.k, kv.layout.kv_bytes())),
+        v(Bytes(kv.v, kv.layout.kv_bytes())),
+        scores(kv.score, kv.score + kv.layout.side_count()),
+        positions(kv.position, kv.position + kv.layout.side_count()) {
+    if (kv.logical_position == nullptr) return;
+    logical.assign(kv.logical_position, kv.logical_position + kv.layout.side_count());
+  }
+  bool operator==(const CacheCopy&) const = default;
+
+  static std::vector<std::byte> Bytes(const void* data, size_t bytes) {
+    const auto* first = static_cast<const std::byte*>(data);
+    return {first, first + bytes};
+  }
+  // Block `to` of `blocks` becomes block `from`.
+  template <typename T>
+  static void Copy(std::vector<T>& values, int32_t blocks, int32_t from, int32_t to) {
+    const auto each = static_cast<std::ptrdiff_t>(values.size()) / blocks;
+    std::copy_n(values.begin() + from * each, each, values.begin() + to * each);
+  }
+
+  std::vector<std::byte> k, v;
+  std::vector<float> scores;
+  std::vector<int32_t> positions, logical;
+};
+
+class BlocksTest : public testing::TestWithParam<TestedDevice> {
+ protected:
+  static constexpr int32_t kBlocks = 12;
+  static std::vector<std::unique_ptr<KvFixture>> Caches() {
+    std::vector<std::unique_ptr<KvFixture>> caches;
+    for (const bool inspected : {false, true}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        const KvShape shape = {.layers = 3, .kv_heads = 2, .head_dim = 40, .dtype = dtype};
+        caches.push_back(std::make_unique<KvFixture>(shape, GetParam(), 2, kBlocks));
+        if (inspected) caches.back()->Inspect();
+        FillWithAnything(caches.back()->kv);
+      }
+    }
+    return caches;
+  }
+};
+
+TEST_P(BlocksTest, SidesBeginWithZerosOrAsAnotherOneIsThen) {
+  // The fourth has what the third has just got, the last what the first has.
+  const std::vector<SideInit> inits = {{-1, 3, 0}, {-1, 0, 48}, {7, 1, 100}, {1, 2, 1000}, {3, 11, 16}};
+  for (const auto& fixture : Caches()) {
+    CacheCopy expected(fixture->kv);
+    const size_t slots = expected.scores.size() / kBlocks;
+    for (const SideInit& init : inits) {
+      for (size_t i = 0; i < slots; ++i) {
+        const size_t to = static_cast<size_t>(init.to) * slots + i;
+        expected.scores[to] = init.from < 0 ? 0.0f : expected.scores[static_cast<size_t>(init.from) * slots + i];
+        expected.positions[to] = init.position + static_cast<int32_t>(i % kBlockSlots);
+        if (!expected.logical.empty()) expected.logical[to] = expected.positions[to];
+      }
+    }
+    fixture->device->InitSides(inits, fixture->kv);
+    EXPECT_TRUE(CacheCopy(fixture->kv) == expected);
+  }
+}
+
+TEST_P(BlocksTest, CopiesHaveEveryByteOfTheirBlocksAndSides) {
+  const std::vector<BlockCopy> copies = {{4, 9, 6}, {0, 0, 8}, {11, 2, 1}};
+  for (const auto& fixture : Caches()) {
+    CacheCopy expected(fixture->kv);
+    for (const BlockCopy& copy : copies) {
+      CacheCopy::Copy(expected.k, kBlocks, copy.from, copy.to);
+      CacheCopy::Copy(expected.v, kBlocks, copy.from, copy.to);
+      CacheCopy::Copy(expected.scores, kBlocks, copy.from_side, copy.to);
+      CacheCopy::Copy(expected.positions, kBlocks, copy.from_side, copy.to);
+      CacheCopy::Copy(expected.logical, kBlocks, copy.from_side, copy.to);
+    }
+    fixture->device->CopyBlocks(copies, fixture->kv);
+    EXPECT_TRUE(CacheCopy(fixture->kv) == expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryDevice, BlocksTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& each) { return each.param.name; });
+
 class ParkingTest : public testing::TestWithParam<TestedDevice> {};
 
 // Blocks leave with any side blocks, one behind the other in the order of kv_pieces.h, and come back into others.
@@ -145,17 +241,7 @@ TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
       KvFixture fixture({.layers = 3, .kv_heads = 2, .head_dim = 40, .dtype = dtype}, GetParam(), 2, 12);
       if (inspected) fixture.Inspect();
       const KvCacheView& kv = fixture.kv;
-      std::mt19937 random(5);
-      // Any bytes, but for scores, which are numbers.
-      const auto fill = [&](void* data, size_t bytes) {
-        std::generate_n(static_cast<uint8_t*>(data), bytes, [&] { return static_cast<uint8_t>(random()); });
-      };
-      fill(kv.k, kv.layout.kv_bytes());
-      fill(kv.v, kv.layout.kv_bytes());
-      fill(kv.position, kv.layout.side_count() * sizeof(int32_t));
-      if (inspected) fill(kv.logical_position, kv.layout.side_count() * sizeof(int32_t));
-      std::generate_n(kv.score, kv.layout.side_count(), [&] { return static_cast<float>(random() % 1000) / 64.0f; });
-
+      FillWithAnything(kv);
       const std::vector<int32_t> blocks = {7, 0, 11, 3}, sides = {7, 2, 11, 9}, targets = {1, 10, 4, 5};
       const size_t block_bytes = kv.layout.block_bytes();
       std::vector<std::byte> parked(blocks.size() * block_bytes + 1, std::byte{0x77});
