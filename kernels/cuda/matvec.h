@@ -21,8 +21,10 @@ enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
 //
 //   kernel   a warp forms two outputs of all n rows (kGate: the two halves of one); lanes read 16 bytes of weight each, two
 //            pieces of each output in flight
+//   grid     a block of 128 threads per eight outputs
 //   bound    bytes of the weight / memory bandwidth
 //   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
+//   memory   32 registers (one row of 16 bits) to 64 (four of fp32), nvcc 13.0, sm_90
 //   not yet measured on a device
 void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
                   int64_t n, float* y);

@@ -51,7 +51,11 @@ struct TopToken {
 // read before it is written.
 //
 //   kernel   a block of threads per row; filters by radix selection, eight passes over a row that is in the L2 cache
+//   grid     a block of 1,024 threads per row, of 128 where a row has up to 4,096 logits
+//   bound    bytes of the rows, as often as they are read, from L2: once if greedy, once more to draw, eight or nine times more for
+//            each filter and for the best tokens
 //   oracle   reference::Sample, same id unless its margin is below 1e-6
+//   memory   52 registers, 7.7 KB (nvcc 13.0, sm_90)
 //   not yet measured on a device
 void LaunchSample(cudaStream_t stream, const float* logits, int64_t vocab, const SampleTask* tasks, int32_t count,
                   SampleOutcome* outcomes, TopToken* tops, int32_t* sampled_ids);

@@ -92,7 +92,7 @@ void Losses(Bench& bench, int32_t live, int32_t count, int32_t layers) {
       correct = correct && std::abs(losses[pair * cuts.size() + cut] - dropped / all) < 1e-6;
     }
   }
-  bench.Bytes("losses of " + std::to_string(count) + " cuts of " + std::to_string(live) + ", " + OfLayers(layers),
+  bench.Bytes("L2: losses of " + std::to_string(count) + " cuts of " + std::to_string(live) + ", " + OfLayers(layers),
               seconds, 8.0 * live * static_cast<double>(pairs), correct);
 }
 
