@@ -301,6 +301,11 @@ class Device {
   // True when products of this dtype run on native instructions; `--dtype auto` keeps a checkpoint's dtype only then.
   virtual bool MultipliesNatively(DType dtype) const = 0;
 
+  // The type in which rows of `cols` elements are best put that products with weights of `dtype` take next: fp32 or, where a product
+  // rounds its input anyway, the weights' own. y of Norm, LinearActivated and LinearGated, Attention's out and x of all products may
+  // have either; every other matrix is of fp32. A product's bits do not depend on which it is.
+  virtual DType ProductInput(DType dtype, int64_t cols) const = 0;
+
   // --- set-up -------------------------------------------------------------------------------------------------------
   // Throws std::bad_alloc when the memory is not to be had.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;

@@ -66,9 +66,15 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
   device.ReserveScratch(BoundsOf(config, limits));
 }
 
-Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols) {
-  assert(static_cast<size_t>(rows * cols) * sizeof(float) <= buffer->bytes());
-  return Matrix{.data = buffer->data(), .dtype = DType::kF32, .rows = rows, .cols = cols};
+Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols, DType dtype) {
+  assert(static_cast<size_t>(rows * cols) * DTypeBytes(dtype) <= buffer->bytes());
+  return Matrix{.data = buffer->data(), .dtype = dtype, .rows = rows, .cols = cols};
+}
+
+Matrix Transformer::RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer,
+                            int64_t rows) const {
+  const LinearSpec& spec = weight.spec();
+  return Rows(buffer, rows, spec.cols, device_.ProductInput(spec.dtype, spec.cols));
 }
 
 void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
@@ -99,10 +105,10 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Matrix x = Rows(x_, tokens, config_.hidden);
   const Matrix qkv = Rows(qkv_, tokens, config_.q_cols() + 2 * config_.kv_cols());
-  const Matrix attention = Rows(attention_, tokens, config_.q_cols());
+  const Matrix attention = RowsFor(*weights.o, attention_, tokens);
   // With norms behind them, attention and MLP read the residual stream itself.
   const bool post = config_.post_norm;
-  const Matrix in = post ? x : Rows(normed_, tokens, config_.hidden);
+  const Matrix in = post ? x : RowsFor(*weights.qkv, normed_, tokens);
 
   if (!post) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
@@ -118,7 +124,7 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
 }
 
 void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
-  const Matrix ffn = Rows(ffn_, tokens, config_.ffn);
+  const Matrix ffn = RowsFor(*weights.down, ffn_, tokens);
   if (config_.gated) {
     device_.LinearGated(*weights.up, config_.activation, in, ffn);
   } else {

@@ -47,7 +47,10 @@ class Transformer {
   void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
 
   // The first `rows` rows of an activation buffer.
-  static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols);
+  static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols,
+                     DType dtype = DType::kF32);
+  // Of rows that only a product with `weight` reads, or with others of its type and columns.
+  Matrix RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows) const;
 
   const ModelConfig config_;
   const Weights weights_;
@@ -56,7 +59,7 @@ class Transformer {
   const float attention_scale_;
 
   std::unique_ptr<DeviceBuffer> x_;          // [tokens, hidden], the residual stream
-  std::unique_ptr<DeviceBuffer> normed_;     // [tokens, hidden]
+  std::unique_ptr<DeviceBuffer> normed_;     // [tokens, hidden]; this one, attention_ and ffn_: of Device::ProductInput
   std::unique_ptr<DeviceBuffer> qkv_;        // [tokens, (query_heads + 2 kv_heads) * head_dim]
   std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
   std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]

@@ -41,6 +41,7 @@ class CpuDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
+  DType ProductInput(DType, int64_t) const override { return DType::kF32; }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   void CopyToDevice(void* dst, const void* src, size_t bytes) override;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/output.h"
 #include "kernels/cuda/step_view.h"
 #include "kernels/device.h"
 
@@ -32,7 +33,7 @@ struct AttentionShape {
   int32_t query_heads = 0;
   float scale = 1.0f;
   float* qkv = nullptr;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
-  float* out = nullptr;  // [tokens, query_heads * head_dim]
+  Output out;            // [tokens, query_heads * head_dim]
 };
 
 // Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.
@@ -127,7 +128,7 @@ struct PromptSpans {
 //   grid     ordinary arithmetic: (spans, KV heads, 8), 256 threads
 //   bound    operations: 4 * head_dim per (query head, query, key seen)
 //   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance
-//   memory   ordinary arithmetic: 64 registers, 17 KB
+//   memory   ordinary arithmetic: 64 registers, of which 32 bytes spill, 17 KB
 //   not yet measured on a device
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv);
@@ -155,7 +156,7 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
 //   oracle   that of the two above; what rounding adds is TestedDevice::prompt_dtype's
 //   memory   two stages of 32 keys and values (16 of 256 dimensions), rows 16 bytes longer than a head so that eight of them
 //            lie in different banks: 18 KB at 64 dimensions, 23 at 80, 27 at 96, 35 at 128, 34 at 256; 125, 128 (of which 12 bytes
-//            spill), 133, 170 and 255 (4 bytes) registers. Scores: 4.9 to 17 KB, 92, 106, 110, 118 and 166 registers
+//            spill), 133, 170 and 255 (8 bytes) registers. Scores: 4.9 to 17 KB, 92, 106, 110, 118 and 166 registers
 //   not yet measured on a device
 bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                               const PromptSpans& spans, float* sums, const KvCacheView& kv);

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kJoinThreads)
   }
   __syncthreads();
 
-  float* out = shape.out + (int64_t{row.token_begin} * shape.query_heads + head * group) * head_dim;
+  const int64_t out = (int64_t{row.token_begin} * shape.query_heads + head * group) * head_dim;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) {
     const int32_t g = i / head_dim, dim = i % head_dim;
     float sum = 0.0f;
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kJoinThreads)
       const float* of_split = partials + s * split_stride + g * width;
       sum = fmaf(exp2f((of_split[head_dim] - largest[g]) * kLog2E), of_split[dim], sum);
     }
-    out[i] = sum * inverse_total[g];
+    Store(shape.out, out + i, sum * inverse_total[g]);
   }
   if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim) || LeftOut(step, row)) return;
   const int64_t stride = WholeBlocks(row.live_after);

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
       const int32_t of_row = at / head_dim, dim = at % head_dim;
       if (of_row < rows.begin || of_row >= rows.end) continue;
       const int64_t token = rows.token + of_row - rows.begin;
-      shape.out[(token * shape.query_heads + query_head) * head_dim + dim] = out[i] * rescale[of_row];
+      Store(shape.out, (token * shape.query_heads + query_head) * head_dim + dim, out[i] * rescale[of_row]);
     }
   }
 }

@@ -220,11 +220,11 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
     const int64_t token = rows.token + r - rows.begin;
     const float inverse = 1.0f / total;
     if (t == 0) sums[token * shape.query_heads + place.query_head] = gathered.largest[half] + log2f(total);
-    float* out = shape.out + (token * shape.query_heads + place.query_head) * kDim;
+    const int64_t out = (token * shape.query_heads + place.query_head) * kDim;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      *reinterpret_cast<float2*>(out + n * 8 + t * 2) =
-          make_float2(gathered.out[n][half * 2] * inverse, gathered.out[n][half * 2 + 1] * inverse);
+      StorePair(shape.out, out + n * 8 + t * 2, gathered.out[n][half * 2] * inverse,
+                gathered.out[n][half * 2 + 1] * inverse);
     }
   }
 }

@@ -55,6 +55,11 @@ const float* In(const Matrix& matrix) {
 }
 float* Out(const Matrix& matrix) { return const_cast<float*>(In(matrix)); }
 
+// From row `begin` on, where the type may be a product's.
+std::byte* RowsFrom(const Matrix& matrix, int64_t begin) {
+  return static_cast<std::byte*>(matrix.data) + static_cast<size_t>(begin * matrix.cols) * DTypeBytes(matrix.dtype);
+}
+
 WeightView ViewOf(const LinearWeight* weight) {
   return weight != nullptr ? static_cast<const CudaLinear*>(weight)->view() : WeightView();
 }
@@ -109,6 +114,9 @@ std::string CudaDevice::name() const {
 }
 
 bool CudaDevice::MultipliesNatively(DType) const { return true; }
+
+// Kernels read rows of 16 bits in pieces of 16 bytes.
+DType CudaDevice::ProductInput(DType dtype, int64_t cols) const { return cols % 8 == 0 ? dtype : DType::kF32; }
 
 size_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
@@ -212,7 +220,7 @@ void CudaDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions
 
 void CudaDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
   assert(x.rows == y.rows && x.cols == y.cols);
-  cuda::LaunchNorm(stream_, norm, In(x), Out(y), x.rows, x.cols);
+  cuda::LaunchNorm(stream_, norm, In(x), {y.data, y.dtype}, x.rows, x.cols);
   Done();
 }
 
@@ -233,11 +241,12 @@ void CudaDevice::LinearGated(const LinearWeight& weight, Activation activation, 
 
 void CudaDevice::Multiply(const LinearWeight& weight, Finish finish, Activation activation, Matrix x, Matrix y) {
   const WeightView view = ViewOf(&weight);
+  assert(x.dtype == DType::kF32 || x.dtype == view.dtype);
   assert(x.cols == view.cols && x.rows == y.rows && y.cols == (finish == Finish::kGate ? view.rows / 2 : view.rows));
   for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
     const int64_t n = std::min(kProductRows, x.rows - begin);
-    const float* in = In(x) + begin * x.cols;
-    float* out = Out(y) + begin * y.cols;
+    const cuda::Input in(RowsFrom(x, begin), x.dtype);
+    const cuda::Output out(RowsFrom(y, begin), y.dtype);
     if (n <= cuda::kMatvecRowsMax) {
       cuda::LaunchMatvec(stream_, view, finish, activation, in, n, out);
     } else {
@@ -247,24 +256,27 @@ void CudaDevice::Multiply(const LinearWeight& weight, Finish finish, Activation 
   Done();
 }
 
-void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activation activation, const float* x, int64_t n,
-                              float* y) {
-  const void* operand = x;
+void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activation activation, const cuda::Input& x,
+                              int64_t n, const cuda::Output& y) {
+  const void* operand = x.data;
   int64_t stride = weight.cols;
-  if (weight.dtype != DType::kF32) {
+  if (x.dtype != weight.dtype) {
     stride = weight.stride;
     assert(static_cast<size_t>(n * stride) * 2 <= rounded_x_->bytes());
-    cuda::LaunchRound(stream_, x, weight.dtype, rounded_x_->data(), n, weight.cols, stride);
+    cuda::LaunchRound(stream_, static_cast<const float*>(x.data), weight.dtype, rounded_x_->data(), n, weight.cols,
+                      stride);
     operand = rounded_x_->data();
-    if (n <= cuda::kSkinnyRowsMax) {
-      cuda::LaunchSkinnyGemm(stream_, weight, finish, activation, operand, n, properties_.multiProcessorCount,
-                             skinny_->data(), y);
-      return;
-    }
   }
-  const bool gated = finish == Finish::kGate;
-  assert(!gated || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());
-  float* target = gated ? static_cast<float*>(gate_->data()) : y;
+  if (weight.dtype != DType::kF32 && n <= cuda::kSkinnyRowsMax) {
+    assert(stride == weight.stride);
+    cuda::LaunchSkinnyGemm(stream_, weight, finish, activation, operand, n, properties_.multiProcessorCount,
+                           skinny_->data(), y);
+    return;
+  }
+  // The library writes fp32: what becomes another type, or half as wide, goes through `gate_`.
+  const bool gated = finish == Finish::kGate, aside = gated || y.dtype != DType::kF32;
+  assert(!aside || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());
+  float* target = static_cast<float*>(aside ? gate_->data() : y.data);
   const float one = 1.0f, keep = finish == Finish::kAccumulate ? 1.0f : 0.0f;
   // The library counts columns first: y^T = W x^T.
   CheckCuda(
@@ -276,7 +288,7 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activatio
   if (gated) {
     cuda::LaunchGate(stream_, weight.bias, activation, target, y, n, weight.rows / 2);
   } else if (weight.bias != nullptr || finish == Finish::kActivate) {
-    cuda::LaunchFinishProduct(stream_, weight.bias, finish == Finish::kActivate, activation, y, n, weight.rows);
+    cuda::LaunchFinishProduct(stream_, weight.bias, finish == Finish::kActivate, activation, target, y, n, weight.rows);
   }
 }
 

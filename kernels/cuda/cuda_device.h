@@ -43,6 +43,7 @@ class CudaDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
+  DType ProductInput(DType dtype, int64_t cols) const override;
   // Device memory that is not taken.
   size_t free_bytes() const;
   size_t graphs() const { return graphs_.size(); }  // recorded
@@ -95,8 +96,8 @@ class CudaDevice final : public Device {
   // The end of every op: tests wait for it.
   void Done();
   void Multiply(const LinearWeight& weight, cuda::Finish finish, Activation activation, Matrix x, Matrix y);
-  void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const float* x,
-                    int64_t n, float* y);
+  void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const cuda::Input& x,
+                    int64_t n, const cuda::Output& y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> sides);
 

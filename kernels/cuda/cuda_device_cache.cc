@@ -19,7 +19,8 @@ cuda::RopeView ViewOf(const RopeTable* rope) {
   return rope != nullptr ? static_cast<const cuda::CudaRopeTable*>(rope)->view() : cuda::RopeView();
 }
 
-cuda::AttentionShape ShapeOf(int32_t layer, float scale, const Matrix& qkv, float* out, const KvCacheLayout& layout) {
+cuda::AttentionShape ShapeOf(int32_t layer, float scale, const Matrix& qkv, const cuda::Output& out,
+                             const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
   return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out};
 }
@@ -39,14 +40,14 @@ size_t TableBytes(const Ops& ops) {
 void CudaDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
                                 const KvCacheView& kv) {
   assert(kv.layout.head_dim <= cuda::kHeadDimMax);
-  cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms, ShapeOf(layer, 1.0f, qkv, nullptr, kv.layout),
+  cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms, ShapeOf(layer, 1.0f, qkv, {}, kv.layout),
                              qkv.rows, kv);
   Done();
 }
 
 void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
                            Matrix out) {
-  const cuda::AttentionShape shape = ShapeOf(layer, scale, qkv, static_cast<float*>(out.data), kv.layout);
+  const cuda::AttentionShape shape = ShapeOf(layer, scale, qkv, {out.data, out.dtype}, kv.layout);
   assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
   auto* sums = static_cast<float*>(prompt_sums_->data());
   for (const cuda::PromptGroup& group : step_->prompt_groups()) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/output.h"
 #include "kernels/device.h"
 
 namespace hydrant::cuda {
@@ -34,6 +35,21 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// Element `i` of y. The type is the same for every thread of a launch.
+__device__ __forceinline__ void Store(const Output& y, int64_t i, float value) {
+  switch (y.dtype) {
+    case DType::kF32:
+      static_cast<float*>(y.data)[i] = value;
+      break;
+    case DType::kF16:
+      static_cast<__half*>(y.data)[i] = FromFloat<__half>(value);
+      break;
+    case DType::kBF16:
+      static_cast<__nv_bfloat16*>(y.data)[i] = FromFloat<__nv_bfloat16>(value);
+      break;
+  }
+}
+
 // Two elements of 16 bits in one register, the first in the low half.
 template <typename T>
 __device__ __forceinline__ uint32_t Pack(T low, T high) {
@@ -42,6 +58,21 @@ __device__ __forceinline__ uint32_t Pack(T low, T high) {
   const T both[2] = {low, high};
   memcpy(&pair, both, sizeof(pair));
   return pair;
+}
+
+// Elements `i`, even, and `i` + 1 of y, by one instruction.
+__device__ __forceinline__ void StorePair(const Output& y, int64_t i, float first, float second) {
+  switch (y.dtype) {
+    case DType::kF32:
+      *reinterpret_cast<float2*>(static_cast<float*>(y.data) + i) = make_float2(first, second);
+      break;
+    case DType::kF16:
+      static_cast<uint32_t*>(y.data)[i / 2] = Pack(FromFloat<__half>(first), FromFloat<__half>(second));
+      break;
+    case DType::kBF16:
+      static_cast<uint32_t*>(y.data)[i / 2] = Pack(FromFloat<__nv_bfloat16>(first), FromFloat<__nv_bfloat16>(second));
+      break;
+  }
 }
 
 // 16 bytes of elements, moved by one instruction.

@@ -12,25 +12,33 @@ constexpr uint32_t kThreads = 128;
 constexpr int kOutputs = 2;  // of a warp
 
 // sums[o][r] += the lane's share of the products of weight row o with row r of x.
-template <typename T, int kRows>
-__device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const float* x, int64_t cols, int64_t col,
+template <typename T, typename X, int kRows>
+__device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X* x, int64_t cols, int64_t col,
                                          float (&sums)[kOutputs][kRows]) {
+  constexpr bool kRounded = sizeof(X) == 2;  // then rows of x are whole pieces, as the weight's are
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    const float* from = x + row * cols + col;
+    const X* from = x + row * cols + col;
+    Vector<X> piece;
+    if constexpr (kRounded) piece = *reinterpret_cast<const Vector<X>*>(from);
 #pragma unroll
     for (int i = 0; i < Vector<T>::kCount; ++i) {
-      // Behind the last column the weight's row holds zeros, x another row.
-      const float value = col + i < cols ? ToFloat(FromFloat<T>(from[i])) : 0.0f;
+      float value = 0.0f;
+      if constexpr (kRounded) {
+        value = ToFloat(piece.at[i]);
+      } else if (col + i < cols) {
+        // Behind the last column the weight's row holds zeros, x another row.
+        value = ToFloat(FromFloat<T>(from[i]));
+      }
 #pragma unroll
       for (int o = 0; o < kOutputs; ++o) sums[o][row] = fmaf(ToFloat(w[o].at[i]), value, sums[o][row]);
     }
   }
 }
 
-template <typename T, int kRows>
+template <typename T, typename X, int kRows>
 __global__ void __launch_bounds__(kThreads)
-    MatvecKernel(WeightView weight, Finish finish, Activation activation, const float* x, float* y) {
+    MatvecKernel(WeightView weight, Finish finish, Activation activation, const X* x, Output y) {
   constexpr int kPiece = Vector<T>::kCount;
   const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   const int64_t lane = threadIdx.x % kWarp;
@@ -50,12 +58,12 @@ __global__ void __launch_bounds__(kThreads)
   for (; piece + kWarp < pieces; piece += 2 * kWarp) {
     const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
     const Vector<T> there[kOutputs] = {w0[piece + kWarp], w1[piece + kWarp]};
-    AddPiece<T, kRows>(here, x, weight.cols, piece * kPiece, sums);
-    AddPiece<T, kRows>(there, x, weight.cols, (piece + kWarp) * kPiece, sums);
+    AddPiece<T, X, kRows>(here, x, weight.cols, piece * kPiece, sums);
+    AddPiece<T, X, kRows>(there, x, weight.cols, (piece + kWarp) * kPiece, sums);
   }
   if (piece < pieces) {
     const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
-    AddPiece<T, kRows>(here, x, weight.cols, piece * kPiece, sums);
+    AddPiece<T, X, kRows>(here, x, weight.cols, piece * kPiece, sums);
   }
 
   const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
@@ -68,20 +76,21 @@ __global__ void __launch_bounds__(kThreads)
       a += weight.bias[first];
       if (second < weight.rows) b += weight.bias[second];
     }
-    float* to = y + row * outputs + first;
+    const int64_t at = row * outputs + first;
     if (gated) {
-      *to = Activate(activation, a) * b;
+      Store(y, at, Activate(activation, a) * b);
       continue;
     }
     const bool both = second < weight.rows;
+    float* to = static_cast<float*>(y.data) + at;
     switch (finish) {
       case Finish::kAccumulate:
         to[0] += a;
         if (both) to[1] += b;
         break;
       case Finish::kActivate:
-        to[0] = Activate(activation, a);
-        if (both) to[1] = Activate(activation, b);
+        Store(y, at, Activate(activation, a));
+        if (both) Store(y, at + 1, Activate(activation, b));
         break;
       default:
         to[0] = a;
@@ -91,18 +100,26 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, int kRows>
-void LaunchRows(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
-                float* y) {
+void LaunchRows(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
+                const Output& y) {
   const int64_t warps = (weight.rows + kOutputs - 1) / kOutputs;  // of a gated weight, too
-  Launch(stream, dim3(BlocksFor(warps, kThreads / kWarp)), kThreads, MatvecKernel<T, kRows>, weight, finish, activation,
-         x, y);
+  const dim3 blocks(BlocksFor(warps, kThreads / kWarp));
+  if (x.dtype == DType::kF32) {
+    Launch(stream, blocks, kThreads, MatvecKernel<T, float, kRows>, weight, finish, activation,
+           static_cast<const float*>(x.data), y);
+  } else {
+    Launch(stream, blocks, kThreads, MatvecKernel<T, T, kRows>, weight, finish, activation,
+           static_cast<const T*>(x.data), y);
+  }
 }
 
 }  // namespace
 
-void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
-                  int64_t n, float* y) {
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
+                  int64_t n, const Output& y) {
   assert(n >= 1 && n <= kMatvecRowsMax);
+  assert(x.dtype == DType::kF32 || (x.dtype == weight.dtype && weight.stride == weight.cols));
+  assert(y.dtype == DType::kF32 || finish == Finish::kActivate || finish == Finish::kGate);
   WithElement(weight.dtype, [&](auto element) {
     using T = decltype(element);
     switch (n) {

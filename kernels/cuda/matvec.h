@@ -16,18 +16,19 @@ inline constexpr int64_t kMatvecRowsMax = 4;
 
 enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
 
-// y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is rounded to the weight's type first, as it is for the
-// library's product. y [n, weight.rows], or [n, weight.rows / 2] for kGate. 1 <= n <= kMatvecRowsMax.
+// y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is of the weight's type, where weight.stride is weight.cols, or of
+// fp32 and rounded to it first, as it is for the library's product. y [n, weight.rows], or [n, weight.rows / 2] for kGate; of fp32
+// unless a kActivate or kGate. 1 <= n <= kMatvecRowsMax.
 //
 //   kernel   a warp forms two outputs of all n rows (kGate: the two halves of one); lanes read 16 bytes of weight each, two
 //            pieces of each output in flight
 //   grid     a block of 128 threads per eight outputs
 //   bound    bytes of the weight / memory bandwidth
 //   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
-//   memory   32 registers (one row of 16 bits) to 64 (four of fp32), nvcc 13.0, sm_90
+//   memory   40 or 48 registers (one row, weight and x of 16 bits) to 79 (four), nvcc 13.0, sm_90
 //   not yet measured on a device
-void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const float* x,
-                  int64_t n, float* y);
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
+                  int64_t n, const Output& y);
 
 }  // namespace hydrant::cuda
 

@@ -44,9 +44,9 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positio
   TakeRowOfType(positions, row.position + token - row.token_begin, tokens.data != nullptr, to);
 }
 
-__global__ void NormKernel(NormWeight norm, const float* x, float* y, int64_t cols) {
-  const float* in = x + int64_t{blockIdx.x} * cols;
-  float* out = y + int64_t{blockIdx.x} * cols;
+__global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
+  const float* in = x + begin;
   const float inverse_cols = 1.0f / static_cast<float>(cols);
   float mean = 0.0f;
   if (norm.kind == NormKind::kLayer) {
@@ -62,7 +62,7 @@ __global__ void NormKernel(NormWeight norm, const float* x, float* y, int64_t co
   const float scale = rsqrtf(BlockReduce(squares, Sum(), 0.0f) * inverse_cols + norm.eps);
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     const float value = (in[col] - mean) * scale * norm.weight[col];
-    out[col] = norm.bias != nullptr ? value + norm.bias[col] : value;
+    Store(y, begin + col, norm.bias != nullptr ? value + norm.bias[col] : value);
   }
 }
 
@@ -81,22 +81,22 @@ __global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) 
   }
 }
 
-__global__ void FinishProductKernel(const float* bias, bool activates, Activation activation, float* y, int64_t cols) {
-  float* row = y + int64_t{blockIdx.x} * cols;
+__global__ void FinishProductKernel(const float* bias, bool activates, Activation activation, const float* x, Output y,
+                                    int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-    const float sum = bias != nullptr ? row[col] + bias[col] : row[col];
-    row[col] = activates ? Activate(activation, sum) : sum;
+    const float sum = bias != nullptr ? x[begin + col] + bias[col] : x[begin + col];
+    Store(y, begin + col, activates ? Activate(activation, sum) : sum);
   }
 }
 
-__global__ void GateKernel(const float* bias, Activation activation, const float* x, float* y, int64_t cols) {
+__global__ void GateKernel(const float* bias, Activation activation, const float* x, Output y, int64_t cols) {
   const float* gate = x + int64_t{blockIdx.x} * 2 * cols;
   const float* up = gate + cols;
-  float* out = y + int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     const float g = bias != nullptr ? gate[col] + bias[col] : gate[col];
     const float u = bias != nullptr ? up[col] + bias[cols + col] : up[col];
-    out[col] = Activate(activation, g) * u;
+    Store(y, int64_t{blockIdx.x} * cols + col, Activate(activation, g) * u);
   }
 }
 
@@ -109,7 +109,8 @@ void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& to
   Launch(stream, OnePerRow(token_count), kThreads, EmbedKernel, step, tokens, positions, cols, x);
 }
 
-void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows, int64_t cols) {
+void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
+                int64_t cols) {
   Launch(stream, OnePerRow(rows), kThreads, NormKernel, norm, x, y, cols);
 }
 
@@ -126,13 +127,13 @@ void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int6
   });
 }
 
-void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, float* y,
-                         int64_t rows, int64_t cols) {
-  Launch(stream, OnePerRow(rows), kThreads, FinishProductKernel, bias, activates, activation, y, cols);
+void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, const float* x,
+                         const Output& y, int64_t rows, int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, FinishProductKernel, bias, activates, activation, x, y, cols);
 }
 
-void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, float* y, int64_t rows,
-                int64_t cols) {
+void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, const Output& y,
+                int64_t rows, int64_t cols) {
   Launch(stream, OnePerRow(rows), kThreads, GateKernel, bias, activation, x, y, cols);
 }
 

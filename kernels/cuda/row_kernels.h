@@ -3,7 +3,7 @@
 //
 //   grid     a block of 256 threads per row
 //   oracle   reference::Embed, Norm, RoundTo and Activate; tests/kernels/cuda/cuda_device_test.cc has the tolerances
-//   memory   16 to 26 registers; norms 128 bytes of shared memory (nvcc 13.0, sm_90)
+//   memory   16 to 25 registers; norms 128 bytes of shared memory (nvcc 13.0, sm_90)
 //   not yet measured on a device
 #ifndef HYDRANT_KERNELS_CUDA_ROW_KERNELS_H_
 #define HYDRANT_KERNELS_CUDA_ROW_KERNELS_H_
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/output.h"
 #include "kernels/cuda/step_view.h"
 #include "kernels/device.h"
 
@@ -32,7 +33,8 @@ void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& to
                  int64_t token_count, int64_t cols, float* x);
 
 // Device::Norm.
-void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows, int64_t cols);
+void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
+                int64_t cols);
 
 // y[i] = x[indices[i]]; `indices` in device memory.
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,
@@ -41,13 +43,13 @@ void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indice
 // y [rows, stride] of `dtype` = x [rows, cols] rounded, zeros behind.
 void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int64_t rows, int64_t cols, int64_t stride);
 
-// In place: y [rows, cols] += bias (or null), then the activation where `activates`.
-void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, float* y,
-                         int64_t rows, int64_t cols);
+// y [rows, cols] = x + bias (or null), then the activation where `activates`; y may be x.
+void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, const float* x,
+                         const Output& y, int64_t rows, int64_t cols);
 
 // y [rows, cols] = activation(xg + bias) * (xu + bias): x [rows, 2 cols], the gate first.
-void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, float* y, int64_t rows,
-                int64_t cols);
+void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, const Output& y,
+                int64_t rows, int64_t cols);
 
 }  // namespace hydrant::cuda
 

@@ -102,7 +102,7 @@ __device__ bool JoinSplits(const SkinnyScratch& scratch, SkinnySums<kRows>& sums
 constexpr int kFinishStride = kTileRows + 4;  // a thread's rows are two apart: eight banks
 
 __device__ void FinishTile(const WeightView& weight, Finish finish, Activation activation, const float* sums, int n,
-                           float* y) {
+                           const Output& y) {
   const int thread = static_cast<int>(threadIdx.x);
   if (finish == Finish::kGate) {
     // Two rows at a time.
@@ -115,7 +115,7 @@ __device__ void FinishTile(const WeightView& weight, Finish finish, Activation a
 #pragma unroll 1
     for (int row = thread / kRunRows; row < n; row += 2) {
       const float* both = sums + row * kFinishStride + of_run;
-      y[row * outputs + output] = Activate(activation, both[0] + gate_bias) * (both[kRunRows] + up_bias);
+      Store(y, row * outputs + output, Activate(activation, both[0] + gate_bias) * (both[kRunRows] + up_bias));
     }
     return;
   }
@@ -123,16 +123,17 @@ __device__ void FinishTile(const WeightView& weight, Finish finish, Activation a
   if (output >= weight.rows) return;
   const float bias = weight.bias != nullptr ? weight.bias[output] : 0.0f;
   if (finish == Finish::kAccumulate) {
+    float* to = static_cast<float*>(y.data);
     // Rows are read together: behind a store, which might be to the same place, no load may begin.
     constexpr int kAtOnce = 8;
     for (int first = 0; first < n; first += kAtOnce) {
       float before[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) before[i] = first + i < n ? y[(first + i) * weight.rows + output] : 0.0f;
+      for (int i = 0; i < kAtOnce; ++i) before[i] = first + i < n ? to[(first + i) * weight.rows + output] : 0.0f;
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int row = first + i;
-        if (row < n) y[row * weight.rows + output] = before[i] + (sums[row * kFinishStride + thread] + bias);
+        if (row < n) to[row * weight.rows + output] = before[i] + (sums[row * kFinishStride + thread] + bias);
       }
     }
     return;
@@ -140,14 +141,14 @@ __device__ void FinishTile(const WeightView& weight, Finish finish, Activation a
 #pragma unroll 1
   for (int row = 0; row < n; ++row) {
     const float value = sums[row * kFinishStride + thread] + bias;
-    y[row * weight.rows + output] = finish == Finish::kActivate ? Activate(activation, value) : value;
+    Store(y, row * weight.rows + output, finish == Finish::kActivate ? Activate(activation, value) : value);
   }
 }
 
 // Grid: tiles x splits.
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads) SkinnyGemmKernel(WeightView weight, Finish finish, Activation activation,
-                                                             const T* x, int32_t n, SkinnyScratch scratch, float* y) {
+                                                             const T* x, int32_t n, SkinnyScratch scratch, Output y) {
   alignas(16) __shared__ T stages[kStages<kRows> * kStageElements<kRows>];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const bool gated = finish == Finish::kGate;
@@ -263,8 +264,9 @@ size_t SkinnyScratchBytes(int32_t multiprocessors) {
 }
 
 void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation,
-                      const void* x, int64_t n, int32_t multiprocessors, void* scratch, float* y) {
+                      const void* x, int64_t n, int32_t multiprocessors, void* scratch, const Output& y) {
   assert(n >= 1 && n <= kSkinnyRowsMax && weight.dtype != DType::kF32);
+  assert(y.dtype == DType::kF32 || finish == Finish::kActivate || finish == Finish::kGate);
   assert(weight.stride % kPiece == 0 && Aligned(weight.data) && Aligned(x) && Aligned(scratch));
   const SkinnySplit split = SplitSkinny(weight.rows, weight.cols, finish == Finish::kGate, multiprocessors);
   assert(split.splits == 1 || (split.tiles <= DividedTilesMax(multiprocessors) &&

@@ -31,7 +31,8 @@ SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool gated, int32_t multipro
 size_t SkinnyScratchBytes(int32_t multiprocessors);
 
 // y = x W^T + bias, finished as `finish` says. x [n, weight.stride] of the weight's type, zeros behind weight.cols; y [n,
-// weight.rows], or [n, weight.rows / 2] for kGate. The weight is of 16 bits; it, x and scratch begin at multiples of 16 bytes.
+// weight.rows], or [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. The weight is of 16 bits; it, x and scratch
+// begin at multiples of 16 bytes.
 // 1 <= n <= kSkinnyRowsMax. Launches that share a scratch follow one another.
 //
 //   kernel   a block of four warps has 128 weight rows, a warp 32 of them, in steps of 32 columns that three to five stages of
@@ -48,7 +49,7 @@ size_t SkinnyScratchBytes(int32_t multiprocessors);
 //            x rounded in the kernel: four bytes of L2 instead of two, for every tile
 //   not yet measured on a device
 void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation,
-                      const void* x, int64_t n, int32_t multiprocessors, void* scratch, float* y);
+                      const void* x, int64_t n, int32_t multiprocessors, void* scratch, const Output& y);
 
 }  // namespace hydrant::cuda
 

@@ -98,7 +98,7 @@ void RopeAndWrites(Bench& bench, int32_t tokens, int32_t live) {
   step.Fill({.token_ids = ids, .rows = rows});
   const auto before = Normal(static_cast<size_t>(tokens) * kWidth, 10);
   const auto qkv = bench.Upload(before);
-  const AttentionShape shape{0, kHeads, kScale, static_cast<float*>(qkv->data()), nullptr};
+  const AttentionShape shape{0, kHeads, kScale, static_cast<float*>(qkv->data()), {}};
   const auto launch = [&](int) {
     LaunchRopeAndWriteKv(bench.stream(), step.view(), rope.view, {}, shape, tokens, cache.view);
   };

@@ -50,7 +50,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   const auto weight = [&, rows = rows, cols = cols](int i) {
     return WeightView{weights[static_cast<size_t>(i) % weights.size()]->data(), DType::kBF16, rows, cols, cols};
   };
-  const auto in = bench.Upload(x), rounded = bench.Upload(ToBf16(x));
+  const auto rounded = bench.Upload(ToBf16(x));
   const CudaBuffer out(static_cast<size_t>(rows_max * rows) * sizeof(float));
   auto* y = static_cast<float*>(out.data());
   const int32_t multiprocessors = bench.multiprocessors();
@@ -76,7 +76,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   };
   for (const int64_t n : {1, 2, 4}) {
     const double seconds = time([&](int i) {
-      LaunchMatvec(bench.stream(), weight(i), finish, Activation::kSilu, static_cast<const float*>(in->data()), n, y);
+      LaunchMatvec(bench.stream(), weight(i), finish, Activation::kSilu, {rounded->data(), DType::kBF16}, n, y);
     });
     line("matvec", n, seconds, same(product, n));
   }

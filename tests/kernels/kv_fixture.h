@@ -169,7 +169,7 @@ class KvFixture {
   }
 
   // One step: every layer's write and attention, then the cut of prompts that end above their budget. Returns the outputs
-  // [layer][token][out_cols].
+  // [layer][token][out_cols]; where `out_dtype` has 16 bits a layer's lie packed in the first half of its.
   std::vector<float> Step(std::span<const TestRow> test_rows, const RopeTable* rope = nullptr) {
     std::vector<BatchRow> rows;
     std::vector<int32_t> ids;
@@ -197,8 +197,10 @@ class KvFixture {
     device->RunLayers(&*program, [&] {
       for (size_t layer = 0; layer < layers; ++layer) {
         const Matrix qkv{.data = all_qkv + layer * layer_rows * cols, .rows = device_rows, .cols = shape.cols()};
-        const Matrix out{
-            .data = all_out + layer * layer_rows * out_cols, .rows = device_rows, .cols = shape.out_cols()};
+        const Matrix out{.data = all_out + layer * layer_rows * out_cols,
+                         .dtype = out_dtype,
+                         .rows = device_rows,
+                         .cols = shape.out_cols()};
         device->RopeAndWriteKv(rope, norms, static_cast<int32_t>(layer), qkv, kv);
         device->Attention(rope, static_cast<int32_t>(layer), scale, qkv, kv, out);
       }
@@ -251,6 +253,7 @@ class KvFixture {
 
   const KvShape shape;
   float scale = 0.25f;
+  DType out_dtype = DType::kF32;
   std::unique_ptr<Device> device;
   KvCacheView kv;
   std::vector<float> rotated;  // qkv of the last step after rope, [layer][token][cols]

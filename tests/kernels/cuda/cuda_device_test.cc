@@ -1,11 +1,16 @@
 // Products, embeddings, norms and row copies of CudaDevice against the oracle, and what it does with errors.
 #include "kernels/cuda/cuda_device.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +30,36 @@ constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 class CudaDeviceTest : public MatrixFixture {
  protected:
-  CudaDeviceTest() : MatrixFixture({.tokens_max = 40, .cols_max = 300}) {}
+  CudaDeviceTest() : MatrixFixture({.tokens_max = 80, .cols_max = 300}) {}
+
+  // What no op writes, in 16 bits.
+  Matrix Halves(DType dtype, int64_t rows, int64_t cols) {
+    Matrix matrix = On(rows, cols);
+    matrix.dtype = dtype;
+    return matrix;
+  }
+  std::vector<uint16_t> ReadHalves(const Matrix& matrix) {
+    std::vector<uint16_t> bits(static_cast<size_t>(matrix.rows * matrix.cols));
+    device_->CopyToHost(bits.data(), matrix.data, bits.size() * sizeof(uint16_t));
+    return bits;
+  }
 };
+
+// What a product makes of fp32.
+std::vector<uint16_t> Rounded(DType dtype, std::span<const float> values) {
+  std::vector<uint16_t> bits;
+  for (const float value : values) {
+    uint16_t& to = bits.emplace_back();
+    if (dtype == DType::kF16) {
+      const __half half = __float2half_rn(value);
+      std::memcpy(&to, &half, sizeof(to));
+    } else {
+      const __nv_bfloat16 half = __float2bfloat16_rn(value);
+      std::memcpy(&to, &half, sizeof(to));
+    }
+  }
+  return bits;
+}
 
 struct Product {
   int64_t n, rows, cols;
@@ -92,6 +125,95 @@ TEST_F(CudaDeviceTest, ActivatedAndGatedProductsAgreeWithTheOracle) {
       const Values both = reference::LinearGated(activation, ToDouble(x), n, ToDouble(w), kRows, kCols);
       const Floats halves = Read(gated);
       for (size_t i = 0; i < halves.size(); ++i) ASSERT_NEAR(halves[i], both[i], 5e-5) << i;
+    }
+  }
+}
+
+// Of the kernels for few rows, for some, and of the library.
+constexpr int64_t kRowCounts[] = {1, 2, 3, 4, 5, 17, 40, 65, 80};
+
+TEST_F(CudaDeviceTest, WhatAProductTakesNextIsRoundedAsItWouldBeThen) {
+  constexpr int64_t kRows = 80, kCols = 264;
+  const Floats w = Random(kRows * kCols, 1, 0.1f), norm_weight = Random(kCols, 2), bias = Random(kRows, 3);
+  const NormWeight norm{NormKind::kLayer, static_cast<const float*>(On(1, kCols, norm_weight).data),
+                        static_cast<const float*>(On(1, kCols, Random(kCols, 4)).data), 1e-5f};
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    EXPECT_EQ(device_->ProductInput(dtype, kCols), dtype);
+    EXPECT_EQ(device_->ProductInput(dtype, kCols + 1), DType::kF32) << "rows would begin anywhere";
+    const LinearSpec spec{.rows = kRows, .cols = kCols, .dtype = dtype};
+    LinearSpec gate = spec;
+    gate.gated = true;
+    const auto plain = device_->MakeLinear(spec, ReaderOf(w, kCols), bias);
+    const auto gated = device_->MakeLinear(gate, ReaderOf(w, kCols), bias);
+    for (const int64_t n : kRowCounts) {
+      SCOPED_TRACE(std::to_string(n) + " rows of " + (dtype == DType::kF16 ? "fp16" : "bf16"));
+      const Matrix x = On(n, kCols, Random(n * kCols, 5));
+      Matrix wide = On(n, kCols), halves = Halves(dtype, n, kCols);
+      device_->Norm(norm, x, wide);
+      device_->Norm(norm, x, halves);
+      EXPECT_EQ(ReadHalves(halves), Rounded(dtype, Read(wide)));
+
+      wide = On(n, kRows), halves = Halves(dtype, n, kRows);
+      device_->LinearActivated(*plain, Activation::kGelu, x, wide);
+      device_->LinearActivated(*plain, Activation::kGelu, x, halves);
+      EXPECT_EQ(ReadHalves(halves), Rounded(dtype, Read(wide)));
+
+      wide = On(n, kRows / 2), halves = Halves(dtype, n, kRows / 2);
+      device_->LinearGated(*gated, Activation::kSilu, x, wide);
+      device_->LinearGated(*gated, Activation::kSilu, x, halves);
+      EXPECT_EQ(ReadHalves(halves), Rounded(dtype, Read(wide)));
+    }
+  }
+}
+
+TEST_F(CudaDeviceTest, AProductOfRoundedRowsIsThatOfTheRows) {
+  constexpr int64_t kRows = 70, kCols = 296;
+  const Floats w = Random(kRows * kCols, 1, 0.1f), bias = Random(kRows, 3);
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const LinearSpec spec{.rows = kRows, .cols = kCols, .dtype = dtype};
+    LinearSpec gate = spec;
+    gate.gated = true;
+    const auto plain = device_->MakeLinear(spec, ReaderOf(w, kCols), bias);
+    const auto gated = device_->MakeLinear(gate, ReaderOf(w, kCols), bias);
+    for (const int64_t n : kRowCounts) {
+      SCOPED_TRACE(std::to_string(n) + " rows of " + (dtype == DType::kF16 ? "fp16" : "bf16"));
+      const Floats x = Random(n * kCols, 5), before = Random(n * kRows, 6);
+      const std::vector<uint16_t> rounded = Rounded(dtype, x);
+      const Matrix wide = On(n, kCols, x), halves = Halves(dtype, n, kCols);
+      device_->CopyToDevice(halves.data, rounded.data(), rounded.size() * sizeof(uint16_t));
+      std::vector<Floats> of_wide, of_halves;
+      for (const Matrix& in : {wide, halves}) {
+        std::vector<Floats>& results = in.dtype == dtype ? of_halves : of_wide;
+        const Matrix stored = On(n, kRows), added = On(n, kRows, before), activated = On(n, kRows),
+                     both = On(n, kRows / 2);
+        device_->Linear(*plain, in, stored, /*accumulate=*/false);
+        device_->Linear(*plain, in, added, /*accumulate=*/true);
+        device_->LinearActivated(*plain, Activation::kGelu, in, activated);
+        device_->LinearGated(*gated, Activation::kSilu, in, both);
+        for (const Matrix& matrix : {stored, added, activated, both}) results.push_back(Read(matrix));
+      }
+      EXPECT_EQ(of_halves, of_wide);
+    }
+  }
+}
+
+// A prompt, a chunk behind it and generated tokens, on tensor cores and where these can not.
+TEST_F(CudaDeviceTest, AttentionsOutputIsRoundedAsAProductWouldDoIt) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const int32_t head_dim : {32, 64, 80, 128}) {
+      const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = head_dim, .dtype = dtype};
+      TokenStream stream(shape, 60, 5);
+      KvFixture wide(shape, TestedDevices().front(), 1, 8), halves(shape, TestedDevices().front(), 1, 8);
+      halves.out_dtype = dtype;
+      TestSequence in_wide = wide.Sequence(stream, EvictionPolicy(), 52, 1, 60);
+      TestSequence in_halves = halves.Sequence(stream, EvictionPolicy(), 52, 1, 60);
+      for (const int32_t tokens : {32, 20, 1, 1}) {
+        const TestRow wide_row{&in_wide, tokens, tokens > 1}, halves_row{&in_halves, tokens, tokens > 1};
+        const std::vector<float> expected = wide.Step({&wide_row, 1}), raw = halves.Step({&halves_row, 1});
+        std::vector<uint16_t> actual(expected.size());
+        std::memcpy(actual.data(), raw.data(), actual.size() * sizeof(uint16_t));
+        EXPECT_EQ(actual, Rounded(dtype, expected)) << head_dim << ", " << tokens << " tokens";
+      }
     }
   }
 }
