@@ -184,6 +184,9 @@ int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   const auto buffer = [](int64_t bytes) { return std::make_unique<CudaBuffer>(static_cast<size_t>(bytes)); };
   const Scratch scratch = ScratchOf(bounds);
+  // Recorded steps name the memory that goes now.
+  Synchronize();
+  graphs_.Clear();
   slots_max_ = WholeBlocks(bounds.slots_max);
   query_heads_ = bounds.query_heads;
   rounded_x_ = buffer(scratch.rounded_x);

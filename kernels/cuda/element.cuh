@@ -121,6 +121,17 @@ __device__ __forceinline__ T WarpReduce(T x, Op op) {
   return x;
 }
 
+// Every lane gets the sum of `x` over the lanes up to it.
+template <typename T>
+__device__ __forceinline__ T WarpInclusiveSum(T x) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t delta = 1; delta < kWarp; delta *= 2) {
+    const T below = __shfl_up_sync(kAllLanes, x, delta);
+    if (lane >= delta) x = x + below;
+  }
+  return x;
+}
+
 // Every thread of the block gets the result. All of them call it; blockDim.x is a multiple of 32.
 template <typename T, typename Op>
 __device__ __forceinline__ T BlockReduce(T x, Op op, T identity) {
@@ -138,11 +149,7 @@ template <typename T>
 __device__ __forceinline__ T BlockExclusiveSum(T x, T* total) {
   __shared__ T of_warp[kWarp];
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  T inclusive = x;
-  for (uint32_t delta = 1; delta < kWarp; delta *= 2) {
-    const T below = __shfl_up_sync(kAllLanes, inclusive, delta);
-    if (lane >= delta) inclusive = inclusive + below;
-  }
+  const T inclusive = WarpInclusiveSum(x);
   __syncthreads();
   if (lane == kWarp - 1) of_warp[warp] = inclusive;
   __syncthreads();

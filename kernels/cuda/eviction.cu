@@ -113,9 +113,9 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
   assert(heavy >= 0 && heavy < cut.live_from - recent);
   uint64_t worst_kept = 0;
   if (heavy > 0) {
-    worst_kept = SelectByMass(cut.live_from, static_cast<Mass>(heavy), [&](int64_t slot) {
-      return Weighed{pair.Key(slot), pair.Recent(slot) ? Mass{0} : Mass{1}};
-    });
+    worst_kept = SelectByMass(
+        cut.live_from, static_cast<Mass>(heavy), [&](int64_t slot) { return pair.Key(slot); },
+        [&](int64_t slot) { return pair.Recent(slot) ? Mass{0} : Mass{1}; });
   }
   const auto survives = [&](int64_t slot) { return pair.Recent(slot) || (heavy > 0 && pair.Key(slot) <= worst_kept); };
 
@@ -172,6 +172,10 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
   double total = BlockReduce(own, Sum(), 0.0);
   const bool weighs_slots = !loss.scores || !(total > 0.0) || total > kFinite;
   if (weighs_slots) total = loss.live;
+  const auto key = [&](int64_t slot) {
+    const int64_t at = cache.Side(slot);
+    return RankKey(kv.score[at], kv.position[at]);
+  };
   for (int32_t i = 0; i < loss.cut_count; ++i) {
     const Weighing& cut = loss.cuts[i];
     const auto recent = [&](int64_t slot) { return kv.position[cache.Side(slot)] >= loss.position_end - cut.recent; };
@@ -182,16 +186,13 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
       const int64_t heavy = cut.keep - BlockReduce(count, Sum(), int64_t{0});
       uint64_t worst_kept = 0;
       if (heavy > 0) {
-        worst_kept = SelectByMass(loss.live, static_cast<Mass>(heavy), [&](int64_t slot) {
-          const int64_t at = cache.Side(slot);
-          return Weighed{RankKey(kv.score[at], kv.position[at]), recent(slot) ? Mass{0} : Mass{1}};
-        });
+        worst_kept = SelectByMass(loss.live, static_cast<Mass>(heavy), key,
+                                  [&](int64_t slot) { return recent(slot) ? Mass{0} : Mass{1}; });
       }
       double kept = 0.0;
       for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-        const int64_t at = cache.Side(slot);
-        const bool stays = recent(slot) || (heavy > 0 && RankKey(kv.score[at], kv.position[at]) <= worst_kept);
-        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[at]);
+        const bool stays = recent(slot) || (heavy > 0 && key(slot) <= worst_kept);
+        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.Side(slot)]);
       }
       lost = 1.0 - BlockReduce(kept, Sum(), 0.0) / total;
       lost = lost < 0.0 ? 0.0 : lost > 1.0 ? 1.0 : lost;

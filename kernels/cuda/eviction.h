@@ -34,7 +34,7 @@ size_t CutScratchBytes(int32_t slots);
 //   grid     a block of 256 threads per triple, as far as there is scratch
 //   bound    bytes of the scores and positions, eight times, and of the keys and values that move / memory bandwidth
 //   oracle   H2oHistory::CutSurvivors, whose sets must be equal (tests/kernels/shrink_test.cc)
-//   memory   64 registers, 2.7 KB; CutScratchBytes of device memory
+//   memory   64 registers, 5.8 KB; CutScratchBytes of device memory
 //   not yet measured on a device
 void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slots_max, int32_t blocks,
                 std::byte* scratch, const KvCacheView& kv);
@@ -62,7 +62,7 @@ struct LossCase {
 //   grid     a block of 256 threads per (layer, KV head)
 //   bound    bytes of the scores and positions, ten times per cut, from L2
 //   oracle   H2oHistory's scores summed on the host, to 1e-6 (tests/kernels/shrink_loss_test.cc)
-//   memory   27 registers, 2.6 KB
+//   memory   48 registers, 5.6 KB
 //   not yet measured on a device
 void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView& kv);
 

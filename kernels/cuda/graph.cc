@@ -40,15 +40,19 @@ void GraphCache::Run(cudaStream_t stream, const Key& key, const std::function<vo
   }
   entries_.splice(entries_.begin(), entries_, found);
   Entry& entry = entries_.front();
-  if (entry.graph == nullptr) {
-    try {
-      entry.graph = std::make_unique<Graph>(stream, work);
-    } catch (const std::bad_alloc&) {
-      // No memory is left for graphs, which only save time. There may be some when one of them is dropped.
-      return work();
-    }
+  if (entry.graph == nullptr && rest_ > 0) {
+    --rest_;
+    return work();
   }
-  entry.graph->Launch(stream);
+  try {
+    if (entry.graph == nullptr) entry.graph = std::make_unique<Graph>(stream, work);
+    return entry.graph->Launch(stream);
+  } catch (const std::bad_alloc&) {
+    // No memory is left for graphs, which only save time.
+    entry.graph.reset();
+    rest_ = kRest;
+  }
+  work();
 }
 
 size_t GraphCache::size() const {

@@ -32,7 +32,8 @@ class Graph {
 };
 
 // Runs work that is the same whenever its key is. The first time it runs as it is, which lets libraries load what they need;
-// the second time it is recorded; where the device has no memory for that, it runs as it is again.
+// the second time it is recorded. Where the device has no memory for a graph, this and the next kRest runs without one are as
+// the first.
 class GraphCache {
  public:
   struct Key {
@@ -44,11 +45,17 @@ class GraphCache {
 
   void Run(cudaStream_t stream, const Key& key, const std::function<void()>& work);
 
+  // Drops what is recorded: the addresses that it names are no longer those of `work`. None of it may be running.
+  void Clear() { entries_.clear(); }
+
   // Graphs recorded and not yet dropped.
   size_t size() const;
 
   // The least recently used entry goes when there are more. A graph takes some kilobytes per kernel.
   static constexpr size_t kEntriesMax = 96;
+
+  // Recording for nothing takes as long as some steps.
+  static constexpr int32_t kRest = 256;
 
  private:
   struct Entry {
@@ -56,6 +63,7 @@ class GraphCache {
     std::unique_ptr<Graph> graph;  // null: seen once
   };
   std::list<Entry> entries_;  // most recently used first
+  int32_t rest_ = 0;          // runs until the next try to record
 };
 
 }  // namespace hydrant::cuda

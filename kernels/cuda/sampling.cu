@@ -25,6 +25,13 @@ __device__ uint64_t RankKey(float logit, int64_t id) {
 struct Row {
   const float* logits;
   int64_t vocab;
+
+  __device__ uint64_t Key(int64_t id) const { return RankKey(logits[id], id); }
+  // The key of the n-th best token.
+  __device__ uint64_t Nth(int64_t n) const {
+    return SelectByMass(
+        vocab, static_cast<Mass>(n), [&](int64_t id) { return Key(id); }, [](int64_t) { return Mass{1}; });
+  }
 };
 
 struct Summary {
@@ -118,7 +125,7 @@ struct Draw {
 
   __device__ Mass MassOf(int64_t id) const {
     const float weight = expf((row.logits[id] - largest) * (1.0f / params.temperature));
-    if (weight < params.min_p || RankKey(row.logits[id], id) > worst_kept) return 0;
+    if (weight < params.min_p || row.Key(id) > worst_kept) return 0;
     return static_cast<Mass>(static_cast<double>(weight) * kUnit + 0.5);
   }
   __device__ Mass Total() const {
@@ -128,17 +135,12 @@ struct Draw {
   }
 
   __device__ void Filter() {
-    if (params.top_k > 0 && params.top_k < row.vocab) {
-      worst_kept = SelectByMass(row.vocab, static_cast<Mass>(params.top_k), [&](int64_t id) {
-        return Weighed{RankKey(row.logits[id], id), Mass{1}};
-      });
-    }
+    if (params.top_k > 0 && params.top_k < row.vocab) worst_kept = row.Nth(params.top_k);
     if (params.top_p >= 1.0f) return;
     const double wanted = static_cast<double>(params.top_p) * static_cast<double>(Total());
     const Mass least = wanted < 1.0 ? Mass{1} : static_cast<Mass>(ceil(wanted));
-    worst_kept = SelectByMass(row.vocab, least, [&](int64_t id) {
-      return Weighed{RankKey(row.logits[id], id), MassOf(id)};
-    });
+    worst_kept = SelectByMass(
+        row.vocab, least, [&](int64_t id) { return row.Key(id); }, [&](int64_t id) { return MassOf(id); });
   }
 
   // Every thread gets the id.
@@ -167,11 +169,9 @@ struct Draw {
 __device__ void ReportTop(const Row& row, int32_t wanted, TopToken* tops) {
   const int64_t count = wanted < row.vocab ? wanted : row.vocab;
   if (count == 0) return;
-  const uint64_t worst = SelectByMass(row.vocab, static_cast<Mass>(count), [&](int64_t id) {
-    return Weighed{RankKey(row.logits[id], id), Mass{1}};
-  });
+  const uint64_t worst = row.Nth(count);
   Compact(
-      row.vocab, [&](int64_t id) { return RankKey(row.logits[id], id) <= worst; },
+      row.vocab, [&](int64_t id) { return row.Key(id) <= worst; },
       [&](int64_t n, int64_t id) {
         tops[n] = {static_cast<int32_t>(id), row.logits[id]};
       });
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads)
     if (task.rank) {
       int32_t better = 0;
       const uint64_t key = RankKey(outcome.logit, outcome.id);
-      for (int64_t id = threadIdx.x; id < vocab; id += blockDim.x) better += RankKey(row.logits[id], id) < key ? 1 : 0;
+      for (int64_t id = threadIdx.x; id < vocab; id += blockDim.x) better += row.Key(id) < key ? 1 : 0;
       outcome.rank = BlockReduce(better, Sum(), 0) + 1;
     }
     __syncthreads();  // the adjusted row, in the same memory, has been read

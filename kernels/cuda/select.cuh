@@ -11,37 +11,71 @@
 
 namespace hydrant::cuda {
 
-using Mass = unsigned long long;  // the type that atomicAdd knows
+// Of one item: up to 2^40.
+using Mass = uint64_t;
 
-struct Weighed {
-  uint64_t key;
-  Mass mass;  // 0: not there
+// Masses by a digit of their keys. Shared memory adds 32 bits in one instruction and 64 only by trying until nobody else was
+// faster, so a mass is added in pieces; most are zero, and of a mass of 1 all but one.
+class MassHistogram {
+ public:
+  static constexpr uint32_t kBins = 256;
+
+  __device__ void Clear() {
+    for (uint32_t i = threadIdx.x; i < kPieces * kBins; i += blockDim.x) pieces_[i / kBins][i % kBins] = 0;
+  }
+  __device__ void Add(uint32_t bin, Mass mass) {
+    for (int piece = 0; mass != 0; ++piece, mass >>= kPieceBits) {
+      const auto part = static_cast<uint32_t>(mass) & (kPieceLimit - 1);
+      if (part != 0) atomicAdd(&pieces_[piece][bin], part);
+    }
+  }
+  __device__ Mass Of(uint32_t bin) const {
+    Mass sum = 0;
+    for (int piece = 0; piece < kPieces; ++piece) sum += Mass{pieces_[piece][bin]} << (piece * kPieceBits);
+    return sum;
+  }
+
+ private:
+  // 50 bits of a mass; a counter of 32 holds the pieces of 2^22 items, which no vocabulary has more of.
+  static constexpr int kPieces = 5, kPieceBits = 10;
+  static constexpr uint32_t kPieceLimit = 1u << kPieceBits;
+
+  uint32_t pieces_[kPieces][kBins];
 };
 
-// The smallest key K such that the items with keys up to K weigh `wanted` or more together; all threads get it. `item(i)` of
-// i in [0, count) gives a Weighed; keys are distinct. With every mass 1 it is the wanted-th smallest key.
-// REQUIRES: 1 <= wanted <= the mass of all.
-template <typename Item>
-__device__ uint64_t SelectByMass(int64_t count, Mass wanted, Item item) {
-  __shared__ Mass masses[256];
+// The smallest key K such that the items with keys up to K weigh `wanted` or more together; all threads get it. key(i) and
+// mass(i) are those of item i in [0, count), where an item of mass 0 is none; keys of items are distinct. With every mass 1 it is
+// the wanted-th smallest key. mass(i) is asked again only where the key may still be K.
+// REQUIRES: 1 <= wanted <= the mass of all; count <= 2^22 unless masses are 0 or 1.
+template <typename Key, typename MassOf>
+__device__ uint64_t SelectByMass(int64_t count, Mass wanted, Key key, MassOf mass) {
+  __shared__ MassHistogram masses;
   __shared__ uint64_t found;
   __shared__ Mass left;
   uint64_t prefix = 0;
   for (int shift = 56; shift >= 0; shift -= 8) {
     __syncthreads();
-    for (uint32_t bin = threadIdx.x; bin < 256; bin += blockDim.x) masses[bin] = 0;
+    masses.Clear();
     __syncthreads();
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-      const Weighed it = item(i);
-      if (it.mass == 0 || (shift < 56 && (it.key >> (shift + 8)) != prefix)) continue;
-      atomicAdd(&masses[(it.key >> shift) & 255u], it.mass);
+      const uint64_t own = key(i);
+      if (shift == 56 || (own >> (shift + 8)) == prefix) {
+        masses.Add(static_cast<uint32_t>(own >> shift) % MassHistogram::kBins, mass(i));
+      }
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-      uint64_t digit = 0;
-      while (digit < 255 && masses[digit] < wanted) wanted -= masses[digit++];
-      found = (prefix << 8) | digit;
-      left = wanted;
+    // The first warp looks for the digit, each lane in its share of the bins.
+    if (threadIdx.x < kWarp) {
+      constexpr uint32_t kShare = MassHistogram::kBins / kWarp;
+      Mass of_lane = 0;
+      for (uint32_t i = 0; i < kShare; ++i) of_lane += masses.Of(threadIdx.x * kShare + i);
+      Mass below = WarpInclusiveSum(of_lane) - of_lane;
+      if (below < wanted && wanted - below <= of_lane) {
+        uint32_t digit = threadIdx.x * kShare;
+        for (Mass here; below + (here = masses.Of(digit)) < wanted; ++digit) below += here;
+        found = (prefix << 8) | digit;
+        left = wanted - below;
+      }
     }
     __syncthreads();
     prefix = found;

@@ -104,6 +104,18 @@ TEST_F(GraphCacheTest, WorkThatFailsLeavesTheStreamUsable) {
   EXPECT_EQ(Target(), 7);
 }
 
+TEST_F(GraphCacheTest, ClearedItBeginsAgain) {
+  Run(1);
+  Run(1);
+  Run(1);
+  EXPECT_EQ(calls_, 2);
+  CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  cache_.Clear();
+  EXPECT_EQ(cache_.size(), 0u);
+  Run(1);
+  EXPECT_EQ(calls_, 3);
+}
+
 // --- steps --------------------------------------------------------------------------------------------------------------
 
 // What chats that join and leave compute is the same, bit for bit, whether their steps are recorded or not.
