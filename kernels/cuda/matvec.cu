@@ -11,27 +11,44 @@ namespace {
 constexpr uint32_t kThreads = 128;
 constexpr int kOutputs = 2;  // of a warp
 
+// Columns of one row of x from `col` on, rounded to the weight's type. Behind the last column are zeros, as in the weight's
+// row; x has another row there.
+template <typename T>
+__device__ __forceinline__ void Load(const T* row, int64_t, int64_t col,
+                                     float (&values)[Vector<T>::kCount]) requires(sizeof(T) == 2) {
+  // Rows of x are whole pieces, as the weight's are.
+  const auto piece = *reinterpret_cast<const Vector<T>*>(row + col);
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kCount; ++i) values[i] = ToFloat(piece.at[i]);
+}
+template <typename T>
+__device__ __forceinline__ void Load(const float* row, int64_t cols, int64_t col, float (&values)[Vector<T>::kCount]) {
+  constexpr int kCount = Vector<T>::kCount, kFour = Vector<float>::kCount;
+  if (cols % kFour == 0 && col + kCount <= cols) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += kFour) {
+      const auto piece = *reinterpret_cast<const Vector<float>*>(row + col + i);
+#pragma unroll
+      for (int j = 0; j < kFour; ++j) values[i + j] = ToFloat(FromFloat<T>(piece.at[j]));
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = col + i < cols ? ToFloat(FromFloat<T>(row[col + i])) : 0.0f;
+}
+
 // sums[o][r] += the lane's share of the products of weight row o with row r of x.
 template <typename T, typename X, int kRows>
 __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X* x, int64_t cols, int64_t col,
                                          float (&sums)[kOutputs][kRows]) {
-  constexpr bool kRounded = sizeof(X) == 2;  // then rows of x are whole pieces, as the weight's are
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    const X* from = x + row * cols + col;
-    Vector<X> piece;
-    if constexpr (kRounded) piece = *reinterpret_cast<const Vector<X>*>(from);
+    float values[Vector<T>::kCount];
+    Load<T>(x + row * cols, cols, col, values);
 #pragma unroll
     for (int i = 0; i < Vector<T>::kCount; ++i) {
-      float value = 0.0f;
-      if constexpr (kRounded) {
-        value = ToFloat(piece.at[i]);
-      } else if (col + i < cols) {
-        // Behind the last column the weight's row holds zeros, x another row.
-        value = ToFloat(FromFloat<T>(from[i]));
-      }
 #pragma unroll
-      for (int o = 0; o < kOutputs; ++o) sums[o][row] = fmaf(ToFloat(w[o].at[i]), value, sums[o][row]);
+      for (int o = 0; o < kOutputs; ++o) sums[o][row] = fmaf(ToFloat(w[o].at[i]), values[i], sums[o][row]);
     }
   }
 }

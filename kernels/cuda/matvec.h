@@ -25,7 +25,7 @@ enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
 //   grid     a block of 128 threads per eight outputs
 //   bound    bytes of the weight / memory bandwidth
 //   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
-//   memory   40 or 48 registers (one row, weight and x of 16 bits) to 79 (four), nvcc 13.0, sm_90
+//   memory   40 to 48 registers (one row) to 64 to 80 (four), nvcc 13.0, sm_90
 //   not yet measured on a device
 void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
                   int64_t n, const Output& y);
