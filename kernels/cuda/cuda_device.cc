@@ -138,12 +138,12 @@ std::unique_ptr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
 }
 
 void CudaDevice::CopyToDevice(void* dst, const void* src, size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
   Synchronize();  // the source is the caller's
 }
 
 void CudaDevice::CopyToHost(void* dst, const void* src, size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
   Synchronize();
 }
 

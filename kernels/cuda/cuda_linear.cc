@@ -80,12 +80,12 @@ CudaLinear::CudaLinear(const LinearSpec& spec, const RowReader& reader, std::spa
     ReadRows(spec, reader, begin, end, row_bytes, stage.data());
     auto* to = static_cast<std::byte*>(data_.data()) + static_cast<size_t>(begin) * row_bytes;
     CheckCuda(
-        cudaMemcpyAsync(to, stage.data(), static_cast<size_t>(end - begin) * row_bytes, cudaMemcpyHostToDevice, stream),
+        cudaMemcpyAsync(to, stage.data(), static_cast<size_t>(end - begin) * row_bytes, cudaMemcpyDefault, stream),
         "cudaMemcpyAsync");
     CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the stage is used again
   }
   if (!bias.empty()) {
-    CheckCuda(cudaMemcpyAsync(bias_.data(), bias.data(), bias.size_bytes(), cudaMemcpyHostToDevice, stream),
+    CheckCuda(cudaMemcpyAsync(bias_.data(), bias.data(), bias.size_bytes(), cudaMemcpyDefault, stream),
               "cudaMemcpyAsync");
     CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }

@@ -22,7 +22,7 @@ CudaRopeTable::CudaRopeTable(const RopeSpec& spec, bool host_visible, cudaStream
       row[half + i] = static_cast<float>(std::sin(angle) * spec.attention_factor);
     }
   }
-  CheckCuda(cudaMemcpyAsync(buffer_.data(), table.data(), buffer_.bytes(), cudaMemcpyHostToDevice, stream),
+  CheckCuda(cudaMemcpyAsync(buffer_.data(), table.data(), buffer_.bytes(), cudaMemcpyDefault, stream),
             "cudaMemcpyAsync");
   CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }

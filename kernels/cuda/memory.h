@@ -48,7 +48,8 @@ class BlasHandle {
 // Not zeroed. Throws std::bad_alloc or CudaError.
 class CudaBuffer final : public DeviceBuffer {
  public:
-  // `host_visible`: memory of the host that the device reads and writes across the bus; for tests, which look into it.
+  // `host_visible`: memory of the host that the device reads and writes across the bus; for tests, which look into it. Copies to
+  // and from memory that may be such are cudaMemcpyDefault.
   explicit CudaBuffer(size_t bytes, bool host_visible = false);
   ~CudaBuffer() override;
 

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,9 +38,9 @@ namespace {
 
 int fail_after = -1;
 cudaError_t fail_with = cudaSuccess;
-cudaError_t failed = cudaSuccess;  // a device that failed stays so
-std::unordered_map<void*, size_t> device_memory;
-std::map<const std::byte*, size_t> pinned_memory;
+cudaError_t failed = cudaSuccess;                   // a device that failed stays so
+using Memory = std::map<const std::byte*, size_t>;  // begin, bytes
+Memory device_memory, pinned_memory;
 std::set<SimtStream*> streams;
 int64_t waits = 0;
 
@@ -60,10 +59,9 @@ void WaitForAll() {
   for (SimtStream* stream : streams) WaitFor(*stream, stream->queued);
 }
 
-// Of the host, and the device reaches it by itself. All other memory of the host is copied while the caller waits.
-bool IsPinned(const void* data) {
-  const auto behind = pinned_memory.upper_bound(static_cast<const std::byte*>(data));
-  if (behind == pinned_memory.begin()) return false;
+bool Holds(const Memory& memory, const void* data) {
+  const auto behind = memory.upper_bound(static_cast<const std::byte*>(data));
+  if (behind == memory.begin()) return false;
   const auto& [begin, bytes] = *std::prev(behind);
   return static_cast<const std::byte*>(data) < begin + bytes;
 }
@@ -74,6 +72,23 @@ void* TakeMemory(size_t bytes) {
   if (data != nullptr) std::memset(data, 0xff, bytes);
   return data;
 }
+
+bool IsCopy(cudaMemcpyKind kind, const void* to, const void* from) {
+  switch (kind) {
+    case cudaMemcpyHostToDevice:
+      return Holds(device_memory, to) && !Holds(device_memory, from);
+    case cudaMemcpyDeviceToHost:
+      return !Holds(device_memory, to) && Holds(device_memory, from);
+    case cudaMemcpyDeviceToDevice:
+      return Holds(device_memory, to) && Holds(device_memory, from);
+    case cudaMemcpyDefault:
+      return true;
+  }
+  return false;
+}
+
+// Memory of the host that the device does not reach by itself is copied while the caller waits.
+bool IsPageable(const void* data) { return !Holds(device_memory, data) && !Holds(pinned_memory, data); }
 
 }  // namespace
 
@@ -174,12 +189,12 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   *data = hydrant::simt::TakeMemory(bytes);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
-  hydrant::simt::device_memory.emplace(*data, bytes);
+  hydrant::simt::device_memory.emplace(static_cast<std::byte*>(*data), bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
   hydrant::simt::WaitForAll();
-  hydrant::simt::device_memory.erase(data);
+  hydrant::simt::device_memory.erase(static_cast<std::byte*>(data));
   std::free(data);
   return cudaSuccess;
 }
@@ -200,8 +215,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (const cudaError_t error = NextResult(); error != cudaSuccess) return error;
   // A device would allow it; here it is a mistake: the host's memory holds something else when the graph runs.
   if (stream->recording != nullptr && kind != cudaMemcpyDeviceToDevice) return cudaErrorStreamCaptureUnsupported;
-  const bool waits = (kind == cudaMemcpyHostToDevice && !hydrant::simt::IsPinned(from)) ||
-                     (kind == cudaMemcpyDeviceToHost && !hydrant::simt::IsPinned(to));
+  // So it is here: of a device nothing is known where the kind says another direction than the addresses.
+  if (bytes > 0 && !hydrant::simt::IsCopy(kind, to, from)) return cudaErrorInvalidValue;
+  const bool waits = hydrant::simt::IsPageable(from) || hydrant::simt::IsPageable(to);
   Enqueue(stream, [=] {
     if (bytes > 0) std::memmove(to, from, bytes);
   });
