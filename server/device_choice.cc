@@ -8,7 +8,9 @@
 #include "kernels/cpu/cpu_device.h"
 #ifdef HYDRANT_HAS_CUDA
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_error.h"
 #endif
+#include "server/log.h"
 
 namespace hydrant {
 namespace {
@@ -25,8 +27,12 @@ absl::StatusOr<OpenedDevice> OpenCuda([[maybe_unused]] bool eager) {
 #ifdef HYDRANT_HAS_CUDA
   absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create({.graphs = !eager});
   if (!device.ok()) return device.status();
-  const auto free_bytes = static_cast<int64_t>((*device)->free_bytes());
-  return OpenedDevice{*std::move(device), free_bytes, /*queues=*/true};
+  try {
+    const auto free_bytes = static_cast<int64_t>((*device)->free_bytes());
+    return OpenedDevice{*std::move(device), free_bytes, /*queues=*/true};
+  } catch (const CudaError& error) {
+    return absl::FailedPreconditionError(error.what());
+  }
 #else
   return absl::FailedPreconditionError("this program was built without CUDA; build it with cmake --preset cuda");
 #endif
@@ -38,7 +44,12 @@ absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads, 
   if (name == "cpu") return OpenCpu(threads);
   absl::StatusOr<OpenedDevice> cuda = OpenCuda(eager);
   if (cuda.ok()) return cuda;
-  if (name == "auto") return OpenCpu(threads);
+  if (name == "auto") {
+#ifdef HYDRANT_HAS_CUDA
+    Log(LogLevel::kInfo, absl::StrCat("no GPU is used: ", cuda.status().message()));
+#endif
+    return OpenCpu(threads);
+  }
   return absl::FailedPreconditionError(absl::StrCat("--device ", std::string(name), ": ", cuda.status().message()));
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/checkpoint.h"
 #include "model/model_executor.h"
+#include "model/warm_up.h"
 #include "server/chat_setup.h"
 #include "server/clock.h"
 #include "server/device_choice.h"
@@ -251,7 +252,11 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
       ModelExecutor::Create(checkpoint, *parts->device, executor_options);
   if (!executor.ok()) return ModelError(executor.status());
   parts->executor = std::move(*executor);
-  return absl::OkStatus();
+  if (!opened->queues || parts->kv_dump != nullptr) return absl::OkStatus();
+  const int64_t begin_us = MonotonicUs();
+  absl::Status warm = WarmUp(*parts->executor, executor_options);
+  Log(LogLevel::kInfo, absl::StrCat("warm-up took ", (MonotonicUs() - begin_us) / 1000, " ms"));
+  return warm;
 }
 
 absl::Status Start(const Config& config, const ServiceManager& manager, const Checkpoint& checkpoint,

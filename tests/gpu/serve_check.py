@@ -1,6 +1,6 @@
-"""Serves a small random model with the real hydrantd and asks it what clients ask: serve_check.py HYDRANTD FOLDER [DEVICE].
+"""Serves a small random model with the real hydrantd and asks it what clients ask: serve_check.py HYDRANTD FOLDER [DEVICE [FLAG …]].
 
-The model is written into FOLDER. A server on DEVICE (default: cuda) must answer streamed completions with a budget, the same tokens in
+The model is written into FOLDER. A server on DEVICE (default: cuda), started with the FLAGs as well, must answer streamed completions with a budget, the same tokens in
 fp32 as one on the processor, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
 HYDRANTD. Python's standard library only."""
 
@@ -136,8 +136,8 @@ def answers(server):
     return [ids for ids, _ in found]
 
 
-def served(binary, model, device, dtype):
-    flags = ("--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching")
+def served(binary, model, device, dtype, flags):
+    flags = ("--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching", *flags)
     server = ServerProcess(binary, model, flags)
     try:
         ids = answers(server)
@@ -151,17 +151,17 @@ def served(binary, model, device, dtype):
     return ids
 
 
-def main(binary, folder, device="cuda"):
+def main(binary, folder, device="cuda", *flags):
     if not pathlib.Path(binary).exists():
         print(f"there is no {binary}")
         return SKIPPED
     model = pathlib.Path(folder) / "random_model"
     write_model(model)
-    expected = served(binary, model, "cpu", "float32")
+    expected = served(binary, model, "cpu", "float32", flags)
     assert len({tuple(ids) for ids in expected}) == CHATS, "every prompt has the same answer"
-    found = served(binary, model, device, "float32")
+    found = served(binary, model, device, "float32", flags)
     assert found == expected, f"{device} says\n{found}\nand the processor\n{expected}"
-    served(binary, model, device, "bfloat16")
+    served(binary, model, device, "bfloat16", flags)
     return 0
 
 
