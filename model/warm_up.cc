@@ -16,6 +16,9 @@ namespace {
 // Of every sequence; with the tokens that are generated it fits a block.
 constexpr int32_t kPrompt = 8;
 
+// In the largest step that is cut. Its memory is that of any other, and prompts with a budget may take the square of their length.
+constexpr int32_t kCutTokensMax = 512;
+
 // One on each side of every border between a device's products, and some between.
 constexpr int32_t kRowCounts[] = {257, 129, 65, 64, 33, 17, 9, 5, 4, 3, 2, 1};
 
@@ -29,10 +32,10 @@ class Steps {
     prompt_.resize(static_cast<size_t>(options.batch_tokens_max));
   }
 
-  // As many prompt tokens as a step may have, each sequence in blocks of its own.
-  void Largest() {
+  // Up to `tokens` prompt tokens, as many as a step may have of so many blocks and sequences, each sequence in blocks of its own.
+  void Prompts(int32_t tokens) {
     StepInput input;
-    int32_t tokens = options_.batch_tokens_max, block = 0;
+    int32_t block = 0;
     while (tokens > 0 && block < options_.blocks && std::ssize(input.rows) < options_.sequences_max) {
       const int32_t left = options_.blocks - block;
       const int32_t count = std::min({tokens, options_.context_max, left * kBlockSlots});
@@ -99,7 +102,7 @@ class Steps {
                           .block_table = table,
                           .side_table = table,
                           .policy = &policy_});
-    Run(park);
+    if (!Run(park).unparked.empty()) throw std::bad_alloc();
     StepInput restore;
     restore.restores.push_back({.session = kSession,
                                 .live = keep,
@@ -133,7 +136,7 @@ class Steps {
   std::span<const int32_t> Blocks(int32_t begin, int32_t count) const {
     return std::span(blocks_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
   }
-  void Run(const StepInput& input) { executor_.Await(executor_.Launch(input)); }
+  StepOutput Run(const StepInput& input) { return executor_.Await(executor_.Launch(input)); }
 
   Executor& executor_;
   const ModelExecutorOptions& options_;
@@ -158,7 +161,7 @@ absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options) {
   try {
     for (const EvictionPolicy& policy : {full, budgeted, rolling}) {
       Steps steps(executor, options, policy);
-      steps.Largest();
+      steps.Prompts(policy.evicts ? std::min(kCutTokensMax, options.batch_tokens_max) : options.batch_tokens_max);
       if (!generates) continue;
       steps.Generate(sequences_max);
       for (const int32_t sequences : kRowCounts) {

@@ -15,6 +15,7 @@ Graph::Graph(cudaStream_t stream, const std::function<void()>& work) {
   } catch (...) {
     // The stream must not stay in recording, whatever comes of it.
     static_cast<void>(cudaStreamEndCapture(stream, &graph));
+    static_cast<void>(cudaGetLastError());  // of a recording that is no more
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
     throw;
   }

@@ -27,6 +27,9 @@ void Launch(cudaStream_t stream, dim3 blocks, uint32_t threads, void (*kernel)(P
   CheckCuda(cudaLaunchKernelEx(&config, kernel, arguments...), "cudaLaunchKernelEx");
 }
 
+// Whether it may be read sixteen bytes at a time.
+inline bool Aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
 // Blocks for `count` things at `per_block` each.
 constexpr uint32_t BlocksFor(int64_t count, int64_t per_block) {
   return static_cast<uint32_t>((count + per_block - 1) / per_block);

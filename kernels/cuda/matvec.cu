@@ -137,6 +137,7 @@ void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, 
   assert(n >= 1 && n <= kMatvecRowsMax);
   assert(x.dtype == DType::kF32 || (x.dtype == weight.dtype && weight.stride == weight.cols));
   assert(y.dtype == DType::kF32 || finish == Finish::kActivate || finish == Finish::kGate);
+  assert(Aligned(weight.data) && (Aligned(x.data) || (x.dtype == DType::kF32 && weight.cols % 4 != 0)));
   WithElement(weight.dtype, [&](auto element) {
     using T = decltype(element);
     switch (n) {

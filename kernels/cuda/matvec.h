@@ -17,8 +17,8 @@ inline constexpr int64_t kMatvecRowsMax = 4;
 enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
 
 // y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is of the weight's type, where weight.stride is weight.cols, or of
-// fp32 and rounded to it first, as it is for the library's product. y [n, weight.rows], or [n, weight.rows / 2] for kGate; of fp32
-// unless a kActivate or kGate. 1 <= n <= kMatvecRowsMax.
+// fp32 and rounded to it first, as it is for the library's product. Both begin at multiples of 16 bytes. y [n, weight.rows], or
+// [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. 1 <= n <= kMatvecRowsMax.
 //
 //   kernel   a warp forms two outputs of all n rows (kGate: the two halves of one); lanes read 16 bytes of weight each, two
 //            pieces of each output in flight

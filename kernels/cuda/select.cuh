@@ -24,7 +24,7 @@ class MassHistogram {
     for (uint32_t i = threadIdx.x; i < kPieces * kBins; i += blockDim.x) pieces_[i / kBins][i % kBins] = 0;
   }
   __device__ void Add(uint32_t bin, Mass mass) {
-    for (int piece = 0; mass != 0; ++piece, mass >>= kPieceBits) {
+    for (int piece = 0; mass != 0 && piece < kPieces; ++piece, mass >>= kPieceBits) {
       const auto part = static_cast<uint32_t>(mass) & (kPieceLimit - 1);
       if (part != 0) atomicAdd(&pieces_[piece][bin], part);
     }

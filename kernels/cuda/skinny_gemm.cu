@@ -247,8 +247,6 @@ size_t ArrivedBytes(int32_t multiprocessors) {
   return (static_cast<size_t>(DividedTilesMax(multiprocessors)) * sizeof(uint32_t) + 15) / 16 * 16;
 }
 
-bool Aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
-
 }  // namespace
 
 SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool gated, int32_t multiprocessors) {

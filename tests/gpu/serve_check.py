@@ -141,6 +141,7 @@ def served(binary, model, device, dtype, flags):
     server = ServerProcess(binary, model, flags)
     try:
         ids = answers(server)
+        assert device == "cpu" or any("warm-up took" in line for line in server.log), "the device was not warmed up"
         print(f"{device}, {dtype}: ready after {server.ready_s:.1f} s, {CHATS} chats of {PROMPT} + {GENERATED} tokens", flush=True)
     except BaseException:
         print("".join(server.log[-20:]), flush=True)

@@ -5,6 +5,7 @@
 #include <new>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -28,11 +29,13 @@ class RecordingExecutor : public Executor {
 
   Ticket Launch(const StepInput& input) override {
     int32_t tokens = 0;
+    bool cuts = false;
     std::set<int32_t> blocks;
     for (const StepRow& row : input.rows) {
       const auto count = static_cast<int32_t>(row.tokens.size());
       const int32_t live = row.reuse_victim ? row.live : row.live + count;
       tokens += count;
+      cuts |= row.shrink_to != 0;
       EXPECT_GE(count, 1);
       EXPECT_LT(row.state_row, options_.sequences_max);
       EXPECT_LE(row.position + count, options_.context_max);
@@ -53,26 +56,32 @@ class RecordingExecutor : public Executor {
     }
     EXPECT_LE(tokens, options_.batch_tokens_max);
     EXPECT_LE(std::ssize(input.rows), options_.sequences_max);
-    tokens_most = std::max(tokens_most, tokens);
+    int32_t& most = cuts ? tokens_most_cut : tokens_most;
+    most = std::max(most, tokens);
     for (const uint64_t session : input.drops) EXPECT_EQ(parked.erase(session), 1u);
-    for (const ParkOp& park : input.parks) parked.insert(park.session);
+    for (const ParkOp& park : input.parks) {
+      if (parks) parked.insert(park.session);
+      if (!parks) output_.unparked.push_back(park.session);
+    }
     for (const RestoreOp& restore : input.restores) EXPECT_TRUE(parked.contains(restore.session));
     restored += static_cast<int>(input.restores.size());
     return Ticket{++number_};
   }
   StepOutput Await(Ticket ticket) override {
     EXPECT_EQ(ticket.number, number_);
-    return {};
+    return std::exchange(output_, {});
   }
 
   std::set<int32_t> generated_rows;
   std::set<uint64_t> parked;
-  int32_t tokens_most = 0;
+  int32_t tokens_most = 0, tokens_most_cut = 0;
+  bool parks = true;
   int restored = 0;
 
  private:
   const ModelExecutorOptions options_;
   std::set<int32_t> sampled_, victims_;  // state rows
+  StepOutput output_;                    // of the step in flight
   uint64_t number_ = 0;
 };
 
@@ -81,9 +90,17 @@ TEST(WarmUp, RunsTheLargestStepAndAllNumbersOfRowsThatDiffer) {
   RecordingExecutor executor(options);
   EXPECT_TRUE(WarmUp(executor, options).ok());
   EXPECT_EQ(executor.tokens_most, 700);
+  EXPECT_EQ(executor.tokens_most_cut, 512) << "a prompt that is scored takes the square of its length";
   EXPECT_THAT(executor.generated_rows, testing::ElementsAre(1, 2, 3, 4, 5, 9, 17, 33, 64, 65, 100));
   EXPECT_EQ(executor.restored, 2);
   EXPECT_THAT(executor.parked, testing::IsEmpty());
+}
+
+TEST(WarmUp, SaysThatNothingCanBeParked) {
+  const ModelExecutorOptions options{.blocks = 8, .sequences_max = 2, .batch_tokens_max = 64, .context_max = 64};
+  RecordingExecutor executor(options);
+  executor.parks = false;
+  EXPECT_EQ(WarmUp(executor, options).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(WarmUp, KeepsWithinWhatThereIs) {

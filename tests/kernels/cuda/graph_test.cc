@@ -158,6 +158,8 @@ TEST(CudaGraphs, RecordedStepsEqualOthers) {
     }
     for (const TestSequence& sequence : sequences) kept[graphs].push_back(fixture.Positions(sequence, 1, 1));
     EXPECT_EQ(device->graphs(), graphs ? 4u : 0u) << "of 3, 4, 8 and 12 rows";
+    device->ReserveScratch({});
+    EXPECT_EQ(device->graphs(), 0u) << "of memory that is no more";
   }
   EXPECT_EQ(outputs[0], outputs[1]);
   EXPECT_EQ(kept[0], kept[1]);
