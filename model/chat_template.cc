@@ -1,6 +1,7 @@
 #include "model/chat_template.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace hydrant {
@@ -36,12 +37,45 @@ absl::Status CutAtMark(std::string& text) {
   return absl::OkStatus();
 }
 
+// The messages with empty text in place of content that is null; nothing when there is none.
+std::optional<Json> WithoutNulls(const Json& messages) {
+  std::optional<Json> changed;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const auto content = messages[i].find("content");
+    if (content == messages[i].end() || !content->is_null()) continue;
+    if (!changed) changed = messages;
+    (*changed)[i]["content"] = "";
+  }
+  return changed;
+}
+
+// How often a template wrote what it was given none of.
+size_t Nones(std::string_view text) {
+  constexpr std::string_view kNone = "None";
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(kNone, at)) != text.npos; at += kNone.size()) ++count;
+  return count;
+}
+
 }  // namespace
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_view bos, std::string_view eos) {
   absl::StatusOr<jinja::Template> parsed = jinja::Template::Parse(source);
   if (!parsed.ok()) return parsed.status();
   return ChatTemplate(*std::move(parsed), bos, eos);
+}
+
+absl::StatusOr<jinja::Rendering> ChatTemplate::RenderMessages(const Json& messages, const Inputs& inputs) const {
+  const Json add_generation_prompt = inputs.add_generation_prompt;
+  // Some templates make a token of the role: '<|' + message.role + '|>'.
+  std::vector<jinja::Variable> variables = {{"messages", &messages, jinja::Origin::kClient, "role"},
+                                            {"tools", &inputs.tools},
+                                            {"documents", &inputs.documents},
+                                            {"add_generation_prompt", &add_generation_prompt},
+                                            {"bos_token", &bos_, jinja::Origin::kTemplate},
+                                            {"eos_token", &eos_, jinja::Origin::kTemplate}};
+  if (!inputs.reasoning_effort.is_null()) variables.push_back({"reasoning_effort", &inputs.reasoning_effort});
+  return template_.Render(variables, inputs.now);
 }
 
 absl::StatusOr<ChatTemplate::Prompt> ChatTemplate::Render(const Inputs& inputs) const {
@@ -52,16 +86,13 @@ absl::StatusOr<ChatTemplate::Prompt> ChatTemplate::Render(const Inputs& inputs) 
     if (!marked.ok()) return marked.status();
     messages = &*marked;
   }
-  const Json add_generation_prompt = inputs.add_generation_prompt;
-  // Some templates make a token of the role: '<|' + message.role + '|>'.
-  std::vector<jinja::Variable> variables = {{"messages", messages, jinja::Origin::kClient, "role"},
-                                            {"tools", &inputs.tools},
-                                            {"documents", &inputs.documents},
-                                            {"add_generation_prompt", &add_generation_prompt},
-                                            {"bos_token", &bos_, jinja::Origin::kTemplate},
-                                            {"eos_token", &eos_, jinja::Origin::kTemplate}};
-  if (!inputs.reasoning_effort.is_null()) variables.push_back({"reasoning_effort", &inputs.reasoning_effort});
-  absl::StatusOr<jinja::Rendering> rendering = template_.Render(variables, inputs.now);
+  absl::StatusOr<jinja::Rendering> rendering = RenderMessages(*messages, inputs);
+  if (!absl::IsResourceExhausted(rendering.status()) && (!rendering.ok() || Nones(rendering->text) > 0)) {
+    if (const std::optional<Json> filled = WithoutNulls(*messages)) {
+      absl::StatusOr<jinja::Rendering> other = RenderMessages(*filled, inputs);
+      if (!rendering.ok() || (other.ok() && Nones(other->text) < Nones(rendering->text))) rendering = std::move(other);
+    }
+  }
   if (!rendering.ok()) return rendering.status();
   Prompt prompt;
   prompt.text = std::move(rendering->text);

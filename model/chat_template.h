@@ -38,13 +38,16 @@ class ChatTemplate {
   // `bos` and `eos` are the tokens' texts, empty where the model has none. kInvalidArgument: not a template.
   static absl::StatusOr<ChatTemplate> Parse(std::string_view source, std::string_view bos, std::string_view eos);
 
-  // kInvalidArgument: the template refuses the conversation, in its own words. kFailedPrecondition: the template does not fit
+  // Content that is null is passed as it is: some templates know a call by it. To one that fails there, or would write "None",
+  // it is empty text. kInvalidArgument: the template refuses the conversation, in its own words. kFailedPrecondition: the template does not fit
   // the conversation. kResourceExhausted: it goes over its limits (jinja::Limits).
   absl::StatusOr<Prompt> Render(const Inputs& inputs) const;
 
  private:
   ChatTemplate(jinja::Template parsed, std::string_view bos, std::string_view eos)
       : template_(std::move(parsed)), bos_(bos), eos_(eos) {}
+
+  absl::StatusOr<jinja::Rendering> RenderMessages(const nlohmann::ordered_json& messages, const Inputs& inputs) const;
 
   jinja::Template template_;
   nlohmann::ordered_json bos_, eos_;

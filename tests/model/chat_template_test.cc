@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/source_dir.h"
+
 namespace hydrant {
 namespace {
 
@@ -73,6 +79,55 @@ TEST(ChatTemplate, EndsWhereTheFinalMessageDoesWhenThatGoesOn) {
   EXPECT_EQ(Render("nothing", messages, true).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Render(kChatMl, {{{"role", "assistant"}, {"content", nullptr}}}, true).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// An answer that is a call has content null, and clients send it back as it is.
+TEST(ChatTemplate, TakesNullContentForEmptyTextWhereTheTemplateHasNoOtherUseForIt) {
+  const Json messages = {{{"role", "user"}, {"content", "None of it"}}, {{"role", "assistant"}, {"content", nullptr}}};
+  const struct {
+    std::string source, text;
+  } cases[] = {
+      {"{{ m.content }};", "None of it;;"},
+      {"{{ 'x' in m.content }};", "False;False;"},
+      {"{% if m.content is none %}call{% endif %};", ";call;"},
+      {"{% if m.content is not string %}{{ raise_exception('text') }}{% endif %};", ";;"},
+      {"{{ m.content }}{% if m.content is none %} is null{% endif %};", "None of it;;"},
+      {"{{ m.content | tojson }};", "\"None of it\";null;"},
+  };
+  for (const auto& c : cases) {
+    const auto prompt = Render("{% for m in messages %}" + c.source + "{% endfor %}", messages);
+    ASSERT_TRUE(prompt.ok()) << c.source << ": " << prompt.status();
+    EXPECT_EQ(prompt->text, c.text) << c.source;
+  }
+  const auto refused = Render("{{ messages[1].content[0] + 1 }}", messages);
+  EXPECT_FALSE(refused.ok());
+}
+
+TEST(ChatTemplate, TakesACallSentBackWhereTheTemplateTakesEmptyText) {
+  const std::filesystem::path folder = SourceDir() + "/../shared/data/chat_templates";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no chat templates in " << folder;
+  const auto conversation = [](const Json& content) {
+    const Json call = {{"id", "abcdefghi"},
+                       {"type", "function"},
+                       {"function", {{"name", "weather"}, {"arguments", {{"city", "Paris"}}}}}};
+    return Json{{{"role", "user"}, {"content", "How is the weather?"}},
+                {{"role", "assistant"}, {"content", content}, {"tool_calls", Json::array({call})}},
+                {{"role", "tool"}, {"content", "sunny"}, {"name", "weather"}, {"tool_call_id", "abcdefghi"}}};
+  };
+  size_t templates = 0, taken = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    std::ifstream file(entry.path());
+    const std::string source{std::istreambuf_iterator<char>(file), {}};
+    const auto empty = Render(source, conversation("")), null = Render(source, conversation(nullptr));
+    ++templates;
+    if (!empty.ok()) continue;
+    ++taken;
+    ASSERT_TRUE(null.ok()) << entry.path() << ": " << null.status();
+    EXPECT_EQ(null->text.find("None"), std::string::npos) << entry.path() << ": " << null->text;
+  }
+  EXPECT_EQ(templates, 64u);
+  EXPECT_GT(taken, 40u);
 }
 
 TEST(ChatTemplate, PassesRefusalsOn) {
