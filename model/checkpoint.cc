@@ -23,6 +23,7 @@ class LoadedCheckpoint final : public Checkpoint {
   std::shared_ptr<const Tokenizer> shared_tokenizer() const override { return parts_.tokenizer; }
   const GenerationDefaults& generation_defaults() const override { return parts_.generation_defaults; }
   const std::string& chat_template() const override { return parts_.chat_template; }
+  const std::string& tool_use_template() const override { return parts_.tool_use_template; }
   const std::string& bos_token() const override { return parts_.bos_token; }
   const std::string& eos_token() const override { return parts_.eos_token; }
   const std::vector<std::string>& warnings() const override { return parts_.warnings; }

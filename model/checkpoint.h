@@ -80,6 +80,8 @@ class Checkpoint {
   };
   virtual const GenerationDefaults& generation_defaults() const = 0;
   virtual const std::string& chat_template() const = 0;  // empty when there is none
+  // For conversations with tools; empty when chat_template is for these, too.
+  virtual const std::string& tool_use_template() const = 0;
   // What chat templates call bos_token and eos_token: texts, empty where the model has none.
   virtual const std::string& bos_token() const = 0;
   virtual const std::string& eos_token() const = 0;

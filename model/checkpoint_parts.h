@@ -21,7 +21,7 @@ struct CheckpointParts {
   TensorTable tensors;
   std::shared_ptr<const Tokenizer> tokenizer;
   Checkpoint::GenerationDefaults generation_defaults;
-  std::string chat_template;
+  std::string chat_template, tool_use_template;
   std::string bos_token, eos_token;
   std::vector<std::string> warnings;
 };

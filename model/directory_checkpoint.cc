@@ -73,12 +73,19 @@ class DirectoryReader {
     return absl::OkStatus();
   }
 
-  // Newer checkpoints keep the template in a file of its own, which wins over tokenizer_config.json.
+  // Newer checkpoints keep templates in files of their own, which win over tokenizer_config.json.
   absl::Status ReadChatTemplate() {
-    constexpr std::string_view kTemplateFile = "chat_template.jinja";
+    constexpr std::string_view kTemplateFile = "chat_template.jinja", kMoreTemplates = "additional_chat_templates",
+                               kToolUseFile = "tool_use.jinja";
     const bool has_file = directory_.Contains(kTemplateFile);
     if (has_file) {
       HYDRANT_ASSIGN_OR_RETURN(parts_.chat_template, directory_.Read(kTemplateFile, kTemplateBytesMax));
+    }
+    if (directory_.Contains(kMoreTemplates)) {
+      HYDRANT_ASSIGN_OR_RETURN(const WeightDirectory more, directory_.Inner(kMoreTemplates));
+      if (more.Contains(kToolUseFile)) {
+        HYDRANT_ASSIGN_OR_RETURN(parts_.tool_use_template, more.Read(kToolUseFile, kTemplateBytesMax));
+      }
     }
     constexpr std::string_view kConfigFile = "tokenizer_config.json";
     if (!directory_.Contains(kConfigFile)) return absl::OkStatus();
@@ -89,10 +96,26 @@ class DirectoryReader {
     if (has_file) return absl::OkStatus();
     const auto field = config.root().Find("chat_template");
     if (!field) return absl::OkStatus();
-    HYDRANT_ASSIGN_OR_RETURN(const JsonValue chosen, DefaultTemplate(*field));
-    HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, chosen.String());
+    if (field->IsArray()) return ReadNamedTemplates(*field);
+    HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, field->String());
     parts_.chat_template = std::string(text);
     return absl::OkStatus();
+  }
+
+  // A list of named templates, of which two have a meaning: "default" and "tool_use".
+  absl::Status ReadNamedTemplates(const JsonValue& list) {
+    bool has_default = false;
+    for (size_t i = 0; i < list.size(); ++i) {
+      HYDRANT_ASSIGN_OR_RETURN(const JsonValue name_field, list[i].At("name"));
+      HYDRANT_ASSIGN_OR_RETURN(const std::string_view name, name_field.String());
+      if (name != "default" && name != "tool_use") continue;
+      HYDRANT_ASSIGN_OR_RETURN(const JsonValue text_field, list[i].At("template"));
+      HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, text_field.String());
+      if (name == "default") parts_.chat_template = std::string(text);
+      if (name == "tool_use" && parts_.tool_use_template.empty()) parts_.tool_use_template = std::string(text);
+      has_default |= name == "default";
+    }
+    return has_default ? absl::OkStatus() : list.Error("has no template named 'default'");
   }
 
   // A token's text, or an object that has it as `content`.
@@ -103,17 +126,6 @@ class DirectoryReader {
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, (content ? *content : *field).String());
     out = std::string(text);
     return absl::OkStatus();
-  }
-
-  // The field is the template, or a list of named ones of which "default" counts.
-  static absl::StatusOr<JsonValue> DefaultTemplate(const JsonValue& field) {
-    if (!field.IsArray()) return field;
-    for (size_t i = 0; i < field.size(); ++i) {
-      HYDRANT_ASSIGN_OR_RETURN(const JsonValue name_field, field[i].At("name"));
-      HYDRANT_ASSIGN_OR_RETURN(const std::string_view name, name_field.String());
-      if (name == "default") return field[i].At("template");
-    }
-    return field.Error("has no template named 'default'");
   }
 
   absl::Status MapFile(std::string_view name) {

@@ -84,6 +84,8 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(parts.tokenizer, BpeTokenizer::Create(spec, parts.config.vocab));
     HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));
     parts.chat_template = std::string(chat_template.value_or(""));
+    HYDRANT_ASSIGN_OR_RETURN(const auto tool_use_template, file_.String("tokenizer.chat_template.tool_use"));
+    parts.tool_use_template = std::string(tool_use_template.value_or(""));
     return absl::OkStatus();
   }
 

@@ -118,10 +118,10 @@ absl::StatusOr<size_t> RegularFileBytes(int fd, std::string_view name) {
 // O_NONBLOCK: opening a pipe must not wait for its writer; it has no effect on regular files.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
-absl::StatusOr<int> OpenInside(int directory, std::string_view name) {
+absl::StatusOr<int> OpenInside(int directory, std::string_view name, int more_flags = 0) {
   if (!WeightDirectory::IsPlainName(name))
     return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
-  const int fd = openat(directory, std::string(name).c_str(), kOpenFlags | O_NOFOLLOW);
+  const int fd = openat(directory, std::string(name).c_str(), kOpenFlags | O_NOFOLLOW | more_flags);
   if (fd < 0) return OpenError(name, errno);
   return fd;
 }
@@ -202,6 +202,11 @@ absl::StatusOr<std::string> WeightDirectory::Read(std::string_view name, size_t 
 
 bool WeightDirectory::Contains(std::string_view name) const {
   return IsPlainName(name) && faccessat(fd_, std::string(name).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+absl::StatusOr<WeightDirectory> WeightDirectory::Inner(std::string_view name) const {
+  HYDRANT_ASSIGN_OR_RETURN(const int fd, OpenInside(fd_, name, O_DIRECTORY));
+  return WeightDirectory(fd);
 }
 
 }  // namespace hydrant

@@ -56,6 +56,8 @@ class WeightDirectory {
   // The whole file as a string. NotFound when there is none, an error when it is larger than `bytes_max`.
   absl::StatusOr<std::string> Read(std::string_view name, size_t bytes_max) const;
   bool Contains(std::string_view name) const;
+  // A directory in this one. `name` must be a plain name. NotFound when there is none.
+  absl::StatusOr<WeightDirectory> Inner(std::string_view name) const;
 
  private:
   explicit WeightDirectory(int fd) : fd_(fd) {}

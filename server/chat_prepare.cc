@@ -36,17 +36,17 @@ std::string FinalContent(const Conversation& conversation) {
 }  // namespace
 
 ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context) {
-  const ChatSetup& chat = context.chat;
-  if (chat.has_broken_template) {
-    return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
-  }
-  if (chat.chat_template == nullptr) {
+  const ChatSetup::Template& chat = context.chat.For(!conversation.tools.is_null());
+  if (chat.source.empty()) {
     return InvalidField(
         "messages",
         "This model has no chat template. Use /v1/completions, or start the server with --chat-template FILE.",
         "chat_template_missing");
   }
-  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.chat_template->Render(
+  if (chat.parsed == nullptr) {
+    return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
+  }
+  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
       {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
        conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr)});
   if (!rendered.ok()) return TemplateError(rendered.status());

@@ -14,22 +14,27 @@ constexpr std::streamsize kTemplateBytesMax = 1 << 20;
 
 }  // namespace
 
-ChatSetup MakeChatSetup(std::string source, std::string_view bos, std::string_view eos,
+ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
                         std::string_view tool_call_parser, std::vector<std::string>* warnings) {
   ChatSetup setup;
   setup.bos_token = bos;
   setup.eos_token = eos;
-  setup.tool_calls = ToolCallFormatOf(tool_call_parser).value_or(DetectToolCallFormat(source));
-  setup.source = std::move(source);
-  if (setup.source.empty()) return setup;
-  absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(setup.source, bos, eos);
-  if (parsed.ok()) {
-    setup.chat_template = std::make_shared<const ChatTemplate>(*std::move(parsed));
-  } else {
-    setup.has_broken_template = true;
-    warnings->push_back(
-        absl::StrCat("chat template: ", std::string(parsed.status().message()), "; chats will be refused"));
-  }
+  setup.for_all.source = std::move(sources.for_all);
+  setup.for_tools.source = std::move(sources.for_tools);
+  const std::string& spells_calls = setup.For(/*has_tools=*/true).source;
+  setup.tool_calls = ToolCallFormatOf(tool_call_parser).value_or(DetectToolCallFormat(spells_calls));
+  const auto parse = [&](ChatSetup::Template& one, std::string_view refused) {
+    if (one.source.empty()) return;
+    absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(one.source, bos, eos);
+    if (parsed.ok()) {
+      one.parsed = std::make_shared<const ChatTemplate>(*std::move(parsed));
+    } else {
+      warnings->push_back(absl::StrCat("chat template: ", std::string(parsed.status().message()), "; ",
+                                       std::string(refused), " will be refused"));
+    }
+  };
+  parse(setup.for_all, setup.for_tools.source.empty() ? "chats" : "chats without tools");
+  parse(setup.for_tools, "chats with tools");
   return setup;
 }
 

@@ -16,16 +16,25 @@
 namespace hydrant {
 
 struct ChatSetup {
-  std::shared_ptr<const ChatTemplate> chat_template;  // null: none that can be used
-  bool has_broken_template = false;                   // there is one, and it does not parse
+  struct Template {
+    std::string source;                          // as the checkpoint or the operator has it; empty: there is none
+    std::shared_ptr<const ChatTemplate> parsed;  // null: there is none, or it does not parse
+  };
+  Template for_all;
+  Template for_tools;  // for conversations with tools, where the model has one of its own for these
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
-  // As the checkpoint or the operator has them, for GET /tokenizer_info.
-  std::string source, bos_token, eos_token;
+  std::string bos_token, eos_token;
+
+  const Template& For(bool has_tools) const { return has_tools && !for_tools.source.empty() ? for_tools : for_all; }
+};
+
+struct ChatTemplateSources {
+  std::string for_all, for_tools;  // empty: none
 };
 
 // `tool_call_parser`: a name that ToolCallFormatOf knows, or "auto", which goes by the template. A template that does not
-// parse leaves the server without chats, and with a warning: completions need none.
-ChatSetup MakeChatSetup(std::string source, std::string_view bos, std::string_view eos,
+// parse leaves the server without the chats that it is for, and with a warning: completions need none.
+ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
                         std::string_view tool_call_parser, std::vector<std::string>* warnings);
 
 // The text of a template file that the operator names (--chat-template).

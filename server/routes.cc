@@ -110,7 +110,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   }));
   AddSessionRoutes(*context.sessions, sources->inspector, &routes);
   routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
-    return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.source,
+    return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.for_all.source,
                                            context.request.vocab_size, context.request.context}));
   }));
   routes.push_back(

@@ -98,14 +98,14 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
 }
 
 absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& checkpoint) {
-  std::string source = checkpoint.chat_template();
+  ChatTemplateSources sources = {checkpoint.chat_template(), checkpoint.tool_use_template()};
   if (!config.chat_template_path.empty()) {
     absl::StatusOr<std::string> text = ReadChatTemplateFile(config.chat_template_path);
     if (!text.ok()) return text.status();
-    source = *std::move(text);
+    sources = {*std::move(text), ""};
   }
   std::vector<std::string> warnings;
-  ChatSetup chat = MakeChatSetup(std::move(source), checkpoint.bos_token(), checkpoint.eos_token(),
+  ChatSetup chat = MakeChatSetup(std::move(sources), checkpoint.bos_token(), checkpoint.eos_token(),
                                  config.tool_call_parser, &warnings);
   for (const std::string& warning : warnings) Log(LogLevel::kWarning, warning);
   return chat;

@@ -29,6 +29,7 @@ class RandomCheckpoint final : public Checkpoint {
   std::shared_ptr<const Tokenizer> shared_tokenizer() const override { return nullptr; }
   const GenerationDefaults& generation_defaults() const override { return defaults_; }
   const std::string& chat_template() const override { return none_; }
+  const std::string& tool_use_template() const override { return none_; }
   const std::string& bos_token() const override { return none_; }
   const std::string& eos_token() const override { return none_; }
   const std::vector<std::string>& warnings() const override { return no_warnings_; }

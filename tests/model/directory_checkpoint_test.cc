@@ -72,6 +72,8 @@ struct Template {
   const char* tokenizer_config;
   const char* jinja;  // null: no such file
   const char* expected;
+  const char* tool_use = "";
+  const char* tool_use_jinja = nullptr;
 };
 class DirectoryTemplate : public testing::TestWithParam<Template> {};
 TEST_P(DirectoryTemplate, IsFound) {
@@ -79,9 +81,14 @@ TEST_P(DirectoryTemplate, IsFound) {
   TinyDirectory().WriteTo(dir.path());
   dir.Write("tokenizer_config.json", GetParam().tokenizer_config);
   if (GetParam().jinja != nullptr) dir.Write("chat_template.jinja", GetParam().jinja);
+  if (GetParam().tool_use_jinja != nullptr) {
+    std::filesystem::create_directory(std::filesystem::path(dir.path()) / "additional_chat_templates");
+    dir.Write("additional_chat_templates/tool_use.jinja", GetParam().tool_use_jinja);
+  }
   const auto checkpoint = Checkpoint::Open(dir.path());
   ASSERT_THAT(checkpoint, IsOk());
   EXPECT_EQ((*checkpoint)->chat_template(), GetParam().expected);
+  EXPECT_EQ((*checkpoint)->tool_use_template(), GetParam().tool_use);
 }
 INSTANTIATE_TEST_SUITE_P(
     , DirectoryTemplate,
@@ -89,8 +96,18 @@ INSTANTIATE_TEST_SUITE_P(
         Template{"None", "{}", nullptr, ""}, Template{"Null", R"({"chat_template": null})", nullptr, ""},
         Template{"Text", R"({"chat_template": "A"})", nullptr, "A"},
         Template{"OneOfSeveral",
-                 R"({"chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})",
+                 R"({"chat_template": [{"name": "rag", "template": "R"}, {"name": "default", "template": "D"}]})",
                  nullptr, "D"},
+        Template{"OneForTools",
+                 R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})",
+                 nullptr, "D", "T"},
+        Template{"AFileForTools", R"({"chat_template": "A"})", "J", "J", "F", "F"},
+        Template{"AFileForToolsWins",
+                 R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})",
+                 nullptr, "D", "F", "F"},
+        Template{"FilesWinOverTheList",
+                 R"({"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]})",
+                 "J", "J"},
         Template{"AFileOfItsOwnWins", R"({"chat_template": "A"})", "J", "J"}),
     [](const auto& test) { return test.param.name; });
 

@@ -40,7 +40,8 @@ GgufBuilder TinyGguf() {
       .SetTexts("tokenizer.ggml.merges", {})
       .Set("tokenizer.ggml.bos_token_id", 256)
       .Set("tokenizer.ggml.eos_token_id", 257)
-      .SetText("tokenizer.chat_template", "{{ messages }}");
+      .SetText("tokenizer.chat_template", "{{ messages }}")
+      .SetText("tokenizer.chat_template.tool_use", "{{ tools }}");
   file.AddF32("token_embd.weight", {32, 258}).AddF32("output_norm.weight", {32});
   for (int layer = 0; layer < 2; ++layer) {
     const std::string block = "blk." + std::to_string(layer) + ".";

@@ -48,6 +48,7 @@ TEST(GgufCheckpoint, OpensASoundFile) {
   EXPECT_EQ(config.eos_ids, std::vector<int32_t>{257});
   EXPECT_EQ(config.rope_dims, 8);
   EXPECT_EQ(checkpoint.chat_template(), "{{ messages }}");
+  EXPECT_EQ(checkpoint.tool_use_template(), "{{ tools }}");
   EXPECT_TRUE(checkpoint.warnings().empty());
   EXPECT_EQ(checkpoint.Find(TensorRole::kHead, 0), nullptr);
   EXPECT_EQ(checkpoint.generation_defaults().temperature, -1);

@@ -91,6 +91,20 @@ TEST_F(WeightDirectoryTest, RefusesADirectory) {
   EXPECT_THAT(directory_->Map("sub"), RefusedWith("sub: is not a regular file"));
 }
 
+TEST_F(WeightDirectoryTest, OpensADirectoryInIt) {
+  std::filesystem::create_directory(dir_.File("sub"));
+  dir_.Write("sub/a", "x");
+  const auto inner = directory_->Inner("sub");
+  ASSERT_THAT(inner, IsOk());
+  EXPECT_EQ(*inner->Read("a", 1), "x");
+  std::filesystem::create_symlink("sub", dir_.File("link"));
+  EXPECT_FALSE(directory_->Inner("link").ok());
+  EXPECT_THAT(directory_->Inner("sub/.."), RefusedWith("is not a plain file name"));
+  dir_.Write("file", "x");
+  EXPECT_FALSE(directory_->Inner("file").ok());
+  EXPECT_TRUE(absl::IsNotFound(directory_->Inner("none").status()));
+}
+
 // Row E11.
 TEST(MappedFileDeathTest, AFileCutShortWhileReadEndsTheProcessWithItsName) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

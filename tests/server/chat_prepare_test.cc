@@ -7,10 +7,10 @@
 namespace hydrant {
 namespace {
 
-ServingContext ChatContext(const std::string& source) {
+ServingContext ChatContext(const std::string& source, const std::string& for_tools = "") {
   ServingContext context = ByteContext(200);
   std::vector<std::string> warnings;
-  context.chat = MakeChatSetup(source, "<bos>", "<eos>", "auto", &warnings);
+  context.chat = MakeChatSetup({source, for_tools}, "<bos>", "<eos>", "auto", &warnings);
   return context;
 }
 
@@ -45,6 +45,21 @@ TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
     EXPECT_EQ(prepared.error().code, c.code) << c.source;
     EXPECT_NE(prepared.error().message.find(c.message), std::string::npos) << prepared.error().message;
   }
+}
+
+TEST(PrepareChat, TakesTheTemplateForToolsWhereThereAreAny) {
+  const ServingContext context = ChatContext("{{ messages[0].content }}", "{{ tools[0].function.name }}");
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  const auto body = [](const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"hi"}])" + more + "}";
+  };
+  EXPECT_EQ(PrepareChat(body(""), context).value().prompts[0].ids, ByteIds("hi"));
+  EXPECT_EQ(PrepareChat(body(R"(,"tools":[])"), context).value().prompts[0].ids, ByteIds("hi"));
+  EXPECT_EQ(PrepareChat(body(tools), context).value().prompts[0].ids, ByteIds("f"));
+  EXPECT_EQ(PrepareChat(body(tools + R"(,"tool_choice":"none")"), context).value().prompts[0].ids, ByteIds("hi"));
+  const ServingContext broken = ChatContext("{{ messages[0].content }}", "{% if %}");
+  EXPECT_TRUE(PrepareChat(body(""), broken).ok());
+  EXPECT_EQ(PrepareChat(body(tools), broken).error().status, 500);
 }
 
 TEST(PrepareChat, KeepsTheMarkerOfCallsWhereItIsASpecialToken) {
