@@ -131,6 +131,10 @@ void ReadLogprobs(ObjectReader* request, const RequestContext& context, ChatRequ
   chat->logprobs = wanted ? static_cast<int32_t>(top.value_or(0)) : -1;
 }
 
+bool EndsWithAnswer(const Conversation& conversation) {
+  return !conversation.messages.empty() && conversation.messages.back()["role"] == "assistant";
+}
+
 void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
   chat->parallel_tool_calls = request->Bool("parallel_tool_calls", true);
   const JsonView choice = request->Raw("tool_choice");
@@ -175,7 +179,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
   ReadToolFields(&reader, &request);
   ReadLogprobs(&reader, context, &request);
   request.max_tokens = ReadMaxTokens(&reader, kRestOfContext, 1);
-  request.echoes_final_message = reader.Bool("echo", false) && request.conversation.continue_final_message;
+  request.echoes_final_message = reader.Bool("echo", false) && EndsWithAnswer(request.conversation);
   request.add_special_tokens = reader.Bool("add_special_tokens", false);
   ReadGenerationFields(&reader, context, &request);
   if (request.session_append) {

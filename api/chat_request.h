@@ -35,7 +35,7 @@ struct ChatRequest : GenerationFields {
   Conversation conversation;
   bool parses_tool_calls = false;     // there are tools, and tool_choice is auto
   bool parallel_tool_calls = true;    // false: the first call of an answer only
-  bool echoes_final_message = false;  // the answer begins with the message that it continues
+  bool echoes_final_message = false;  // the answer begins with the last message, which is the assistant's
 };
 
 // Reads `messages`, `tools` and the other members of a conversation. Sets request's error, a 400 that names the field.

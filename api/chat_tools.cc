@@ -40,7 +40,7 @@ bool IsSchema(JsonView schema) {
   } else if (!type.absent() && !IsTypeName(type)) {
     return false;
   }
-  for (const std::string_view name : {"properties", "$defs", "definitions"}) {
+  for (const std::string_view name : {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}) {
     const JsonView members = schema[name];
     if (members.absent()) continue;
     if (!members.is_object()) return false;
@@ -48,7 +48,7 @@ bool IsSchema(JsonView schema) {
       if (!IsSchema(member)) return false;
     }
   }
-  for (const std::string_view name : {"anyOf", "oneOf", "allOf"}) {
+  for (const std::string_view name : {"anyOf", "oneOf", "allOf", "prefixItems"}) {
     const JsonView choices = schema[name];
     if (choices.absent()) continue;
     if (!choices.is_array()) return false;
@@ -56,8 +56,18 @@ bool IsSchema(JsonView schema) {
       if (!IsSchema(choice)) return false;
     }
   }
+  for (const std::string_view name : {"additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+                                      "additionalItems", "unevaluatedProperties", "unevaluatedItems"}) {
+    const JsonView inner = schema[name];
+    if (!inner.absent() && !IsSchema(inner)) return false;
+  }
+  // Older drafts have a list of schemas here.
   const JsonView items = schema["items"];
-  return !items.is_object() || IsSchema(items);
+  if (!items.is_array()) return items.absent() || IsSchema(items);
+  for (JsonView item = items.first(); item.valid(); item = item.next()) {
+    if (!IsSchema(item)) return false;
+  }
+  return true;
 }
 
 // Why a tool is none; empty: it is one.

@@ -34,6 +34,13 @@ constexpr std::string_view kAlways[] = {
     "guided_regex",
     "guided_choice",
     "guided_grammar",
+    "guided_decoding_backend",
+    "guided_whitespace_pattern",
+    "structural_tag",
+    "grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
     "prompt_embeds",
     "multi_modal_data",
     "image_url",
@@ -53,7 +60,8 @@ constexpr std::string_view kAlwaysOfCompletions[] = {
 
 // On /v1/chat/completions. `functions` and `function_call` are what `tools` replaced.
 constexpr std::string_view kAlwaysOfChats[] = {
-    "chat_template", "chat_template_kwargs", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs",
+    "chat_template",   "chat_template_kwargs", "functions",          "function_call",
+    "media_io_kwargs", "mm_processor_kwargs",  "web_search_options",
 };
 
 std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }

@@ -114,6 +114,7 @@ TEST(ChatRequest, RefusesWhatItCannotHonour) {
       {R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs"},
       {R"(,"logprobs":5)", "logprobs"},
       {R"(,"chat_template":"x")", "chat_template"},
+      {R"(,"web_search_options":{})", "web_search_options"},
       {R"(,"chat_template_kwargs":{"enable_thinking":false})", "chat_template_kwargs"},
       {R"(,"functions":[])", "functions"},
       {R"(,"modalities":["text","audio"])", "modalities"},
@@ -146,6 +147,10 @@ TEST(ChatRequest, ReadsWhatItHonours) {
   EXPECT_TRUE(none.value().conversation.tools.is_null());
   EXPECT_FALSE(Parse(R"(,"continue_final_message":true)").value().conversation.add_generation_prompt);
   EXPECT_EQ(Parse(R"(,"reasoning_effort":"low")").value().conversation.reasoning_effort, "low");
+  EXPECT_FALSE(Parse(R"(,"echo":true)").value().echoes_final_message) << "a user's message is no answer";
+  const ApiResult<ChatRequest> echo =
+      ParseChatRequest(R"({"messages":[{"role":"assistant","content":"So"}],"echo":true})", Context());
+  EXPECT_TRUE(echo.value().echoes_final_message);
 }
 
 }  // namespace

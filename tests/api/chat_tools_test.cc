@@ -49,8 +49,17 @@ TEST(ChatTools, RefusesWhatIsNoTool) {
                              Named("f", R"({"type":"stsring"})"),
                              Named("f", "[]"),
                              Named("f", R"({"properties":{"a":{"items":{"type":"stsring"}}}})"),
-                             Named("f", R"({"oneOf":[{"type":7}]})")};
+                             Named("f", R"({"oneOf":[{"type":7}]})"),
+                             Named("f", R"({"items":7})"),
+                             Named("f", R"({"items":[{"type":"stsring"}]})"),
+                             Named("f", R"({"prefixItems":[{"type":"stsring"}]})"),
+                             Named("f", R"({"additionalProperties":{"type":"stsring"}})"),
+                             Named("f", R"({"patternProperties":{"^a":{"type":"stsring"}}})"),
+                             Named("f", R"({"not":{"type":"stsring"}})"),
+                             Named("f", R"({"if":{},"then":{"type":"stsring"}})")};
   EXPECT_EQ(Fault(Named("f", R"({"type":"integer","maximum":18446744073709551616})")), "tools");
+  const std::string good = R"({"items":[{"type":"string"},true],"additionalProperties":false,"not":{},"then":null})";
+  EXPECT_EQ(Fault(Named("f", good)), "");
   for (const std::string& tools : bad) EXPECT_EQ(Fault(tools), "tools[0]") << tools.substr(0, 90);
 }
 
