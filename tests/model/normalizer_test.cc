@@ -1,4 +1,4 @@
-// Rules against what Hugging Face `tokenizers` 0.23 gives; tests/tokenizers compares at random.
+// Rules against what Hugging Face `tokenizers` 0.23 gives; tests/hugging_face compares at random.
 #include "model/normalizer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checked against Hugging Face `tokenizers` 0.23; tests/tokenizers compares at random.
+// Checked against Hugging Face `tokenizers` 0.23; tests/hugging_face compares at random.
 #include "model/token_decoder.h"
 
 #include <gtest/gtest.h>

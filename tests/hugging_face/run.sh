@@ -1,25 +1,32 @@
 #!/usr/bin/env bash
-# Compares Hydrant's tokenizers with Hugging Face's in an environment of its own: run.sh VENV TOOL [arguments of compare.py].
+# Compares Hydrant with what Hugging Face's code does, in an environment of its own: run.sh VENV tokenizers|templates TOOL
+# [arguments of compare_tokenizers.py or compare_templates.py].
 # Exit 77: skipped, with the reason on the last line (no Python, no package index, no data).
 set -uo pipefail
 
 readonly kSkip=77
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-venv=${1:?usage: run.sh VENV TOOL [arguments]}
-tool=${2:?usage: run.sh VENV TOOL [arguments]}
-shift 2
+venv=${1:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
+what=${2:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
+tool=${3:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
+shift 3
+case $what in
+  tokenizers) data=tokenizers ;;
+  templates) data=chat_templates ;;
+  *) echo "run.sh: '$what' is neither tokenizers nor templates" >&2 && exit 64 ;;
+esac
 
 skip() {
-  echo "tokenizers: skipped: $1"
+  echo "$what: skipped: $1"
   exit $kSkip
 }
 
-[[ -d $here/../../../shared/data/tokenizers ]] || skip "../shared/data/tokenizers is not there"
+[[ -d $here/../../../shared/data/$data ]] || skip "../shared/data/$data is not there"
 command -v python3 >/dev/null || skip "there is no python3"
 
 # The stamp holds the pinned list: another list, another environment.
 if ! cmp -s "$here/requirements.txt" "$venv/requirements.stamp"; then
-  echo "tokenizers: preparing $venv"
+  echo "$what: preparing $venv"
   rm -rf "$venv"
   # Debian keeps ensurepip in a package of its own; pip can fill an environment from outside without it.
   python3 -m venv --without-pip "$venv" || skip "python3 cannot make a virtual environment"
@@ -28,4 +35,4 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.stamp"; then
   cp "$here/requirements.txt" "$venv/requirements.stamp"
 fi
 
-exec "$venv/bin/python" -B "$here/compare.py" "$tool" "$@"
+exec "$venv/bin/python" -B "$here/compare_$what.py" "$tool" "$@"

@@ -1,14 +1,13 @@
 """Compares Hydrant's tokenizers with Hugging Face's on random texts: ids with and without special tokens, with their texts
 parsed and not, the text of these ids and of random ones, whole and streamed, special tokens shown and skipped.
 
-compare.py TOOL [--seed N] [--only NAME] [--scale X]
+compare_tokenizers.py TOOL [--seed N] [--only NAME] [--scale X]
 """
 
 import argparse
 import json
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 import unicodedata
@@ -16,23 +15,10 @@ import unicodedata
 import tokenizers
 
 import texts
+import tool
 import variants
 
 DIFFERENCES_SHOWN = 5
-
-
-class Tool:
-    """Hydrant's side: one process per tokenizer. Requests are written in one go, which fits any pipe's reader."""
-
-    def __init__(self, program, folder):
-        self.command = [program, str(folder) + "/"]
-
-    def answers(self, requests):
-        lines = "".join(json.dumps(request) + "\n" for request in requests)
-        run = subprocess.run(self.command, input=lines, capture_output=True, text=True, encoding="utf-8", check=False)
-        if run.returncode != 0:
-            raise SystemExit(f"{self.command} failed with {run.returncode}: {run.stderr}")
-        return [json.loads(line) for line in run.stdout.split("\n") if line]
 
 
 def decoder_of(tokenizer):
@@ -104,7 +90,7 @@ def compare(program, name, tokenizer, write, count, seed):
         folder = pathlib.Path(temporary)
         write(tokenizer, folder)
         requests, expected = pairs(tokenizer, count, seed)
-        got = Tool(program, folder).answers(requests)
+        got = tool.answers([program, f"{folder}/"], requests)
     wrong = [i for i in range(len(requests)) if i >= len(got) or got[i] != expected[i]]
     for i in wrong[:DIFFERENCES_SHOWN]:
         print(f"  {requests[i]!r}\n    expected {expected[i]!r}\n    got      {got[i] if i < len(got) else None!r}")
