@@ -56,6 +56,19 @@ size_t ObjectBytes(std::string_view text) {
   return 0;
 }
 
+// Whether `json`, from which something was cut off, ends within a string.
+bool EndsInString(std::string_view json) {
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (in_string && json[i] == '\\') {
+      ++i;
+    } else if (json[i] == '"') {
+      in_string = !in_string;
+    }
+  }
+  return in_string;
+}
+
 // Nullopt: it holds an integer that would become another one.
 std::optional<std::string> Dump(JsonView view) {
   const std::optional<Json> json = OrderedJson(view);
@@ -223,17 +236,31 @@ void ToolCallParser::PushHermes(Output* output) {
       searched_ = std::max(searched_, held_.size() - std::min(held_.size(), kHermesClose.size() - 1));
       break;
     }
-    const size_t end = close + kHermesClose.size();
-    const std::string_view call = std::string_view(held_).substr(done, end - done);
-    const std::string_view json = call.substr(kHermesOpen.size(), close - done - kHermesOpen.size());
-    if (!AddCall(Trimmed(json), output)) output->text.append(between_).append(call);
-    between_.clear();
-    in_call_ = false;
+    size_t end = close + kHermesClose.size();
+    const size_t begin = done + kHermesOpen.size();
+    const std::string_view json = std::string_view(held_).substr(begin, close - begin);
+    if (!AddCall(Trimmed(json), output)) {
+      if (doubted_ == 0 && EndsInString(json)) {
+        // The next tag shows whether this one is text in an argument.
+        doubted_ = searched_ = end;
+        continue;
+      }
+      if (doubted_ != 0) end = doubted_;
+      output->text.append(between_).append(held_, done, end - done);
+    }
+    LeaveHermesCall();
     done = end;
   }
   // Once, however many calls came together.
   held_.erase(0, done);
   searched_ -= std::min(searched_, done);
+  doubted_ -= std::min(doubted_, done);
+}
+
+void ToolCallParser::LeaveHermesCall() {
+  between_.clear();
+  in_call_ = false;
+  doubted_ = 0;
 }
 
 void ToolCallParser::PassHermesText(std::string_view text, Output* output) {
@@ -251,7 +278,16 @@ void ToolCallParser::PassHermesText(std::string_view text, Output* output) {
 // A call that the end of the answer cut off before its closing tag may be whole all the same.
 void ToolCallParser::FinishHermes(Output* output) {
   if (!in_call_) return;
-  if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), output)) held_.clear();
+  if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), output)) {
+    held_.clear();
+  } else if (doubted_ != 0) {
+    output->text.append(between_).append(held_, 0, doubted_);
+    held_.erase(0, doubted_);
+    searched_ = 0;
+    LeaveHermesCall();
+    PushHermes(output);
+    FinishHermes(output);
+  }
 }
 
 void ToolCallParser::FinishLlama(Output* output) {

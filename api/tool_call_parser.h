@@ -61,6 +61,7 @@ class ToolCallParser {
   void PushMistral(Output* output);
   void PushLlama(Output* output);
   void FinishHermes(Output* output);
+  void LeaveHermesCall();
   void FinishLlama(Output* output);
   void FinishMistral(Output* output);
   // Appends the call that `json` spells; false if it spells none.
@@ -74,6 +75,7 @@ class ToolCallParser {
   std::string held_;
   size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
   bool in_call_ = false;     // Hermes: held_ begins with the opening tag
+  size_t doubted_ = 0;       // Hermes: end of a closing tag in held_ that may be part of an argument; 0: none
   std::string between_;      // Hermes: white space behind a call, before what comes is known
   bool holds_all_ = false;   // until the end: a call of a format without a closing tag has begun
   bool passes_all_ = false;  // Llama: the answer began as text

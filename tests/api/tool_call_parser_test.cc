@@ -50,6 +50,21 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
          {R"(<tool_call>{"arguments": {}}</tool_call>)", R"(<tool_call>{"arguments": {}}</tool_call>)"}});
 }
 
+TEST(ToolCallParser, TakesAClosingTagInAnArgumentForText) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": "a</tool_call>b"}})";
+  const std::string read = R"(|f{"x":"a</tool_call>b"})";
+  const std::string open_string = R"(<tool_call>{"name": "f</tool_call>)";
+  Check(ToolCallFormat::kHermes, {{call + "</tool_call>", read},
+                                  {call, read},
+                                  {call + "</tool_call> " + call + "</tool_call>", read + read},
+                                  {open_string, open_string},
+                                  {open_string + " x", open_string + " x"},
+                                  {open_string + "<tool_call>{\"name\": \"g\"}", open_string + "|g{}"},
+                                  {open_string + "<tool_call>{\"name\": \"g\"}</tool_call> x", open_string + " x|g{}"},
+                                  {open_string + "<tool_call>{}</tool_call>" + call + "</tool_call>",
+                                   open_string + "<tool_call>{}</tool_call>" + read}});
+}
+
 TEST(ToolCallParser, ChangesNoInteger) {
   const auto call = [](const std::string& n) { return R"({"name":"f","parameters":{"n":)" + n + "}}"; };
   Check(ToolCallFormat::kLlama3Json, {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
