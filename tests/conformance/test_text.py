@@ -1,10 +1,11 @@
 """Table D: text in, text out, and the tokenizer's endpoints."""
 
 import json
+import threading
 import time
 
 from checks import check_error, each
-from hydrant_server import PROMPT_MARK, SLOW, Companion, wait_for
+from hydrant_server import PROMPT_MARK, SLOW, read_events, wait_for
 
 BOUNDARY_CODE_POINTS = (0x00, 0x01, 0x1F, 0x20, 0x7E, 0x7F, 0x80, 0x9F, 0xA0, 0xFF, 0x100, 0x7FF, 0x800, 0xFFF, 0x1000,
                         0x2028, 0x2029, 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x1F600, 0x3FFFF,
@@ -124,13 +125,34 @@ def test_tokenize_and_detokenize_refuse_what_is_wrong(row):
 
 
 def test_a_long_prompt_does_not_stall_a_running_stream(server):
-    """Encoding a megabyte happens beside the stream, not in its way: its text is what it is alone."""
-    body = {"prompt": f"{PROMPT_MARK} The sea", "max_tokens": 40, "temperature": 0}
-    expected = server.complete(**body)["choices"][0]["text"]
-    with Companion(server, body, expected):
-        for _ in range(3):
+    """Encoding a megabyte happens beside the stream, not in its way: tokens go on coming in the middle of it."""
+    arrived, enough = [], threading.Event()
+
+    def read(connection):
+        for _ in read_events(connection):
+            arrived.append(time.monotonic())
+            if enough.is_set():
+                return
+
+    body = {"prompt": f"{PROMPT_MARK} The sea", "max_tokens": 3000, "temperature": 0, "ignore_eos": True}
+    with server.open_stream(**body) as connection:
+        assert connection.read_head().status == 200
+        reader = threading.Thread(target=read, args=(connection,))
+        reader.start()
+        wait_for(lambda: len(arrived) >= 2, 5.0)
+        spans = []
+        for _ in range(10):
+            started = time.monotonic()
             tokenize(server, "word and word, " * 60_000)
-    wait_for(lambda: server.gauges()["running"] == 0, 2.0)
+            spans.append((started, time.monotonic()))
+        assert reader.is_alive(), "the stream was too short for this"
+        enough.set()
+        reader.join(30 * SLOW)
+    # A server that stood still would send what it has when an answer comes or the next text goes.
+    inner = [(begin + (end - begin) / 4, end - (end - begin) / 4) for begin, end in spans]
+    beside = sum(begin < moment < end for moment in arrived for begin, end in inner)
+    assert beside >= 3, f"{beside} tokens within {sum(end - begin for begin, end in inner):.3f} s"
+    server.wait_idle(5.0)
 
 
 def test_non_ascii_is_sent_as_utf8_or_escapes_alike(server):
