@@ -36,12 +36,12 @@ def model_path():
 
 
 class Server:
-    """A running hydrantd on a port of its own. Its stdout and stderr go to a file."""
+    """A running hydrantd on a port of its own, with the suite's model or another. Its stdout and stderr go to a file."""
 
-    def __init__(self, *flags, start_timeout=60.0):
+    def __init__(self, *flags, model=None, start_timeout=60.0):
         self._log_file = tempfile.NamedTemporaryFile(prefix="hydrantd-", suffix=".log", delete=False)
         self._process = subprocess.Popen(
-            [str(binary_path()), "serve", str(model_path()), "--port", "0", *map(str, flags)],
+            [str(binary_path()), "serve", str(model or model_path()), "--port", "0", *map(str, flags)],
             stdin=subprocess.DEVNULL,
             stdout=self._log_file,
             stderr=subprocess.STDOUT,
