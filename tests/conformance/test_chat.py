@@ -16,29 +16,37 @@ TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"
 
 
 def refuse(server, cases, code=None):
-    def check(fields):
-        check_error(server.post(PATH, {"messages": HI, "max_tokens": 1} | fields), 400, code=code)
+    """`cases`: what the error must name, and the fields that stand in the body."""
 
-    each([(repr(fields)[:80], fields) for fields in cases], check)
+    def check(param, fields):
+        check_error(server.post(PATH, {"messages": HI, "max_tokens": 1} | fields), 400, param=param, code=code)
+
+    each([(repr(fields)[:80], param, fields) for param, fields in cases], check)
 
 
 def test_c1_model(row):
     check_error(row.post(PATH, {"messages": HI, "model": "../../x"}), 404, code="model_not_found")
-    refuse(row, [{"model": {}}, {"model": 1}])
+    refuse(row, [("model", {"model": {}}), ("model", {"model": 1})])
 
 
 def test_c2_messages(row):
-    refuse(row, [{"messages": value} for value in (None, [], {}, "x", [None], [1], [[]])])
+    refuse(row, [("messages", {"messages": value}) for value in (None, [], {}, "x")])
+    refuse(row, [("messages[1]", {"messages": HI + [value]}) for value in (None, 1, [])])
 
 
 def test_c3_roles(row):
     roles = [None, "root", 1, "x" * 1_000_000, ["user"]]
-    refuse(row, [{"messages": [{"content": "x"}]}] + [{"messages": [{"role": role, "content": "x"}]} for role in roles])
+    messages = [{"content": "x"}] + [{"role": role, "content": "x"} for role in roles]
+    refuse(row, [("messages[1].role", {"messages": HI + [message]}) for message in messages])
 
 
 def test_c4_content(row):
     contents = [None, 7, True, {}, [["x"]], [None], [{"type": "text"}], [{"type": "text", "text": 1}]]
-    refuse(row, [{"messages": [{"role": "user", "content": content}]} for content in contents])
+
+    def said(content):
+        return "messages[1].content", {"messages": HI + [{"role": "user", "content": content}]}
+
+    refuse(row, [said(content) for content in contents])
     # Nobody comes for the picture. (That nothing here could is one of the tidy rules.)
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://127.0.0.1:{there.getsockname()[1]}/x.png"
@@ -48,7 +56,7 @@ def test_c4_content(row):
             {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
             {"type": "video_url", "video_url": {"url": url}},
         ]
-        refuse(row, [{"messages": [{"role": "user", "content": [part]}]} for part in parts], "unsupported")
+        refuse(row, [said([part]) for part in parts], "unsupported")
         there.setblocking(False)
         with pytest.raises(BlockingIOError):
             there.accept()
@@ -58,28 +66,32 @@ def test_c30_tools(row):
     def tools(count=1, **function):
         return {"tools": [{"type": "function", "function": {"name": "f"} | function}] * count}
 
-    refuse(row, [
-        {"tools": {}}, {"tools": [1]}, {"tools": [{"type": "stsring", "function": {"name": "f"}}]},
-        tools(parameters={"type": "stsring"}), tools(parameters={"properties": {"a": {"type": "stsring"}}}),
-        tools(count=10_000), tools(name="x" * 1_000_000), tools(name=""), tools(name="a b"),
-    ])
+    unknown = tools(parameters={"properties": {"a": {"type": "stsring"}}})
+    refuse(row, [("tools", {"tools": {}}), ("tools", tools(count=10_000))])
+    refuse(row, [("tools[0]", fields) for fields in (
+        {"tools": [1]}, {"tools": [{"type": "stsring", "function": {"name": "f"}}]}, tools(parameters={"type": "stsring"}),
+        unknown, tools(name="x" * 1_000_000), tools(name=""), tools(name="a b"),
+    )])  # fmt: skip
+    refuse(row, [("tools[1]", {"tools": [TOOL, unknown["tools"][0]]})])
     # A pattern is text for the template: nothing here compiles one.
     for pattern in ("(", "(a+)+b"):
         body = tools(parameters={"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}})
         assert row.post(PATH, {"messages": HI, "max_tokens": 1} | body).status == 200
-    refuse(row, [{"tools": [TOOL], "tool_choice": choice} for choice in ("required", TOOL, "x")], "unsupported")
+    choices = ("required", TOOL, "x")
+    refuse(row, [("tool_choice", {"tools": [TOOL], "tool_choice": choice}) for choice in choices], "unsupported")
 
 
 def test_c34_what_a_client_may_not_say(row):
-    fields = [
-        {"chat_template": "{{ messages }}"}, {"chat_template_kwargs": {"enable_thinking": False}},
-        {"response_format": {"type": "json_object"}}, {"functions": []}, {"modalities": ["audio"]},
-    ]
-    refuse(row, fields, "unsupported")
+    refused = {
+        "chat_template": "{{ messages }}", "chat_template_kwargs": {"enable_thinking": False},
+        "response_format": {"type": "json_object"}, "functions": [], "modalities": ["audio"],
+    }  # fmt: skip
+    refuse(row, [(name, {name: value}) for name, value in refused.items()], "unsupported")
     refuse(row, [
-        {"logprobs": 1}, {"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 21}, {"max_completion_tokens": 2},
-        {"n": 0}, {"continue_final_message": True, "add_generation_prompt": True},
-    ])
+        ("logprobs", {"logprobs": 1}), ("top_logprobs", {"top_logprobs": 2}),
+        ("top_logprobs", {"logprobs": True, "top_logprobs": 21}), ("max_completion_tokens", {"max_completion_tokens": 2}),
+        ("n", {"n": 0}), ("continue_final_message", {"continue_final_message": True, "add_generation_prompt": True}),
+    ])  # fmt: skip
 
 
 def test_d2_and_d9_content_is_text_and_nothing_else(row):
