@@ -185,9 +185,13 @@ def test_a_prompt_is_what_tokenize_says(row):
     assert row.get("/tokenizer_info").json()["chat_template"]
 
 
+def client_of(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0, timeout=60 * SLOW)
+
+
 @pytest.fixture
 def client(server):
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0, timeout=60 * SLOW) as client:
+    with client_of(server) as client:
         yield client
 
 
@@ -218,15 +222,59 @@ def test_the_sdk_gets_a_stream(client):
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == whole.usage.total_tokens
 
 
-def test_the_sdk_goes_through_a_conversation_with_tools(client):
-    model = client.models.list().data[0].id
-    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": json.dumps({"city": "Oslo"})}}
-    messages = BODY["messages"] + [
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
-    ]
-    answer = client.chat.completions.create(**BODY | {"model": model, "messages": messages, "tools": [TOOL]})
-    assert answer.choices[0].finish_reason in ("stop", "length", "tool_calls")
+# ChatML that tells of tools, of calls and of their results. It shows the server how the model writes a call.
+TEMPLATE_WITH_TOOLS = """\
+{% if tools %}
+<|im_start|>system
+{% for tool in tools %}
+{{ tool.function.name }} takes {{ tool.function.parameters | tojson }}
+{% endfor %}
+Call it with <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>
+{% endif %}
+{% for message in messages %}
+<|im_start|>{{ message.role }}
+{{ message.content or "nothing" }}
+{% for call in message.tool_calls or [] %}
+<tool_call id={{ call.id }}>{{ call.function | tojson }}</tool_call>
+{% endfor %}
+{% if message.tool_call_id %}
+in answer to {{ message.tool_call_id }}
+{% endif %}
+<|im_end|>
+{% endfor %}
+{% if add_generation_prompt %}
+<|im_start|>assistant
+{% endif %}
+"""
+
+
+def test_the_sdk_goes_through_a_conversation_with_tools(start_server, tmp_path):
+    """A call is taken out of what the model says, the client sends its message back as it got it, and the model reads both."""
+    template = tmp_path / "template.jinja"
+    template.write_text(TEMPLATE_WITH_TOOLS)
+    # Where there is a dump, of no interest here, tokens may be forced: no small model calls a tool when asked to.
+    server = start_server("--num-gpu-blocks-override", 256, "--chat-template", template, "--debug-kv-dump", "/dev/null")
+    written = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call><|im_end|>'
+    forced = server.post("/tokenize", {"prompt": written, "add_special_tokens": False}).json()["tokens"]
+    messages = [{"role": "user", "content": "Is it cold in Oslo?"}]
+    fields = {"model": "", "messages": messages, "tools": [TOOL], "temperature": 0}
+    with client_of(server) as client:
+        fields["model"] = client.models.list().data[0].id
+        answer = client.chat.completions.create(**fields, max_tokens=64, extra_body={"forced_token_ids": forced}).choices[0]
+        assert answer.finish_reason == "tool_calls" and answer.message.content is None
+        (call,) = answer.message.tool_calls
+        assert call.type == "function" and call.function.name == "get_weather"
+        assert json.loads(call.function.arguments) == {"city": "Oslo"}
+
+        messages += [answer.message, {"role": "tool", "tool_call_id": call.id, "content": "rain, 4 degrees"}]
+        after = client.chat.completions.create(**fields, max_tokens=2, extra_body={"return_token_ids": True}).choices[0]
+    prompt = server.post("/detokenize", {"tokens": after.prompt_token_ids}).json()["prompt"]
+    assert 'get_weather takes {"type": "object"}' in prompt
+    called = f'<tool_call id={call.id}>{{"name": "get_weather", "arguments": {{"city": "Oslo"}}}}</tool_call>'
+    assert prompt.endswith(
+        f"<|im_start|>assistant\nnothing\n{called}\n<|im_end|>\n"
+        f"<|im_start|>tool\nrain, 4 degrees\nin answer to {call.id}\n<|im_end|>\n<|im_start|>assistant\n"
+    )
 
 
 def test_a_session_goes_on_with_the_whole_history(row):
