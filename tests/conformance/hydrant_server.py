@@ -264,6 +264,7 @@ class Companion:
         self._stop = threading.Event()
         self._error = None
         self.runs = 0
+        self.arrivals = []  # when each event came
         self._first_chunk = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -281,6 +282,7 @@ class Companion:
                     response = connection.read_head()
                     assert response.status == 200, f"the companion got {response.status}"
                     for event in read_events(connection):
+                        self.arrivals.append(time.monotonic())
                         text += json.loads(event)["choices"][0]["text"]
                         assert self._expected.startswith(text), f"the companion's text changed: {text!r}"
                         self._first_chunk.set()
