@@ -36,9 +36,9 @@ def model_path():
 
 
 class Server:
-    """A running hydrantd on a port of its own. Its stdout and stderr go to a file."""
+    """A running hydrantd on a port of its own, with the suite's model or another. Its stdout and stderr go to a file."""
 
-    def __init__(self, *flags, start_timeout=60.0, model=None):
+    def __init__(self, *flags, model=None, start_timeout=60.0):
         self._log_file = tempfile.NamedTemporaryFile(prefix="hydrantd-", suffix=".log", delete=False)
         self._process = subprocess.Popen(
             [str(binary_path()), "serve", str(model or model_path()), "--port", "0", *map(str, flags)],
@@ -264,6 +264,7 @@ class Companion:
         self._stop = threading.Event()
         self._error = None
         self.runs = 0
+        self.arrivals = []  # when each event came
         self._first_chunk = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -281,6 +282,7 @@ class Companion:
                     response = connection.read_head()
                     assert response.status == 200, f"the companion got {response.status}"
                     for event in read_events(connection):
+                        self.arrivals.append(time.monotonic())
                         text += json.loads(event)["choices"][0]["text"]
                         assert self._expected.startswith(text), f"the companion's text changed: {text!r}"
                         self._first_chunk.set()
