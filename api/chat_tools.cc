@@ -27,6 +27,16 @@ bool IsTypeName(JsonView type) {
   return type.is_string() && std::find(kTypes.begin(), kTypes.end(), type.string()) != kTypes.end();
 }
 
+bool IsSchema(JsonView schema);
+
+// Of an array or an object.
+bool MembersAreSchemas(JsonView members) {
+  for (JsonView member = members.first(); member.valid(); member = member.next()) {
+    if (!IsSchema(member)) return false;
+  }
+  return true;
+}
+
 // Whether every `type` in a JSON schema is one. Patterns are text to us: nothing here runs them. The recursion is bounded by
 // the depth of a body.
 bool IsSchema(JsonView schema) {
@@ -42,19 +52,11 @@ bool IsSchema(JsonView schema) {
   }
   for (const std::string_view name : {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}) {
     const JsonView members = schema[name];
-    if (members.absent()) continue;
-    if (!members.is_object()) return false;
-    for (JsonView member = members.first(); member.valid(); member = member.next()) {
-      if (!IsSchema(member)) return false;
-    }
+    if (!members.absent() && !(members.is_object() && MembersAreSchemas(members))) return false;
   }
   for (const std::string_view name : {"anyOf", "oneOf", "allOf", "prefixItems"}) {
     const JsonView choices = schema[name];
-    if (choices.absent()) continue;
-    if (!choices.is_array()) return false;
-    for (JsonView choice = choices.first(); choice.valid(); choice = choice.next()) {
-      if (!IsSchema(choice)) return false;
-    }
+    if (!choices.absent() && !(choices.is_array() && MembersAreSchemas(choices))) return false;
   }
   for (const std::string_view name : {"additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
                                       "additionalItems", "unevaluatedProperties", "unevaluatedItems"}) {
@@ -63,11 +65,7 @@ bool IsSchema(JsonView schema) {
   }
   // Older drafts have a list of schemas here.
   const JsonView items = schema["items"];
-  if (!items.is_array()) return items.absent() || IsSchema(items);
-  for (JsonView item = items.first(); item.valid(); item = item.next()) {
-    if (!IsSchema(item)) return false;
-  }
-  return true;
+  return items.absent() || (items.is_array() ? MembersAreSchemas(items) : IsSchema(items));
 }
 
 // Why a tool is none; empty: it is one.

@@ -138,14 +138,10 @@ std::unique_ptr<DeviceBuffer> CudaDevice::Allocate(size_t bytes) {
 }
 
 void CudaDevice::CopyToDevice(void* dst, const void* src, size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
-  Synchronize();  // the source is the caller's
+  CopyAndWait(dst, src, bytes, stream_);  // the source is the caller's
 }
 
-void CudaDevice::CopyToHost(void* dst, const void* src, size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
-  Synchronize();
-}
+void CudaDevice::CopyToHost(void* dst, const void* src, size_t bytes) { CopyAndWait(dst, src, bytes, stream_); }
 
 std::unique_ptr<LinearWeight> CudaDevice::MakeLinear(const LinearSpec& spec, const RowReader& reader,
                                                      std::span<const float> bias) {

@@ -10,8 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
-
 namespace hydrant::cuda {
 namespace {
 
@@ -79,16 +77,9 @@ CudaLinear::CudaLinear(const LinearSpec& spec, const RowReader& reader, std::spa
     const int64_t end = std::min(begin + rows_per_stage, spec.rows);
     ReadRows(spec, reader, begin, end, row_bytes, stage.data());
     auto* to = static_cast<std::byte*>(data_.data()) + static_cast<size_t>(begin) * row_bytes;
-    CheckCuda(
-        cudaMemcpyAsync(to, stage.data(), static_cast<size_t>(end - begin) * row_bytes, cudaMemcpyDefault, stream),
-        "cudaMemcpyAsync");
-    CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the stage is used again
+    CopyAndWait(to, stage.data(), static_cast<size_t>(end - begin) * row_bytes, stream);  // the stage is used again
   }
-  if (!bias.empty()) {
-    CheckCuda(cudaMemcpyAsync(bias_.data(), bias.data(), bias.size_bytes(), cudaMemcpyDefault, stream),
-              "cudaMemcpyAsync");
-    CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  }
+  if (!bias.empty()) CopyAndWait(bias_.data(), bias.data(), bias.size_bytes(), stream);
   view_ = {data_.data(), spec.dtype,   spec.rows,
            spec.cols,    Stride(spec), bias.empty() ? nullptr : static_cast<const float*>(bias_.data())};
 }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
-
 namespace hydrant::cuda {
 
 CudaRopeTable::CudaRopeTable(const RopeSpec& spec, bool host_visible, cudaStream_t stream)
@@ -22,9 +20,7 @@ CudaRopeTable::CudaRopeTable(const RopeSpec& spec, bool host_visible, cudaStream
       row[half + i] = static_cast<float>(std::sin(angle) * spec.attention_factor);
     }
   }
-  CheckCuda(cudaMemcpyAsync(buffer_.data(), table.data(), buffer_.bytes(), cudaMemcpyDefault, stream),
-            "cudaMemcpyAsync");
-  CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  CopyAndWait(buffer_.data(), table.data(), buffer_.bytes(), stream);
 }
 
 }  // namespace hydrant::cuda

@@ -29,6 +29,11 @@ CudaBuffer::CudaBuffer(size_t bytes, bool host_visible)
     : DeviceBuffer(Take(bytes, host_visible), bytes), host_visible_(host_visible) {}
 CudaBuffer::~CudaBuffer() { static_cast<void>(host_visible_ ? cudaFreeHost(data_) : cudaFree(data_)); }
 
+void CopyAndWait(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+  CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
 Event::Event() { CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
 Event::~Event() { static_cast<void>(cudaEventDestroy(event_)); }
 

@@ -48,14 +48,17 @@ class BlasHandle {
 // Not zeroed. Throws std::bad_alloc or CudaError.
 class CudaBuffer final : public DeviceBuffer {
  public:
-  // `host_visible`: memory of the host that the device reads and writes across the bus; for tests, which look into it. Copies to
-  // and from memory that may be such are cudaMemcpyDefault.
+  // `host_visible`: memory of the host that the device reads and writes across the bus; for tests, which look into it.
   explicit CudaBuffer(size_t bytes, bool host_visible = false);
   ~CudaBuffer() override;
 
  private:
   const bool host_visible_;
 };
+
+// Copies behind what the stream has, and waits: for memory that may be the host's, the device's or both's (host_visible). Throws
+// CudaError.
+void CopyAndWait(void* to, const void* from, size_t bytes, cudaStream_t stream);
 
 class Event {
  public:

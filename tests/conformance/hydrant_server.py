@@ -35,6 +35,12 @@ def model_path():
     return pathlib.Path(os.environ.get("HYDRANT_MODEL", DEFAULT_MODEL))
 
 
+def run_to_end(*arguments, timeout=60.0):
+    """Runs hydrantd with these arguments until it ends by itself: returncode, stdout and stderr."""
+    command = [str(binary_path()), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout * SLOW)
+
+
 class Server:
     """A running hydrantd on a port of its own, with the suite's model or another. Its stdout and stderr go to a file."""
 

@@ -4,12 +4,10 @@ A small checkpoint is spoiled in one place each time. As it is, it is served: wh
 
 import json
 import shutil
-import subprocess
 
 import pytest
 
 import hydrant_server
-from hydrant_server import SLOW
 
 CHECKPOINT = hydrant_server.REPOSITORY / "tests" / "golden" / "gqa_tied"
 LIMIT_S = 10.0  # the worst of these takes one
@@ -24,8 +22,7 @@ def checkpoint(tmp_path):
 
 
 def check_refused(checkpoint, words):
-    command = [str(hydrant_server.binary_path()), "serve", str(checkpoint), *FLAGS]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S * SLOW)
+    ended = hydrant_server.run_to_end("serve", checkpoint, *FLAGS, timeout=LIMIT_S)
     assert ended.returncode == 78, ended.stderr
     assert ended.stdout == ""
     lines = ended.stderr.splitlines()

@@ -2,13 +2,13 @@
 
 import json
 import signal
-import subprocess
 import threading
 import time
 from concurrent import futures
 
 import pytest
 
+import hydrant_server
 import raw_http
 from checks import check_error
 from hydrant_server import PROMPT_MARK, SLOW, Companion, read_events, wait_for
@@ -205,13 +205,9 @@ def test_a_burst_of_sighup_changes_nothing(start_server):
 # --- starting -------------------------------------------------------------------------------------------------------------
 
 
-def run_to_end(*arguments):
-    import hydrant_server
-
-    result = subprocess.run(
-        [str(hydrant_server.binary_path()), *map(str, arguments)], capture_output=True, text=True, timeout=60 * SLOW
-    )
-    return result.returncode, result.stdout + result.stderr
+def code_and_output(*arguments):
+    ended = hydrant_server.run_to_end(*arguments)
+    return ended.returncode, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -228,10 +224,8 @@ def run_to_end(*arguments):
     ],
 )
 def test_wrong_usage_is_exit_64_and_names_the_flag(arguments, word):
-    import hydrant_server
-
     arguments = [str(hydrant_server.model_path()) if a == "MODEL" else a for a in arguments]
-    code, output = run_to_end(*arguments)
+    code, output = code_and_output(*arguments)
     assert code == 64, output
     assert word.lower() in output.lower()
 
@@ -243,24 +237,22 @@ def test_a_model_that_is_none_is_exit_78_before_a_port_is_bound(tmp_path, name):
         path.write_bytes(b"" if name == "empty.gguf" else b"not a model\n" * 100)
     if name == "directory":
         path.mkdir()
-    code, output = run_to_end("serve", path, "--port", 0)
+    code, output = code_and_output("serve", path, "--port", 0)
     assert code == 78, output
     assert "listening" not in output
     assert len(output.strip().splitlines()) <= 3, output
 
 
 def test_a_taken_port_is_exit_75(server):
-    import hydrant_server
-
-    code, output = run_to_end("serve", hydrant_server.model_path(), "--port", server.address[1])
+    code, output = code_and_output("serve", hydrant_server.model_path(), "--port", server.address[1])
     assert code == 75, output
     assert str(server.address[1]) in output
 
 
 def test_version_and_help():
-    code, output = run_to_end("--version")
+    code, output = code_and_output("--version")
     assert code == 0 and output.strip()
-    code, output = run_to_end("--help")
+    code, output = code_and_output("--help")
     assert code == 0 and "serve" in output
 
 

@@ -97,10 +97,10 @@ def environment():
     return made
 
 
-def expected(source, messages, tools, documents, begun):
+def expected(template, messages, tools, documents, begun):
     """The text, or None where jinja2 refuses."""
     try:
-        return environment().from_string(source).render(
+        return template.render(
             messages=messages, tools=tools, documents=documents, add_generation_prompt=begun, bos_token=BOS, eos_token=EOS
         )  # fmt: skip
     except Exception:  # noqa: BLE001: templates fail in as many ways as Python does
@@ -114,11 +114,13 @@ def main():
     arguments = parser.parse_args()
     os.environ["TZ"] = "UTC"
     time.tzset()
+    jinja = environment()
     requests, wanted, names = [], [], []
     for path in sorted(TEMPLATES.rglob("*.jinja")):
         if arguments.only not in (None, path.name):
             continue
         source = path.read_text()
+        template = jinja.from_string(source)
         for name, (messages, tools, documents, begun) in CONVERSATIONS.items():
             requests.append(
                 {
@@ -126,7 +128,7 @@ def main():
                     "documents": documents, "add_generation_prompt": begun,
                 }  # fmt: skip
             )
-            wanted.append(expected(source, messages, tools, documents, begun))
+            wanted.append(expected(template, messages, tools, documents, begun))
             names.append(f"{path.name}, {name}")
     got = tool.answers([arguments.tool], requests)
     assert len(got) == len(wanted), f"{len(got)} answers to {len(wanted)} requests"
