@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/ordered_json.h"
+#include "api/schema_pattern.h"
 #include "api/tool_call_parser.h"
 
 namespace hydrant {
@@ -27,49 +29,72 @@ bool IsTypeName(JsonView type) {
   return type.is_string() && std::find(kTypes.begin(), kTypes.end(), type.string()) != kTypes.end();
 }
 
-bool IsSchema(JsonView schema);
+// Why a schema is none; empty: it is one. The recursion is bounded by the depth of a body.
+std::string SchemaFault(JsonView schema);
 
 // Of an array or an object.
-bool MembersAreSchemas(JsonView members) {
+std::string MembersFault(JsonView members) {
   for (JsonView member = members.first(); member.valid(); member = member.next()) {
-    if (!IsSchema(member)) return false;
+    if (std::string fault = SchemaFault(member); !fault.empty()) return fault;
   }
-  return true;
+  return "";
 }
 
-// Whether every `type` in a JSON schema is one. Patterns are text to us: nothing here runs them. The recursion is bounded by
-// the depth of a body.
-bool IsSchema(JsonView schema) {
-  if (schema.is_bool()) return true;
-  if (!schema.is_object()) return false;
-  const JsonView type = schema["type"];
-  if (type.is_array()) {
-    for (JsonView one = type.first(); one.valid(); one = one.next()) {
-      if (!IsTypeName(one)) return false;
+std::string NamedPatternFault(std::string_view pattern) {
+  const std::string fault(PatternFault(pattern));
+  return fault.empty() ? "" : "a pattern " + fault;
+}
+
+std::string TypeFault(JsonView type) {
+  if (type.absent() || IsTypeName(type)) return "";
+  bool names = type.is_array();
+  if (names) {
+    for (JsonView one = type.first(); one.valid(); one = one.next()) names = names && IsTypeName(one);
+  }
+  return names ? "" : "a 'type' must be object, array, string, number, integer, boolean, null or a list of them";
+}
+
+std::string SchemaFault(JsonView schema) {
+  if (schema.is_bool()) return "";
+  if (!schema.is_object()) return "a schema must be an object or a boolean";
+  if (std::string fault = TypeFault(schema["type"]); !fault.empty()) return fault;
+  const JsonView pattern = schema["pattern"];
+  if (!pattern.absent()) {
+    if (!pattern.is_string()) return "a 'pattern' must be a string";
+    if (std::string fault = NamedPatternFault(pattern.string()); !fault.empty()) return fault;
+  }
+  const JsonView named = schema["patternProperties"];
+  if (named.is_object()) {
+    for (JsonView member = named.first(); member.valid(); member = member.next()) {
+      if (std::string fault = NamedPatternFault(member.key()); !fault.empty()) return fault;
     }
-  } else if (!type.absent() && !IsTypeName(type)) {
-    return false;
   }
-  for (const std::string_view name : {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}) {
+  for (const char* name : {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}) {
     const JsonView members = schema[name];
-    if (!members.absent() && !(members.is_object() && MembersAreSchemas(members))) return false;
+    if (members.absent()) continue;
+    if (!members.is_object()) return absl::StrCat("'", name, "' must be an object");
+    if (std::string fault = MembersFault(members); !fault.empty()) return fault;
   }
-  for (const std::string_view name : {"anyOf", "oneOf", "allOf", "prefixItems"}) {
+  for (const char* name : {"anyOf", "oneOf", "allOf", "prefixItems"}) {
     const JsonView choices = schema[name];
-    if (!choices.absent() && !(choices.is_array() && MembersAreSchemas(choices))) return false;
+    if (choices.absent()) continue;
+    if (!choices.is_array()) return absl::StrCat("'", name, "' must be an array");
+    if (std::string fault = MembersFault(choices); !fault.empty()) return fault;
   }
-  for (const std::string_view name : {"additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
-                                      "additionalItems", "unevaluatedProperties", "unevaluatedItems"}) {
+  for (const char* name : {"additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+                           "additionalItems", "unevaluatedProperties", "unevaluatedItems"}) {
     const JsonView inner = schema[name];
-    if (!inner.absent() && !IsSchema(inner)) return false;
+    if (inner.absent()) continue;
+    if (std::string fault = SchemaFault(inner); !fault.empty()) return fault;
   }
   // Older drafts have a list of schemas here.
   const JsonView items = schema["items"];
-  return items.absent() || (items.is_array() ? MembersAreSchemas(items) : IsSchema(items));
+  if (items.absent()) return "";
+  return items.is_array() ? MembersFault(items) : SchemaFault(items);
 }
 
 // Why a tool is none; empty: it is one.
-std::string_view Fault(JsonView tool) {
+std::string Fault(JsonView tool) {
   if (!tool.is_object() || !tool["type"].is_string()) return "A tool must be an object with a 'type'.";
   if (tool["type"].string() != "function") return "A tool's 'type' must be function.";
   const JsonView function = tool["function"];
@@ -80,10 +105,10 @@ std::string_view Fault(JsonView tool) {
   const JsonView description = function["description"];
   if (!description.absent() && !description.is_string()) return "A function's 'description' must be a string.";
   const JsonView parameters = function["parameters"];
-  if (!parameters.absent() && !(parameters.is_object() && IsSchema(parameters))) {
-    return "A function's 'parameters' must be a JSON schema.";
-  }
-  return "";
+  if (parameters.absent()) return "";
+  if (!parameters.is_object()) return "A function's 'parameters' must be a JSON schema.";
+  const std::string fault = SchemaFault(parameters);
+  return fault.empty() ? "" : absl::StrCat("A function's 'parameters' must be a JSON schema: ", fault, ".");
 }
 
 // Arguments as an object. Sets request's error.
@@ -119,9 +144,9 @@ Json ReadTools(ObjectReader* request) {
   }
   size_t i = 0;
   for (JsonView tool = tools.first(); tool.valid(); tool = tool.next(), ++i) {
-    const std::string_view fault = Fault(tool);
+    std::string fault = Fault(tool);
     if (fault.empty()) continue;
-    request->Fail(absl::StrCat("tools[", i, "]"), std::string(fault));
+    request->Fail(absl::StrCat("tools[", i, "]"), std::move(fault));
     return nullptr;
   }
   return ReadOrderedJson(request, "tools", tools);

@@ -5,13 +5,19 @@
 namespace hydrant {
 namespace {
 
-// The error of a body with these tools; empty where they are fine.
-std::string Fault(const std::string& tools) {
+// Of a body with these tools.
+std::optional<ApiError> Error(const std::string& tools) {
   const std::string body = "{\"tools\":" + tools + "}";
   const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
   ReadTools(&reader);
+  return error;
+}
+
+// The field that is at fault; empty: none.
+std::string Fault(const std::string& tools) {
+  const std::optional<ApiError> error = Error(tools);
   return error.has_value() ? error->param : "";
 }
 
@@ -20,15 +26,13 @@ std::string Named(const std::string& name, const std::string& parameters = R"({"
 }
 
 TEST(ChatTools, AcceptsWhatClientsSend) {
-  for (
-      const std::string& tools :
-      {std::string("[]"), std::string("null"), Named("get_weather"),
-       Named("f", R"({"type":"object","properties":{"a":{"type":["string","null"]}}})"),
-       Named("f", R"({"anyOf":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"}})"),
-       // Nothing here compiles or runs a pattern: it is text for the template, and what one engine refuses another takes.
-       Named("f", R"({"properties":{"a":{"type":"string","pattern":"("}}})"),
-       Named("f", R"({"properties":{"a":{"type":"string","pattern":"(a+)+b"}}})"),
-       std::string(R"([{"type":"function","function":{"name":"f","description":"d","strict":true}}])")}) {
+  for (const std::string& tools :
+       {std::string("[]"), std::string("null"), Named("get_weather"),
+        Named("f", R"({"type":"object","properties":{"a":{"type":["string","null"]}}})"),
+        Named("f", R"({"anyOf":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"}})"),
+        // Nothing here runs a pattern, however long that would take.
+        Named("f", R"({"properties":{"a":{"type":"string","pattern":"(a+)+b"}}})"),
+        std::string(R"([{"type":"function","function":{"name":"f","description":"d","strict":true}}])")}) {
     EXPECT_EQ(Fault(tools), "") << tools;
   }
 }
@@ -55,12 +59,22 @@ TEST(ChatTools, RefusesWhatIsNoTool) {
                              Named("f", R"({"prefixItems":[{"type":"stsring"}]})"),
                              Named("f", R"({"additionalProperties":{"type":"stsring"}})"),
                              Named("f", R"({"patternProperties":{"^a":{"type":"stsring"}}})"),
+                             Named("f", R"({"patternProperties":{"(":{"type":"string"}}})"),
+                             Named("f", R"({"properties":{"a":{"type":"string","pattern":"("}}})"),
+                             Named("f", R"({"pattern":7})"),
                              Named("f", R"({"not":{"type":"stsring"}})"),
                              Named("f", R"({"if":{},"then":{"type":"stsring"}})")};
   EXPECT_EQ(Fault(Named("f", R"({"type":"integer","maximum":18446744073709551616})")), "tools");
   const std::string good = R"({"items":[{"type":"string"},true],"additionalProperties":false,"not":{},"then":null})";
   EXPECT_EQ(Fault(Named("f", good)), "");
   for (const std::string& tools : bad) EXPECT_EQ(Fault(tools), "tools[0]") << tools.substr(0, 90);
+}
+
+TEST(ChatTools, SaysWhatASchemaHasWrong) {
+  EXPECT_EQ(Error(Named("f", R"({"items":{"pattern":"("}})"))->message,
+            "A function's 'parameters' must be a JSON schema: a pattern has a ( without its ).");
+  EXPECT_EQ(Error(Named("f", R"({"anyOf":[{"$defs":[]}]})"))->message,
+            "A function's 'parameters' must be a JSON schema: '$defs' must be an object.");
 }
 
 }  // namespace
