@@ -1,6 +1,7 @@
 #include "model/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -14,40 +15,47 @@ namespace {
 constexpr std::string_view kTekkenSplit =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// One after the other; the rest of it is empty.
+using Splits = std::array<std::string_view, 5>;
+
+constexpr Splits kDeepSeekCoderSplits = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                                         R"([\x{0800}-\x{9FA5}\x{AC00}-\x{D7FF}]+)", R"(\p{N})"};
+
 // How the tokenizer.json behind each name splits.
 struct Pre {
   std::string_view name;
-  bool digits;  // a Digits stage, one by one, before the split
-  std::string_view split;
+  bool digits;  // a Digits stage, one by one, before the splits
+  Splits splits;
   bool nfc;
   bool ignore_merges;
   bool add_bos;  // when the file does not say
 };
 constexpr Pre kPres[] = {
-    {"gpt-2", false, kGpt2Split, false, false, false},
-    {"gpt2", false, kGpt2Split, false, false, false},
-    {"phi-2", false, kGpt2Split, false, false, false},
-    {"jais", false, kGpt2Split, false, false, false},
+    {"gpt-2", false, {kGpt2Split}, false, false, false},
+    {"gpt2", false, {kGpt2Split}, false, false, false},
+    {"phi-2", false, {kGpt2Split}, false, false, false},
+    {"jais", false, {kGpt2Split}, false, false, false},
     // The vocabulary of GPT-NeoX and Pythia.
-    {"olmo", false, kGpt2Split, true, false, false},
-    {"mpt", false, kGpt2Split, true, false, false},
-    {"smollm", true, kGpt2Split, false, false, false},
-    {"starcoder", true, kGpt2Split, false, false, false},
-    {"refact", true, kGpt2Split, false, false, false},
-    {"codeshell", true, kGpt2Split, false, false, false},
-    {"llama-bpe", false, kLlama3Split, false, true, true},
-    {"llama3", false, kLlama3Split, false, true, true},
-    {"llama-v3", false, kLlama3Split, false, true, true},
-    {"falcon3", false, kLlama3Split, false, true, true},
-    {"smaug-bpe", false, kLlama3Split, false, false, false},
-    {"dbrx", false, kLlama3Split, false, false, false},
-    {"tekken", false, kTekkenSplit, false, true, true},
-    {"pixtral", false, kTekkenSplit, false, true, true},
-    {"qwen2", false, kQwen2Split, true, false, false},
-    {"deepseek-r1-qwen", false, kQwen2Split, true, false, false},
-    {"stablelm2", false, kQwen2Split, true, false, false},
+    {"olmo", false, {kGpt2Split}, true, false, false},
+    {"mpt", false, {kGpt2Split}, true, false, false},
+    {"smollm", true, {kGpt2Split}, false, false, false},
+    {"starcoder", true, {kGpt2Split}, false, false, false},
+    {"refact", true, {kGpt2Split}, false, false, false},
+    {"codeshell", true, {kGpt2Split}, false, false, false},
+    {"llama-bpe", false, {kLlama3Split}, false, true, true},
+    {"llama3", false, {kLlama3Split}, false, true, true},
+    {"llama-v3", false, {kLlama3Split}, false, true, true},
+    {"falcon3", false, {kLlama3Split}, false, true, true},
+    {"smaug-bpe", false, {kLlama3Split}, false, false, false},
+    {"dbrx", false, {kLlama3Split}, false, false, false},
+    {"tekken", false, {kTekkenSplit}, false, true, true},
+    {"pixtral", false, {kTekkenSplit}, false, true, true},
+    {"qwen2", false, {kQwen2Split}, true, false, false},
+    {"deepseek-r1-qwen", false, {kQwen2Split}, true, false, false},
+    {"deepseek-coder", false, kDeepSeekCoderSplits, false, false, false},
+    {"stablelm2", false, {kQwen2Split}, true, false, false},
     // Written by converters that did not know the model. GPT-2's split is the likeliest.
-    {"default", false, kGpt2Split, false, false, false},
+    {"default", false, {kGpt2Split}, false, false, false},
 };
 
 absl::StatusOr<std::vector<PieceType>> ReadTypes(const GgufFile& file, size_t pieces) {
@@ -142,8 +150,11 @@ absl::Status ReadByteLevel(const GgufFile& file, TokenizerSpec& spec, bool& add_
     spec.stages.push_back(stage);
   }
   stage.kind = SplitStage::Kind::kRegex;
-  stage.pattern = std::string(pre->split);
-  spec.stages.push_back(stage);
+  for (const std::string_view split : pre->splits) {
+    if (split.empty()) break;
+    stage.pattern = std::string(split);
+    spec.stages.push_back(stage);
+  }
   if (pre->nfc) spec.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc});
   spec.ignore_merges = pre->ignore_merges;
   spec.byte_level = true;

@@ -1,23 +1,20 @@
 """`./hydrant bench --peer llama.cpp`: prompt processing and decode of the default model, ours and llama.cpp's, in turn, in
 one run, with bf16 weights and the same threads.
 
-llama.cpp comes from the source archive of the Python package llama-cpp-python, checked against a checksum, and is built
-for this machine into build/peer (ten minutes on two cores, once). Its bf16 file is made from the default model by its own
-llama-quantize. Both sides start from an empty context; both get their better setting of flash attention where there is
-one; medians over the rounds.
+llama.cpp (llama_cpp_source.py) is built for this machine into build/peer (ten minutes on two cores, once). Its bf16 file
+is made from the default model by its own llama-quantize. Both sides start from an empty context; both get their better
+setting of flash attention where there is one; medians over the rounds.
 """
 
-import hashlib
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 
-PACKAGE = "llama-cpp-python==0.3.36"
-ARCHIVE_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+import llama_cpp_source
+
 PROGRAMS = ("llama-bench", "llama-batched-bench", "llama-quantize")
 BATCHES = (8, 16, 32)
 BATCH_STEPS = 64
@@ -33,34 +30,16 @@ def run(command, log=None, **options):
             sys.exit(f"{pathlib.Path(command[0]).name} failed; log: {log}")
 
 
-def fetch(folder, log):
-    """The source folder of llama.cpp, unpacked once."""
-    source = folder / "source"
-    if source.is_dir():
-        return source
-    print(f"fetching {PACKAGE} (77 MB, once) …", flush=True)
-    downloads = folder / "download"
-    shutil.rmtree(downloads, ignore_errors=True)
-    # pip looks at the metadata of a source archive with the package's own build tools: a minute.
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    run([*pip, "download", "--no-binary", ":all:", "--no-deps", "-d", downloads, PACKAGE], log)
-    (archive,) = downloads.glob("*.tar.gz")
-    if hashlib.sha256(archive.read_bytes()).hexdigest() != ARCHIVE_SHA256:
-        sys.exit(f"{archive.name} has the wrong checksum")
-    run(["tar", "-xzf", archive, "-C", downloads, "--wildcards", "*/vendor/llama.cpp/*"], log)
-    (llama,) = downloads.glob("*/vendor/llama.cpp")
-    llama.rename(source)
-    shutil.rmtree(downloads)
-    return source
-
-
 def build(arguments):
     """(folder of the programs, bf16 model)."""
     folder = arguments.build.parent / "peer"
     folder.mkdir(parents=True, exist_ok=True)
     log, out = folder / "build.log", folder / "out"
     if not all((out / "bin" / program).exists() for program in PROGRAMS):
-        source = fetch(folder, log)
+        try:
+            source = llama_cpp_source.fetch(folder, sys.executable)
+        except llama_cpp_source.FetchError as error:
+            sys.exit(str(error))
         print("building llama.cpp for this machine (once) …", flush=True)
         flags = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF"]
         off = ("GGML_CCACHE", "LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_SERVER")

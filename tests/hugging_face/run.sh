@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Compares Hydrant with what Hugging Face's code does, in an environment of its own: run.sh VENV tokenizers|templates TOOL
-# [arguments of compare_tokenizers.py or compare_templates.py].
+# Compares Hydrant with what Hugging Face's code does, in an environment of its own: run.sh VENV tokenizers|templates|published TOOL
+# [arguments of compare_tokenizers.py, compare_templates.py or compare_published.py].
 # Exit 77: skipped, with the reason on the last line (no Python, no package index, no data).
 set -uo pipefail
 
 readonly kSkip=77
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-venv=${1:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
-what=${2:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
-tool=${3:?usage: run.sh VENV tokenizers|templates TOOL [arguments]}
+venv=${1:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
+what=${2:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
+tool=${3:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
 shift 3
 case $what in
   tokenizers) data=tokenizers ;;
   templates) data=chat_templates ;;
-  *) echo "run.sh: '$what' is neither tokenizers nor templates" >&2 && exit 64 ;;
+  published) data= ;;
+  *) echo "run.sh: '$what' is none of tokenizers, templates and published" >&2 && exit 64 ;;
 esac
 
 skip() {
@@ -21,7 +22,7 @@ skip() {
   exit $kSkip
 }
 
-[[ -d $here/../../../shared/data/$data ]] || skip "../shared/data/$data is not there"
+[[ -z $data || -d $here/../../../shared/data/$data ]] || skip "../shared/data/$data is not there"
 command -v python3 >/dev/null || skip "there is no python3"
 
 # The stamp holds the pinned list: another list, another environment.

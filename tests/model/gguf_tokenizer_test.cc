@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(, GgufPreTokenizer,
                                          Split{"smollm", kDigitWords}, Split{"starcoder", kDigitWords},
                                          Split{"llama-bpe", {"I", "'LL", " ", "123", "\n\n", " x"}, false, true},
                                          Split{"tekken", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, false, true},
+                                         Split{"deepseek-coder", {"I", "'", "LL", " ", "1", "2", "3", "\n", "\n", " x"}},
                                          Split{"olmo", kGpt2Words, true},
                                          Split{"qwen2", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, true}),
                          [](const auto& test) {
