@@ -1,4 +1,4 @@
-// Inner loops of the ops over cached keys and values, and of sampling: rope, KV writes, attention with scores, victims.
+// Inner loops of the ops over cached keys and values: rope, KV writes, attention with scores, victims.
 //
 // Order of elements inside one head's tile of 16 slots, chosen so that one vector register holds the same element of 16
 // slots (K) or 16 elements of one slot (V), and so that two neighbours form the pair that a bf16 dot product consumes:
@@ -107,12 +107,6 @@ struct PrefillTile {
   float* column_sums = nullptr;  // [16 * (tile + 1)], overwritten unless row_weights is null
 };
 
-struct LogitsSummary {
-  float largest;
-  int32_t largest_id;  // lowest id on a tie
-  bool finite;         // no NaN, no +inf, at least one finite
-};
-
 struct AttentionKernels {
   // x [heads, head_dim] in place; cosine, sine [dims / 2].
   void (*rotate)(float* x, int32_t heads, int32_t head_dim, int32_t dims, const float* cosine, const float* sine);
@@ -124,15 +118,7 @@ struct AttentionKernels {
   void (*prefill_tile)(const PrefillTile& tile);
   // score += sums [16 * blocks]; below kScoreMin it is 0.
   void (*add_scores)(const ScoreView& scores, const float* sums, int32_t blocks);
-
-  LogitsSummary (*summarize_logits)(const float* logits, int64_t count);
-  // weights[i] = exp((logits[i] - largest) * factor), or not stored when null; block_sums[b] = their sum over
-  // [256 b, 256 (b + 1)). Returns the sum of block_sums.
-  double (*exp_weights)(const float* logits, int64_t count, float largest, float factor, float* weights,
-                        double* block_sums);
 };
-
-inline constexpr int64_t kWeightBlock = 256;  // of exp_weights
 
 // Scratch of prefill_tile for a sequence of at most `slots` slots.
 constexpr size_t PrefillScratchBytes(int32_t slots, int32_t head_dim) {

@@ -3,9 +3,6 @@
 namespace hydrant {
 namespace {
 
-// Parts of a scratch area start on cache lines of their own.
-constexpr size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 size_t Count(int64_t n) { return static_cast<size_t>(n); }
 
 size_t SplitsMax(int32_t slots) { return Count(slots / kDecodeSplitSlots + 1); }
@@ -19,17 +16,15 @@ int32_t PlacesOf(int threads) { return 2 * threads + 2; }
 AttentionScratch::PartBytes::PartBytes(const StepBounds& bounds) {
   const int32_t whole = WholeBlocks(bounds.slots_max);
   const size_t slots = Count(whole), splits = SplitsMax(whole);
-  const size_t heads = Count(bounds.query_heads), logits = Count(bounds.vocab);
-  prefill = Aligned(PrefillScratchBytes(whole, bounds.head_dim)) + Aligned(slots * sizeof(float));
-  place = Aligned(heads * slots * sizeof(float)) + 2 * Aligned(splits * heads * sizeof(float)) +
-          Aligned(splits * heads * Count(bounds.head_dim) * sizeof(float));
-  shrink = Aligned(slots * (sizeof(uint64_t) + 2 * sizeof(int32_t) + sizeof(float)));
-  sampling = 3 * Aligned(logits * sizeof(float)) + Aligned((logits / kWeightBlock + 1) * sizeof(double));
+  const size_t heads = Count(bounds.query_heads);
+  prefill = CacheAligned(PrefillScratchBytes(whole, bounds.head_dim)) + CacheAligned(slots * sizeof(float));
+  place = CacheAligned(heads * slots * sizeof(float)) + 2 * CacheAligned(splits * heads * sizeof(float)) +
+          CacheAligned(splits * heads * Count(bounds.head_dim) * sizeof(float));
 }
 
 size_t AttentionScratch::Bytes(int threads, const StepBounds& bounds) {
   const PartBytes bytes(bounds);
-  return (bytes.prefill + bytes.shrink + bytes.sampling) * Count(threads) + bytes.place * Count(PlacesOf(threads));
+  return bytes.prefill * Count(threads) + bytes.place * Count(PlacesOf(threads));
 }
 
 AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
@@ -37,7 +32,6 @@ AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
       slots_max(WholeBlocks(bounds.slots_max)),
       query_heads(bounds.query_heads),
       head_dim(bounds.head_dim),
-      vocab(bounds.vocab),
       tiles_added(new std::atomic<int32_t>[Count(rows_max) * Count(query_heads)]),
       places(PlacesOf(threads)),
       decode(new DecodePlace[Count(places)]),
@@ -45,14 +39,12 @@ AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
       task_row(Count(rows_max) + 1),
       bytes_(bounds),
       prefill_(bytes_.prefill * Count(threads)),
-      places_(bytes_.place * Count(places)),
-      shrink_(bytes_.shrink * Count(threads)),
-      sampling_(bytes_.sampling * Count(threads)) {
+      places_(bytes_.place * Count(places)) {
   for (int32_t i = 0; i < places; ++i) {
     std::byte* p = static_cast<std::byte*>(places_.data()) + Count(i) * bytes_.place;
-    const size_t side = Aligned(SplitsMax(slots_max) * Count(query_heads) * sizeof(float));
+    const size_t side = CacheAligned(SplitsMax(slots_max) * Count(query_heads) * sizeof(float));
     decode[Count(i)].weights = reinterpret_cast<float*>(p);
-    p += Aligned(Count(query_heads) * Count(slots_max) * sizeof(float));
+    p += CacheAligned(Count(query_heads) * Count(slots_max) * sizeof(float));
     decode[Count(i)].largest = reinterpret_cast<float*>(p);
     decode[Count(i)].total = reinterpret_cast<float*>(p + side);
     decode[Count(i)].out = reinterpret_cast<float*>(p + 2 * side);
@@ -64,23 +56,7 @@ std::byte* AttentionScratch::PrefillOf(int thread) const {
 }
 
 float* AttentionScratch::ColumnSumsOf(int thread) const {
-  return reinterpret_cast<float*>(PrefillOf(thread) + Aligned(PrefillScratchBytes(slots_max, head_dim)));
-}
-
-ShrinkScratch AttentionScratch::ShrinkOf(int thread) const {
-  std::byte* p = static_cast<std::byte*>(shrink_.data()) + Count(thread) * bytes_.shrink;
-  return {.keys = reinterpret_cast<uint64_t*>(p),
-          .slots = reinterpret_cast<int32_t*>(p + Count(slots_max) * sizeof(uint64_t)),
-          .pooled = reinterpret_cast<float*>(p + Count(slots_max) * (sizeof(uint64_t) + 2 * sizeof(int32_t)))};
-}
-
-SamplingScratch AttentionScratch::SamplingOf(int thread) const {
-  std::byte* p = static_cast<std::byte*>(sampling_.data()) + Count(thread) * bytes_.sampling;
-  const size_t four = Aligned(Count(vocab) * sizeof(float));
-  return {.weights = reinterpret_cast<float*>(p),
-          .block_sums = reinterpret_cast<double*>(p + 3 * four),
-          .ids = reinterpret_cast<int32_t*>(p + four),
-          .adjusted = reinterpret_cast<float*>(p + 2 * four)};
+  return reinterpret_cast<float*>(PrefillOf(thread) + CacheAligned(PrefillScratchBytes(slots_max, head_dim)));
 }
 
 }  // namespace hydrant

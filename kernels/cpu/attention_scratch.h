@@ -1,4 +1,4 @@
-// Memory that the attention, shrink and sampling ops of CpuDevice reuse from step to step.
+// AttentionScratch is the memory that the attention of CpuDevice reuses from step to step.
 #ifndef HYDRANT_KERNELS_CPU_ATTENTION_SCRATCH_H_
 #define HYDRANT_KERNELS_CPU_ATTENTION_SCRATCH_H_
 
@@ -10,8 +10,6 @@
 
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/cpu_buffer.h"
-#include "kernels/cpu/sampling.h"
-#include "kernels/cpu/shrink.h"
 
 namespace hydrant {
 
@@ -25,7 +23,6 @@ struct AttentionScratch {
   const int32_t slots_max;  // rounded up to whole blocks
   const int32_t query_heads;
   const int32_t head_dim;
-  const int64_t vocab;
 
   // --- prefill, per thread
   std::byte* PrefillOf(int thread) const;  // PrefillScratchBytes(slots_max, head_dim)
@@ -46,12 +43,6 @@ struct AttentionScratch {
   const int32_t places;
   std::unique_ptr<DecodePlace[]> decode;  // [places]
 
-  // --- shrink, per thread
-  ShrinkScratch ShrinkOf(int thread) const;
-
-  // --- sampling, per thread
-  SamplingScratch SamplingOf(int thread) const;
-
   // --- the rows of a step, laid out as work: [rows_max + 1] each
   std::vector<int64_t> first_task;
   std::vector<int32_t> task_row;
@@ -59,11 +50,11 @@ struct AttentionScratch {
  private:
   struct PartBytes {  // of a thread or a place
     explicit PartBytes(const StepBounds& bounds);
-    size_t prefill, place, shrink, sampling;
+    size_t prefill, place;
   };
 
   const PartBytes bytes_;
-  CpuBuffer prefill_, places_, shrink_, sampling_;
+  CpuBuffer prefill_, places_;
 };
 
 }  // namespace hydrant

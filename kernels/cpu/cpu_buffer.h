@@ -10,6 +10,9 @@
 
 namespace hydrant {
 
+// Parts of one buffer start on cache lines of their own.
+constexpr size_t CacheAligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 class CpuBuffer final : public DeviceBuffer {
  public:
   // data() is aligned to 64 bytes, and to 2 MiB when bytes >= 2 MiB. Throws std::bad_alloc.

@@ -12,6 +12,8 @@
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/linear_kernels.h"
 #include "kernels/cpu/row_kernels.h"
+#include "kernels/cpu/sampling_scratch.h"
+#include "kernels/cpu/shrink_scratch.h"
 
 namespace hydrant {
 namespace {
@@ -106,6 +108,8 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   prepared_x_ = std::make_unique<CpuBuffer>(PreparedBytes(bounds));
   embedding_rows_.assign(EmbeddingFloats(bounds), 0.0f);
   attention_ = std::make_unique<AttentionScratch>(pool_.threads(), bounds);
+  shrink_ = std::make_unique<ShrinkScratches>(pool_.threads(), bounds);
+  sampling_ = std::make_unique<SamplingScratches>(pool_.threads(), bounds);
   token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
   left_in_.reserve(static_cast<size_t>(bounds.rows_max));
   sampled_ids_.assign(static_cast<size_t>(bounds.rows_max), 0);
@@ -113,9 +117,10 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
 
 int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
   const auto ids = static_cast<size_t>(bounds.tokens_max) + static_cast<size_t>(bounds.rows_max);
-  return static_cast<int64_t>(PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
-                              static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) +
-                              AttentionScratch::Bytes(pool_.threads(), bounds));
+  return static_cast<int64_t>(
+      PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
+      static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) + AttentionScratch::Bytes(pool_.threads(), bounds) +
+      ShrinkScratches::Bytes(pool_.threads(), bounds) + SamplingScratches::Bytes(pool_.threads(), bounds));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {

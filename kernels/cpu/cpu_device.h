@@ -26,6 +26,8 @@
 namespace hydrant {
 
 struct AttentionScratch;  // kernels/cpu/attention_scratch.h
+class SamplingScratches;  // kernels/cpu/sampling_scratch.h
+class ShrinkScratches;    // kernels/cpu/shrink_scratch.h
 enum class Epilogue : uint8_t;
 
 struct CpuDeviceOptions {
@@ -111,6 +113,8 @@ class CpuDevice final : public Device {
   size_t product_ = 0;  // number of the next product in this step
 
   std::unique_ptr<AttentionScratch> attention_;
+  std::unique_ptr<ShrinkScratches> shrink_;
+  std::unique_ptr<SamplingScratches> sampling_;
 };
 
 }  // namespace hydrant

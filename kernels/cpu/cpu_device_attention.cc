@@ -125,10 +125,10 @@ void CpuDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor
 void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
   const int64_t pairs = int64_t{kv.layout.layers} * kv.layout.kv_heads;
   pool_.ParallelFor(std::ssize(ops) * pairs, 1, [&](int64_t begin, int64_t end, int thread) {
-    const ShrinkScratch scratch = attention_->ShrinkOf(thread);
+    const ShrinkScratch scratch = shrink_->Of(thread);
     for (int64_t i = begin; i < end; ++i) {
       const ShrinkOp& op = ops[static_cast<size_t>(i / pairs)];
-      assert(op.live_from <= attention_->slots_max);
+      assert(op.live_from <= shrink_->slots_max());
       const int32_t pair = static_cast<int32_t>(i % pairs);
       ShrinkPair(op, kv, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads, scratch);
     }
@@ -142,12 +142,12 @@ void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv
     of_pairs.assign(pairs * op.losses.size(), 0.0);
     pool_.ParallelFor(
         std::ssize(of_pairs) == 0 ? 0 : static_cast<int64_t>(pairs), 1, [&](int64_t begin, int64_t end, int thread) {
-          assert(op.live <= attention_->slots_max);
+          assert(op.live <= shrink_->slots_max());
           for (int64_t pair = begin; pair < end; ++pair) {
             const auto out =
                 std::span(of_pairs).subspan(static_cast<size_t>(pair) * op.losses.size(), op.losses.size());
             MeasurePairLosses(op, kv, static_cast<int32_t>(pair / kv.layout.kv_heads),
-                              static_cast<int32_t>(pair % kv.layout.kv_heads), attention_->ShrinkOf(thread), out);
+                              static_cast<int32_t>(pair % kv.layout.kv_heads), shrink_->Of(thread), out);
           }
         });
     for (size_t cut = 0; cut < op.losses.size(); ++cut) {
@@ -159,9 +159,9 @@ void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv
 }
 
 uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
-  assert(requests.size() == results.size() && logits.cols <= attention_->vocab);
+  assert(requests.size() == results.size() && logits.cols <= sampling_->vocab());
   pool_.ParallelFor(std::ssize(requests), 1, [&](int64_t begin, int64_t end, int thread) {
-    const SamplingScratch scratch = attention_->SamplingOf(thread);
+    const SamplingScratch scratch = sampling_->Of(thread);
     for (int64_t i = begin; i < end; ++i) {
       const SampleRequest& request = requests[static_cast<size_t>(i)];
       assert(request.logits_row >= 0 && request.logits_row < logits.rows);
@@ -169,7 +169,7 @@ uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> request
       SampleResult& result = results[static_cast<size_t>(i)];
       const bool counts_last = request.adjustments != nullptr && request.adjustments->counts_last;
       const int32_t last = counts_last ? sampled_ids_[static_cast<size_t>(request.state_row)] : -1;
-      result = SampleRow(*kernels_.attention, {row, static_cast<size_t>(logits.cols)}, request, last, scratch);
+      result = SampleRow(*kernels_.sampling, {row, static_cast<size_t>(logits.cols)}, request, last, scratch);
       if (request.state_row < 0) continue;
       sampled_ids_[static_cast<size_t>(request.state_row)] = NextId(request, result);
     }

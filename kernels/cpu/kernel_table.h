@@ -22,12 +22,14 @@ namespace hydrant {
 struct LinearKernels;     // kernels/cpu/linear_kernels.h
 struct RowKernels;        // kernels/cpu/row_kernels.h
 struct AttentionKernels;  // kernels/cpu/attention_kernels.h
+struct SamplingKernels;   // kernels/cpu/sampling_kernels.h
 
 struct KernelTable {
   CpuIsa isa;
   const LinearKernels* linear;
   const RowKernels* row;
   const AttentionKernels* attention;
+  const SamplingKernels* sampling;
 };
 
 // REQUIRES IsaSupported(isa).

@@ -72,8 +72,8 @@ int64_t ApplyTopKAndTopP(std::span<const float> logits, const float* weights, co
   return kept;
 }
 
-int32_t Draw(const AttentionKernels& kernels, std::span<const float> logits, float largest,
-             const SampleRequest& request, const SamplingScratch& scratch) {
+int32_t Draw(const SamplingKernels& kernels, std::span<const float> logits, float largest, const SampleRequest& request,
+             const SamplingScratch& scratch) {
   const SamplingParams& params = *request.params;
   const int64_t vocab = std::ssize(logits);
   const double u = PhiloxUniform(params.seed, request.position);
@@ -144,7 +144,7 @@ std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustme
 }
 
 // REQUIRES: request.scored_id < 0; the row is finite, `summary` of it.
-SampleResult Choose(const AttentionKernels& kernels, std::span<const float> logits, LogitsSummary summary,
+SampleResult Choose(const SamplingKernels& kernels, std::span<const float> logits, LogitsSummary summary,
                     const SampleRequest& request, int32_t last, const SamplingScratch& scratch) {
   SampleResult result;
   if (request.adjustments != nullptr) {
@@ -167,7 +167,7 @@ int32_t RankOf(std::span<const float> logits, int32_t id) {
   return better + 1;
 }
 
-void ReportLogprobs(const AttentionKernels& kernels, std::span<const float> logits, float largest, int32_t wanted,
+void ReportLogprobs(const SamplingKernels& kernels, std::span<const float> logits, float largest, int32_t wanted,
                     const SamplingScratch& scratch, SampleResult& result) {
   const double total =
       kernels.exp_weights(logits.data(), std::ssize(logits), largest, 1.0f, nullptr, scratch.block_sums);
@@ -202,7 +202,7 @@ void ReportLogprobs(const AttentionKernels& kernels, std::span<const float> logi
 
 }  // namespace
 
-SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,
+SampleResult SampleRow(const SamplingKernels& kernels, std::span<const float> logits, const SampleRequest& request,
                        int32_t last, const SamplingScratch& scratch) {
   SampleResult result;
   const LogitsSummary summary = kernels.summarize_logits(logits.data(), std::ssize(logits));

@@ -7,20 +7,14 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/sampling_kernels.h"
+#include "kernels/cpu/sampling_scratch.h"
 #include "kernels/sampling.h"
 
 namespace hydrant {
 
-struct SamplingScratch {
-  float* weights;      // [vocab]
-  double* block_sums;  // [vocab / kWeightBlock + 1]
-  int32_t* ids;        // [vocab]
-  float* adjusted;     // [vocab]
-};
-
 // `last`: the id that LogitAdjustments::counts_last means; negative: none.
-SampleResult SampleRow(const AttentionKernels& kernels, std::span<const float> logits, const SampleRequest& request,
+SampleResult SampleRow(const SamplingKernels& kernels, std::span<const float> logits, const SampleRequest& request,
                        int32_t last, const SamplingScratch& scratch);
 
 }  // namespace hydrant

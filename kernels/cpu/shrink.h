@@ -6,15 +6,10 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/shrink_scratch.h"
 #include "kernels/device.h"
 
 namespace hydrant {
-
-struct ShrinkScratch {
-  uint64_t* keys;  // [live_from]
-  int32_t* slots;  // [2 * live_from]
-  float* pooled;   // [live_from]
-};
 
 // Device::Shrink for one pair. O(live_from), plus a sort when a pooled prompt's slots are not in the order of positions, and
 // one for the ranks of a rolling policy.
