@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "loadgen/runner.h"
+#include "loadgen/run_result.h"
 #include "loadgen/statistics.h"
 
 namespace hydrant {

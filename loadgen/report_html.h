@@ -9,7 +9,7 @@
 
 #include "loadgen/compare.h"
 #include "loadgen/report_json.h"
-#include "loadgen/runner.h"
+#include "loadgen/run_result.h"
 #include "loadgen/summary.h"
 
 namespace hydrant {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "loadgen/compare.h"
-#include "loadgen/runner.h"
+#include "loadgen/run_result.h"
 #include "loadgen/summary.h"
 #include "nlohmann/json.hpp"
 

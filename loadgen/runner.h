@@ -11,13 +11,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "loadgen/arrivals.h"
 #include "loadgen/connection.h"
 #include "loadgen/dialogue.h"
 #include "loadgen/http_request.h"
-#include "loadgen/request_record.h"
+#include "loadgen/run_result.h"
 #include "loadgen/workload.h"
 
 namespace hydrant {
@@ -47,15 +46,6 @@ struct RunSpec {
   bool session_ids = false;  // X-Session-ID, one per conversation, other ones in every run
   double request_timeout_s = 600;
   std::function<void(const Progress&)> on_progress;  // every second; may be empty
-};
-
-struct RunResult {
-  std::vector<RequestRecord> records;  // in the order they ended
-  double duration_s = 0;               // to the last end
-  double start_unix_s = 0;
-  double max_loop_lag_s = 0;  // the latest that the event loop woke up
-  double cpu_s = 0;           // of the thread that ran it
-  bool interrupted = false;
 };
 
 class Runner {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "loadgen/request_record.h"
-#include "loadgen/runner.h"
+#include "loadgen/run_result.h"
 #include "loadgen/statistics.h"
 #include "loadgen/workload.h"
 

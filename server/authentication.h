@@ -12,16 +12,11 @@
 
 #include "api/api_error.h"
 #include "server/auth_limiter.h"
+#include "server/caller.h"
 #include "server/key_ring.h"
 #include "server/tenant_registry.h"
 
 namespace hydrant {
-
-// Who asks: a tenant, or null for the operator.
-using Caller = std::shared_ptr<const TenantEntry>;
-
-// `authorization` is null when the field is missing; `peer` is the address as text.
-using Authenticate = std::function<ApiResult<Caller>(const std::string* authorization, std::string_view peer)>;
 
 // Any tenant. Errors: 401; 429 for a peer that presented wrong keys too often (auth_limiter.h). The arguments outlive the result;
 // `on_failure` may be null.

@@ -13,17 +13,11 @@
 #include "api/kv_spec.h"
 #include "kernels/device.h"
 #include "scheduler/tenant.h"
+#include "server/exit_codes.h"
 #include "server/limits.h"
 #include "server/log.h"
 
 namespace hydrant {
-
-// What the process answers to whoever started it (sysexits.h).
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitUsage = 64;      // the command line
-inline constexpr int kExitInternal = 70;   // the program
-inline constexpr int kExitResources = 75;  // port taken, not enough memory
-inline constexpr int kExitConfig = 78;     // the model or the configuration file
 
 struct Config {
   std::string model_path;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "api/api_error.h"
-#include "server/authentication.h"
+#include "server/caller.h"
 #include "server/http_head.h"
 #include "server/http_message.h"
 

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/admin_routes.h"
 #include "server/clock.h"
-#include "server/config.h"
+#include "server/exit_codes.h"
 #include "server/log.h"
 #include "server/routes.h"
 

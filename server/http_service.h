@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/authentication.h"
+#include "server/caller.h"
 #include "server/limits.h"
 #include "server/origin_policy.h"
 
