@@ -24,7 +24,7 @@
 namespace hydrant {
 
 // Token slots in a block. The same number as kBlockSlots in kernels/device.h, which this folder may not include;
-// server/engine_core.cc, which sees both, asserts that they agree.
+// server/engine/engine_core.cc, which sees both, asserts that they agree.
 inline constexpr int32_t kSlotsPerBlock = 16;
 
 // The stride of prefill "budgeted". A chunk's rows are one matrix product, and below about this many it is bound by the

@@ -1,5 +1,5 @@
 // Device is the op interface under the one Transformer: everything that touches weights, activations or cached keys and
-// values. CpuDevice and CudaDevice implement it; kernels/reference.h is the slow oracle of every op.
+// values. CpuDevice and CudaDevice implement it; kernels/reference/reference.h is the slow oracle of every op.
 //
 // Thread: engine. One step at a time: BeginStep, ops in any order, Sample. Ops may return when they are queued, and then
 // run in the order of the calls: the next step may begin before AwaitSample has returned for the last one.

@@ -13,11 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "loadgen/compare.h"
-#include "loadgen/http_get.h"
-#include "loadgen/report_html.h"
-#include "loadgen/report_json.h"
-#include "loadgen/report_table.h"
+#include "loadgen/client/http_get.h"
+#include "loadgen/report/report_html.h"
+#include "loadgen/report/report_json.h"
+#include "loadgen/report/report_table.h"
+#include "loadgen/results/compare.h"
 #include "loadgen/runner.h"
 
 namespace hydrant {

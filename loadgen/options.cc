@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "api/json_writer.h"
-#include "loadgen/dataset_files.h"
+#include "api/wire/json_writer.h"
+#include "loadgen/load/dataset_files.h"
 #include "loadgen/version.h"
 #include "nlohmann/json.hpp"
 

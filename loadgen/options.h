@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "loadgen/arrivals.h"
-#include "loadgen/http_request.h"
-#include "loadgen/summary.h"
-#include "loadgen/url.h"
-#include "loadgen/workload.h"
+#include "loadgen/client/http_request.h"
+#include "loadgen/client/url.h"
+#include "loadgen/load/arrivals.h"
+#include "loadgen/load/workload.h"
+#include "loadgen/results/summary.h"
 
 namespace hydrant {
 

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "loadgen/answer_recorder.h"
-#include "loadgen/load_plan.h"
-#include "loadgen/response_reader.h"
+#include "loadgen/client/response_reader.h"
+#include "loadgen/load/load_plan.h"
+#include "loadgen/results/answer_recorder.h"
 
 namespace hydrant {
 namespace {

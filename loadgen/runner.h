@@ -12,12 +12,12 @@
 #include <memory>
 #include <string>
 
-#include "loadgen/arrivals.h"
-#include "loadgen/connection.h"
-#include "loadgen/dialogue.h"
-#include "loadgen/http_request.h"
-#include "loadgen/run_result.h"
-#include "loadgen/workload.h"
+#include "loadgen/client/connection.h"
+#include "loadgen/client/http_request.h"
+#include "loadgen/load/arrivals.h"
+#include "loadgen/load/dialogue.h"
+#include "loadgen/load/workload.h"
+#include "loadgen/results/run_result.h"
 
 namespace hydrant {
 

@@ -1,6 +1,6 @@
 // Request is what the scheduler needs to know of a generation: validated by the caller and immutable once added, but for
 // budget.keep, which a shrink lowers. How
-// tokens are sampled and which of them are evicted travels beside it (server/engine_core.h), unseen here.
+// tokens are sampled and which of them are evicted travels beside it (server/engine/engine_core.h), unseen here.
 #ifndef HYDRANT_SCHEDULER_REQUEST_H_
 #define HYDRANT_SCHEDULER_REQUEST_H_
 

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/json_reader.h"
-#include "api/ordered_json.h"
-#include "server/ascii_text.h"
-#include "server/generation_defaults.h"
-#include "server/origin_policy.h"
-#include "server/version.h"
+#include "api/wire/json_reader.h"
+#include "api/wire/ordered_json.h"
+#include "server/generation/generation_defaults.h"
+#include "server/http/origin_policy.h"
+#include "server/process/ascii_text.h"
+#include "server/process/version.h"
 
 namespace hydrant {
 namespace {

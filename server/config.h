@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "api/kv_spec.h"
+#include "api/kv/kv_spec.h"
 #include "kernels/device.h"
 #include "scheduler/tenant.h"
-#include "server/exit_codes.h"
-#include "server/limits.h"
-#include "server/log.h"
+#include "server/process/exit_codes.h"
+#include "server/process/limits.h"
+#include "server/process/log.h"
 
 namespace hydrant {
 

@@ -8,9 +8,9 @@
 #include "kernels/cpu/cpu_device.h"
 #ifdef HYDRANT_HAS_CUDA
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/runtime/cuda_error.h"
 #endif
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hydrant {
 namespace {

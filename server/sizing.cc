@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "model/kv_cache.h"
-#include "model/model_executor.h"
-#include "model/weights.h"
+#include "model/run/kv_cache.h"
+#include "model/run/model_executor.h"
+#include "model/weights/weights.h"
 
 namespace hydrant {
 namespace {

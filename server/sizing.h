@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 #include "server/config.h"
-#include "server/limits.h"
+#include "server/process/limits.h"
 
 namespace hydrant {
 

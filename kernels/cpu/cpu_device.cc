@@ -8,12 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/attention_scratch.h"
-#include "kernels/cpu/cpu_linear.h"
-#include "kernels/cpu/linear_kernels.h"
-#include "kernels/cpu/row_kernels.h"
-#include "kernels/cpu/sampling_scratch.h"
-#include "kernels/cpu/shrink_scratch.h"
+#include "kernels/cpu/attention/attention_scratch.h"
+#include "kernels/cpu/eviction/shrink_scratch.h"
+#include "kernels/cpu/linear/cpu_linear.h"
+#include "kernels/cpu/linear/linear_kernels.h"
+#include "kernels/cpu/runtime/row_kernels.h"
+#include "kernels/cpu/sampling/sampling_scratch.h"
 
 namespace hydrant {
 namespace {

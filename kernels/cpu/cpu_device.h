@@ -17,17 +17,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_buffer.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/runtime/cpu_buffer.h"
+#include "kernels/cpu/runtime/cpu_features.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/runtime/thread_pool.h"
 #include "kernels/device.h"
 
 namespace hydrant {
 
-struct AttentionScratch;  // kernels/cpu/attention_scratch.h
-class SamplingScratches;  // kernels/cpu/sampling_scratch.h
-class ShrinkScratches;    // kernels/cpu/shrink_scratch.h
+struct AttentionScratch;  // kernels/cpu/attention/attention_scratch.h
+class SamplingScratches;  // kernels/cpu/sampling/sampling_scratch.h
+class ShrinkScratches;    // kernels/cpu/eviction/shrink_scratch.h
 enum class Epilogue : uint8_t;
 
 struct CpuDeviceOptions {

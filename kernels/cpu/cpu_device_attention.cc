@@ -8,14 +8,14 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/attention_scratch.h"
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/attention/attention_scratch.h"
+#include "kernels/cpu/attention/kv_layout.h"
+#include "kernels/cpu/attention/rope_table.h"
 #include "kernels/cpu/cpu_device.h"
-#include "kernels/cpu/kv_layout.h"
-#include "kernels/cpu/rope_table.h"
-#include "kernels/cpu/sampling.h"
-#include "kernels/cpu/shrink.h"
-#include "kernels/cpu/shrink_loss.h"
+#include "kernels/cpu/eviction/shrink.h"
+#include "kernels/cpu/eviction/shrink_loss.h"
+#include "kernels/cpu/sampling/sampling.h"
 #include "kernels/kv_pieces.h"
 
 namespace hydrant {

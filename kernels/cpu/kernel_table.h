@@ -7,7 +7,7 @@
 // Rules for a family's source
 //  1. Everything it defines is in namespace hydrant::HYDRANT_ISA (set by the build), unnamed inside it except the
 //     table.
-//  2. It includes <immintrin.h>, <cstdint>, <cstddef>, <cassert>, kernels/cpu/simd.h and plain-data headers, and uses
+//  2. It includes <immintrin.h>, <cstdint>, <cstddef>, <cassert>, kernels/cpu/runtime/simd.h and plain-data headers, and uses
 //     no inline function or template of the standard library: the linker could keep the AVX-512 copy of it for the
 //     whole program. (`ctest -R isa_objects` looks for weak symbols.)
 //  3. It is compiled with -ffp-contract=off: a fused multiply-add happens only where the source says so, so an
@@ -15,14 +15,14 @@
 #ifndef HYDRANT_KERNELS_CPU_KERNEL_TABLE_H_
 #define HYDRANT_KERNELS_CPU_KERNEL_TABLE_H_
 
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/runtime/cpu_features.h"
 
 namespace hydrant {
 
-struct LinearKernels;     // kernels/cpu/linear_kernels.h
-struct RowKernels;        // kernels/cpu/row_kernels.h
-struct AttentionKernels;  // kernels/cpu/attention_kernels.h
-struct SamplingKernels;   // kernels/cpu/sampling_kernels.h
+struct LinearKernels;     // kernels/cpu/linear/linear_kernels.h
+struct RowKernels;        // kernels/cpu/runtime/row_kernels.h
+struct AttentionKernels;  // kernels/cpu/attention/attention_kernels.h
+struct SamplingKernels;   // kernels/cpu/sampling/sampling_kernels.h
 
 struct KernelTable {
   CpuIsa isa;

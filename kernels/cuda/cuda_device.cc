@@ -11,13 +11,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/cuda_error.h"
-#include "kernels/cuda/cuda_linear.h"
-#include "kernels/cuda/cuda_rope_table.h"
-#include "kernels/cuda/eviction.h"
-#include "kernels/cuda/row_kernels.h"
-#include "kernels/cuda/sampling.h"
-#include "kernels/cuda/skinny_gemm.h"
+#include "kernels/cuda/attention/cuda_rope_table.h"
+#include "kernels/cuda/eviction/eviction.h"
+#include "kernels/cuda/linear/cuda_linear.h"
+#include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/cuda/linear/skinny_gemm.h"
+#include "kernels/cuda/runtime/cuda_error.h"
+#include "kernels/cuda/sampling/sampling.h"
 
 namespace hydrant {
 

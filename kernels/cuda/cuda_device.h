@@ -17,12 +17,12 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/eviction/kv_staging.h"
 #include "kernels/cuda/graph.h"
-#include "kernels/cuda/kv_staging.h"
-#include "kernels/cuda/matvec.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/sample_queue.h"
+#include "kernels/cuda/linear/matvec.h"
+#include "kernels/cuda/runtime/memory.h"
+#include "kernels/cuda/sampling/sample_queue.h"
 #include "kernels/cuda/step_table.h"
 #include "kernels/device.h"
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/attention/cuda_rope_table.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_error.h"
-#include "kernels/cuda/cuda_rope_table.h"
-#include "kernels/cuda/eviction.h"
+#include "kernels/cuda/eviction/eviction.h"
+#include "kernels/cuda/runtime/cuda_error.h"
 
 namespace hydrant {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/runtime/cuda_error.h"
 
 namespace hydrant::cuda {
 

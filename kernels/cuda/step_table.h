@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/step_view.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/runtime/memory.h"
+#include "kernels/cuda/runtime/step_view.h"
 #include "kernels/device.h"
 
 namespace hydrant::cuda {

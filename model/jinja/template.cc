@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "model/jinja/fault.h"
-#include "model/jinja/from_json.h"
-#include "model/jinja/interpreter.h"
-#include "model/jinja/parser.h"
-#include "model/jinja/str_cat.h"
+#include "model/jinja/core/fault.h"
+#include "model/jinja/core/interpreter.h"
+#include "model/jinja/core/str_cat.h"
+#include "model/jinja/library/from_json.h"
+#include "model/jinja/parse/parser.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/jinja/ast.h"
-#include "model/jinja/text.h"
-#include "model/jinja/workspace.h"
+#include "model/jinja/core/ast.h"
+#include "model/jinja/core/text.h"
+#include "model/jinja/core/workspace.h"
 #include "nlohmann/json.hpp"
 
 namespace hydrant::jinja {

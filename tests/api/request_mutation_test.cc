@@ -7,10 +7,10 @@
 #include <random>
 #include <string>
 
-#include "api/completion_request.h"
-#include "api/json_writer.h"
-#include "api/tokenize.h"
-#include "tests/sanitizers.h"
+#include "api/request/completion_request.h"
+#include "api/request/tokenize.h"
+#include "api/wire/json_writer.h"
+#include "tests/support/sanitizers.h"
 
 namespace hydrant {
 namespace {

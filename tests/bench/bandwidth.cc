@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/cpu_buffer.h"
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/runtime/cpu_buffer.h"
+#include "kernels/cpu/runtime/cpu_features.h"
+#include "kernels/cpu/runtime/thread_pool.h"
 
 namespace hydrant {
 namespace {

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "loadgen/results/summary.h"
 #include "loadgen/runner.h"
-#include "loadgen/summary.h"
 
 namespace hydrant {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
-#include "model/checkpoint.h"
-#include "model/model_executor.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/run/model_executor.h"
 #include "tests/bench/bandwidth.h"
 #include "tests/bench/timing.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
-#include "server/logit_shaper.h"
+#include "server/engine/logit_shaper.h"
 
 namespace hydrant {
 namespace {

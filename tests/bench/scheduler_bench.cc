@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/engine_core.h"
+#include "server/engine/engine_core.h"
 
 namespace hydrant {
 namespace {

@@ -16,10 +16,10 @@
 #include <string_view>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
-#include "model/directory_tokenizer.h"
-#include "model/file_error.h"
-#include "model/gguf_tokenizer.h"
+#include "model/files/file_error.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/directory_tokenizer.h"
+#include "model/vocabulary/gguf_tokenizer.h"
 
 namespace hydrant {
 namespace {

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "block_manager/kv_budget.h"
 #include "server/sizing.h"
-#include "tests/source_dir.h"
+#include "tests/support/source_dir.h"
 
 namespace hydrant {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "api/chat_request.h"
-#include "api/tokenize.h"
-#include "api/tool_call_parser.h"
+#include "api/request/chat_request.h"
+#include "api/request/tokenize.h"
+#include "api/response/tool_call_parser.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/request_properties.h"
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "model/chat_template.h"
+#include "model/chat/chat_template.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/http_head.h"
+#include "server/http/http_head.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

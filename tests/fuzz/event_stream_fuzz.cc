@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "api/json_reader.h"
-#include "loadgen/sse_reader.h"
-#include "loadgen/stream_event.h"
+#include "api/wire/json_reader.h"
+#include "loadgen/client/sse_reader.h"
+#include "loadgen/client/stream_event.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
-#include "model/gguf_file.h"
-#include "model/gguf_tokenizer.h"
+#include "model/files/gguf_file.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/gguf_tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "model/hf_config.h"
+#include "model/checkpoint/hf_config.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "server/http_head.h"
+#include "server/http/http_head.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

@@ -1,8 +1,8 @@
 // Whatever a body is, reading it ends in a request within its ranges or in an error that is well-formed JSON.
 #include <string_view>
 
-#include "api/completion_request.h"
-#include "api/tokenize.h"
+#include "api/request/completion_request.h"
+#include "api/request/tokenize.h"
 #include "tests/fuzz/request_properties.h"
 
 namespace hydrant {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "api/generation_fields.h"
-#include "api/json_writer.h"
+#include "api/request/generation_fields.h"
+#include "api/wire/json_writer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

@@ -1,5 +1,5 @@
 // A .safetensors file is refused in one line, or all its tensors lie inside it and are as long as their shape says.
-#include "model/safetensors_file.h"
+#include "model/files/safetensors_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

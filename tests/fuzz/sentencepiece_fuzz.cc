@@ -1,6 +1,6 @@
 // A tokenizer.model is refused in one line or makes a tokenizer.
-#include "model/bpe_tokenizer.h"
-#include "model/sentencepiece.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/sentencepiece.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

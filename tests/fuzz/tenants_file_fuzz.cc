@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/json_writer.h"
-#include "server/tenants_file.h"
+#include "api/wire/json_writer.h"
+#include "server/tenants/tenants_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

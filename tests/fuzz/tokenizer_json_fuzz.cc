@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
-#include "model/tokenizer_json.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/tokenizer_json.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

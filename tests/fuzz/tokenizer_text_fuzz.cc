@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
-#include "model/tokenizer_json.h"
-#include "model/utf8.h"
+#include "model/text/utf8.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/tokenizer_json.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/model/sentencepiece_builder.h"
-#include "tests/model/tiny_directory.h"
+#include "tests/model/checkpoint/tiny_directory.h"
+#include "tests/model/vocabulary/sentencepiece_builder.h"
 
 namespace hydrant {
 namespace {

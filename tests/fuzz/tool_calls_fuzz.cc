@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/json_reader.h"
-#include "api/tool_call_parser.h"
+#include "api/response/tool_call_parser.h"
+#include "api/wire/json_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

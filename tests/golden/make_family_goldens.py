@@ -1,7 +1,7 @@
 """Makes families/*.json: for a tiny model of every supported family its config.json, the names and shapes of its tensors, and
 what transformers answers. README.md says what the files hold.
 
-The weights are not stored: `value` below is a formula that tests/model/family_checkpoint.cc knows, too. Evictions are judged by
+The weights are not stored: `value` below is a formula that tests/model/checkpoint/family_checkpoint.cc knows, too. Evictions are judged by
 the H2O of llama_oracle.py, with the layers of transformers around it.
 """
 

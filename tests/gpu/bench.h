@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/reference.h"
+#include "kernels/cuda/runtime/cuda_error.h"
+#include "kernels/cuda/runtime/memory.h"
+#include "kernels/reference/reference.h"
 
 namespace hydrant::cuda {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/step_table.h"
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/gpu/bench_cache.h"
 #include "tests/gpu/bench_groups.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/eviction.h"
+#include "kernels/cuda/eviction/eviction.h"
 #include "tests/gpu/bench_cache.h"
 #include "tests/gpu/bench_groups.h"
 

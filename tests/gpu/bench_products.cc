@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/matvec.h"
-#include "kernels/cuda/row_kernels.h"
-#include "kernels/cuda/skinny_gemm.h"
-#include "kernels/reference.h"
+#include "kernels/cuda/linear/matvec.h"
+#include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/cuda/linear/skinny_gemm.h"
+#include "kernels/reference/reference.h"
 #include "tests/gpu/bench_groups.h"
 
 namespace hydrant::cuda {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/row_kernels.h"
+#include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/step_table.h"
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/gpu/bench_groups.h"
 
 namespace hydrant::cuda {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/sampling.h"
-#include "kernels/reference.h"
+#include "kernels/cuda/sampling/sampling.h"
+#include "kernels/reference/reference.h"
 #include "tests/gpu/bench_groups.h"
 
 namespace hydrant::cuda {

@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "block_manager/kv_budget.h"
-#include "model/kv_cache.h"
-#include "model/model_executor.h"
-#include "model/weights.h"
+#include "model/run/kv_cache.h"
+#include "model/run/model_executor.h"
+#include "model/weights/weights.h"
 #include "server/device_choice.h"
 #include "tests/bench/timing.h"
 #include "tests/gpu/random_checkpoint.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/checkpoint.h"
-#include "model/model_config.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/config/model_config.h"
 
 namespace hydrant {
 

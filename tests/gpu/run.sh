@@ -129,8 +129,8 @@ if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
   rm -f "$bench"
   if [[ -x $nvcc ]]; then
     stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native --threads 0 -x cu -o "$bench" \
-      tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*.cu kernels/cuda/cuda_error.cc kernels/cuda/memory.cc \
-      kernels/cuda/step_table.cc kernels/reference.cc -lcublas
+      tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*/*.cu kernels/cuda/runtime/cuda_error.cc kernels/cuda/runtime/memory.cc \
+      kernels/cuda/step_table.cc kernels/reference/reference.cc -lcublas
   else
     skip build_kernels "there is no nvcc"
   fi

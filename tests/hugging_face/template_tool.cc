@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "model/chat_template.h"
+#include "model/chat/chat_template.h"
 
 namespace hydrant {
 namespace {

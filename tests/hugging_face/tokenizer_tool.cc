@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "model/bpe_tokenizer.h"
-#include "model/directory_tokenizer.h"
-#include "model/file_error.h"
-#include "model/gguf_tokenizer.h"
-#include "model/mapped_file.h"
+#include "model/files/file_error.h"
+#include "model/files/mapped_file.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/directory_tokenizer.h"
+#include "model/vocabulary/gguf_tokenizer.h"
 
 namespace hydrant {
 namespace {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
 

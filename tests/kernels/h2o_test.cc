@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/h2o_reference.h"
+#include "kernels/reference/h2o_reference.h"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
 
@@ -303,7 +303,7 @@ H2oCase RandomCase(uint64_t seed) {
   return h2o;
 }
 
-// The presets that score, as server/kv_resolution has them, at a random budget.
+// The presets that score, as server/kv/kv_resolution has them, at a random budget.
 struct Preset {
   const char* name;
   EvictionPolicy policy;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/h2o_reference.h"
+#include "kernels/reference/h2o_reference.h"
 #include "tests/kernels/kv_fixture.h"
 
 namespace hydrant {

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/operands.h"
 #include "tests/kernels/tested_device.h"
-#include "tests/source_dir.h"
+#include "tests/support/source_dir.h"
 
 namespace hydrant {
 namespace {

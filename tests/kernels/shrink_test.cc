@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/h2o_reference.h"
+#include "kernels/reference/h2o_reference.h"
 #include "tests/kernels/planted_cache.h"
 #include "tests/kernels/tested_device.h"
 

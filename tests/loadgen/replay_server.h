@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "loadgen/connection.h"
+#include "loadgen/client/connection.h"
 
 namespace hydrant {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "driver.h"
+#include "tests/scheduler/driver.h"
 
 namespace hydrant {
 namespace {

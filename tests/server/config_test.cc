@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/model/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {

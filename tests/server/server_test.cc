@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "test_server.h"
-#include "tests/model/temp_dir.h"
+#include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "model/kv_cache.h"
-#include "model/weights.h"
+#include "model/run/kv_cache.h"
+#include "model/weights/weights.h"
 
 namespace hydrant {
 namespace {

@@ -1,4 +1,4 @@
-#include "test_server.h"
+#include "tests/server/test_server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include <cstdlib>
 
-#include "server/clock.h"
-#include "server/kv_resolution.h"
+#include "server/kv/kv_resolution.h"
+#include "server/process/clock.h"
 
 namespace hydrant {
 namespace {

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "byte_tokenizer.h"
-#include "scripted_executor.h"
-#include "server/engine.h"
-#include "server/http_server.h"
-#include "server/tenant_registry.h"
+#include "server/engine/engine.h"
+#include "server/frontend/http_server.h"
+#include "server/tenants/tenant_registry.h"
+#include "tests/support/byte_tokenizer.h"
+#include "tests/support/scripted_executor.h"
 
 namespace hydrant {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "server/engine_core.h"
+#include "server/engine/engine_core.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_executor.h"
 #include "tests/sim/planted_bug.h"

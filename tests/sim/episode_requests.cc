@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/prefix_sharing.h"
+#include "server/engine/prefix_sharing.h"
 #include "tests/sim/episode.h"
 
 namespace hydrant::sim {

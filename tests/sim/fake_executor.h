@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "model/executor.h"
+#include "model/run/executor.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_memory.h"
 #include "tests/sim/sim_request.h"

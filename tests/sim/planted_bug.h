@@ -8,8 +8,8 @@
 #include <map>
 #include <vector>
 
-#include "model/executor.h"
-#include "server/engine_core.h"
+#include "model/run/executor.h"
+#include "server/engine/engine_core.h"
 
 namespace hydrant::sim {
 

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <string>
 
-#include "tests/sanitizers.h"
 #include "tests/sim/simulator.h"
+#include "tests/support/sanitizers.h"
 
 namespace hydrant::sim {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/engine_core.h"
+#include "server/engine/engine_core.h"
 #include "tests/sim/fake_model.h"
 
 namespace hydrant::sim {

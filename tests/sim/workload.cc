@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "server/prefix_sharing.h"
+#include "server/engine/prefix_sharing.h"
 
 namespace hydrant::sim {
 namespace {

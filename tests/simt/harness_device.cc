@@ -1,4 +1,4 @@
-#include "tests/model/harness_device.h"
+#include "tests/engine/harness_device.h"
 
 #include "kernels/cuda/cuda_device.h"
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
-#include "server/clock.h"
-#include "server/engine.h"
-#include "tests/model/engine_harness.h"
-#include "tests/model/shortages.h"
+#include "server/engine/engine.h"
+#include "server/process/clock.h"
+#include "tests/engine/engine_harness.h"
+#include "tests/engine/shortages.h"
 
 namespace hydrant::simt {
 namespace {

@@ -3,6 +3,7 @@
 Exceptions are listed beside the rule, each with its reason; a list only ever gets shorter.
 """
 
+import pathlib
 import re
 
 from tree import LIBRARIES, split_cpp
@@ -23,16 +24,23 @@ def matches(pattern, text):
 
 # --- the dependency graph --------------------------------------------------------------------------------------------
 
-MAY_INCLUDE = {
-    "api": set(),
-    "block_manager": set(),
-    "scheduler": {"block_manager"},
-    "kernels": set(),
-    "model": {"kernels"},
-    "server": {"api", "block_manager", "scheduler", "kernels", "model"},
-    "loadgen": {"api"},
-}
-MAY_LINK = {**MAY_INCLUDE, "server": {"api", "scheduler", "model"}}
+LAYERS_FILE = "tests/tidy/layers.txt"
+
+
+def parse_layers(text):
+    """layers.txt: folder -> the folders it may include. Lines that begin with a blank continue the one above."""
+    joined = re.sub(r"\n +", " ", "\n".join(line for line in text.split("\n") if not line.startswith("#")))
+    return {name: set(allowed.split()) for name, allowed in re.findall(r"^([\w/]+):(.*)$", joined, re.MULTILINE)}
+
+
+LAYERS = parse_layers((pathlib.Path(__file__).parent / "layers.txt").read_text())
+# Targets that are not named after their folder.
+TARGET_FOLDERS = {"hydrant_" + folder.replace("/", "_"): folder for folder in LAYERS}
+TARGET_FOLDERS |= {"hydrant_engine_core": "server/engine"}
+
+
+def folder_of(path):
+    return path.rpartition("/")[0]
 
 # First path components of packages' headers, by folder. Standard headers have no slash and no .h.
 PACKAGES = {
@@ -46,25 +54,59 @@ PACKAGES = {
 IMPURE = {"chrono", "thread", "mutex", "shared_mutex", "atomic", "condition_variable", "future", "fstream", "iostream",
           "filesystem", "random", "cstdio", "ctime"}  # fmt: skip
 PURE_FOLDERS = ("block_manager", "scheduler")
+# The folders of the server that may wait: all others compile without Boost.
+WITH_ASIO = {"server/http", "server/live_view", "server/frontend", "server"}
+
+
+@rule
+def layers_are_a_dag(tree):
+    """layers.txt has no cycle, lists no folder twice, and every arrow in it is one that some include needs."""
+    if LAYERS_FILE not in tree.files:
+        return
+    text = tree.files[LAYERS_FILE]
+    layers, above = parse_layers(text), set()
+    for line, match in matches(r"^([\w/]+):", text):
+        if match[1] in above:
+            yield LAYERS_FILE, line, f"{match[1]} is listed twice"
+        above.add(match[1])
+        for other in sorted(layers[match[1]] - above):
+            yield LAYERS_FILE, line, f"{match[1]} may include {other}, which must be listed above it"
+    used = {folder: set() for folder in layers}
+    for path, content in tree.cpp(*LIBRARIES):
+        used.setdefault(folder_of(path), set()).update(folder_of(match[1]) for _, match in matches(INCLUDE_OURS, content))
+    for path, content in tree.files.items():  # a folder without sources of its own sums up those that it links
+        if path.endswith("CMakeLists.txt") and folder_of(path) in used:
+            used[folder_of(path)].update(TARGET_FOLDERS[t] for t in re.findall(r"\bhydrant_\w+", content) if t in TARGET_FOLDERS)
+    for line, match in matches(r"^([\w/]+):", text):
+        for other in sorted(layers[match[1]] - used[match[1]]):
+            yield LAYERS_FILE, line, f"nothing in {match[1]} includes {other}"
+
+
+INCLUDE_OURS = r'^\s*#\s*include\s*"((?:' + "|".join(LIBRARIES) + r')/[^"]+)"'
 
 
 @rule
 def include_dag(tree):
-    """Folders include each other only along the arrows, and third parties only where PACKAGES allows."""
+    """Folders include each other only along the arrows of layers.txt, and third parties only where PACKAGES allows."""
     for path, text in tree.cpp(*LIBRARIES):
-        folder = path.split("/")[0]
+        folder, top = folder_of(path), path.split("/")[0]
+        if folder not in LAYERS:
+            yield path, 1, f"{folder} is not in {LAYERS_FILE}"
+            continue
         # Comments blanked, strings kept: the include's path is one.
         for line, match in matches(r'^\s*#\s*include\s*(["<])([^">]+)[">]', text):
             target, first = match[2], match[2].split("/")[0]
             if match[1] == '"':
-                if first in LIBRARIES and first != folder and first not in MAY_INCLUDE[folder]:
-                    yield path, line, f"{folder} may not include {first}"
-                elif first not in LIBRARIES and "/" in target and first not in PACKAGES.get(folder, {first}):
-                    yield path, line, f"{folder} may not use {first}"
+                if first in LIBRARIES and folder_of(target) not in LAYERS[folder] | {folder}:
+                    yield path, line, f"{folder} may not include {folder_of(target)}"
+                elif first not in LIBRARIES and "/" in target and first not in PACKAGES.get(top, {first}):
+                    yield path, line, f"{top} may not use {first}"
                 elif "/" not in target:
                     yield path, line, "includes are written from the root of the repository"
-            elif ("/" in target or target.endswith(".h")) and first not in PACKAGES.get(folder, {first}):
-                yield path, line, f"{folder} may not use {target}"
+            elif ("/" in target or target.endswith(".h")) and first not in PACKAGES.get(top, {first}):
+                yield path, line, f"{top} may not use {target}"
+            elif first == "boost" and top == "server" and folder not in WITH_ASIO:
+                yield path, line, f"{folder} knows nothing of Asio"
             elif target in IMPURE and folder in PURE_FOLDERS:
                 yield path, line, f"{folder} is pure: no <{target}>"
 
@@ -73,26 +115,47 @@ def include_dag(tree):
 def link_dag(tree):
     """The CMake link lines draw the same arrows."""
     for path, text in tree.files.items():
-        folder = path.split("/")[0]
-        if folder not in MAY_LINK or not path.endswith("CMakeLists.txt"):
+        folder = folder_of(path)
+        if folder not in LAYERS or not path.endswith("CMakeLists.txt"):
             continue
-        for line, match in matches(r"hydrant_library\([^)]*DEPS([^)]*)\)|target_link_libraries\(([^)]*)\)", text):
-            linked = set(re.findall(r"\bhydrant_(\w+)", match[1] or match[2])) & set(LIBRARIES)
-            for other in sorted(linked - MAY_LINK[folder] - {folder}):
+        # Subfolders without a CMakeLists.txt are part of the same library.
+        built = [sub for sub in LAYERS if (sub + "/").startswith(folder + "/") and sub + "/CMakeLists.txt" not in tree.files]
+        allowed = {folder}.union(LAYERS[folder], *(LAYERS[sub] for sub in built))
+        for line, match in matches(r"hydrant_(?:cuda_)?library\([^)]*DEPS([^)]*)\)|target_link_libraries\(([^)]*)\)", text):
+            linked = {TARGET_FOLDERS[name] for name in re.findall(r"\bhydrant_\w+", match[1] or match[2]) if name in TARGET_FOLDERS}
+            for other in sorted(linked - allowed):
                 yield path, line, f"{folder} may not link {other}"
+
+
+UNITS_MAX = 24
+FULL_FOLDERS = {}  # folder: reason
+
+
+@rule
+def folder_size(tree):
+    """A folder of more than 24 sources has rooms that have no names yet."""
+    units = {}
+    for path, _ in tree.cpp(*LIBRARIES):
+        if path.endswith((".cc", ".cu")):
+            units.setdefault(folder_of(path), []).append(path)
+    for folder, paths in units.items():
+        if len(paths) > UNITS_MAX and folder not in FULL_FOLDERS:
+            yield folder, 1, f"{len(paths)} sources; at most {UNITS_MAX}"
 
 
 @rule
 def sources_are_built(tree):
-    """A source file that no CMakeLists.txt, and nothing one includes, names is dead."""
+    """A source file that no CMakeLists.txt above it names is dead; one of tests/ may be named by any of tests/."""
     for path, _ in tree.cpp():
-        if path.endswith(".h") or path.endswith(".cuh"):
+        if path.endswith((".h", ".cuh")):
             continue
         parts = path.split("/")
         lists = ["/".join(parts[:depth] + ["CMakeLists.txt"]) for depth in range(len(parts))]
-        lists += [name for name in tree.files if name.endswith(".cmake") and name.startswith(parts[0] + "/")]
-        if not any(re.search(rf"\b{re.escape(parts[-1])}|\b{re.escape(parts[-1].rsplit('.', 1)[0])}\b", tree.files.get(name, "")) for name in lists):
-            yield path, 1, "no CMakeLists.txt above it names this file"
+        if parts[0] == "tests":
+            lists = [name for name in tree.files if name.startswith("tests/") and name.endswith("CMakeLists.txt")]
+        named = rf"\b{re.escape(parts[-1])}|\b{re.escape(parts[-1].rsplit('.', 1)[0])}\b"
+        if not any(re.search(named, tree.files.get(name, "")) for name in lists):
+            yield path, 1, "no CMakeLists.txt names this file"
 
 
 # --- banned --------------------------------------------------------------------------------------------------------
@@ -100,11 +163,11 @@ def sources_are_built(tree):
 # Pattern over code, folders it applies to (None: everywhere), paths where it is allowed, and why it is banned.
 BANNED = [
     (r"(\.|->)(template )?(get|get_to|get_ptr|get_ref|value)<", LIBRARIES,
-     ("api/json_reader.h", "api/json_reader.cc", "model/json_reader.h", "model/json_reader.cc",
-      "model/jinja/from_json.cc"),  # by the type that the value has
+     ("api/wire/json_reader.h", "api/wire/json_reader.cc", "model/files/json_reader.h",
+      "model/files/json_reader.cc", "model/jinja/library/from_json.cc"),  # by the type that the value has
      "JSON is read through the checked reader: get<int>() turns -1, 1e30 and true into numbers"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(", ("tests",),
-     ("tests/kernels/cpu/thread_pool_test.cc",),  # sleeping and waking up is what it tests
+     ("tests/kernels/cpu/runtime/thread_pool_test.cc",),  # sleeping and waking up is what it tests
      "a test waits for an event, never for a time"),
     (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\brandom_shuffle\b", None, (), "std::rand is neither seeded nor portable"),
     (r"\bNDEBUG\b", None, (), "assertions are part of the program"),
@@ -112,7 +175,7 @@ BANNED = [
      LIBRARIES, ("server/main.cc", "loadgen/main.cc"), "libraries log through the server, or not at all"),
     (r"\b(async_)?connect\s*\(|\bresolver\b|\bgetaddrinfo\b|\bgethostbyname\b|\bsystem\s*\(|\bpopen\s*\(|\bexec[vl]\w*\s*\(",
      tuple(folder for folder in LIBRARIES if folder != "loadgen"),
-     ("server/http_listener.cc",),  # the address to listen at, and whether somebody does already
+     ("server/http/http_listener.cc",),  # the address to listen at, and whether somebody does already
      "a server goes nowhere, whatever a request or a model names"),
     (r"\busing\s+namespace\b", None, (), "names are spelled out"),
     (r"\bstd::regex\b", None, (), "std::regex recurses over its input"),
@@ -145,53 +208,43 @@ def assertions_stay_on(tree):
 
 # Sources without a test file of their own, and where they are tested instead.
 UNTESTED = {
-    "kernels/cpu/attention.cc": "tests/kernels/attention_test.cc, on every device",
-    "kernels/cpu/attention_kernels.cc": "instantiates what tests/kernels/attention_test.cc tests, per instruction set",
-    "kernels/cpu/attention_scratch.cc": "holds the memory of what tests/kernels/attention_test.cc tests",
-    "kernels/cpu/cpu_buffer.cc": "tests/kernels/cpu/cpu_device_test.cc allocates through the device",
+    "kernels/cpu/attention/attention.cc": "tests/kernels/attention_test.cc, on every device",
+    "kernels/cpu/attention/attention_kernels.cc": "instantiates what tests/kernels/attention_test.cc tests, per instruction set",
+    "kernels/cpu/attention/attention_scratch.cc": "holds the memory of what tests/kernels/attention_test.cc tests",
+    "kernels/cpu/attention/rope_table.cc": "tests/kernels/cpu/attention/attention_parts_test.cc",
     "kernels/cpu/cpu_device_attention.cc": "tests/kernels/attention_test.cc and shrink_test.cc call it through the device",
-    "kernels/cpu/kernel_table.cc": "tests/kernels/cpu/cpu_features_test.cc asks for every instruction set",
-    "kernels/cpu/linear_kernels.cc": "instantiates what tests/kernels/cpu/cpu_linear_test.cc tests, per instruction set",
-    "kernels/cpu/rope_table.cc": "tests/kernels/cpu/attention_parts_test.cc",
-    "kernels/cpu/sampling.cc": "tests/kernels/sampling_test.cc, on every device",
-    "kernels/cpu/shrink.cc": "tests/kernels/shrink_test.cc, on every device",
-    "kernels/cpu/shrink_loss.cc": "tests/kernels/shrink_loss_test.cc, on every device",
+    "kernels/cpu/kernel_table.cc": "tests/kernels/cpu/runtime/cpu_features_test.cc asks for every instruction set",
+    "kernels/cpu/eviction/shrink.cc": "tests/kernels/shrink_test.cc, on every device",
+    "kernels/cpu/eviction/shrink_loss.cc": "tests/kernels/shrink_loss_test.cc, on every device",
+    "kernels/cpu/eviction/shrink_scratch.cc": "holds the memory of what tests/kernels/shrink_test.cc tests",
+    "kernels/cpu/linear/linear_kernels.cc": "instantiates what tests/kernels/cpu/linear/cpu_linear_test.cc tests, per instruction set",
+    "kernels/cpu/runtime/cpu_buffer.cc": "tests/kernels/cpu/cpu_device_test.cc allocates through the device",
+    "kernels/cpu/sampling/sampling.cc": "tests/kernels/sampling_test.cc, on every device",
+    "kernels/cpu/sampling/sampling_kernels.cc": "instantiates what tests/kernels/sampling_test.cc tests, per instruction set",
+    "kernels/cpu/sampling/sampling_scratch.cc": "holds the memory of what tests/kernels/sampling_test.cc tests",
+    "kernels/cuda/attention/cuda_rope_table.cc": "tests/kernels/attention_test.cc compares rotated keys with the oracle",
     "kernels/cuda/cuda_device_cache.cc": "tests/kernels/attention_test.cc and the others of every device call it",
-    "kernels/cuda/cuda_error.cc": "tests/kernels/cuda/cuda_device_test.cc makes calls fail",
-    "kernels/cuda/cuda_linear.cc": "tests/kernels/cuda/cuda_device_test.cc multiplies with it",
-    "kernels/cuda/cuda_rope_table.cc": "tests/kernels/attention_test.cc compares rotated keys with the oracle",
-    "kernels/cuda/memory.cc": "tests/kernels/cuda/step_table_test.cc sends through it",
-    "model/pcre2_code.cc": "tests/model/split_regex_test.cc and split_effort_test.cc compile through it",
-    "server/main.cc": "tests/conformance starts the program",
+    "kernels/cuda/linear/cuda_linear.cc": "tests/kernels/cuda/cuda_device_test.cc multiplies with it",
+    "kernels/cuda/runtime/cuda_error.cc": "tests/kernels/cuda/cuda_device_test.cc makes calls fail",
+    "kernels/cuda/runtime/memory.cc": "tests/kernels/cuda/step_table_test.cc sends through it",
     "loadgen/main.cc": "tests/loadgen/check_server.py starts the program",
-    "server/ui_assets.cc": "tests/server/ui_routes_test.cc asks for every one of them",
-    "server/asio.cc": "nothing of ours: it compiles a library's sources once",
+    "model/tokenizer/pcre2_code.cc": "tests/model/tokenizer/split_regex_test.cc and split_effort_test.cc compile through it",
+    "server/http/asio.cc": "nothing of ours: it compiles a library's sources once",
+    "server/live_view/ui_assets.cc": "tests/server/live_view/ui_routes_test.cc asks for every one of them",
+    "server/main.cc": "tests/conformance starts the program",
 }
-UNTESTED.update({
-    f"model/jinja/{name}.cc": "tests/model/jinja/golden_test.cc compares it with Python's jinja2"
-    for name in """
-    arithmetic attribute_path builtins entities evaluation expression_parser field_format formatting from_json
-    functions interpreter letter_case lexer numbers operators parser printing scalar_filters selection_filters
-    sequence_filters string_literal string_methods string_query_methods tests text_filters
-    to_json value
-    """.split()
-})
+# What tests/model/jinja/golden_test.cc compares with Python's jinja2 as a whole.
+TESTED_AS_A_WHOLE = ("model/jinja/",)
 # Tests of more than one source file, and what they hold together.
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
     "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
     "tests/kernels/attention_test.cc": "attention of every device",
-    "tests/kernels/cpu/attention_parts_test.cc": "what the CPU's attention is made of",
+    "tests/kernels/cpu/attention/attention_parts_test.cc": "what the CPU's attention is made of",
+    "tests/kernels/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
     "tests/kernels/shrink_loss_test.cc": "what cuts would cost, on every device",
     "tests/kernels/shrink_test.cc": "cuts and victims of every device",
-    "tests/kernels/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
     "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
-    "tests/model/elastic_test.cc": "the whole engine, when budgets fall under load",
-    "tests/model/families_test.cc": "the whole engine, on a model of every family, against transformers",
-    "tests/model/memory_test.cc": "the whole engine, on a host without memory",
-    "tests/model/prefix_cache_test.cc": "the whole engine, cold and warm",
-    "tests/model/session_test.cc": "the whole engine, over several turns of a chat",
-    "tests/server/overlap_test.cc": "the engine core, with two steps in flight",
 }
 
 
@@ -200,7 +253,8 @@ def tests_mirror_the_tree(tree):
     """The test of a/b.cc is tests/a/b_test.cc, and nothing else lies in tests/a."""
     for path, _ in tree.cpp(*LIBRARIES):
         stem, _, extension = path.rpartition(".")
-        if extension == "cc" and path not in UNTESTED and f"tests/{stem}_test.cc" not in tree.files:
+        tested = f"tests/{stem}_test.cc" in tree.files or path in UNTESTED or path.startswith(TESTED_AS_A_WHOLE)
+        if extension == "cc" and not tested:
             yield path, 1, f"has no tests/{stem}_test.cc"
     for path, _ in tree.cpp(*("tests/" + folder for folder in LIBRARIES)):
         tested = path[len("tests/") :].rpartition("_test.")[0]

@@ -8,37 +8,58 @@ from tree import Tree, split_cpp
 
 # rule: (files that violate it, files that do not)
 PLANTED = {
+    "layers_are_a_dag": (
+        [
+            {"tests/tidy/layers.txt": "a: b\nb: a\n", "CMakeLists.txt": ""},
+            {"tests/tidy/layers.txt": "api/wire:\napi/wire:\n"},
+            {"tests/tidy/layers.txt": "api/wire:\napi/kv: api/wire\n", "api/kv/a.h": '#include "api/kv/b.h"\n'},
+        ],
+        {
+            "tests/tidy/layers.txt": "# Words.\napi/wire:\napi/kv:\n    api/wire\n",
+            "api/kv/a.h": '#include "api/wire/b.h"\n',
+        },
+    ),
     "include_dag": (
         [
-            {"api/a.cc": '#include "model/tokenizer.h"\n'},
+            {"api/wire/a.cc": '#include "model/tokenizer/tokenizer.h"\n'},
+            {"api/wire/a.cc": '#include "api/request/chat_request.h"\n'},
             {"scheduler/a.h": '#include "kernels/device.h"\n'},
-            {"model/a.cc": '#include "scheduler/scheduler.h"\n'},
+            {"model/run/a.cc": '#include "scheduler/scheduler.h"\n'},
             {"block_manager/a.cc": "#include <chrono>\n"},
             {"scheduler/a.cc": "#include <nlohmann/json.hpp>\n"},
             {"kernels/a.cc": '#include "nlohmann/json.hpp"\n'},
-            {"model/a.cc": '#include "tokenizer.h"\n'},
+            {"model/tokenizer/a.cc": '#include "tokenizer.h"\n'},
+            {"model/cellar/a.cc": ""},
+            {"server/generation/a.cc": "#include <boost/asio.hpp>\n"},
         ],
         {
             "server/a.cc": '#include "kernels/cpu/cpu_device.h"\n#include <boost/asio.hpp>\n',
-            "model/a.cc": '#include "kernels/device.h"\n#include <chrono>\n#include "absl/status/status.h"\n',
-            "tests/model/a_test.cc": '#include "server/engine.h"\n',
+            "model/run/a.cc": '#include "kernels/device.h"\n#include <chrono>\n#include "absl/status/status.h"\n',
+            "tests/model/a_test.cc": '#include "server/engine/engine.h"\n',
         },
     ),
     "link_dag": (
         [
-            {"model/CMakeLists.txt": "hydrant_library(hydrant_model\n  SOURCES a.cc\n  DEPS hydrant_scheduler)\n"},
-            {"server/CMakeLists.txt": "hydrant_library(hydrant_server SOURCES a.cc DEPS hydrant_kernels)\n"},
-            {"api/CMakeLists.txt": "target_link_libraries(hydrant_api PUBLIC hydrant_model)\n"},
+            {"model/run/CMakeLists.txt": "hydrant_library(hydrant_model_run\n  SOURCES a.cc\n  DEPS hydrant_scheduler)\n"},
+            {"server/http/CMakeLists.txt": "hydrant_library(hydrant_server_http SOURCES a.cc DEPS hydrant_kernels)\n"},
+            {"api/wire/CMakeLists.txt": "target_link_libraries(hydrant_api_wire PUBLIC hydrant_api_kv)\n"},
+            {"scheduler/CMakeLists.txt": "hydrant_library(hydrant_scheduler SOURCES a.cc DEPS hydrant_engine_core)\n"},
         ],
         {
-            "model/CMakeLists.txt": "hydrant_library(hydrant_model SOURCES a.cc DEPS hydrant_kernels absl::status)\n",
-            "server/CMakeLists.txt": "hydrant_library(hydrant_server SOURCES a.cc DEPS hydrant_asio hydrant_flags)\n",
+            "model/run/CMakeLists.txt": "hydrant_library(hydrant_model_run SOURCES a.cc DEPS hydrant_kernels absl::status)\n",
+            "server/http/CMakeLists.txt": "hydrant_library(hydrant_server_http SOURCES a.cc DEPS hydrant_asio hydrant_flags)\n",
+            "model/jinja/CMakeLists.txt": "hydrant_library(hydrant_model_jinja SOURCES core/a.cc DEPS hydrant_model_text)\n",
             "tests/sim/CMakeLists.txt": "target_link_libraries(a hydrant_kernels)\n",
         },
     ),
+    "folder_size": (
+        [{f"api/wire/a{i}.cc": "" for i in range(25)}],
+        {f"api/wire/a{i}.{extension}": "" for i in range(24) for extension in ("cc", "h")},
+    ),
     "sources_are_built": (
-        [{"api/CMakeLists.txt": "a.cc\n", "api/b.cc": ""}],
-        {"kernels/CMakeLists.txt": "cpu/gemm.cc\n", "kernels/cpu/gemm.cc": "", "kernels/cpu/gemm.h": ""},
+        [{"api/CMakeLists.txt": "a.cc\n", "api/b.cc": ""}, {"api/wire/CMakeLists.txt": "a.cc\n", "api/a.cc": ""}],
+        {"kernels/CMakeLists.txt": "cpu/gemm.cc\n", "kernels/cpu/gemm.cc": "", "kernels/cpu/gemm.h": "",
+         "tests/a/CMakeLists.txt": "support/b.cc\n", "tests/support/b.cc": ""},
     ),
     "banned_calls": (
         [
@@ -54,11 +75,11 @@ PLANTED = {
             {"server/a.cc": "tcp::resolver resolver(io);\n"},
         ],
         {
-            "api/json_reader.cc": "j.get<int64_t>();\n",
+            "api/wire/json_reader.cc": "j.get<int64_t>();\n",
             "api/a.cc": '// j.get<int>() is a silent cast\nstd::get<0>(t); x.get(); const char* s = "printf(";\n',
             "model/a.cc": "std::snprintf(b, n, f); int operand(int); operand(1); DefaultRand(2);\n",
             "server/main.cc": "std::fprintf(stderr, s);\n",
-            "server/http_listener.cc": "probe.connect(endpoint, refused);\n",
+            "server/http/http_listener.cc": "probe.connect(endpoint, refused);\n",
             "server/routes.cc": "// connect(\nbool is_connected(int); Disconnect(); ResolveKvPolicy(spec);\n",
             "loadgen/a.cc": "stream.async_connect(endpoints);\n",
         },

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cpu/tested_isas.h"
 
 namespace hydrant {

@@ -1,7 +1,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "tests/kernels/cpu/tested_isas.h"
 #include "tests/kernels/tested_device.h"
-#include "tests/sanitizers.h"
+#include "tests/support/sanitizers.h"
 
 namespace hydrant {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernels/cpu/cpu_features.h"
-#include "tests/sanitizers.h"
+#include "kernels/cpu/runtime/cpu_features.h"
+#include "tests/support/sanitizers.h"
 
 namespace hydrant {
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
-#include "kernels/reference.h"
+#include "kernels/cuda/runtime/cuda_error.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/matrix_fixture.h"
 #include "tests/kernels/operands.h"
 

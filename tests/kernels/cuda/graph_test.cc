@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_error.h"
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/runtime/cuda_error.h"
+#include "kernels/cuda/runtime/memory.h"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
 

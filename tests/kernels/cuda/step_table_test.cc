@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/runtime/cuda_error.h"
 
 namespace hydrant::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
-#include "tests/source_dir.h"
+#include "tests/support/source_dir.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef HYDRANT_TESTS_SIMT_INCLUDE_CUBLAS_V2_H_
 #define HYDRANT_TESTS_SIMT_INCLUDE_CUBLAS_V2_H_
 
-#include "cuda_runtime.h"
+#include "tests/simt/include/cuda_runtime.h"
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,

@@ -1,0 +1,167 @@
+#include "api/kv/kv_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+struct PresetName {
+  KvPreset preset;
+  std::string_view name;
+};
+
+constexpr std::array<PresetName, 10> kPresetNames = {{{KvPreset::kFull, "full"},
+                                                      {KvPreset::kH2o, "h2o"},
+                                                      {KvPreset::kH2oReal, "h2o-real"},
+                                                      {KvPreset::kH2oLlama3, "h2o-llama3"},
+                                                      {KvPreset::kWindow, "window"},
+                                                      {KvPreset::kSinks, "sinks"},
+                                                      {KvPreset::kSnapKv, "snapkv"},
+                                                      {KvPreset::kH2oPlus, "h2o-plus"},
+                                                      {KvPreset::kH2oDecay, "h2o-decay"},
+                                                      {KvPreset::kH2oStreaming, "h2o-streaming"}}};
+
+// The smallest budget with a recent token: the newest token is never a victim.
+int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kSinkSlots + 1 : 1; }
+
+// The share of the newest tokens where nobody says otherwise.
+int32_t DefaultRecent(KvPreset preset, int32_t budget) {
+  if (preset == KvPreset::kH2oStreaming) return std::max(1, budget - kStreamingHeavy);
+  return std::max(1, preset == KvPreset::kH2oPlus ? budget / 3 : budget / 2);
+}
+
+// `window` and `sinks` have no heavy part to trade against: the preset and the budget fix `recent`.
+std::optional<int32_t> FixedRecent(KvPreset preset, int32_t budget) {
+  if (preset == KvPreset::kWindow) return budget;
+  if (preset == KvPreset::kSinks) return budget - kSinkSlots;
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckFloor(const KvSpec& spec, int32_t budget_max) {
+  if (!spec.floor.has_value()) return std::nullopt;
+  const int32_t least = SmallestBudget(spec.preset);
+  const int32_t most = spec.budget_kind == KvBudgetKind::kTokens ? spec.budget_tokens : budget_max;
+  if (*spec.floor >= least && *spec.floor <= most) return std::nullopt;
+  return InvalidField("kv.floor", absl::StrCat("'kv.floor' must be at least ", least, " and at most 'kv.budget'."));
+}
+
+}  // namespace
+
+std::string_view KvPresetName(KvPreset preset) {
+  for (const PresetName& entry : kPresetNames) {
+    if (entry.preset == preset) return entry.name;
+  }
+  assert(false);
+  return "";
+}
+
+std::optional<KvPreset> KvPresetFromName(std::string_view name) {
+  for (const PresetName& entry : kPresetNames) {
+    if (entry.name == name) return entry.preset;
+  }
+  return std::nullopt;
+}
+
+std::string_view KvPresetNames() {
+  return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay, h2o-streaming";
+}
+
+bool CanPrefillBudgeted(KvPreset preset) {
+  switch (preset) {
+    case KvPreset::kH2o:
+    case KvPreset::kH2oReal:
+    case KvPreset::kH2oLlama3:
+    case KvPreset::kWindow:
+    case KvPreset::kSinks:
+    case KvPreset::kH2oStreaming:
+      return true;
+    case KvPreset::kFull:
+    case KvPreset::kSnapKv:
+    case KvPreset::kH2oPlus:
+    case KvPreset::kH2oDecay:
+      return false;
+  }
+  return false;
+}
+
+std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
+  const std::string name(KvPresetName(spec.preset));
+  if (spec.budgeted_prefill && !CanPrefillBudgeted(spec.preset)) {
+    return InvalidField("kv.prefill", absl::StrCat("'kv.prefill': \"budgeted\" is not possible with policy ", name,
+                                                   "; use h2o, h2o-real, h2o-llama3, h2o-streaming, window or sinks."));
+  }
+  if (!spec.evicts() && spec.rolls()) {
+    return InvalidField("kv.position",
+                        "'kv.position': \"rolling\" has no meaning with policy full: nothing ever leaves. Choose a "
+                        "'kv.policy' that evicts.");
+  }
+  if (!spec.evicts()) {
+    if (spec.elastic || spec.floor.has_value()) {
+      return InvalidField(spec.floor.has_value() ? "kv.floor" : "kv.elastic",
+                          "'kv.elastic' and 'kv.floor' have no meaning with policy full: there is no budget to lower.");
+    }
+    const bool has_budget = spec.budget_kind != KvBudgetKind::kUnset;
+    if (!has_budget && !spec.recent.has_value() && spec.periodic_beta == 0) return std::nullopt;
+    return InvalidField(has_budget                ? "kv.budget"
+                        : spec.recent.has_value() ? "kv.recent"
+                                                  : "kv.cadence",
+                        "'kv.budget', 'kv.recent' and a periodic 'kv.cadence' have no meaning with policy full.");
+  }
+  if (spec.budget_kind == KvBudgetKind::kUnset && spec.preset != KvPreset::kH2oStreaming) {
+    return InvalidField("kv.budget", absl::StrCat("'kv.budget' is required with policy ", name, "."), "missing_field");
+  }
+  const bool in_tokens = spec.budget_kind == KvBudgetKind::kTokens;
+  const int32_t budget_min = SmallestBudget(spec.preset);
+  if (in_tokens && (spec.budget_tokens < budget_min || spec.budget_tokens > budget_max)) {
+    return InvalidField("kv.budget", absl::StrCat("'kv.budget' must be in [", budget_min, ", ", budget_max,
+                                                  "] tokens with policy ", name, "."));
+  }
+  if (std::optional<ApiError> error = CheckFloor(spec, budget_max)) return error;
+  if (!spec.recent.has_value()) return std::nullopt;
+  if (spec.preset == KvPreset::kWindow || spec.preset == KvPreset::kSinks) {
+    if (in_tokens && *spec.recent == *FixedRecent(spec.preset, spec.budget_tokens)) return std::nullopt;
+    return InvalidField("kv.recent", absl::StrCat("'kv.recent' follows from 'kv.budget' with policy ", name, "."));
+  }
+  if (*spec.recent < 1 || *spec.recent > (in_tokens ? spec.budget_tokens : budget_max)) {
+    return InvalidField("kv.recent", "'kv.recent' must be at least 1 and at most 'kv.budget'.");
+  }
+  return std::nullopt;
+}
+
+ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max) {
+  KvSlots slots;
+  if (!spec.evicts()) return slots;
+  int64_t budget = spec.budget_tokens;
+  if (spec.budget_kind == KvBudgetKind::kRatioOfPrompt) {
+    budget = static_cast<int64_t>(spec.budget_ratio * prompt_tokens);
+  } else if (spec.budget_kind == KvBudgetKind::kRatioOfTotal) {
+    budget = static_cast<int64_t>(spec.budget_ratio * (static_cast<double>(prompt_tokens) + max_tokens));
+  } else if (spec.budget_kind == KvBudgetKind::kUnset) {
+    budget = std::min(int64_t{kStreamingHeavy} + spec.recent.value_or(kStreamingRecent), int64_t{budget_max} - 1);
+  }
+  const int64_t budget_min = SmallestBudget(spec.preset);
+  slots.budget =
+      static_cast<int32_t>(std::clamp<int64_t>(budget, budget_min, std::max<int64_t>(budget_min, budget_max)));
+  slots.recent =
+      FixedRecent(spec.preset, slots.budget).value_or(spec.recent.value_or(DefaultRecent(spec.preset, slots.budget)));
+  if (slots.recent > slots.budget) {
+    return InvalidField("kv.recent", absl::StrCat("'kv.recent' is above the budget of ", slots.budget,
+                                                  " tokens that 'kv.budget' came to."));
+  }
+  if (spec.floor.value_or(0) > slots.budget) {
+    return InvalidField("kv.floor", absl::StrCat("'kv.floor' is above the budget of ", slots.budget,
+                                                 " tokens that 'kv.budget' came to."));
+  }
+  slots.heavy = slots.budget - slots.recent;
+  slots.floor = spec.floor.value_or(spec.elastic ? std::max<int32_t>(SmallestBudget(spec.preset), slots.budget / 2)
+                                                 : slots.budget);
+  slots.periodic_beta = spec.periodic_beta;
+  return slots;
+}
+
+}  // namespace hydrant

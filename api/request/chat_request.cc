@@ -1,0 +1,193 @@
+#include "api/request/chat_request.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/chat_tools.h"
+#include "api/request/refused_fields.h"
+#include "api/wire/json_reader.h"
+#include "api/wire/ordered_json.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
+
+std::string Numbered(std::string_view list, size_t i, std::string_view member = "") {
+  std::string path = absl::StrCat(std::string(list), "[", i, "]");
+  if (!member.empty()) absl::StrAppend(&path, ".", std::string(member));
+  return path;
+}
+
+// The text of all parts, one line each, as vLLM joins them.
+Json JoinedParts(ObjectReader* request, JsonView parts, const std::string& path) {
+  std::string text;
+  for (JsonView part = parts.first(); part.valid(); part = part.next()) {
+    if (!part.is_object() || !part["type"].is_string()) {
+      request->Fail(path, absl::StrCat("'", path, "' must hold objects with a 'type'."), "invalid_type");
+      return nullptr;
+    }
+    if (part["type"].string() != "text") {
+      request->FailUnsupported(path, "A content part other than text");
+      return nullptr;
+    }
+    if (!part["text"].is_string()) {
+      request->Fail(path, absl::StrCat("A text part of '", path, "' must have a string as 'text'."), "invalid_type");
+      return nullptr;
+    }
+    if (!text.empty()) text.push_back('\n');
+    text.append(part["text"].string());
+  }
+  return text;
+}
+
+Json Content(ObjectReader* request, JsonView content, bool may_be_null, const std::string& path) {
+  if (content.is_string()) return std::string(content.string());
+  if (content.is_array()) return JoinedParts(request, content, path);
+  if (!content.absent() || !may_be_null) {
+    request->Fail(path, absl::StrCat("'", path, "' must be a string or an array of text parts."),
+                  content.valid() ? "invalid_type" : "missing_field");
+  }
+  return nullptr;
+}
+
+Json Message(ObjectReader* request, JsonView message, size_t i, const RequestContext& context, JsonBudget* budget) {
+  if (!message.is_object()) {
+    request->Fail(Numbered("messages", i), "A message must be an object.", "invalid_type");
+    return nullptr;
+  }
+  const JsonView role = message["role"];
+  if (!role.is_string() || std::find(kRoles.begin(), kRoles.end(), role.string()) == kRoles.end()) {
+    request->Fail(Numbered("messages", i, "role"),
+                  "A message's 'role' must be system, developer, user, assistant or tool.",
+                  role.absent() ? "missing_field" : "invalid_value");
+    return nullptr;
+  }
+  Json::object_t members;
+  const auto add = [&](std::string_view name, Json value) {
+    members.emplace_back(std::string(name), std::move(value));
+  };
+  const bool of_assistant = role.string() == "assistant";
+  add("role", std::string(role.string()));
+  add("content", Content(request, message["content"], of_assistant, Numbered("messages", i, "content")));
+  for (const std::string_view name : {"name", "tool_call_id"}) {
+    const JsonView value = message[name];
+    if (value.absent()) continue;
+    const bool fits = value.is_string() && value.string().size() <= context.limits.identifier_bytes_max;
+    if (!fits)
+      request->Fail(Numbered("messages", i, name), "It must be a string of at most 256 bytes.", "invalid_type");
+    if (fits) add(name, std::string(value.string()));
+  }
+  // Servers and clients have had three names for it; templates read the first.
+  for (const std::string_view name : {"reasoning_content", "reasoning", "thinking"}) {
+    if (!of_assistant || !message[name].is_string()) continue;
+    add("reasoning_content", std::string(message[name].string()));
+    break;
+  }
+  const JsonView calls = message["tool_calls"];
+  const bool has_calls = !calls.absent() && !(calls.is_array() && calls.size() == 0);
+  if (has_calls) add("tool_calls", ReadToolCalls(request, calls, Numbered("messages", i, "tool_calls"), budget));
+  return members;
+}
+
+void ReadMessages(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
+                  Conversation* conversation) {
+  const JsonView messages = request->Raw("messages");
+  if (!messages.valid()) return request->Fail("messages", "'messages' is required.", "missing_field");
+  if (!messages.is_array()) return request->Fail("messages", "'messages' must be an array.", "invalid_type");
+  if (messages.size() == 0) return request->Fail("messages", "'messages' must not be empty.");
+  if (messages.size() > static_cast<uint32_t>(context.limits.messages_max)) {
+    return request->Fail("messages",
+                         absl::StrCat("'messages' must have at most ", context.limits.messages_max, " members."));
+  }
+  Json::array_t read;
+  for (JsonView message = messages.first(); message.valid() && !request->failed(); message = message.next()) {
+    read.push_back(Message(request, message, read.size(), context, budget));
+  }
+  conversation->messages = std::move(read);
+}
+
+void ReadDocuments(ObjectReader* request, Conversation* conversation) {
+  const JsonView documents = request->Raw("documents");
+  if (!documents.valid()) return;
+  if (!documents.is_array()) return request->Fail("documents", "'documents' must be an array.", "invalid_type");
+  for (JsonView document = documents.first(); document.valid(); document = document.next()) {
+    if (!document.is_object()) return request->Fail("documents", "A document must be an object.", "invalid_type");
+  }
+  conversation->documents = ReadOrderedJson(request, "documents", documents);
+}
+
+void ReadLogprobs(ObjectReader* request, const RequestContext& context, ChatRequest* chat) {
+  const bool wanted = request->Bool("logprobs", false);
+  const std::optional<int64_t> top = request->OptionalInteger("top_logprobs", 0, context.limits.logprobs_max);
+  if (top.has_value() && !wanted) {
+    return request->Fail("top_logprobs", "'top_logprobs' needs 'logprobs': true.");
+  }
+  chat->logprobs = wanted ? static_cast<int32_t>(top.value_or(0)) : -1;
+}
+
+bool EndsWithAnswer(const Conversation& conversation) {
+  return !conversation.messages.empty() && conversation.messages.back()["role"] == "assistant";
+}
+
+void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
+  chat->parallel_tool_calls = request->Bool("parallel_tool_calls", true);
+  const JsonView choice = request->Raw("tool_choice");
+  const bool named = choice.is_string() && (choice.string() == "none" || choice.string() == "auto");
+  if (choice.valid() && !named)
+    return request->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
+  const bool none = choice.valid() && choice.string() == "none";
+  // A model that is not told of tools does not call them.
+  if (none) chat->conversation.tools = nullptr;
+  chat->parses_tool_calls = !chat->conversation.tools.is_null();
+}
+
+}  // namespace
+
+void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
+                      Conversation* conversation) {
+  ReadMessages(request, context, budget, conversation);
+  conversation->tools = ReadTools(request);
+  ReadDocuments(request, conversation);
+  const std::string effort = request->String("reasoning_effort", "", 16, /*identifier=*/true);
+  if (!effort.empty()) conversation->reasoning_effort = effort;
+  conversation->continue_final_message = request->Bool("continue_final_message", false);
+  conversation->add_generation_prompt = request->Bool("add_generation_prompt", !conversation->continue_final_message);
+  if (conversation->continue_final_message && conversation->add_generation_prompt) {
+    request->Fail("continue_final_message",
+                  "'continue_final_message' cannot be combined with 'add_generation_prompt': true.");
+  }
+}
+
+ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
+  if (!document.ok()) return document.error();
+  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
+
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  ChatRequest request;
+  CheckModelField(&reader, context);
+  RefuseChatFields(&reader);
+  ReadConversation(&reader, context, &budget, &request.conversation);
+  ReadToolFields(&reader, &request);
+  ReadLogprobs(&reader, context, &request);
+  request.max_tokens = ReadMaxTokens(&reader, kRestOfContext, 1);
+  request.echoes_final_message = reader.Bool("echo", false) && EndsWithAnswer(request.conversation);
+  request.add_special_tokens = reader.Bool("add_special_tokens", false);
+  ReadGenerationFields(&reader, context, &request);
+  if (request.session_append) {
+    reader.Fail("session_append", "A chat sends all of its messages: 'session_append' is for /v1/completions.");
+  }
+  RefuseGenerationFields(&reader);
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
+
+}  // namespace hydrant

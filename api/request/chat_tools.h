@@ -1,0 +1,26 @@
+// The tools of a chat request and the calls in its messages, checked and made into what templates read.
+//
+// Thread: any (pure functions). Both set request's error, a 400 that names the field, and then return null. Integers beyond
+// 64 bits are refused.
+#ifndef HYDRANT_API_REQUEST_CHAT_TOOLS_H_
+#define HYDRANT_API_REQUEST_CHAT_TOOLS_H_
+
+#include <string>
+
+#include "api/wire/json_reader.h"
+#include "api/wire/object_reader.h"
+#include "nlohmann/json.hpp"
+
+namespace hydrant {
+
+// The member `tools`; null where there are none.
+nlohmann::ordered_json ReadTools(ObjectReader* request);
+
+// A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one; such texts draw on
+// `budget`, the request's.
+nlohmann::ordered_json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path,
+                                     JsonBudget* budget);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_CHAT_TOOLS_H_

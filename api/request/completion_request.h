@@ -1,0 +1,48 @@
+// CompletionRequest is a body of POST /v1/completions: parsed, validated and bounded; no JSON inside. What needs the
+// tokenizer (empty after encoding, context length, truncation) is checked by functions of generation_fields.h once the ids
+// are known.
+//
+// Thread: any (plain data, pure functions).
+//
+// Invariants of a request that ParseCompletionRequest returned, beside those of GenerationFields:
+//  1. 1 <= prompts.size() <= limits.prompts_max, and no prompt is empty as sent; a turn of a session has one.
+//  2. A field this server knows but cannot honour was absent or neutral: nothing the client asked for is dropped in
+//     silence. Fields it does not know are ignored.
+#ifndef HYDRANT_API_REQUEST_COMPLETION_REQUEST_H_
+#define HYDRANT_API_REQUEST_COMPLETION_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/request/generation_fields.h"
+#include "api/request/request_context.h"
+#include "api/wire/api_error.h"
+
+namespace hydrant {
+
+// Bytes [begin, end) of a prompt's text.
+struct PlainRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// A prompt as a request gives it, or as a chat template made it.
+struct RequestPrompt {
+  bool is_ids = false;
+  std::string text;               // !is_ids: not empty, valid UTF-8, may hold NUL
+  std::vector<int32_t> ids;       // is_ids: not empty
+  std::vector<PlainRange> plain;  // of the text, ascending and disjoint: never part of a special token
+};
+
+struct CompletionRequest : GenerationFields {
+  std::vector<RequestPrompt> prompts;
+};
+
+// Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.
+ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_COMPLETION_REQUEST_H_

@@ -1,0 +1,167 @@
+#include "api/request/generation_fields.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "api/kv/kv_reader.h"
+
+namespace hydrant {
+namespace {
+
+// max_tokens is the endpoint's to read, and read by now.
+void ReadLengths(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  const int32_t min_tokens_max = request->max_tokens == kRestOfContext ? context.context : request->max_tokens;
+  request->min_tokens = static_cast<int32_t>(reader->Integer("min_tokens", 0, 0, min_tokens_max));
+  // -1 is vLLM's word for "as long as the context allows".
+  const std::optional<int64_t> truncate = reader->OptionalInteger("truncate_prompt_tokens", -1, context.context);
+  if (!truncate.has_value()) return;
+  if (*truncate == 0) {
+    return reader->Fail("truncate_prompt_tokens",
+                        absl::StrCat("'truncate_prompt_tokens' must be -1 or in [1, ", context.context, "]."));
+  }
+  request->truncate_prompt_tokens = *truncate == -1 ? context.context : static_cast<int32_t>(*truncate);
+}
+
+void ReadStops(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  const RequestLimits& limits = context.limits;
+  request->stop = reader->Strings("stop", limits.stop_max, limits.stop_bytes_max);
+  request->stop_token_ids = reader->TokenIds("stop_token_ids", context.vocab_size, limits.stop_token_ids_max);
+  request->include_stop_str_in_output = reader->Bool("include_stop_str_in_output", false);
+  request->ignore_eos = reader->Bool("ignore_eos", false);
+}
+
+void ReadForcedTokens(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  if (!reader->Has("forced_token_ids")) return;
+  if (!context.debug_fields) {
+    return reader->Fail("forced_token_ids", "'forced_token_ids' needs a server started with --debug-kv-dump.");
+  }
+  request->forced_token_ids =
+      reader->TokenIds("forced_token_ids", context.vocab_size, static_cast<size_t>(context.context));
+}
+
+void ReadStreaming(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  request->stream = reader->Bool("stream", false);
+  request->stream_interval =
+      static_cast<int32_t>(reader->Integer("stream_interval", 1, 1, context.limits.stream_interval_max));
+  if (!reader->Has("stream_options")) return;
+  if (!request->stream) return reader->Fail("stream_options", "'stream_options' needs 'stream': true.");
+  ObjectReader options = reader->Object("stream_options");
+  request->include_usage = options.Bool("include_usage", false);
+  // As in vLLM, the usage of every chunk comes only together with the usage at the end.
+  request->continuous_usage_stats = options.Bool("continuous_usage_stats", false) && request->include_usage;
+}
+
+// `stream` is read by now.
+void ReadPromptLogprobs(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  request->prompt_logprobs =
+      static_cast<int32_t>(reader->Integer("prompt_logprobs", -1, 0, context.limits.logprobs_max));
+  if (request->prompt_logprobs >= 0 && request->stream) {
+    reader->Fail("prompt_logprobs", "'prompt_logprobs' cannot be combined with 'stream'.");
+  }
+}
+
+void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  const RequestLimits& limits = context.limits;
+  request->priority = static_cast<int32_t>(reader->Integer("priority", 0, 0, context.priority_max));
+  // Checked and then of no effect: nothing here is counted by user.
+  reader->String("user", "", limits.identifier_bytes_max, /*identifier=*/true);
+  request->cache_salt = reader->String("cache_salt", "", limits.identifier_bytes_max, /*identifier=*/true);
+  request->request_id = reader->String("request_id", "", limits.request_id_bytes_max, /*identifier=*/true);
+  if (reader->Has("request_id") && !IsRequestId(request->request_id, limits.request_id_bytes_max)) {
+    reader->Fail("request_id", absl::StrCat("'request_id' must be 1 to ", limits.request_id_bytes_max,
+                                            " characters of [A-Za-z0-9._:-]."));
+  }
+}
+
+void ReadSession(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  request->session_append = reader->Bool("session_append", false);
+  request->session_id = ReadSessionId(reader, context.session);
+  if (request->session_id.empty()) {
+    if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");
+    return;
+  }
+  if (request->n != 1) return reader->Fail("n", "A turn of a session has one answer: 'n' must be 1.");
+  if (!request->session_append) return;
+  // These speak of the prompt as a whole, of which the request has the end only.
+  if (request->prompt_logprobs >= 0) {
+    reader->Fail("prompt_logprobs", "'prompt_logprobs' cannot be combined with 'session_append'.");
+  }
+  if (request->echo) reader->Fail("echo", "'echo' cannot be combined with 'session_append'.");
+  if (request->truncate_prompt_tokens.has_value()) {
+    reader->Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' cannot be combined with 'session_append'.");
+  }
+}
+
+// best_of asks for the best of several samples, which this server does not rank. OpenAI refuses it with `stream`,
+// except where it means nothing.
+void CheckBestOf(ObjectReader* request, const GenerationFields& fields) {
+  const std::optional<int64_t> best_of = request->OptionalInteger("best_of", 1, std::max(1, fields.n));
+  if (!best_of.has_value() || *best_of == 1) return;
+  if (*best_of != fields.n) return request->Fail("best_of", "'best_of' must be absent, 1 or equal to 'n'.");
+  if (fields.stream) request->Fail("best_of", "'best_of' above 1 cannot be combined with 'stream'.");
+}
+
+}  // namespace
+
+void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
+  ReadLengths(request, context, fields);
+  ReadSamplingFields(request, context, fields);
+  ReadStreaming(request, context, fields);
+  fields->n = static_cast<int32_t>(request->Integer("n", 1, 1, context.limits.n_max));
+  CheckBestOf(request, *fields);
+  ReadStops(request, context, fields);
+  ReadForcedTokens(request, context, fields);
+  ReadPromptLogprobs(request, context, fields);
+  fields->return_tokens_as_token_ids = request->Bool("return_tokens_as_token_ids", false);
+  // Checked and of no effect: nothing here puts spaces between special tokens.
+  request->Bool("spaces_between_special_tokens", true);
+  fields->skip_special_tokens = request->Bool("skip_special_tokens", true);
+  fields->return_token_ids = request->Bool("return_token_ids", false);
+  fields->kv_report = request->Bool("kv_report", false);
+  ReadIdentifiers(request, context, fields);
+  fields->kv = ReadKvSpec(request, context.kv, context.kv_budget_max > 0 ? context.kv_budget_max : context.context);
+  fields->has_kv = request->Has("kv");
+  ReadSession(request, context, fields);
+}
+
+int32_t ReadMaxTokens(ObjectReader* request, int32_t otherwise, int32_t min) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const std::optional<int64_t> older = request->OptionalInteger("max_tokens", min, kMost);
+  const std::optional<int64_t> newer = request->OptionalInteger("max_completion_tokens", min, kMost);
+  if (older.has_value() && newer.has_value() && *older != *newer) {
+    request->Fail("max_completion_tokens", "'max_tokens' and 'max_completion_tokens' must not differ.");
+  }
+  return static_cast<int32_t>(newer.value_or(older.value_or(otherwise)));
+}
+
+bool IsRequestId(std::string_view text, size_t bytes_max) {
+  if (text.empty() || text.size() > bytes_max) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == ':' || c == '-';
+  });
+}
+
+void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials) {
+  assert(k >= 1 && leading_specials >= 0 && static_cast<size_t>(leading_specials) <= ids->size());
+  if (ids->size() <= static_cast<size_t>(k)) return;
+  const int32_t kept_front = std::min(leading_specials, k);
+  const int32_t kept_back = k - kept_front;
+  ids->erase(ids->begin() + kept_front, ids->end() - kept_back);
+}
+
+std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tokens, int32_t context) {
+  if (prompt_tokens == 0) return EmptyPrompt();
+  if (prompt_tokens + max_tokens > context) return ContextLengthExceeded(context, prompt_tokens, max_tokens);
+  return std::nullopt;
+}
+
+std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context) {
+  if (prompt_tokens == 0) return EmptyPrompt();
+  if (tokens_at_once > context) return RollingContextExceeded(context, prompt_tokens, tokens_at_once);
+  return std::nullopt;
+}
+
+}  // namespace hydrant

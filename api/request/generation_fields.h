@@ -1,0 +1,93 @@
+// GenerationFields is what a request for text may say on every endpoint that generates: how tokens are drawn, when the
+// text ends, what is reported of it, how it is sent, and whose it is. Each endpoint's request has these fields and its own.
+//
+// Thread: any (plain data, pure functions).
+//
+// Invariants of fields that ReadGenerationFields has read without an error:
+//  1. Every number is finite and inside its documented range; every token id is in [0, vocab_size).
+//  2. With a session id, n == 1.
+#ifndef HYDRANT_API_REQUEST_GENERATION_FIELDS_H_
+#define HYDRANT_API_REQUEST_GENERATION_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kv/kv_spec.h"
+#include "api/request/request_context.h"
+#include "api/request/sampling_fields.h"
+#include "api/wire/api_error.h"
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+struct GenerationFields : SamplingFields {
+  // Read by the endpoint, because each has its own names and defaults for them.
+  int32_t max_tokens = 16;  // >= 1; 0 only with echo; kRestOfContext: as many as the context has room for
+  int32_t logprobs = -1;    // -1: none; k >= 0: of the token itself and the k best
+  bool echo = false;
+  bool add_special_tokens = true;  // to prompts of text
+
+  int32_t min_tokens = 0;  // <= max_tokens, where that is known
+  int32_t n = 1;           // samples per prompt
+
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids;
+  bool include_stop_str_in_output = false;
+  bool ignore_eos = false;
+
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage_stats = false;
+  int32_t stream_interval = 1;  // tokens per chunk
+
+  int32_t prompt_logprobs = -1;             // as `logprobs`, of the tokens of the prompt; not with stream
+  bool return_tokens_as_token_ids = false;  // in log-probabilities
+
+  bool skip_special_tokens = true;
+  std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
+
+  // Teacher forcing, only where RequestContext::debug_fields: token i is forced_token_ids[i] while there are any.
+  std::vector<int32_t> forced_token_ids;
+
+  bool return_token_ids = false;
+  bool kv_report = false;
+  KvSpec kv;
+  bool has_kv = false;  // the request says something about it
+
+  std::string session_id;       // empty: of no session; else IsSessionId, and n == 1
+  bool session_append = false;  // the prompt is what is new, behind all that the session holds
+
+  std::string cache_salt;  // prefixes are shared between requests of equal salts only
+  int32_t priority = 0;    // lower goes earlier, among its tenant's requests
+  std::string request_id;  // empty: the server makes one; else IsRequestId
+};
+
+inline constexpr int32_t kRestOfContext = -1;
+
+// Reads and checks what GenerationFields holds, the endpoint's own four aside; `fields` has those already. Sets
+// request's error, which is a 400 that names the field.
+void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
+
+// `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ. `min`: the
+// fewest there may be.
+int32_t ReadMaxTokens(ObjectReader* request, int32_t otherwise, int32_t min);
+
+// 1..bytes_max characters of [A-Za-z0-9._:-]: also what an X-Request-Id header must be to be used.
+bool IsRequestId(std::string_view text, size_t bytes_max);
+
+// Keeps `k` tokens in all: the first `leading_specials` of them (BOS, if one was added), then the last ones.
+// REQUIRES: k >= 1, leading_specials <= ids->size().
+void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials);
+
+// After encoding and truncation: empty_prompt, context_length_exceeded (prompt + max_tokens <= context).
+std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tokens, int32_t context);
+// The same with rolling positions, where `tokens_at_once`, the most that the cache holds, has to fit the context: the prompt
+// while it is computed (prefill budgeted: the budget and a stride), then what the budget lets it grow to.
+std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_GENERATION_FIELDS_H_

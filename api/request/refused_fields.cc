@@ -1,0 +1,132 @@
+#include "api/request/refused_fields.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// A number that may only have its neutral value. The range is that of the finished feature.
+struct NeutralNumber {
+  std::string_view name;
+  double neutral;
+  double min;
+  double max;
+};
+
+constexpr NeutralNumber kNumbers[] = {
+    {"typical_p", 1.0, 0.0, 1.0},
+    {"length_penalty", 1.0, -10.0, 10.0},
+};
+
+struct NeutralBool {
+  std::string_view name;
+  bool neutral;
+};
+
+constexpr NeutralBool kBools[] = {
+    {"use_beam_search", false},
+};
+
+// Refused as soon as they are there, whatever they say.
+constexpr std::string_view kAlways[] = {
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_decoding_backend",
+    "guided_whitespace_pattern",
+    "structural_tag",
+    "grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "prompt_embeds",
+    "multi_modal_data",
+    "image_url",
+    "audio",
+    "logprob_token_ids",
+    "repetition_detection",
+    "kv_transfer_params",
+    "thinking_token_budget",
+};
+// On /v1/completions, where there is no conversation.
+constexpr std::string_view kAlwaysOfCompletions[] = {
+    "chat_template",
+    "chat_template_kwargs",
+    "functions",
+    "function_call",
+};
+
+// On /v1/chat/completions. `functions` and `function_call` are what `tools` replaced.
+constexpr std::string_view kAlwaysOfChats[] = {
+    "chat_template",   "chat_template_kwargs", "functions",          "function_call",
+    "media_io_kwargs", "mm_processor_kwargs",  "web_search_options",
+};
+
+std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
+
+void RefuseFormats(ObjectReader* request) {
+  const JsonView format = request->Raw("response_format");
+  if (format.valid()) {
+    ObjectReader members = request->Object("response_format");
+    const JsonView type = members.Raw("type");
+    if (!type.is_string() || type.string() != "text") {
+      request->FailUnsupported("response_format", "A 'response_format' other than {\"type\": \"text\"}");
+    }
+  }
+  const JsonView side = request->Raw("truncation_side");
+  if (side.valid() && !(side.is_string() && side.string() == "left")) {
+    request->FailUnsupported("truncation_side", "A 'truncation_side' other than left");
+  }
+}
+
+}  // namespace
+
+void RefuseGenerationFields(ObjectReader* request) {
+  for (const NeutralNumber& field : kNumbers) {
+    const double value = request->Number(field.name, field.neutral, field.min, field.max);
+    if (value != field.neutral) request->FailUnsupported(field.name, Quoted(field.name));
+  }
+  for (const NeutralBool& field : kBools) {
+    if (request->Bool(field.name, field.neutral) != field.neutral) {
+      request->FailUnsupported(field.name, Quoted(field.name));
+    }
+  }
+  RefuseFormats(request);
+  for (const std::string_view name : kAlways) {
+    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+}
+
+void RefuseCompletionFields(ObjectReader* request) {
+  const JsonView tools = request->Raw("tools");
+  if (tools.valid() && !(tools.is_array() && tools.size() == 0)) request->FailUnsupported("tools", "'tools'");
+  const JsonView choice = request->Raw("tool_choice");
+  if (choice.valid() && !(choice.is_string() && (choice.string() == "none" || choice.string() == "auto"))) {
+    request->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
+  }
+  const JsonView suffix = request->Raw("suffix");
+  if (suffix.valid() && !(suffix.is_string() && suffix.string().empty())) {
+    request->FailUnsupported("suffix", "'suffix'");
+  }
+  for (const std::string_view name : kAlwaysOfCompletions) {
+    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+}
+
+void RefuseChatFields(ObjectReader* request) {
+  for (const std::string_view name : kAlwaysOfChats) {
+    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+  }
+  const JsonView modalities = request->Raw("modalities");
+  if (modalities.valid() && !modalities.is_array()) {
+    return request->Fail("modalities", "'modalities' must be an array.", "invalid_type");
+  }
+  for (JsonView one = modalities.is_array() ? modalities.first() : JsonView(); one.valid(); one = one.next()) {
+    if (!one.is_string() || one.string() != "text")
+      request->FailUnsupported("modalities", "A modality other than text");
+  }
+}
+
+}  // namespace hydrant

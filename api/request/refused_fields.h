@@ -1,0 +1,23 @@
+// Request fields that this server knows and cannot honour yet. Each is still checked (a value out of range is a 400
+// that says so) and refused with code "unsupported" unless its value is neutral, that is, unless leaving it out would
+// give the same answer. Nothing a client asked for is dropped in silence.
+//
+// Thread: any (pure function).
+#ifndef HYDRANT_API_REQUEST_REFUSED_FIELDS_H_
+#define HYDRANT_API_REQUEST_REFUSED_FIELDS_H_
+
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+// Each sets request's error at the first field that is wrong or refused.
+// Those of every endpoint that generates.
+void RefuseGenerationFields(ObjectReader* request);
+// Those of /v1/completions beside them.
+void RefuseCompletionFields(ObjectReader* request);
+// Those of /v1/chat/completions: a template is the operator's alone (`chat_template`, `chat_template_kwargs`).
+void RefuseChatFields(ObjectReader* request);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_REFUSED_FIELDS_H_

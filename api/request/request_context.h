@@ -1,0 +1,47 @@
+// RequestContext is what a request cannot know by itself: the model's sizes, the names it may be asked for by, the
+// server's limits and defaults.
+//
+// Thread: any (plain data).
+#ifndef HYDRANT_API_REQUEST_REQUEST_CONTEXT_H_
+#define HYDRANT_API_REQUEST_REQUEST_CONTEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/kv/kv_spec.h"
+#include "api/session/session.h"
+#include "api/wire/limits.h"
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+// What absent fields are.
+struct SamplingDefaults {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = 0;
+  double min_p = 0.0;
+  double repetition_penalty = 1.0;
+};
+
+struct RequestContext : SamplingDefaults {
+  RequestLimits limits;
+  std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
+  int32_t vocab_size = 0;
+  int32_t context = 0;  // max_model_len
+  // Most tokens of an answer to a request that does not say how many and may have the rest of the context; 0: all of that.
+  int32_t max_new_tokens = 0;
+  KvSpec kv;                  // default of the field `kv`
+  int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
+  int32_t priority_max = 0;   // largest `priority` a request may have
+  SessionHeaders session;     // of this request
+  bool debug_fields = false;  // accept `forced_token_ids` (--debug-kv-dump)
+};
+
+// Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.
+void CheckModelField(ObjectReader* request, const RequestContext& context);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_REQUEST_CONTEXT_H_

@@ -1,0 +1,45 @@
+// SamplingFields is what a request says about how its tokens are chosen; kernels/sampling.h defines what it means.
+//
+// Thread: any (plain data, a pure function).
+#ifndef HYDRANT_API_REQUEST_SAMPLING_FIELDS_H_
+#define HYDRANT_API_REQUEST_SAMPLING_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/request/request_context.h"
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+struct LogitBias {
+  int32_t id = 0;
+  float bias = 0.0f;  // in [-100, 100], not 0
+};
+
+struct SamplingFields {
+  float temperature = 1.0f;  // 0 = greedy; below 1e-6 counts as 0
+  float top_p = 1.0f;        // at least the smallest normal float
+  int32_t top_k = 0;         // <= 0: off
+  float min_p = 0.0f;
+  std::optional<int64_t> seed;  // absent: the server draws one
+
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;
+  std::vector<LogitBias> logit_bias;       // by id, none twice
+  std::vector<int32_t> allowed_token_ids;  // ascending, none twice; empty: all
+  std::vector<std::string> bad_words;      // none empty
+};
+
+// The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.
+SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& otherwise);
+
+// Sets request's error at the first field that is wrong.
+void ReadSamplingFields(ObjectReader* request, const RequestContext& context, SamplingFields* fields);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_REQUEST_SAMPLING_FIELDS_H_

@@ -1,0 +1,96 @@
+#include "api/request/tokenize.h"
+
+#include <limits>
+
+#include "api/request/refused_fields.h"
+#include "api/wire/json_reader.h"
+#include "api/wire/json_writer.h"
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
+  if (!document.ok()) return document.error();
+  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
+
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  TokenizeRequest request;
+  CheckModelField(&reader, context);
+  if (reader.Has("messages")) {
+    if (reader.Has("prompt")) reader.Fail("messages", "'messages' cannot be combined with 'prompt'.");
+    RefuseChatFields(&reader);
+    ReadConversation(&reader, context, &budget, &request.conversation.emplace());
+  } else if (!reader.Has("prompt")) {
+    reader.Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
+  }
+  request.prompt = reader.String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
+  request.add_special_tokens = reader.Bool("add_special_tokens", !request.conversation.has_value());
+  request.return_token_strs = reader.Bool("return_token_strs", false);
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
+
+std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
+                         int32_t max_model_len) {
+  std::string out = "{\"count\":";
+  AppendJsonInteger(&out, static_cast<int64_t>(tokens.size()));
+  out.append(",\"max_model_len\":");
+  AppendJsonInteger(&out, max_model_len);
+  out.append(",\"tokens\":");
+  AppendJsonIntegers(&out, tokens);
+  out.append(",\"token_strs\":");
+  if (token_strs.has_value()) {
+    out.push_back('[');
+    for (size_t i = 0; i < token_strs->size(); ++i) {
+      if (i > 0) out.push_back(',');
+      AppendJsonString(&out, (*token_strs)[i]);
+    }
+    out.push_back(']');
+  } else {
+    out.append("null");
+  }
+  out.push_back('}');
+  return out;
+}
+
+std::string TokenizerInfoJson(const TokenizerInfo& info) {
+  std::string out = "{\"bos_token\":";
+  AppendJsonStringOrNull(&out, info.bos_token);
+  out.append(",\"eos_token\":");
+  AppendJsonStringOrNull(&out, info.eos_token);
+  out.append(",\"chat_template\":");
+  AppendJsonStringOrNull(&out, info.chat_template);
+  out.append(",\"vocab_size\":");
+  AppendJsonInteger(&out, info.vocab_size);
+  out.append(",\"model_max_length\":");
+  AppendJsonInteger(&out, info.context);
+  out.push_back('}');
+  return out;
+}
+
+ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context) {
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
+  if (!document.ok()) return document.error();
+  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
+
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  DetokenizeRequest request;
+  CheckModelField(&reader, context);
+  if (!reader.Has("tokens")) reader.Fail("tokens", "'tokens' is required.", "missing_field");
+  request.tokens = reader.TokenIds("tokens", context.vocab_size, std::numeric_limits<size_t>::max());
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
+
+std::string DetokenizeJson(std::string_view prompt) {
+  std::string out = "{\"prompt\":";
+  AppendJsonString(&out, prompt);
+  out.push_back('}');
+  return out;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,189 @@
+#include "api/response/chat_writer.h"
+
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/response/sse.h"
+#include "api/wire/json_writer.h"
+
+namespace hydrant {
+namespace {
+
+void AppendToken(std::string* out, int32_t id, std::string_view bytes, float logprob, bool as_id) {
+  out->append("{\"token\":");
+  AppendJsonString(out, as_id ? absl::StrCat("token_id:", id) : LogprobTokenText(bytes));
+  out->append(",\"logprob\":");
+  AppendJsonFloat(out, logprob);
+  out->append(",\"bytes\":[");
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    AppendJsonInteger(out, static_cast<unsigned char>(bytes[i]));
+  }
+  out->push_back(']');
+}
+
+void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions, bool as_ids) {
+  out->append("{\"content\":[");
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const PositionLogprobs& position = positions[i];
+    if (i > 0) out->push_back(',');
+    AppendToken(out, position.id, position.bytes, position.logprob.value_or(0.0f), as_ids);
+    out->append(",\"top_logprobs\":[");
+    for (size_t j = 0; j < position.top.size(); ++j) {
+      if (j > 0) out->push_back(',');
+      AppendToken(out, position.top[j].id, position.top[j].bytes, position.top[j].logprob, as_ids);
+      out->push_back('}');
+    }
+    out->append("]}");
+  }
+  out->append("],\"refusal\":null}");
+}
+
+void AppendLogprobsOrNull(std::string* out, const std::vector<PositionLogprobs>* positions, bool as_ids) {
+  out->append(",\"logprobs\":");
+  if (positions == nullptr) {
+    out->append("null");
+  } else {
+    AppendLogprobs(out, *positions, as_ids);
+  }
+}
+
+// ,"tool_calls":[…]; `first` is the index of the first of them in a stream, -1 outside of one.
+void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls, int32_t first) {
+  out->append("\"tool_calls\":[");
+  for (size_t i = 0; i < calls.size(); ++i) {
+    out->append(i > 0 ? ",{" : "{");
+    if (first >= 0) absl::StrAppend(out, "\"index\":", first + static_cast<int32_t>(i), ",");
+    out->append("\"id\":");
+    AppendJsonString(out, calls[i].id);
+    out->append(",\"type\":\"function\",\"function\":{\"name\":");
+    AppendJsonString(out, calls[i].name);
+    out->append(",\"arguments\":");
+    AppendJsonString(out, calls[i].arguments);
+    out->append("}}");
+  }
+  out->push_back(']');
+}
+
+// A model that called tools ended its turn with that.
+std::string_view FinishName(AnswerFinish finish, bool has_calls) {
+  return has_calls && finish == AnswerFinish::kStop ? "tool_calls" : AnswerFinishName(finish);
+}
+
+void Append(ToolCallParser::Output more, ToolCallParser::Output* output) {
+  output->text += more.text;
+  for (ToolCall& call : more.calls) output->calls.push_back(std::move(call));
+}
+
+}  // namespace
+
+void ChatWriter::Begin(const AnswerHead& head) {
+  AppendAnswerHead(&body_prefix_, head, "chat.completion");
+  AppendAnswerHead(&chunk_prefix_, head, "chat.completion.chunk");
+  body_prefix_.append(",\"choices\":[");
+  chunk_prefix_.append(",\"choices\":[");
+  AppendFingerprintMember(&fingerprint_member_, head);
+}
+
+ToolCallParser ChatWriter::MakeParser(int32_t index) const {
+  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index));
+}
+
+void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) const {
+  ToolCallParser parser = MakeParser(choice.index);
+  ToolCallParser::Output said = parser.Push(choice.text);
+  Append(parser.Finish(), &said);
+  if (!options_.parallel_tool_calls && said.calls.size() > 1) said.calls.resize(1);
+  out->append("{\"index\":");
+  AppendJsonInteger(out, choice.index);
+  out->append(",\"message\":{\"role\":\"assistant\",\"content\":");
+  if (said.text.empty() && options_.echoed.empty() && !said.calls.empty()) {
+    out->append("null");
+  } else {
+    AppendJsonString(out, options_.echoed + said.text);
+  }
+  out->append(",\"refusal\":null");
+  if (!said.calls.empty()) {
+    out->push_back(',');
+    AppendToolCalls(out, said.calls, -1);
+  }
+  out->push_back('}');
+  AppendLogprobsOrNull(out, choice.logprobs.has_value() ? &*choice.logprobs : nullptr, options_.tokens_as_ids);
+  out->append(",\"finish_reason\":");
+  AppendJsonString(out, FinishName(choice.finish_reason, !said.calls.empty()));
+  out->append(",\"stop_reason\":");
+  AppendStopReason(out, choice.stop_reason);
+  if (choice.prompt_logprobs.has_value()) {
+    out->append(",\"prompt_logprobs\":");
+    AppendPromptLogprobs(out, *choice.prompt_logprobs);
+  }
+  out->append(",\"prompt_token_ids\":");
+  AppendIdsOrNull(out, choice.prompt_token_ids.has_value() ? &*choice.prompt_token_ids : nullptr);
+  out->append(",\"token_ids\":");
+  AppendIdsOrNull(out, choice.token_ids.has_value() ? &*choice.token_ids : nullptr);
+  out->push_back('}');
+}
+
+std::string ChatWriter::Body(const Answer& answer) {
+  std::string out = body_prefix_;
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    assert(i == 0 || answer.choices[i - 1].index < answer.choices[i].index);
+    if (i > 0) out.push_back(',');
+    AppendChoice(&out, answer.choices[i]);
+  }
+  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_);
+  return out;
+}
+
+void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) const {
+  out->append(kSseData).append(chunk_prefix_).append("{\"index\":");
+  AppendJsonInteger(out, delta.index);
+  out->append(",\"delta\":{\"role\":\"assistant\",\"content\":");
+  AppendJsonString(out, options_.echoed);
+  out->push_back('}');
+  AppendLogprobsOrNull(out, nullptr, options_.tokens_as_ids);
+  AnswerDelta role;
+  role.prompt_token_ids = delta.prompt_token_ids;
+  role.usage = delta.usage;
+  AppendChunkEnd(out, role, "", fingerprint_member_);
+}
+
+void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
+  if (delta.first) AppendRoleChunk(out, delta);
+  Streamed& streamed = streamed_.try_emplace(delta.index, Streamed{MakeParser(delta.index)}).first->second;
+  ToolCallParser::Output said = streamed.parser.Push(delta.text);
+  if (delta.finish_reason.has_value()) Append(streamed.parser.Finish(), &said);
+  if (!options_.parallel_tool_calls && !said.calls.empty()) said.calls.resize(streamed.calls > 0 ? 0 : 1);
+  const bool tells = !said.text.empty() || !said.calls.empty() || delta.finish_reason.has_value() ||
+                     (delta.logprobs != nullptr && !delta.logprobs->empty()) ||
+                     (delta.token_ids != nullptr && !delta.token_ids->empty()) || delta.kv != nullptr;
+  if (!tells) return;
+  out->append(kSseData).append(chunk_prefix_).append("{\"index\":");
+  AppendJsonInteger(out, delta.index);
+  out->append(",\"delta\":{");
+  if (!said.text.empty() || said.calls.empty()) {
+    out->append("\"content\":");
+    AppendJsonString(out, said.text);
+  }
+  if (!said.calls.empty()) {
+    if (!said.text.empty()) out->push_back(',');
+    AppendToolCalls(out, said.calls, streamed.calls);
+    streamed.calls += static_cast<int32_t>(said.calls.size());
+  }
+  out->push_back('}');
+  AppendLogprobsOrNull(out, delta.logprobs, options_.tokens_as_ids);
+  AnswerDelta rest = delta;
+  rest.prompt_token_ids = nullptr;  // the role's chunk had them
+  const bool last = delta.finish_reason.has_value();
+  AppendChunkEnd(out, rest, last ? FinishName(*delta.finish_reason, streamed.calls > 0) : "",
+                 last ? fingerprint_member_ : "");
+}
+
+void ChatWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
+  out->append(kSseData).append(chunk_prefix_);
+  AppendAnswerEnd(out, usage, kv, fingerprint_member_);
+  out->append("\n\n");
+}
+
+}  // namespace hydrant

@@ -1,0 +1,57 @@
+// ChatWriter writes answers of POST /v1/chat/completions, in OpenAI's shape with vLLM's members, and turns what the model
+// wrote into tool calls where the request has tools.
+//
+// Thread: any; belongs to one request.
+#ifndef HYDRANT_API_RESPONSE_CHAT_WRITER_H_
+#define HYDRANT_API_RESPONSE_CHAT_WRITER_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/response/answer.h"
+#include "api/response/tool_call_parser.h"
+
+namespace hydrant {
+
+struct ChatWriterOptions {
+  ToolCallFormat tool_calls = ToolCallFormat::kNone;
+  std::string call_ids;             // what ids of calls are made of: no two answers have the same
+  bool parallel_tool_calls = true;  // false: the first call only
+  bool tokens_as_ids = false;       // log-probabilities name tokens token_id:N
+  std::string echoed;               // what every answer begins with
+};
+
+class ChatWriter : public AnswerWriter {
+ public:
+  explicit ChatWriter(ChatWriterOptions options) : options_(std::move(options)) {}
+
+  std::string_view id_prefix() const override { return "chatcmpl-"; }
+  void Begin(const AnswerHead& head) override;
+  void AppendChunk(std::string* out, const AnswerDelta& delta) override;
+  void AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) override;
+  std::string Body(const Answer& answer) override;
+
+ private:
+  // A choice that is being streamed.
+  struct Streamed {
+    ToolCallParser parser;
+    int32_t calls = 0;  // sent
+  };
+
+  ToolCallParser MakeParser(int32_t index) const;
+  void AppendChoice(std::string* out, const AnswerChoice& choice) const;
+  void AppendRoleChunk(std::string* out, const AnswerDelta& delta) const;
+
+  const ChatWriterOptions options_;
+  // Formatted once.
+  std::string id_;
+  std::string body_prefix_, chunk_prefix_;  // {"id":…,"choices":[
+  std::string fingerprint_member_;          // ,"system_fingerprint":…
+  std::map<int32_t, Streamed> streamed_;    // by index
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_RESPONSE_CHAT_WRITER_H_

@@ -1,0 +1,87 @@
+// ToolCallParser takes the tool calls out of what a model writes, while it writes it. What is no well-formed call stays text.
+//
+// Thread: any; belongs to one choice of one answer.
+//
+// Invariants:
+//  1. Text that may still become a call is held back; everything else is passed on at once.
+//  2. Push and Finish together pass on every byte of text that is part of no call, in order.
+//  3. They take time linear in the answer, in however many pieces it comes and whether or not a call ever ends.
+#ifndef HYDRANT_API_RESPONSE_TOOL_CALL_PARSER_H_
+#define HYDRANT_API_RESPONSE_TOOL_CALL_PARSER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+enum class ToolCallFormat : uint8_t {
+  kNone,        // the model's template shows none that we know: calls stay text
+  kHermes,      // <tool_call>{"name": …, "arguments": {…}}</tool_call>, also Qwen's
+  kLlama3Json,  // {"name": …, "parameters": {…}}, maybe behind <|python_tag|>, several with ; between
+  kMistral,     // [TOOL_CALLS] [{"name": …, "arguments": {…}}], or [TOOL_CALLS]name[ARGS]{…}
+};
+
+// "hermes", "llama3_json", "mistral", "none"; nullopt for other names.
+std::optional<ToolCallFormat> ToolCallFormatOf(std::string_view name);
+// The format that a chat template asks its model for.
+ToolCallFormat DetectToolCallFormat(std::string_view chat_template);
+
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // the text of a JSON object
+};
+
+// What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.
+std::string_view ToolCallMarker(ToolCallFormat format);
+
+// 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
+bool IsFunctionName(std::string_view name);
+
+class ToolCallParser {
+ public:
+  struct Output {
+    std::string text;
+    std::vector<ToolCall> calls;
+  };
+
+  // `id`: what ids of calls are made of, different for every choice of every answer.
+  ToolCallParser(ToolCallFormat format, std::string id) : format_(format), id_(std::move(id)) {}
+
+  Output Push(std::string_view text);
+  // What was held back.
+  Output Finish();
+
+ private:
+  void PushHermes(Output* output);
+  void PassHermesText(std::string_view text, Output* output);
+  void PushMistral(Output* output);
+  void PushLlama(Output* output);
+  void FinishHermes(Output* output);
+  void LeaveHermesCall();
+  void FinishLlama(Output* output);
+  void FinishMistral(Output* output);
+  // Appends the call that `json` spells; false if it spells none.
+  bool AddCall(std::string_view json, Output* output);
+  bool AddNamedCall(std::string_view name, std::string_view arguments, Output* output);
+  bool AddCalls(std::string_view json, Output* output);
+  std::string NextId();
+
+  const ToolCallFormat format_;
+  const std::string id_;
+  std::string held_;
+  size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
+  bool in_call_ = false;     // Hermes: held_ begins with the opening tag
+  size_t doubted_ = 0;       // Hermes: end of a closing tag in held_ that may be part of an argument; 0: none
+  std::string between_;      // Hermes: white space behind a call, before what comes is known
+  bool holds_all_ = false;   // until the end: a call of a format without a closing tag has begun
+  bool passes_all_ = false;  // Llama: the answer began as text
+  int32_t calls_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_RESPONSE_TOOL_CALL_PARSER_H_

@@ -1,0 +1,125 @@
+#include "api/session/session.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/wire/json_writer.h"
+
+namespace hydrant {
+namespace {
+
+// A member of `reader` that must be an id; nullopt when it is not there.
+std::optional<std::string> ReadMember(ObjectReader* reader, std::string_view name) {
+  const JsonView value = reader->Raw(name);
+  if (!value.valid()) return std::nullopt;
+  if (value.is_string() && IsSessionId(value.string())) return std::string(value.string());
+  reader->FailWith(InvalidSessionId(reader->Path(name)));
+  return std::string();
+}
+
+void AppendIntegerOrNull(std::string* out, std::string_view name, int64_t value) {
+  absl::StrAppend(out, ",\"", std::string(name), "\":");
+  AppendJsonIntegerOrNull(out, value);
+}
+
+}  // namespace
+
+std::string_view SessionStateName(SessionState state) {
+  switch (state) {
+    case SessionState::kBusy:
+      return "busy";
+    case SessionState::kParked:
+      return "parked";
+    case SessionState::kCold:
+      return "cold";
+  }
+  return "";
+}
+
+ApiResult<int32_t> ReadQueryInteger(std::string_view name, std::string_view text, int32_t low, int32_t high) {
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
+  return InvalidField(name, absl::StrCat("'", std::string(name), "' must be in [", low, ", ", high, "]."));
+}
+
+bool IsSessionId(std::string_view text) {
+  return !text.empty() && text.size() <= kSessionIdBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) {
+  const auto header = [request](const std::string& value, std::string_view param) {
+    if (!IsSessionId(value)) request->FailWith(InvalidSessionId(param));
+    return value;
+  };
+  if (const std::optional<std::string> id = ReadMember(request, "session_id")) return *id;
+  if (headers.session_id.has_value()) return header(*headers.session_id, "X-Session-ID");
+  if (request->Has("vllm_xargs")) {
+    ObjectReader extra = request->Object("vllm_xargs");
+    if (const std::optional<std::string> id = ReadMember(&extra, "session_id")) return *id;
+  }
+  if (const std::optional<std::string> id = ReadMember(request, "conversation_id")) return *id;
+  if (headers.affinity.has_value()) return header(*headers.affinity, "x-session-affinity");
+  return "";
+}
+
+std::string SessionJson(const SessionCard& card) {
+  std::string out = "{\"id\":";
+  AppendJsonString(&out, card.id);
+  absl::StrAppend(&out, ",\"object\":\"session\",\"state\":\"", std::string(SessionStateName(card.state)),
+                  "\",\"tokens\":", card.tokens, ",\"live\":", card.live);
+  AppendIntegerOrNull(&out, "budget", card.budget);
+  out.append(",\"policy\":");
+  AppendJsonStringOrNull(&out, card.policy);
+  absl::StrAppend(&out, ",\"created\":", card.created, ",\"last_used\":", card.last_used);
+  AppendIntegerOrNull(&out, "expires", card.expires);
+  out.push_back('}');
+  return out;
+}
+
+std::string SessionListJson(const std::vector<SessionCard>& cards, bool has_more) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  for (size_t i = 0; i < cards.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    out.append(SessionJson(cards[i]));
+  }
+  out.append("],\"has_more\":");
+  AppendJsonBool(&out, has_more);
+  out.push_back('}');
+  return out;
+}
+
+std::string SessionDeletedJson(std::string_view id) {
+  std::string out = "{\"id\":";
+  AppendJsonString(&out, id);
+  out.append(",\"object\":\"session\",\"deleted\":true}");
+  return out;
+}
+
+ApiError InvalidSessionId(std::string_view param) {
+  return InvalidField(param,
+                      absl::StrCat("A session id is 1 to ", kSessionIdBytesMax, " characters of [A-Za-z0-9_-]."));
+}
+
+ApiError SessionNotFound(bool expired) {
+  std::string message = expired ? "The session has expired or gave way to others." : "There is no session of this id.";
+  message.append(" Send the whole history, without 'session_append', to begin it.");
+  return NotFound(std::move(message), expired ? "session_expired" : "session_not_found", "session_id");
+}
+
+ApiError SessionBusy() {
+  return Conflict("A turn of this session is being computed; there is one at a time.", "session_busy");
+}
+
+ApiError SessionTooLong() {
+  return InvalidField("session_id",
+                      "What the session had parked is gone, and its history is too long to be computed at once. Begin "
+                      "another session with less of it, or with 'kv.prefill': \"budgeted\".",
+                      "kv_capacity_exceeded");
+}
+
+}  // namespace hydrant

@@ -1,0 +1,79 @@
+// Sessions as clients see them: how one is named in a request, bodies of /v1/sessions, and what can go wrong.
+//
+// Thread: any (plain data, pure functions).
+#ifndef HYDRANT_API_SESSION_SESSION_H_
+#define HYDRANT_API_SESSION_SESSION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/wire/api_error.h"
+#include "api/wire/object_reader.h"
+
+namespace hydrant {
+
+inline constexpr size_t kSessionIdBytesMax = 64;
+
+// 1 to kSessionIdBytesMax characters of [A-Za-z0-9_-].
+bool IsSessionId(std::string_view text);
+
+// What the header fields of a request say.
+struct SessionHeaders {
+  std::optional<std::string> session_id;  // X-Session-ID
+  std::optional<std::string> affinity;    // x-session-affinity
+};
+
+// The id a request names, the first that is there of: `session_id`, X-Session-ID, `vllm_xargs.session_id`,
+// `conversation_id`, x-session-affinity. Empty: none. Sets request's error, which names the one that was read.
+std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers);
+
+enum class SessionState : uint8_t {
+  kBusy,    // a turn is being computed
+  kParked,  // its KV waits outside the pool
+  kCold,    // only its tokens are known; the next turn computes them again
+};
+
+std::string_view SessionStateName(SessionState state);
+
+// A number of a request's query: 400 naming the parameter when it is none in [low, high].
+ApiResult<int32_t> ReadQueryInteger(std::string_view name, std::string_view text, int32_t low, int32_t high);
+
+struct SessionCard {
+  std::string id;
+  SessionState state = SessionState::kCold;
+  int64_t tokens = 0;   // of the turns that ended
+  int32_t live = 0;     // slots its KV needs; 0 when cold
+  int32_t budget = 0;   // 0: none (null)
+  std::string policy;   // preset
+  int64_t created = 0;  // Unix seconds
+  int64_t last_used = 0;
+  int64_t expires = 0;  // 0: never (null)
+};
+
+// Sessions there are, by state.
+struct SessionCounts {
+  int64_t busy = 0;
+  int64_t parked = 0;
+  int64_t cold = 0;
+};
+
+std::string SessionJson(const SessionCard& card);
+// {"object":"list","data":[…],"has_more":…}
+std::string SessionListJson(const std::vector<SessionCard>& cards, bool has_more);
+std::string SessionDeletedJson(std::string_view id);
+
+// 400 naming `param`.
+ApiError InvalidSessionId(std::string_view param);
+// 404: code session_expired when it is known to have been there, else session_not_found.
+ApiError SessionNotFound(bool expired);
+// 409 session_busy.
+ApiError SessionBusy();
+// 400 kv_capacity_exceeded: what was parked is gone, and the whole history is too long to be computed.
+ApiError SessionTooLong();
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_SESSION_SESSION_H_

@@ -1,0 +1,400 @@
+#include "kernels/cpu/attention/attention.h"
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "kernels/cpu/attention/kv_layout.h"
+
+namespace hydrant {
+namespace {
+
+// Spins before a waiting thread offers its core: longer than the work it waits for takes, when that work is running.
+constexpr int kSpinsBeforeYield = 2000;
+
+template <typename Condition>
+void SpinUntil(Condition condition) {
+  for (int spin = 0; !condition(); ++spin) {
+    if (spin < kSpinsBeforeYield) {
+      _mm_pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+int32_t Tiles(const BatchRow& row) {
+  return (row.live + row.token_count - 1) / kBlockSlots - row.live / kBlockSlots + 1;
+}
+
+// Addresses of one layer of the cache.
+class LayerView {
+ public:
+  LayerView(const KvCacheView& kv, int32_t layer) : kv_(kv), layout_(kv.layout), layer_(layer) {
+    tile_elements_ = int64_t{kBlockSlots} * layout_.head_dim;
+  }
+
+  std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
+  std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
+  int64_t Side(int64_t side, int32_t kv_head) const { return layout_.side_offset(layer_, side, kv_head); }
+  int32_t* Victim(int32_t state_row, int32_t kv_head) const {
+    assert(0 <= state_row && state_row < layout_.state_rows);
+    return kv_.victim + layout_.victim_offset(layer_, state_row, kv_head);
+  }
+  TileView Tiles(const BatchRow& row, int32_t kv_head) const {
+    return {.dtype = layout_.dtype,
+            .head_dim = layout_.head_dim,
+            .k = K(0, kv_head),
+            .v = V(0, kv_head),
+            .tile_stride = int64_t{layout_.layers} * layout_.kv_heads * TileBytes(),
+            .block_table = row.block_table.data()};
+  }
+  ScoreView Scores(const BatchRow& row, int32_t kv_head) const {
+    return {.score = kv_.score + Side(0, kv_head),
+            .position = kv_.position + Side(0, kv_head),
+            .stride = int64_t{layout_.layers} * layout_.kv_heads * kBlockSlots,
+            .side_table = row.sides().data()};
+  }
+
+ private:
+  int64_t TileBytes() const { return tile_elements_ * static_cast<int64_t>(DTypeBytes(layout_.dtype)); }
+  std::byte* Tile(void* base, int64_t block, int32_t kv_head) const {
+    return static_cast<std::byte*>(base) +
+           layout_.tile_offset(layer_, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout_.dtype));
+  }
+
+  const KvCacheView& kv_;
+  const KvCacheLayout& layout_;
+  const int32_t layer_;
+  int64_t tile_elements_;
+};
+
+// --- rope and KV writes -----------------------------------------------------------------------------------------------
+
+class KvWriter {
+ public:
+  KvWriter(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels)
+      : call_(call),
+        norms_(norms),
+        row_kernels_(row_kernels),
+        rope_(call.rope),
+        view_(call.kv, call.layer),
+        head_dim_(call.kv.layout.head_dim),
+        kv_heads_(call.kv.layout.kv_heads),
+        query_heads_(static_cast<int32_t>(call.qkv.cols / head_dim_) - 2 * kv_heads_) {}
+
+  // Tokens [begin, end) of a row.
+  void Write(const BatchRow& row, int32_t begin, int32_t end) const {
+    for (int32_t i = begin; i < end; ++i) {
+      float* q = static_cast<float*>(call_.qkv.data) + (int64_t{row.token_begin} + i) * call_.qkv.cols;
+      float* k = q + int64_t{query_heads_} * head_dim_;
+      const float* v = k + int64_t{kv_heads_} * head_dim_;
+      const int32_t position = row.first_position() + i;
+      Normalize(norms_.q, q, query_heads_);
+      Normalize(norms_.k, k, kv_heads_);
+      if (rope_ != nullptr) {
+        assert(position < rope_->positions_max() && rope_->dims() <= head_dim_);
+        call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
+                             rope_->cosine(position), rope_->sine(position));
+      }
+      for (int32_t head = 0; head < kv_heads_; ++head) {
+        const int32_t slot = row.reuse_victim ? *view_.Victim(row.state_row, head) : row.live + i;
+        assert(slot >= 0 && slot < row.live_after());
+        const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
+        const int32_t offset = slot % kBlockSlots;
+        // The first token of a block clears what its former owner left in V: attention multiplies unoccupied slots by 0.
+        const bool fresh = !row.reuse_victim && offset == 0;
+        call_.kernels.write_kv(call_.kv.layout.dtype, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
+                               head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
+        const int64_t side = view_.Side(row.sides()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
+        if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[side]);
+        call_.kv.position[side] = position;
+        call_.kv.score[side] = 0.0f;
+        if (call_.kv.logical_position != nullptr) call_.kv.logical_position[side] = row.position + i;
+      }
+    }
+  }
+
+ private:
+  void Normalize(const NormWeight& norm, float* x, int32_t heads) const {
+    if (norm.weight != nullptr) row_kernels_.norm(norm, x, head_dim_, x, head_dim_, heads, head_dim_);
+  }
+
+  // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
+  void CloseGap(const BatchRow& row, int32_t head, int32_t gap) const {
+    for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
+      int32_t* ranks = call_.kv.position + view_.Side(row.sides()[static_cast<size_t>(block)], head);
+      for (int32_t i = 0; i < kBlockSlots; ++i) ranks[i] -= ranks[i] > gap ? 1 : 0;
+    }
+  }
+
+  const AttentionCall& call_;
+  const HeadNorms& norms_;
+  const RowKernels& row_kernels_;
+  const CpuRopeTable* rope_;
+  const LayerView view_;
+  const int32_t head_dim_;
+  const int32_t kv_heads_;
+  const int32_t query_heads_;
+};
+
+// --- attention --------------------------------------------------------------------------------------------------------
+
+class AttentionRun {
+ public:
+  AttentionRun(const AttentionCall& call, float scale, Matrix out, AttentionScratch& scratch)
+      : call_(call),
+        scale_(scale),
+        out_(out),
+        scratch_(scratch),
+        view_(call.kv, call.layer),
+        head_dim_(call.kv.layout.head_dim),
+        kv_heads_(call.kv.layout.kv_heads),
+        group_(static_cast<int32_t>(out.cols / head_dim_) / kv_heads_) {
+    assert(out.cols == int64_t{group_} * kv_heads_ * head_dim_ && out.rows == call.qkv.rows);
+    assert(call.qkv.cols == out.cols + 2 * int64_t{kv_heads_} * head_dim_);
+    assert(std::ssize(call.rows) <= scratch.rows_max && group_ * kv_heads_ <= scratch.query_heads);
+    assert(head_dim_ <= scratch.head_dim);
+    AddTasks(/*prefill=*/true);
+    decode_rows_begin_ = rows_;
+    AddTasks(/*prefill=*/false);
+    for (int32_t i = 0; i < rows_ * kv_heads_; ++i) {
+      scratch_.tiles_added[static_cast<size_t>(i)].store(0, std::memory_order_relaxed);
+    }
+    for (int32_t i = 0; i < scratch_.places; ++i) {
+      scratch_.decode[static_cast<size_t>(i)].unit.store(i, std::memory_order_relaxed);
+    }
+  }
+
+  int64_t tasks() const { return tasks_; }
+
+  // What every thread does.
+  void Work(int thread) {
+    while (true) {
+      // Relaxed: the counter hands out numbers only; results are published through tiles_added, unit and the pool.
+      const int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+      if (task >= tasks_) return;
+      const auto& first = scratch_.first_task;
+      const int32_t row =
+          static_cast<int32_t>(std::upper_bound(first.begin(), first.begin() + rows_, task) - first.begin()) - 1;
+      const int64_t part = task - first[static_cast<size_t>(row)];
+      if (row < decode_rows_begin_) {
+        Prefill(row, static_cast<int32_t>(part / kv_heads_), static_cast<int32_t>(part % kv_heads_), thread);
+      } else {
+        Decode(row, part);
+      }
+    }
+  }
+
+ private:
+  void AddTasks(bool prefill) {
+    for (size_t i = 0; i < call_.rows.size(); ++i) {
+      const BatchRow& row = call_.rows[i];
+      if (row.prefill != prefill) continue;
+      assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
+      assert(row.live_after() <= scratch_.slots_max);
+      assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
+      scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
+      scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
+      ++rows_;
+      tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) : DecodeSplits(row.live_after()));
+    }
+  }
+
+  const BatchRow& Row(int32_t row) const {
+    return call_.rows[static_cast<size_t>(scratch_.task_row[static_cast<size_t>(row)])];
+  }
+  RopeView RopeOf(const BatchRow& row) const {
+    return row.policy.rolling && call_.rope != nullptr ? call_.rope->view() : RopeView();
+  }
+  const float* Query(int64_t token, int32_t head) const {
+    return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
+  }
+  float* Out(int64_t token, int32_t head) const {
+    return static_cast<float*>(out_.data) + token * out_.cols + int64_t{head} * group_ * head_dim_;
+  }
+
+  void Prefill(int32_t row_number, int32_t tile_number, int32_t head, int thread) {
+    const BatchRow& row = Row(row_number);
+    const int32_t tile = row.live / kBlockSlots + tile_number;
+    const int32_t begin = std::max(row.live - tile * kBlockSlots, 0);
+    const int32_t end = std::min(row.live + row.token_count - tile * kBlockSlots, kBlockSlots);
+    const int64_t token = row.token_begin + int64_t{tile} * kBlockSlots + begin - row.live;
+    const PromptWeights weights(row);
+    const int32_t turn = tile - weights.first_tile;
+    const bool scored = weights.any && turn >= 0;
+    float row_weights[kBlockSlots];
+    if (scored) weights.Of(row, tile, row_weights);
+    call_.kernels.prefill_tile({.tiles = view_.Tiles(row, head),
+                                .q = Query(token, head),
+                                .q_stride = call_.qkv.cols,
+                                .out = Out(token, head),
+                                .out_stride = out_.cols,
+                                .group = group_,
+                                .scale = scale_,
+                                .tile = tile,
+                                .row_begin = begin,
+                                .row_end = end,
+                                .row_weights = scored ? row_weights : nullptr,
+                                .policy = &row.policy,
+                                .rope = RopeOf(row),
+                                .scores = view_.Scores(row, head),
+                                .scratch = scratch_.PrefillOf(thread),
+                                .column_sums = scratch_.ColumnSumsOf(thread)});
+    if (!scored) return;
+    // Tiles add to the scores in ascending order. Every tile before this one was handed out before it, so somebody is
+    // working on it or has finished. Acquire and release hand the scores from one tile's thread to the next one's.
+    std::atomic<int32_t>& added = scratch_.tiles_added[static_cast<size_t>(row_number * kv_heads_ + head)];
+    SpinUntil([&] { return added.load(std::memory_order_acquire) == turn; });
+    call_.kernels.add_scores(view_.Scores(row, head), scratch_.ColumnSumsOf(thread), tile + 1);
+    for (const ScoreSnapshot& snapshot : row.snapshots) {
+      if (snapshot.slots == (tile + 1) * kBlockSlots) TakeSnapshot(row, snapshot, head);
+    }
+    added.store(turn + 1, std::memory_order_release);
+  }
+
+  void TakeSnapshot(const BatchRow& row, const ScoreSnapshot& snapshot, int32_t head) const {
+    for (int32_t i = 0; i < snapshot.slots / kBlockSlots; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      std::memcpy(call_.kv.score + view_.Side(snapshot.sides[at], head),
+                  call_.kv.score + view_.Side(row.sides()[at], head), kBlockSlots * sizeof(float));
+    }
+  }
+
+  // The factors of a prompt's rows in its scores.
+  struct PromptWeights {
+    explicit PromptWeights(const BatchRow& row) {
+      if (!row.policy.scores()) return;
+      first_position = row.first_scored();
+      const int32_t first_slot = row.live + first_position - row.position;
+      any = first_slot < row.live + row.token_count;
+      first_tile = first_slot / kBlockSlots;
+    }
+    void Of(const BatchRow& row, int32_t tile, float* weights) const {
+      for (int32_t r = 0; r < kBlockSlots; ++r) {
+        const int32_t position = row.position + tile * kBlockSlots + r - row.live;
+        if (position < first_position) {
+          weights[r] = 0.0f;
+        } else if (row.policy.decay == 1.0f) {
+          weights[r] = 1.0f;
+        } else {
+          weights[r] =
+              static_cast<float>(std::pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));
+        }
+      }
+    }
+
+    bool any = false;
+    int32_t first_position = 0;
+    int32_t first_tile = 0;
+  };
+
+  void Decode(int32_t row_number, int64_t part) {
+    const BatchRow& row = Row(row_number);
+    const int32_t live = row.live_after(), splits = DecodeSplits(live);
+    const int32_t head = static_cast<int32_t>(part / splits), split = static_cast<int32_t>(part % splits);
+    const int64_t unit = int64_t{row_number - decode_rows_begin_} * kv_heads_ + head;
+    AttentionScratch::DecodePlace& place = scratch_.decode[static_cast<size_t>(unit % scratch_.places)];
+    // The unit that had the place before was handed out before this one and is being finished. Acquire pairs with the
+    // release below: its reads are over.
+    SpinUntil([&] { return place.unit.load(std::memory_order_acquire) == unit; });
+
+    const int32_t begin = split * kDecodeSplitSlots;
+    call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
+                                .q = Query(row.token_begin, head),
+                                .group = group_,
+                                .scale = scale_,
+                                .slot_begin = begin,
+                                .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
+                                .weights = place.weights + begin,
+                                .weights_stride = scratch_.slots_max,
+                                .largest = place.largest + int64_t{split} * group_,
+                                .total = place.total + int64_t{split} * group_,
+                                .out = place.out + int64_t{split} * group_ * head_dim_,
+                                .rope = RopeOf(row),
+                                .scores = row.policy.scores() || row.choose_victim || row.policy.rolling
+                                              ? view_.Scores(row, head)
+                                              : ScoreView()});
+    // Acquire-release: the thread that finishes the last split sees what the others wrote.
+    if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
+
+    call_.kernels.decode_join({.group = group_,
+                               .head_dim = head_dim_,
+                               .scale = scale_,
+                               .splits = splits,
+                               .live = live,
+                               .weights = place.weights,
+                               .weights_stride = scratch_.slots_max,
+                               .largest = place.largest,
+                               .total = place.total,
+                               .split_out = place.out,
+                               .out = Out(row.token_begin, head),
+                               .policy = &row.policy,
+                               .choose_victim = row.choose_victim,
+                               .candidates_end = row.candidates_end(),
+                               .scores = view_.Scores(row, head),
+                               .victim = view_.Victim(row.state_row, head)});
+    // Relaxed, then release: whoever sees the new unit sees the counter at 0.
+    place.splits_done.store(0, std::memory_order_relaxed);
+    place.unit.store(unit + scratch_.places, std::memory_order_release);
+  }
+
+  const AttentionCall& call_;
+  const float scale_;
+  const Matrix out_;
+  AttentionScratch& scratch_;
+  const LayerView view_;
+  const int32_t head_dim_;
+  const int32_t kv_heads_;
+  const int32_t group_;
+  int32_t rows_ = 0;  // rows in scratch_.task_row: prefill first
+  int32_t decode_rows_begin_ = 0;
+  int64_t tasks_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
+};
+
+// Tokens below which handing out the writes costs more than the writes.
+constexpr int64_t kParallelWrites = 4;
+
+}  // namespace
+
+int32_t DecodeSplits(int32_t live) {
+  const int32_t beyond_tail = std::max(live - kDecodeTailSlots, 1);
+  return (beyond_tail + kDecodeSplitSlots - 1) / kDecodeSplitSlots;
+}
+
+void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels,
+                    ThreadPool& pool) {
+  const KvWriter writer(call, norms, row_kernels);
+  // A unit is the tokens of a row that share a block, so that no two threads touch one tile.
+  int64_t units = 0;
+  for (const BatchRow& row : call.rows) units += Tiles(row);
+  pool.ParallelFor(units, call.qkv.rows <= kParallelWrites ? units : 1, [&](int64_t begin, int64_t end, int) {
+    int64_t first = 0;  // unit of the row
+    for (const BatchRow& row : call.rows) {
+      const int64_t count = row.reuse_victim ? 1 : Tiles(row);
+      for (int64_t unit = std::max(begin, first); unit < std::min(end, first + count); ++unit) {
+        const int32_t tile = row.live / kBlockSlots + static_cast<int32_t>(unit - first);
+        const int32_t token_end = (tile + 1) * kBlockSlots - row.live;
+        writer.Write(row, std::max(token_end - kBlockSlots, 0), std::min(token_end, row.token_count));
+      }
+      first += count;
+    }
+  });
+}
+
+void Attend(const AttentionCall& call, float scale, Matrix out, ThreadPool& pool, AttentionScratch& scratch) {
+  AttentionRun run(call, scale, out, scratch);
+  if (run.tasks() == 1) {
+    run.Work(0);
+  } else {
+    pool.Run([&](int thread) { run.Work(thread); });
+  }
+}
+
+}  // namespace hydrant

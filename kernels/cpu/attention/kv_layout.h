@@ -1,0 +1,26 @@
+// Where an element lies inside one head's tile of 16 slots (kernels/cpu/attention/attention_kernels.h gives the orders), for the
+// plain code that moves or reads single tokens.
+//
+// Thread: any; pure functions.
+#ifndef HYDRANT_KERNELS_CPU_ATTENTION_KV_LAYOUT_H_
+#define HYDRANT_KERNELS_CPU_ATTENTION_KV_LAYOUT_H_
+
+#include <cstdint>
+
+#include "kernels/device.h"
+
+namespace hydrant {
+
+inline int64_t KElement(DType dtype, int64_t slot, int64_t dim) {
+  if (dtype == DType::kBF16) return (dim / 2 * kBlockSlots + slot) * 2 + dim % 2;
+  return dim * kBlockSlots + slot;
+}
+
+inline int64_t VElement(DType dtype, int64_t head_dim, int64_t slot, int64_t dim) {
+  if (dtype == DType::kBF16) return (slot / 2 * head_dim + dim) * 2 + slot % 2;
+  return slot * head_dim + dim;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CPU_ATTENTION_KV_LAYOUT_H_

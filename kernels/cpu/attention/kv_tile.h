@@ -1,0 +1,78 @@
+// Loads from one head's tile of keys or values, per element type (kernels/cpu/attention/attention_kernels.h gives the orders).
+//
+// For kernel families only (kernels/cpu/kernel_table.h has the rules): everything is in the family's own namespace.
+#ifndef HYDRANT_KERNELS_CPU_ATTENTION_KV_TILE_H_
+#define HYDRANT_KERNELS_CPU_ATTENTION_KV_TILE_H_
+
+#include "kernels/cpu/runtime/simd.h"
+
+namespace hydrant::HYDRANT_ISA {
+
+struct VecPair {
+  F32x16 first, second;
+};
+
+// Sixteen neighbouring pairs of bf16, unzipped.
+HYDRANT_SIMD VecPair LoadBf16Pairs(const uint16_t* p) {
+#ifdef __AVX512F__
+  const __m512i both = _mm512_loadu_si512(p);
+  return {{_mm512_castsi512_ps(_mm512_slli_epi32(both, 16))},
+          {_mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))}};
+#else
+  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  return {{_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))},
+          {_mm256_castsi256_ps(_mm256_and_si256(lo, upper)), _mm256_castsi256_ps(_mm256_and_si256(hi, upper))}};
+#endif
+}
+
+HYDRANT_SIMD float Bf16ToFloat(uint16_t x) {
+  const uint32_t bits = static_cast<uint32_t>(x) << 16;
+  float y;
+  __builtin_memcpy(&y, &bits, sizeof(y));
+  return y;
+}
+
+// Elements 2 i and 2 i + 1 of all 16 slots of a K tile.  LoadV: slots 2 i and 2 i + 1 of a V tile, elements [dim, dim + 16).
+// V1: one element.
+struct F32Tile {
+  using Element = float;
+  HYDRANT_SIMD VecPair LoadK(const float* tile, int64_t i) { return {Load(tile + 32 * i), Load(tile + 32 * i + 16)}; }
+  HYDRANT_SIMD VecPair LoadV(const float* tile, int64_t head_dim, int64_t i, int64_t dim) {
+    const float* p = tile + 2 * i * head_dim + dim;
+    return {Load(p), Load(p + head_dim)};
+  }
+  HYDRANT_SIMD float V1(const float* tile, int64_t head_dim, int64_t slot, int64_t dim) {
+    return tile[slot * head_dim + dim];
+  }
+};
+
+struct F16Tile {
+  using Element = uint16_t;
+  HYDRANT_SIMD VecPair LoadK(const uint16_t* tile, int64_t i) {
+    return {LoadF16(tile + 32 * i), LoadF16(tile + 32 * i + 16)};
+  }
+  HYDRANT_SIMD VecPair LoadV(const uint16_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
+    const uint16_t* p = tile + 2 * i * head_dim + dim;
+    return {LoadF16(p), LoadF16(p + head_dim)};
+  }
+  HYDRANT_SIMD float V1(const uint16_t* tile, int64_t head_dim, int64_t slot, int64_t dim) {
+    return _cvtsh_ss(tile[slot * head_dim + dim]);
+  }
+};
+
+struct Bf16Tile {
+  using Element = uint16_t;
+  HYDRANT_SIMD VecPair LoadK(const uint16_t* tile, int64_t i) { return LoadBf16Pairs(tile + 32 * i); }
+  HYDRANT_SIMD VecPair LoadV(const uint16_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
+    return LoadBf16Pairs(tile + 2 * (i * head_dim + dim));
+  }
+  HYDRANT_SIMD float V1(const uint16_t* tile, int64_t head_dim, int64_t slot, int64_t dim) {
+    return Bf16ToFloat(tile[2 * (slot / 2 * head_dim + dim) + slot % 2]);
+  }
+};
+
+}  // namespace hydrant::HYDRANT_ISA
+
+#endif  // HYDRANT_KERNELS_CPU_ATTENTION_KV_TILE_H_

@@ -1,0 +1,168 @@
+// The ops over cached keys and values within a step: rotation and writes, attention of generated tokens and of prompts, and
+// the scores that eviction goes by (kernels/eviction_policy.h; the oracles are kernels/reference/reference.h and
+// kernels/reference/h2o_reference.h).
+//
+// The borders of what one block computes depend on a row alone, and everything is added in a fixed order: on one device a
+// row's bits do not depend on the batch, nor a prompt's on how it was cut into chunks.
+//
+// Each launcher has a card. `memory` there is what nvcc 13.0 says of a thread's registers and a block's shared memory on sm_90.
+#ifndef HYDRANT_KERNELS_CUDA_ATTENTION_ATTENTION_H_
+#define HYDRANT_KERNELS_CUDA_ATTENTION_ATTENTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/runtime/output.h"
+#include "kernels/cuda/runtime/step_view.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+inline constexpr int32_t kHeadDimMax = 256;
+inline constexpr int32_t kGroupMax = 128;  // query heads of a KV head
+
+// Cosines and sines; no table: nothing is rotated.
+struct RopeView {
+  const float* table = nullptr;  // [positions][2][dims / 2]
+  int32_t dims = 0;
+};
+
+struct AttentionShape {
+  int32_t layer = 0;
+  int32_t query_heads = 0;
+  float scale = 1.0f;
+  float* qkv = nullptr;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
+  Output out;            // [tokens, query_heads * head_dim]
+};
+
+// Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.
+//
+//   kernel   a warp per (token, head): norm, rotation, then the store; the warp of a rolling victim's head closes the gap
+//   grid     (tokens, heads of q, k and v / 4)
+//   bound    bytes of qkv, read and (q) written, and of the keys and values written / memory bandwidth
+//   oracle   reference::Rope; what is stored is what it gives, rounded to the cache's type (tests/kernels/attention_test.cc)
+//   memory   40 registers and 64 bytes of stack
+//   rejected turning cached keys in place when their rank falls: wrong in 16 bits (DESIGN.md, Decisions)
+//   not yet measured on a device
+void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeView& rope, const HeadNorms& norms,
+                          const AttentionShape& shape, int64_t tokens, const KvCacheView& kv);
+
+// --- generated tokens -------------------------------------------------------------------------------------------------
+
+// Slots of one split: a block of threads per (split, KV head, row).
+inline constexpr int32_t kSplitSlots = 256;
+
+constexpr int32_t SplitsOf(int32_t live) { return (live + kSplitSlots - 1) / kSplitSlots; }
+
+// One decode row's work, with its places in the scratch memory.
+struct DecodeItem {
+  int32_t row;       // of StepView::rows
+  int32_t splits;    // SplitsOf(live_after); 0: padding, no work
+  int64_t partials;  // floats from the start: [split][query head][head_dim + 2], the output, then the largest logit and
+                     // the sum of weights relative to it
+  int64_t logits;    // [query head][live rounded up to 16], scaled; -1: not kept
+};
+
+constexpr int64_t PartialFloats(int32_t live, int32_t query_heads, int32_t head_dim) {
+  return int64_t{SplitsOf(live)} * query_heads * (head_dim + 2);
+}
+constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_t{query_heads} * WholeBlocks(live); }
+
+// Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their
+// policies do).
+//
+//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, unusual heads, `rolls`)
+//            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
+//            the victim
+//   grid     ordinary arithmetic: (splits, KV heads x parts of 16 query heads, rows), 128 threads; to join: (KV heads, rows), 256
+//   bound    bytes of the live keys and values / memory bandwidth
+//   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance; scores and victims
+//            reference::H2oHistory, tests/kernels/h2o_test.cc
+//   memory   ordinary arithmetic: 76 registers, 32 KB; to join: 48 registers, 1.3 KB
+//   rejected one kernel for the rows of a step that roll and those that do not: a row's bits would depend on its neighbours
+//   not yet measured on a device
+void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
+                           const KvCacheView& kv);
+
+// The splits alone, on tensor cores; false where the cache's type or head_dim has no such kernel (16 bits; 64, 80, 96, 128,
+// 256). No row's policy rolls.
+//
+//   kernel   mma.sync: eight query heads in a product's sixteen rows, each as two numbers of the cache's type (fp32's value but for
+//            2^-17), and so are weights; a warp has every fourth tile of 16 slots, whose keys and values go from memory to
+//            registers without a stage
+//   grid     (splits, KV heads x parts of eight query heads, rows), 128 threads
+//   bound    bytes of the live keys and values / memory bandwidth
+//   oracle   that of LaunchDecodeAttention; TestedDevice::rounding is the halves'
+//   memory   96 registers and 2.3 KB at 64 dimensions, 126 and 2.8 at 80, 128 and 3.3 at 96, 168 and 4.3 at 128; at 256 all 255,
+//            of which 44 bytes spill, and 8.3 KB
+//   not yet measured on a device
+bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
+                           const KvCacheView& kv);
+
+// --- prompts ----------------------------------------------------------------------------------------------------------
+
+// Tiles of 16 slots that a block of threads works on at once, or that several blocks share.
+inline constexpr int32_t kSpanTiles = 8;
+
+// Some or all of kSpanTiles tiles of a prefill row: its queries, or, for the column sums, its keys.
+struct PromptSpan {
+  int32_t row;
+  int32_t first_tile;  // multiple of kSpanTiles
+};
+
+// Spans on the device. `rolls`: the policies of their rows do.
+struct PromptSpans {
+  const PromptSpan* spans = nullptr;
+  int32_t count = 0;
+  bool rolls = false;
+};
+
+// Device::Attention for spans of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
+// exponentials, in the units of scaled logits times log2(e).
+//
+//   kernels  on tensor cores where these can (as LaunchPromptAttentionMma says), else with ordinary arithmetic: a block of
+//            threads per (tile of 16 queries, KV head), keys 16 at a time with a running maximum
+//   grid     ordinary arithmetic: (spans, KV heads, 8), 256 threads
+//   bound    operations: 4 * head_dim per (query head, query, key seen)
+//   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance
+//   memory   ordinary arithmetic: 64 registers, of which 32 bytes spill, 17 KB
+//   not yet measured on a device
+void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const PromptSpans& spans, float* sums, const KvCacheView& kv);
+
+// Adds the probabilities of the step's prompt rows to the scores of their keys, from the same sums. A span is one of keys.
+//
+//   kernels  on tensor cores or with ordinary arithmetic, as above: whoever adds to a score is alone in it, and goes through
+//            the query tiles in ascending order
+//   grid     ordinary arithmetic: (spans, KV heads, 8), 256 threads
+//   bound    operations: 2 * head_dim per (query head, scored query, key seen)
+//   oracle   reference::H2oHistory, tests/kernels/h2o_test.cc
+//   memory   ordinary arithmetic: 60 registers, 17 KB
+//   not yet measured on a device
+void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                        const PromptSpans& spans, const float* sums, const KvCacheView& kv);
+
+// The two on tensor cores; false where there is no such kernel: a cache of 16 bits is needed, a head_dim of 64, 80, 96, 128
+// or 256, and a policy that does not roll. Queries and weights are rounded to the cache's type.
+//
+//   kernel   mma.sync, 16 queries or keys a warp; the next stage comes by cp.async while this one is multiplied
+//   grid     (spans, query heads), a warp per (tile, query head): 8 of them share the keys and values they stage, so the
+//            heads of a group are in one block as far as eight hold them and tiles fill up the rest; scores: (spans, KV
+//            heads), a warp per tile of keys, which it keeps in registers while the queries pass by
+//   bound    that of the two above
+//   oracle   that of the two above; what rounding adds is TestedDevice::prompt_dtype's
+//   memory   two stages of 32 keys and values (16 of 256 dimensions), rows 16 bytes longer than a head so that eight of them
+//            lie in different banks: 18 KB at 64 dimensions, 23 at 80, 27 at 96, 35 at 128, 34 at 256; 125, 128 (of which 12 bytes
+//            spill), 133, 170 and 255 (8 bytes) registers. Scores: 4.9 to 17 KB, 92, 106, 110, 118 and 166 registers
+//   not yet measured on a device
+bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                              const PromptSpans& spans, float* sums, const KvCacheView& kv);
+bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                           const PromptSpans& spans, const float* sums, const KvCacheView& kv);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_ATTENTION_ATTENTION_H_

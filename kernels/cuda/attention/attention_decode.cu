@@ -1,0 +1,182 @@
+#include <cassert>
+
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/cache.cuh"
+#include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/launch.h"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kSplitThreads = 128;
+constexpr int32_t kSplitHeads = 16;  // query heads of one block
+constexpr uint32_t kJoinThreads = 256;
+
+// One split of one row for up to kSplitHeads query heads of one KV head. A thread forms the logits of whole slots, then sums whole
+// columns of values.
+template <typename T>
+__global__ void __launch_bounds__(kSplitThreads)
+    DecodeSplitKernel(StepView step, RopeView rope, AttentionShape shape, const DecodeItem* items, float* scratch,
+                      KvCacheView kv) {
+  __shared__ float weights[kSplitHeads][kSplitSlots];
+  __shared__ float queries[kSplitHeads * kHeadDimMax];
+  const DecodeItem& item = items[blockIdx.z];
+  const int32_t split = static_cast<int32_t>(blockIdx.x);
+  if (split >= item.splits) return;
+  const StepRow& row = step.rows[item.row];
+  const int32_t head_dim = kv.layout.head_dim, group_all = shape.query_heads / kv.layout.kv_heads;
+  const int32_t parts = (group_all + kSplitHeads - 1) / kSplitHeads;
+  const int32_t kv_head = static_cast<int32_t>(blockIdx.y) / parts, part = static_cast<int32_t>(blockIdx.y) % parts;
+  const int32_t first_head = kv_head * group_all + part * kSplitHeads;
+  const int32_t group = min(group_all - part * kSplitHeads, kSplitHeads);
+  const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
+  const RopeView key_rope = KeyRope(row, rope);
+  const int32_t begin = split * kSplitSlots;
+  const int32_t count = min(row.live_after - begin, kSplitSlots);
+
+  const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
+  const float* q = shape.qkv + row.token_begin * width + int64_t{first_head} * head_dim;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) queries[i] = q[i];
+  __syncthreads();
+
+  const int32_t logits_stride = WholeBlocks(row.live_after);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += blockDim.x) {
+    const int32_t slot = begin + i;
+    const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
+    const int32_t position = key_rope.table != nullptr ? kv.position[cache.Side(slot)] : 0;
+    for (int32_t g = 0; g < group; ++g) {
+      const float logit = Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
+      weights[g][i] = logit;
+      if (item.logits >= 0) {
+        scratch[item.logits + int64_t{first_head + g} * logits_stride + slot] = logit;
+      }
+    }
+  }
+  __syncthreads();
+
+  float* partial = scratch + item.partials + (int64_t{split} * shape.query_heads + first_head) * (head_dim + 2);
+  for (int32_t g = static_cast<int32_t>(threadIdx.x / kWarp); g < group; g += kSplitThreads / kWarp) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
+    float largest = -INFINITY;
+    for (int32_t i = lane; i < count; i += kWarp) largest = fmaxf(largest, weights[g][i]);
+    largest = WarpReduce(largest, Largest());
+    float total = 0.0f;
+    for (int32_t i = lane; i < count; i += kWarp) {
+      const float weight = exp2f((weights[g][i] - largest) * kLog2E);
+      weights[g][i] = weight;
+      total += weight;
+    }
+    total = WarpReduce(total, Sum());
+    if (lane == 0) {
+      partial[g * (head_dim + 2) + head_dim] = largest;
+      partial[g * (head_dim + 2) + head_dim + 1] = total;
+    }
+  }
+  __syncthreads();
+
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) {
+    const int32_t g = i / head_dim, dim = i % head_dim;
+    float sum = 0.0f;
+    for (int32_t s = 0; s < count; ++s) {
+      sum = fmaf(weights[g][s], ToFloat(static_cast<const T*>(kv.v)[cache.Element(begin + s) + dim]), sum);
+    }
+    partial[g * (head_dim + 2) + dim] = sum;
+  }
+}
+
+// Adds a decode row's probabilities to its scores and finds its victim.
+__device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache, int32_t group, const float* logits,
+                                     const float* largest, const float* inverse_total) {
+  const EvictionPolicy& policy = row.policy;
+  const int32_t stride = WholeBlocks(row.live_after);
+  const int32_t heads = ScoredHeads(policy, group);
+  const float mean = HeadFactor(policy, group);
+  uint64_t best = ~uint64_t{0};  // score, then the position downwards: the smallest is the victim
+  int32_t best_slot = -1;
+  for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
+    const int64_t side = cache.Side(slot);
+    float score = cache.kv.score[side];
+    if (policy.scores()) {
+      float sum = 0.0f;
+      for (int32_t g = 0; g < heads; ++g) {
+        const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
+        sum = policy.square ? fmaf(p, p, sum) : sum + p;
+      }
+      score = FlushScore(fmaf(policy.decay, score, sum * mean));
+      cache.kv.score[side] = score;
+    }
+    const int32_t position = cache.kv.position[side];
+    if (!row.choose_victim || position >= row.candidates_end) continue;
+    // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
+    const uint64_t candidate = (uint64_t{__float_as_uint(score)} << 32) | ~static_cast<uint32_t>(position);
+    if (candidate >= best) continue;
+    best = candidate;
+    best_slot = slot;
+  }
+  if (!row.choose_victim) return;
+  // Positions differ, so one thread has it.
+  const uint64_t least = BlockReduce(best, Smallest(), ~uint64_t{0});
+  assert(least != ~uint64_t{0});
+  if (best != least) return;
+  cache.kv.victim[cache.kv.layout.victim_offset(cache.layer, row.state_row, cache.head)] = best_slot;
+}
+
+__global__ void __launch_bounds__(kJoinThreads)
+    DecodeJoinKernel(StepView step, AttentionShape shape, const DecodeItem* items, const float* scratch,
+                     KvCacheView kv) {
+  __shared__ float largest[kGroupMax], inverse_total[kGroupMax];
+  const DecodeItem& item = items[blockIdx.y];
+  if (item.splits == 0) return;
+  const int32_t head = static_cast<int32_t>(blockIdx.x);
+  const StepRow& row = step.rows[item.row];
+  const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
+  const int32_t width = head_dim + 2;
+  const float* partials = scratch + item.partials + int64_t{head} * group * width;
+  const int64_t split_stride = int64_t{shape.query_heads} * width;
+
+  // Sums run over the splits in order, in every thread that needs them.
+  for (int32_t g = static_cast<int32_t>(threadIdx.x); g < group; g += blockDim.x) {
+    float most = -INFINITY, total = 0.0f;
+    for (int32_t s = 0; s < item.splits; ++s) most = fmaxf(most, partials[s * split_stride + g * width + head_dim]);
+    for (int32_t s = 0; s < item.splits; ++s) {
+      const float* of_split = partials + s * split_stride + g * width + head_dim;
+      total = fmaf(exp2f((of_split[0] - most) * kLog2E), of_split[1], total);
+    }
+    largest[g] = most;
+    inverse_total[g] = 1.0f / total;
+  }
+  __syncthreads();
+
+  const int64_t out = (int64_t{row.token_begin} * shape.query_heads + head * group) * head_dim;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) {
+    const int32_t g = i / head_dim, dim = i % head_dim;
+    float sum = 0.0f;
+    for (int32_t s = 0; s < item.splits; ++s) {
+      const float* of_split = partials + s * split_stride + g * width;
+      sum = fmaf(exp2f((of_split[head_dim] - largest[g]) * kLog2E), of_split[dim], sum);
+    }
+    Store(shape.out, out + i, sum * inverse_total[g]);
+  }
+  if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim) || LeftOut(step, row)) return;
+  const int64_t stride = WholeBlocks(row.live_after);
+  const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
+  ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);
+}
+
+}  // namespace
+
+void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
+                           const KvCacheView& kv) {
+  const auto heads = static_cast<uint32_t>(kv.layout.kv_heads), rows = static_cast<uint32_t>(count);
+  if (rolls || !LaunchDecodeSplitsMma(stream, step, shape, items, count, splits_max, scratch, kv)) {
+    WithElement(kv.layout.dtype, [&](auto element) {
+      const uint32_t parts = BlocksFor(shape.query_heads / kv.layout.kv_heads, kSplitHeads);
+      Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads * parts, rows), kSplitThreads,
+             DecodeSplitKernel<decltype(element)>, step, rope, shape, items, scratch, kv);
+    });
+  }
+  Launch(stream, dim3(heads, rows), kJoinThreads, DecodeJoinKernel, step, shape, items, scratch, kv);
+}
+
+}  // namespace hydrant::cuda

@@ -1,0 +1,111 @@
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/cache.cuh"
+#include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/launch.h"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+
+// Norm of one head in place.
+__device__ void NormHead(const NormWeight& norm, float* x, int32_t head_dim) {
+  if (norm.weight == nullptr) return;
+  const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  const float inverse = 1.0f / static_cast<float>(head_dim);
+  float mean = 0.0f;
+  if (norm.kind == NormKind::kLayer) {
+    float sum = 0.0f;
+    for (int32_t dim = lane; dim < head_dim; dim += kWarp) sum += x[dim];
+    mean = WarpReduce(sum, Sum()) * inverse;
+  }
+  float squares = 0.0f;
+  for (int32_t dim = lane; dim < head_dim; dim += kWarp) squares = fmaf(x[dim] - mean, x[dim] - mean, squares);
+  const float scale = rsqrtf(WarpReduce(squares, Sum()) * inverse + norm.eps);
+  for (int32_t dim = lane; dim < head_dim; dim += kWarp) {
+    const float value = (x[dim] - mean) * scale * norm.weight[dim];
+    x[dim] = norm.bias != nullptr ? value + norm.bias[dim] : value;
+  }
+  __syncwarp();
+}
+
+__device__ void RotateHead(const RopeView& rope, int32_t position, float* x) {
+  const int32_t half = rope.dims / 2;
+  const float* cosine = rope.table + int64_t{position} * rope.dims;
+  const float* sine = cosine + half;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x % kWarp); i < half; i += kWarp) {
+    const float a = x[i], b = x[i + half];
+    x[i] = a * cosine[i] - b * sine[i];
+    x[i + half] = b * cosine[i] + a * sine[i];
+  }
+  __syncwarp();
+}
+
+// The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
+__device__ void CloseGap(const HeadCache& cache, int32_t live, int32_t gap) {
+  for (int32_t slot = static_cast<int32_t>(threadIdx.x % kWarp); slot < live; slot += kWarp) {
+    int32_t& rank = cache.kv.position[cache.Side(slot)];
+    if (rank > gap) --rank;
+  }
+  __syncwarp();
+}
+
+template <typename T>
+__device__ void StoreHead(const float* x, int32_t head_dim, T* to) {
+  for (int32_t dim = static_cast<int32_t>(threadIdx.x % kWarp); dim < head_dim; dim += kWarp) {
+    to[dim] = FromFloat<T>(x[dim]);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    RopeAndWriteKvKernel(StepView step, RopeView rope, HeadNorms norms, AttentionShape shape, KvCacheView kv) {
+  const KvCacheLayout& layout = kv.layout;
+  const int32_t heads = shape.query_heads + 2 * layout.kv_heads;
+  const int32_t head = static_cast<int32_t>(blockIdx.y * (kThreads / kWarp) + threadIdx.x / kWarp);
+  if (head >= heads) return;
+  const int64_t token = blockIdx.x;
+  if (step.row_of_token[token] < 0) return;
+  const StepRow& row = step.rows[step.row_of_token[token]];
+  const int32_t i = static_cast<int32_t>(token) - row.token_begin;
+  const int32_t position = row.first_position + i;
+  const bool is_query = head < shape.query_heads;
+  const bool is_key = !is_query && head < shape.query_heads + layout.kv_heads;
+  float* x = shape.qkv + (token * heads + head) * layout.head_dim;
+
+  if (is_query || is_key) {
+    NormHead(is_query ? norms.q : norms.k, x, layout.head_dim);
+    if (rope.table != nullptr && (is_query || !row.policy.rolling)) RotateHead(rope, position, x);
+  }
+  if (is_query || LeftOut(step, row)) return;
+
+  const int32_t kv_head = (head - shape.query_heads) % layout.kv_heads;
+  const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
+  const int32_t slot =
+      row.reuse_victim ? kv.victim[layout.victim_offset(shape.layer, row.state_row, kv_head)] : row.live + i;
+  StoreHead(x, layout.head_dim, static_cast<T*>(is_key ? kv.k : kv.v) + cache.Element(slot));
+  if (!is_key) return;
+  const int64_t side = cache.Side(slot);
+  if (row.policy.rolling && row.reuse_victim) {
+    const int32_t gap = kv.position[side];
+    __syncwarp();
+    CloseGap(cache, row.live, gap);
+  }
+  if (threadIdx.x % kWarp != 0) return;
+  kv.position[side] = position;
+  kv.score[side] = 0.0f;
+  if (kv.logical_position != nullptr) kv.logical_position[side] = row.position + i;
+}
+
+}  // namespace
+
+void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeView& rope, const HeadNorms& norms,
+                          const AttentionShape& shape, int64_t tokens, const KvCacheView& kv) {
+  const int64_t heads = shape.query_heads + 2 * int64_t{kv.layout.kv_heads};
+  const dim3 blocks(static_cast<uint32_t>(tokens), BlocksFor(heads, kThreads / kWarp));
+  WithElement(kv.layout.dtype, [&](auto element) {
+    Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, norms, shape, kv);
+  });
+}
+
+}  // namespace hydrant::cuda

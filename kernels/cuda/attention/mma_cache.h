@@ -1,0 +1,56 @@
+// Which caches the attention kernels on tensor cores are made for.
+#ifndef HYDRANT_KERNELS_CUDA_ATTENTION_MMA_CACHE_H_
+#define HYDRANT_KERNELS_CUDA_ATTENTION_MMA_CACHE_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+// Calls function(std::integral_constant<int, head_dim>()) where there are kernels for such heads, else returns false.
+template <typename Function>
+bool WithMmaDim(int32_t head_dim, Function&& function) {
+  switch (head_dim) {
+    case 64:
+      function(std::integral_constant<int, 64>());
+      return true;
+    case 80:
+      function(std::integral_constant<int, 80>());
+      return true;
+    case 96:
+      function(std::integral_constant<int, 96>());
+      return true;
+    case 128:
+      function(std::integral_constant<int, 128>());
+      return true;
+    case 256:
+      function(std::integral_constant<int, 256>());
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Calls function(T(), std::integral_constant<int, head_dim>()), T the elements' type, where there are kernels for such a
+// cache, else returns false.
+template <typename Function>
+bool WithMmaCache(const KvCacheLayout& layout, Function&& function) {
+  switch (layout.dtype) {
+    case DType::kF32:
+      return false;
+    case DType::kF16:
+      return WithMmaDim(layout.head_dim, [&](auto dim) { function(__half{}, dim); });
+    case DType::kBF16:
+      return WithMmaDim(layout.head_dim, [&](auto dim) { function(__nv_bfloat16{}, dim); });
+  }
+  return false;
+}
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_ATTENTION_MMA_CACHE_H_

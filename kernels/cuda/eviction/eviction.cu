@@ -1,0 +1,342 @@
+#include <bit>
+#include <cassert>
+
+#include "kernels/cuda/attention/cache.cuh"
+#include "kernels/cuda/eviction/eviction.h"
+#include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/select.cuh"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+int64_t SortSize(int32_t slots) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint32_t>(slots))); }
+
+// Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as numbers
+// do; a NaN, too, has its place.
+__device__ uint64_t RankKey(float score, int32_t position) {
+  return (uint64_t{~__float_as_uint(score)} << 32) | static_cast<uint32_t>(position);
+}
+
+// --- cuts ---------------------------------------------------------------------------------------------------------------
+
+struct CutScratch {
+  uint64_t* keys;  // [SortSize(slots)]
+  float* pooled;   // [slots]
+};
+
+struct CutPair {
+  const Cut& cut;
+  HeadCache cache;
+  const float* pooled;  // null: the stored scores count
+
+  __device__ bool Recent(int64_t slot) const {
+    return cache.kv.position[cache.Side(slot)] >= cut.position_end - cut.policy.recent;
+  }
+  __device__ uint64_t Key(int64_t slot) const {
+    const int64_t at = cache.Side(slot);
+    return RankKey(pooled != nullptr ? pooled[slot] : cache.kv.score[at], cache.kv.position[at]);
+  }
+};
+
+// Puts (position, slot) of the wanted slots into `keys` in the order of positions and returns their number.
+template <typename Wanted>
+__device__ int64_t OrderByPosition(const HeadCache& cache, int64_t slots, Wanted wanted, uint64_t* keys) {
+  const int64_t count = Compact(slots, wanted, [&](int64_t n, int64_t slot) {
+    keys[n] =
+        (uint64_t{static_cast<uint32_t>(cache.kv.position[cache.Side(slot)])} << 32) | static_cast<uint32_t>(slot);
+  });
+  __syncthreads();
+  int unsorted = 0;  // a prompt's slots mostly are in order
+  for (int64_t i = threadIdx.x; i + 1 < count; i += blockDim.x) unsorted |= keys[i] > keys[i + 1] ? 1 : 0;
+  if (BlockReduce(unsorted, Largest(), 0) == 0) return count;
+  int64_t size = 1;
+  while (size < count) size *= 2;
+  for (int64_t i = count + threadIdx.x; i < size; i += blockDim.x) keys[i] = ~uint64_t{0};
+  SortKeys(keys, size);
+  return count;
+}
+
+// Every candidate's pooled score is the largest of those at most `reach` candidates away, by position.
+__device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
+  const auto candidate = [&](int64_t slot) { return !pair.Recent(slot); };
+  const int64_t count = OrderByPosition(pair.cache, pair.cut.live_from, candidate, scratch.keys);
+  const auto score = [&](int64_t i) -> float& {
+    return pair.cache.kv.score[pair.cache.Side(static_cast<uint32_t>(scratch.keys[i]))];
+  };
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const int64_t begin = i > pair.cut.reach ? i - pair.cut.reach : 0;
+    const int64_t end = i + pair.cut.reach + 1 < count ? i + pair.cut.reach + 1 : count;
+    float largest = score(begin);
+    for (int64_t j = begin + 1; j < end; ++j) largest = largest < score(j) ? score(j) : largest;
+    scratch.pooled[static_cast<uint32_t>(scratch.keys[i])] = largest;
+  }
+  __syncthreads();
+  if (pair.cut.policy.store_pooled) {
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      score(i) = scratch.pooled[static_cast<uint32_t>(scratch.keys[i])];
+    }
+  }
+  __syncthreads();
+}
+
+// A warp moves one slot's key and value.
+template <typename T>
+__device__ void MoveSlot(const HeadCache& cache, int64_t from, int64_t to) {
+  const KvCacheView& kv = cache.kv;
+  const int64_t source = cache.Element(from), target = cache.Element(to);
+  T* k = static_cast<T*>(kv.k);
+  T* v = static_cast<T*>(kv.v);
+  for (int64_t dim = threadIdx.x % kWarp; dim < kv.layout.head_dim; dim += kWarp) {
+    k[target + dim] = k[source + dim];
+    v[target + dim] = v[source + dim];
+  }
+  if (threadIdx.x % kWarp != 0) return;
+  const int64_t side_from = cache.Side(from), side_to = cache.Side(to);
+  kv.score[side_to] = kv.score[side_from];
+  kv.position[side_to] = kv.position[side_from];
+  if (kv.logical_position != nullptr) kv.logical_position[side_to] = kv.logical_position[side_from];
+}
+
+template <typename T>
+__device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch& scratch) {
+  const bool pools = cut.reach > 0;
+  const CutPair pair = {cut, cache, pools ? scratch.pooled : nullptr};
+  if (pools) MaxPool(pair, scratch);
+
+  int64_t own = 0;
+  for (int64_t slot = threadIdx.x; slot < cut.live_from; slot += blockDim.x) own += pair.Recent(slot) ? 1 : 0;
+  const int64_t recent = BlockReduce(own, Sum(), int64_t{0});
+  const int64_t heavy = cut.live_to - recent;
+  assert(heavy >= 0 && heavy < cut.live_from - recent);
+  uint64_t worst_kept = 0;
+  if (heavy > 0) {
+    worst_kept = SelectByMass(
+        cut.live_from, static_cast<Mass>(heavy), [&](int64_t slot) { return pair.Key(slot); },
+        [&](int64_t slot) { return pair.Recent(slot) ? Mass{0} : Mass{1}; });
+  }
+  const auto survives = [&](int64_t slot) { return pair.Recent(slot) || (heavy > 0 && pair.Key(slot) <= worst_kept); };
+
+  // Holes below the cut and survivors above it, as many of each, both ascending.
+  int32_t* holes = reinterpret_cast<int32_t*>(scratch.keys);
+  int32_t* movers = holes + cut.live_to;
+  __syncthreads();  // the keys have been used
+  Compact(
+      cut.live_to, [&](int64_t slot) { return !survives(slot); },
+      [&](int64_t n, int64_t slot) { holes[n] = static_cast<int32_t>(slot); });
+  const int64_t moves = Compact(
+      cut.live_from - cut.live_to, [&](int64_t i) { return survives(cut.live_to + i); },
+      [&](int64_t n, int64_t i) { movers[n] = static_cast<int32_t>(cut.live_to + i); });
+  __syncthreads();
+  for (int64_t i = threadIdx.x / kWarp; i < moves; i += kThreads / kWarp) MoveSlot<T>(cache, movers[i], holes[i]);
+  __syncthreads();
+  if (!cut.policy.rolling) return;
+  OrderByPosition(
+      cache, cut.live_to, [](int64_t) { return true; }, scratch.keys);
+  for (int64_t rank = threadIdx.x; rank < cut.live_to; rank += blockDim.x) {
+    cache.kv.position[cache.Side(static_cast<uint32_t>(scratch.keys[rank]))] = static_cast<int32_t>(rank);
+  }
+  __syncthreads();
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t count, int32_t slots_max,
+                                                      int64_t sort_size, std::byte* scratch, KvCacheView kv) {
+  const int64_t bytes = sort_size * static_cast<int64_t>(sizeof(uint64_t)) + int64_t{slots_max} * sizeof(float);
+  std::byte* own = scratch + blockIdx.x * bytes;
+  auto* keys = reinterpret_cast<uint64_t*>(own);
+  const CutScratch of_block = {keys, reinterpret_cast<float*>(keys + sort_size)};
+  const int32_t pairs = kv.layout.layers * kv.layout.kv_heads;
+  for (int64_t i = blockIdx.x; i < int64_t{count} * pairs; i += gridDim.x) {
+    const Cut& cut = cuts[i / pairs];
+    if (cut.live_from <= cut.live_to) continue;
+    const auto pair = static_cast<int32_t>(i % pairs);
+    const HeadCache cache = {kv, cut.blocks, cut.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+    CutOne<T>(cut, cache, of_block);
+    __syncthreads();
+  }
+}
+
+// --- losses -------------------------------------------------------------------------------------------------------------
+
+__global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheView kv) {
+  const auto pair = static_cast<int32_t>(blockIdx.x);
+  const HeadCache cache = {kv, nullptr, loss.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+  constexpr double kFinite = 1e300;
+  double own = 0.0;
+  for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
+    own += static_cast<double>(kv.score[cache.Side(slot)]);
+  }
+  double total = BlockReduce(own, Sum(), 0.0);
+  const bool weighs_slots = !loss.scores || !(total > 0.0) || total > kFinite;
+  if (weighs_slots) total = loss.live;
+  const auto key = [&](int64_t slot) {
+    const int64_t at = cache.Side(slot);
+    return RankKey(kv.score[at], kv.position[at]);
+  };
+  for (int32_t i = 0; i < loss.cut_count; ++i) {
+    const Weighing& cut = loss.cuts[i];
+    const auto recent = [&](int64_t slot) { return kv.position[cache.Side(slot)] >= loss.position_end - cut.recent; };
+    double lost = 0.0;
+    if (cut.keep < loss.live) {
+      int64_t count = 0;
+      for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) count += recent(slot) ? 1 : 0;
+      const int64_t heavy = cut.keep - BlockReduce(count, Sum(), int64_t{0});
+      uint64_t worst_kept = 0;
+      if (heavy > 0) {
+        worst_kept = SelectByMass(loss.live, static_cast<Mass>(heavy), key,
+                                  [&](int64_t slot) { return recent(slot) ? Mass{0} : Mass{1}; });
+      }
+      double kept = 0.0;
+      for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
+        const bool stays = recent(slot) || (heavy > 0 && key(slot) <= worst_kept);
+        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.Side(slot)]);
+      }
+      lost = 1.0 - BlockReduce(kept, Sum(), 0.0) / total;
+      lost = lost < 0.0 ? 0.0 : lost > 1.0 ? 1.0 : lost;
+    }
+    if (threadIdx.x == 0) loss.losses[int64_t{pair} * loss.cut_count + i] = lost;
+  }
+}
+
+// --- whole blocks -------------------------------------------------------------------------------------------------------
+
+__global__ void InitSidesKernel(const SideInit* inits, int32_t count, KvCacheView kv) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // (layer, head, slot of the block)
+  const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
+  if (at >= slots) return;
+  // One after the other: an init may read what an earlier one wrote, in the same thread.
+  for (int32_t i = 0; i < count; ++i) {
+    const SideInit& init = inits[i];
+    const int64_t to = init.to * slots + at;
+    const int32_t position = init.position + static_cast<int32_t>(at % kBlockSlots);
+    kv.score[to] = init.from < 0 ? 0.0f : kv.score[init.from * slots + at];
+    kv.position[to] = position;
+    if (kv.logical_position != nullptr) kv.logical_position[to] = position;
+  }
+}
+
+__device__ void CopyPiece(const void* from, void* to, int64_t bytes) {
+  const auto* source = static_cast<const uint4*>(from);
+  auto* target = static_cast<uint4*>(to);
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < bytes / 16; i += step) target[i] = source[i];
+}
+
+__global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t element_bytes, KvCacheView kv) {
+  const BlockCopy& copy = copies[blockIdx.y];
+  const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
+  const int64_t bytes = slots * kv.layout.head_dim * element_bytes;
+  auto* k = static_cast<std::byte*>(kv.k);
+  auto* v = static_cast<std::byte*>(kv.v);
+  CopyPiece(k + copy.from * bytes, k + copy.to * bytes, bytes);
+  CopyPiece(v + copy.from * bytes, v + copy.to * bytes, bytes);
+  CopyPiece(kv.score + copy.from_side * slots, kv.score + copy.to * slots, slots * 4);
+  CopyPiece(kv.position + copy.from_side * slots, kv.position + copy.to * slots, slots * 4);
+  if (kv.logical_position == nullptr) return;
+  CopyPiece(kv.logical_position + copy.from_side * slots, kv.logical_position + copy.to * slots, slots * 4);
+}
+
+// Sixteen bytes of the cache, as packed blocks have them.
+struct Place {
+  uint4* at;
+  bool scores;
+};
+
+__device__ Place PlaceOf(const PackedBlocks& range, int64_t offset, int64_t block_bytes, const KvCacheView& kv) {
+  const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
+  const int64_t kv_bytes = slots * kv.layout.head_dim * static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
+  const int64_t side_bytes = slots * 4;
+  const int64_t i = offset / block_bytes;
+  int64_t within = offset % block_bytes;
+  const auto in = [&](void* array, int64_t at) {
+    return reinterpret_cast<uint4*>(static_cast<std::byte*>(array) + at + within);
+  };
+  if (within < kv_bytes) return {in(kv.k, range.blocks[i] * kv_bytes), false};
+  within -= kv_bytes;
+  if (within < kv_bytes) return {in(kv.v, range.blocks[i] * kv_bytes), false};
+  within -= kv_bytes;
+  const int64_t side = range.sides[i] * side_bytes;
+  if (within < side_bytes) return {in(kv.score, side), true};
+  within -= side_bytes;
+  if (within < side_bytes) return {in(kv.position, side), false};
+  within -= side_bytes;
+  return {in(kv.logical_position, side), false};
+}
+
+__device__ uint32_t Scaled(uint32_t score, float factor) { return __float_as_uint(__uint_as_float(score) * factor); }
+
+template <bool kToCache>
+__global__ void __launch_bounds__(kThreads)
+    MoveBlocksKernel(PackedBlocks range, int64_t block_bytes, float score_factor, KvCacheView kv) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < range.bytes / 16; i += step) {
+    const Place place = PlaceOf(range, range.begin + i * 16, block_bytes, kv);
+    uint4& packed = reinterpret_cast<uint4*>(range.packed)[i];
+    if (!kToCache) {
+      packed = *place.at;
+      continue;
+    }
+    uint4 value = packed;
+    if (place.scores && score_factor != 1.0f) {
+      value.x = Scaled(value.x, score_factor);
+      value.y = Scaled(value.y, score_factor);
+      value.z = Scaled(value.z, score_factor);
+      value.w = Scaled(value.w, score_factor);
+    }
+    *place.at = value;
+  }
+}
+
+dim3 MoveGrid(const PackedBlocks& range) {
+  constexpr uint32_t kBlocksMost = 512;
+  const uint32_t blocks = BlocksFor(range.bytes, 16 * kThreads);
+  return {blocks < kBlocksMost ? blocks : kBlocksMost};
+}
+
+}  // namespace
+
+size_t CutScratchBytes(int32_t slots) {
+  return static_cast<size_t>(SortSize(slots)) * sizeof(uint64_t) + static_cast<size_t>(slots) * sizeof(float);
+}
+
+void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slots_max, int32_t blocks,
+                std::byte* scratch, const KvCacheView& kv) {
+  const int64_t triples = int64_t{count} * kv.layout.layers * kv.layout.kv_heads;
+  const dim3 grid(static_cast<uint32_t>(triples < blocks ? triples : blocks));
+  WithElement(kv.layout.dtype, [&](auto element) {
+    Launch(stream, grid, kThreads, CutKernel<decltype(element)>, cuts, count, slots_max, SortSize(slots_max), scratch,
+           kv);
+  });
+}
+
+void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView& kv) {
+  const dim3 pairs(static_cast<uint32_t>(kv.layout.layers * kv.layout.kv_heads));
+  Launch(stream, pairs, kThreads, LossKernel, losses, kv);
+}
+
+void LaunchInitSides(cudaStream_t stream, const SideInit* inits, int32_t count, const KvCacheView& kv) {
+  const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
+  Launch(stream, dim3(BlocksFor(slots, kThreads)), kThreads, InitSidesKernel, inits, count, kv);
+}
+
+void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {
+  const int64_t bytes = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots * kv.layout.head_dim *
+                        static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
+  const dim3 grid(BlocksFor(bytes, kThreads * 16 * 4), static_cast<uint32_t>(count));
+  Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(kv.layout.dtype)), kv);
+}
+
+void LaunchPack(cudaStream_t stream, const PackedBlocks& range, const KvCacheView& kv) {
+  Launch(stream, MoveGrid(range), kThreads, MoveBlocksKernel<false>, range,
+         static_cast<int64_t>(kv.layout.block_bytes()), 1.0f, kv);
+}
+
+void LaunchUnpack(cudaStream_t stream, const PackedBlocks& range, float score_factor, const KvCacheView& kv) {
+  Launch(stream, MoveGrid(range), kThreads, MoveBlocksKernel<true>, range,
+         static_cast<int64_t>(kv.layout.block_bytes()), score_factor, kv);
+}
+
+}  // namespace hydrant::cuda

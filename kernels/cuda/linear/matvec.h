@@ -1,0 +1,35 @@
+// The product for a few rows of x: a decode step of one to four sequences reads every weight once and computes little with
+// it, so the kernel is made to keep reads in flight.
+#ifndef HYDRANT_KERNELS_CUDA_LINEAR_MATVEC_H_
+#define HYDRANT_KERNELS_CUDA_LINEAR_MATVEC_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+inline constexpr int64_t kMatvecRowsMax = 4;
+
+enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
+
+// y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is of the weight's type, where weight.stride is weight.cols, or of
+// fp32 and rounded to it first, as it is for the library's product. Both begin at multiples of 16 bytes. y [n, weight.rows], or
+// [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. 1 <= n <= kMatvecRowsMax.
+//
+//   kernel   a warp forms two outputs of all n rows (kGate: the two halves of one); lanes read 16 bytes of weight each, two
+//            pieces of each output in flight
+//   grid     a block of 128 threads per eight outputs
+//   bound    bytes of the weight / memory bandwidth
+//   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
+//   memory   40 to 48 registers (one row) to 64 to 80 (four), nvcc 13.0, sm_90
+//   not yet measured on a device
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
+                  int64_t n, const Output& y);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_LINEAR_MATVEC_H_

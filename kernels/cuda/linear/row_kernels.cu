@@ -1,0 +1,140 @@
+#include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/cuda/runtime/activation.cuh"
+#include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/launch.h"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+// Row `row` of a weight, added to x or put there.
+template <typename T>
+__device__ void TakeRow(const WeightView& weight, int64_t row, bool add, float* x) {
+  const T* from = static_cast<const T*>(weight.data) + row * weight.stride;
+  for (int64_t col = threadIdx.x; col < weight.cols; col += blockDim.x) {
+    const float value = ToFloat(from[col]);
+    x[col] = add ? x[col] + value : value;
+  }
+}
+
+__device__ void TakeRowOfType(const WeightView& weight, int64_t row, bool add, float* x) {
+  switch (weight.dtype) {
+    case DType::kF32:
+      return TakeRow<float>(weight, row, add, x);
+    case DType::kF16:
+      return TakeRow<__half>(weight, row, add, x);
+    case DType::kBF16:
+      return TakeRow<__nv_bfloat16>(weight, row, add, x);
+  }
+}
+
+__global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positions, int64_t cols, float* x) {
+  const int64_t token = blockIdx.x;
+  if (step.row_of_token[token] < 0) return;
+  float* to = x + token * cols;
+  const StepRow& row = step.rows[step.row_of_token[token]];
+  if (tokens.data != nullptr) {
+    int32_t id = step.token_ids[token];
+    if (id == kSampledId) id = step.sampled_ids[row.state_row];
+    TakeRowOfType(tokens, id == kNoNextId ? 0 : id, false, to);
+  }
+  if (positions.data == nullptr) return;
+  // A thread adds to the elements that it has put there itself.
+  TakeRowOfType(positions, row.position + token - row.token_begin, tokens.data != nullptr, to);
+}
+
+__global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
+  const float* in = x + begin;
+  const float inverse_cols = 1.0f / static_cast<float>(cols);
+  float mean = 0.0f;
+  if (norm.kind == NormKind::kLayer) {
+    float sum = 0.0f;
+    for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) sum += in[col];
+    mean = BlockReduce(sum, Sum(), 0.0f) * inverse_cols;
+  }
+  float squares = 0.0f;
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
+    const float centred = in[col] - mean;
+    squares = fmaf(centred, centred, squares);
+  }
+  const float scale = rsqrtf(BlockReduce(squares, Sum(), 0.0f) * inverse_cols + norm.eps);
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
+    const float value = (in[col] - mean) * scale * norm.weight[col];
+    Store(y, begin + col, norm.bias != nullptr ? value + norm.bias[col] : value);
+  }
+}
+
+__global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* y, int64_t cols) {
+  const float* from = x + int64_t{indices[blockIdx.x]} * cols;
+  float* to = y + int64_t{blockIdx.x} * cols;
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) to[col] = from[col];
+}
+
+template <typename T>
+__global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) {
+  const float* from = x + int64_t{blockIdx.x} * cols;
+  T* to = y + int64_t{blockIdx.x} * stride;
+  for (int64_t col = threadIdx.x; col < stride; col += blockDim.x) {
+    to[col] = FromFloat<T>(col < cols ? from[col] : 0.0f);
+  }
+}
+
+__global__ void FinishProductKernel(const float* bias, bool activates, Activation activation, const float* x, Output y,
+                                    int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
+    const float sum = bias != nullptr ? x[begin + col] + bias[col] : x[begin + col];
+    Store(y, begin + col, activates ? Activate(activation, sum) : sum);
+  }
+}
+
+__global__ void GateKernel(const float* bias, Activation activation, const float* x, Output y, int64_t cols) {
+  const float* gate = x + int64_t{blockIdx.x} * 2 * cols;
+  const float* up = gate + cols;
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
+    const float g = bias != nullptr ? gate[col] + bias[col] : gate[col];
+    const float u = bias != nullptr ? up[col] + bias[cols + col] : up[col];
+    Store(y, int64_t{blockIdx.x} * cols + col, Activate(activation, g) * u);
+  }
+}
+
+dim3 OnePerRow(int64_t rows) { return {static_cast<uint32_t>(rows)}; }
+
+}  // namespace
+
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, const WeightView& positions,
+                 int64_t token_count, int64_t cols, float* x) {
+  Launch(stream, OnePerRow(token_count), kThreads, EmbedKernel, step, tokens, positions, cols, x);
+}
+
+void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
+                int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, NormKernel, norm, x, y, cols);
+}
+
+void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,
+                      int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, GatherRowsKernel, x, indices, y, cols);
+}
+
+void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int64_t rows, int64_t cols,
+                 int64_t stride) {
+  WithElement(dtype, [&](auto element) {
+    using T = decltype(element);
+    Launch(stream, OnePerRow(rows), kThreads, RoundKernel<T>, x, static_cast<T*>(y), cols, stride);
+  });
+}
+
+void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, const float* x,
+                         const Output& y, int64_t rows, int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, FinishProductKernel, bias, activates, activation, x, y, cols);
+}
+
+void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, const Output& y,
+                int64_t rows, int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, GateKernel, bias, activation, x, y, cols);
+}
+
+}  // namespace hydrant::cuda

@@ -1,0 +1,56 @@
+// Embedding, norms, row copies and what stands behind a product: the kernels that read and write rows of fp32 once. All are
+// bound by memory; their bytes are those of their operands.
+//
+//   grid     a block of 256 threads per row
+//   oracle   reference::Embed, Norm, RoundTo and Activate; tests/kernels/cuda/cuda_device_test.cc has the tolerances
+//   memory   16 to 25 registers; norms 128 bytes of shared memory (nvcc 13.0, sm_90)
+//   not yet measured on a device
+#ifndef HYDRANT_KERNELS_CUDA_LINEAR_ROW_KERNELS_H_
+#define HYDRANT_KERNELS_CUDA_LINEAR_ROW_KERNELS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/runtime/output.h"
+#include "kernels/cuda/runtime/step_view.h"
+#include "kernels/device.h"
+
+namespace hydrant::cuda {
+
+// A weight matrix on the device: rows of `cols` elements, `stride` apart.
+struct WeightView {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;           // a multiple of 16 bytes
+  const float* bias = nullptr;  // [rows] or null
+};
+
+// x [tokens, cols]: Device::Embed. A view without data adds nothing.
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, const WeightView& positions,
+                 int64_t token_count, int64_t cols, float* x);
+
+// Device::Norm.
+void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
+                int64_t cols);
+
+// y[i] = x[indices[i]]; `indices` in device memory.
+void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,
+                      int64_t cols);
+
+// y [rows, stride] of `dtype` = x [rows, cols] rounded, zeros behind.
+void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int64_t rows, int64_t cols, int64_t stride);
+
+// y [rows, cols] = x + bias (or null), then the activation where `activates`; y may be x.
+void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, const float* x,
+                         const Output& y, int64_t rows, int64_t cols);
+
+// y [rows, cols] = activation(xg + bias) * (xu + bias): x [rows, 2 cols], the gate first.
+void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, const Output& y,
+                int64_t rows, int64_t cols);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_LINEAR_ROW_KERNELS_H_

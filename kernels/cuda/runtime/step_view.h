@@ -1,0 +1,52 @@
+// A step's batch as kernels read it: plain arrays in device memory, filled by one copy per step.
+//
+// Which kernel is launched with which grid follows from the host's copy of the same arrays; what a kernel does follows from
+// these alone, so that a recorded launch stays right when only their contents change.
+#ifndef HYDRANT_KERNELS_CUDA_RUNTIME_STEP_VIEW_H_
+#define HYDRANT_KERNELS_CUDA_RUNTIME_STEP_VIEW_H_
+
+#include <cstdint>
+
+#include "kernels/device.h"
+#include "kernels/eviction_policy.h"
+
+namespace hydrant::cuda {
+
+// BatchRow, with what depends on the row alone worked out.
+struct StepRow {
+  int32_t state_row;
+  int32_t token_begin;
+  int32_t token_count;
+  int32_t position;        // logical position of the first token
+  int32_t first_position;  // where it stands in the cache
+  int32_t live;            // slots before the step
+  int32_t live_after;
+  int32_t prompt_length;
+  int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: behind the last token
+  int32_t candidates_end;  // decode: slots with a position below it are candidates for the victim
+  int64_t tables;          // of StepView::tables: the row's block ids, then (at `sides`) its side blocks
+  int64_t sides;
+  int32_t first_snapshot;  // of StepView::snapshots
+  int32_t snapshots;
+  bool prefill, reuse_victim, choose_victim;
+  EvictionPolicy policy;
+};
+
+struct StepSnapshot {
+  int32_t slots;
+  int32_t padding;
+  int64_t sides;  // of StepView::tables
+};
+
+struct StepView {
+  const StepRow* rows = nullptr;
+  const int32_t* token_ids = nullptr;     // kSampledId: the one in sampled_ids
+  const int32_t* sampled_ids = nullptr;   // [state rows]; kNoNextId: its row is left out
+  const int32_t* row_of_token = nullptr;  // [tokens]; -1: padding
+  const StepSnapshot* snapshots = nullptr;
+  const int32_t* tables = nullptr;
+};
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_RUNTIME_STEP_VIEW_H_

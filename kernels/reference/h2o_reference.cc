@@ -1,0 +1,160 @@
+#include "kernels/reference/h2o_reference.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace hydrant::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// By how much dropping `dropped` and keeping `kept` is wrong, relative to the score that was thrown away.
+double RelativeExcess(double dropped, double kept) {
+  // Rounding decides whether a score beside kScoreMin is flushed to 0.
+  const double excess = dropped - kept - 2 * static_cast<double>(kScoreMin);
+  return excess > 0.0 ? excess / dropped : 0.0;
+}
+
+double FlushToZero(double score) { return score < static_cast<double>(kScoreMin) ? 0.0 : score; }
+
+}  // namespace
+
+H2oHistory::H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale,
+                       const RopeSpec& rope)
+    : policy_(policy), heads_(heads), head_dim_(head_dim), scale_(scale), rope_(rope) {}
+
+Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight) {
+  assert(tokens_.empty() || tokens_.back().position < position);
+  tokens_.push_back({position, 0.0, Values(k.begin(), k.end()), Values(v.begin(), v.end())});
+  const int64_t count = std::ssize(tokens_);
+  Values keys, values;
+  for (const Token& token : tokens_) {
+    const int64_t rank = &token - tokens_.data();
+    const Values key = policy_.rolling ? Rope(rope_, rank, token.key, 1, head_dim_) : token.key;
+    keys.insert(keys.end(), key.begin(), key.end());
+    values.insert(values.end(), token.value.begin(), token.value.end());
+  }
+  const Values query = policy_.rolling ? Rope(rope_, count - 1, q, heads_, head_dim_) : Values(q.begin(), q.end());
+  AttentionResult result = Attention(query, heads_, keys, values, count, head_dim_, scale_);
+  if (policy_.scores()) {
+    for (int64_t j = 0; j < count; ++j) {
+      double sum = 0.0;
+      for (int64_t g = 0; g < (policy_.gqa_reduce == GqaReduce::kFirst ? 1 : heads_); ++g) {
+        const double p = result.probabilities[g * count + j];
+        sum += policy_.square ? p * p : p;
+      }
+      if (policy_.gqa_reduce == GqaReduce::kMean) sum /= static_cast<double>(heads_);
+      tokens_[j].score = FlushToZero(decay * tokens_[j].score + row_weight * sum);
+    }
+  }
+  return std::move(result.out);
+}
+
+Values H2oHistory::Prompt(ValuesView q, ValuesView k, ValuesView v, int32_t position, int32_t prompt_length) {
+  const bool scored = policy_.score_rows == 0 || position >= prompt_length - policy_.score_rows;
+  const double weight = scored ? std::pow(static_cast<double>(policy_.decay), prompt_length - 1 - position) : 0.0;
+  return Attend(q, k, v, position, 1.0, weight);
+}
+
+Values H2oHistory::Decode(ValuesView q, ValuesView k, ValuesView v, int32_t position) {
+  return Attend(q, k, v, position, static_cast<double>(policy_.decay), 1.0);
+}
+
+Values H2oHistory::CutScores(int32_t logical_length, bool prompt_cut) const {
+  Values scores(tokens_.size());
+  int64_t candidates = 0;
+  for (size_t j = 0; j < tokens_.size(); ++j) {
+    scores[j] = tokens_[j].score;
+    if (!Recent(tokens_[j].position, logical_length)) candidates = static_cast<int64_t>(j) + 1;
+  }
+  if (!prompt_cut || policy_.pool_width == 1) return scores;
+  for (int64_t j = 0; j < candidates; ++j) {
+    for (int64_t i = 0; i < candidates; ++i) {
+      if (std::abs(i - j) <= policy_.pool_width / 2) scores[j] = std::max(scores[j], tokens_[i].score);
+    }
+  }
+  return scores;
+}
+
+std::vector<int32_t> H2oHistory::CutSurvivors(int32_t logical_length, bool prompt_cut) const {
+  const Values scores = CutScores(logical_length, prompt_cut);
+  std::vector<size_t> candidates;  // in the order of positions, which a stable sort keeps on ties
+  std::vector<int32_t> kept;
+  for (size_t j = 0; j < tokens_.size(); ++j) {
+    if (Recent(tokens_[j].position, logical_length)) {
+      kept.push_back(tokens_[j].position);
+    } else {
+      candidates.push_back(j);
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  for (size_t i = 0; i < std::min(candidates.size(), static_cast<size_t>(policy_.heavy)); ++i) {
+    kept.push_back(tokens_[candidates[i]].position);
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+int32_t H2oHistory::Victim(int32_t logical_length) const {
+  const Token* victim = nullptr;
+  for (const Token& token : tokens_) {
+    if (Recent(token.position, logical_length)) continue;
+    // Ascending positions: an equal score later on is the higher position, which goes first.
+    if (victim == nullptr || token.score <= victim->score) victim = &token;
+  }
+  assert(victim != nullptr);
+  return victim->position;
+}
+
+double H2oHistory::VictimExcess(int32_t position, int32_t logical_length) const {
+  if (Recent(position, logical_length)) return kInfinity;
+  double lowest = kInfinity, chosen = kInfinity;
+  for (const Token& token : tokens_) {
+    if (Recent(token.position, logical_length)) continue;
+    lowest = std::min(lowest, token.score);
+    if (token.position == position) chosen = token.score;
+  }
+  return chosen == kInfinity ? kInfinity : RelativeExcess(chosen, lowest);
+}
+
+double H2oHistory::CutExcess(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut) const {
+  const Values scores = CutScores(logical_length, prompt_cut);
+  double best_dropped = 0.0, worst_kept = kInfinity;
+  size_t found = 0;
+  for (size_t j = 0; j < tokens_.size(); ++j) {
+    const bool survives = std::binary_search(kept.begin(), kept.end(), tokens_[j].position);
+    found += survives ? 1 : 0;
+    if (Recent(tokens_[j].position, logical_length)) {
+      if (!survives) return kInfinity;
+    } else if (survives) {
+      worst_kept = std::min(worst_kept, scores[j]);
+    } else {
+      best_dropped = std::max(best_dropped, scores[j]);
+    }
+  }
+  const size_t expected = CutSurvivors(logical_length, prompt_cut).size();
+  return found == kept.size() && found == expected ? RelativeExcess(best_dropped, worst_kept) : kInfinity;
+}
+
+void H2oHistory::Evict(int32_t position) {
+  const size_t before = tokens_.size();
+  std::erase_if(tokens_, [&](const Token& token) { return token.position == position; });
+  assert(tokens_.size() + 1 == before);
+}
+
+void H2oHistory::Keep(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut) {
+  const Values scores = CutScores(logical_length, prompt_cut);
+  for (size_t j = 0; policy_.store_pooled && j < tokens_.size(); ++j) tokens_[j].score = scores[j];
+  std::erase_if(tokens_,
+                [&](const Token& token) { return !std::binary_search(kept.begin(), kept.end(), token.position); });
+}
+
+std::vector<int32_t> H2oHistory::Positions() const {
+  std::vector<int32_t> positions;
+  for (const Token& token : tokens_) positions.push_back(token.position);
+  return positions;
+}
+
+}  // namespace hydrant::reference

@@ -1,0 +1,117 @@
+#include "model/checkpoint/gguf_architecture.h"
+
+namespace hydrant {
+namespace {
+
+constexpr TensorName kLlamaNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
+    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_q.bias"},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
+    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_k.bias"},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
+    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_v.bias"},
+    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
+    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
+    {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
+    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
+    {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
+    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
+    {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
+};
+
+constexpr TensorName kQwen2Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
+    {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
+    {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
+    {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
+    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
+    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
+    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
+    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
+};
+
+constexpr TensorName kQwen3Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
+    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_q.bias"},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
+    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_k.bias"},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
+    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_v.bias"},
+    {TensorRole::kQNorm, Presence::kRequired, "blk.#.attn_q_norm.weight"},
+    {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
+    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
+    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
+    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
+    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
+};
+
+// The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
+constexpr TensorName kNeoxNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
+    {TensorRole::kFinalNormBias, Presence::kRequired, "output_norm.bias"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
+    {TensorRole::kAttentionNormBias, Presence::kRequired, "blk.#.attn_norm.bias"},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
+    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
+    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
+    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
+    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
+    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
+    {TensorRole::kMlpNormBias, Presence::kRequired, "blk.#.ffn_norm.bias"},
+    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
+    {TensorRole::kUpBias, Presence::kRequired, "blk.#.ffn_up.bias"},
+    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
+    {TensorRole::kDownBias, Presence::kRequired, "blk.#.ffn_down.bias"},
+};
+
+constexpr std::string_view kKnown[] = {"rope_freqs.weight", "blk.#.attn_rot_embd"};
+
+constexpr std::string_view kRmsEps = ".attention.layer_norm_rms_epsilon";
+
+// Mistral's files call themselves llama. No key says which GELU a GPT-NeoX has: it is the exact one, as in the config.json of
+// every Pythia.
+constexpr GgufArchitecture kArchitectures[] = {
+    {.name = "llama",
+     .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},
+     .norm_eps_key = kRmsEps},
+    {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "gptneox",
+     .naming = {.names = kNeoxNames, .known = kKnown},
+     .norm = NormKind::kLayer,
+     .norm_eps_key = ".attention.layer_norm_epsilon",
+     .activation = Activation::kGelu,
+     .gated = false,
+     .says_parallel = true},
+};
+
+}  // namespace
+
+std::span<const GgufArchitecture> GgufArchitectures() { return kArchitectures; }
+
+}  // namespace hydrant

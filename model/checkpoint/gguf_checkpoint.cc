@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "model/checkpoint/checkpoint_parts.h"
+#include "model/checkpoint/gguf_architecture.h"
+#include "model/config/rope_scaling.h"
+#include "model/files/file_error.h"
+#include "model/files/gguf_file.h"
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "model/vocabulary/gguf_tokenizer.h"
+
+namespace hydrant {
+namespace {
+
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
+// The metadata keys of one architecture.
+struct Keys {
+  Keys(std::string_view a, std::string_view norm_eps_key)
+      : hidden(Cat(a, ".embedding_length")),
+        layers(Cat(a, ".block_count")),
+        query_heads(Cat(a, ".attention.head_count")),
+        kv_heads(Cat(a, ".attention.head_count_kv")),
+        key_length(Cat(a, ".attention.key_length")),
+        value_length(Cat(a, ".attention.value_length")),
+        ffn(Cat(a, ".feed_forward_length")),
+        vocab(Cat(a, ".vocab_size")),
+        context(Cat(a, ".context_length")),
+        norm_eps(Cat(a, norm_eps_key)),
+        parallel_residual(Cat(a, ".use_parallel_residual")),
+        sliding_window(Cat(a, ".attention.sliding_window")),
+        experts(Cat(a, ".expert_count")),
+        rope_dims(Cat(a, ".rope.dimension_count")),
+        rope_theta(Cat(a, ".rope.freq_base")),
+        rope_kind(Cat(a, ".rope.scaling.type")),
+        rope_factor(Cat(a, ".rope.scaling.factor")),
+        rope_factor_old(Cat(a, ".rope.scale_linear")),
+        rope_attention_factor(Cat(a, ".rope.scaling.attn_factor")),
+        rope_original_context(Cat(a, ".rope.scaling.original_context_length")),
+        rope_beta_fast(Cat(a, ".rope.scaling.yarn_beta_fast")),
+        rope_beta_slow(Cat(a, ".rope.scaling.yarn_beta_slow")) {}
+
+  std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
+      parallel_residual, sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old,
+      rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
+};
+
+constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
+constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
+
+class GgufReader {
+ public:
+  GgufReader(const GgufFile& file, const GgufArchitecture& architecture)
+      : file_(file), architecture_(architecture), keys_(architecture.name, architecture.norm_eps_key) {}
+
+  absl::Status Read(CheckpointParts& parts) {
+    HYDRANT_RETURN_IF_ERROR(ReadSizes(parts.config));
+    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(parts.config, parts.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
+    HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, parts.config));
+    HYDRANT_RETURN_IF_ERROR(ReadRope(parts.config));
+    const ConfigFieldNames names{keys_.hidden,
+                                 keys_.layers,
+                                 keys_.query_heads,
+                                 keys_.kv_heads,
+                                 keys_.key_length,
+                                 keys_.ffn,
+                                 keys_.vocab,
+                                 keys_.context,
+                                 keys_.norm_eps,
+                                 keys_.rope_dims,
+                                 "tokenizer.ggml.bos_token_id",
+                                 "tokenizer.ggml.eos_token_id"};
+    HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(parts.config, file_.name(), names));
+    parts.config.tied_embeddings = FindTensor("output.weight") == nullptr;
+    HYDRANT_ASSIGN_OR_RETURN(parts.tensors, TensorTable::Bind(architecture_.naming, parts.config, {}, file_.name(),
+                                                              file_.tensors(), parts.warnings));
+    parts.config.stored_dtype = parts.tensors.stored_dtype();
+    spec.control_ids = parts.config.control_ids();
+    HYDRANT_ASSIGN_OR_RETURN(parts.tokenizer, BpeTokenizer::Create(spec, parts.config.vocab));
+    HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));
+    parts.chat_template = std::string(chat_template.value_or(""));
+    HYDRANT_ASSIGN_OR_RETURN(const auto tool_use_template, file_.String("tokenizer.chat_template.tool_use"));
+    parts.tool_use_template = std::string(tool_use_template.value_or(""));
+    return absl::OkStatus();
+  }
+
+ private:
+  const RawTensor* FindTensor(std::string_view name) const {
+    for (const RawTensor& tensor : file_.tensors()) {
+      if (tensor.name == name) return &tensor;
+    }
+    return nullptr;
+  }
+
+  // A 32-bit integer; the range that makes sense is ValidateModelConfig's affair.
+  absl::Status Number(std::string_view key, std::optional<int32_t> fallback, int32_t& out) const {
+    HYDRANT_ASSIGN_OR_RETURN(const auto value, file_.Int(key, kIntMin, kIntMax));
+    if (!value && !fallback) return FileError(file_.name(), Quoted(key), "is missing");
+    out = value ? static_cast<int32_t>(*value) : *fallback;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSizes(ModelConfig& config) const {
+    config.norm = architecture_.norm;
+    config.activation = architecture_.activation;
+    config.gated = architecture_.gated;
+    HYDRANT_ASSIGN_OR_RETURN(const auto parallel, file_.Bool(keys_.parallel_residual));
+    if (!parallel && architecture_.says_parallel) {
+      return FileError(file_.name(), Quoted(keys_.parallel_residual), "is missing");
+    }
+    config.parallel_residual = parallel.value_or(false);
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.hidden, {}, config.hidden));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.layers, {}, config.layers));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.query_heads, {}, config.query_heads));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.kv_heads, config.query_heads, config.kv_heads));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.ffn, {}, config.ffn));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.context, {}, config.context));
+    HYDRANT_ASSIGN_OR_RETURN(const auto eps, file_.Float(keys_.norm_eps));
+    if (!eps) return FileError(file_.name(), Quoted(keys_.norm_eps), "is missing");
+    config.norm_eps = static_cast<float>(*eps);
+    if (file_.Has(keys_.key_length)) return Number(keys_.key_length, {}, config.head_dim);
+    if (config.query_heads <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
+    if (config.hidden % config.query_heads != 0) {
+      return FileError(file_.name(), Quoted(keys_.query_heads), config.query_heads, " does not divide the hidden size ",
+                       config.hidden);
+    }
+    config.head_dim = config.hidden / config.query_heads;
+    return absl::OkStatus();
+  }
+
+  absl::Status RefuseUnsupported(ModelConfig& config, std::vector<std::string>& warnings) const {
+    HYDRANT_ASSIGN_OR_RETURN(const auto splits, file_.Int("split.count", 0, kIntMax));
+    if (splits.value_or(0) > 1) {
+      return FileError(file_.name(), "'split.count'", "is one of ", *splits,
+                       " parts of a model; join them into one file first");
+    }
+    HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
+    if (window.value_or(0) > 0) {
+      ClipContextToWindow(static_cast<int32_t>(*window), file_.name(), keys_.sliding_window, config, warnings);
+    }
+    HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
+    if (experts.value_or(0) > 0)
+      return FileError(file_.name(), Quoted(keys_.experts), "mixtures of experts are not supported");
+    HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kIntMin, kIntMax));
+    if (value_length && *value_length != config.head_dim) {
+      return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim,
+                       " of keys");
+    }
+    return absl::OkStatus();
+  }
+
+  // The embedding table has the last word on the vocabulary's size; what the metadata says must fit it.
+  absl::Status ReadVocabulary(const TokenizerSpec& spec, ModelConfig& config) const {
+    const RawTensor* embedding = FindTensor("token_embd.weight");
+    if (embedding == nullptr) return FileError(file_.name(), "tensor 'token_embd.weight'", "is missing");
+    const int64_t rows = embedding->shape.front();
+    HYDRANT_ASSIGN_OR_RETURN(const auto vocab, file_.Int(keys_.vocab, kIntMin, kIntMax));
+    if (vocab && *vocab != rows) {
+      return FileError(file_.name(), Quoted(keys_.vocab), *vocab, " differs from the ", rows,
+                       " rows of 'token_embd.weight'");
+    }
+    if (static_cast<int64_t>(spec.pieces.size()) > rows) {
+      return FileError(file_.name(), "'tokenizer.ggml.tokens'", spec.pieces.size(), " tokens for the ", rows,
+                       " rows of 'token_embd.weight'");
+    }
+    config.vocab = static_cast<int32_t>(std::min<int64_t>(rows, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto bos, file_.Int("tokenizer.ggml.bos_token_id", 0, config.vocab - 1));
+    config.bos_id = static_cast<int32_t>(bos.value_or(-1));
+    HYDRANT_RETURN_IF_ERROR(file_.Int("tokenizer.ggml.padding_token_id", 0, config.vocab - 1).status());
+    for (const std::string_view key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+      HYDRANT_ASSIGN_OR_RETURN(const auto id, file_.Int(key, 0, config.vocab - 1));
+      if (id && std::find(config.eos_ids.begin(), config.eos_ids.end(), *id) == config.eos_ids.end()) {
+        config.eos_ids.push_back(static_cast<int32_t>(*id));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OptionalFloat(std::string_view key, double& out) const {
+    HYDRANT_ASSIGN_OR_RETURN(const auto value, file_.Float(key));
+    if (value) out = *value;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRope(ModelConfig& config) const {
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.rope_dims, config.head_dim, config.rope_dims));
+    if (architecture_.naming.interleaved_qk && config.rope_dims != config.head_dim) {
+      return FileError(file_.name(), Quoted(keys_.rope_dims), "partial interleaved rotation (", config.rope_dims,
+                       " of ", config.head_dim, ") is not supported");
+    }
+    RopeScaling scaling;
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_theta, scaling.theta));
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_factor_old, scaling.factor));
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_factor, scaling.factor));
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_beta_fast, scaling.beta_fast));
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_beta_slow, scaling.beta_slow));
+    HYDRANT_ASSIGN_OR_RETURN(const auto original, file_.Int(keys_.rope_original_context, 0, kIntMax));
+    scaling.original_context = static_cast<double>(original.value_or(config.context));
+    HYDRANT_ASSIGN_OR_RETURN(const auto kind, file_.String(keys_.rope_kind));
+    if (kind == "yarn") {
+      scaling.kind = RopeKind::kYarn;
+      // The file's factor multiplies the one YaRN computes.
+      HYDRANT_ASSIGN_OR_RETURN(const auto attention, file_.Float(keys_.rope_attention_factor));
+      if (attention && *attention != 1) {
+        return FileError(file_.name(), Quoted(keys_.rope_attention_factor), *attention, " is not supported");
+      }
+    } else if (kind == "linear" || (!kind && scaling.factor != 1)) {
+      scaling.kind = RopeKind::kLinear;
+    } else if (kind && kind != "none") {
+      return FileError(file_.name(), Quoted(keys_.rope_kind), Quoted(*kind),
+                       " is not supported (none, linear and yarn are)");
+    }
+    HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(scaling, file_.name(), Quoted(keys_.rope_theta), config));
+    return DivideByRopeFactors(config);
+  }
+
+  // Llama 3.1 and later: the scaling is stored as one divisor per frequency.
+  absl::Status DivideByRopeFactors(ModelConfig& config) const {
+    const RawTensor* factors = FindTensor(kRopeFactors);
+    if (factors == nullptr) return absl::OkStatus();
+    const std::string what = "tensor " + Quoted(kRopeFactors);
+    const size_t count = config.rope_inv_freq.size();
+    if (factors->type != StoredType::kF32 || factors->shape != std::vector<int64_t>{static_cast<int64_t>(count)}) {
+      return FileError(file_.name(), what, "is not a vector of ", count, " F32 elements");
+    }
+    std::vector<float> divisors(count);
+    DequantizeRow(factors->type, factors->data.data(), static_cast<int64_t>(count), divisors.data());
+    for (size_t i = 0; i < count; ++i) {
+      if (!(divisors[i] > 0) || !std::isfinite(divisors[i]))
+        return FileError(file_.name(), what, "element ", i, " is ", divisors[i]);
+      config.rope_inv_freq[i] /= divisors[i];
+    }
+    return absl::OkStatus();
+  }
+
+  const GgufFile& file_;
+  const GgufArchitecture& architecture_;
+  Keys keys_;
+};
+
+}  // namespace
+
+absl::StatusOr<CheckpointParts> ReadGgufCheckpoint(const std::string& path) {
+  CheckpointParts parts;
+  HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> mapped, MappedFile::Open(path));
+  HYDRANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(mapped->bytes(), mapped->name()));
+  HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("general.architecture"));
+  if (!named) return FileError(file.name(), "'general.architecture'", "is missing");
+  std::string supported;
+  for (const GgufArchitecture& architecture : GgufArchitectures()) {
+    supported += Cat(supported.empty() ? "" : ", ", architecture.name);
+    if (architecture.name != *named) continue;
+    HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(parts));
+    parts.files.push_back(std::move(mapped));
+    return parts;
+  }
+  return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported; these are: ", supported);
+}
+
+}  // namespace hydrant

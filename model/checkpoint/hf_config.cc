@@ -1,0 +1,252 @@
+#include "model/checkpoint/hf_config.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "model/checkpoint/hf_families.h"
+#include "model/checkpoint/hf_rope.h"
+#include "model/files/file_error.h"
+
+namespace hydrant {
+namespace {
+
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_python", Activation::kGelu},   {"gelu_python_tanh", Activation::kGeluTanh},
+    {"relu", Activation::kRelu},          {"gelu_accurate", Activation::kGeluTanh},
+};
+
+constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+
+class HfReader {
+ public:
+  HfReader(const JsonValue& root, const HfFamily& family, std::vector<std::string>& warnings)
+      : root_(root), family_(family), warnings_(warnings) {}
+
+  absl::StatusOr<HfConfig> Run(const JsonValue* generation) {
+    result_.naming = &family_.naming;
+    if (const auto quantization = root_.Find("quantization_config")) {
+      return quantization->Error("quantised directories are not supported; use the original or a .gguf file");
+    }
+    HYDRANT_RETURN_IF_ERROR(ReadSizes());
+    HYDRANT_RETURN_IF_ERROR(ReadHeads());
+    HYDRANT_RETURN_IF_ERROR(ReadFlags());
+    HYDRANT_RETURN_IF_ERROR(ReadActivation());
+    HYDRANT_RETURN_IF_ERROR(ReadPositions());
+    HYDRANT_RETURN_IF_ERROR(ReadWindow());
+    HYDRANT_RETURN_IF_ERROR(ReadIds(root_));
+    if (generation != nullptr) {
+      HYDRANT_RETURN_IF_ERROR(ReadIds(*generation));
+      HYDRANT_RETURN_IF_ERROR(ReadGenerationDefaults(*generation));
+    }
+    UseDefaultIds();
+    return std::move(result_);
+  }
+
+ private:
+  // A required 32-bit integer; the range that makes sense is ValidateModelConfig's affair.
+  absl::Status Required(std::string_view key, int32_t& out) const {
+    HYDRANT_RETURN_IF_ERROR(root_.At(key).status());
+    return root_.Read(key, kIntMin, kIntMax, out);
+  }
+
+  absl::Status ReadSizes() {
+    ModelConfig& config = result_.config;
+    const ConfigFieldNames& fields = family_.fields;
+    HYDRANT_RETURN_IF_ERROR(Required(fields.hidden, config.hidden));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.layers, config.layers));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.query_heads, config.query_heads));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.ffn, config.ffn));
+    HYDRANT_RETURN_IF_ERROR(Required(fields.vocab, config.vocab));
+    config.context = family_.context;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(fields.context, kIntMin, kIntMax, config.context));
+    if (!family_.embedding_dim_field.empty()) {
+      config.embedding_dim = config.hidden;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(family_.embedding_dim_field, 1, kIntMax, config.embedding_dim));
+    }
+    config.norm = family_.norm;
+    double eps = family_.norm_eps;
+    if (family_.reads_norm_eps) HYDRANT_RETURN_IF_ERROR(root_.Read(fields.norm_eps, eps));
+    config.norm_eps = static_cast<float>(eps);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadHeads() {
+    ModelConfig& config = result_.config;
+    const ConfigFieldNames& fields = family_.fields;
+    config.kv_heads = config.query_heads;
+    if (family_.reads_kv_heads) {
+      // null is how files say "as many as query heads"; silence may mean another number.
+      if (family_.kv_heads > 0 && !root_.Has(fields.kv_heads)) config.kv_heads = family_.kv_heads;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(fields.kv_heads, kIntMin, kIntMax, config.kv_heads));
+    }
+    if (family_.reads_head_dim) {
+      config.head_dim = family_.head_dim;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(fields.head_dim, kIntMin, kIntMax, config.head_dim));
+      if (family_.head_dim > 0 || root_.Find(fields.head_dim)) return absl::OkStatus();
+    }
+    if (config.query_heads <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
+    if (config.hidden % config.query_heads != 0) {
+      return root_.Find(fields.query_heads)
+          ->Error(config.query_heads, " does not divide the hidden size ", config.hidden);
+    }
+    config.head_dim = config.hidden / config.query_heads;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadFlag(const HfFlag& flag, bool& out) const {
+    out = flag.value;
+    return flag.name.empty() ? absl::OkStatus() : root_.Read(flag.name, out);
+  }
+
+  absl::Status ReadFlags() {
+    ModelConfig& config = result_.config;
+    config.gated = family_.gated;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.tied, config.tied_embeddings));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.attention_bias, result_.expectation.attention_bias));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.mlp_bias, result_.expectation.mlp_bias));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.affine_norms, result_.expectation.affine_norms));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.parallel_residual, config.parallel_residual));
+    bool pre_norm = true, without_final_norm = false;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.pre_norm, pre_norm));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.without_final_norm, without_final_norm));
+    config.post_norm = !pre_norm;
+    config.final_norm = pre_norm && !without_final_norm;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadActivation() {
+    std::string_view name = family_.activation;
+    const auto field = root_.Find(family_.activation_field);
+    if (field) {
+      HYDRANT_ASSIGN_OR_RETURN(name, field->String());
+    }
+    const auto* known =
+        std::find_if(std::begin(kActivations), std::end(kActivations), [&](const auto& a) { return a.first == name; });
+    if (known == std::end(kActivations)) return field->Error("activation ", Quoted(name), " is not supported");
+    result_.config.activation = known->second;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadPositions() {
+    ModelConfig& config = result_.config;
+    if (family_.position_offset < 0) return ReadHfRope(root_, family_, config);
+    config.position_offset = family_.position_offset;
+    // A context that overflows is refused by ValidateModelConfig.
+    config.position_rows =
+        static_cast<int32_t>(std::clamp<int64_t>(int64_t{config.context} + family_.position_offset, 1, kIntMax));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWindow() {
+    bool any = family_.has_window;
+    if (const auto kinds = root_.Find("layer_types")) {
+      any = false;
+      for (size_t i = 0; i < kinds->size(); ++i) {
+        HYDRANT_ASSIGN_OR_RETURN(const std::string_view kind, (*kinds)[i].String());
+        if (kind != "full_attention" && kind != "sliding_attention") {
+          return (*kinds)[i].Error(Quoted(kind), " is not supported (full_attention and sliding_attention are)");
+        }
+        any = any || kind == "sliding_attention";
+      }
+      any = family_.has_window && (any || family_.max_window_layers == 0);
+    } else if (family_.max_window_layers > 0) {
+      int32_t full_layers = family_.max_window_layers;
+      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
+      any = full_layers < result_.config.layers;
+    }
+    bool uses_window = true;
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.uses_window, uses_window));
+    constexpr std::string_view kField = "sliding_window";
+    int32_t window = root_.Has(kField) ? 0 : family_.window;  // null: none
+    HYDRANT_RETURN_IF_ERROR(root_.Read(kField, 1, kIntMax, window));
+    if (any && uses_window && window > 0) ClipContextToWindow(window, "config.json", kField, result_.config, warnings_);
+    return absl::OkStatus();
+  }
+
+  // Ends of sequence add up over both files: generation stops at any of them. -1 is how some files write "none".
+  absl::Status ReadIds(const JsonValue& source) {
+    ModelConfig& config = result_.config;
+    if (config.vocab <= 0) return absl::OkStatus();  // ValidateModelConfig refuses it
+    const int32_t last = config.vocab - 1;
+    int32_t pad = -1;
+    HYDRANT_RETURN_IF_ERROR(source.Read("pad_token_id", -1, last, pad));
+    HYDRANT_RETURN_IF_ERROR(source.Read("bos_token_id", -1, last, config.bos_id));
+    const auto eos = source.Find("eos_token_id");
+    if (!eos) return absl::OkStatus();
+    if (eos->IsArray() && eos->size() == 0) return eos->Error("no end-of-sequence token is given");
+    for (size_t i = 0; i < std::max<size_t>(eos->size(), 1); ++i) {
+      HYDRANT_ASSIGN_OR_RETURN(const int64_t id, (eos->IsArray() ? (*eos)[i] : *eos).Int(0, last));
+      const auto known = std::find(config.eos_ids.begin(), config.eos_ids.end(), id);
+      if (known == config.eos_ids.end()) config.eos_ids.push_back(static_cast<int32_t>(id));
+    }
+    return absl::OkStatus();
+  }
+
+  // What the configuration class says counts where both files are silent, and not where one says "none".
+  void UseDefaultIds() {
+    ModelConfig& config = result_.config;
+    if (!root_.Has(family_.fields.bos_id) && config.bos_id < 0 && family_.bos_id < config.vocab) {
+      config.bos_id = family_.bos_id;
+    }
+    const bool silent = config.eos_ids.empty() && !root_.Has(family_.fields.eos_id);
+    if (silent && family_.eos_id >= 0 && family_.eos_id < config.vocab) config.eos_ids.push_back(family_.eos_id);
+  }
+
+  absl::Status ReadGenerationDefaults(const JsonValue& generation) {
+    Checkpoint::GenerationDefaults& defaults = result_.generation_defaults;
+    HYDRANT_RETURN_IF_ERROR(generation.Read("max_new_tokens", 1, kIntMax, defaults.max_new_tokens));
+    bool samples = false;
+    HYDRANT_RETURN_IF_ERROR(generation.Read("do_sample", samples));
+    // Without do_sample transformers decodes greedily whatever else the file says; then it has no say here either.
+    if (!samples) return absl::OkStatus();
+    HYDRANT_RETURN_IF_ERROR(generation.Read("temperature", defaults.temperature));
+    HYDRANT_RETURN_IF_ERROR(generation.Read("top_p", defaults.top_p));
+    HYDRANT_RETURN_IF_ERROR(generation.Read("min_p", defaults.min_p));
+    HYDRANT_RETURN_IF_ERROR(generation.Read("top_k", 0, kIntMax, defaults.top_k));
+    HYDRANT_RETURN_IF_ERROR(generation.Read("repetition_penalty", defaults.repetition_penalty));
+    const auto in_range = [](double x, double min, double max) { return x == -1 || (x >= min && x <= max); };
+    if (!in_range(defaults.temperature, 0, 1e6) || !in_range(defaults.top_p, 0, 1) || !in_range(defaults.min_p, 0, 1)) {
+      return generation.Error("temperature, top_p or min_p is out of range");
+    }
+    // As far as a request may go (api/request/sampling_fields.cc).
+    if (!in_range(defaults.repetition_penalty, 1e-3, 10)) return generation.Error("repetition_penalty is out of range");
+    return absl::OkStatus();
+  }
+
+  JsonValue root_;
+  const HfFamily& family_;
+  std::vector<std::string>& warnings_;
+  HfConfig result_;
+};
+
+}  // namespace
+
+absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* generation,
+                                      std::vector<std::string>& warnings) {
+  HYDRANT_ASSIGN_OR_RETURN(const JsonValue type_field, config.At("model_type"));
+  HYDRANT_ASSIGN_OR_RETURN(const std::string_view type, type_field.String());
+  const std::span<const HfFamily> families = HfFamilies();
+  const auto family =
+      std::find_if(families.begin(), families.end(), [&](const HfFamily& f) { return f.model_type == type; });
+  if (family == families.end()) {
+    std::string supported;
+    for (const HfFamily& f : families) supported += Cat(supported.empty() ? "" : ", ", f.model_type);
+    return type_field.Error(Quoted(type), " is not supported; these are: ", supported);
+  }
+  for (const std::string_view key : {"auto_map", "trust_remote_code"}) {
+    if (config.Find(key))
+      warnings.push_back(Cat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
+  }
+  HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family, warnings).Run(generation));
+  HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", family->fields));
+  return result;
+}
+
+}  // namespace hydrant

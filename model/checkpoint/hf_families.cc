@@ -1,0 +1,242 @@
+#include "model/checkpoint/hf_families.h"
+
+namespace hydrant {
+namespace {
+
+constexpr TensorName kLlamaNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
+    {TensorRole::kQBias, Presence::kAttentionBias, "model.layers.#.self_attn.q_proj.bias"},
+    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
+    {TensorRole::kKBias, Presence::kAttentionBias, "model.layers.#.self_attn.k_proj.bias"},
+    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
+    {TensorRole::kVBias, Presence::kAttentionBias, "model.layers.#.self_attn.v_proj.bias"},
+    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
+    {TensorRole::kOBias, Presence::kAttentionBias, "model.layers.#.self_attn.o_proj.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
+    {TensorRole::kGateBias, Presence::kMlpBias, "model.layers.#.mlp.gate_proj.bias"},
+    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
+    {TensorRole::kUpBias, Presence::kMlpBias, "model.layers.#.mlp.up_proj.bias"},
+    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
+    {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.down_proj.bias"},
+};
+// Old files store the rotary frequencies; a tied head may be stored all the same.
+constexpr std::string_view kLlamaKnown[] = {"model.layers.#.self_attn.rotary_emb.inv_freq", "lm_head.weight"};
+
+constexpr TensorName kQwen2Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
+    {TensorRole::kQBias, Presence::kRequired, "model.layers.#.self_attn.q_proj.bias"},
+    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
+    {TensorRole::kKBias, Presence::kRequired, "model.layers.#.self_attn.k_proj.bias"},
+    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
+    {TensorRole::kVBias, Presence::kRequired, "model.layers.#.self_attn.v_proj.bias"},
+    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
+    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
+    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
+};
+
+constexpr TensorName kQwen3Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
+    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
+    {TensorRole::kQBias, Presence::kAttentionBias, "model.layers.#.self_attn.q_proj.bias"},
+    {TensorRole::kQNorm, Presence::kRequired, "model.layers.#.self_attn.q_norm.weight"},
+    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
+    {TensorRole::kKBias, Presence::kAttentionBias, "model.layers.#.self_attn.k_proj.bias"},
+    {TensorRole::kKNorm, Presence::kRequired, "model.layers.#.self_attn.k_norm.weight"},
+    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
+    {TensorRole::kVBias, Presence::kAttentionBias, "model.layers.#.self_attn.v_proj.bias"},
+    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
+    {TensorRole::kOBias, Presence::kAttentionBias, "model.layers.#.self_attn.o_proj.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
+    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
+    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
+    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
+};
+
+constexpr TensorName kOptNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "model.decoder.embed_tokens.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
+    {TensorRole::kPositions, Presence::kRequired, "model.decoder.embed_positions.weight"},
+    {TensorRole::kProjectIn, Presence::kProjected, "model.decoder.project_in.weight"},
+    {TensorRole::kProjectOut, Presence::kProjected, "model.decoder.project_out.weight"},
+    {TensorRole::kFinalNorm, Presence::kFinalNorm, "model.decoder.final_layer_norm.weight"},
+    {TensorRole::kFinalNormBias, Presence::kFinalNorm, "model.decoder.final_layer_norm.bias"},
+    {TensorRole::kAttentionNorm, Presence::kAffineNorm, "model.decoder.layers.#.self_attn_layer_norm.weight"},
+    {TensorRole::kAttentionNormBias, Presence::kAffineNorm, "model.decoder.layers.#.self_attn_layer_norm.bias"},
+    {TensorRole::kQ, Presence::kRequired, "model.decoder.layers.#.self_attn.q_proj.weight"},
+    {TensorRole::kQBias, Presence::kAttentionBias, "model.decoder.layers.#.self_attn.q_proj.bias"},
+    {TensorRole::kK, Presence::kRequired, "model.decoder.layers.#.self_attn.k_proj.weight"},
+    {TensorRole::kKBias, Presence::kAttentionBias, "model.decoder.layers.#.self_attn.k_proj.bias"},
+    {TensorRole::kV, Presence::kRequired, "model.decoder.layers.#.self_attn.v_proj.weight"},
+    {TensorRole::kVBias, Presence::kAttentionBias, "model.decoder.layers.#.self_attn.v_proj.bias"},
+    {TensorRole::kO, Presence::kRequired, "model.decoder.layers.#.self_attn.out_proj.weight"},
+    {TensorRole::kOBias, Presence::kAttentionBias, "model.decoder.layers.#.self_attn.out_proj.bias"},
+    {TensorRole::kMlpNorm, Presence::kAffineNorm, "model.decoder.layers.#.final_layer_norm.weight"},
+    {TensorRole::kMlpNormBias, Presence::kAffineNorm, "model.decoder.layers.#.final_layer_norm.bias"},
+    {TensorRole::kUp, Presence::kRequired, "model.decoder.layers.#.fc1.weight"},
+    {TensorRole::kUpBias, Presence::kMlpBias, "model.decoder.layers.#.fc1.bias"},
+    {TensorRole::kDown, Presence::kRequired, "model.decoder.layers.#.fc2.weight"},
+    {TensorRole::kDownBias, Presence::kMlpBias, "model.decoder.layers.#.fc2.bias"},
+};
+constexpr std::string_view kOptKnown[] = {"lm_head.weight"};
+
+constexpr TensorName kNeoxNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "gpt_neox.embed_in.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "embed_out.weight", QkvFusion::kNone, "lm_head.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "gpt_neox.final_layer_norm.weight"},
+    {TensorRole::kFinalNormBias, Presence::kRequired, "gpt_neox.final_layer_norm.bias"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "gpt_neox.layers.#.input_layernorm.weight"},
+    {TensorRole::kAttentionNormBias, Presence::kRequired, "gpt_neox.layers.#.input_layernorm.bias"},
+    {TensorRole::kQ, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+    {TensorRole::kQBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
+     QkvFusion::kPerHead},
+    {TensorRole::kK, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+    {TensorRole::kKBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
+     QkvFusion::kPerHead},
+    {TensorRole::kV, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+    {TensorRole::kVBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
+     QkvFusion::kPerHead},
+    {TensorRole::kO, Presence::kRequired, "gpt_neox.layers.#.attention.dense.weight"},
+    {TensorRole::kOBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.dense.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "gpt_neox.layers.#.post_attention_layernorm.weight"},
+    {TensorRole::kMlpNormBias, Presence::kRequired, "gpt_neox.layers.#.post_attention_layernorm.bias"},
+    {TensorRole::kUp, Presence::kRequired, "gpt_neox.layers.#.mlp.dense_h_to_4h.weight"},
+    {TensorRole::kUpBias, Presence::kRequired, "gpt_neox.layers.#.mlp.dense_h_to_4h.bias"},
+    {TensorRole::kDown, Presence::kRequired, "gpt_neox.layers.#.mlp.dense_4h_to_h.weight"},
+    {TensorRole::kDownBias, Presence::kRequired, "gpt_neox.layers.#.mlp.dense_4h_to_h.bias"},
+};
+// Old files store the causal mask and the rotary frequencies.
+constexpr std::string_view kNeoxKnown[] = {
+    "gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
+    "gpt_neox.layers.#.attention.rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight"};
+
+constexpr ConfigFieldNames kLlamaFields{.hidden = "hidden_size",
+                                        .layers = "num_hidden_layers",
+                                        .query_heads = "num_attention_heads",
+                                        .kv_heads = "num_key_value_heads",
+                                        .head_dim = "head_dim",
+                                        .ffn = "intermediate_size",
+                                        .vocab = "vocab_size",
+                                        .context = "max_position_embeddings",
+                                        .norm_eps = "rms_norm_eps",
+                                        .rope_dims = "partial_rotary_factor",
+                                        .bos_id = "bos_token_id",
+                                        .eos_id = "eos_token_id"};
+
+// Heads are as many as the queries', and as wide as makes the layer's width.
+constexpr ConfigFieldNames WithoutHeadFields(ConfigFieldNames fields) {
+  fields.kv_heads = fields.head_dim = fields.query_heads;
+  return fields;
+}
+
+constexpr ConfigFieldNames OptFields() {
+  ConfigFieldNames fields = WithoutHeadFields(kLlamaFields);
+  fields.ffn = "ffn_dim";
+  fields.embedding_dim = "word_embed_proj_dim";
+  return fields;
+}
+
+constexpr ConfigFieldNames NeoxFields() {
+  ConfigFieldNames fields = WithoutHeadFields(kLlamaFields);
+  fields.norm_eps = "layer_norm_eps";
+  fields.rope_dims = "rotary_pct";
+  return fields;
+}
+
+// Defaults are those of the configuration classes of transformers 5.23. The widths have defaults there, too, but nobody
+// publishes a model without them, so they are asked for.
+constexpr HfFamily kFamilies[] = {
+    {.model_type = "llama",
+     .naming = {.names = kLlamaNames, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .attention_bias = {"attention_bias"},
+     .mlp_bias = {"mlp_bias"},
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "mistral",
+     .naming = {.names = kLlamaNames, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .context = 131072,
+     .kv_heads = 8,
+     .has_window = true,
+     .window = 4096,
+     .bos_id = 1,
+     .eos_id = 2},
+    {.model_type = "qwen2",
+     .naming = {.names = kQwen2Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .context = 32768,
+     .kv_heads = 32,
+     .has_window = true,
+     .window = 4096,
+     .uses_window = {"use_sliding_window", false},
+     .max_window_layers = 28},
+    {.model_type = "qwen3",
+     .naming = {.names = kQwen3Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .context = 32768,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .attention_bias = {"attention_bias"},
+     .has_window = true,
+     .window = 4096,
+     .uses_window = {"use_sliding_window", false},
+     .max_window_layers = 28},
+    // Its norms have PyTorch's own epsilon. Positions begin at row 2: the first two were the padding's.
+    {.model_type = "opt",
+     .naming = {.names = kOptNames, .known = kOptKnown, .prefix = "model."},
+     .fields = OptFields(),
+     .norm = NormKind::kLayer,
+     .norm_eps = 1e-5,
+     .reads_norm_eps = false,
+     .gated = false,
+     .activation_field = "activation_function",
+     .activation = "relu",
+     .reads_kv_heads = false,
+     .reads_head_dim = false,
+     .tied = {"tie_word_embeddings", true},
+     .attention_bias = {"enable_bias", true},
+     .mlp_bias = {"enable_bias", true},
+     .pre_norm = {"do_layer_norm_before", true},
+     .affine_norms = {"layer_norm_elementwise_affine", true},
+     .without_final_norm = {"_remove_final_layer_norm", false},
+     .embedding_dim_field = "word_embed_proj_dim",
+     .position_offset = 2,
+     .bos_id = 2,
+     .eos_id = 2},
+    {.model_type = "gpt_neox",
+     .naming = {.names = kNeoxNames, .known = kNeoxKnown, .prefix = "gpt_neox."},
+     .fields = NeoxFields(),
+     .norm = NormKind::kLayer,
+     .norm_eps = 1e-5,
+     .gated = false,
+     .activation = "gelu",
+     .reads_kv_heads = false,
+     .reads_head_dim = false,
+     .attention_bias = {"attention_bias", true},
+     .parallel_residual = {"use_parallel_residual", true},
+     .theta_field = "rotary_emb_base",
+     .rotated_share_field = "rotary_pct",
+     .rotated_share = 0.25,
+     .bos_id = 0,
+     .eos_id = 2},
+};
+
+}  // namespace
+
+std::span<const HfFamily> HfFamilies() { return kFamilies; }
+
+}  // namespace hydrant

@@ -1,0 +1,71 @@
+// HfFamilies says what the config.json of each supported model family calls its fields, what silence means, and how its
+// tensors are named. A family is data: supporting one more is one more row here, as long as its mathematics is made of what
+// ModelConfig describes.
+//
+// Thread: any (constants).
+#ifndef HYDRANT_MODEL_CHECKPOINT_HF_FAMILIES_H_
+#define HYDRANT_MODEL_CHECKPOINT_HF_FAMILIES_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/checkpoint/tensor_table.h"
+#include "model/config/model_config.h"
+
+namespace hydrant {
+
+// A field of config.json and the value that its absence stands for. No name: the family has no such field, and the value holds.
+struct HfFlag {
+  std::string_view name;
+  bool value = false;
+};
+
+struct HfFamily {
+  std::string_view model_type;
+  TensorNaming naming;
+  ConfigFieldNames fields;  // always named, for messages; which of them are read, the flags below and the reader say
+
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 1e-6;
+  bool reads_norm_eps = true;
+  bool gated = true;
+  std::string_view activation_field = "hidden_act";
+  std::string_view activation = "silu";
+
+  int32_t context = 2048;
+  bool reads_kv_heads = true;
+  int32_t kv_heads = 0;  // 0: as many as query heads
+  bool reads_head_dim = true;
+  int32_t head_dim = 0;  // 0: hidden / query heads
+
+  HfFlag tied = {"tie_word_embeddings", false};
+  HfFlag attention_bias;
+  HfFlag mlp_bias;
+  HfFlag parallel_residual;
+  HfFlag pre_norm = {"", true};
+  HfFlag affine_norms = {"", true};
+  HfFlag without_final_norm;
+  std::string_view embedding_dim_field = "";
+
+  int32_t position_offset = -1;  // at least 0: positions are learned, and position 0 has this row of their table
+  std::string_view theta_field = "rope_theta";
+  std::string_view rotated_share_field = "partial_rotary_factor";
+  double rotated_share = 1;
+
+  // Windowed layers: those that `layer_types` says, else those from number `max_window_layers` on where there is such a field,
+  // else all.
+  bool has_window = false;
+  int32_t window = 0;  // 0: none
+  HfFlag uses_window = {"", true};
+  int32_t max_window_layers = 0;  // 0: no such field
+
+  int32_t bos_id = -1;  // -1: none
+  int32_t eos_id = -1;
+};
+
+std::span<const HfFamily> HfFamilies();
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_CHECKPOINT_HF_FAMILIES_H_

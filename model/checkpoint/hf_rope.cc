@@ -1,0 +1,110 @@
+#include "model/checkpoint/hf_rope.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "model/config/rope_scaling.h"
+#include "model/files/file_error.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+
+class RopeReader {
+ public:
+  RopeReader(const JsonValue& root, const HfFamily& family, ModelConfig& config)
+      : root_(root), family_(family), config_(config) {}
+
+  // Rotary settings are in `rope_parameters` since transformers 5, before that in `rope_scaling` and beside it.
+  absl::Status Run() {
+    const auto parameters = root_.Find("rope_parameters");
+    const auto scaling_field = parameters ? parameters : root_.Find("rope_scaling");
+    const JsonValue& source = scaling_field ? *scaling_field : root_;
+    RopeScaling scaling;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.theta_field, scaling.theta));
+    double share = family_.rotated_share;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.rotated_share_field, share));
+    std::string_view kind = "default";
+    if (scaling_field) {
+      HYDRANT_RETURN_IF_ERROR(source.Read("rope_theta", scaling.theta));
+      HYDRANT_RETURN_IF_ERROR(source.Read("partial_rotary_factor", share));
+      const auto type = source.Find("rope_type") ? source.Find("rope_type") : source.Find("type");
+      if (!type && !parameters) return source.Error("has no rope_type");
+      if (type) {
+        HYDRANT_ASSIGN_OR_RETURN(kind, type->String());
+      }
+    }
+    if (!(share > 0 && share <= 1))
+      return source.Error(family_.rotated_share_field, " ", share, " is not between 0 and 1");
+    config_.rope_dims = static_cast<int32_t>(config_.head_dim * share);
+    HYDRANT_RETURN_IF_ERROR(ReadRopeKind(source, kind, scaling));
+    if (scaling.kind == RopeKind::kYarn) {
+      // Configs state the context before stretching.
+      const double stretched = std::clamp(scaling.original_context * scaling.factor, 0.0, static_cast<double>(kIntMax));
+      config_.context = std::max(config_.context, static_cast<int32_t>(stretched));
+    }
+    return ApplyRopeScaling(
+        scaling, "config.json",
+        scaling_field ? (parameters ? "'rope_parameters'" : "'rope_scaling'") : Quoted(family_.theta_field), config_);
+  }
+
+ private:
+  absl::Status ReadRopeKind(const JsonValue& source, std::string_view kind, RopeScaling& scaling) const {
+    if (kind == "default") return absl::OkStatus();
+    if (kind == "linear") {
+      scaling.kind = RopeKind::kLinear;
+    } else if (kind == "dynamic") {
+      scaling.kind = RopeKind::kDynamic;
+    } else if (kind == "llama3") {
+      scaling.kind = RopeKind::kLlama3;
+    } else if (kind == "yarn") {
+      scaling.kind = RopeKind::kYarn;
+    } else {
+      return source.Error("rope_type ", Quoted(kind),
+                          " is not supported (default, linear, dynamic, llama3 and yarn are)");
+    }
+    scaling.original_context = config_.context;
+    HYDRANT_RETURN_IF_ERROR(source.Read("original_max_position_embeddings", scaling.original_context));
+    HYDRANT_RETURN_IF_ERROR(root_.Read("original_max_position_embeddings", scaling.original_context));
+    if (const auto factor = source.Find("factor")) {
+      HYDRANT_ASSIGN_OR_RETURN(scaling.factor, factor->Number());
+    } else if (scaling.kind == RopeKind::kYarn && scaling.original_context > 0) {
+      scaling.factor = config_.context / scaling.original_context;
+    } else {
+      return source.Error("has no factor");
+    }
+    if (scaling.kind == RopeKind::kLlama3) {
+      HYDRANT_RETURN_IF_ERROR(source.At("low_freq_factor").status());
+      HYDRANT_RETURN_IF_ERROR(source.At("high_freq_factor").status());
+    }
+    HYDRANT_RETURN_IF_ERROR(source.Read("low_freq_factor", scaling.low_freq_factor));
+    HYDRANT_RETURN_IF_ERROR(source.Read("high_freq_factor", scaling.high_freq_factor));
+    HYDRANT_RETURN_IF_ERROR(source.Read("beta_fast", scaling.beta_fast));
+    HYDRANT_RETURN_IF_ERROR(source.Read("beta_slow", scaling.beta_slow));
+    HYDRANT_RETURN_IF_ERROR(source.Read("truncate", scaling.truncate));
+    HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "attention_factor", scaling.attention_factor));
+    HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "mscale", scaling.mscale));
+    return ReadOptional(source, "mscale_all_dim", scaling.mscale_all_dim);
+  }
+
+  static absl::Status ReadOptional(const JsonValue& source, std::string_view key, std::optional<double>& out) {
+    const auto field = source.Find(key);
+    if (!field) return absl::OkStatus();
+    HYDRANT_ASSIGN_OR_RETURN(out, field->Number());
+    return absl::OkStatus();
+  }
+
+  const JsonValue& root_;
+  const HfFamily& family_;
+  ModelConfig& config_;
+};
+
+}  // namespace
+
+absl::Status ReadHfRope(const JsonValue& root, const HfFamily& family, ModelConfig& config) {
+  return RopeReader(root, family, config).Run();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,319 @@
+#include "model/checkpoint/tensor_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_join.h"
+#include "model/files/file_error.h"
+
+namespace hydrant {
+namespace {
+
+constexpr TensorRole kLastOutsideLayers = TensorRole::kFinalNormBias;
+static_assert(kLastOutsideLayers < TensorRole::kAttentionNorm);
+constexpr size_t kRoleCount = static_cast<size_t>(TensorRole::kDownBias) + 1;
+
+std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& c) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kHead:
+      return {c.vocab, c.embedding_cols()};
+    case TensorRole::kPositions:
+      return {c.position_rows, c.hidden};
+    case TensorRole::kProjectIn:
+      return {c.hidden, c.embedding_cols()};
+    case TensorRole::kProjectOut:
+      return {c.embedding_cols(), c.hidden};
+    case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
+    case TensorRole::kAttentionNorm:
+    case TensorRole::kAttentionNormBias:
+    case TensorRole::kMlpNorm:
+    case TensorRole::kMlpNormBias:
+    case TensorRole::kOBias:
+    case TensorRole::kDownBias:
+      return {c.hidden};
+    case TensorRole::kQ:
+      return {c.q_cols(), c.hidden};
+    case TensorRole::kK:
+    case TensorRole::kV:
+      return {c.kv_cols(), c.hidden};
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
+      return {c.head_dim};
+    case TensorRole::kO:
+      return {c.hidden, c.q_cols()};
+    case TensorRole::kQBias:
+      return {c.q_cols()};
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
+      return {c.kv_cols()};
+    case TensorRole::kGate:
+    case TensorRole::kUp:
+      return {c.ffn, c.hidden};
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+      return {c.ffn};
+    case TensorRole::kDown:
+      return {c.hidden, c.ffn};
+  }
+  assert(false);
+  return {};
+}
+
+bool IsRotated(TensorRole role) {
+  return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias || role == TensorRole::kKBias;
+}
+
+// Which of q, k and v a role is of.
+int64_t QkvPart(TensorRole role) {
+  if (role == TensorRole::kQ || role == TensorRole::kQBias) return 0;
+  return role == TensorRole::kK || role == TensorRole::kKBias ? 1 : 2;
+}
+
+// What `presence` says without looking at the tensors.
+bool Wanted(Presence presence, const ModelConfig& config, const TensorExpectation& expectation) {
+  switch (presence) {
+    case Presence::kRequired:
+      return true;
+    case Presence::kUnlessTied:
+      return !config.tied_embeddings;
+    case Presence::kAttentionBias:
+      return expectation.attention_bias;
+    case Presence::kMlpBias:
+      return expectation.mlp_bias;
+    case Presence::kOptional:
+      return false;
+    case Presence::kAffineNorm:
+      return expectation.affine_norms;
+    case Presence::kFinalNorm:
+      return expectation.affine_norms && config.final_norm;
+    case Presence::kProjected:
+      return config.projected();
+  }
+  assert(false);
+  return false;
+}
+
+bool InLayers(std::string_view name) { return name.find('#') != name.npos; }
+
+std::string NameIn(std::string_view name, int32_t layer) {
+  const size_t hash = name.find('#');
+  return hash == name.npos ? std::string(name) : Cat(name.substr(0, hash), layer, name.substr(hash + 1));
+}
+
+}  // namespace
+
+// Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
+struct RowOrder {
+  QkvFusion fusion = QkvFusion::kNone;
+  int64_t part = 0;   // of a fused tensor: 0 q, 1 k, 2 v
+  int64_t first = 0;  // kStacked: the first row of the part
+  int64_t head_dim = 0;
+  bool interleaved = false;  // rotary pairs (2i, 2i + 1) instead of (i, i + head_dim / 2)
+
+  bool changes() const { return fusion != QkvFusion::kNone || interleaved; }
+  int64_t StoredIndex(int64_t index) const {
+    if (fusion == QkvFusion::kPerHead) {
+      return (index / head_dim * 3 + part) * head_dim + index % head_dim;
+    }
+    if (!interleaved) return first + index;
+    // Within a head, element i of half j is at 2i + j.
+    const int64_t in_head = index % head_dim;
+    const int64_t half = head_dim / 2;
+    return first + index - in_head + 2 * (in_head % half) + in_head / half;
+  }
+};
+
+class TensorTable::Source final : public TensorSource {
+ public:
+  // `shape` is the role's, the tensor's own unless it is fused.
+  Source(const RawTensor& tensor, const std::vector<int64_t>& shape, const RowOrder& order)
+      : name_(tensor.name),
+        type_(tensor.type),
+        order_(order),
+        vector_(shape.size() == 1),
+        rows_(vector_ ? 1 : shape[0]),
+        cols_(shape.back()),
+        stored_cols_(tensor.shape.back()),
+        row_bytes_(stored_cols_ / InfoOf(type_).block_elements * InfoOf(type_).block_bytes),
+        data_(tensor.data.data()) {}
+
+  int64_t rows() const override { return rows_; }
+  int64_t cols() const override { return cols_; }
+  const std::string& name() const { return name_; }
+  bool non_finite() const { return non_finite_.load(std::memory_order_relaxed); }
+
+  void ReadRows(int64_t begin, int64_t end, float* out) const override {
+    assert(0 <= begin && begin <= end && end <= rows_);
+    bool finite = true;
+    if (vector_ && order_.changes()) {
+      std::vector<float> stored(static_cast<size_t>(stored_cols_));
+      finite = DequantizeRow(type_, data_, stored_cols_, stored.data());
+      for (int64_t i = 0; i < cols_; ++i) out[i] = stored[static_cast<size_t>(order_.StoredIndex(i))];
+    } else {
+      for (int64_t row = begin; row < end; ++row, out += cols_) {
+        const int64_t stored = vector_ ? row : order_.StoredIndex(row);
+        finite &= DequantizeRow(type_, data_ + stored * row_bytes_, cols_, out);
+      }
+    }
+    // Relaxed: a flag on its own, read after the readers were joined.
+    if (!finite) non_finite_.store(true, std::memory_order_relaxed);
+  }
+
+ private:
+  std::string name_;
+  StoredType type_;
+  RowOrder order_;
+  bool vector_;
+  int64_t rows_, cols_;
+  int64_t stored_cols_;  // of a fused vector more than cols_
+  int64_t row_bytes_;
+  const char* data_;  // [stored rows, stored_cols_] in type_
+  mutable std::atomic<bool> non_finite_{false};
+};
+
+// Takes tensors by name; whatever nobody took is extra.
+class TensorTable::Binder {
+ public:
+  Binder(const TensorNaming& naming, const ModelConfig& config, std::string_view file,
+         const std::vector<RawTensor>& tensors)
+      : naming_(naming), config_(config), file_(file), taken_(tensors.size(), false), tensors_(tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
+  }
+
+  bool Has(const TensorName& entry) const { return Find(entry, 0) != kNotThere; }
+
+  absl::StatusOr<std::unique_ptr<Source>> Take(const TensorName& entry, int32_t layer) {
+    const size_t index = Find(entry, layer);
+    if (index == kNotThere) {
+      return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer)), "is missing");
+    }
+    const RawTensor& tensor = tensors_[index];
+    const std::string& name = tensor.name;
+    taken_[index] = true;
+    if (!tensor.refused_type.empty()) {
+      return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type,
+                       " is not supported (F32, F16 and BF16 are)");
+    }
+    const std::vector<int64_t> shape = ExpectedShape(entry.role, config_);
+    std::vector<int64_t> expected = shape;
+    if (entry.fusion != QkvFusion::kNone) expected[0] = config_.q_cols() + 2 * config_.kv_cols();
+    if (tensor.shape != expected) {
+      return FileError(tensor.file, "tensor " + Quoted(name), "its shape is [", absl::StrJoin(tensor.shape, ", "),
+                       "], the config asks for [", absl::StrJoin(expected, ", "), "]");
+    }
+    return std::make_unique<Source>(tensor, shape, OrderOf(entry));
+  }
+
+  void TakeKnown() {
+    for (const std::string_view name : naming_.known) {
+      for (int32_t layer = 0; layer < (InLayers(name) ? config_.layers : 1); ++layer) {
+        if (const size_t index = Find(NameIn(name, layer)); index != kNotThere) taken_[index] = true;
+      }
+    }
+  }
+
+  void WarnOfExtra(std::vector<std::string>& warnings) const {
+    const auto extra = std::count(taken_.begin(), taken_.end(), false);
+    if (extra == 0) return;
+    const size_t first = static_cast<size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
+    warnings.push_back(Cat(tensors_[first].file, ": tensor ", Quoted(tensors_[first].name),
+                           extra > 1 ? Cat(" and ", extra - 1, " more: are") : ": is", " not used"));
+  }
+
+ private:
+  static constexpr size_t kNotThere = ~size_t{0};
+
+  size_t Find(std::string_view name) const {
+    auto found = by_name_.find(name);
+    if (found == by_name_.end() && !naming_.prefix.empty() && name.starts_with(naming_.prefix)) {
+      found = by_name_.find(name.substr(naming_.prefix.size()));
+    }
+    return found == by_name_.end() ? kNotThere : found->second;
+  }
+  size_t Find(const TensorName& entry, int32_t layer) const {
+    const size_t index = Find(NameIn(entry.name, layer));
+    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer));
+  }
+
+  RowOrder OrderOf(const TensorName& entry) const {
+    RowOrder order;
+    order.fusion = entry.fusion;
+    order.head_dim = config_.head_dim;
+    order.interleaved = naming_.interleaved_qk && IsRotated(entry.role);
+    if (entry.fusion == QkvFusion::kNone) return order;
+    assert(entry.fusion != QkvFusion::kPerHead || (config_.kv_heads == config_.query_heads && !order.interleaved));
+    order.part = QkvPart(entry.role);
+    order.first = order.part == 0 ? 0 : config_.q_cols() + (order.part - 1) * config_.kv_cols();
+    return order;
+  }
+
+  const TensorNaming& naming_;
+  const ModelConfig& config_;
+  std::string_view file_;
+  std::vector<bool> taken_;
+  const std::vector<RawTensor>& tensors_;
+  absl::flat_hash_map<std::string_view, size_t> by_name_;
+};
+
+TensorTable::TensorTable() = default;
+TensorTable::TensorTable(TensorTable&&) noexcept = default;
+TensorTable& TensorTable::operator=(TensorTable&&) noexcept = default;
+TensorTable::~TensorTable() = default;
+
+absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const ModelConfig& config,
+                                              const TensorExpectation& expectation, std::string_view file,
+                                              const std::vector<RawTensor>& tensors,
+                                              std::vector<std::string>& warnings) {
+  TensorTable table;
+  table.sources_.resize(static_cast<size_t>(config.layers) * kRoleCount);
+  Binder binder(naming, config, file, tensors);
+  for (const TensorName& entry : naming.names) {
+    if (!Wanted(entry.presence, config, expectation) && !(entry.presence == Presence::kOptional && binder.Has(entry))) {
+      continue;
+    }
+    for (int32_t layer = 0; layer < (InLayers(entry.name) ? config.layers : 1); ++layer) {
+      auto& slot = table.sources_[static_cast<size_t>(layer) * kRoleCount + static_cast<size_t>(entry.role)];
+      HYDRANT_ASSIGN_OR_RETURN(slot, binder.Take(entry, layer));
+    }
+  }
+  binder.TakeKnown();
+  binder.WarnOfExtra(warnings);
+
+  int64_t elements[3] = {};
+  for (const RawTensor& tensor : tensors) {
+    if (!tensor.refused_type.empty()) continue;
+    const StoredTypeInfo& info = InfoOf(tensor.type);
+    const DType dtype = tensor.type == StoredType::kF32   ? DType::kF32
+                        : tensor.type == StoredType::kF16 ? DType::kF16
+                                                          : DType::kBF16;
+    elements[static_cast<size_t>(dtype)] +=
+        static_cast<int64_t>(tensor.data.size()) / info.block_bytes * info.block_elements;
+  }
+  table.stored_dtype_ = static_cast<DType>(std::max_element(elements, elements + 3) - elements);
+  return table;
+}
+
+const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
+  // Roles outside layers live with layer 0.
+  const bool outside = role <= kLastOutsideLayers;
+  const size_t index = static_cast<size_t>(outside ? 0 : layer) * kRoleCount + static_cast<size_t>(role);
+  assert(index < sources_.size());
+  return sources_[index].get();
+}
+
+std::vector<std::string> TensorTable::NonFinite() const {
+  std::vector<std::string> names;
+  for (const auto& source : sources_) {
+    if (source == nullptr || !source->non_finite()) continue;
+    // The parts of a fused tensor follow each other.
+    if (names.empty() || names.back() != source->name()) names.push_back(source->name());
+  }
+  return names;
+}
+
+}  // namespace hydrant

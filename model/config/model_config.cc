@@ -1,0 +1,102 @@
+#include "model/config/model_config.h"
+
+#include <cmath>
+
+#include "model/files/file_error.h"
+
+namespace hydrant {
+namespace {
+
+// Several times the largest published models (126 layers, 128 heads, hidden 18,432, FFN 73,728, vocabulary 262,144, context
+// 10 M), and small enough that rows x cols x bytes of any tensor stays far below 2^63.
+constexpr int64_t kHiddenMax = 1 << 17;
+constexpr int64_t kLayersMax = 1024;
+constexpr int64_t kHeadsMax = 1024;
+constexpr int64_t kHeadDimMax = 256;  // what the attention kernels hold of a head; no published model here has more
+constexpr int64_t kFfnMax = 1 << 20;
+constexpr int64_t kVocabMax = 1 << 22;
+constexpr int64_t kContextMax = 1 << 24;
+
+struct Range {
+  std::string_view field;
+  int64_t value, min, max;
+};
+
+absl::Status ValidateRope(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {
+  if (config.rope_dims < 2 || config.rope_dims % 2 != 0 || config.rope_dims > config.head_dim) {
+    return FileError(file, Quoted(names.rope_dims), config.rope_dims, " is not an even number from 2 to the ",
+                     config.head_dim, " elements of a head");
+  }
+  if (config.rope_inv_freq.size() != static_cast<size_t>(config.rope_dims / 2)) {
+    return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2, " rotary frequencies, not ",
+                     config.rope_inv_freq.size());
+  }
+  for (const double frequency : config.rope_inv_freq) {
+    if (!std::isfinite(frequency) || frequency < 0) {
+      return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePositionTable(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {
+  if (config.rope_dims != 0 || !config.rope_inv_freq.empty()) {
+    return FileError(file, Quoted(names.rope_dims), "positions are both learned and rotary");
+  }
+  if (config.position_offset < 0 || config.position_rows - config.position_offset < config.context) {
+    return FileError(file, Quoted(names.context), config.context, " positions from row ", config.position_offset,
+                     " of a table of ", config.position_rows);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {
+  const Range ranges[] = {
+      {names.hidden, config.hidden, 1, kHiddenMax},
+      {names.layers, config.layers, 1, kLayersMax},
+      {names.query_heads, config.query_heads, 1, kHeadsMax},
+      {names.kv_heads, config.kv_heads, 1, config.query_heads},
+      {names.head_dim, config.head_dim, 2, kHeadDimMax},
+      {names.ffn, config.ffn, 1, kFfnMax},
+      {names.vocab, config.vocab, 1, kVocabMax},
+      {names.context, config.context, 1, kContextMax},
+      {names.bos_id, config.bos_id, -1, config.vocab - 1},
+  };
+  for (const Range& range : ranges) {
+    if (range.value < range.min || range.value > range.max) {
+      return FileError(file, Quoted(range.field), range.value, " is out of range [", range.min, ", ", range.max, "]");
+    }
+  }
+  if (config.embedding_dim < 0 || config.embedding_dim > kHiddenMax) {
+    return FileError(file, Quoted(names.embedding_dim), config.embedding_dim, " is out of range [1, ", kHiddenMax, "]");
+  }
+  if (config.query_heads % config.kv_heads != 0) {
+    return FileError(file, Quoted(names.kv_heads), config.kv_heads, " does not divide the ", config.query_heads,
+                     " query heads");
+  }
+  if (config.head_dim % 2 != 0) {
+    return FileError(file, Quoted(names.head_dim), config.head_dim, " is odd; kernels take its elements in pairs");
+  }
+  if (!std::isfinite(config.norm_eps) || config.norm_eps <= 0 || config.norm_eps >= 1) {
+    return FileError(file, Quoted(names.norm_eps), config.norm_eps, " is not between 0 and 1");
+  }
+  if (config.eos_ids.empty()) return FileError(file, Quoted(names.eos_id), "no end-of-sequence token is given");
+  for (const int32_t id : config.eos_ids) {
+    if (id < 0 || id >= config.vocab) {
+      return FileError(file, Quoted(names.eos_id), id, " is out of range [0, ", config.vocab - 1, "]");
+    }
+  }
+  return config.position_rows > 0 ? ValidatePositionTable(config, file, names) : ValidateRope(config, file, names);
+}
+
+void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
+                         std::vector<std::string>& warnings) {
+  if (window >= config.context) return;
+  warnings.push_back(Cat(file, ": ", Quoted(field), ": the context is ", window, " tokens instead of ", config.context,
+                         "; within the window, windowed and full attention are the same"));
+  config.context = window;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,92 @@
+// ModelConfig is everything the forward pass and the server need to know about a checkpoint's architecture. Families
+// differ in data only: the Transformer reads these fields and has no per-family code.
+#ifndef HYDRANT_MODEL_CONFIG_MODEL_CONFIG_H_
+#define HYDRANT_MODEL_CONFIG_MODEL_CONFIG_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+struct ModelConfig {
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t query_heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t ffn = 0;
+  int32_t vocab = 0;
+  int32_t context = 0;  // positions the model was trained for
+
+  NormKind norm = NormKind::kRms;
+  float norm_eps = 1e-5f;
+  bool post_norm =
+      false;  // a layer's norms follow attention and MLP, and the sum with what these read; else they precede
+  bool final_norm = true;  // one more norm before the head
+  Activation activation = Activation::kSilu;
+  bool gated = true;               // gate and up projections; else one up projection
+  bool tied_embeddings = false;    // the head is the embedding table
+  bool parallel_residual = false;  // attention and MLP both read the layer's input
+
+  int32_t embedding_dim =
+      0;  // columns of the embedding table and of the head, if not `hidden`: projections lead in and out
+
+  // Positions are learned where there is such a table, and rotary where there is none.
+  int32_t position_rows = 0;
+  int32_t position_offset = 0;  // its row of position 0
+
+  int32_t rope_dims = 0;              // rotated elements of a head; 0 beside learned positions
+  std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
+  double rope_attention_factor = 1.0;
+
+  int32_t bos_id = -1;           // -1: none
+  std::vector<int32_t> eos_ids;  // any of them ends a generation
+
+  // The tokens that begin a text or end a generation; -1 where there is none.
+  std::vector<int32_t> control_ids() const {
+    std::vector<int32_t> ids = eos_ids;
+    ids.push_back(bos_id);
+    return ids;
+  }
+
+  DType stored_dtype = DType::kF32;  // what most weights are stored as; bf16 stands for quantised types too
+
+  int32_t embedding_cols() const { return embedding_dim > 0 ? embedding_dim : hidden; }
+  bool projected() const { return embedding_cols() != hidden; }
+  int32_t q_cols() const { return query_heads * head_dim; }
+  int32_t kv_cols() const { return kv_heads * head_dim; }
+
+  // Slots to which a token's attention takes as many operations as its layers' matrices do (the logits aside: a prompt needs
+  // them once).
+  int32_t attention_slots_per_token() const {
+    const int64_t matrices = int64_t{hidden} * (2 * q_cols() + 2 * kv_cols()) + int64_t{hidden} * ffn * (gated ? 3 : 2);
+    return static_cast<int32_t>(std::max<int64_t>(1, matrices / (2 * int64_t{q_cols()})));
+  }
+};
+
+// What a file calls the fields that can be out of range, for messages.
+struct ConfigFieldNames {
+  std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id,
+      eos_id;
+  std::string_view embedding_dim = "";  // empty where no file of the kind has one
+};
+
+// Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
+// divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
+// Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
+absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
+
+// Layers that look `window` tokens back do what full attention does as long as a text has no more tokens than that, whichever
+// layers they are. So such a model is served exactly, with a context of `window`; a warning says so when that is less.
+void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
+                         std::vector<std::string>& warnings);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_CONFIG_MODEL_CONFIG_H_

@@ -1,0 +1,215 @@
+// Compiled with -O3 (CMakeLists.txt): the loops are written so that the compiler vectorises them, once for every
+// instruction set below, and the widest one the machine has is chosen at run time.
+#include "model/files/stored_type.h"
+
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kQuantBlock = 32;
+constexpr int64_t kKBlock = 256;
+
+constexpr StoredTypeInfo kInfos[] = {
+    {"F32", 1, 4},
+    {"F16", 1, 2},
+    {"BF16", 1, 2},
+    {"Q8_0", kQuantBlock, 34},
+    {"Q4_0", kQuantBlock, 18},
+    {"Q4_1", kQuantBlock, 20},
+    {"Q4_K", kKBlock, 144},
+    {"Q5_K", kKBlock, 176},
+    {"Q6_K", kKBlock, 210},
+};
+
+#define HYDRANT_INLINE inline __attribute__((always_inline))
+
+// Branch-free fp16 -> fp32. Shifting the exponent and mantissa into place leaves an exponent too small by 112, which one
+// multiplication by 2^112 repairs, subnormals included; infinities and NaNs get the rest of their exponent by hand.
+HYDRANT_INLINE float HalfToFloat(uint16_t half) {
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u;
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
+}
+
+template <typename T>
+HYDRANT_INLINE T LoadUnaligned(const uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+HYDRANT_INLINE void ExpandF16(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2 * i));
+}
+
+HYDRANT_INLINE void ExpandBF16(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(LoadUnaligned<uint16_t>(stored + 2 * i)) << 16);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ8_0(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 34, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const auto* q = reinterpret_cast<const int8_t*>(stored + 2);
+    for (int i = 0; i < kQuantBlock; ++i) out[i] = d * static_cast<float>(q[i]);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_0(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 18, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const uint8_t* q = stored + 2;
+    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>((q[i] & 0x0F) - 8);
+    for (int i = 0; i < 16; ++i) out[i + 16] = d * static_cast<float>((q[i] >> 4) - 8);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_1(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 20, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const float m = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2));
+    const uint8_t* q = stored + 4;
+    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(q[i] & 0x0F) + m;
+    for (int i = 0; i < 16; ++i) out[i + 16] = d * static_cast<float>(q[i] >> 4) + m;
+  }
+}
+
+// The scale and the minimum of group `group` of 8, 6 bits each in 12 bytes: those of the first four groups in the low bits of
+// a byte of their own, the others in halves of the last four bytes and in the two bits that the first eight have left.
+struct GroupScale {
+  float scale, minimum;
+};
+HYDRANT_INLINE GroupScale GroupScaleOf(const uint8_t* packed, int group, float d, float n) {
+  int scale = packed[group] & 63, minimum = packed[group + 4] & 63;
+  if (group >= 4) {
+    scale = (packed[group + 4] & 15) | (packed[group - 4] >> 6 << 4);
+    minimum = (packed[group + 4] >> 4) | (packed[group] >> 6 << 4);
+  }
+  return {d * static_cast<float>(scale), n * static_cast<float>(minimum)};
+}
+
+// Q4_K, and Q5_K with the fifth bits of element i of every group in byte i of `fifth`, that of group g at bit g.
+HYDRANT_INLINE void ExpandGroups(const uint8_t* stored, const uint8_t* fifth, const uint8_t* low, float* out) {
+  const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+  const float n = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2));
+  for (int group = 0; group < 8; ++group, out += kQuantBlock) {
+    const GroupScale g = GroupScaleOf(stored + 4, group, d, n);
+    // Two groups share 32 bytes: the low halves, then the high ones.
+    const uint8_t* q = low + group / 2 * 32;
+    const int shift = group % 2 * 4;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      const int high = fifth == nullptr ? 0 : (fifth[i] >> group & 1) << 4;
+      out[i] = g.scale * static_cast<float>((q[i] >> shift & 15) | high) - g.minimum;
+    }
+  }
+}
+
+HYDRANT_INLINE void ExpandQ4_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 144, out += kKBlock) {
+    ExpandGroups(stored, nullptr, stored + 16, out);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ5_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 176, out += kKBlock) {
+    ExpandGroups(stored, stored + 16, stored + 48, out);
+  }
+}
+
+// Either half of 128 elements has four quarters of 32: the low four bits of quarters 0 and 2 share 32 bytes, those of 1 and 3
+// the next 32, and the two high bits of all four share 32 more.
+HYDRANT_INLINE void ExpandQ6_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 210) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored + 208));
+    const auto* scales = reinterpret_cast<const int8_t*>(stored + 192);
+    for (int quarter = 0; quarter < 8; ++quarter, out += kQuantBlock) {
+      const uint8_t* low = stored + quarter / 4 * 64 + quarter % 2 * 32;
+      const uint8_t* high = stored + 128 + quarter / 4 * 32;
+      const int low_shift = quarter % 4 / 2 * 4, high_shift = quarter % 4 * 2;
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const int q = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
+        out[i] = d * static_cast<float>(scales[quarter * 2 + i / 16]) * static_cast<float>(q - 32);
+      }
+    }
+  }
+}
+
+HYDRANT_INLINE bool AllFinite(const float* values, int64_t n) {
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) bad |= (std::bit_cast<uint32_t>(values[i]) & 0x7F800000u) == 0x7F800000u ? 1u : 0u;
+  return bad == 0;
+}
+
+HYDRANT_INLINE bool Expand(StoredType type, const uint8_t* stored, int64_t n, float* out) {
+  switch (type) {
+    case StoredType::kF32:
+      std::memcpy(out, stored, static_cast<size_t>(n) * sizeof(float));
+      break;
+    case StoredType::kF16:
+      ExpandF16(stored, n, out);
+      break;
+    case StoredType::kBF16:
+      ExpandBF16(stored, n, out);
+      break;
+    case StoredType::kQ8_0:
+      ExpandQ8_0(stored, n, out);
+      break;
+    case StoredType::kQ4_0:
+      ExpandQ4_0(stored, n, out);
+      break;
+    case StoredType::kQ4_1:
+      ExpandQ4_1(stored, n, out);
+      break;
+    case StoredType::kQ4_K:
+      ExpandQ4_K(stored, n, out);
+      break;
+    case StoredType::kQ5_K:
+      ExpandQ5_K(stored, n, out);
+      break;
+    case StoredType::kQ6_K:
+      ExpandQ6_K(stored, n, out);
+      break;
+  }
+  return AllFinite(out, n);  // the row is still in the nearest cache
+}
+
+using ExpandFunction = bool (*)(StoredType, const uint8_t*, int64_t, float*);
+
+bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) {
+  return Expand(type, stored, n, out);
+}
+
+#if defined(__x86_64__)
+#if defined(__clang__)
+#define HYDRANT_TARGET_AVX2 "avx2"  // its default is the whole register
+#else
+#define HYDRANT_TARGET_AVX2 "avx2,prefer-vector-width=256"
+#endif
+// No FMA in either: d * q + m must round twice everywhere, or a model would load differently on different machines.
+__attribute__((target(HYDRANT_TARGET_AVX2))) bool ExpandAvx2(StoredType type, const uint8_t* stored, int64_t n,
+                                                             float* out) {
+  return Expand(type, stored, n, out);
+}
+
+ExpandFunction Choose() { return __builtin_cpu_supports("avx2") ? ExpandAvx2 : ExpandBaseline; }
+#else
+ExpandFunction Choose() { return ExpandBaseline; }
+#endif
+
+}  // namespace
+
+const StoredTypeInfo& InfoOf(StoredType type) { return kInfos[static_cast<size_t>(type)]; }
+
+bool DequantizeRow(StoredType type, const void* stored, int64_t elements, float* out) {
+  assert(elements % InfoOf(type).block_elements == 0);
+  static const ExpandFunction expand = Choose();
+  return expand(type, static_cast<const uint8_t*>(stored), elements, out);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,382 @@
+#include "model/run/model_executor.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Logits are taken in tiles of this many rows: the head is re-read once per tile, which costs nothing next to the
+// arithmetic of 64 rows, and a prompt's log-probabilities never need a [prompt, vocab] matrix.
+constexpr int32_t kLogitsRowsMax = 64;
+
+KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& options) {
+  return KvCacheLayout{.layers = config.layers,
+                       .blocks = options.blocks,
+                       .kv_heads = config.kv_heads,
+                       .head_dim = config.head_dim,
+                       .dtype = options.kv_dtype,
+                       .state_rows = options.sequences_max,
+                       .spare_sides = options.spare_sides,
+                       .inspected = options.dump != nullptr};
+}
+
+struct Tables {
+  std::span<const int32_t> blocks;
+  std::span<const int32_t> sides;
+};
+
+// What the row's tables are once its copies are made. Copied tables are appended to `storage`, which does not move.
+Tables TablesAfterCopies(const StepRow& row, std::vector<int32_t>* storage) {
+  if (row.copies.empty()) return {row.block_table, row.side_table};
+  const size_t begin = storage->size(), count = row.block_table.size();
+  assert(row.side_table.size() == count && storage->capacity() - begin >= 2 * count);
+  storage->insert(storage->end(), row.block_table.begin(), row.block_table.end());
+  storage->insert(storage->end(), row.side_table.begin(), row.side_table.end());
+  const std::span<int32_t> blocks = std::span(*storage).subspan(begin, count);
+  const std::span<int32_t> sides = std::span(*storage).subspan(begin + count, count);
+  // Copies are of the table's first blocks, in order.
+  for (size_t i = 0; i < row.copies.size(); ++i) {
+    assert(blocks[i] == row.copies[i].from);
+    blocks[i] = sides[i] = row.copies[i].to;
+  }
+  return {blocks, sides};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Checkpoint& checkpoint, Device& device,
+                                                                     const ModelExecutorOptions& options) {
+  assert(options.blocks > 0 && options.sequences_max > 0 && options.batch_tokens_max > 0 && options.context_max > 0);
+  try {
+    Weights weights = LoadWeights(checkpoint, device, options.weight_dtype, options.context_max);
+    return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config(), std::move(weights), device, options));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "not enough memory for the weights and ", options.blocks, " KV blocks of ",
+        KvCache::BytesPerBlock(checkpoint.config(), options.kv_dtype), " bytes; lower --kv-cache-memory-bytes"));
+  }
+}
+
+Transformer::Limits ModelExecutor::LimitsOf(const ModelExecutorOptions& options) {
+  return {
+      .tokens_max = options.batch_tokens_max,
+      .rows_max = options.sequences_max,
+      .slots_max = static_cast<int32_t>(std::min<int64_t>(options.context_max, int64_t{options.blocks} * kBlockSlots)),
+      .logits_rows_max = kLogitsRowsMax};
+}
+
+ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device& device,
+                             const ModelExecutorOptions& options)
+    : config_(config),
+      options_(options),
+      device_(device),
+      kv_cache_(device, MakeLayout(config, options)),
+      transformer_(config, std::move(weights), device, LimitsOf(options)) {
+  token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max));
+  rows_.reserve(static_cast<size_t>(options.sequences_max));
+  shrinks_.reserve(static_cast<size_t>(options.sequences_max));
+}
+
+Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
+  assert(launched_ - awaited_ < kStepsInFlight);
+  Flight& flight = flights_[launched_ % kStepsInFlight];
+  flight.output.rows.clear();
+  flight.output.unparked.clear();
+  flight.wishes.clear();
+  flight.sample = 0;
+  try {
+    Queue(input, &flight);
+  } catch (const std::bad_alloc&) {
+    // What the device has yet to write of the step's results would go where the next step's are.
+    if (flight.sample != 0) device_.AwaitSample(flight.sample);
+    throw;
+  }
+  return Ticket{++launched_};
+}
+
+void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
+  MoveSessions(input, &flight->output);
+  for (const ReadOp& read : input.reads) Read(read);
+  if (input.rows.empty()) return;
+  assert(input.reads.empty());
+  FlattenRows(input);
+  if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
+  transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
+  CollectWishes(input, flight);
+  SampleWishes(flight);
+  MeasureLosses(input, &flight->output);
+  CopyAfterForward(input);
+  CutAfterForward(input);
+  if (options_.dump != nullptr) {
+    for (const StepRow& row : input.rows) DumpRow(row);
+  }
+}
+
+StepOutput ModelExecutor::Await(Ticket ticket) {
+  assert(ticket.number == awaited_ + 1);
+  Flight& flight = flights_[awaited_ % kStepsInFlight];
+  awaited_ = ticket.number;
+  if (flight.sample != 0) device_.AwaitSample(flight.sample);
+  for (size_t i = 0; i < flight.wishes.size(); ++i) *flight.wishes[i].result = std::move(flight.results[i]);
+  return std::move(flight.output);
+}
+
+void ModelExecutor::Park(const ParkOp& park) {
+  const KvCacheView& view = kv_cache_.view();
+  if (park.cut_from > 0) {
+    const ShrinkOp cut{.live_from = park.cut_from,
+                       .live_to = park.live,
+                       .logical_length = park.computed,
+                       .policy = *park.policy,
+                       .block_table = park.block_table,
+                       .side_table = park.side_table};
+    device_.Shrink({&cut, 1}, view);
+  }
+  const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
+  std::vector<std::byte>& parked = parked_[park.session];
+  // Not resized: a vector never gives back what it had, and its memory is what the scheduler's blocks stand for.
+  const size_t bytes = blocks * view.layout.block_bytes();
+  if (parked.size() != bytes) parked = std::vector<std::byte>(bytes);
+  device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
+}
+
+void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
+  const KvCacheView& view = kv_cache_.view();
+  for (uint64_t session : input.drops) parked_.erase(session);
+  try {
+    output->unparked.reserve(input.parks.size());
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : input.parks) parked_.erase(park.session);
+    throw;
+  }
+  for (const ParkOp& park : input.parks) {
+    try {
+      Park(park);
+    } catch (const std::bad_alloc&) {
+      parked_.erase(park.session);
+      output->unparked.push_back(park.session);
+    }
+  }
+  for (const RestoreOp& restore : input.restores) {
+    const std::vector<std::byte>& parked = parked_.at(restore.session);
+    assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
+    const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
+    device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
+    if (restore.cut_to == 0) continue;
+    ShrinkOp cut{.live_from = restore.live,
+                 .live_to = restore.cut_to,
+                 .logical_length = restore.computed,
+                 .policy = *restore.policy,
+                 .block_table = restore.block_table};
+    assert(restore.cut_to >= cut.policy.heavy);
+    cut.policy.recent = restore.cut_to - cut.policy.heavy;
+    device_.Shrink({&cut, 1}, view);
+  }
+}
+
+// A side block is one piece of each array, so this is two copies for 16 slots of all layers and heads.
+void ModelExecutor::Read(const ReadOp& read) {
+  const KvCacheView& view = kv_cache_.view();
+  const KvCacheLayout& layout = view.layout;
+  KvSides& out = *read.out;
+  out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+  out.logical = layout.inspected;
+  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
+  const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);
+  if (out.scores.size() < total) out.scores.resize(total);
+  if (out.positions.size() < total) out.positions.resize(total);
+  const std::byte* parked = read.sides.empty() ? parked_.at(read.session).data() : nullptr;
+  const int32_t* from = layout.inspected ? view.logical_position : view.position;
+  for (size_t i = 0; i < static_cast<size_t>(out.blocks); ++i) {
+    float* scores = out.scores.data() + i * slots;
+    int32_t* positions = out.positions.data() + i * slots;
+    if (parked == nullptr) {
+      const int64_t beside = layout.side_offset(0, read.sides[i], 0);
+      device_.CopyToHost(scores, view.score + beside, bytes);
+      device_.CopyToHost(positions, from + beside, bytes);
+    } else {
+      // A parked block ends with its pieces beside K and V (kernels/kv_pieces.h), of which the logical positions are last.
+      const std::byte* beside = parked + (i + 1) * layout.block_bytes() - layout.side_block_bytes();
+      std::memcpy(scores, beside, bytes);
+      std::memcpy(positions, beside + (layout.inspected ? 2 : 1) * bytes, bytes);
+    }
+  }
+}
+
+void ModelExecutor::FlattenRows(const StepInput& input) {
+  token_ids_.clear();
+  rows_.clear();
+  for (const StepRow& row : input.rows) {
+    assert(row.prefill || row.tokens.size() == 1);
+    rows_.push_back(BatchRow{.state_row = row.state_row,
+                             .token_begin = static_cast<int32_t>(token_ids_.size()),
+                             .token_count = static_cast<int32_t>(row.tokens.size()),
+                             .position = row.position,
+                             .live = row.live,
+                             .prompt_length = row.prompt_length,
+                             .prefill = row.prefill,
+                             .reuse_victim = row.reuse_victim,
+                             .choose_victim = row.choose_victim,
+                             .policy = *row.policy,
+                             .block_table = row.block_table,
+                             .side_table = row.side_table,
+                             .snapshots = row.snapshots});
+    assert(rows_.back().first_position() + rows_.back().token_count <= options_.context_max);
+    token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
+  }
+}
+
+void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
+  std::vector<LogitsWish>& wishes = flight->wishes;
+  flight->output.rows.assign(input.rows.size(), RowOutput{});
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    const BatchRow& batch_row = rows_[i];
+    RowOutput& out = flight->output.rows[i];
+    out.targets.resize(row.targets.size());
+    for (size_t t = 0; t < row.targets.size(); ++t) {
+      wishes.push_back(LogitsWish{
+          .token_index = batch_row.token_begin + static_cast<int32_t>(t),
+          .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs, .rank = row.target_ranks},
+          .result = &out.targets[t]});
+    }
+    if (!row.sample) continue;
+    const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
+    wishes.push_back(LogitsWish{.token_index = last,
+                                .request = {.params = row.sampling,
+                                            .adjustments = row.adjustments,
+                                            .position = row.position + batch_row.token_count,
+                                            .scored_id = row.forced_id,
+                                            .logprobs = row.logprobs,
+                                            .state_row = row.state_row,
+                                            .ends = row.ends},
+                                .result = &out.sampled});
+  }
+}
+
+void ModelExecutor::SampleWishes(Flight* flight) {
+  const std::vector<LogitsWish>& wishes = flight->wishes;
+  flight->results.assign(wishes.size(), SampleResult{});
+  for (size_t begin = 0; begin < wishes.size(); begin += kLogitsRowsMax) {
+    const size_t end = std::min(wishes.size(), begin + kLogitsRowsMax);
+    logits_indices_.clear();
+    requests_.clear();
+    for (size_t i = begin; i < end; ++i) {
+      logits_indices_.push_back(wishes[i].token_index);
+      requests_.push_back(wishes[i].request);
+      requests_.back().logits_row = static_cast<int32_t>(i - begin);
+    }
+    flight->sample = device_.Sample(transformer_.Logits(logits_indices_), requests_,
+                                    std::span(flight->results).subspan(begin, end - begin));
+  }
+  // A step that samples nothing takes its time as well.
+  if (wishes.empty()) flight->sample = device_.Sample({}, {}, {});
+}
+
+void ModelExecutor::MeasureLosses(const StepInput& input, StepOutput* output) {
+  losses_.clear();
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    if (row.losses.cuts == 0) continue;
+    std::vector<float>& losses = output->rows[i].losses;
+    losses.resize(static_cast<size_t>(row.losses.cuts));
+    losses_.push_back({.live = rows_[i].live_after(),
+                       .logical_length = row.position + static_cast<int32_t>(row.tokens.size()),
+                       .keep_max = row.losses.keep_max,
+                       .policy = *row.losses.policy,
+                       .block_table = row.block_table,
+                       .side_table = row.side_table,
+                       .losses = losses});
+  }
+  if (!losses_.empty()) device_.MeasureLosses(losses_, kv_cache_.view());
+}
+
+void ModelExecutor::CopyAfterForward(const StepInput& input) {
+  copies_.clear();
+  for (const StepRow& row : input.rows) copies_.insert(copies_.end(), row.copies.begin(), row.copies.end());
+  if (!copies_.empty()) device_.CopyBlocks(copies_, kv_cache_.view());
+}
+
+void ModelExecutor::CutAfterForward(const StepInput& input) {
+  shrinks_.clear();
+  cut_tables_.clear();
+  size_t entries = 0;
+  for (const StepRow& row : input.rows) entries += row.shrink_to > 0 ? 2 * row.block_table.size() : 0;
+  cut_tables_.reserve(entries);
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    if (row.shrink_to == 0) continue;
+    const int32_t computed = row.position + static_cast<int32_t>(row.tokens.size());
+    const auto [blocks, sides] = TablesAfterCopies(row, &cut_tables_);
+    shrinks_.push_back(ShrinkOp{.live_from = rows_[i].live_after(),
+                                .live_to = row.shrink_to,
+                                .logical_length = computed,
+                                .prompt_cut = row.prefill && computed == row.prompt_length,
+                                .policy = *row.policy,
+                                .block_table = blocks,
+                                .side_table = sides});
+  }
+  if (!shrinks_.empty()) device_.Shrink(shrinks_, kv_cache_.view());
+}
+
+void ModelExecutor::DumpRow(const StepRow& row) {
+  const int32_t live_after = row.shrink_to > 0  ? row.shrink_to
+                             : row.reuse_victim ? row.live
+                                                : row.live + static_cast<int32_t>(row.tokens.size());
+  if (row.prefill) {
+    const bool prompt_done = row.position + static_cast<int32_t>(row.tokens.size()) == row.prompt_length;
+    if (!prompt_done) return;
+    KvDumpSink::Positions kept(static_cast<size_t>(config_.layers));
+    for (int32_t layer = 0; layer < config_.layers; ++layer) {
+      for (int32_t head = 0; head < config_.kv_heads; ++head) {
+        std::vector<int32_t> positions = LivePositions(row, live_after, layer, head);
+        std::sort(positions.begin(), positions.end());
+        kept[static_cast<size_t>(layer)].push_back(std::move(positions));
+      }
+    }
+    options_.dump->OnPromptDone(row.state_row, std::move(kept));
+    return;
+  }
+  if (!row.choose_victim) {
+    options_.dump->OnDecode(row.state_row, std::nullopt);
+    return;
+  }
+  const KvCacheView& view = kv_cache_.view();
+  std::vector<std::vector<int32_t>> victims(static_cast<size_t>(config_.layers));
+  std::vector<int32_t> slots(static_cast<size_t>(config_.layers * config_.kv_heads));
+  device_.CopyToHost(slots.data(), view.victim + static_cast<size_t>(row.state_row) * slots.size(),
+                     slots.size() * sizeof(int32_t));
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    for (int32_t head = 0; head < config_.kv_heads; ++head) {
+      const int32_t slot = slots[static_cast<size_t>(layer * config_.kv_heads + head)];
+      victims[static_cast<size_t>(layer)].push_back(
+          LivePositions(row, live_after, layer, head)[static_cast<size_t>(slot)]);
+    }
+  }
+  options_.dump->OnDecode(row.state_row, std::move(victims));
+}
+
+std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head) {
+  const KvCacheView& view = kv_cache_.view();
+  std::vector<int32_t> storage;
+  storage.reserve(2 * row.block_table.size());
+  const Tables tables = TablesAfterCopies(row, &storage);
+  const std::span<const int32_t> sides = tables.sides.empty() ? tables.blocks : tables.sides;
+  std::vector<int32_t> positions(static_cast<size_t>(WholeBlocks(live)));
+  for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
+    const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
+    device_.CopyToHost(positions.data() + slot, view.logical_position + view.layout.side_offset(layer, side, kv_head),
+                       kBlockSlots * sizeof(int32_t));
+  }
+  positions.resize(static_cast<size_t>(live));
+  return positions;
+}
+
+}  // namespace hydrant

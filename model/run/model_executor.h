@@ -1,0 +1,119 @@
+// ModelExecutor runs steps of a real model on a Device: it flattens the rows, calls the Transformer, cuts what has to
+// be cut and samples.
+//
+// Thread: engine. Launch returns when the device has the whole step, in its queue or behind it; Await waits for what it sampled.
+#ifndef HYDRANT_MODEL_RUN_MODEL_EXECUTOR_H_
+#define HYDRANT_MODEL_RUN_MODEL_EXECUTOR_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/run/executor.h"
+#include "model/run/kv_cache.h"
+#include "model/run/transformer.h"
+
+namespace hydrant {
+
+// Receives which tokens stay, for --debug-kv-dump: what a comparison with an independent H2O under forced tokens needs.
+// Called on the engine thread.
+class KvDumpSink {
+ public:
+  virtual ~KvDumpSink() = default;
+  // [layer][kv_head][positions, ascending]: what the cache holds once the prompt is computed and cut.
+  using Positions = std::vector<std::vector<std::vector<int32_t>>>;
+  virtual void OnPromptDone(int32_t state_row, Positions kept) = 0;
+  // After each decode step: the chosen victims' positions [layer][kv_head], or nothing when the step chose none.
+  virtual void OnDecode(int32_t state_row, std::optional<std::vector<std::vector<int32_t>>> victims) = 0;
+};
+
+struct ModelExecutorOptions {
+  DType weight_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  int32_t blocks = 0;            // of the KV pool
+  int32_t spare_sides = 0;       // side blocks beyond the blocks' own
+  int32_t sequences_max = 0;     // state rows, and rows in one step
+  int32_t batch_tokens_max = 0;  // tokens in one step
+  int32_t context_max = 0;       // rows of the position table: bounds a rolling sequence's slots, another one's length
+  KvDumpSink* dump = nullptr;    // outlives the executor; null: off, at no cost
+};
+
+class ModelExecutor : public Executor {
+ public:
+  // How large its steps may be.
+  static Transformer::Limits LimitsOf(const ModelExecutorOptions& options);
+
+  // Packs the weights and takes all device memory. RESOURCE_EXHAUSTED when there is not enough. `device` outlives the
+  // executor; the checkpoint may be closed afterwards.
+  static absl::StatusOr<std::unique_ptr<ModelExecutor>> Create(const Checkpoint& checkpoint, Device& device,
+                                                               const ModelExecutorOptions& options);
+
+  Ticket Launch(const StepInput& input) override;
+  StepOutput Await(Ticket ticket) override;
+
+  const KvCacheView& kv() const { return kv_cache_.view(); }
+  const Weights& weights() const { return transformer_.weights(); }
+
+ private:
+  // A logits row wanted by the step: what to do with it and where the result goes.
+  struct LogitsWish {
+    int32_t token_index;  // in the flattened batch
+    SampleRequest request;
+    SampleResult* result;
+  };
+
+  ModelExecutor(const ModelConfig& config, Weights weights, Device& device, const ModelExecutorOptions& options);
+
+  // A step on its way: what it samples, and where the results go.
+  struct Flight {
+    StepOutput output;
+    std::vector<LogitsWish> wishes;
+    std::vector<SampleResult> results;  // [wishes.size()]
+    uint64_t sample = 0;                // the last call of Device::Sample; 0: nothing to wait for
+  };
+
+  void Queue(const StepInput& input, Flight* flight);
+  void MoveSessions(const StepInput& input, StepOutput* output);
+  void Park(const ParkOp& park);
+  void FlattenRows(const StepInput& input);
+  void MeasureLosses(const StepInput& input, StepOutput* output);
+  void CopyAfterForward(const StepInput& input);
+  void CutAfterForward(const StepInput& input);
+  void CollectWishes(const StepInput& input, Flight* flight);
+  void SampleWishes(Flight* flight);
+  void DumpRow(const StepRow& row);
+  void Read(const ReadOp& read);
+  std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
+
+  const ModelConfig config_;
+  const ModelExecutorOptions options_;
+  Device& device_;
+  KvCache kv_cache_;
+  Transformer transformer_;
+
+  // Reused from step to step.
+  std::vector<int32_t> token_ids_;
+  std::vector<BatchRow> rows_;
+  std::vector<BlockCopy> copies_;
+  std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][sides] each
+  std::vector<ShrinkOp> shrinks_;
+  std::vector<LossOp> losses_;
+  std::vector<int32_t> logits_indices_;
+  std::vector<SampleRequest> requests_;
+
+  absl::flat_hash_map<uint64_t, std::vector<std::byte>> parked_;  // by session: what Device::ExportBlocks wrote
+
+  std::array<Flight, kStepsInFlight> flights_;  // in turn
+  uint64_t launched_ = 0;
+  uint64_t awaited_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_RUN_MODEL_EXECUTOR_H_

@@ -1,0 +1,152 @@
+#include "model/run/transformer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace hydrant {
+namespace {
+
+// Of the activations.
+struct Floats {
+  Floats(const ModelConfig& config, const Transformer::Limits& limits)
+      : state(int64_t{limits.tokens_max} * config.hidden),
+        qkv(int64_t{limits.tokens_max} * (config.q_cols() + 2 * config.kv_cols())),
+        attention(int64_t{limits.tokens_max} * config.q_cols()),
+        ffn(int64_t{limits.tokens_max} * config.ffn),
+        embedded(config.projected()
+                     ? int64_t{std::max(limits.tokens_max, limits.logits_rows_max)} * config.embedding_cols()
+                     : 0),
+        last(int64_t{limits.logits_rows_max} * config.hidden),
+        logits(int64_t{limits.logits_rows_max} * config.vocab) {}
+
+  const int64_t state, qkv, attention, ffn, embedded, last, logits;
+};
+
+StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits) {
+  return {.tokens_max = limits.tokens_max,
+          .rows_max = limits.rows_max,
+          .slots_max = limits.slots_max,
+          .cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn}),
+          .query_heads = config.query_heads,
+          .head_dim = config.head_dim,
+          .vocab = config.vocab};
+}
+
+std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
+  return device.Allocate(static_cast<size_t>(floats) * sizeof(float));
+}
+
+}  // namespace
+
+int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+                                    const std::function<int64_t(const StepBounds&)>& scratch_bytes) {
+  const Floats floats(config, limits);
+  const int64_t sum =
+      2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.embedded + floats.last + floats.logits;
+  return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits));
+}
+
+Transformer::Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits)
+    : config_(config),
+      weights_(std::move(weights)),
+      device_(device),
+      limits_(limits),
+      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
+  assert(!(config.post_norm && config.parallel_residual));
+  const Floats floats(config, limits);
+  x_ = Take(device, floats.state);
+  normed_ = Take(device, floats.state);
+  qkv_ = Take(device, floats.qkv);
+  attention_ = Take(device, floats.attention);
+  ffn_ = Take(device, floats.ffn);
+  if (floats.embedded > 0) embedded_ = Take(device, floats.embedded);
+  last_ = Take(device, floats.last);
+  logits_ = Take(device, floats.logits);
+  device.ReserveScratch(BoundsOf(config, limits));
+}
+
+Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols, DType dtype) {
+  assert(static_cast<size_t>(rows * cols) * DTypeBytes(dtype) <= buffer->bytes());
+  return Matrix{.data = buffer->data(), .dtype = dtype, .rows = rows, .cols = cols};
+}
+
+Matrix Transformer::RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer,
+                            int64_t rows) const {
+  const LinearSpec& spec = weight.spec();
+  return Rows(buffer, rows, spec.cols, device_.ProductInput(spec.dtype, spec.cols));
+}
+
+void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
+  assert(!batch.token_ids.empty() && std::ssize(batch.token_ids) <= limits_.tokens_max);
+  tokens_ = device_.BeginStep(batch);
+  assert(tokens_ <= limits_.tokens_max);
+  device_.RunLayers(this, [&] {
+    Embed(tokens_);
+    for (int32_t layer = 0; layer < config_.layers; ++layer) Layer(layer, tokens_, kv);
+  });
+}
+
+void Transformer::Embed(int64_t tokens) {
+  const Matrix x = Rows(x_, tokens, config_.hidden);
+  if (weights_.project_in == nullptr) {
+    device_.Embed(weights_.embedding.get(), weights_.positions.get(), x);
+    return;
+  }
+  // Positions are as wide as the layers: they come first, and what the tokens are is added.
+  const Matrix embedded = Rows(embedded_, tokens, config_.embedding_cols());
+  const bool positioned = weights_.positions != nullptr;
+  if (positioned) device_.Embed(nullptr, weights_.positions.get(), x);
+  device_.Embed(weights_.embedding.get(), nullptr, embedded);
+  device_.Linear(*weights_.project_in, embedded, x, /*accumulate=*/positioned);
+}
+
+void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const Matrix x = Rows(x_, tokens, config_.hidden);
+  const Matrix qkv = Rows(qkv_, tokens, config_.q_cols() + 2 * config_.kv_cols());
+  const Matrix attention = RowsFor(*weights.o, attention_, tokens);
+  // With norms behind them, attention and MLP read the residual stream itself.
+  const bool post = config_.post_norm;
+  const Matrix in = post ? x : RowsFor(*weights.qkv, normed_, tokens);
+
+  if (!post) device_.Norm(weights.attention_norm, x, in);
+  device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
+  device_.RopeAndWriteKv(weights_.rope.get(), weights.head_norms, layer, qkv, kv);
+  device_.Attention(weights_.rope.get(), layer, attention_scale_, qkv, kv, attention);
+  // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
+  const bool parallel = config_.parallel_residual;
+  if (parallel) device_.Norm(weights.mlp_norm, x, in);
+  device_.Linear(*weights.o, attention, x, /*accumulate=*/true);
+  if (!parallel) device_.Norm(post ? weights.attention_norm : weights.mlp_norm, x, in);
+  Mlp(weights, in, tokens);
+  if (post) device_.Norm(weights.mlp_norm, x, x);
+}
+
+void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
+  const Matrix ffn = RowsFor(*weights.down, ffn_, tokens);
+  if (config_.gated) {
+    device_.LinearGated(*weights.up, config_.activation, in, ffn);
+  } else {
+    device_.LinearActivated(*weights.up, config_.activation, in, ffn);
+  }
+  device_.Linear(*weights.down, ffn, Rows(x_, tokens, config_.hidden), /*accumulate=*/true);
+}
+
+Matrix Transformer::Logits(std::span<const int32_t> token_indices) {
+  const int64_t rows = static_cast<int64_t>(token_indices.size());
+  assert(rows > 0 && rows <= limits_.logits_rows_max);
+  Matrix last = Rows(last_, rows, config_.hidden);
+  const Matrix logits = Rows(logits_, rows, config_.vocab);
+  device_.GatherRows(Rows(x_, tokens_, config_.hidden), token_indices, last);
+  if (config_.final_norm) device_.Norm(weights_.final_norm, last, last);
+  if (weights_.project_out != nullptr) {
+    const Matrix projected = Rows(embedded_, rows, config_.embedding_cols());
+    device_.Linear(*weights_.project_out, last, projected, /*accumulate=*/false);
+    last = projected;
+  }
+  device_.Linear(weights_.head(), last, logits, /*accumulate=*/false);
+  return logits;
+}
+
+}  // namespace hydrant

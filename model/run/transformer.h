@@ -1,0 +1,74 @@
+// Transformer is the one forward pass, over Device, for every architecture: what differs between families is data in
+// ModelConfig and Weights.
+//
+// Thread: engine. All activations are allocated in the constructor.
+#ifndef HYDRANT_MODEL_RUN_TRANSFORMER_H_
+#define HYDRANT_MODEL_RUN_TRANSFORMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "kernels/device.h"
+#include "model/config/model_config.h"
+#include "model/weights/weights.h"
+
+namespace hydrant {
+
+class Transformer {
+ public:
+  struct Limits {
+    int32_t tokens_max = 0;       // in one step
+    int32_t rows_max = 0;         // sequences in one step
+    int32_t slots_max = 0;        // of one sequence
+    int32_t logits_rows_max = 0;  // in one call of Logits
+  };
+
+  // What the activations and the device's scratch take together. `scratch_bytes`: Device::ScratchBytes.
+  static int64_t WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+                                const std::function<int64_t(const StepBounds&)>& scratch_bytes);
+
+  // `device` outlives the transformer.
+  Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits);
+
+  // Runs every layer over the batch: keys and values are in the cache afterwards, the hidden states wait for Logits.
+  void Forward(const StepBatch& batch, const KvCacheView& kv);
+
+  // Logits of the given tokens of the last Forward, [token_indices.size(), vocab] fp32; valid until the next call.
+  // REQUIRES: 0 < token_indices.size() <= logits_rows_max.
+  Matrix Logits(std::span<const int32_t> token_indices);
+
+  const Weights& weights() const { return weights_; }
+
+ private:
+  void Embed(int64_t tokens);
+  void Layer(int32_t layer, int64_t tokens, const KvCacheView& kv);
+  void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
+
+  // The first `rows` rows of an activation buffer.
+  static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols,
+                     DType dtype = DType::kF32);
+  // Of rows that only a product with `weight` reads, or with others of its type and columns.
+  Matrix RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows) const;
+
+  const ModelConfig config_;
+  const Weights weights_;
+  Device& device_;
+  const Limits limits_;
+  const float attention_scale_;
+
+  std::unique_ptr<DeviceBuffer> x_;          // [tokens, hidden], the residual stream
+  std::unique_ptr<DeviceBuffer> normed_;     // [tokens, hidden]; this one, attention_ and ffn_: of Device::ProductInput
+  std::unique_ptr<DeviceBuffer> qkv_;        // [tokens, (query_heads + 2 kv_heads) * head_dim]
+  std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
+  std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]
+  std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected
+  std::unique_ptr<DeviceBuffer> last_;       // [logits_rows, hidden]
+  std::unique_ptr<DeviceBuffer> logits_;     // [logits_rows, vocab]
+  int64_t tokens_ = 0;                       // rows of the last Forward: what Device::BeginStep said
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_RUN_TRANSFORMER_H_

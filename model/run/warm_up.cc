@@ -1,0 +1,180 @@
+#include "model/run/warm_up.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <new>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Of every sequence; with the tokens that are generated it fits a block.
+constexpr int32_t kPrompt = 8;
+
+// In the largest step that is cut. Its memory is that of any other, and prompts with a budget may take the square of their length.
+constexpr int32_t kCutTokensMax = 512;
+
+// One on each side of every border between a device's products, and some between.
+constexpr int32_t kRowCounts[] = {257, 129, 65, 64, 33, 17, 9, 5, 4, 3, 2, 1};
+
+constexpr uint64_t kSession = ~uint64_t{0};
+
+class Steps {
+ public:
+  Steps(Executor& executor, const ModelExecutorOptions& options, const EvictionPolicy& policy)
+      : executor_(executor), options_(options), policy_(policy), blocks_(static_cast<size_t>(options.blocks)) {
+    std::iota(blocks_.begin(), blocks_.end(), 0);
+    prompt_.resize(static_cast<size_t>(options.batch_tokens_max));
+  }
+
+  // Up to `tokens` prompt tokens, as many as a step may have of so many blocks and sequences, each sequence in blocks of its own.
+  void Prompts(int32_t tokens) {
+    StepInput input;
+    int32_t block = 0;
+    while (tokens > 0 && block < options_.blocks && std::ssize(input.rows) < options_.sequences_max) {
+      const int32_t left = options_.blocks - block;
+      const int32_t count = std::min({tokens, options_.context_max, left * kBlockSlots});
+      StepRow row = Row(static_cast<int32_t>(input.rows.size()), Tokens(count), 0, 0);
+      row.prompt_length = count;
+      row.prefill = true;
+      row.block_table = row.side_table = Blocks(block, WholeBlocks(count) / kBlockSlots);
+      if (policy_.evicts && count > policy_.keep()) row.shrink_to = policy_.keep();
+      input.rows.push_back(row);
+      tokens -= count;
+      block += WholeBlocks(count) / kBlockSlots;
+    }
+    Run(input);
+  }
+
+  // Short prompts and two tokens each, sequence i in block i.
+  void Generate(int32_t sequences) {
+    const int32_t each = std::min(kPrompt, options_.batch_tokens_max / sequences);
+    StepInput prompts, first, second;
+    for (int32_t i = 0; i < sequences; ++i) {
+      StepRow row = Row(i, Tokens(each), 0, 0);
+      row.prompt_length = each;
+      row.prefill = true;
+      prompts.rows.push_back(row);
+
+      row = Row(i, fed_, each, each);
+      row.prompt_length = each;
+      row.choose_victim = policy_.evicts && each >= policy_.recent;
+      first.rows.push_back(row);
+
+      row.position = row.live = each + 1;
+      row.reuse_victim = row.choose_victim;
+      row.choose_victim = false;
+      second.rows.push_back(row);
+    }
+    Run(prompts);
+    Run(first);
+    Run(second);
+  }
+
+  // What a sequence may be asked besides, of that in block 0 behind Generate: its last token replaced another one.
+  // REQUIRES: the policy evicts; Generate had room for whole prompts.
+  void Rest() {
+    const int32_t live = kPrompt + 1, position = live + 1, keep = policy_.keep();
+    const std::span<const int32_t> table = Blocks(0, 1);
+    const BlockCopy copy{.from = 0, .from_side = 0, .to = 1};
+    StepInput asked;
+    asked.side_inits.push_back({.from = -1, .to = options_.blocks - 1, .position = 0});
+    asked.rows.push_back(Row(0, fed_, position, live));
+    asked.rows[0].prompt_length = kPrompt;
+    asked.rows[0].losses = {.keep_max = keep, .cuts = 1, .policy = &policy_};
+    if (options_.blocks > 1) asked.rows[0].copies = {&copy, 1};
+    asked.rows[0].shrink_to = keep;
+    Run(asked);
+
+    KvSides sides;
+    StepInput read;
+    read.reads.push_back({.live = keep, .sides = table, .out = &sides});
+    Run(read);
+    StepInput park;
+    park.parks.push_back({.session = kSession,
+                          .live = keep,
+                          .computed = position + 1,
+                          .block_table = table,
+                          .side_table = table,
+                          .policy = &policy_});
+    if (!Run(park).unparked.empty()) throw std::bad_alloc();
+    StepInput restore;
+    restore.restores.push_back({.session = kSession,
+                                .live = keep,
+                                .cut_to = keep - 1,
+                                .computed = position + 1,
+                                .rows = 1,
+                                .block_table = table,
+                                .policy = &policy_});
+    restore.rows.push_back(Row(0, fed_, position + 1, keep - 1));
+    restore.rows[0].prompt_length = kPrompt;
+    Run(restore);
+    StepInput drop;
+    drop.drops.push_back(kSession);
+    Run(drop);
+  }
+
+ private:
+  StepRow Row(int32_t state_row, std::span<const int32_t> tokens, int32_t position, int32_t live) const {
+    return {.state_row = state_row,
+            .tokens = tokens,
+            .position = position,
+            .live = live,
+            .block_table = Blocks(state_row % options_.blocks, 1),
+            .side_table = Blocks(state_row % options_.blocks, 1),
+            .sample = true,
+            .logprobs = 1,
+            .policy = &policy_,
+            .sampling = &sampling_};
+  }
+  std::span<const int32_t> Tokens(int32_t count) const { return std::span(prompt_).first(static_cast<size_t>(count)); }
+  std::span<const int32_t> Blocks(int32_t begin, int32_t count) const {
+    return std::span(blocks_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+  }
+  StepOutput Run(const StepInput& input) { return executor_.Await(executor_.Launch(input)); }
+
+  Executor& executor_;
+  const ModelExecutorOptions& options_;
+  const EvictionPolicy policy_;
+  const SamplingParams sampling_{.top_p = 0.9f, .top_k = 4};
+  std::vector<int32_t> blocks_;
+  std::vector<int32_t> prompt_;
+  const std::vector<int32_t> fed_ = {kSampledId};
+};
+
+}  // namespace
+
+absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options) {
+  assert(options.dump == nullptr);
+  const int32_t sequences_max = std::min({options.sequences_max, options.blocks, options.batch_tokens_max});
+  const bool generates = options.context_max > kPrompt + 4;
+  EvictionPolicy full, budgeted;
+  budgeted.evicts = true;
+  budgeted.heavy = budgeted.recent = 2;
+  EvictionPolicy rolling = budgeted;
+  rolling.rolling = true;
+  try {
+    for (const EvictionPolicy& policy : {full, budgeted, rolling}) {
+      Steps steps(executor, options, policy);
+      steps.Prompts(policy.evicts ? std::min(kCutTokensMax, options.batch_tokens_max) : options.batch_tokens_max);
+      if (!generates) continue;
+      steps.Generate(sequences_max);
+      for (const int32_t sequences : kRowCounts) {
+        if (sequences < sequences_max) steps.Generate(sequences);
+      }
+      if (policy.evicts && options.batch_tokens_max >= kPrompt) steps.Rest();
+    }
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("not enough memory beside the keys and values for steps of ", options.batch_tokens_max,
+                     " tokens; lower --gpu-memory-utilization, --kv-cache-memory-bytes or --max-num-batched-tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,52 @@
+// Weights is a checkpoint's tensors packed for one device; after LoadWeights the checkpoint's mappings are not needed.
+#ifndef HYDRANT_MODEL_WEIGHTS_WEIGHTS_H_
+#define HYDRANT_MODEL_WEIGHTS_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/checkpoint/checkpoint.h"
+
+namespace hydrant {
+
+struct LayerWeights {
+  NormWeight attention_norm;
+  std::unique_ptr<LinearWeight> qkv;  // [(query_heads + 2 kv_heads) * head_dim, hidden], rows in the order q, k, v
+  HeadNorms head_norms;
+  std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
+  NormWeight mlp_norm;
+  std::unique_ptr<LinearWeight> up;    // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
+  std::unique_ptr<LinearWeight> down;  // [hidden, ffn]
+};
+
+struct Weights {
+  std::unique_ptr<LinearWeight> embedding;    // [vocab, embedding_cols]
+  std::unique_ptr<LinearWeight> own_head;     // [vocab, embedding_cols]; null when embeddings are tied
+  std::unique_ptr<LinearWeight> project_in;   // [hidden, embedding_cols]; null where they are equal
+  std::unique_ptr<LinearWeight> project_out;  // [embedding_cols, hidden]; the same
+  std::unique_ptr<LinearWeight> positions;    // [positions_max, hidden]; null: rotary
+  std::unique_ptr<RopeTable> rope;            // null: learned
+  NormWeight final_norm;                      // used if the config says so
+  std::vector<LayerWeights> layers;
+  std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into
+
+  const LinearWeight& head() const { return own_head ? *own_head : *embedding; }
+  // Device bytes that one decode step reads: all matrices, the embedding table only where it is the head.
+  size_t step_bytes() const;
+};
+
+// Packs every tensor as `dtype`. `positions_max` bounds the rotary table, or that of learned positions. REQUIRES: the checkpoint passed validation,
+// so every tensor the config calls for exists with its shape. Throws std::bad_alloc when the memory is not to be had.
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, int32_t positions_max);
+
+// Bytes that LoadWeights will take for the matrices, less a device's padding. Norms and biases are not worth counting.
+int64_t WeightBytes(const ModelConfig& config, DType dtype);
+// And for the rotary table, or that of learned positions.
+int64_t PositionBytes(const ModelConfig& config, DType dtype, int32_t positions_max);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_WEIGHTS_WEIGHTS_H_

@@ -1,0 +1,314 @@
+#include "server/engine/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/engine/kv_dump.h"
+#include "server/process/clock.h"
+#include "server/process/log.h"
+
+namespace hydrant {
+namespace {
+
+// So many seconds of work replace a rate; one alone counts for a fifth.
+constexpr double kRateMemoryS = 5;
+// Before there is a measurement: a small model on two cores. Too high a guess lets a slow server accept a queue of some
+// minutes once; too low a one lets a fast server turn away its first requests.
+constexpr double kPrefillRateAtFirst = 1000;
+// Prompts that would wait longer than this are better sent elsewhere.
+constexpr double kWaitTargetS = 60;
+
+int32_t TokensToCompute(const GenerationSequence& sequence) {
+  return static_cast<int32_t>(sequence.prompt->size()) - sequence.parked_tokens;
+}
+
+// Moves `rate` towards `amount / seconds` as far as `seconds` are worth.
+void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
+  if (seconds <= 0) return;
+  const double old = rate->load(std::memory_order_relaxed);
+  const double weight = std::min(1.0, seconds / kRateMemoryS);
+  rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks)
+    : limits_(limits),
+      hooks_(std::move(hooks)),
+      inbox_(static_cast<size_t>(limits.inbox_max)),
+      core_(std::move(core)),
+      router_(hooks_.fan_out),
+      pacer_(limits.batch_tokens_max),
+      prefill_rate_(kPrefillRateAtFirst) {
+  counters_ = core_->counters();
+}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  assert(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Engine::Stop() {
+  inbox_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+int64_t Engine::WaitingTokensMax() const {
+  const double affordable = prefill_rate_.load(std::memory_order_relaxed) * kWaitTargetS;
+  // The largest request there may be must find room in an idle engine, however slow the device has been so far.
+  return std::max(limits_.request_tokens_max(), static_cast<int64_t>(std::min(affordable, 1e15)));
+}
+
+std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
+  const auto sequences = static_cast<int64_t>(job.sequences.size());
+  assert(sequences > 0);
+  int64_t tokens = 0;
+  for (const GenerationSequence& sequence : job.sequences) tokens += TokensToCompute(sequence);
+
+  if (dead()) return std::nullopt;
+  const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
+  const int64_t tokens_before = waiting_tokens_.fetch_add(tokens, std::memory_order_relaxed);
+  bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
+  if (tokens_before + tokens > WaitingTokensMax()) room = false;
+  const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
+  job.first_id = first_id;
+  if (room && inbox_.TryPush(std::move(job))) return first_id;
+  open_sequences_.fetch_sub(sequences, std::memory_order_relaxed);
+  waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+void Engine::SetTenants(std::vector<TenantOptions> tenants) {
+  inbox_.PushCall([this, tenants = std::move(tenants)] { core_->SetTenants(tenants); });
+}
+
+void Engine::PauseAdmission(bool paused) {
+  inbox_.PushCall([this, paused] { core_->PauseAdmission(paused); });
+}
+
+void Engine::ResetPrefixes() {
+  inbox_.PushCall([this] { core_->ResetPrefixes(); });
+}
+
+void Engine::DropSession(uint64_t session) {
+  inbox_.PushCall([this, session] { core_->DropSession(session); });
+}
+
+void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
+  // Called by its last owner unless it was before: a call that the inbox drops is answered too.
+  struct Promise {
+    explicit Promise(std::function<void()> call) : done(std::move(call)) {}
+    Promise(const Promise&) = delete;
+    Promise& operator=(const Promise&) = delete;
+    ~Promise() { Keep(); }
+    void Keep() {
+      if (const auto call = std::exchange(done, nullptr)) call();
+    }
+    std::function<void()> done;
+  };
+  out->source = KvReading::Source::kNone;
+  auto promise = std::make_shared<Promise>(std::move(done));
+  inbox_.PushCall([this, session, evicts, out = std::move(out), promise = std::move(promise)]() mutable {
+    const int64_t started = MonotonicUs();
+    core_->ReadKv(session, evicts, out.get());
+    out->read_us = MonotonicUs() - started;
+    out.reset();  // the call itself lies about until the next ones come
+    promise->Keep();
+  });
+}
+
+Backlog Engine::backlog() const {
+  Backlog backlog;
+  backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
+  backlog.sequences_max = int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
+  backlog.prompt_tokens = waiting_tokens_.load(std::memory_order_relaxed);
+  backlog.prompt_tokens_max = WaitingTokensMax();
+  const double prefill_rate = prefill_rate_.load(std::memory_order_relaxed);
+  const double completion_rate = completion_rate_.load(std::memory_order_relaxed);
+  backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
+  const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
+  if (completion_rate > 0 && queued > 0) backlog.wait_s = std::max(backlog.wait_s, queued / completion_rate);
+  return backlog;
+}
+
+EngineCounters Engine::counters() const {
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  return counters_;
+}
+
+bool Engine::stalled() const {
+  if (dead()) return true;
+  const int64_t started = step_started_us_.load(std::memory_order_relaxed);
+  return started != 0 && static_cast<double>(MonotonicUs() - started) > limits_.engine_stall_s * 1e6;
+}
+
+void Engine::Run() {
+  try {
+    Loop();
+    return;
+  } catch (const std::exception& error) {
+    // The messages of exceptions from the device and the standard library hold no request text.
+    Log(LogLevel::kError, absl::StrCat("engine: ", error.what()));
+  }
+  dead_.store(true, std::memory_order_relaxed);
+  FailEverything();
+  if (hooks_.on_death) hooks_.on_death("the engine failed");
+}
+
+void Engine::FailEverything() {
+  inbox_.Close();
+  // A mailbox that nobody fails would leave its request waiting for ever. A job in the middle of being accepted is
+  // routed already; adding it once more changes nothing.
+  const auto route = [this] {
+    for (GenerationJob& job : batch_.items) {
+      EventRouter::Route to;
+      to.mailbox = std::move(job.mailbox);
+      router_.Add(job.first_id, std::move(to));
+    }
+    batch_.items.clear();
+  };
+  route();
+  inbox_.Drain(&batch_);  // closed: these are the last
+  batch_.calls.clear();
+  route();
+  router_.FailAll();
+}
+
+void Engine::Loop() {
+  bool closing = false;
+  bool stuck = false;  // the last step could do nothing: whatever runs is paused
+  while (true) {
+    if ((core_->idle() || stuck) && !closing) {
+      step_started_us_.store(0, std::memory_order_relaxed);
+      inbox_.WaitAndDrain(&batch_);
+    } else {
+      inbox_.Drain(&batch_);
+    }
+    const int64_t started = MonotonicUs();
+    step_started_us_.store(started, std::memory_order_relaxed);
+    TakeOrders();
+    if (batch_.closed && !closing) {
+      closing = true;
+      for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
+    }
+    if (core_->idle()) {
+      if (closing) break;
+      if (!batch_.calls.empty()) Publish();
+      continue;
+    }
+    if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
+    core_->LimitSteps(pacer_.limits());
+    const uint64_t lost_before = core_->steps_lost();
+    const std::span<const EngineEvent> events = core_->Step();
+    const int64_t ended = MonotonicUs();
+    if (core_->steps_lost() != lost_before)
+      Log(LogLevel::kError, "engine: there was no memory for a step; its requests end");
+    if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
+    // Before Publish: a stall that is counted is not found to last any more.
+    step_started_us_.store(ended, std::memory_order_relaxed);
+    // First: who hears of an event finds it counted.
+    Publish();
+    const StepReport& report = core_->report();
+    if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
+    if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
+      hooks_.on_parked(core_->dropped(), core_->parked());
+    }
+    router_.Admitted(core_->admitted());
+    const EventRouter::Settled settled = router_.Deliver(events, ended);
+    Settle(settled);
+    for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
+    stuck = report.rows == 0 && events.empty();
+    const double seconds = static_cast<double>(ended - started) * 1e-6;
+    pacer_.Observe(report);
+    if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
+    UpdateRate(&completion_rate_, settled.sequences, seconds);
+  }
+  step_started_us_.store(0, std::memory_order_relaxed);
+  Publish();
+}
+
+void Engine::TakeOrders() {
+  for (const std::function<void()>& call : batch_.calls) call();
+  for (GenerationJob& job : batch_.items) Accept(job);
+  batch_.items.clear();
+  // After the items: a cancel never overtakes its job.
+  for (const uint64_t id : batch_.cancels) core_->Cancel(id);
+  for (const IdRange& ids : batch_.resumes) {
+    for (uint64_t i = 0; i < ids.count; ++i) core_->SetPaused(ids.first + i, false);
+  }
+}
+
+void Engine::Accept(GenerationJob& job) {
+  const auto count = static_cast<int32_t>(job.sequences.size());
+  for (int32_t choice = 0; choice < count; ++choice) {
+    GenerationSequence& from = job.sequences[static_cast<size_t>(choice)];
+    const uint64_t id = job.first_id + static_cast<uint64_t>(choice);
+    EventRouter::Route route;
+    route.mailbox = job.mailbox;
+    route.choice = choice;
+    route.waiting_tokens = TokensToCompute(from);
+    route.with_logprobs = from.logprobs >= 0;
+    route.ledger = job.ledger;
+    router_.Add(id, std::move(route));
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(id, from);
+
+    EngineRequest request;
+    request.request.id = id;
+    request.request.tenant = job.tenant;
+    request.request.priority = job.priority;
+    request.request.prompt = *from.prompt;
+    request.request.max_tokens = from.max_tokens;
+    request.request.min_tokens = from.min_tokens;
+    request.request.budget = from.budget;
+    request.request.prefix = from.prefix;
+    request.request.stop_token_ids = std::move(from.stop_token_ids);
+    request.request.ignore_eos = from.ignore_eos;
+    request.request.arrival_us = job.arrival_us;
+    request.sampling = from.sampling;
+    request.policy = from.policy;
+    request.logprobs = from.logprobs;
+    request.prompt_logprobs = from.prompt_logprobs;
+    request.policy_label = from.policy_label;
+    request.forced_ids = std::move(from.forced_ids);
+    request.prompt_ranks = from.prompt_ranks;
+    request.end_finder = std::move(from.end_finder);
+    request.shaper = std::move(from.shaper);
+    request.request.session = from.session;
+    request.request.turn = from.turn;
+    request.request.resumes = from.resumes;
+    const absl::Status status = core_->Add(std::move(request));
+    if (status.ok()) continue;
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
+    // The one thing that could not be known for certain before is what a session still has parked.
+    if (from.resumes != 0 && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
+      Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
+      continue;
+    }
+    // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
+    // whose KV cannot be kept for it while it waits may come again.
+    if (from.resumes == 0 || !absl::IsResourceExhausted(status)) {
+      Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    }
+    Settle(router_.Refuse(id, SequenceEnd::kRefused));
+  }
+}
+
+void Engine::Settle(const EventRouter::Settled& settled) {
+  open_sequences_.fetch_sub(settled.sequences, std::memory_order_relaxed);
+  waiting_tokens_.fetch_sub(settled.prompt_tokens, std::memory_order_relaxed);
+}
+
+void Engine::Publish() {
+  EngineCounters counters = core_->counters();
+  counters.stalls = stalls_;
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  counters_ = std::move(counters);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,111 @@
+// Engine runs an EngineCore on a thread of its own: it takes jobs and cancels out of its inbox, steps, and hands the
+// events to the router. Nothing else happens on that thread: no JSON, no text, no log line per token.
+//
+// Thread: Start and Stop on one thread; everything else any.
+//
+// Life: Start -> running -> Stop (every open sequence is cancelled and reported, then the thread ends), or, when a step
+// throws, dead: open mailboxes fail, on_death is called once, TrySubmit refuses.
+#ifndef HYDRANT_SERVER_ENGINE_ENGINE_H_
+#define HYDRANT_SERVER_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/engine/engine_core.h"
+#include "server/engine/event_router.h"
+#include "server/engine/generation.h"
+#include "server/engine/inbox.h"
+#include "server/engine/step_pacer.h"
+#include "server/process/limits.h"
+
+namespace hydrant {
+
+class KvDump;
+
+struct EngineHooks {
+  EventRouter::FanOut fan_out;
+  std::function<void(const StepReport&)> on_step;           // engine thread, after every step that computed something
+  std::function<void(const std::string& reason)> on_death;  // engine thread
+  // Engine thread, after a step that did so and before anybody hears of its events: EngineCore::dropped and parked.
+  std::function<void(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked)> on_parked;
+  KvDump* kv_dump = nullptr;  // outlives the engine
+};
+
+class Engine : public GenerationQueue {
+ public:
+  // `limits` gives queue bounds and the stall threshold. The core's executor outlives the engine.
+  Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks);
+  ~Engine() override;
+
+  void Start();
+  void Stop();
+
+  std::optional<uint64_t> TrySubmit(GenerationJob job) override;
+  void Cancel(uint64_t id) override { inbox_.PushCancel(id); }
+  void Resume(uint64_t first_id, int32_t count) override {
+    inbox_.PushResume({first_id, static_cast<uint64_t>(count)});
+  }
+  Backlog backlog() const override;
+
+  // Orders of the operator, carried out between two steps and before any job submitted later.
+  void SetTenants(std::vector<TenantOptions> tenants);
+  void PauseAdmission(bool paused);
+  // EngineCore::ResetPrefixes and DropSession, between two steps.
+  void ResetPrefixes();
+  void DropSession(uint64_t session);
+  // EngineCore::ReadKv, between two steps. `done` is called once: on the engine thread when it is done, or, with source
+  // kNone, by whoever gives up because the engine has ended.
+  void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done);
+
+  EngineCounters counters() const;
+  // Dead, or busy with one step for longer than limits.engine_stall_s.
+  bool stalled() const;
+  bool dead() const { return dead_.load(std::memory_order_relaxed); }
+
+ private:
+  void Run();
+  void Loop();
+  void TakeOrders();
+  void Accept(GenerationJob& job);
+  void FailEverything();
+  void Settle(const EventRouter::Settled& settled);
+  void Publish();
+  int64_t WaitingTokensMax() const;
+
+  const Limits limits_;
+  const EngineHooks hooks_;
+  Inbox<GenerationJob> inbox_;
+  std::thread thread_;
+
+  // Engine thread only.
+  std::unique_ptr<EngineCore> core_;
+  Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
+  EventRouter router_;
+  StepPacer pacer_;
+  uint64_t stalls_ = 0;  // steps that took longer than limits_.engine_stall_s
+
+  // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
+  // are numbers, nothing is published through them.
+  std::atomic<uint64_t> next_id_ = 1;
+  std::atomic<int64_t> open_sequences_ = 0;
+  std::atomic<int64_t> waiting_tokens_ = 0;
+  std::atomic<double> prefill_rate_;          // prompt tokens per second of steps that computed some
+  std::atomic<double> completion_rate_ = 0;   // sequences ended per second of busy time
+  std::atomic<int64_t> step_started_us_ = 0;  // 0: idle
+  std::atomic<bool> dead_ = false;
+
+  mutable std::mutex counters_mutex_;
+  EngineCounters counters_;  // guarded by counters_mutex_: as of the last step
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_ENGINE_H_

@@ -1,0 +1,460 @@
+#include "server/engine/engine_core.h"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/device.h"
+
+namespace hydrant {
+
+static_assert(kSlotsPerBlock == kBlockSlots, "the block manager and the device disagree about the size of a block");
+static_assert(kTokenInFlight == kSampledId, "the scheduler and the device disagree about a token nobody knows yet");
+
+absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
+                                                               EngineClock clock) {
+  if (absl::Status status = options.scheduler.Validate(); !status.ok()) return status;
+  if (options.vocab < 1 || options.context < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocabulary (", options.vocab, ") and context (", options.context, ") must be positive"));
+  }
+  return std::unique_ptr<EngineCore>(new EngineCore(options, executor, std::move(clock)));
+}
+
+EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock)
+    : options_(options),
+      executor_(executor),
+      clock_(std::move(clock)),
+      scheduler_(options.scheduler),
+      extras_(static_cast<size_t>(scheduler_.sequence_indices())) {
+  const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
+  for (Flight& flight : flights_) flight.input.rows.reserve(rows);
+  results_.reserve(rows);
+  events_.reserve(rows);
+}
+
+int64_t EngineCore::PositionsNeeded(const EngineRequest& request) const {
+  if (request.policy.rolling) return scheduler_.PeakSlots(request.request);
+  return static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
+}
+
+absl::Status EngineCore::Check(const EngineRequest& request) const {
+  for (int32_t id : request.request.prompt) {
+    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
+  }
+  for (int32_t id : request.forced_ids) {
+    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
+  }
+  if (request.shaper != nullptr && !request.shaper->rules().IdsBelow(options_.vocab)) {
+    return absl::InvalidArgumentError("a rule for logits speaks of a token outside the vocabulary");
+  }
+  const EvictionPolicy& policy = request.policy;
+  if (const int64_t positions = PositionsNeeded(request); positions > options_.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(policy.rolling ? "the request holds up to " : "prompt and max_tokens make ", positions, " tokens",
+                     policy.rolling ? " at once" : "", "; the context has ", options_.context));
+  }
+  if (policy.rolling) {
+    if (absl::Status status = scheduler_.CheckSlotsAtWorst(request.request, options_.context); !status.ok())
+      return status;
+  }
+  if (policy.evicts != request.request.budget.limited() ||
+      (policy.evicts && (policy.heavy < 0 || policy.recent < 1 || policy.keep() != request.request.budget.keep))) {
+    return absl::InvalidArgumentError("the eviction policy contradicts the KV budget");
+  }
+  if (request.policy_label < 0 || request.policy_label >= kPolicyLabelsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("policy label ", request.policy_label, " is out of range"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineCore::Add(EngineRequest request) {
+  if (absl::Status status = Check(request); !status.ok()) return status;
+  absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
+  if (!index.ok()) return index.status();
+  extras_[static_cast<size_t>(*index)] = {.sampling = request.sampling,
+                                          .asked = request.policy,
+                                          .policy = request.policy,
+                                          .logprobs = request.logprobs,
+                                          .prompt_logprobs = request.prompt_logprobs,
+                                          .prompt_ranks = request.prompt_ranks,
+                                          .policy_label = request.policy_label,
+                                          .forced_ids = std::move(request.forced_ids),
+                                          .end_finder = std::move(request.end_finder),
+                                          .shaper = std::move(request.shaper)};
+  return absl::OkStatus();
+}
+
+bool EngineCore::Cancel(uint64_t id) { return scheduler_.Cancel(id); }
+
+std::span<const EngineEvent> EngineCore::Step() {
+  if (in_flight_ == 0) {
+    const int64_t begin_us = clock_();
+    Launch(scheduler_.Plan(begin_us), begin_us);
+  }
+  // What comes behind a lost step would read what that was to write.
+  if (options_.overlap && !flight(0).lost) {
+    const int64_t begin_us = clock_();
+    const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return Independent(sequence); });
+    if (next != nullptr) Launch(*next, begin_us);
+  }
+  Flight& oldest = flight(0);
+  Answer(oldest);
+  BuildResults(oldest);
+  const std::span<const SchedulerEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
+  oldest_ = (oldest_ + 1) % flights_.size();
+  --in_flight_;
+  BuildEvents(oldest, events);
+  MoveSessions();
+  Report(oldest);
+  return events_;
+}
+
+// Of its next token, what the row behind it is asked and does.
+bool EngineCore::Independent(int32_t sequence) const {
+  const Extras& extras = extras_[static_cast<size_t>(sequence)];
+  const Request& request = scheduler_.sequence(sequence).request;
+  if (extras.shaper != nullptr && !extras.shaper->only_counts()) return false;
+  // The device does not know that a text has ended with a stop string, and what a row behind does to scores and victims nobody
+  // could undo before they are parked.
+  return extras.end_finder == nullptr || request.session == 0 || !request.budget.limited();
+}
+
+void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
+  Flight& next = flight(in_flight_++);
+  next.plan = &plan;
+  next.begin_us = begin_us;
+  next.lost = next.answered = false;
+  next.output.rows.clear();
+  BuildInput(plan, &next);
+  next.launch_us = clock_();
+  if (plan.rows.empty()) return;
+  try {
+    next.ticket = executor_.Launch(next.input);
+  } catch (const std::bad_alloc&) {
+    Lose(next);
+  }
+}
+
+// Its rows fail, and so do the sequences whose beginnings it was to bring into the pool, with their first row if that is not among
+// these.
+void EngineCore::Lose(Flight& flight) {
+  flight.lost = true;
+  ++steps_lost_;
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const uint64_t id = scheduler_.sequence(index).request.id;
+    const std::span<const uint64_t> admitted = scheduler_.admitted();
+    if (std::find(admitted.begin(), admitted.end(), id) != admitted.end()) {
+      extras_[static_cast<size_t>(index)].lost = true;
+    }
+  }
+  flight.output.rows.assign(flight.plan->rows.size(), RowOutput());
+}
+
+void EngineCore::Answer(Flight& flight) {
+  if (std::exchange(flight.answered, true)) return;
+  if (!flight.plan->rows.empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
+  flight.done_us = clock_();
+}
+
+void EngineCore::Report(const Flight& flight) {
+  report_ = StepReport{};
+  const StepPlan& plan = *flight.plan;
+  if (plan.rows.empty() || flight.lost) return;
+  report_ = {static_cast<int32_t>(plan.rows.size()),
+             plan.decode_tokens,
+             plan.prefill_tokens,
+             plan.decode_cost,
+             plan.prefill_cost,
+             plan.several_tenants,
+             flight.launch_us - flight.begin_us,
+             flight.done_us - std::max(flight.launch_us, free_us_),
+             clock_() - flight.done_us};
+  free_us_ = flight.done_us;
+}
+
+void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
+  StepInput& input = flight->input;
+  input.clear();
+  for (const PlanRestore& from : plan.restores) {
+    const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+    const EvictionPolicy& policy = extras.policy;
+    if (from.cut_to > 0) {
+      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.live - from.cut_to);
+    }
+    input.restores.push_back(
+        {from.session, from.live, from.cut_to, from.computed, from.rows, from.block_table, &policy});
+  }
+  for (const SideStart& from : plan.side_starts) input.side_inits.push_back({from.from, from.to, from.position});
+  CollectSharing(plan, flight);
+  size_t copies_begin = 0;
+  for (const PlanRow& from : plan.rows) {
+    StepRow& row = input.rows.emplace_back();
+    BuildRow(from, &row);
+    row.snapshots = std::span(flight->snapshots)
+                        .subspan(static_cast<size_t>(from.snapshot_begin),
+                                 static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
+    row.copies = std::span(flight->copies).subspan(copies_begin, from.copies.size());
+    copies_begin += from.copies.size();
+  }
+}
+
+void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
+  Extras& extras = extras_[static_cast<size_t>(from.sequence)];
+  if (from.lowered) extras.policy = extras.asked.Lowered(from.keep);
+  row->state_row = from.state_row;
+  row->tokens = from.tokens;
+  row->position = from.position;
+  row->live = from.live;
+  row->prompt_length = from.prompt_length;
+  row->block_table = from.block_table;
+  row->side_table = from.side_table;
+  row->prefill = from.prefill;
+  row->reuse_victim = from.reuse_victim;
+  row->choose_victim = from.choose_victim;
+  row->shrink_to = from.shrink_to;
+  row->losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
+  row->sample = from.sample;
+  row->ends = from.ends;
+  row->logprobs = extras.logprobs;
+  // The number of the token it samples.
+  const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
+  const bool forced = from.sample && next < std::ssize(extras.forced_ids);
+  row->forced_id = forced ? extras.forced_ids[static_cast<size_t>(next)] : -1;
+  if (from.sample && !forced && extras.shaper != nullptr) {
+    row->adjustments = extras.shaper->Next(/*ahead=*/from.tokens[0] == kTokenInFlight);
+  }
+  row->policy = &extras.policy;
+  row->sampling = &extras.sampling;
+  if (from.prefill && extras.prompt_logprobs >= 0) {
+    // Token i predicts token i + 1, so the last token of the prompt has no target.
+    const std::vector<int32_t>& prompt = scheduler_.sequence(from.sequence).request.prompt;
+    const size_t begin = static_cast<size_t>(from.position) + 1;
+    row->targets = std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
+    row->target_logprobs = extras.prompt_logprobs;
+    row->target_ranks = extras.prompt_ranks;
+  }
+}
+
+// After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
+// their places: nobody was added since.
+void EngineCore::MoveSessions() {
+  dropped_.clear();
+  parked_.clear();
+  if (in_flight_ > 0) {
+    assert(scheduler_.parks().empty());
+    return;
+  }
+  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  if (scheduler_.parks().empty() && dropped_.empty()) return;
+  moves_.clear();
+  moves_.drops = dropped_;
+  for (const PlanPark& from : scheduler_.parks()) {
+    const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
+    moves_.parks.push_back(
+        {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
+    parked_.push_back({from.session, from.turn, from.computed, from.live});
+  }
+  std::vector<uint64_t> unparked;
+  try {
+    unparked = executor_.Await(executor_.Launch(moves_)).unparked;
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : moves_.parks) unparked.push_back(park.session);
+  }
+  scheduler_.FinishParks(unparked);
+  for (const uint64_t session : unparked) {
+    dropped_.push_back(session);
+    std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
+  }
+}
+
+void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
+  out->source = KvReading::Source::kNone;
+  out->sides_read = false;
+  out->tokens.clear();
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const Sequence& sequence = scheduler_.sequence(index);
+    // What a turn that failed leaves in flight is nobody's.
+    if (sequence.request.session != session || sequence.scheduled > sequence.known) continue;
+    const Extras& extras = extras_[static_cast<size_t>(index)];
+    const EvictionPolicy& policy = extras.policy;
+    out->source = KvReading::Source::kRunning;
+    out->turn = sequence.request.turn;
+    // A row behind an end leaves nothing.
+    out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
+    out->live = sequence.ended() ? sequence.held : sequence.live;
+    out->blocks = sequence.blocks.size();
+    out->budget = sequence.request.budget;
+    out->policy = policy;
+    out->policy_label = extras.policy_label;
+    out->tokens = sequence.request.prompt;
+    out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
+    assert(std::ssize(out->tokens) == sequence.known);
+    if (policy.evicts) ReadSides({.live = out->live, .sides = sequence.blocks.sides()}, out);
+    return;
+  }
+  const ParkedKv* parked = scheduler_.parked().Find(session);
+  if (parked == nullptr) return;
+  out->source = KvReading::Source::kParked;
+  out->turn = parked->turn;
+  out->computed = parked->computed;
+  out->live = parked->live;
+  if (evicts) ReadSides({.session = session, .live = parked->live}, out);
+}
+
+void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
+  const int64_t bytes_per_slot = int64_t{options_.pairs} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
+  if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
+  // Tickets are awaited in their order.
+  if (in_flight_ > 0) Answer(flight(0));
+  moves_.clear();
+  moves_.reads.push_back(read);
+  moves_.reads.back().out = &out->sides;
+  out->sides.blocks = 0;
+  try {
+    executor_.Await(executor_.Launch(moves_));
+    out->sides_read = out->sides.blocks > 0;
+  } catch (const std::bad_alloc&) {
+    // As of those that would take too much.
+  }
+}
+
+// What the scheduler says in its own words, in the device's; rows get spans of it.
+void EngineCore::CollectSharing(const StepPlan& plan, Flight* flight) {
+  flight->snapshots.clear();
+  for (const PlanSnapshot& from : plan.snapshots) flight->snapshots.push_back({from.slots, from.sides});
+  flight->copies.clear();
+  for (const PlanRow& row : plan.rows) {
+    for (const TableCopy& copy : row.copies) flight->copies.push_back({copy.from, copy.from_side, copy.to});
+  }
+}
+
+void EngineCore::BuildResults(const Flight& flight) {
+  const StepPlan& plan = *flight.plan;
+  assert(flight.output.rows.size() == plan.rows.size());
+  results_.clear();
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const RowOutput& output = flight.output.rows[i];
+    RowResult& result = results_.emplace_back();
+    const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
+    const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
+    if (flight.lost || extras.lost) {
+      result.failure = RowFailure::kNoMemory;
+      continue;
+    }
+    assert(output.targets.size() == flight.input.rows[i].targets.size());
+    assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
+    result.losses = output.losses;
+    if (!sequence.ended()) {
+      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
+    }
+    if (plan.rows[i].sample) {
+      result.token = output.sampled.id;
+      const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
+      if (!sound) result.failure = RowFailure::kNumbers;
+      // Nobody reads what comes behind an end.
+      const bool read = sound && !sequence.retired();
+      if (read && extras.shaper != nullptr) extras.shaper->Push(result.token);
+      if (read && extras.end_finder != nullptr) result.ends = extras.end_finder->Push(result.token);
+    }
+    for (const SampleResult& target : output.targets) {
+      if (!target.finite) result.failure = RowFailure::kNumbers;
+    }
+  }
+}
+
+void EngineCore::BuildEvents(Flight& flight, std::span<const SchedulerEvent> events) {
+  const StepPlan& plan = *flight.plan;
+  events_.clear();
+  // Events of Cancel come first, then those of rows in the order of rows.
+  auto next = events.begin();
+  const auto append = [this](const SchedulerEvent& from) -> EngineEvent& {
+    EngineEvent& event = events_.emplace_back();
+    event.id = from.request_id;
+    event.token = from.token;
+    event.finish = from.finish;
+    event.stop_token = from.stop_token;
+    event.generated = from.generated;
+    event.live = from.live;
+    event.budget = from.budget;
+    event.evicted = from.evicted;
+    event.cached = from.cached;
+    event.restored = from.restored;
+    event.blocks = from.blocks;
+    event.prompt_computed = from.prompt_computed;
+    event.times = from.times;
+    return event;
+  };
+  for (; next != events.end() && next->row < 0; ++next) append(*next);
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    RowOutput& output = flight.output.rows[i];
+    const bool has_event = next != events.end() && next->row == static_cast<int32_t>(i);
+    Extras& extras = extras_[static_cast<size_t>(row.sequence)];
+    if (!has_event && scheduler_.sequence(row.sequence).retired()) extras.last = std::move(output.sampled);
+    if (!has_event && output.targets.empty()) continue;
+    EngineEvent* event = nullptr;
+    if (has_event) {
+      event = &append(*next++);
+      // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
+      if (event->finish != FinishReason::kNone) {
+        extras.end_finder.reset();
+        extras.shaper.reset();
+        if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
+      }
+    } else {
+      // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.
+      event = &append(scheduler_.EventOf(row.sequence));
+    }
+    if (event->token >= 0) event->sampled = &output.sampled;
+    if (event->finish != FinishReason::kNone && !EndsByItself(event->finish)) continue;
+    event->prompt_logprobs = output.targets;
+    event->prompt_begin = row.position + 1;
+  }
+  assert(next == events.end());
+}
+
+EngineCounters EngineCore::counters() const {
+  EngineCounters counters;
+  counters.tenants.reserve(scheduler_.tenants().size());
+  counters.scheduler = scheduler_.counters();
+  counters.evicted_tokens = evicted_tokens_;
+  counters.steps_lost = steps_lost_;
+  counters.running = scheduler_.running();
+  counters.waiting = scheduler_.waiting();
+  const BlockPool& pool = scheduler_.block_manager().pool();
+  counters.blocks_free = pool.free();
+  counters.blocks_used = pool.used();
+  counters.blocks_cached = pool.cached();
+  for (const Tenant& tenant : scheduler_.tenants()) {
+    const auto waiting = static_cast<int32_t>(tenant.queue.size());
+    counters.tenants.push_back({.running = tenant.running,
+                                .waiting = waiting,
+                                .waiting_deferred = tenant.held_back || scheduler_.admission_paused() ? waiting : 0,
+                                .reserved_blocks = tenant.reserved,
+                                .service = tenant.service,
+                                .charged = tenant.charged,
+                                .prompt_tokens = tenant.prompt_tokens,
+                                .generated_tokens = tenant.generated_tokens});
+  }
+  for (int32_t index : scheduler_.running_sequences()) {
+    const Sequence& sequence = scheduler_.sequence(index);
+    TenantCounters& tenant = counters.tenants[static_cast<size_t>(sequence.request.tenant)];
+    counters.live_slots += sequence.live;
+    tenant.live_slots += sequence.live;
+    tenant.logical_tokens += sequence.scheduled;
+    tenant.blocks += sequence.blocks.size();
+  }
+  const SidePool& sides = scheduler_.block_manager().sides();
+  counters.sides_spare = sides.total();
+  counters.sides_snapshots = sides.in_snapshots();
+  counters.snapshots = sides.snapshots();
+  counters.parked_sessions = scheduler_.parked().size();
+  counters.parked_blocks = scheduler_.parked().blocks();
+  counters.parked_lost = scheduler_.parked().lost();
+  return counters;
+}
+
+}  // namespace hydrant

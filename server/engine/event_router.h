@@ -1,0 +1,66 @@
+// EventRouter hands a step's events to the mailboxes they belong to and wakes the connections, all of them with one
+// post to the io threads per step.
+//
+// Thread: engine.
+#ifndef HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_
+#define HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/engine/engine_core.h"
+#include "server/engine/stream_mailbox.h"
+
+namespace hydrant {
+
+class EventRouter {
+ public:
+  using MailboxList = std::vector<std::shared_ptr<StreamMailbox>>;
+  // Called once per step that has something to tell; wakes every mailbox of the list on an io thread.
+  using FanOut = std::function<void(MailboxList)>;
+
+  struct Route {
+    std::shared_ptr<StreamMailbox> mailbox;
+    int32_t choice = 0;
+    int32_t waiting_tokens = 0;  // prompt tokens, until the first token is out
+    bool with_logprobs = false;
+    std::shared_ptr<SequenceLedger> ledger = nullptr;
+  };
+
+  // What a Deliver has changed.
+  struct Settled {
+    int32_t sequences = 0;              // ended
+    int64_t prompt_tokens = 0;          // no longer waited for
+    std::vector<uint64_t> paused = {};  // sequences whose reader is too far behind
+  };
+
+  explicit EventRouter(FanOut fan_out) : fan_out_(std::move(fan_out)) {}
+
+  void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
+  // Ends a sequence that never reached the engine: kRefused or kTooLarge.
+  Settled Refuse(uint64_t id, SequenceEnd end);
+  // These left the queue.
+  void Admitted(std::span<const uint64_t> ids);
+  Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
+  // Tells every open mailbox that nothing more comes, and forgets all.
+  void FailAll();
+
+  std::vector<uint64_t> OpenIds() const;
+
+ private:
+  // True: the sequence is to be paused.
+  bool Push(const Route& route, TokenEvent event, const SequenceStatus& status);
+  void Flush();
+
+  FanOut fan_out_;
+  absl::flat_hash_map<uint64_t, Route> routes_;
+  MailboxList signalled_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_

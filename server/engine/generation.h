@@ -1,0 +1,136 @@
+// What the HTTP side asks of the engine, and what comes back: plain data that knows neither JSON nor the scheduler.
+#ifndef HYDRANT_SERVER_ENGINE_GENERATION_H_
+#define HYDRANT_SERVER_ENGINE_GENERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "block_manager/kv_budget.h"
+#include "block_manager/prefix_use.h"
+#include "kernels/eviction_policy.h"
+#include "kernels/sampling.h"
+
+namespace hydrant {
+
+class EndFinder;
+class LogitShaper;
+class StreamMailbox;
+
+// One sequence to generate, checked in every respect.
+struct GenerationSequence {
+  std::shared_ptr<const std::vector<int32_t>> prompt;  // never null; the samples of one prompt share it
+  int32_t max_tokens = 16;
+  int32_t min_tokens = 0;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<int32_t> forced_ids;  // EngineRequest::forced_ids
+  bool ignore_eos = false;
+  SamplingParams sampling;
+  int32_t logprobs = -1;         // of generated tokens; -1: none
+  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …
+  bool prompt_ranks = false;     // and their ranks
+  KvBudget budget;
+  PrefixUse prefix;
+  EvictionPolicy policy;
+  int32_t policy_label = 0;               // EngineRequest::policy_label
+  std::shared_ptr<EndFinder> end_finder;  // EngineRequest::end_finder; its own
+  std::shared_ptr<LogitShaper> shaper;    // EngineRequest::shaper; its own
+  // Request's members of these names.
+  uint64_t session = 0;
+  uint64_t turn = 0;
+  uint64_t resumes = 0;
+  int32_t parked_tokens = 0;  // of the prompt, which will hardly have to be computed
+};
+
+// Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not
+// happened: a sequence that ends without a call (the engine died) was not computed.
+class SequenceLedger {
+ public:
+  virtual ~SequenceLedger() = default;
+  // The sequence left the queue.
+  virtual void OnAdmitted(int32_t choice) = 0;
+  // Its end, with what was computed of its prompt and generated for it, by whatever end. At most once per choice.
+  virtual void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) = 0;
+};
+
+// The sequences of one request: sequence i reports as choice i, under the id first_id + i.
+struct GenerationJob {
+  uint64_t first_id = 0;
+  int32_t tenant = 0;                      // Request::tenant
+  int32_t priority = 0;                    // Request::priority
+  std::shared_ptr<SequenceLedger> ledger;  // may be null
+  int64_t arrival_us = 0;                  // monotonic
+  std::vector<GenerationSequence> sequences;
+  std::shared_ptr<StreamMailbox> mailbox;
+};
+
+enum class SequenceEnd : uint8_t {
+  kNone,      // goes on
+  kStop,      // a stop token
+  kText,      // a stop string
+  kLength,    // max_tokens
+  kAbort,     // cancelled
+  kError,     // its numbers were not finite
+  kNoMemory,  // there was no memory for a step of it
+  kRefused,   // the engine would not take it
+  kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
+};
+
+// A token, an end, or both.
+struct TokenEvent {
+  int32_t choice = 0;
+  int32_t token = -1;  // -1: none
+  int64_t time_us = 0;
+  std::unique_ptr<SampleResult> logprobs;  // null when not asked for
+  SequenceEnd end = SequenceEnd::kNone;
+  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids
+};
+
+// Log-probabilities of prompt tokens [begin, begin + results.size()).
+struct PromptEvent {
+  int32_t choice = 0;
+  int32_t begin = 0;
+  std::vector<SampleResult> results;
+};
+
+// Where a sequence stands. Moments are monotonic microseconds, -1 = not reached.
+struct SequenceStatus {
+  int32_t live = 0;
+  int32_t budget = 0;  // in force; 0: unlimited
+  int32_t evicted = 0;
+  int32_t cached = 0;    // prompt tokens taken over from the prefix cache
+  int32_t restored = 0;  // prompt tokens whose KV the session had parked
+  int32_t blocks = 0;
+  int64_t admitted_us = -1;
+  int64_t first_token_us = -1;
+  int64_t last_token_us = -1;
+};
+
+// Work accepted and not finished.
+struct Backlog {
+  int64_t sequences = 0;
+  int64_t sequences_max = 0;
+  int64_t prompt_tokens = 0;  // of sequences without a first token
+  int64_t prompt_tokens_max = 0;
+  double wait_s = 0;  // an estimate of how long a new request would wait
+};
+
+// The engine as the HTTP side sees it. Thread: any.
+class GenerationQueue {
+ public:
+  virtual ~GenerationQueue() = default;
+  // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
+  // happens. An accepted sequence reports exactly one end.
+  virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
+  // Ends a sequence within one step; ignored when it has ended. REQUIRES: whoever calls it calls it at most once for an
+  // id.
+  virtual void Cancel(uint64_t id) = 0;
+  // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
+  virtual void Resume(uint64_t first_id, int32_t count) = 0;
+  virtual Backlog backlog() const = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_GENERATION_H_

@@ -1,0 +1,131 @@
+// Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
+//
+// Thread: TryPush, PushCancel, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
+//
+// Calls are orders (other tenants, a pause, a session that is done with): the reader runs them before the items of the same
+// batch, so that an item finds what was ordered before it was pushed.
+//
+// Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded
+// by the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was
+// paused.
+#ifndef HYDRANT_SERVER_ENGINE_INBOX_H_
+#define HYDRANT_SERVER_ENGINE_INBOX_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace hydrant {
+
+// Ids [first, first + count).
+struct IdRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+template <typename Item>
+class Inbox {
+ public:
+  struct Batch {
+    std::vector<Item> items;
+    std::vector<uint64_t> cancels;
+    std::vector<IdRange> resumes;
+    std::vector<std::function<void()>> calls;
+    bool closed = false;
+  };
+
+  explicit Inbox(size_t capacity) : capacity_(capacity) {}
+
+  // False: full or closed; `item` is untouched then.
+  bool TryPush(Item&& item) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (closed_ || items_.size() >= capacity_) return false;
+      items_.push_back(std::move(item));
+    }
+    arrived_.notify_one();
+    return true;
+  }
+
+  void PushCancel(uint64_t id) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      cancels_.push_back(id);
+    }
+    arrived_.notify_one();
+  }
+
+  void PushResume(IdRange ids) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      resumes_.push_back(ids);
+    }
+    arrived_.notify_one();
+  }
+
+  // Dropped when closed.
+  void PushCall(std::function<void()> call) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (closed_) return;
+      calls_.push_back(std::move(call));
+    }
+    arrived_.notify_one();
+  }
+
+  // Nothing is accepted any more; the reader is woken.
+  void Close() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      closed_ = true;
+    }
+    arrived_.notify_one();
+  }
+
+  // Takes everything; the batch's old content is dropped and its memory used again.
+  void Drain(Batch* batch) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TakeAll(batch);
+  }
+
+  // The same, after waiting until there is something or the inbox is closed.
+  void WaitAndDrain(Batch* batch) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait(lock, [this] {
+      return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty() || !calls_.empty();
+    });
+    TakeAll(batch);
+  }
+
+ private:
+  // REQUIRES: mutex_ held.
+  void TakeAll(Batch* batch) {
+    batch->items.clear();
+    batch->cancels.clear();
+    batch->resumes.clear();
+    batch->calls.clear();
+    std::swap(batch->items, items_);
+    std::swap(batch->cancels, cancels_);
+    std::swap(batch->resumes, resumes_);
+    std::swap(batch->calls, calls_);
+    batch->closed = closed_;
+  }
+
+  const size_t capacity_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  // Guarded by mutex_.
+  std::vector<Item> items_;
+  std::vector<uint64_t> cancels_;
+  std::vector<IdRange> resumes_;
+  std::vector<std::function<void()>> calls_;
+  bool closed_ = false;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_INBOX_H_

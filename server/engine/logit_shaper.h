@@ -1,0 +1,76 @@
+// LogitShaper is what a sequence asks of its next token besides temperature and filters: which may be chosen, which may not
+// yet, and what those that are in the text already lose. It follows the tokens one by one, so that a step costs the same
+// however long the text is.
+//
+// Thread: made on any thread, then the engine's.
+//
+// Invariants
+//  1. Memory is bounded by the distinct tokens of prompt and output, and by the longest bad word.
+//  2. What Next returns is a function of the rules, the prompt and the tokens pushed.
+#ifndef HYDRANT_SERVER_ENGINE_LOGIT_SHAPER_H_
+#define HYDRANT_SERVER_ENGINE_LOGIT_SHAPER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kernels/sampling.h"
+
+namespace hydrant {
+
+// What a request asks for, shared by its sequences. Every id is in the vocabulary.
+struct LogitRules {
+  std::vector<int32_t> allowed;   // ascending, none twice; empty: all
+  std::vector<TokenBias> biases;  // no id twice
+  std::vector<std::vector<int32_t>>
+      bad_words;                 // none empty; the last token of none follows the others of it in the output
+  std::vector<int32_t> end_ids;  // not among the first `min_tokens` of the output
+  int32_t min_tokens = 0;
+  float repetition = 1.0f;  // of prompt and output; the other two of the output
+  float frequency = 0.0f;
+  float presence = 0.0f;
+
+  bool counts() const { return repetition != 1.0f || frequency != 0.0f || presence != 0.0f; }
+  // Nothing is asked for.
+  bool neutral() const {
+    return allowed.empty() && biases.empty() && bad_words.empty() && (end_ids.empty() || min_tokens == 0) && !counts();
+  }
+  bool IdsBelow(int32_t vocab) const;
+};
+
+class LogitShaper {
+ public:
+  // Linear in the prompt where it counts for the repetition penalty. `rules` is not null.
+  LogitShaper(std::shared_ptr<const LogitRules> rules, std::span<const int32_t> prompt);
+
+  // What is asked of a token follows from the number of those before it and from how often each was there. False: from
+  // their order as well (a bad word of several tokens does).
+  bool only_counts() const { return recent_max_ == 0; }
+  // For the next token, or, `ahead`, for the one behind it, before it is pushed (LogitAdjustments::counts_last); null: nothing is
+  // asked of it. Valid until the next call of Next or Push. REQUIRES: !ahead || only_counts().
+  const LogitAdjustments* Next(bool ahead = false);
+  // The sequence's next token, however it was chosen.
+  void Push(int32_t token);
+
+  const LogitRules& rules() const { return *rules_; }
+
+ private:
+  void Count(int32_t token, int32_t times);
+  void CollectBanned(int32_t generated);
+
+  std::shared_ptr<const LogitRules> rules_;
+  int32_t generated_ = 0;
+  std::vector<int32_t>
+      recent_;  // the last tokens of the output, as many as the longest bad word has before its last one
+  size_t recent_max_ = 0;
+  std::vector<TokenCount> counts_;
+  absl::flat_hash_map<int32_t, size_t> place_;  // of a token in counts_
+  std::vector<int32_t> banned_;
+  LogitAdjustments adjustments_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_LOGIT_SHAPER_H_

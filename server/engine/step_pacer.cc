@@ -1,0 +1,93 @@
+#include "server/engine/step_pacer.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "block_manager/kv_budget.h"
+
+namespace hydrant {
+namespace {
+
+// How long a cancelled prompt may hold its blocks: they are to be free 250 ms after its client went away. A step reads the weights
+// once; that is 10 ms of a small model on two cores, so this costs at most 7 % of its prefill speed. What is left of the 250 is for
+// steps that are off: at 0.2 the slowest of 40 took 304 ms.
+constexpr double kAloneS = 0.15;
+// So few rows mostly wait for the weights: fewer would hardly be faster. Where they take longer, a step may too, up to this.
+constexpr double kFewTokens = 64;
+constexpr double kFewS = 0.5;
+// How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
+constexpr double kBesideDecodesS = 0.2;
+// Of that, what prompts get however slow the decodes are: they have to be computed some time.
+constexpr double kBesideLeast = 0.25;
+// How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
+// a machine of its own a tenant has long steps only while there are prompts of its own, and else the shortest ones there are. So
+// it is so many times as long as those, of which a sixth is what every step takes. No shorter than anybody reads; at the most less
+// than what a step beside decodes takes, by as much as steps are off.
+constexpr double kSharedSteps = 6;
+constexpr double kSharedLeastS = 0.02;
+constexpr double kSharedMostS = 0.125;
+// What a tenant that asked for less may catch up with at once: a prompt of a few hundred tokens and its first steps.
+constexpr double kSharedLagS = 0.375;
+// Before anything is known: less than a tenth of a second of a small model on two cores, and a fraction of a second of a large one.
+constexpr double kTokensAtFirst = 96;
+// One slow step says little (the machine may have been busy with something else): not below a quarter at once.
+constexpr double kShrinkMost = 0.25;
+constexpr double kGrowMost = 2;
+// Tokens are bounded by the scheduler; what they cost goes with their depth. 64 is a million slots of a small model.
+constexpr double kDepthMost = 64;
+
+}  // namespace
+
+StepPacer::StepPacer(int32_t tokens_max)
+    : tokens_max_(tokens_max),
+      alone_(std::min<double>(tokens_max, kTokensAtFirst)),
+      alone_s_(kAloneS),
+      beside_(BesideMost()),
+      shared_(BesideMost()) {
+  assert(tokens_max >= kSlotsPerBlock);
+}
+
+// What would take kBesideDecodesS if the decodes took no time.
+double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / alone_s_); }
+
+double StepPacer::Within(double cost) const {
+  return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_);
+}
+
+double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
+
+Scheduler::StepLimits StepPacer::limits() const {
+  return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS())};
+}
+
+void StepPacer::Observe(const StepReport& report) {
+  if (report.rows == 0) return;
+  const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
+  shortest_s_ = std::min(shortest_s_, step_us * 1e-6);
+  const bool shared = report.several_tenants;
+  if (report.prefill_tokens == 0 && !shared) return;
+  const bool mixed = report.decode_tokens > 0;
+  const double few_s = kFewTokens / std::max(1.0, report.prefill_cost) * step_us * 1e-6;
+  const double shared_s = SharedS();
+  const double wanted_s = shared ? shared_s : mixed ? kBesideDecodesS : std::clamp(few_s, kAloneS, kFewS);
+  const double factor = wanted_s * 1e6 / step_us;
+  double& cost = shared ? shared_ : mixed ? beside_ : alone_;
+  const double before = cost;
+  const double done = report.prefill_cost + (shared ? report.decode_cost : 0.0);
+  if (factor < 1) {
+    // Also when it was not full: what takes longer than it may is bounded from now on.
+    cost = std::max((shared ? std::min(cost, done) : cost) * factor, cost * kShrinkMost);
+  } else {
+    // What was done in less time than there is says that more would fit, if it was most of what was allowed.
+    cost = std::max(cost, std::min(done * factor, cost * kGrowMost));
+  }
+  if (!shared && !mixed && cost != before) alone_s_ = wanted_s;
+  // Where no step is ever without decodes, what fits beside them fits alone.
+  if (mixed) alone_ = std::max(alone_, beside_ * (alone_s_ / kBesideDecodesS));
+  alone_ = Within(alone_);
+  beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
+  // Where even a few rows take longer, fewer would not be faster.
+  shared_ = Within(std::max(shared_, BesideMost() * (shared_s / kBesideDecodesS) * kBesideLeast));
+}
+
+}  // namespace hydrant

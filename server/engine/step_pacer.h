@@ -1,0 +1,43 @@
+// StepPacer sizes steps by time. A step cannot be interrupted: while it runs, a cancelled sequence keeps its blocks, a new
+// request waits, and streams beside a prefill stand still. How much makes a step of bearable length depends on the device
+// and the model, so it is learned from the steps: beside decodes from the length of the whole step, for that is what their
+// readers wait for, whoever else decodes. Costs are in tokens at the beginning of a prompt (scheduler/prefill_cost.h): a step with
+// the end of a long one has fewer.
+//
+// Thread: engine. Pure: what it returns is a function of the reports. (Results do not depend on the size of chunks.)
+#ifndef HYDRANT_SERVER_ENGINE_STEP_PACER_H_
+#define HYDRANT_SERVER_ENGINE_STEP_PACER_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "server/engine/engine_core.h"
+
+namespace hydrant {
+
+class StepPacer {
+ public:
+  // REQUIRES: tokens_max >= kSlotsPerBlock.
+  explicit StepPacer(int32_t tokens_max);
+
+  void Observe(const StepReport& report);
+
+  // For the next step, each at least kSlotsPerBlock.
+  Scheduler::StepLimits limits() const;
+
+ private:
+  double BesideMost() const;
+  double SharedS() const;  // how long steps are to take that several tenants have something for
+  double Within(double cost) const;
+
+  const double tokens_max_;
+  double alone_;    // prompts, in a step without decodes
+  double alone_s_;  // how long that step is to take
+  double beside_;   // prompts, beside decodes
+  double shared_;   // everything, in a step for which several tenants have something
+  double shortest_s_ = std::numeric_limits<double>::infinity();  // of all steps so far
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_STEP_PACER_H_

@@ -1,0 +1,179 @@
+#include "server/frontend/admin_routes.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/wire/json_reader.h"
+#include "api/wire/json_writer.h"
+#include "api/wire/object_reader.h"
+#include "server/frontend/routes.h"
+#include "server/http/http_exchange.h"
+#include "server/process/clock.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr size_t kIdsMax = 10'000;
+constexpr size_t kIdBytesMax = 256;
+
+struct State {
+  explicit State(AdminSources sources_in) : sources(std::move(sources_in)) {}
+  const AdminSources sources;
+  std::atomic<bool> paused = false;  // what was ordered last; relaxed: a flag that is only shown
+};
+
+std::string Bool(bool value) { return value ? "true" : "false"; }
+
+// ,"name":value
+template <typename Value>
+void AppendMember(std::string* out, std::string_view name, Value value) {
+  absl::StrAppend(out, ",\"", std::string(name), "\":", value);
+}
+
+HttpResponse Reload(const State& state) {
+  const absl::Status status = state.sources.reload();
+  if (!status.ok()) {
+    // The message names the file and the place in it; the operator wrote both.
+    return ErrorResponse(InvalidField("", std::string(status.message()), "invalid_tenants_file"));
+  }
+  return JsonResponse(absl::StrCat("{\"tenants\":", state.sources.tenants.table()->entries().size(), "}"));
+}
+
+void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, std::string* out) {
+  const auto limit = [out](const char* name, int64_t value) {
+    if (value > 0) AppendMember(out, name, value);
+  };
+  AppendMember(out, "weight", entry.config.weight);
+  AppendMember(out, "keys", entry.config.keys.size());
+  limit("concurrency_max", now.limits.concurrency_max);
+  limit("rpm", now.limits.rpm);
+  limit("tpm", now.limits.tpm);
+  limit("queue_max", now.limits.queue_max);
+  limit("sessions_max", entry.config.sessions_max);
+  limit("priority_max", entry.config.priority_max);
+  limit("kv_budget_max", entry.config.kv_budget_max);
+  limit("floor_blocks", entry.config.floor_blocks);
+  limit("blocks_max", entry.config.blocks_max);
+}
+
+void AppendTenant(const State& state, const std::string& name, const TenantEntry* entry, size_t index,
+                  const EngineCounters& engine, std::string* out) {
+  out->append("{\"name\":");
+  AppendJsonString(out, name);
+  AppendMember(out, "configured", Bool(entry != nullptr));
+  const TenantCounters counters = index < engine.tenants.size() ? engine.tenants[index] : TenantCounters();
+  AppendMember(out, "running", counters.running);
+  AppendMember(out, "waiting", counters.waiting);
+  AppendMember(out, "service", counters.service);
+  AppendMember(out, "blocks", counters.blocks);
+  AppendMember(out, "reserved_blocks", counters.reserved_blocks);
+  AppendMember(out, "live_slots", counters.live_slots);
+  AppendMember(out, "prompt_tokens", counters.prompt_tokens);
+  AppendMember(out, "generated_tokens", counters.generated_tokens);
+  if (entry != nullptr) {
+    const TenantAccount::Snapshot now = entry->account->snapshot(MonotonicUs());
+    AppendMember(out, "open", now.open);
+    if (now.requests_remaining >= 0) AppendMember(out, "requests_remaining", now.requests_remaining);
+    if (now.tokens_remaining >= 0) AppendMember(out, "tokens_remaining", now.tokens_remaining);
+    std::string limits;
+    AppendLimits(*entry, now, &limits);
+    out->append(",\"limits\":{").append(limits, 1).append("}");
+  }
+  std::string rejected;
+  for (int32_t i = 0; i < kRejectReasons; ++i) {
+    const auto reason = static_cast<RejectReason>(i);
+    AppendMember(&rejected, RejectReasonName(reason),
+                 state.sources.metrics.Rejected(static_cast<int32_t>(index), reason));
+  }
+  out->append(",\"rejected\":{").append(rejected, 1).append("}}");
+}
+
+HttpResponse Tenants(const State& state) {
+  const std::shared_ptr<const TenantTable> table = state.sources.tenants.table();
+  const std::vector<std::string> names = state.sources.tenants.names();
+  std::vector<const TenantEntry*> entries(names.size(), nullptr);
+  for (const auto& entry : table->entries()) {
+    const auto index = static_cast<size_t>(entry->index());
+    if (index < entries.size()) entries[index] = entry.get();
+  }
+  const EngineCounters engine = state.sources.counters();
+  std::string out = absl::StrCat("{\"paused\":", Bool(state.paused.load(std::memory_order_relaxed)),
+                                 ",\"draining\":", Bool(state.sources.draining()), ",\"tenants\":[");
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out.push_back(',');
+    AppendTenant(state, names[i], entries[i], i, engine, &out);
+  }
+  out.append("]}");
+  return JsonResponse(std::move(out));
+}
+
+HttpResponse Abort(const State& state, const std::string& body) {
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
+  if (!document.ok()) return ErrorResponse(document.error());
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  RequestDirectory::Selection selection;
+  selection.ids = reader.Strings("request_ids", kIdsMax, kIdBytesMax);
+  if (reader.Has("tenant")) {
+    const std::string name = reader.String("tenant", "", kIdBytesMax, /*identifier=*/true);
+    const std::vector<std::string> names = state.sources.tenants.names();
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == name) selection.tenant = static_cast<int32_t>(i);
+    }
+    if (!selection.tenant.has_value()) reader.Fail("tenant", "There is no tenant of this name.");
+  }
+  if (selection.ids.empty() && !selection.tenant.has_value()) {
+    // An empty list aborts nothing; it must not come to mean everything.
+    reader.Fail("request_ids", "'request_ids' (not empty) or 'tenant' is required.", "missing_field");
+  }
+  if (error.has_value()) return ErrorResponse(*error);
+  return JsonResponse(absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.queue), "}"));
+}
+
+HttpResponse Pause(State& state, bool paused) {
+  state.sources.pause(paused);
+  state.paused.store(paused, std::memory_order_relaxed);
+  return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
+}
+
+using Make = std::function<HttpResponse(const std::string& body)>;
+
+HttpRoute Route(std::string method, std::string path, bool body, Make make) {
+  return {std::move(method), std::move(path), /*open=*/false,
+          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            HttpResponse response = make(exchange.body());
+            co_await exchange.Respond(std::move(response));
+          },
+          body};
+}
+
+}  // namespace
+
+std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
+  const auto state = std::make_shared<State>(std::move(sources));
+  std::vector<HttpRoute> routes;
+  routes.push_back(Route("GET", "/admin/tenants", false, [state](const std::string&) { return Tenants(*state); }));
+  routes.push_back(Route("POST", "/admin/drain", false, [state](const std::string&) {
+    return JsonResponse(absl::StrCat("{\"draining\":true,\"in_flight\":", state->sources.drain(), "}"));
+  }));
+  routes.push_back(
+      Route("POST", "/abort_requests", true, [state](const std::string& body) { return Abort(*state, body); }));
+  routes.push_back(Route("POST", "/pause", false, [state](const std::string&) { return Pause(*state, true); }));
+  routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
+  routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {
+    state->sources.reset_prefixes();
+    return JsonResponse("{\"success\":true}");
+  }));
+  // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
+  routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));
+  AddHealthRoutes(state->sources.stalled, &routes);
+  AddMetricsRoute(state->sources.metrics_text, /*open=*/false, &routes);
+  return routes;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,49 @@
+// What an operator may ask of a running server: the table of endpoints of the admin listener. None of them exists on the
+// tenants' port.
+//
+//   POST /admin/reload      reads the tenants file again -> {"tenants": n}; 400 with the reason when it is wrong, and
+//                           what was in force stays so
+//   POST /admin/drain       takes no new work; running requests go on -> {"draining": true, "in_flight": n}
+//   GET  /admin/tenants     what each tenant has running, waiting, open, used up, and was refused
+//   POST /abort_requests    {"request_ids": [...]} and/or {"tenant": name} -> {"aborted": n}
+//   POST /pause, /resume    admits nothing new / goes on -> {"paused": bool}
+//   GET  /metrics, /health, /ping
+//
+// Thread: built once; handlers run on any strand.
+#ifndef HYDRANT_SERVER_FRONTEND_ADMIN_ROUTES_H_
+#define HYDRANT_SERVER_FRONTEND_ADMIN_ROUTES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/engine/engine_core.h"
+#include "server/frontend/request_directory.h"
+#include "server/http/http_service.h"
+#include "server/metrics/metrics.h"
+#include "server/tenants/tenant_registry.h"
+
+namespace hydrant {
+
+// Everything outlives the routes.
+struct AdminSources {
+  TenantRegistry& tenants;
+  RequestDirectory& requests;
+  GenerationQueue& queue;
+  const Metrics& metrics;
+  std::function<absl::Status()> reload;
+  std::function<int64_t()> drain;  // returns the number of requests in flight
+  std::function<bool()> draining;
+  std::function<void(bool paused)> pause;
+  std::function<void()> reset_prefixes;
+  std::function<EngineCounters()> counters;
+  std::function<bool()> stalled;
+  std::function<std::string()> metrics_text;
+};
+
+std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_FRONTEND_ADMIN_ROUTES_H_

@@ -1,0 +1,304 @@
+#include "server/frontend/http_server.h"
+
+#include <unistd.h>
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/frontend/admin_routes.h"
+#include "server/frontend/routes.h"
+#include "server/process/clock.h"
+#include "server/process/exit_codes.h"
+#include "server/process/log.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// Connections cost little; a second thread keeps one long piece of work (rendering /metrics, a large body) from holding
+// up every stream.
+constexpr int kIoThreads = 2;
+constexpr int kWorkerThreads = 1;
+// How often a draining server looks whether it is done: the most a shutdown is late.
+constexpr auto kDrainPoll = std::chrono::milliseconds(10);
+// Of operators and their tools.
+constexpr int32_t kAdminConnections = 64;
+// A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
+constexpr auto kHangupPause = std::chrono::milliseconds(50);
+// After everything was cancelled: for last events to get out.
+constexpr int64_t kFlushUs = 1'000'000;
+// For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
+constexpr auto kLastLine = std::chrono::milliseconds(200);
+
+// Ends the process unless it is destroyed within `seconds`: nothing here can end a device's step that never returns,
+// and a process that ignores SIGTERM is worse than an exit code.
+class StuckGuard {
+ public:
+  explicit StuckGuard(double seconds)
+      : thread_([this, limit = std::chrono::duration<double>(seconds)] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
+          Log(LogLevel::kError, absl::StrCat("the engine's step has not ended for ", limit.count(), " s: giving up"));
+          std::this_thread::sleep_for(kLastLine);
+          _exit(kExitInternal);
+        }) {}
+  ~StuckGuard() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  StuckGuard(const StuckGuard&) = delete;
+  StuckGuard& operator=(const StuckGuard&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
+
+HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      tenants_(tenants),
+      io_(kIoThreads),
+      workers_(kWorkerThreads),
+      listener_(io_, service_),
+      admin_listener_(io_, admin_service_),
+      admin_socket_(io_, admin_service_),
+      control_(asio::make_strand(io_)),
+      signals_(control_),
+      drain_timer_(control_),
+      refuse_timer_(control_),
+      reload_timer_(control_),
+      watchdog_timer_(control_) {
+  const auto on_failure = [this] { metrics_.CountAuthFailure(); };
+  service_.limits = options_.limits;
+  service_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
+  service_.origins = options_.origins;
+  admin_service_.limits = options_.limits;
+  admin_service_.limits.connections_max = kAdminConnections;
+  admin_service_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
+  admin_service_.origins = OriginPolicy(options_.admin.host, {}, {});
+}
+
+HttpServer::~HttpServer() {
+  workers_.join();
+  io_.stop();
+}
+
+EventRouter::FanOut HttpServer::fan_out() {
+  return [this](EventRouter::MailboxList mailboxes) {
+    asio::post(io_, [mailboxes = std::move(mailboxes)] {
+      for (const auto& mailbox : mailboxes) mailbox->Wake();
+    });
+  };
+}
+
+absl::Status HttpServer::Open(EngineView engine) {
+  engine_ = std::move(engine);
+  generations_ = std::make_unique<GenerationService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
+  inspector_ =
+      std::make_unique<KvInspector>(engine_.kv, *options_.context.sessions, *options_.context.tokenizer, workers_);
+  ModelCard card;
+  card.id = options_.context.request.model_names.front();
+  card.created = static_cast<int64_t>(std::time(nullptr));
+  card.root = options_.model_root;
+  card.max_model_len = options_.context.request.context;
+  service_.routes =
+      MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version,
+                  engine_.stalled, [this] { return service_.draining.load(std::memory_order_relaxed); },
+                  tenants_.shared() ? nullptr : engine_.metrics, options_.ui});
+  const absl::Status opened =
+      options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
+  if (!opened.ok()) return opened;
+  if (absl::Status status = OpenAdmin(); !status.ok()) return status;
+  if (options_.handle_signals) {
+    // A peer or a reader of stderr that goes away is an error code, not a signal. SIGUSR1 and SIGUSR2 mean nothing here;
+    // what they do by default is to end the process.
+    for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
+    OnSignal();
+  }
+  listener_.Start();
+  Tell("READY=1\nSTATUS=Serving");
+  if (options_.watchdog_us > 0) asio::post(control_, [this] { FeedWatchdog(); });
+  return absl::OkStatus();
+}
+
+void HttpServer::Tell(std::string_view lines) const {
+  if (options_.notify) options_.notify(lines);
+}
+
+void HttpServer::FeedWatchdog() {
+  // Twice per period, as sd_watchdog_enabled(3) advises. That this runs shows that the io threads do.
+  if (!engine_.stalled()) Tell("WATCHDOG=1");
+  watchdog_timer_.expires_after(std::chrono::microseconds(options_.watchdog_us / 2));
+  watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) FeedWatchdog();
+  });
+}
+
+absl::Status HttpServer::OpenAdmin() {
+  const AdminOptions& admin = options_.admin;
+  if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
+  admin_service_.routes = MakeAdminRoutes(
+      {tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); }, [this] { return Drain(); },
+       [this] { return service_.draining.load(std::memory_order_relaxed); }, engine_.pause_admission,
+       engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
+  if (admin.port.has_value()) {
+    if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
+    admin_listener_.Start();
+  }
+  if (!admin.socket_path.empty()) {
+    if (absl::Status status = admin_socket_.OpenUnix(admin.socket_path); !status.ok()) return status;
+    admin_socket_.Start();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HttpServer::ReloadTenants() {
+  const absl::Status status = tenants_.Reload();
+  if (status.ok()) {
+    Log(LogLevel::kInfo, absl::StrCat("reloaded: ", tenants_.table()->entries().size(), " tenants"));
+  } else {
+    Log(LogLevel::kError, absl::StrCat("not reloaded: ", std::string(status.message())));
+  }
+  return status;
+}
+
+int64_t HttpServer::Drain() {
+  if (!service_.draining.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
+    if (options_.shutdown_delay_s > 0) {
+      asio::post(control_, [this] { RefuseLater(); });
+    } else {
+      generations_->Drain();
+    }
+  }
+  return generations_->in_flight();
+}
+
+void HttpServer::RefuseLater() {
+  refuse_timer_.expires_after(std::chrono::microseconds(static_cast<int64_t>(options_.shutdown_delay_s * 1e6)));
+  refuse_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) generations_->Drain();
+  });
+}
+
+void HttpServer::OnHangup() {
+  if (!tenants_.has_file() || reload_due_) return;
+  reload_due_ = true;
+  reload_timer_.expires_after(kHangupPause);
+  reload_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    reload_due_ = false;
+    Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", MonotonicUs()));
+    (void)ReloadTenants();  // who hears the answer is the log
+    Tell("READY=1");
+  });
+}
+
+void HttpServer::OnSignal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    if (number == SIGHUP) {
+      OnHangup();
+    } else if (!draining_) {
+      Log(LogLevel::kInfo, "told to stop: draining");
+      BeginDrain();
+    } else {
+      Log(LogLevel::kInfo, "second signal: ending running requests");
+      CancelRunning();
+    }
+    OnSignal();
+  });
+}
+
+int HttpServer::Run() {
+  std::vector<std::thread> threads;
+  for (int i = 1; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(); });
+  RunIo();
+  for (std::thread& thread : threads) thread.join();
+  return exit_code_;
+}
+
+void HttpServer::RunIo() {
+  const auto guard = asio::make_work_guard(io_);
+  while (true) {
+    try {
+      io_.run();
+      return;
+    } catch (const std::exception&) {
+      // Handlers catch what they can expect; whatever else there is must not take the other connections along.
+      Log(LogLevel::kError, "an io handler ended with an exception");
+    }
+  }
+}
+
+void HttpServer::Shutdown() {
+  asio::post(control_, [this] { BeginDrain(); });
+}
+
+void HttpServer::Fail(int exit_code) {
+  asio::post(control_, [this, exit_code] {
+    exit_code_ = exit_code;
+    BeginDrain();
+    CancelRunning();
+  });
+}
+
+void HttpServer::BeginDrain() {
+  if (draining_) return;
+  draining_ = true;
+  Tell("STOPPING=1\nSTATUS=Draining");
+  Drain();
+  const double patience_s = options_.shutdown_delay_s + options_.shutdown_timeout_s;
+  deadline_us_ = MonotonicUs() + static_cast<int64_t>(patience_s * 1e6);
+  PollDrain();
+}
+
+void HttpServer::PollDrain() {
+  if ((generations_->draining() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
+    if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
+    io_.stop();
+    return;
+  }
+  if (MonotonicUs() > deadline_us_) {
+    Log(LogLevel::kWarning, absl::StrCat("ending ", generations_->in_flight(), " requests at the shutdown deadline"));
+    CancelRunning();
+  }
+  // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.
+  if (options_.socket.has_value() && generations_->draining()) listener_.Stop();
+  drain_timer_.expires_after(kDrainPoll);
+  drain_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) PollDrain();
+  });
+}
+
+void HttpServer::CancelRunning() {
+  if (cancelled_) return;
+  cancelled_ = true;
+  generations_->Drain();
+  deadline_us_ = MonotonicUs() + kFlushUs;
+  // Ends within one step. The other io thread goes on meanwhile.
+  const StuckGuard guard(options_.limits.engine_stall_s);
+  engine_.stop();
+}
+
+}  // namespace hydrant

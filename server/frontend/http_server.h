@@ -1,0 +1,147 @@
+// HttpServer is the whole HTTP side over any GenerationQueue: routes, listener, io threads, workers, drain. Tests run
+// it over engines of their own.
+//
+// Thread: construction, Open, Run and destruction on one thread; the rest any.
+#ifndef HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_
+#define HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/engine/event_router.h"
+#include "server/frontend/generation_service.h"
+#include "server/frontend/request_directory.h"
+#include "server/http/http_listener.h"
+#include "server/http/http_service.h"
+#include "server/live_view/kv_inspector.h"
+#include "server/metrics/metrics.h"
+#include "server/process/service_manager.h"
+#include "server/tenants/tenant_registry.h"
+
+namespace hydrant {
+
+// The operator's listener: on a TCP port, a Unix socket, both or neither.
+struct AdminOptions {
+  std::optional<uint16_t> port;  // 0 picks one
+  std::string host = "127.0.0.1";
+  std::string socket_path;  // empty: none
+  std::string key;          // empty: the socket's permissions are what protects it. REQUIRED with a port
+};
+
+struct HttpServerOptions {
+  Limits limits;
+  AdminOptions admin;
+  OriginPolicy origins;
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;
+  std::optional<InheritedSocket> socket;  // in place of host and port
+  double shutdown_delay_s = 0;            // of a drain: new requests are served for so long still
+  double shutdown_timeout_s = 30;         // after that: running ones are ended
+  ServingContext context;
+  std::string model_root;  // what was loaded, for /v1/models
+  std::string version;
+  bool ui = true;
+  bool handle_signals = false;
+  // Takes lines of sd_notify(3), any number of times. Null: nobody wants to know.
+  std::function<void(std::string_view lines)> notify;
+  int64_t watchdog_us = 0;  // ServiceManager::watchdog_us
+};
+
+// What the HTTP side needs of the engine beyond GenerationQueue.
+struct EngineView {
+  GenerationQueue* queue = nullptr;
+  std::function<bool()> stalled;
+  std::function<std::string()> metrics;
+  std::function<EngineCounters()> counters;
+  std::function<void(bool)> pause_admission;
+  std::function<void()> reset_prefixes;
+  KvSource kv;
+  std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
+};
+
+class HttpServer {
+ public:
+  // `metrics`, `tenants`, and the engine that Open is given, outlive the server.
+  HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // How the engine's events reach the connections; may be used until Run has returned.
+  EventRouter::FanOut fan_out();
+
+  // Binds the ports and accepts from now on. Errors: HttpListener::Open's.
+  absl::Status Open(EngineView engine);
+  uint16_t port() const { return listener_.port(); }
+  uint16_t admin_port() const { return admin_listener_.port(); }  // 0: none
+  const Limits& limits() const { return options_.limits; }
+
+  // Runs the io threads until the server has shut down. Returns the exit code.
+  int Run();
+
+  // /ready says 503 from now on, so that balancers look elsewhere; those that have not noticed yet are served until
+  // shutdown_delay_s is over, and turned away then. What runs goes on, and the process stays. Returns the number of
+  // requests in flight. Any thread.
+  int64_t Drain();
+  // Any thread: what a signal does, and the end after a failure.
+  void Shutdown();
+  void Fail(int exit_code);
+
+ private:
+  absl::Status OpenAdmin();
+  absl::Status ReloadTenants();
+  void OnSignal();
+  void OnHangup();
+  void Tell(std::string_view lines) const;
+  void FeedWatchdog();
+  void BeginDrain();
+  void RefuseLater();
+  void PollDrain();
+  void CancelRunning();
+  void RunIo();
+
+  const HttpServerOptions options_;
+  Metrics& metrics_;
+  TenantRegistry& tenants_;
+  EngineView engine_;
+  AuthLimiter auth_limiter_;
+  RequestDirectory directory_;
+  HttpService service_;
+  HttpService admin_service_;
+  std::unique_ptr<GenerationService> generations_;
+  std::unique_ptr<KvInspector> inspector_;
+
+  // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
+  boost::asio::io_context io_;
+  boost::asio::thread_pool workers_;
+  HttpListener listener_;
+  HttpListener admin_listener_;
+  HttpListener admin_socket_;
+  // On its own strand, so that the members below need no lock.
+  boost::asio::strand<boost::asio::io_context::executor_type> control_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer drain_timer_;
+  boost::asio::steady_timer refuse_timer_;
+  boost::asio::steady_timer reload_timer_;
+  boost::asio::steady_timer watchdog_timer_;
+  bool reload_due_ = false;  // the timer runs
+  bool draining_ = false;
+  bool cancelled_ = false;
+  int64_t deadline_us_ = 0;
+  int exit_code_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_

@@ -1,0 +1,38 @@
+#include "server/frontend/request_directory.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace hydrant {
+
+RequestDirectory::Entry::Entry(RequestDirectory& directory, std::string id, int32_t tenant, uint64_t first_id,
+                               int32_t count)
+    : directory_(directory) {
+  const std::lock_guard<std::mutex> lock(directory_.mutex_);
+  place_ = directory_.open_.insert(directory_.open_.end(), Open{std::move(id), tenant, first_id, count});
+}
+
+RequestDirectory::Entry::~Entry() {
+  const std::lock_guard<std::mutex> lock(directory_.mutex_);
+  directory_.open_.erase(place_);
+}
+
+int32_t RequestDirectory::Abort(const Selection& selection, GenerationQueue& queue) {
+  const absl::flat_hash_set<std::string> wanted(selection.ids.begin(), selection.ids.end());
+  int32_t aborted = 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Open& request : open_) {
+    if (request.aborted || (selection.tenant.has_value() && request.tenant != *selection.tenant)) continue;
+    if (!wanted.empty() && !wanted.contains(request.id) &&
+        !wanted.contains(request.id.substr(request.id.find('-') + 1))) {
+      continue;
+    }
+    request.aborted = true;
+    ++aborted;
+    for (int32_t i = 0; i < request.count; ++i) queue.Cancel(request.first_id + static_cast<uint64_t>(i));
+  }
+  return aborted;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,153 @@
+#include "server/frontend/routes.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/tokenize.h"
+#include "server/frontend/session_routes.h"
+#include "server/generation/chat_prepare.h"
+#include "server/http/http_exchange.h"
+#include "server/http/offload.h"
+#include "server/live_view/ui_routes.h"
+#include "server/process/ascii_text.h"
+#include "server/process/clock.h"
+#include "server/sessions/session_prompt.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// vLLM's /health and /ping answer with nothing.
+HttpResponse Empty(int status) {
+  HttpResponse response;
+  response.status = status;
+  return response;
+}
+
+HttpResponse TokenizeNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(body, context.request);
+  if (!request.ok()) return ErrorResponse(request.error());
+  RequestPrompt prompt;
+  prompt.text = request.value().prompt;
+  if (request.value().conversation.has_value()) {
+    ApiResult<RequestPrompt> rendered = RenderConversation(*request.value().conversation, context);
+    if (!rendered.ok()) return ErrorResponse(rendered.error());
+    prompt = std::move(rendered.value());
+  }
+  const std::vector<int32_t> tokens = PromptAlone(prompt, request.value().add_special_tokens, *context.tokenizer).ids;
+  std::optional<std::vector<std::string>> pieces;
+  if (request.value().return_token_strs) {
+    // A string per token costs fifty times the text.
+    if (static_cast<int64_t>(tokens.size()) > context.request_tokens_max) {
+      return ErrorResponse(InvalidField(
+          "return_token_strs",
+          absl::StrCat("'return_token_strs' is possible for at most ", context.request_tokens_max, " tokens.")));
+    }
+    pieces.emplace();
+    for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));
+  }
+  return JsonResponse(TokenizeJson(tokens, pieces, context.request.context));
+}
+
+HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, context.request);
+  if (!request.ok()) return ErrorResponse(request.error());
+  return JsonResponse(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
+}
+
+// A route whose response is a function of the request's head.
+HttpRoute Simple(std::string method, std::string path, bool open, std::function<HttpResponse(const HttpHead&)> make) {
+  return {std::move(method), std::move(path), open,
+          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            HttpResponse response = make(exchange.head());
+            co_await exchange.Respond(std::move(response));
+          }};
+}
+
+// A route whose response is a function of the body, computed on the worker threads when that may take long. It counts among
+// the requests of its tenant, whose CPU time it costs.
+HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<HttpResponse(const std::string&)> make) {
+  return {"POST", std::move(path), false,
+          [&workers = sources.workers, &generations = sources.generations,
+           make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+            TenantAccount& account = *exchange.caller()->account;
+            if (std::optional<Refusal> refusal = account.Count(MonotonicUs())) {
+              co_await generations.Reject(exchange, std::move(*refusal));
+              co_return;
+            }
+            HttpResponse response;
+            const auto work = [&] { response = make(exchange.body()); };
+            if (exchange.body().size() <= kInlineBytes) {
+              work();
+            } else {
+              co_await Offload(workers, work);
+            }
+            for (auto& field : account.RateFields(MonotonicUs())) response.fields.push_back(std::move(field));
+            co_await exchange.Respond(std::move(response));
+          }};
+}
+
+}  // namespace
+
+std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
+  const auto sources = std::make_shared<const RouteSources>(std::move(sources_in));
+  const ServingContext& context = sources->context;
+  GenerationService& generations = sources->generations;
+  std::vector<HttpRoute> routes;
+  routes.push_back({"POST", "/v1/completions", false,
+                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareCompletion); }});
+  routes.push_back({"POST", "/v1/chat/completions", false,
+                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareChat); }});
+  routes.push_back(Simple("GET", "/v1/models", false,
+                          [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
+  routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
+    const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
+    return id == sources->model.id ? JsonResponse(ModelJson(sources->model))
+                                   : ErrorResponse(ModelNotFound(sources->model.id));
+  }));
+  AddSessionRoutes(*context.sessions, sources->inspector, &routes);
+  routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
+    return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.for_all.source,
+                                           context.request.vocab_size, context.request.context}));
+  }));
+  routes.push_back(
+      OnBody("/tokenize", *sources, [&context](const std::string& body) { return TokenizeNow(body, context); }));
+  routes.push_back(
+      OnBody("/detokenize", *sources, [&context](const std::string& body) { return DetokenizeNow(body, context); }));
+  routes.push_back(Simple("GET", "/load", false,
+                          [&generations](const HttpHead&) { return JsonResponse(LoadJson(generations.in_flight())); }));
+
+  AddHealthRoutes(sources->stalled, &routes);
+  routes.push_back(Simple("GET", "/ready", true, [sources](const HttpHead&) {
+    if (sources->draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
+    if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
+    return Empty(200);
+  }));
+  routes.push_back(Simple("GET", "/version", true,
+                          [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
+  if (sources->ui) AddUiRoutes(&routes);
+  // Where several tenants share the port, what one does is not the others' business.
+  if (sources->metrics) AddMetricsRoute(sources->metrics, /*open=*/true, &routes);
+  return routes;
+}
+
+void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* routes) {
+  const auto health = [stalled = std::move(stalled)](const HttpHead&) { return Empty(stalled() ? 503 : 200); };
+  routes->push_back(Simple("GET", "/health", true, health));
+  routes->push_back(Simple("GET", "/ping", true, health));
+  routes->push_back(Simple("POST", "/ping", true, health));
+  routes->back().body = false;
+}
+
+void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes) {
+  routes->push_back(Simple("GET", "/metrics", open, [metrics = std::move(metrics)](const HttpHead&) {
+    HttpResponse response = JsonResponse(metrics());
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return response;
+  }));
+}
+
+}  // namespace hydrant

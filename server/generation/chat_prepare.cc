@@ -1,0 +1,97 @@
+#include "server/generation/chat_prepare.h"
+
+#include <ctime>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/response/chat_writer.h"
+#include "api/response/tool_call_parser.h"
+#include "server/process/random_id.h"
+
+namespace hydrant {
+namespace {
+
+ApiError TemplateError(const absl::Status& status) {
+  const std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return InvalidField("messages", message, "template_error");
+    case absl::StatusCode::kFailedPrecondition:
+      return InvalidField("messages", absl::StrCat("The model's chat template does not fit these messages: ", message),
+                          "template_error");
+    default:
+      return ServerError(absl::StrCat("The model's chat template was stopped: ", message), "template_error");
+  }
+}
+
+// What the client wrote as the last message, for an answer that begins with it.
+std::string FinalContent(const Conversation& conversation) {
+  const nlohmann::ordered_json& last = conversation.messages.back();
+  const auto content = last.find("content");
+  return content != last.end() && content->is_string() ? static_cast<std::string>(*content) : std::string();
+}
+
+}  // namespace
+
+ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context) {
+  const ChatSetup::Template& chat = context.chat.For(!conversation.tools.is_null());
+  if (chat.source.empty()) {
+    return InvalidField(
+        "messages",
+        "This model has no chat template. Use /v1/completions, or start the server with --chat-template FILE.",
+        "chat_template_missing");
+  }
+  if (chat.parsed == nullptr) {
+    return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
+  }
+  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
+      {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
+       conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr)});
+  if (!rendered.ok()) return TemplateError(rendered.status());
+  if (rendered->text.empty()) return EmptyPrompt();
+  RequestPrompt prompt;
+  prompt.text = std::move(rendered->text);
+  for (const TextRange& range : rendered->client) prompt.plain.push_back({range.begin, range.end});
+  return prompt;
+}
+
+namespace {
+
+bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = tokenizer.Encode(ToolCallMarker(format), {.add_special_tokens = false});
+  return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
+}
+
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
+                                          const TenantRules& rules, const SessionHeaders& headers) {
+  ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  ChatRequest& request = parsed.value();
+  ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
+  if (!prompt.ok()) return prompt.error();
+  ChatWriterOptions options;
+  if (request.parses_tool_calls) options.tool_calls = context.chat.tool_calls;
+  options.parallel_tool_calls = request.parallel_tool_calls;
+  options.tokens_as_ids = request.return_tokens_as_token_ids;
+  if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
+  if (options.tool_calls != ToolCallFormat::kNone) {
+    options.call_ids = RandomId();
+    if (MarkerIsSpecial(options.tool_calls, *context.tokenizer)) request.skip_special_tokens = false;
+  }
+  PreparedGeneration prepared;
+  prepared.writer = std::make_unique<ChatWriter>(std::move(options));
+  prepared.fields = std::move(static_cast<GenerationFields&>(request));
+  std::vector<RequestPrompt> prompts;
+  prompts.push_back(std::move(prompt.value()));
+  if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
+    if (error->param == "prompt") error->param = "messages";
+    return std::move(*error);
+  }
+  return prepared;
+}
+
+}  // namespace hydrant

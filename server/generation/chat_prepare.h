@@ -1,0 +1,25 @@
+// Makes prompts of conversations, for POST /v1/chat/completions and POST /tokenize.
+//
+// Thread: any (pure but for what PreparePrompts does).
+#ifndef HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_
+#define HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_
+
+#include <string_view>
+
+#include "api/request/chat_request.h"
+#include "server/generation/generation_prepare.h"
+
+namespace hydrant {
+
+// The text that the model's template makes of the conversation; what the client wrote in it is plain. Errors: 400
+// chat_template_missing; 400 template_error where the template refuses the conversation, with its words, or does not fit it;
+// 500 template_error where it does not parse or goes over its limits.
+ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context);
+
+// POST /v1/chat/completions. Errors: those of ParseChatRequest, RenderConversation and PreparePrompts.
+ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
+                                          const TenantRules& rules = {}, const SessionHeaders& headers = {});
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_

@@ -1,0 +1,55 @@
+#include "server/generation/chat_setup.h"
+
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// The longest known template has 17 KB.
+constexpr std::streamsize kTemplateBytesMax = 1 << 20;
+
+}  // namespace
+
+ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
+                        std::string_view tool_call_parser, std::vector<std::string>* warnings) {
+  ChatSetup setup;
+  setup.bos_token = bos;
+  setup.eos_token = eos;
+  setup.for_all.source = std::move(sources.for_all);
+  setup.for_tools.source = std::move(sources.for_tools);
+  const std::string& spells_calls = setup.For(/*has_tools=*/true).source;
+  setup.tool_calls = ToolCallFormatOf(tool_call_parser).value_or(DetectToolCallFormat(spells_calls));
+  const auto parse = [&](ChatSetup::Template& one, std::string_view refused) {
+    if (one.source.empty()) return;
+    absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(one.source, bos, eos);
+    if (parsed.ok()) {
+      one.parsed = std::make_shared<const ChatTemplate>(*std::move(parsed));
+    } else {
+      warnings->push_back(absl::StrCat("chat template: ", std::string(parsed.status().message()), "; ",
+                                       std::string(refused), " will be refused"));
+    }
+  };
+  parse(setup.for_all, setup.for_tools.source.empty() ? "chats" : "chats without tools");
+  parse(setup.for_tools, "chats with tools");
+  return setup;
+}
+
+absl::StatusOr<std::string> ReadChatTemplateFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(static_cast<size_t>(kTemplateBytesMax) + 1, '\0');
+  file.read(text.data(), std::ssize(text));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || (text.empty() && !file.eof())) {
+    return absl::FailedPreconditionError(absl::StrCat("--chat-template: cannot read ", path));
+  }
+  if (std::ssize(text) > kTemplateBytesMax) {
+    return absl::FailedPreconditionError(absl::StrCat("--chat-template: ", path, " is longer than 1 MiB"));
+  }
+  return text;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,45 @@
+// ChatSetup is what a server knows about chats with its model: the template, and how the model spells tool calls.
+//
+// Thread: any (immutable once made).
+#ifndef HYDRANT_SERVER_GENERATION_CHAT_SETUP_H_
+#define HYDRANT_SERVER_GENERATION_CHAT_SETUP_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "api/response/tool_call_parser.h"
+#include "model/chat/chat_template.h"
+
+namespace hydrant {
+
+struct ChatSetup {
+  struct Template {
+    std::string source;                          // as the checkpoint or the operator has it; empty: there is none
+    std::shared_ptr<const ChatTemplate> parsed;  // null: there is none, or it does not parse
+  };
+  Template for_all;
+  Template for_tools;  // for conversations with tools, where the model has one of its own for these
+  ToolCallFormat tool_calls = ToolCallFormat::kNone;
+  std::string bos_token, eos_token;
+
+  const Template& For(bool has_tools) const { return has_tools && !for_tools.source.empty() ? for_tools : for_all; }
+};
+
+struct ChatTemplateSources {
+  std::string for_all, for_tools;  // empty: none
+};
+
+// `tool_call_parser`: a name that ToolCallFormatOf knows, or "auto", which goes by the template. A template that does not
+// parse leaves the server without the chats that it is for, and with a warning: completions need none.
+ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
+                        std::string_view tool_call_parser, std::vector<std::string>* warnings);
+
+// The text of a template file that the operator names (--chat-template).
+absl::StatusOr<std::string> ReadChatTemplateFile(const std::string& path);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_CHAT_SETUP_H_

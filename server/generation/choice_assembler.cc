@@ -1,0 +1,127 @@
+#include "server/generation/choice_assembler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "api/wire/json_writer.h"
+
+namespace hydrant {
+
+ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
+                                 const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials)
+    : tokenizer_(tokenizer),
+      request_(request),
+      prompt_(prompt),
+      hidden_specials_(hidden_specials),
+      show_specials_(show_specials),
+      detokenizer_(tokenizer, request.skip_special_tokens, /*first=*/false),
+      matcher_(stops, request.include_stop_str_in_output) {}
+
+void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
+  assert(event.begin == static_cast<int32_t>(prompt_results_.size()) + 1);
+  prompt_results_.insert(prompt_results_.end(), event.results.begin(), event.results.end());
+}
+
+const SampleResult* ChoiceAssembler::PromptResult(size_t token) const {
+  return token == 0 || token > prompt_results_.size() ? nullptr : &prompt_results_[token - 1];
+}
+
+PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const {
+  PositionLogprobs position;
+  position.id = id;
+  position.bytes = tokenizer_.TokenBytes(id);
+  position.text_offset = characters_;
+  if (result == nullptr) return position;
+  position.logprob = result->logprob;
+  position.rank = result->rank;
+  const size_t count = std::min(result->top.size(), static_cast<size_t>(best));
+  position.top.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const TokenLogprob& top = result->top[i];
+    position.top.push_back({top.id, top.logprob, std::string(tokenizer_.TokenBytes(top.id))});
+  }
+  return position;
+}
+
+void ChoiceAssembler::EchoPrompt() {
+  echoed_ = true;
+  if (!request_.echo) return;
+  Detokenizer detokenizer(tokenizer_, request_.skip_special_tokens && !show_specials_);
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    if (request_.logprobs >= 0) {
+      output_.logprobs.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.logprobs));
+    }
+    if (static_cast<int32_t>(i) < hidden_specials_) continue;
+    const std::string piece = detokenizer.Push(prompt_[i]);
+    characters_ += CountCharacters(piece);
+    output_.text += piece;
+  }
+  const std::string rest = detokenizer.Finish();
+  characters_ += CountCharacters(rest);
+  output_.text += rest;
+  if (request_.prompt_logprobs < 0) prompt_results_ = {};
+}
+
+void ChoiceAssembler::AddToken(const TokenEvent& event) {
+  assert(!finished());
+  if (!echoed_) EchoPrompt();
+  end_ = event.end;
+  if (event.token >= 0) {
+    ++generated_;
+    output_.token_ids.push_back(event.token);
+    if (event.logprobs != nullptr)
+      output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs));
+    // The token that stops a sequence is counted and reported, but is not text.
+    const bool is_text = event.end != SequenceEnd::kStop || request_.include_stop_str_in_output;
+    const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
+    characters_ += CountCharacters(piece);
+    output_.text += generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece);
+  }
+  ++pending_tokens_;
+  if (matcher_.matched()) {
+    end_ = SequenceEnd::kStop;
+    stop_reason_ = matcher_.match();
+    return;
+  }
+  if (!finished()) return;
+  if (event.stop_token >= 0) stop_reason_ = event.stop_token;
+  output_.text += matcher_.Push(detokenizer_.Finish());
+  if (matcher_.matched()) {
+    end_ = SequenceEnd::kStop;
+    stop_reason_ = matcher_.match();
+    return;
+  }
+  output_.text += matcher_.Finish();
+}
+
+AnswerFinish ChoiceAssembler::finish_reason() const {
+  assert(finished());
+  switch (end_) {
+    case SequenceEnd::kStop:
+    case SequenceEnd::kText:
+      return AnswerFinish::kStop;
+    case SequenceEnd::kLength:
+      return AnswerFinish::kLength;
+    default:
+      return AnswerFinish::kAbort;
+  }
+}
+
+std::vector<PositionLogprobs> ChoiceAssembler::TakePromptLogprobs() {
+  assert(request_.prompt_logprobs >= 0);
+  std::vector<PositionLogprobs> positions;
+  positions.reserve(prompt_.size());
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    positions.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.prompt_logprobs));
+  }
+  prompt_results_ = {};
+  return positions;
+}
+
+ChoiceAssembler::Output ChoiceAssembler::Take() {
+  pending_tokens_ = 0;
+  return std::exchange(output_, {});
+}
+
+}  // namespace hydrant

@@ -1,0 +1,80 @@
+// ChoiceAssembler turns one sequence's tokens into what the client sees of it: text in whole characters, cut at stop
+// strings, log-probabilities with their offsets, token ids, and how it ended.
+//
+// Thread: the connection's strand.
+#ifndef HYDRANT_SERVER_GENERATION_CHOICE_ASSEMBLER_H_
+#define HYDRANT_SERVER_GENERATION_CHOICE_ASSEMBLER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/request/generation_fields.h"
+#include "api/response/answer.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/engine/generation.h"
+#include "server/generation/stop_matcher.h"
+
+namespace hydrant {
+
+class ChoiceAssembler {
+ public:
+  // `request`, its `stops` and `prompt` outlive the assembler. `hidden_specials`: leading tokens of the prompt that the server
+  // added; an echo does not show them. `show_specials`: an echo shows the text of special tokens (they were sent as
+  // text).
+  ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
+                  const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials);
+
+  void AddPromptLogprobs(const PromptEvent& event);
+  // REQUIRES: !finished().
+  void AddToken(const TokenEvent& event);
+  // Ends it from outside.
+  void Abort() { end_ = SequenceEnd::kAbort; }
+
+  bool finished() const { return end_ != SequenceEnd::kNone; }
+  SequenceEnd end() const { return end_; }
+  AnswerFinish finish_reason() const;  // REQUIRES: finished()
+  const StopReason& stop_reason() const { return stop_reason_; }
+  int32_t generated() const { return generated_; }
+
+  // What has become visible since the last take.
+  struct Output {
+    std::string text;
+    std::vector<PositionLogprobs> logprobs;  // empty unless asked for
+    std::vector<int32_t> token_ids;
+  };
+  bool has_output() const { return pending_tokens_ > 0; }
+  int32_t pending_tokens() const { return pending_tokens_; }
+  Output Take();
+  // Of all prompt tokens, the first without a number. Once, after the first token or the end has come.
+  // REQUIRES: the request asks for prompt_logprobs.
+  std::vector<PositionLogprobs> TakePromptLogprobs();
+
+ private:
+  void EchoPrompt();
+  // With the `best` best; `result` may have more, and may be null.
+  PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
+  const SampleResult* PromptResult(size_t token) const;
+
+  const Tokenizer& tokenizer_;
+  const GenerationFields& request_;
+  const std::vector<int32_t>& prompt_;
+  const int32_t hidden_specials_;
+  const bool show_specials_;
+
+  Detokenizer detokenizer_;
+  StopMatcher matcher_;
+  std::vector<SampleResult> prompt_results_;  // of prompt tokens 1, 2, …
+  bool echoed_ = false;
+  int32_t characters_ = 0;  // of the choice's text before the next token
+  int32_t generated_ = 0;
+  SequenceEnd end_ = SequenceEnd::kNone;
+  StopReason stop_reason_;
+  Output output_;
+  int32_t pending_tokens_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_CHOICE_ASSEMBLER_H_

@@ -1,0 +1,240 @@
+#include "server/generation/generation_prepare.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/response/completion_writer.h"
+#include "server/generation/bad_words.h"
+#include "server/sessions/session_prompt.h"
+
+namespace hydrant {
+namespace {
+
+// The bounds of a request as a whole: what every prompt may be by itself adds up.
+struct Totals {
+  int64_t tokens = 0;    // of prompts
+  int64_t logprobs = 0;  // that wait for the rest of the response
+
+  std::optional<ApiError> Add(const GenerationFields& request, int64_t length, const ServingContext& context) {
+    tokens += request.n * length;
+    if (tokens > context.request_tokens_max) {
+      return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
+                                                 context.request_tokens_max, "."));
+    }
+    const int32_t of_prompt = std::max(request.echo ? request.logprobs : -1, request.prompt_logprobs);
+    logprobs += request.n * length * (of_prompt + 1);
+    // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
+    if (!request.stream) logprobs += int64_t{request.n} * request.max_tokens * (request.logprobs + 1);
+    if (logprobs <= context.logprobs_kept_max) return std::nullopt;
+    const std::string_view field = request.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs";
+    return InvalidField(
+        field, absl::StrCat("'", std::string(field), "': this request asks for more than ", context.logprobs_kept_max,
+                            " log-probabilities, all tokens and samples together."));
+  }
+};
+
+// A budget in tokens was held against the maximum when it was read; one that follows from lengths, and `full`, which
+// keeps everything, only can be now.
+std::optional<ApiError> CheckKept(const KvBudget& budget, int64_t tokens, const TenantRules& rules) {
+  const int64_t kept = budget.limited() ? budget.keep : tokens;
+  if (rules.kv_budget_max == 0 || kept <= rules.kv_budget_max) return std::nullopt;
+  return InvalidField("kv.budget", absl::StrCat("This request would keep ", kept, " tokens; this tenant's maximum is ",
+                                                rules.kv_budget_max, "."));
+}
+
+// `slots`: the most the sequence occupies at once.
+std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, int64_t slots, const KvResolution& kv,
+                                    const ServingContext& context) {
+  if (!kv.policy.rolling) return CheckPromptLength(prompt_tokens, max_tokens, context.request.context);
+  if (max_tokens > context.rolling_tokens_max) {
+    return InvalidField("max_tokens", absl::StrCat("'max_tokens' may be at most ", context.rolling_tokens_max,
+                                                   " with rolling positions."));
+  }
+  return CheckRollingLength(prompt_tokens, slots, context.request.context);
+}
+
+// A prompt by itself, or as the turn of a session.
+ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFields& request, const SessionTurn* turn,
+                                       const Tokenizer& tokenizer) {
+  PreparedPrompt prompt;
+  prompt.show_specials = !from.is_ids;
+  ApiResult<TurnPrompt> made = turn != nullptr ? MakeTurnPrompt(from, request, turn->past(), tokenizer)
+                                               : PromptAlone(from, request.add_special_tokens, tokenizer);
+  if (!made.ok()) return made.error();
+  prompt.ids = std::move(made.value().ids);
+  prompt.hidden_specials = made.value().hidden_specials;
+  prompt.text = std::move(made.value().text);
+  prompt.plain = std::move(made.value().plain);
+  prompt.goes_on = made.value().goes_on;
+  from.text = {};
+  from.ids = {};
+  if (request.truncate_prompt_tokens.has_value()) {
+    TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
+    prompt.text.reset();  // it may say more than the tokens
+    prompt.goes_on = turn != nullptr && GoesOn(prompt.ids, turn->past());
+  }
+  return prompt;
+}
+
+// Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
+std::optional<ApiError> ResolveKvOf(const GenerationFields& request, const SessionPast* past,
+                                    const ServingContext& context, PreparedPrompt* prompt) {
+  if (prompt->goes_on && prompt->spec == past->spec) {
+    prompt->kv = past->kv;
+    return std::nullopt;
+  }
+  const ApiResult<KvResolution> kv =
+      ResolveKvPolicy(prompt->spec, static_cast<int32_t>(prompt->ids.size()), request.max_tokens, context.kv);
+  if (!kv.ok()) return kv.error();
+  prompt->kv = kv.value();
+  return std::nullopt;
+}
+
+// Whether the turn goes on from what its session has parked. Returns the most slots it will occupy at once.
+int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, PreparedPrompt* prompt) {
+  const auto length = static_cast<int32_t>(prompt->ids.size());
+  const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
+  // Log-probabilities of a prompt take all of it.
+  const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
+  if (parked == nullptr || scores_prompt || !prompt->goes_on || prompt->spec != turn->past()->spec) {
+    return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
+  }
+  prompt->resumes = parked->turn;
+  prompt->parked = parked->computed;
+  return PeakSlotsResumed(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
+}
+
+// Null: nothing is asked of tokens.
+ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFields& fields,
+                                                            const ServingContext& context) {
+  LogitRules rules;
+  rules.allowed = fields.allowed_token_ids;
+  for (const LogitBias& bias : fields.logit_bias) rules.biases.push_back({bias.id, bias.bias});
+  ApiResult<std::vector<std::vector<int32_t>>> bad_words = EncodeBadWords(fields.bad_words, *context.tokenizer);
+  if (!bad_words.ok()) return bad_words.error();
+  rules.bad_words = std::move(bad_words.value());
+  rules.min_tokens = fields.min_tokens;
+  if (fields.min_tokens > 0) {
+    // As in vLLM also where the end is ignored.
+    rules.end_ids = context.eos_ids;
+    rules.end_ids.insert(rules.end_ids.end(), fields.stop_token_ids.begin(), fields.stop_token_ids.end());
+  }
+  rules.repetition = fields.repetition_penalty;
+  rules.frequency = fields.frequency_penalty;
+  rules.presence = fields.presence_penalty;
+  if (rules.neutral()) return std::shared_ptr<const LogitRules>();
+  return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
+}
+
+int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
+  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
+}
+
+// The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
+// pool, the tenant's limits and the log-probabilities asked for leave if that is less, so that a default is never what a
+// request is refused for. Where nothing is left, one, which the checks that follow refuse with the right words. All of it is
+// promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
+int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
+                      const ServingContext& context, const TenantRules& rules) {
+  int64_t room = spec.rolls() ? std::min(context.request.context, context.rolling_tokens_max)
+                              : context.request.context - prompt_tokens;
+  if (!spec.evicts()) {
+    room = std::min(room, BlocksOf(rules, context) * kBlockSlots - prompt_tokens);
+    if (rules.kv_budget_max > 0) room = std::min(room, rules.kv_budget_max - prompt_tokens);
+  }
+  if (rules.tokens_max > 0) room = std::min(room, rules.tokens_max / fields.n - prompt_tokens);
+  if (!fields.stream && fields.logprobs >= 0) {
+    const int64_t of_prompt = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs) + 1;
+    const int64_t positions = context.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
+    room = std::min(room, positions / (fields.logprobs + 1));
+  }
+  const int32_t cap = context.request.max_new_tokens;
+  if (cap > 0) room = std::min<int64_t>(room, std::max(cap, fields.min_tokens));
+  return static_cast<int32_t>(std::max<int64_t>(1, room));
+}
+
+// What is left of a prompt's way to the engine once it is encoded.
+std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingContext& context, const TenantRules& rules,
+                                     GenerationFields* fields, PreparedPrompt* prompt) {
+  const auto length = static_cast<int64_t>(prompt->ids.size());
+  const SessionPast* past = turn == nullptr ? nullptr : turn->past();
+  prompt->spec = past != nullptr && !fields->has_kv ? past->spec : fields->kv;
+  if (fields->max_tokens == kRestOfContext) {
+    fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
+  }
+  if (std::optional<ApiError> error = ResolveKvOf(*fields, past, context, prompt)) return error;
+  const int64_t slots = ResumeFrom(turn, *fields, prompt);
+  if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
+  if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;
+  const int64_t blocks = BlocksOf(rules, context);
+  const int64_t needed = BlocksForSlots(slots);
+  if (needed > blocks) return KvCapacityExceeded(needed, blocks);
+  // Of a default; what a request says was held against each other when it was read.
+  if (fields->min_tokens > fields->max_tokens) {
+    return InvalidField("min_tokens", absl::StrCat("'min_tokens' may be at most ", fields->max_tokens,
+                                                   " here: there is no room for a longer answer."));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
+                                                const TenantRules& rules, const SessionHeaders& headers) {
+  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  CompletionRequest& request = parsed.value();
+  PreparedGeneration prepared;
+  prepared.writer = std::make_unique<CompletionWriter>(request.return_tokens_as_token_ids);
+  std::vector<RequestPrompt> prompts = std::move(request.prompts);
+  prepared.fields = std::move(static_cast<GenerationFields&>(request));
+  if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
+    return std::move(*error);
+  }
+  return prepared;
+}
+
+RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules,
+                                const SessionHeaders& headers) {
+  RequestContext request = context.request;
+  if (rules.kv.has_value()) request.kv = *rules.kv;
+  request.kv_budget_max = rules.kv_budget_max;
+  request.priority_max = rules.priority_max;
+  request.session = headers;
+  return request;
+}
+
+std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const ServingContext& context,
+                                       const TenantRules& tenant, PreparedGeneration* prepared) {
+  GenerationFields& fields = prepared->fields;
+  assert(prompts.size() == 1 || (fields.session_id.empty() && fields.max_tokens != kRestOfContext));
+  if (fields.n * std::ssize(prompts) > context.request_sequences_max) {
+    return InvalidField(
+        "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
+  }
+  if (!fields.session_id.empty()) {
+    ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);
+    if (!turn.ok()) return turn.error();
+    prepared->turn.emplace(std::move(turn.value()));
+  }
+  const SessionTurn* turn = prepared->turn.has_value() ? &*prepared->turn : nullptr;
+  ApiResult<std::shared_ptr<const LogitRules>> made = MakeLogitRules(fields, context);
+  if (!made.ok()) return made.error();
+  const std::shared_ptr<const LogitRules> rules = std::move(made.value());
+  Totals totals;
+  prepared->prompts.reserve(prompts.size());
+  for (RequestPrompt& from : prompts) {
+    ApiResult<PreparedPrompt> encoded = EncodePrompt(from, fields, turn, *context.tokenizer);
+    if (!encoded.ok()) return encoded.error();
+    PreparedPrompt& prompt = prepared->prompts.emplace_back(std::move(encoded.value()));
+    if (std::optional<ApiError> error = SettlePrompt(turn, context, tenant, &fields, &prompt)) return error;
+    if (rules != nullptr) prompt.shaper = std::make_shared<const LogitShaper>(rules, prompt.ids);
+    // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
+    if (std::optional<ApiError> error = totals.Add(fields, std::ssize(prompt.ids), context)) return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,101 @@
+// What has to happen to a request before the engine can have it: parse, tokenise, resolve its KV policy, check that it can
+// ever fit. Each endpoint has a function for its own bodies; what they have in common is PreparePrompts.
+//
+// Thread: any. Linear in the body and a session's past; pure but for beginning the turn of a session, which ends with the
+// result.
+#ifndef HYDRANT_SERVER_GENERATION_GENERATION_PREPARE_H_
+#define HYDRANT_SERVER_GENERATION_GENERATION_PREPARE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/request/completion_request.h"
+#include "api/response/answer.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/engine/logit_shaper.h"
+#include "server/generation/chat_setup.h"
+#include "server/kv/kv_resolution.h"
+#include "server/sessions/session_store.h"
+#include "server/tenants/prefix_salts.h"
+
+namespace hydrant {
+
+// What every request is checked against and answered with.
+struct ServingContext {
+  RequestContext request;
+  KvModelFacts kv;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<int32_t> eos_ids;
+  ChatSetup chat;
+  int32_t blocks = 0;  // of the pool
+  bool prefix_caching = false;
+  PrefixSalts prefix_salts;
+  SessionStore* sessions = nullptr;  // never null in a server; outlives it
+  // Limits of the same names.
+  int64_t request_tokens_max = 1 << 20;
+  int64_t request_sequences_max = 16384;
+  int64_t logprobs_kept_max = 1 << 20;
+  int32_t rolling_tokens_max = 1 << 20;
+  int64_t stream_buffer_bytes_max = 256 << 10;
+  std::string system_fingerprint;
+};
+
+// What holds for the requests of one tenant beyond that.
+struct TenantRules {
+  std::optional<KvSpec> kv;   // default of the field `kv`; nullopt: the server's
+  int32_t kv_budget_max = 0;  // most slots a sequence may keep; 0: the context
+  int32_t priority_max = 0;   // largest `priority`
+  int64_t blocks_max = 0;     // most blocks a sequence can be given; 0: the pool
+  int64_t tokens_max = 0;     // most tokens a request can ever be given (tpm); 0: no limit
+  SessionOwner sessions;
+};
+
+// A prompt as the engine will see it.
+struct PreparedPrompt {
+  std::vector<int32_t> ids;
+  int32_t hidden_specials = 0;  // leading ids the server added
+  bool show_specials = false;   // an echo shows special tokens: they were sent as text
+  KvSpec spec;                  // what `kv` was made of
+  KvResolution kv;
+  // Of a session's turn.
+  bool goes_on = false;             // TurnPrompt::goes_on
+  uint64_t resumes = 0;             // GenerationSequence::resumes
+  int32_t parked = 0;               // GenerationSequence::parked_tokens
+  std::optional<std::string> text;  // TurnPrompt::text
+  std::vector<TextRange> plain;     // TurnPrompt::plain
+  // GenerationSequence::shaper of every sample, before its first token; null when nothing is asked of tokens.
+  std::shared_ptr<const LogitShaper> shaper;
+};
+
+struct PreparedGeneration {
+  GenerationFields fields;
+  std::vector<PreparedPrompt> prompts;
+  std::optional<SessionTurn> turn;       // of a session; it has one prompt
+  std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
+};
+
+// How an endpoint prepares its requests.
+using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body, const ServingContext& context,
+                                                          const TenantRules& rules, const SessionHeaders& headers);
+
+// POST /v1/completions. Errors: those of ParseCompletionRequest and PreparePrompts.
+ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
+                                                const TenantRules& rules = {}, const SessionHeaders& headers = {});
+
+// What a request of this tenant is read against.
+RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const SessionHeaders& headers);
+
+// Begins the turn of a session and makes the engine's prompts, with their KV policies; settles max_tokens where that is
+// kRestOfContext, for which there has to be one prompt. `prepared` has its fields; a turn of a session has one prompt.
+// Errors: those of SessionStore::Begin, CheckPromptLength and ResolveKvPolicy; kv_capacity_exceeded; 400 for a request that
+// is too large as a whole.
+std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const ServingContext& context,
+                                       const TenantRules& tenant, PreparedGeneration* prepared);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_GENERATION_PREPARE_H_

@@ -1,0 +1,334 @@
+#include "server/generation/generation_run.h"
+
+#include <algorithm>
+#include <cassert>
+#include <ctime>
+#include <utility>
+
+#include "api/response/sse.h"
+#include "server/engine/prefix_sharing.h"
+#include "server/generation/stop_string_finder.h"
+#include "server/process/clock.h"
+#include "server/process/random_id.h"
+
+namespace hydrant {
+namespace {
+
+FinishedReason Reason(SequenceEnd end) {
+  switch (end) {
+    case SequenceEnd::kStop:
+    case SequenceEnd::kText:
+      return FinishedReason::kStop;
+    case SequenceEnd::kLength:
+      return FinishedReason::kLength;
+    case SequenceEnd::kError:
+    case SequenceEnd::kNoMemory:
+    case SequenceEnd::kRefused:
+    case SequenceEnd::kTooLarge:
+      return FinishedReason::kError;
+    default:
+      return FinishedReason::kAbort;
+  }
+}
+
+}  // namespace
+
+GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue,
+                             Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
+    : turn_(std::exchange(prepared.turn, std::nullopt)),
+      session_id_(turn_.has_value() ? turn_->id() : std::string()),
+      writer_(std::exchange(prepared.writer, nullptr)),
+      shared_(std::make_shared<const PreparedGeneration>(std::move(prepared))),
+      prepared_(*shared_),
+      context_(context),
+      queue_(queue),
+      metrics_(metrics),
+      arrival_us_(arrival_us),
+      tenant_(tenant),
+      head_{std::string(writer_->id_prefix()) + id, static_cast<int64_t>(std::time(nullptr)),
+            context.request.model_names.front(), context.system_fingerprint},
+      stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
+  const GenerationFields& fields = prepared_.fields;
+  writer_->Begin(head_);
+  for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
+    const PreparedPrompt& prompt = prepared_.prompts[p];
+    prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
+    for (int32_t sample = 0; sample < fields.n; ++sample) {
+      Choice& choice = choices_.emplace_back();
+      choice.prompt = static_cast<int32_t>(p);
+      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
+                                                           prompt.hidden_specials, prompt.show_specials);
+    }
+  }
+  open_ = unclosed_ = static_cast<int32_t>(choices_.size());
+  if (turn_.has_value()) answer_.emplace(*context_.tokenizer, fields.skip_special_tokens);
+}
+
+GenerationRun::~GenerationRun() {
+  if (first_id_ == 0) return;
+  // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
+  if (turn_.has_value()) Absorb();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (choices_[i].assembler->finished()) continue;
+    choices_[i].assembler->Abort();
+    Finish(static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (!choices_[i].ended_in_engine) queue_.Cancel(first_id_ + i);
+  }
+}
+
+std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
+  std::vector<RequestAccount::Sequence> sequences;
+  for (const Choice& choice : choices_) {
+    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
+    sequences.push_back({static_cast<int64_t>(prompt.ids.size()) - prompt.parked, prepared_.fields.max_tokens});
+  }
+  return sequences;
+}
+
+bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
+  const GenerationFields& fields = prepared_.fields;
+  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
+                                             std::move(wake));
+  GenerationJob job;
+  job.arrival_us = arrival_us_;
+  job.tenant = tenant_;
+  job.priority = fields.priority;
+  job.ledger = std::move(ledger);
+  job.mailbox = mailbox_;
+  job.sequences.reserve(choices_.size());
+  const PrefixSalt prefix_salt = context_.prefix_salts.Of(std::to_string(tenant_), fields.cache_salt);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
+    GenerationSequence& sequence = job.sequences.emplace_back();
+    sequence.prompt = {shared_, &prompt.ids};
+    sequence.max_tokens = fields.max_tokens;
+    sequence.min_tokens = fields.min_tokens;
+    sequence.stop_token_ids = fields.stop_token_ids;
+    sequence.forced_ids = fields.forced_token_ids;
+    sequence.ignore_eos = fields.ignore_eos;
+    sequence.logprobs = fields.logprobs;
+    sequence.prompt_logprobs = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs);
+    sequence.prompt_ranks = fields.prompt_logprobs >= 0;
+    sequence.budget = prompt.kv.budget;
+    if (context_.prefix_caching) {
+      sequence.prefix = SharePrefixes(prompt.kv.policy, prefix_salt, sequence.prompt_logprobs >= 0);
+    }
+    sequence.policy = prompt.kv.policy;
+    sequence.policy_label = prompt.kv.policy_label;
+    if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
+    if (!fields.stop.empty()) {
+      sequence.end_finder =
+          std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
+    }
+    if (turn_.has_value()) {
+      sequence.session = turn_->session();
+      sequence.turn = turn_->turn();
+      sequence.resumes = prompt.resumes;
+      sequence.parked_tokens = prompt.parked;
+    }
+    SamplingParams& sampling = sequence.sampling;
+    sampling.temperature = fields.temperature;
+    sampling.top_p = fields.top_p;
+    sampling.top_k = fields.top_k;
+    sampling.min_p = fields.min_p;
+    // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in
+    // two requests.
+    const auto sample = static_cast<uint64_t>(i % static_cast<size_t>(fields.n));
+    sampling.seed = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed();
+  }
+  const std::optional<uint64_t> first_id = queue_.TrySubmit(std::move(job));
+  if (!first_id.has_value()) return false;
+  first_id_ = *first_id;
+  return true;
+}
+
+void GenerationRun::Absorb() {
+  if (mailbox_->Take(&batch_)) queue_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
+  for (const PromptEvent& event : batch_.prompts) {
+    choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
+  }
+  for (const TokenEvent& event : batch_.tokens) AddToken(choices_[static_cast<size_t>(event.choice)], event);
+  if (batch_.failed) {
+    for (Choice& choice : choices_) choice.ended_in_engine = true;
+    if (open_ > 0) error_ = ServerError("The engine stopped.", "engine_failed");
+  }
+}
+
+void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
+  assert(!choice.assembler->finished() && !choice.ended_in_engine);
+  choice.ended_in_engine = event.end != SequenceEnd::kNone;
+  if (event.token >= 0) {
+    if (choice.last_token_us < 0) {
+      metrics_.ObserveFirstToken(tenant_, event.time_us - arrival_us_);
+    } else {
+      metrics_.ObserveTokenGap(tenant_, event.time_us - choice.last_token_us);
+    }
+    choice.last_token_us = event.time_us;
+    if (answer_.has_value()) answer_->Add(event.token);
+  }
+  choice.assembler->AddToken(event);
+  if (event.end == SequenceEnd::kError) {
+    error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
+  } else if (event.end == SequenceEnd::kNoMemory) {
+    error_ = Overloaded("The server is out of memory.", "out_of_memory", 1);
+  } else if (event.end == SequenceEnd::kRefused) {
+    error_ = Overloaded("The server could not take the fields.", "engine_refused", 1);
+  } else if (event.end == SequenceEnd::kTooLarge) {
+    error_ = SessionTooLong();
+  }
+  // The engine finds stop strings too, so both end with the same token.
+  assert(choice.assembler->finished() == choice.ended_in_engine);
+  if (!choice.ended_in_engine) return;
+  if (turn_.has_value()) EndTurn(event.end);
+  Finish(event.choice);
+}
+
+// Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
+// leaves the session as it was.
+void GenerationRun::EndTurn(SequenceEnd end) {
+  if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) {
+    turn_.reset();
+    return;
+  }
+  const PreparedPrompt& prompt = prepared_.prompts.front();
+  // A token that only says that the text is over is no part of it.
+  const bool drop_last = end == SequenceEnd::kStop && !prepared_.fields.include_stop_str_in_output;
+  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.plain, drop_last);
+  past.hidden_specials = prompt.hidden_specials;
+  past.spec = prompt.spec;
+  past.kv = prompt.kv;
+  turn_->End(std::move(past));
+  turn_.reset();
+}
+
+void GenerationRun::Finish(int32_t index) {
+  const Choice& choice = choices_[static_cast<size_t>(index)];
+  --open_;
+  SequenceReport report;
+  report.reason = Reason(choice.assembler->end());
+  report.prompt_tokens = static_cast<int32_t>(prepared_.prompts[static_cast<size_t>(choice.prompt)].ids.size());
+  report.generated_tokens = choice.assembler->generated();
+  report.max_tokens = prepared_.fields.max_tokens;
+  report.arrival_us = arrival_us_;
+  report.ended_us = MonotonicUs();
+  if (!batch_.status.empty()) {
+    const SequenceStatus& status = batch_.status[static_cast<size_t>(index)];
+    report.cached_tokens = status.cached + status.restored;
+    report.admitted_us = status.admitted_us;
+    report.first_token_us = status.first_token_us;
+    report.last_token_us = status.last_token_us;
+  }
+  metrics_.ObserveSequence(tenant_, report);
+  if (open_ > 0) return;
+  int32_t most = 0;
+  for (const Choice& other : choices_) most = std::max(most, other.assembler->generated());
+  metrics_.ObserveRequest(prepared_.fields.n, most);
+}
+
+int64_t GenerationRun::generated_tokens() const {
+  int64_t tokens = 0;
+  for (const Choice& choice : choices_) tokens += choice.assembler->generated();
+  return tokens;
+}
+
+Usage GenerationRun::MakeUsage() const {
+  Usage usage;
+  usage.prompt_tokens = prompt_tokens_;
+  usage.completion_tokens = generated_tokens();
+  // Like prompt tokens, once per prompt: those of its first sample.
+  for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.fields.n)) {
+    usage.cached_tokens += batch_.status[i].cached + batch_.status[i].restored;
+  }
+  return usage;
+}
+
+KvReport GenerationRun::MakeKvReport() const {
+  const SequenceStatus& status = batch_.status.back();
+  KvReport report;
+  report.live = status.live;
+  report.budget = status.budget;
+  report.evicted = status.evicted;
+  report.blocks = status.blocks;
+  report.session = session_id_;
+  return report;
+}
+
+void GenerationRun::AppendChunk(int32_t index, std::string* out) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  const GenerationFields& fields = prepared_.fields;
+  const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
+  const ChoiceAssembler::Output output = choice.assembler->Take();
+  AnswerDelta delta;
+  delta.index = index;
+  delta.first = !choice.announced;
+  delta.text = output.text;
+  if (fields.logprobs >= 0) delta.logprobs = &output.logprobs;
+  if (fields.return_token_ids) {
+    delta.token_ids = &output.token_ids;
+    if (!choice.announced) delta.prompt_token_ids = &prompt.ids;
+  }
+  choice.announced = true;
+  Usage usage;
+  if (fields.continuous_usage_stats) {
+    usage.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
+    usage.completion_tokens = choice.assembler->generated();
+    delta.usage = &usage;
+  }
+  KvReport kv;
+  if (choice.assembler->finished()) {
+    choice.closed = true;
+    --unclosed_;
+    delta.finish_reason = choice.assembler->finish_reason();
+    delta.stop_reason = &choice.assembler->stop_reason();
+    if (unclosed_ == 0 && fields.kv_report && !fields.include_usage) {
+      kv = MakeKvReport();
+      delta.kv = &kv;
+    }
+  }
+  writer_->AppendChunk(out, delta);
+}
+
+void GenerationRun::AppendEvents(std::string* out) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    if (choice.closed || !choice.assembler->has_output()) continue;
+    // The first token goes out at once, whatever the interval.
+    const bool due = !choice.announced || choice.assembler->finished() ||
+                     choice.assembler->pending_tokens() >= prepared_.fields.stream_interval;
+    if (due) AppendChunk(static_cast<int32_t>(i), out);
+  }
+  if (unclosed_ > 0) return;
+  if (prepared_.fields.include_usage) {
+    const KvReport kv = MakeKvReport();
+    writer_->AppendUsage(out, MakeUsage(), prepared_.fields.kv_report ? &kv : nullptr);
+  }
+  out->append(kSseDone);
+}
+
+std::string GenerationRun::Body() {
+  assert(done());
+  const GenerationFields& fields = prepared_.fields;
+  Answer answer;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    ChoiceAssembler& assembler = *choices_[i].assembler;
+    ChoiceAssembler::Output output = assembler.Take();
+    AnswerChoice& choice = answer.choices.emplace_back();
+    choice.index = static_cast<int32_t>(i);
+    choice.text = std::move(output.text);
+    if (fields.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
+    if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();
+    choice.finish_reason = assembler.finish_reason();
+    choice.stop_reason = assembler.stop_reason();
+    if (fields.return_token_ids) {
+      choice.token_ids = std::move(output.token_ids);
+      choice.prompt_token_ids = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)].ids;
+    }
+  }
+  answer.usage = MakeUsage();
+  if (fields.kv_report) answer.kv = MakeKvReport();
+  return writer_->Body(answer);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,107 @@
+// GenerationRun is one request between submission and its last byte: a ChoiceAssembler per sequence, what to report about
+// each, and the bodies and chunks that the endpoint's AnswerWriter makes of them. It does no I/O.
+//
+// Thread: the connection's strand.
+#ifndef HYDRANT_SERVER_GENERATION_GENERATION_RUN_H_
+#define HYDRANT_SERVER_GENERATION_GENERATION_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/response/answer.h"
+#include "api/wire/api_error.h"
+#include "server/engine/generation.h"
+#include "server/engine/stream_mailbox.h"
+#include "server/generation/choice_assembler.h"
+#include "server/generation/generation_prepare.h"
+#include "server/sessions/session_store.h"
+#include "server/sessions/turn_answer.h"
+#include "server/tenants/tenant_account.h"
+
+namespace hydrant {
+
+class GenerationRun {
+ public:
+  // `context`, `queue` and `metrics` outlive the run. `id`: of the request, without the endpoint's prefix. `tenant` is an
+  // index.
+  GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+                int64_t arrival_us, std::string id, int32_t tenant);
+  // Cancels what has not ended.
+  ~GenerationRun();
+  GenerationRun(const GenerationRun&) = delete;
+  GenerationRun& operator=(const GenerationRun&) = delete;
+
+  // What its sequences may come to use, in the order of choices.
+  std::vector<RequestAccount::Sequence> accounts() const;
+  // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
+  bool Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger);
+
+  // Takes what the engine has sent so far.
+  void Absorb();
+  // Why the request as a whole has failed, if it has.
+  const std::optional<ApiError>& error() const { return error_; }
+  bool done() const { return open_ == 0; }
+
+  // Events for what has become visible; after the last one, usage if it was asked for, and [DONE].
+  void AppendEvents(std::string* out);
+  // REQUIRES: done().
+  std::string Body();
+
+  // It was refused: its session is free again.
+  void LeaveTurn() { turn_.reset(); }
+
+  const std::string& id() const { return head_.id; }
+  uint64_t first_id() const { return first_id_; }
+  int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
+  const GenerationFields& fields() const { return prepared_.fields; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t generated_tokens() const;
+
+ private:
+  struct Choice {
+    std::unique_ptr<ChoiceAssembler> assembler;
+    int32_t prompt = 0;            // index of its prompt
+    bool ended_in_engine = false;  // its terminal event has come: nothing to cancel
+    bool announced = false;        // its first chunk is out
+    bool closed = false;           // its last chunk is out
+    int64_t last_token_us = -1;
+  };
+
+  void AddToken(Choice& choice, const TokenEvent& event);
+  void Finish(int32_t index);
+  void EndTurn(SequenceEnd end);
+  KvReport MakeKvReport() const;
+  Usage MakeUsage() const;
+  void AppendChunk(int32_t index, std::string* out);
+
+  std::optional<SessionTurn> turn_;  // until it has ended
+  const std::string session_id_;     // empty: none
+  const std::unique_ptr<AnswerWriter> writer_;
+  const std::shared_ptr<const PreparedGeneration> shared_;  // with the engine, which reads the prompts
+  const PreparedGeneration& prepared_;
+  const ServingContext& context_;
+  GenerationQueue& queue_;
+  Metrics& metrics_;
+  const int64_t arrival_us_;
+  const int32_t tenant_;
+  const AnswerHead head_;
+  const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
+
+  std::vector<Choice> choices_;
+  int32_t open_ = 0;      // choices without an end
+  int32_t unclosed_ = 0;  // choices whose last chunk is not out
+  int64_t prompt_tokens_ = 0;
+  uint64_t first_id_ = 0;  // 0: not submitted
+  std::shared_ptr<StreamMailbox> mailbox_;
+  StreamBatch batch_;
+  std::optional<ApiError> error_;
+  std::optional<TurnAnswer> answer_;  // of a session's turn
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_GENERATION_GENERATION_RUN_H_

@@ -1,0 +1,89 @@
+// HttpConnection reads requests off one socket and has them answered one after the other (http_exchange.h).
+//
+// Thread: the connection's strand.
+//
+// Invariants
+//  1. A request gets exactly one response, or the connection ends.
+//  2. A body is read only after the head has passed every check, the key first of all; nothing is allocated for bytes
+//     that have not arrived.
+//  3. A response that leaves bytes of its request unread ends the connection.
+//  4. Every wait for the peer has a deadline.
+//  5. An idle connection holds no buffer.
+#ifndef HYDRANT_SERVER_HTTP_HTTP_CONNECTION_H_
+#define HYDRANT_SERVER_HTTP_HTTP_CONNECTION_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/wire/api_error.h"
+#include "server/http/http_exchange.h"
+#include "server/http/http_head.h"
+#include "server/http/http_message.h"
+#include "server/http/http_service.h"
+
+namespace hydrant {
+
+// Of any stream: TCP or a Unix socket.
+using HttpSocket = boost::asio::generic::stream_protocol::socket;
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(HttpSocket socket, HttpService& service);
+  ~HttpConnection();
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+
+  // Spawns Run on the socket's strand.
+  static void Start(HttpSocket socket, HttpService& service);
+
+ private:
+  friend class HttpExchange;
+
+  enum class ReadResult : uint8_t { kBytes, kClosed, kTimeout };
+
+  boost::asio::awaitable<void> Run();
+  // False: no further request comes, or it was refused (and answered).
+  boost::asio::awaitable<bool> ReadHead(HttpHead* head);
+  boost::asio::awaitable<void> Serve(HttpExchange& exchange);
+  // What is wrong with the request, from its head alone; the route to take when nothing is. Finds out who asks.
+  ApiError CheckHead(HttpExchange& exchange, const HttpRoute** route, HttpResponse* preflight) const;
+  boost::asio::awaitable<bool> ReadBody(HttpExchange& exchange);
+  boost::asio::awaitable<bool> Refuse(ApiError error);
+  boost::asio::awaitable<void> Linger();
+
+  boost::asio::awaitable<ReadResult> ReadSome();
+  boost::asio::awaitable<bool> WriteAll(std::string_view data);
+  void ArmDeadline(double seconds);
+  void DisarmDeadline();
+  void ArmWatch();
+  void OnReadable();
+  void LoseClient();
+  void Wake();
+
+  HttpSocket socket_;
+  HttpService& service_;
+  const std::string peer_;  // address as text
+  std::string input_;       // received and not yet consumed
+  bool keep_alive_ = true;
+  bool first_request_ = true;
+  bool client_gone_ = false;
+  size_t linger_bytes_;  // discarded at most after the last response
+
+  boost::asio::steady_timer deadline_;
+  uint64_t deadline_number_ = 0;  // of the armed deadline; an older one that fires late means nothing
+  bool timed_out_ = false;
+
+  bool watching_ = false;       // an exchange wants to know when the client goes
+  bool watch_pending_ = false;  // a wait for readability is under way
+  boost::asio::steady_timer wake_timer_;
+  bool woken_ = false;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_HTTP_CONNECTION_H_

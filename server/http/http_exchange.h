@@ -1,0 +1,81 @@
+// HttpExchange is one request and its response as a handler sees it.
+//
+// Thread: the connection's strand (Waker's result aside: any).
+#ifndef HYDRANT_SERVER_HTTP_HTTP_EXCHANGE_H_
+#define HYDRANT_SERVER_HTTP_HTTP_EXCHANGE_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/wire/api_error.h"
+#include "server/http/caller.h"
+#include "server/http/http_head.h"
+#include "server/http/http_message.h"
+
+namespace hydrant {
+
+class HttpConnection;
+
+// The response that carries `error`.
+HttpResponse ErrorResponse(const ApiError& error);
+
+class HttpExchange {
+ public:
+  HttpExchange(HttpConnection& connection, HttpHead head);
+  HttpExchange(const HttpExchange&) = delete;
+  HttpExchange& operator=(const HttpExchange&) = delete;
+
+  const HttpHead& head() const { return head_; }
+  const std::string& body() const { return body_; }
+  std::string TakeBody() { return std::move(body_); }
+  // The client's X-Request-Id when it is usable, else one of our own.
+  const std::string& request_id() const { return request_id_; }
+  // Who asks; null on an open route, and for the operator.
+  const Caller& caller() const { return caller_; }
+  int64_t arrival_us() const { return arrival_us_; }  // monotonic; when the head was complete
+  int status() const { return status_; }              // 0: no response yet
+
+  // A whole response. REQUIRES: no response yet.
+  boost::asio::awaitable<void> Respond(HttpResponse response);
+  boost::asio::awaitable<void> RespondError(ApiError error);
+
+  // A response in pieces: the head travels with the first piece. Each Write is one socket write when the reader keeps
+  // up; it returns false, and so does every later one, when the client is gone or did not take the bytes within
+  // stream_stall_s. REQUIRES: no response yet; EndStream last.
+  void BeginStream(HttpResponse head);
+  boost::asio::awaitable<bool> Write(std::string_view piece);
+  boost::asio::awaitable<void> EndStream();
+
+  // From here on notice a client that hangs up, also while nothing is written.
+  void WatchClient();
+  bool client_gone() const;
+  // Returns once somebody has called the waker since the last return, or the client is gone.
+  boost::asio::awaitable<void> WaitForWake();
+  // A function for any thread, good for longer than the exchange.
+  std::function<void()> Waker();
+
+ private:
+  friend class HttpConnection;
+
+  HttpResponse WithCommonFields(HttpResponse response) const;
+
+  HttpConnection& connection_;
+  HttpHead head_;
+  std::string body_;
+  std::string request_id_;
+  Caller caller_;
+  int64_t arrival_us_ = 0;
+  int status_ = 0;
+  bool body_read_ = false;
+  bool streaming_ = false;
+  bool chunked_ = false;     // the stream's pieces travel as chunks
+  std::string stream_head_;  // not sent yet
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_HTTP_EXCHANGE_H_

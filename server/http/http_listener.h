@@ -1,0 +1,61 @@
+// HttpListener accepts connections until its io_context stops, whatever the operating system throws at it: a peer that is gone
+// already, no file descriptors left, too many connections. It never spins and never stops by itself.
+//
+// Thread: Open and Start on any one thread, accepting on an io thread.
+#ifndef HYDRANT_SERVER_HTTP_HTTP_LISTENER_H_
+#define HYDRANT_SERVER_HTTP_HTTP_LISTENER_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/http/http_service.h"
+#include "server/process/service_manager.h"
+
+namespace hydrant {
+
+class HttpListener {
+ public:
+  // `service` outlives the listener and every connection.
+  HttpListener(boost::asio::io_context& io, HttpService& service);
+  ~HttpListener();
+  HttpListener(const HttpListener&) = delete;
+  HttpListener& operator=(const HttpListener&) = delete;
+
+  // Binds and listens; port 0 picks one. `host` is an IP literal or a name. UNAVAILABLE: in use; INVALID_ARGUMENT: no
+  // such address. Nothing is accepted before Start.
+  absl::Status Open(const std::string& host, uint16_t port);
+  // The same with a socket that listens already, which is the listener's from now on.
+  absl::Status Adopt(const InheritedSocket& socket);
+  // The same on a Unix socket that only this user may connect to. A socket nobody listens on any more is replaced;
+  // UNAVAILABLE: somebody does, or the path is something else. Removed by the destructor.
+  absl::Status OpenUnix(const std::string& path);
+  void Start();
+  // Accepts no more. Whoever else holds an adopted socket keeps it, and its backlog, alive. Any thread, any number of times.
+  void Stop();
+
+  uint16_t port() const { return port_; }
+
+ private:
+  absl::Status Listen(const boost::asio::generic::stream_protocol::endpoint& endpoint, const std::string& name);
+  boost::asio::awaitable<void> AcceptLoop();
+  void ReserveDescriptor();
+  void ShedOne();
+
+  boost::asio::io_context& io_;
+  HttpService& service_;
+  boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol> acceptor_;
+  std::string unix_path_;  // empty: TCP
+  uint16_t port_ = 0;
+  // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
+  // staying in the backlog, where it would wake the loop for ever.
+  int reserve_fd_ = -1;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_HTTP_LISTENER_H_

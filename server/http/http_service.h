@@ -1,0 +1,48 @@
+// HttpService is what the connections of a listener share: limits, who may enter, the origin policy and the table of
+// routes.
+//
+// Thread: any; immutable once the listener runs, the atomics aside.
+#ifndef HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_
+#define HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_
+
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/caller.h"
+#include "server/http/origin_policy.h"
+#include "server/process/limits.h"
+
+namespace hydrant {
+
+class HttpExchange;
+
+struct HttpRoute {
+  std::string method;  // GET, POST or DELETE; a GET route answers HEAD too
+  std::string path;    // exact; one that ends with '/' matches every path below it
+  bool open = false;   // needs no key
+  // Answers the exchange. Runs on the connection's strand.
+  std::function<boost::asio::awaitable<void>(HttpExchange&)> handle;
+  bool body = true;  // a POST that must have one; else it may come without, and what comes is not looked at
+};
+
+struct HttpService {
+  Limits limits;
+  Authenticate authenticate;
+  OriginPolicy origins;
+  std::vector<HttpRoute> routes;
+
+  // Relaxed: a number for the cap, nothing is published through it.
+  std::atomic<int64_t> connections = 0;
+  // Set once, when the server stops taking work: every response then ends its connection. Relaxed: a response that
+  // misses it is answered as if it had come earlier.
+  std::atomic<bool> draining = false;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_

@@ -1,0 +1,50 @@
+// ResolveKvPolicy turns what a request (or the server's default) says about its KV cache into the two structs that
+// carry it out: how many slots (KvBudget) and which tokens (EvictionPolicy). They are made in one place because they
+// describe one wish.
+//
+// Thread: any (pure).
+#ifndef HYDRANT_SERVER_KV_KV_RESOLUTION_H_
+#define HYDRANT_SERVER_KV_KV_RESOLUTION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/kv/kv_spec.h"
+#include "api/wire/api_error.h"
+#include "block_manager/kv_budget.h"
+#include "kernels/eviction_policy.h"
+
+namespace hydrant {
+
+struct KvResolution {
+  KvBudget budget;
+  EvictionPolicy policy;
+  int32_t policy_label = 0;  // EngineRequest::policy_label, an index into KvPolicyLabels()
+};
+
+// What the presets depend on besides the request.
+struct KvModelFacts {
+  int32_t query_heads = 1;
+  int32_t kv_heads = 1;
+  int32_t budget_max = 0;  // the context
+  bool rotary = true;      // else positions are learned and part of what is cached: they cannot roll
+};
+
+// Presets: h2o, h2o-real: sum over the group's query heads; h2o-llama3: the first query head only, and a session
+// makes room before each turn;
+// window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; snapkv: the mean over the group of
+// the last 32 prompt rows, pooled over 7 for the prompt's cut; h2o-plus: squares of the last 64 rows with decay 15/16,
+// pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; h2o-streaming: h2o with rolling positions; full: no
+// eviction. Every one that evicts may be asked for with rolling or absolute positions.
+// Errors: those of api's ResolveKv; 400 for h2o-real on a model with grouped queries, or without its own `recent`,
+// and for rolling positions where they are not rotary.
+ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
+                                        const KvModelFacts& model);
+
+// Preset names by policy_label.
+std::vector<std::string> KvPolicyLabels();
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_KV_KV_RESOLUTION_H_

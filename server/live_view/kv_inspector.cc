@@ -1,0 +1,144 @@
+#include "server/live_view/kv_inspector.h"
+
+#include <algorithm>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <utility>
+
+#include "server/http/offload.h"
+#include "server/process/clock.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// How often somebody who waits for the engine's next copy, or for the end of a turn to be known, looks again.
+constexpr auto kPoll = std::chrono::milliseconds(5);
+// Until a turn that the engine has ended is ended for the store too: as long as its connection takes for one event.
+constexpr int kLooksMax = 40;
+
+asio::awaitable<void> Pause() {
+  asio::steady_timer timer(co_await asio::this_coro::executor, kPoll);
+  boost::system::error_code ignored;
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+// Has the engine read, and resumes the coroutine on its own executor.
+asio::awaitable<void> ReadOnEngine(const KvSource& source, uint64_t session, bool evicts,
+                                   std::shared_ptr<KvReading> reading) {
+  auto start = [&](auto handler) {
+    const auto executor = asio::get_associated_executor(handler);
+    // The engine's calls can be copied; a handler cannot.
+    auto kept = std::make_shared<decltype(handler)>(std::move(handler));
+    source.read(session, evicts, std::move(reading), [kept, executor, guard = asio::make_work_guard(executor)] {
+      asio::post(executor, [kept]() mutable { std::move (*kept)(); });
+    });
+  };
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(start, asio::use_awaitable);
+}
+
+}  // namespace
+
+// One request of a tenant, until it is answered.
+class KvInspector::Visit {
+ public:
+  Visit(KvInspector& inspector, int32_t tenant) : inspector_(inspector), tenant_(tenant) {
+    const std::lock_guard<std::mutex> lock(inspector_.mutex_);
+    count_ = ++inspector_.open_[tenant_];
+  }
+  ~Visit() {
+    const std::lock_guard<std::mutex> lock(inspector_.mutex_);
+    const auto found = inspector_.open_.find(tenant_);
+    if (--found->second == 0) inspector_.open_.erase(found);
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  bool admitted() const { return count_ <= kOpenMax; }
+
+ private:
+  KvInspector& inspector_;
+  const int32_t tenant_;
+  int32_t count_ = 0;
+};
+
+KvInspector::KvInspector(KvSource source, SessionStore& sessions, const Tokenizer& tokenizer,
+                         asio::thread_pool& workers)
+    : source_(std::move(source)), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
+
+asio::awaitable<void> KvInspector::Serve(HttpExchange& exchange, std::string id) {
+  HttpResponse response = co_await Answer(exchange, id);
+  response.fields.emplace_back("cache-control", "no-store");
+  co_await exchange.Respond(std::move(response));
+}
+
+asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const std::string& id) {
+  const int32_t tenant = exchange.caller()->index();
+  const std::string& text = exchange.head().query;
+  const ApiResult<SessionKvQuery> query = ReadSessionKvQuery(
+      [&text](std::string_view name) { return QueryValue(text, name); }, source_.shape.layers, source_.shape.kv_heads);
+  if (!query.ok()) co_return ErrorResponse(query.error());
+  const Visit visit(*this, tenant);
+  if (!visit.admitted()) {
+    co_return ErrorResponse(
+        RateLimited("Too many requests for a session's KV map at once.", "too_many_kv_requests", 1));
+  }
+
+  ApiResult<SessionStore::View> view = sessions_.Look(tenant, id);
+  std::shared_ptr<const KvReading> reading;
+  for (int looks = 0; view.ok() && looks < kLooksMax; ++looks) {
+    if (looks > 1) co_await Pause();
+    const bool evicts = view.value().past == nullptr || view.value().past->kv.policy.evicts;
+    reading = co_await Read(view.value().number, evicts, /*now=*/looks > 0);
+    view = sessions_.Look(tenant, id);
+    if (!view.ok() || KvReadingFits(*reading, view.value())) break;
+    // What an abandoned turn left is nobody's past.
+    if (looks > 0 && view.value().card.state == SessionState::kCold) break;
+  }
+  if (!view.ok()) co_return ErrorResponse(view.error());
+  HttpResponse response;
+  co_await Offload(workers_, [&] {
+    response = JsonResponse(
+        SessionKvJson(MakeSessionKv(id, view.value(), *reading, source_.shape, tokenizer_, query.value())));
+  });
+  co_return response;
+}
+
+asio::awaitable<std::shared_ptr<const KvReading>> KvInspector::Read(uint64_t session, bool evicts, bool now) {
+  const int64_t asked_us = MonotonicUs();
+  while (true) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const int64_t time_us = MonotonicUs();
+      const int64_t since_us = now ? asked_us : time_us - kFreshUs;
+      for (const Kept& kept : kept_) {
+        if (kept.session == session && kept.taken_us >= since_us) co_return kept.reading;
+      }
+      if (!reading_ && time_us >= rest_until_us_) {
+        reading_ = true;
+        break;
+      }
+    }
+    co_await Pause();
+  }
+  const auto reading = std::make_shared<KvReading>();
+  const int64_t taken_us = MonotonicUs();
+  co_await ReadOnEngine(source_, session, evicts, reading);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  reading_ = false;
+  rest_until_us_ = MonotonicUs() + kRest * reading->read_us;
+  std::erase_if(kept_, [session](const Kept& kept) { return kept.session == session; });
+  if (kept_.size() == kKeptMax) kept_.pop_front();
+  kept_.push_back({session, taken_us, reading});
+  co_return reading;
+}
+
+}  // namespace hydrant

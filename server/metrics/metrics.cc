@@ -1,0 +1,530 @@
+#include "server/metrics/metrics.h"
+
+#include <dirent.h>
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <ctime>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#include "server/engine/engine_core.h"
+#include "server/process/limits.h"
+
+namespace hydrant {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+using prometheus::Registry;
+using Buckets = Histogram::BucketBoundaries;
+
+const Buckets& FirstTokenBuckets() {
+  static const Buckets buckets = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                  1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+  return buckets;
+}
+
+const Buckets& TokenGapBuckets() {
+  static const Buckets buckets = {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
+  return buckets;
+}
+
+const Buckets& RequestBuckets() {
+  static const Buckets buckets = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                  30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+  return buckets;
+}
+
+// From half a millisecond: vLLM's lowest bounds are too coarse for a small model.
+const Buckets& FineBuckets() {
+  static const Buckets buckets = {.0005, .001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1,
+                                  .15,   .2,   .3,   .5,   .75,  1,     2.5, 5,    10,  20,  40,  80,   160};
+  return buckets;
+}
+
+const Buckets& StepBuckets() {
+  static const Buckets buckets = {.00001, .00002, .00005, .0001, .0002, .0005, .001, .002, .005, .01,
+                                  .02,    .05,    .1,     .2,    .5,    1,     2,    5,    10,   30};
+  return buckets;
+}
+
+const Buckets& StepTokenBuckets() {
+  static const Buckets buckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+  return buckets;
+}
+
+// 1, 2, 5, 10, 20, 50, … up to `max`.
+Buckets OneTwoFive(int32_t max) {
+  Buckets buckets;
+  for (int64_t decade = 1; decade <= max; decade *= 10) {
+    for (const int64_t step : {1, 2, 5}) {
+      if (decade * step <= max) buckets.push_back(static_cast<double>(decade * step));
+    }
+  }
+  return buckets;
+}
+
+constexpr char kWaitingByReason[] =
+    "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
+
+Labels With(Labels labels, const char* name, const char* value) {
+  labels.emplace(name, value);
+  return labels;
+}
+
+double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
+
+// Brings a counter, which can only be incremented, up to a total kept elsewhere.
+void RaiseTo(Counter* counter, double total) {
+  const double missing = total - counter->Value();
+  if (missing > 0) counter->Increment(missing);
+}
+void RaiseTo(Counter* counter, uint64_t total) { RaiseTo(counter, static_cast<double>(total)); }
+
+int64_t OpenFileDescriptors() {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return 0;
+  int64_t count = -3;  // ".", "..", and the directory's own descriptor
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+struct MemoryUse {
+  int64_t virtual_bytes = 0;
+  int64_t resident_bytes = 0;
+};
+
+MemoryUse MemoryOfProcess() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0;
+  int64_t resident = 0;
+  file >> size >> resident;
+  const int64_t unit = sysconf(_SC_PAGESIZE);
+  return {size * unit, resident * unit};
+}
+
+double FileDescriptorsMax() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<double>(limit.rlim_cur);
+}
+
+}  // namespace
+
+const char* RejectReasonName(RejectReason reason) {
+  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency",
+                                                         "rpm",     "tpm",        "queue",    "sessions"};
+  return kNames[static_cast<int32_t>(reason)];
+}
+
+struct Metrics::Series {
+  explicit Series(const MetricsOptions& options);
+
+  Counter* AddCounter(const std::string& name, const std::string& help, const Labels& labels) {
+    return &prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Gauge* AddGauge(const std::string& name, const std::string& help, const Labels& labels) {
+    return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Histogram* AddHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                          const Buckets& buckets) {
+    return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+  }
+  Counter* Vllm(const std::string& name, const std::string& help, Labels extra = {}) {
+    extra.insert(model.begin(), model.end());
+    return AddCounter("vllm:" + name + "_total", help, extra);
+  }
+  Gauge* VllmGauge(const std::string& name, const std::string& help, Labels extra = {}) {
+    extra.insert(model.begin(), model.end());
+    return AddGauge("vllm:" + name, help, extra);
+  }
+  Histogram* VllmHistogram(const std::string& name, const std::string& help, const Buckets& buckets) {
+    return AddHistogram("vllm:" + name, help, model, buckets);
+  }
+  // What is told apart by tenant.
+  struct Tenant {
+    Counter* requests;
+    Counter* prompt_tokens;
+    Counter* generation_tokens;
+    Counter* service;
+    Counter* rejected[kRejectReasons];
+    Histogram* queue;
+    Histogram* first_token;
+    Histogram* token_gap;
+    Gauge* running;
+    Gauge* waiting_capacity;
+    Gauge* waiting_deferred;
+    Gauge* live_slots;
+    Gauge* logical_tokens;
+    Gauge* blocks;
+    Gauge* reserved_blocks;
+  };
+
+  void AddVllmEngine(const MetricsOptions& options);
+  void AddVllmRequests(const MetricsOptions& options);
+  void AddOurs(const MetricsOptions& options);
+  void AddTenant(const std::string& name);
+  void RenderTenants(const EngineCounters& engine);
+  Tenant& tenant(int32_t index) { return *tenants[static_cast<size_t>(index)].load(std::memory_order_acquire); }
+
+  Registry registry;
+  const Labels model;
+  // Filled from the front. Acquire and release: who reads an entry sees what it points to.
+  std::array<std::atomic<Tenant*>, kTenantsMax> tenants = {};
+  std::vector<std::unique_ptr<Tenant>> tenant_memory;  // AddTenant's
+
+  // The engine's totals, brought up to date at a scrape.
+  Gauge* running;
+  Gauge* waiting;
+  Gauge* waiting_capacity;
+  Gauge* waiting_deferred;
+  Gauge* cache_usage;
+  Gauge* cache_usage_alias;
+  Counter* prompt_tokens;
+  Counter* prompt_tokens_local;
+  Counter* prompt_tokens_hit;
+  Counter* prompt_tokens_restored;
+  Counter* prompt_tokens_cached;
+  Counter* prefix_queries[2];  // with the former name
+  Counter* prefix_hits[2];
+  Gauge* snapshots;
+  Gauge* snapshot_bytes;
+  double side_block_bytes;
+  Counter* generation_tokens;
+  Gauge* blocks_free;
+  Gauge* blocks_used;
+  Gauge* blocks_cached;
+  std::vector<Counter*> evicted;
+  Counter* freed[kFreeCauses];
+  Counter* parks;
+  Counter* parks_lost;
+  Counter* restores;
+  Gauge* parked_blocks;
+  Gauge* sessions_resident;
+  Gauge* sessions_parked;
+  Gauge* sessions_cold;
+  Counter* shrinks;
+  Counter* stalls;
+  Counter* steps_lost;
+  Gauge* open_fds;
+  Gauge* resident_bytes;
+  Gauge* virtual_bytes;
+  Counter* cpu_seconds;
+
+  // Observed as things happen.
+  Histogram* step_plan;
+  Histogram* step_device;
+  Histogram* step_commit;
+  Histogram* step_tokens;
+  Histogram* batch_tokens;
+  Counter* auth_failures;
+  Counter* success[kFinishedReasons];
+  Histogram* first_token;
+  Histogram* token_gap;
+  Histogram* token_gap_alias;
+  Histogram* time_per_token;
+  Histogram* e2e;
+  Histogram* queue;
+  Histogram* inference;
+  Histogram* prefill;
+  Histogram* decode;
+  Histogram* request_prompt_tokens;
+  Histogram* request_generation_tokens;
+  Histogram* request_max_generation_tokens;
+  Histogram* params_max_tokens;
+  Histogram* prefill_computed;
+  Histogram* params_n;
+
+  std::mutex render_mutex;  // two scrapes at once would count an increment twice
+};
+
+Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", options.model_name}, {"engine", "0"}}) {
+  AddVllmEngine(options);
+  AddVllmRequests(options);
+  AddOurs(options);
+}
+
+void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
+  running = VllmGauge("num_requests_running", "Sequences in the execution batch.");
+  waiting = VllmGauge("num_requests_waiting", "Sequences that wait to be admitted.");
+  waiting_capacity = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "capacity"}});
+  waiting_deferred = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "deferred"}});
+  cache_usage = VllmGauge("kv_cache_usage_perc", "KV blocks in use; 1 means all.");
+  cache_usage_alias = VllmGauge("gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.");
+  const std::string slots = std::to_string(int64_t{options.blocks} * options.block_slots);
+  AddGauge("vllm:cache_config_info", "The configuration of the KV cache.",
+           {{"block_size", std::to_string(options.block_slots)},
+            {"num_gpu_blocks", std::to_string(options.blocks)},
+            {"num_cpu_blocks", "0"},
+            {"cache_dtype", options.cache_dtype},
+            {"enable_prefix_caching", options.prefix_caching ? "True" : "False"},
+            {"kv_cache_size_tokens", slots},
+            {"engine", "0"}})
+      ->Set(1);
+  prompt_tokens = Vllm("prompt_tokens", "Prompt tokens processed.");
+  generation_tokens = Vllm("generation_tokens", "Tokens generated.");
+  prompt_tokens_cached = Vllm("prompt_tokens_cached", "Prompt tokens that did not have to be computed.");
+  static constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
+  prompt_tokens_local = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_compute"}});
+  prompt_tokens_hit = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
+  prompt_tokens_restored = Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
+  prefix_queries[0] = Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
+  prefix_hits[0] = Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
+  prefix_queries[1] = Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
+  prefix_hits[1] = Vllm("gpu_prefix_cache_hits", "The former name of vllm:prefix_cache_hits.");
+  Vllm("num_preemptions", "Sequences preempted.");
+  step_tokens = VllmHistogram("iteration_tokens_total", "Tokens of a step.", StepTokenBuckets());
+}
+
+void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
+  static constexpr const char* kReasons[kFinishedReasons] = {"stop", "length", "abort", "error", "repetition"};
+  for (int32_t i = 0; i < kFinishedReasons; ++i) {
+    success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kReasons[i]}});
+  }
+  first_token = VllmHistogram("time_to_first_token_seconds", "From arrival to the first token.", FirstTokenBuckets());
+  token_gap = VllmHistogram("inter_token_latency_seconds", "Between two tokens of a sequence.", TokenGapBuckets());
+  token_gap_alias = VllmHistogram("time_per_output_token_seconds",
+                                  "The former name of vllm:inter_token_latency_seconds.", TokenGapBuckets());
+  time_per_token = VllmHistogram("request_time_per_output_token_seconds",
+                                 "Decode time of a sequence per token after the first.", TokenGapBuckets());
+  e2e = VllmHistogram("e2e_request_latency_seconds", "From arrival to the last output.", RequestBuckets());
+  queue = VllmHistogram("request_queue_time_seconds", "From arrival to admission.", RequestBuckets());
+  inference = VllmHistogram("request_inference_time_seconds", "From admission to the last token.", RequestBuckets());
+  prefill = VllmHistogram("request_prefill_time_seconds", "From admission to the first token.", RequestBuckets());
+  decode = VllmHistogram("request_decode_time_seconds", "From the first to the last token.", RequestBuckets());
+  const Buckets tokens = OneTwoFive(options.context);
+  request_prompt_tokens = VllmHistogram("request_prompt_tokens", "Prompt tokens of a sequence.", tokens);
+  request_generation_tokens = VllmHistogram("request_generation_tokens", "Generated tokens of a sequence.", tokens);
+  request_max_generation_tokens =
+      VllmHistogram("request_max_num_generation_tokens", "Most tokens any sequence of a request generated.", tokens);
+  params_max_tokens = VllmHistogram("request_params_max_tokens", "max_tokens of a request.", tokens);
+  prefill_computed =
+      VllmHistogram("request_prefill_kv_computed_tokens", "Prompt tokens computed for a sequence.", tokens);
+  params_n = VllmHistogram("request_params_n", "n of a request.", {1, 2, 5, 10, 20});
+}
+
+void Metrics::Series::AddOurs(const MetricsOptions& options) {
+  static constexpr char kBlocks[] = "Blocks of the KV pool by state.";
+  blocks_free = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "free"}});
+  blocks_used = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "used"}});
+  blocks_cached = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "cached"}});
+  snapshots = AddGauge("hydrant_prefix_snapshots", "Score snapshots of cached prefixes.", {});
+  snapshot_bytes = AddGauge("hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", {});
+  side_block_bytes = static_cast<double>(options.side_block_bytes);
+  for (const std::string& name : options.policy_names) {
+    evicted.push_back(AddCounter("hydrant_evicted_tokens_total",
+                                 "Positions dropped from the KV cache, once per sequence (not per layer and head).",
+                                 {{"policy", name}}));
+  }
+  static constexpr const char* kCauses[kFreeCauses] = {"prefill", "shrink", "periodic", "finish", "cancel", "shared"};
+  for (int32_t i = 0; i < kFreeCauses; ++i) {
+    freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
+  }
+  shrinks = AddCounter("hydrant_shrinks_total", "Budgets lowered, within what their requests agreed to.", {});
+  parks = AddCounter("hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", {});
+  parks_lost = AddCounter("hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", {});
+  restores = AddCounter("hydrant_restores_total", "Times a session's parked KV came back for its next turn.", {});
+  parked_blocks = AddGauge("hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", {});
+  static constexpr char kSessions[] =
+      "Sessions: with a turn in progress, with their KV parked, with nothing but their tokens.";
+  sessions_resident = AddGauge("hydrant_sessions", kSessions, {{"state", "resident"}});
+  sessions_parked = AddGauge("hydrant_sessions", kSessions, {{"state", "parked"}});
+  sessions_cold = AddGauge("hydrant_sessions", kSessions, {{"state", "cold"}});
+  static constexpr char kStep[] = "Parts of an engine step.";
+  step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
+  step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
+  step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
+  batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
+  stalls = AddCounter("hydrant_stalls_total", "Steps that took longer than the engine may be silent.", {});
+  steps_lost =
+      AddCounter("hydrant_steps_lost_total", "Steps that there was no memory for, on the device or the host.", {});
+
+  auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
+  for (const std::string& name : options.tenant_names) AddTenant(name);
+
+  open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
+  AddGauge("process_max_fds", "File descriptors there may be.", {})->Set(FileDescriptorsMax());
+  resident_bytes = AddGauge("process_resident_memory_bytes", "Resident memory.", {});
+  virtual_bytes = AddGauge("process_virtual_memory_bytes", "Virtual memory.", {});
+  cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
+  AddGauge("process_start_time_seconds", "Start of the process, Unix time.", {})
+      ->Set(static_cast<double>(std::time(nullptr)));
+}
+
+void Metrics::Series::AddTenant(const std::string& name) {
+  assert(tenant_memory.size() < tenants.size());
+  const Labels labels = {{"tenant", name}};
+  auto added = std::make_unique<Tenant>();
+  added->requests = AddCounter("hydrant_requests_total", "Requests for generation.", labels);
+  added->prompt_tokens = AddCounter("hydrant_prompt_tokens_total", "Prompt tokens computed.", labels);
+  added->generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", labels);
+  added->service = AddCounter("hydrant_service_total", "Fair-share service charged, divided by the weight.", labels);
+  for (int32_t i = 0; i < kRejectReasons; ++i) {
+    const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
+    added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", with_reason);
+  }
+  added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, FineBuckets());
+  added->first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, FineBuckets());
+  added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, FineBuckets());
+  added->running = AddGauge("hydrant_running", "Sequences in the execution batch.", labels);
+  added->waiting_capacity = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "capacity"));
+  added->waiting_deferred = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "deferred"));
+  added->live_slots = AddGauge("hydrant_live_slots", "Occupied token slots of running sequences.", labels);
+  added->logical_tokens =
+      AddGauge("hydrant_logical_tokens",
+               "Tokens that running sequences have seen: what they would hold without eviction.", labels);
+  added->blocks = AddGauge("hydrant_blocks", "Blocks in use.", labels);
+  added->reserved_blocks =
+      AddGauge("hydrant_reserved_blocks", "Blocks held by running sequences or promised to them.", labels);
+  tenants[tenant_memory.size()].store(added.get(), std::memory_order_release);
+  tenant_memory.push_back(std::move(added));
+}
+
+void Metrics::Series::RenderTenants(const EngineCounters& engine) {
+  for (size_t i = 0; i < engine.tenants.size(); ++i) {
+    const Tenant* series = tenants[i].load(std::memory_order_acquire);
+    if (series == nullptr) return;
+    const TenantCounters& totals = engine.tenants[i];
+    RaiseTo(series->prompt_tokens, static_cast<double>(totals.prompt_tokens));
+    RaiseTo(series->generation_tokens, static_cast<double>(totals.generated_tokens));
+    RaiseTo(series->service, totals.charged);
+    series->running->Set(totals.running);
+    series->waiting_capacity->Set(totals.waiting - totals.waiting_deferred);
+    series->waiting_deferred->Set(totals.waiting_deferred);
+    series->live_slots->Set(static_cast<double>(totals.live_slots));
+    series->logical_tokens->Set(static_cast<double>(totals.logical_tokens));
+    series->blocks->Set(static_cast<double>(totals.blocks));
+    series->reserved_blocks->Set(static_cast<double>(totals.reserved_blocks));
+  }
+}
+
+Metrics::Metrics(const MetricsOptions& options) : series_(std::make_unique<Series>(options)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us) {
+  series_->step_plan->Observe(Seconds(plan_us));
+  series_->step_device->Observe(Seconds(device_us));
+  series_->step_commit->Observe(Seconds(commit_us));
+  series_->step_tokens->Observe(tokens);
+  series_->batch_tokens->Observe(tokens);
+}
+
+void Metrics::AddTenant(const std::string& name) { series_->AddTenant(name); }
+
+void Metrics::CountRequest(int32_t tenant) { series_->tenant(tenant).requests->Increment(); }
+
+void Metrics::CountReject(int32_t tenant, RejectReason reason) {
+  series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Increment();
+}
+
+uint64_t Metrics::Rejected(int32_t tenant, RejectReason reason) const {
+  return static_cast<uint64_t>(series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Value());
+}
+
+void Metrics::CountAuthFailure() { series_->auth_failures->Increment(); }
+
+void Metrics::ObserveFirstToken(int32_t tenant, int64_t us) {
+  series_->first_token->Observe(Seconds(us));
+  series_->tenant(tenant).first_token->Observe(Seconds(us));
+}
+
+void Metrics::ObserveTokenGap(int32_t tenant, int64_t us) {
+  series_->token_gap->Observe(Seconds(us));
+  series_->token_gap_alias->Observe(Seconds(us));
+  series_->tenant(tenant).token_gap->Observe(Seconds(us));
+}
+
+void Metrics::ObserveSequence(int32_t tenant, const SequenceReport& report) {
+  series_->success[static_cast<int32_t>(report.reason)]->Increment();
+  series_->params_max_tokens->Observe(report.max_tokens);
+  series_->request_prompt_tokens->Observe(report.prompt_tokens);
+  series_->request_generation_tokens->Observe(report.generated_tokens);
+  series_->e2e->Observe(Seconds(report.ended_us - report.arrival_us));
+  if (report.admitted_us < 0) return;
+  series_->queue->Observe(Seconds(report.admitted_us - report.arrival_us));
+  series_->tenant(tenant).queue->Observe(Seconds(report.admitted_us - report.arrival_us));
+  if (report.first_token_us < 0) return;
+  series_->prefill_computed->Observe(report.prompt_tokens - report.cached_tokens);
+  series_->prefill->Observe(Seconds(report.first_token_us - report.admitted_us));
+  series_->inference->Observe(Seconds(report.last_token_us - report.admitted_us));
+  series_->decode->Observe(Seconds(report.last_token_us - report.first_token_us));
+  if (report.generated_tokens > 1) {
+    series_->time_per_token->Observe(Seconds(report.last_token_us - report.first_token_us) /
+                                     (report.generated_tokens - 1));
+  }
+}
+
+void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
+  series_->params_n->Observe(n);
+  series_->request_max_generation_tokens->Observe(generated_tokens_max);
+}
+
+std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled) {
+  Series& series = *series_;
+  const std::lock_guard<std::mutex> lock(series.render_mutex);
+  const int32_t blocks = engine.blocks_free + engine.blocks_used + engine.blocks_cached;
+  const double usage = blocks > 0 ? static_cast<double>(engine.blocks_used) / blocks : 0.0;
+  series.running->Set(engine.running);
+  series.waiting->Set(engine.waiting);
+  int32_t deferred = 0;
+  for (const TenantCounters& tenant : engine.tenants) deferred += tenant.waiting_deferred;
+  series.waiting_capacity->Set(engine.waiting - deferred);
+  series.waiting_deferred->Set(deferred);
+  series.cache_usage->Set(usage);
+  series.cache_usage_alias->Set(usage);
+  series.blocks_free->Set(engine.blocks_free);
+  series.blocks_used->Set(engine.blocks_used);
+  series.blocks_cached->Set(engine.blocks_cached);
+  series.RenderTenants(engine);
+
+  const SchedulerCounters& totals = engine.scheduler;
+  RaiseTo(series.prompt_tokens, totals.prompt_tokens + totals.prefix_hits + totals.restored_tokens);
+  RaiseTo(series.prompt_tokens_hit, totals.prefix_hits);
+  RaiseTo(series.prompt_tokens_restored, totals.restored_tokens);
+  RaiseTo(series.prompt_tokens_cached, totals.prefix_hits + totals.restored_tokens);
+  RaiseTo(series.parks, totals.parks);
+  RaiseTo(series.parks_lost, engine.parked_lost);
+  RaiseTo(series.restores, totals.restores);
+  series.parked_blocks->Set(static_cast<double>(engine.parked_blocks));
+  series.sessions_resident->Set(static_cast<double>(sessions.busy));
+  series.sessions_parked->Set(static_cast<double>(sessions.parked));
+  series.sessions_cold->Set(static_cast<double>(sessions.cold));
+  for (Counter* counter : series.prefix_queries) RaiseTo(counter, totals.prefix_queries);
+  for (Counter* counter : series.prefix_hits) RaiseTo(counter, totals.prefix_hits);
+  series.snapshots->Set(engine.snapshots);
+  series.snapshot_bytes->Set(engine.sides_snapshots * series.side_block_bytes);
+  RaiseTo(series.prompt_tokens_local, totals.prompt_tokens);
+  RaiseTo(series.generation_tokens, totals.generated_tokens);
+  for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
+  for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
+  RaiseTo(series.shrinks, totals.shrinks);
+  RaiseTo(series.stalls, engine.stalls + (stalled ? 1 : 0));
+  RaiseTo(series.steps_lost, engine.steps_lost);
+
+  rusage usage_times{};
+  getrusage(RUSAGE_SELF, &usage_times);
+  const double cpu = static_cast<double>(usage_times.ru_utime.tv_sec + usage_times.ru_stime.tv_sec) +
+                     Seconds(usage_times.ru_utime.tv_usec + usage_times.ru_stime.tv_usec);
+  series.cpu_seconds->Increment(std::max(0.0, cpu - series.cpu_seconds->Value()));
+  series.open_fds->Set(static_cast<double>(OpenFileDescriptors()));
+  const MemoryUse memory = MemoryOfProcess();
+  series.resident_bytes->Set(static_cast<double>(memory.resident_bytes));
+  series.virtual_bytes->Set(static_cast<double>(memory.virtual_bytes));
+  return prometheus::TextSerializer().Serialize(series.registry.Collect());
+}
+
+}  // namespace hydrant

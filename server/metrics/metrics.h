@@ -1,0 +1,102 @@
+// Metrics holds every Prometheus series and renders them. Names, labels and buckets of vLLM's series are vLLM's, so
+// that its dashboards and gateways read this server unchanged; ours start with hydrant_. Everything exists, at zero,
+// from the first scrape.
+// Labels named `tenant` hold configured names only, and only on our own series.
+//
+// Thread: any. Observations lock one histogram for some ten nanoseconds; the engine's numbers come as a snapshot, so a
+// scrape never waits for the engine.
+#ifndef HYDRANT_SERVER_METRICS_METRICS_H_
+#define HYDRANT_SERVER_METRICS_METRICS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/session/session.h"
+
+namespace hydrant {
+
+struct EngineCounters;
+
+struct MetricsOptions {
+  std::string model_name;
+  int32_t context = 0;
+  int32_t blocks = 0;
+  int32_t block_slots = 16;
+  std::string cache_dtype;
+  std::vector<std::string> policy_names;  // by policy_label
+  bool prefix_caching = false;
+  int64_t side_block_bytes = 0;                         // of one side block: the unit of score snapshots
+  std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
+};
+
+// How a sequence ended, as vLLM counts it.
+enum class FinishedReason : uint8_t { kStop, kLength, kAbort, kError, kRepetition };
+inline constexpr int32_t kFinishedReasons = 5;
+
+// Why a request was turned away before the engine saw it.
+enum class RejectReason : uint8_t {
+  kInvalid,
+  kOverloaded,
+  kDraining,
+  // Limits of its tenant.
+  kConcurrency,
+  kRpm,
+  kTpm,
+  kQueue,
+  kSessions,
+};
+inline constexpr int32_t kRejectReasons = 8;
+const char* RejectReasonName(RejectReason reason);  // its label
+
+// A finished sequence. Moments are monotonic microseconds, -1 = not reached.
+struct SequenceReport {
+  FinishedReason reason = FinishedReason::kStop;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, not computed
+  int32_t generated_tokens = 0;
+  int32_t max_tokens = 0;
+  int64_t arrival_us = -1;
+  int64_t admitted_us = -1;
+  int64_t first_token_us = -1;
+  int64_t last_token_us = -1;
+  int64_t ended_us = -1;
+};
+
+class Metrics {
+ public:
+  explicit Metrics(const MetricsOptions& options);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Engine thread.
+  void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us);
+
+  // The next tenant index gets series of its own. One thread at a time.
+  void AddTenant(const std::string& name);
+
+  // Connections. `tenant` is the index of one that was added.
+  void CountRequest(int32_t tenant);
+  void CountReject(int32_t tenant, RejectReason reason);
+  void CountAuthFailure();
+  void ObserveFirstToken(int32_t tenant, int64_t us);
+  void ObserveTokenGap(int32_t tenant, int64_t us);  // between two outputs of one sequence
+  void ObserveSequence(int32_t tenant, const SequenceReport& report);
+  // A whole request: its n, and the most tokens one of its sequences generated.
+  void ObserveRequest(int32_t n, int32_t generated_tokens_max);
+
+  uint64_t Rejected(int32_t tenant, RejectReason reason) const;
+
+  // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now, asked after `engine` was.
+  std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_METRICS_METRICS_H_

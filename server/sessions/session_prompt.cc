@@ -1,0 +1,122 @@
+#include "server/sessions/session_prompt.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hydrant {
+namespace {
+
+// The plain ranges of what was said in bytes [begin, end), counted from `begin`; those that touch as one.
+std::vector<TextRange> PlainWithin(const RequestPrompt& said, size_t begin, size_t end) {
+  std::vector<TextRange> ranges;
+  for (const PlainRange& range : said.plain) {
+    const size_t from = std::max(range.begin, begin), to = std::min(range.end, end);
+    if (from >= to) continue;
+    if (!ranges.empty() && ranges.back().end == from - begin) {
+      ranges.back().end = to - begin;
+    } else {
+      ranges.push_back({from - begin, to - begin});
+    }
+  }
+  return ranges;
+}
+
+bool Overlap(std::span<const TextRange> a, std::span<const TextRange> b) {
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i].end <= b[j].begin) {
+      ++i;
+    } else if (b[j].end <= a[i].begin) {
+      ++j;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What was said from byte `begin` on.
+void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
+  const std::vector<TextRange> plain = PlainWithin(said, begin, said.text.size());
+  const std::vector<int32_t> more =
+      tokenizer.Encode(std::string_view(said.text).substr(begin), {.add_special_tokens = false, .plain = plain});
+  ids->insert(ids->end(), more.begin(), more.end());
+}
+
+ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer) {
+  TurnPrompt prompt{past.tokens, past.hidden_specials, past.text, past.plain, /*goes_on=*/true};
+  if (said.is_ids) {
+    prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
+  } else {
+    Append(said, 0, tokenizer, &prompt.ids);
+  }
+  if (prompt.ids.size() == past.tokens.size()) return EmptyPrompt();
+  if (prompt.text.has_value()) {
+    prompt.text->append(said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text);
+  }
+  return prompt;
+}
+
+// Whether a client's bytes are now the ones that were a client's when the past's tokens were made of them. An answer is the
+// client's in a chat, which sends it back, and not in a raw prompt: there only its special tokens count, which in what a
+// client says would be text.
+bool SamePlain(const SessionPast& past, const RequestPrompt& said) {
+  const std::vector<TextRange> all = PlainWithin(said, 0, said.text.size());
+  return PlainWithin(said, 0, past.prompt_bytes) == past.plain && !Overlap(all, past.answer_specials);
+}
+
+// Where the prompt's text begins with the past's: the past's tokens, and those of the rest. False: it does not.
+bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer, TurnPrompt* prompt) {
+  if (!past.text.has_value() || !SamePlain(past, said)) return false;
+  const std::string_view text = said.text;
+  if (text.starts_with(*past.text)) {
+    prompt->ids = past.tokens;
+    Append(said, past.text->size(), tokenizer, &prompt->ids);
+    return true;
+  }
+  // The last token has no KV yet: where the client goes on differently from there, nothing that was computed is lost.
+  if (!past.text_before_last.has_value()) return false;
+  const std::string_view before = std::string_view(*past.text).substr(0, *past.text_before_last);
+  if (!text.starts_with(before)) return false;
+  prompt->ids.assign(past.tokens.begin(), past.tokens.end() - 1);
+  Append(said, before.size(), tokenizer, &prompt->ids);
+  return true;
+}
+
+}  // namespace
+
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer) {
+  TurnPrompt prompt;
+  if (said.is_ids) {
+    prompt.ids = said.ids;
+    return prompt;
+  }
+  const std::vector<TextRange> plain = PlainWithin(said, 0, said.text.size());
+  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .plain = plain});
+  if (add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
+  return prompt;
+}
+
+ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
+                                     const Tokenizer& tokenizer) {
+  if (fields.session_append) return AppendTo(*past, said, tokenizer);
+  TurnPrompt prompt = PromptAlone(said, fields.add_special_tokens, tokenizer);
+  prompt.plain = PlainWithin(said, 0, said.text.size());
+  prompt.text = said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text;
+  prompt.goes_on = GoesOn(prompt.ids, past);
+  if (prompt.goes_on || said.is_ids || past == nullptr || prompt.hidden_specials != past->hidden_specials) {
+    return prompt;
+  }
+  // What it kept are the past's tokens; nothing need be new behind them.
+  prompt.goes_on =
+      KeepTokens(*past, said, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
+  return prompt;
+}
+
+bool GoesOn(const std::vector<int32_t>& ids, const SessionPast* past) {
+  if (past == nullptr || static_cast<size_t>(past->computed) >= ids.size()) return false;
+  return std::equal(past->tokens.begin(), past->tokens.begin() + past->computed, ids.begin());
+}
+
+}  // namespace hydrant

@@ -1,0 +1,42 @@
+// Makes the whole prompt of a session's turn out of what the client sent: all of the history, or only what is new.
+//
+// Thread: any (pure).
+#ifndef HYDRANT_SERVER_SESSIONS_SESSION_PROMPT_H_
+#define HYDRANT_SERVER_SESSIONS_SESSION_PROMPT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/request/completion_request.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/sessions/session_store.h"
+
+namespace hydrant {
+
+struct TurnPrompt {
+  std::vector<int32_t> ids;
+  int32_t hidden_specials = 0;      // leading ids the server added
+  std::optional<std::string> text;  // all of it; absent when the past's is
+  std::vector<TextRange> plain;     // of `text`, ascending, disjoint and apart: what a client wrote
+  bool goes_on = false;             // GoesOn
+};
+
+// A prompt by itself: without text, for nobody will go on from it.
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer);
+
+// With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
+// that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
+// and only the tokens it wrote have their KV parked. That takes the same bytes of it being the client's, too, and none of them
+// being what a special token of the answer is shown as. `past` may be null, without `session_append`.
+// Linear in the prompt and the past. Error: empty_prompt when nothing is new.
+ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
+                                     const Tokenizer& tokenizer);
+
+// Whether `ids` begin with the computed tokens of `past`, with at least one more behind them. `past` may be null.
+bool GoesOn(const std::vector<int32_t>& ids, const SessionPast* past);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_SESSION_PROMPT_H_

@@ -1,0 +1,302 @@
+#include "server/sessions/session_store.h"
+
+#include <algorithm>
+#include <cassert>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Ids of a tenant that are remembered to have been sessions: enough to tell most late clients why.
+constexpr size_t kGoneMax = 256;
+
+int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
+  if (past == nullptr) return 0;
+  const size_t text = past->text.has_value() ? past->text->capacity() : 0;
+  const size_t ranges = (past->plain.capacity() + past->answer_specials.capacity()) * sizeof(TextRange);
+  return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges);
+}
+
+}  // namespace
+
+void SessionTurn::End(SessionPast past) {
+  past.turn = turn_;
+  store_->End(std::exchange(session_, nullptr), std::make_shared<const SessionPast>(std::move(past)));
+}
+
+SessionStore::SessionStore(Options options) : options_(std::move(options)) {}
+
+int64_t SessionStore::WallClock() const {
+  return options_.wall_clock ? options_.wall_clock() : static_cast<int64_t>(std::time(nullptr));
+}
+
+SessionStore::Tenant& SessionStore::TenantOf(int32_t tenant) {
+  if (tenants_.size() <= static_cast<size_t>(tenant)) tenants_.resize(static_cast<size_t>(tenant) + 1);
+  return tenants_[static_cast<size_t>(tenant)];
+}
+
+SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id) {
+  const Tenant& own = TenantOf(tenant);
+  const auto found = own.sessions.find(id);
+  if (found == own.sessions.end()) return nullptr;
+  Session* session = found->second.get();
+  if (!Expired(*session, options_.clock())) return session;
+  Forget(session, /*remember=*/true);
+  return nullptr;
+}
+
+SessionState SessionStore::StateOf(const Session& session) const {
+  if (session.busy) return SessionState::kBusy;
+  const bool parked = session.past != nullptr && session.parked.turn == session.past->turn;
+  return parked ? SessionState::kParked : SessionState::kCold;
+}
+
+// Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was forgotten, and frees it.
+class SessionStore::Lock {
+ public:
+  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.TakeNews(); }
+  ~Lock() {
+    const std::vector<Forgotten> forgotten = std::exchange(store_.forgotten_, {});
+    lock_.unlock();
+    for (const Forgotten& session : forgotten) store_.options_.on_forget(session.number);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  SessionStore& store_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std::string& id, bool must_exist) {
+  const Lock lock(*this);
+  Expire();
+  Tenant& tenant = TenantOf(owner.tenant);
+  tenant.weight = owner.weight;
+  Session* session = Find(owner.tenant, id);
+  if (session != nullptr) {
+    if (session->busy) return SessionBusy();
+    Count(*session, -1);
+    tenant.idle.erase(session->idle);
+    session->busy = true;
+    Count(*session, 1);
+  } else {
+    if (must_exist) {
+      return SessionNotFound(std::find(tenant.gone.begin(), tenant.gone.end(), id) != tenant.gone.end());
+    }
+    if (std::optional<ApiError> error = CheckRoom(owner)) return *std::move(error);
+    session = Add(owner.tenant, id);
+  }
+  ++session->turns;
+  return SessionTurn(this, session);
+}
+
+SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) {
+  auto added = std::make_unique<Session>();
+  Session* session = added.get();
+  session->id = id;
+  session->tenant = tenant;
+  session->number = ++numbers_;
+  session->used_us = options_.clock();
+  session->created_s = session->used_s = WallClock();
+  by_number_.emplace(session->number, session);
+  TenantOf(tenant).sessions.emplace(id, std::move(added));
+  Count(*session, 1);
+  return session;
+}
+
+// A new session takes nobody's place before its first turn has ended well: the request may still be refused.
+std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
+  Tenant& tenant = TenantOf(owner.tenant);
+  tenant.sessions_max = owner.sessions_max;
+  const auto busy = std::ssize(tenant.sessions) - std::ssize(tenant.idle);
+  if (owner.sessions_max > 0 && busy >= owner.sessions_max) {
+    return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),
+                       "session_limit_exceeded", 1);
+  }
+  if (counts_[static_cast<size_t>(SessionState::kBusy)] >= options_.sessions_max) {
+    return Overloaded("All sessions have a turn in progress.", "too_many_sessions", 1);
+  }
+  return std::nullopt;
+}
+
+// REQUIRES: `newest` is idle; it stays.
+void SessionStore::MakeRoom(const Session* newest) {
+  Tenant& tenant = TenantOf(newest->tenant);
+  const auto forget_oldest = [&](Tenant* of) {
+    if (of == nullptr || of->idle.front() == newest) return false;
+    Forget(of->idle.front(), /*remember=*/true);
+    return true;
+  };
+  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_oldest(&tenant)) {
+  }
+  while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(/*by_bytes=*/false))) {
+  }
+  while (bytes_ > options_.bytes_max && forget_oldest(MostOverShare(/*by_bytes=*/true))) {
+  }
+}
+
+// Of those with a session to give; null: nobody.
+SessionStore::Tenant* SessionStore::MostOverShare(bool by_bytes) {
+  Tenant* most = nullptr;
+  double most_share = 0;
+  for (Tenant& tenant : tenants_) {
+    if (tenant.idle.empty()) continue;
+    const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
+    const double share = static_cast<double>(held) / tenant.weight;
+    if (most != nullptr && share <= most_share) continue;
+    most = &tenant;
+    most_share = share;
+  }
+  return most;
+}
+
+bool SessionStore::Expired(const Session& session, int64_t now_us) const {
+  return options_.ttl_us > 0 && !session.busy && session.used_us <= now_us - options_.ttl_us;
+}
+
+void SessionStore::Expire() {
+  const int64_t now_us = options_.clock();
+  int32_t left = kExpiredPerCall;
+  for (Tenant& tenant : tenants_) {
+    while (!tenant.idle.empty() && Expired(*tenant.idle.front(), now_us)) {
+      if (left-- == 0) return;
+      Forget(tenant.idle.front(), /*remember=*/true);
+    }
+  }
+}
+
+// REQUIRES: idle.
+void SessionStore::Forget(Session* session, bool remember) {
+  assert(!session->busy);
+  Tenant& tenant = TenantOf(session->tenant);
+  Count(*session, -1);
+  forgotten_.push_back({session->number, session->past});
+  SetPast(session, nullptr);
+  tenant.idle.erase(session->idle);
+  by_number_.erase(session->number);
+  if (remember) {
+    tenant.gone.push_back(session->id);
+    if (tenant.gone.size() > kGoneMax) tenant.gone.pop_front();
+  } else {
+    std::erase(tenant.gone, session->id);
+  }
+  tenant.sessions.erase(tenant.sessions.find(session->id));
+}
+
+void SessionStore::SetPast(Session* session, std::shared_ptr<const SessionPast> past) {
+  const int64_t more = BytesOf(past) - BytesOf(session->past);
+  TenantOf(session->tenant).bytes += more;
+  bytes_ += more;
+  session->past = std::move(past);
+}
+
+void SessionStore::SetIdle(Session* session) {
+  Tenant& tenant = TenantOf(session->tenant);
+  Count(*session, -1);
+  session->busy = false;
+  session->used_us = options_.clock();
+  session->used_s = WallClock();
+  session->idle = tenant.idle.insert(tenant.idle.end(), session);
+  Count(*session, 1);
+}
+
+void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past) {
+  const Lock lock(*this);
+  if (past != nullptr) SetPast(session, std::move(past));
+  SetIdle(session);
+  if (session->past == nullptr) {
+    Forget(session, /*remember=*/false);
+  } else {
+    MakeRoom(session);
+  }
+}
+
+void SessionStore::OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+  const std::lock_guard<std::mutex> lock(news_mutex_);
+  for (const uint64_t number : dropped) news_.push_back({.session = number});
+  news_.insert(news_.end(), parked.begin(), parked.end());
+}
+
+void SessionStore::TakeNews() {
+  {
+    const std::lock_guard<std::mutex> lock(news_mutex_);
+    news_taken_.swap(news_);
+  }
+  for (const ParkedTurn& turn : news_taken_) {
+    const auto found = by_number_.find(turn.session);
+    if (found == by_number_.end()) continue;  // forgotten meanwhile; the engine is told
+    Count(*found->second, -1);
+    found->second->parked = turn;
+    Count(*found->second, 1);
+  }
+  news_taken_.clear();
+}
+
+SessionCard SessionStore::CardOf(const Session& session) const {
+  SessionCard card;
+  card.id = session.id;
+  card.state = StateOf(session);
+  card.created = session.created_s;
+  card.last_used = session.used_s;
+  if (options_.ttl_us > 0 && !session.busy) card.expires = session.used_s + options_.ttl_us / 1'000'000;
+  if (session.past == nullptr) return card;
+  card.tokens = static_cast<int64_t>(session.past->tokens.size());
+  card.budget = session.past->kv.budget.keep;
+  card.policy = KvPresetName(session.past->spec.preset);
+  if (session.parked.turn == session.past->turn) card.live = session.parked.live;
+  return card;
+}
+
+ApiResult<SessionCard> SessionStore::Get(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  const Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  return CardOf(*session);
+}
+
+ApiResult<SessionStore::View> SessionStore::Look(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  const Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  return View{CardOf(*session), session->number, session->past};
+}
+
+std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id) {
+  const Lock lock(*this);
+  Expire();
+  Session* session = Find(tenant, id);
+  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  if (session->busy) return SessionBusy();
+  Forget(session, /*remember=*/false);
+  return std::nullopt;
+}
+
+SessionStore::Page SessionStore::List(int32_t tenant, const std::string& after, size_t count_max) {
+  const Lock lock(*this);
+  Expire();
+  Page page;
+  const int64_t now_us = options_.clock();
+  const Tenant& own = TenantOf(tenant);
+  for (auto it = own.sessions.upper_bound(after); it != own.sessions.end(); ++it) {
+    if (Expired(*it->second, now_us)) continue;
+    page.has_more = page.cards.size() == count_max;
+    if (page.has_more) break;
+    page.cards.push_back(CardOf(*it->second));
+  }
+  return page;
+}
+
+SessionCounts SessionStore::counts() {
+  const Lock lock(*this);
+  Expire();
+  const auto count = [this](SessionState state) { return counts_[static_cast<size_t>(state)]; };
+  return {count(SessionState::kBusy), count(SessionState::kParked), count(SessionState::kCold)};
+}
+
+}  // namespace hydrant

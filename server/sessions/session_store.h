@@ -1,0 +1,229 @@
+// SessionStore knows every session by its tenant and id: the tokens of the turns that ended, under which policy they were
+// computed, and whether their KV is parked. The KV itself is the engine's.
+//
+// A turn is a transaction. Begin hands out the session for one turn; End puts the turn's tokens in force; a SessionTurn
+// that goes without it (cancelled, failed, refused) leaves the session as it was, and one that had no turn before is gone.
+//
+// Thread: any; a short lock at the beginning and the end of a turn. OnParked comes from the engine thread, which never waits
+// for that lock: what it says is put down beside it, and taken in by whoever comes next.
+//
+// Invariants
+//  1. One turn at a time per session.
+//  2. A session is found by its own tenant only; for any other its id is one that was never there.
+//  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
+//     Beyond that the tenant with the most for its weight loses the session it used least recently.
+//  4. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
+//     expire together hold up nobody, and the engine is not told of all of them at once.
+#ifndef HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
+#define HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "api/kv/kv_spec.h"
+#include "api/session/session.h"
+#include "api/wire/api_error.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/engine/engine_core.h"
+#include "server/kv/kv_resolution.h"
+
+namespace hydrant {
+
+// What the turns that ended have left. Immutable.
+struct SessionPast {
+  std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
+  int32_t computed = 0;         // of these; the last token of an answer is not
+  int32_t hidden_specials = 0;  // leading tokens that the server added
+  // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
+  // Absent when that is not the text of the tokens.
+  std::optional<std::string> text;
+  std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
+  // Of `text`, ascending, disjoint and apart. What a client wrote in the prompt, which no special token takes a byte of; and
+  // behind the prompt what the answer's special tokens are shown as.
+  size_t prompt_bytes = 0;
+  std::vector<TextRange> plain;
+  std::vector<TextRange> answer_specials;
+  uint64_t turn = 0;  // the last
+  KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life
+  KvResolution kv;
+};
+
+// Whose sessions, and how many it may have.
+struct SessionOwner {
+  int32_t tenant = 0;        // index
+  double weight = 1;         // > 0
+  int32_t sessions_max = 0;  // 0: no limit of its own
+};
+
+class SessionTurn;
+
+class SessionStore {
+ private:
+  struct Session;
+
+ public:
+  struct Options {
+    int64_t ttl_us = 0;  // since the last turn; 0: sessions do not expire
+    int32_t sessions_max = 1 << 16;
+    int64_t bytes_max = 256 << 20;            // of their tokens and texts
+    std::function<int64_t()> clock;           // monotonic microseconds
+    std::function<int64_t()> wall_clock;      // Unix seconds; null: the system's
+    std::function<void(uint64_t)> on_forget;  // the session's number is done with: its parked KV may go. Any thread
+  };
+
+  // A few microseconds each, and so a millisecond together. Whoever scrapes metrics every 15 s gets rid of a
+  // thousand a minute without any other call; until then they count among the sessions, and make room first.
+  static constexpr int32_t kExpiredPerCall = 256;
+
+  explicit SessionStore(Options options);
+  SessionStore(const SessionStore&) = delete;
+  SessionStore& operator=(const SessionStore&) = delete;
+
+  // Begins a turn, with a new session when there is none of this id, or, when `must_exist`, not. Errors: 404
+  // session_not_found or session_expired, 409 session_busy; 429 session_limit_exceeded, 503 when there are too many
+  // sessions and all of them have a turn in progress.
+  ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist);
+
+  // What EngineHooks::on_parked says. Takes as long as it takes to write it down.
+  void OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked);
+
+  // Errors: 404; 409 for one with a turn in progress.
+  ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
+  std::optional<ApiError> Delete(int32_t tenant, const std::string& id);
+
+  struct View {
+    SessionCard card;
+    uint64_t number = 0;                      // the engine's name for it
+    std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
+  };
+  // Errors: 404.
+  ApiResult<View> Look(int32_t tenant, const std::string& id);
+
+  struct Page {
+    std::vector<SessionCard> cards;  // by id
+    bool has_more = false;
+  };
+  // Up to `count_max` sessions with ids above `after`.
+  Page List(int32_t tenant, const std::string& after, size_t count_max);
+
+  SessionCounts counts();
+
+ private:
+  friend class SessionTurn;
+
+  struct Session {
+    std::string id;
+    int32_t tenant = 0;
+    uint64_t number = 0;                      // the engine's name for it
+    std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
+    ParkedTurn parked;                        // turn 0: nothing
+    bool busy = true;
+    uint64_t turns = 0;     // begun
+    int64_t used_us = 0;    // monotonic
+    int64_t created_s = 0;  // Unix time, read when it happened: it does not depend on when somebody asks
+    int64_t used_s = 0;
+    std::list<Session*>::iterator idle;  // its place there, unless busy
+  };
+  struct Tenant {
+    std::map<std::string, std::unique_ptr<Session>> sessions;  // by id
+    std::list<Session*> idle;                                  // least recently used first
+    std::deque<std::string> gone;                              // ids that expired or gave way, the latest few
+    double weight = 1;
+    int64_t bytes = 0;
+    int32_t sessions_max = 0;
+  };
+
+  struct Forgotten {
+    uint64_t number = 0;
+    std::shared_ptr<const SessionPast> past;
+  };
+  class Lock;
+
+  // All of these REQUIRE the lock.
+  void TakeNews();
+  Tenant& TenantOf(int32_t tenant);
+  Session* Find(int32_t tenant, const std::string& id);  // null when it has expired
+  Session* Add(int32_t tenant, const std::string& id);
+  std::optional<ApiError> CheckRoom(const SessionOwner& owner);
+  void MakeRoom(const Session* newest);
+  Tenant* MostOverShare(bool by_bytes);
+  int64_t WallClock() const;  // Unix seconds
+  bool Expired(const Session& session, int64_t now_us) const;
+  void Expire();
+  void Forget(Session* session, bool remember);
+  void SetPast(Session* session, std::shared_ptr<const SessionPast> past);
+  void SetIdle(Session* session);
+  SessionState StateOf(const Session& session) const;
+  SessionCard CardOf(const Session& session) const;
+  void Count(const Session& session, int64_t delta) { counts_[static_cast<size_t>(StateOf(session))] += delta; }
+
+  void End(Session* session, std::shared_ptr<const SessionPast> past);  // null: as it was
+
+  const Options options_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::deque<Tenant> tenants_;  // by index
+  absl::flat_hash_map<uint64_t, Session*> by_number_;
+  std::vector<Forgotten> forgotten_;  // since the lock was taken
+  std::vector<ParkedTurn> news_taken_;
+  int64_t bytes_ = 0;
+  uint64_t numbers_ = 0;
+  int64_t counts_[3] = {};  // by SessionState
+
+  std::mutex news_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
+  // Guarded by news_mutex_. In the order of events; turn 0: nothing is parked any more. Bounded: only a turn can be parked,
+  // and whoever begins one takes all of this in.
+  std::vector<ParkedTurn> news_;
+};
+
+// A session in the hands of one request. The store outlives it.
+class SessionTurn {
+ public:
+  SessionTurn(SessionTurn&& other) noexcept
+      : store_(other.store_),
+        session_(std::exchange(other.session_, nullptr)),
+        turn_(other.turn_),
+        past_(std::move(other.past_)),
+        parked_(other.parked_) {}
+  SessionTurn& operator=(SessionTurn&&) = delete;
+  ~SessionTurn() {
+    if (session_ != nullptr) store_->End(session_, nullptr);
+  }
+
+  const std::string& id() const { return session_->id; }
+  uint64_t session() const { return session_->number; }
+  uint64_t turn() const { return turn_; }
+  // Null before the session's first turn has ended.
+  const SessionPast* past() const { return past_.get(); }
+  // What is parked of the past; null: nothing, as far as is known here. The engine has the last word.
+  const ParkedTurn* parked() const { return past_ != nullptr && parked_.turn == past_->turn ? &parked_ : nullptr; }
+
+  // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.
+  void End(SessionPast past);
+
+ private:
+  friend class SessionStore;
+  SessionTurn(SessionStore* store, SessionStore::Session* session)
+      : store_(store), session_(session), turn_(session->turns), past_(session->past), parked_(session->parked) {}
+
+  SessionStore* store_;
+  SessionStore::Session* session_;  // null: ended
+  uint64_t turn_ = 0;
+  std::shared_ptr<const SessionPast> past_;
+  ParkedTurn parked_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_

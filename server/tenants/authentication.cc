@@ -1,0 +1,48 @@
+#include "server/tenants/authentication.h"
+
+#include <utility>
+
+#include "server/process/clock.h"
+
+namespace hydrant {
+namespace {
+
+ApiError Failure(const std::string* authorization, AuthLimiter& limiter, std::string_view peer,
+                 const std::function<void()>& on_failure) {
+  if (on_failure) on_failure();
+  if (authorization == nullptr) return Unauthorized();  // who presents no key guesses none
+  const int32_t wait_s = limiter.Fail(PeerGroup(peer), MonotonicUs());
+  if (wait_s == 0) return Unauthorized();
+  return RateLimited("Too many requests without a valid API key came from this address.", "too_many_auth_failures",
+                     wait_s);
+}
+
+}  // namespace
+
+Authenticate TenantAuthentication(const TenantRegistry& tenants, AuthLimiter& limiter,
+                                  std::function<void()> on_failure) {
+  return [&tenants, &limiter, on_failure = std::move(on_failure)](const std::string* authorization,
+                                                                  std::string_view peer) -> ApiResult<Caller> {
+    Caller caller = tenants.table()->Find(authorization);
+    if (caller == nullptr) return Failure(authorization, limiter, peer, on_failure);
+    return caller;
+  };
+}
+
+Authenticate AdminAuthentication(const std::string& key, const TenantRegistry& tenants, AuthLimiter& limiter,
+                                 std::function<void()> on_failure) {
+  KeyRing keys;
+  if (!key.empty()) keys.Add(DigestOfKey(key), 0);
+  return [keys = std::move(keys), &tenants, &limiter, on_failure = std::move(on_failure)](
+             const std::string* authorization, std::string_view peer) -> ApiResult<Caller> {
+    if (keys.size() == 0) return Caller();
+    const std::optional<std::string_view> token = authorization == nullptr ? std::nullopt : BearerToken(*authorization);
+    if (token.has_value() && keys.OwnerOf(*token) == 0) return Caller();
+    if (token.has_value() && tenants.table()->HasKey(*token)) {
+      return Forbidden("A tenant's key does not open the admin listener.", "admin_key_required");
+    }
+    return Failure(authorization, limiter, peer, on_failure);
+  };
+}
+
+}  // namespace hydrant

@@ -1,0 +1,33 @@
+// Authentication decides who a request comes from, by its Authorization field alone. The tenants' port and the admin
+// listener each have one.
+//
+// Thread: any.
+#ifndef HYDRANT_SERVER_TENANTS_AUTHENTICATION_H_
+#define HYDRANT_SERVER_TENANTS_AUTHENTICATION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/wire/api_error.h"
+#include "server/http/caller.h"
+#include "server/tenants/auth_limiter.h"
+#include "server/tenants/key_ring.h"
+#include "server/tenants/tenant_registry.h"
+
+namespace hydrant {
+
+// Any tenant. Errors: 401; 429 for a peer that presented wrong keys too often (auth_limiter.h). The arguments outlive the result;
+// `on_failure` may be null.
+Authenticate TenantAuthentication(const TenantRegistry& tenants, AuthLimiter& limiter,
+                                  std::function<void()> on_failure);
+
+// The operator: whoever presents `key`, or everybody who can reach the listener when it is empty. Errors: 403 for a
+// tenant's key, else as above.
+Authenticate AdminAuthentication(const std::string& key, const TenantRegistry& tenants, AuthLimiter& limiter,
+                                 std::function<void()> on_failure);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TENANTS_AUTHENTICATION_H_

@@ -1,0 +1,193 @@
+#include "server/tenants/tenant_account.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/clock.h"
+
+namespace hydrant {
+namespace {
+
+// An honest answer to "when", however an estimate came out. A rate's answer is exact and may be anything up to a minute.
+constexpr double kRetryAfterMaxS = 60;
+// One request counts for this much of the average.
+constexpr double kDurationWeight = 0.1;
+
+Refusal Limited(RejectReason reason, std::string_view limit, std::string message, double wait_s) {
+  ApiError error = RateLimited(std::move(message), "rate_limit_exceeded", RetryAfterS(wait_s));
+  error.param = std::string(limit);
+  return {std::move(error), reason};
+}
+
+}  // namespace
+
+int32_t RetryAfterS(double wait_s) { return static_cast<int32_t>(std::clamp(std::ceil(wait_s), 1.0, kRetryAfterMaxS)); }
+
+void AddRateFields(const char* what, int64_t limit, int64_t remaining, double reset_s, TenantAccount::Fields* fields) {
+  fields->emplace_back(absl::StrCat("x-ratelimit-limit-", what), absl::StrCat(limit));
+  fields->emplace_back(absl::StrCat("x-ratelimit-remaining-", what), absl::StrCat(std::max<int64_t>(0, remaining)));
+  fields->emplace_back(absl::StrCat("x-ratelimit-reset-", what), absl::StrCat(std::ceil(reset_s), "s"));
+}
+
+void TenantAccount::SetLimits(const TenantLimits& limits, int64_t now_us) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  limits_ = limits;
+  requests_.SetLimit(limits.rpm, now_us);
+  tokens_.SetLimit(limits.tpm, now_us);
+}
+
+std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
+  if (requests_.TryTake(1, now_us)) return std::nullopt;
+  return Limited(RejectReason::kRpm, "rpm",
+                 absl::StrCat("This tenant may send ", limits_.rpm, " requests per minute (rpm)."),
+                 requests_.SecondsUntil(1, now_us));
+}
+
+std::optional<Refusal> TenantAccount::Count(int64_t now_us) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return TakeRequest(now_us);
+}
+
+std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (limits_.concurrency_max > 0 && open_ >= limits_.concurrency_max) {
+    // One of those that run ends, on average, after its share of a request's time.
+    return Limited(
+        RejectReason::kConcurrency, "concurrency_max",
+        absl::StrCat("This tenant may have ", limits_.concurrency_max, " requests open at a time (concurrency_max)."),
+        request_s_ / open_);
+  }
+  if (std::optional<Refusal> refusal = TakeRequest(now_us)) return refusal;
+  ++open_;
+  return std::nullopt;
+}
+
+void TenantAccount::Close(int64_t opened_us, int64_t now_us) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  assert(open_ > 0);
+  --open_;
+  request_s_ += kDurationWeight * (static_cast<double>(now_us - opened_us) * 1e-6 - request_s_);
+}
+
+TenantAccount::Fields TenantAccount::RateFields(int64_t now_us) const {
+  Fields fields;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (requests_.limited()) {
+    AddRateFields("requests", requests_.limit(), requests_.remaining(now_us), requests_.SecondsUntilFull(now_us),
+                  &fields);
+  }
+  if (tokens_.limited()) {
+    AddRateFields("tokens", tokens_.limit(), tokens_.remaining(now_us), tokens_.SecondsUntilFull(now_us), &fields);
+  }
+  return fields;
+}
+
+TenantAccount::Fields TenantAccount::LimitFields(const Refusal& refusal) const {
+  Fields fields;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!requests_.limited() && refusal.reason == RejectReason::kConcurrency) {
+    AddRateFields("requests", limits_.concurrency_max, limits_.concurrency_max - open_, refusal.error.retry_after_s,
+                  &fields);
+  } else if (!requests_.limited() && refusal.reason == RejectReason::kQueue && limits_.queue_max > 0) {
+    AddRateFields("requests", limits_.queue_max, limits_.queue_max - queued_, refusal.error.retry_after_s, &fields);
+  }
+  return fields;
+}
+
+TenantAccount::Snapshot TenantAccount::snapshot(int64_t now_us) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Snapshot snapshot;
+  snapshot.limits = limits_;
+  snapshot.open = open_;
+  snapshot.queued = queued_;
+  if (tokens_.limited()) snapshot.tokens_remaining = tokens_.remaining(now_us);
+  if (requests_.limited()) snapshot.requests_remaining = requests_.remaining(now_us);
+  return snapshot;
+}
+
+RequestAccount::RequestAccount(std::shared_ptr<TenantAccount> account, std::vector<Sequence> sequences)
+    : account_(std::move(account)), sequences_(std::move(sequences)), states_(sequences_.size(), State::kQueued) {}
+
+std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAccount> account,
+                                                        std::vector<Sequence> sequences, const Backlog& backlog,
+                                                        double queue_share, int64_t now_us,
+                                                        std::optional<Refusal>* refusal) {
+  const auto count = static_cast<int64_t>(sequences.size());
+  int64_t prompt_tokens = 0;
+  int64_t tokens = 0;
+  for (const Sequence& sequence : sequences) {
+    prompt_tokens += sequence.prompt_tokens;
+    tokens += sequence.prompt_tokens + sequence.max_tokens;
+  }
+  TenantAccount& tenant = *account;
+  const std::lock_guard<std::mutex> lock(tenant.mutex_);
+  if (tenant.limits_.queue_max > 0 && tenant.queued_ + count > tenant.limits_.queue_max) {
+    *refusal =
+        Limited(RejectReason::kQueue, "queue_max",
+                absl::StrCat("This tenant may have ", tenant.limits_.queue_max, " sequences waiting (queue_max)."),
+                backlog.wait_s);
+    return nullptr;
+  }
+  const auto fits = [queue_share](int64_t all, int64_t own, int64_t more, int64_t most) {
+    const double half = static_cast<double>(most) / 2;
+    return queue_share >= 1 || own == 0 || static_cast<double>(all + more) <= half ||
+           static_cast<double>(own + more) <= queue_share * half;
+  };
+  if (!fits(backlog.sequences, tenant.queued_, count, backlog.sequences_max) ||
+      !fits(backlog.prompt_tokens, tenant.queued_tokens_, prompt_tokens, backlog.prompt_tokens_max)) {
+    *refusal =
+        Limited(RejectReason::kQueue, "queue", "This tenant's part of the server's queue is full.", backlog.wait_s);
+    return nullptr;
+  }
+  if (tenant.tokens_.limited() && tokens > tenant.tokens_.limit()) {
+    *refusal = {InvalidField("max_tokens",
+                             absl::StrCat("This request may come to ", tokens, " tokens; this tenant has ",
+                                          tenant.limits_.tpm, " per minute (tpm)."),
+                             "tpm_exceeded"),
+                RejectReason::kInvalid};
+    return nullptr;
+  }
+  if (!tenant.tokens_.TryTake(tokens, now_us)) {
+    *refusal = Limited(
+        RejectReason::kTpm, "tpm",
+        absl::StrCat("This tenant may use ", tenant.limits_.tpm, " tokens per minute (tpm); this request may come to ",
+                     tokens, " and ", tenant.tokens_.remaining(now_us), " are left."),
+        tenant.tokens_.SecondsUntil(tokens, now_us));
+    return nullptr;
+  }
+  tenant.queued_ += count;
+  tenant.queued_tokens_ += prompt_tokens;
+  return std::shared_ptr<RequestAccount>(new RequestAccount(std::move(account), std::move(sequences)));
+}
+
+RequestAccount::~RequestAccount() {
+  for (size_t i = 0; i < sequences_.size(); ++i) OnEnded(static_cast<int32_t>(i), 0, 0);
+}
+
+void RequestAccount::LeaveQueue(size_t choice) {
+  if (states_[choice] != State::kQueued) return;
+  --account_->queued_;
+  account_->queued_tokens_ -= sequences_[choice].prompt_tokens;
+  states_[choice] = State::kAdmitted;
+}
+
+void RequestAccount::OnAdmitted(int32_t choice) {
+  const std::lock_guard<std::mutex> lock(account_->mutex_);
+  LeaveQueue(static_cast<size_t>(choice));
+}
+
+void RequestAccount::OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) {
+  const auto index = static_cast<size_t>(choice);
+  const std::lock_guard<std::mutex> lock(account_->mutex_);
+  if (states_[index] == State::kEnded) return;
+  LeaveQueue(index);
+  states_[index] = State::kEnded;
+  const Sequence& sequence = sequences_[index];
+  // Negative when what a session had parked was gone, and more was computed than anybody could know.
+  const int64_t unused = sequence.prompt_tokens + sequence.max_tokens - prompt_computed - generated;
+  account_->tokens_.GiveBack(unused, MonotonicUs());
+}
+
+}  // namespace hydrant

@@ -1,0 +1,126 @@
+// TenantAccount is what a tenant has open, waiting and used up at the moment, held against its limits. It lives as long
+// as the process, whatever configurations come and go. RequestAccount is the part of one request in it.
+//
+// Thread: any; a short lock. A request takes it four times in its life, not once per token.
+//
+// Invariants
+//  1. What a request takes (a place among the open ones, places in the queue, tokens) it gives back exactly once,
+//     however it ends.
+//  2. No counter passes its limit, but by the tokens of a session whose parked KV was lost on the way.
+//  3. Tokens are taken when a request is accepted, as many as it may come to use; what it did not compute or generate
+//     comes back at its end. So a tenant is charged for exactly what was computed for it.
+#ifndef HYDRANT_SERVER_TENANTS_TENANT_ACCOUNT_H_
+#define HYDRANT_SERVER_TENANTS_TENANT_ACCOUNT_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/wire/api_error.h"
+#include "server/engine/generation.h"
+#include "server/metrics/metrics.h"
+#include "server/tenants/tenant_config.h"
+#include "server/tenants/token_bucket.h"
+
+namespace hydrant {
+
+// A request that a limit turned away.
+struct Refusal {
+  ApiError error;
+  RejectReason reason;
+};
+
+class TenantAccount {
+ public:
+  TenantAccount(int32_t index, std::string name) : index_(index), name_(std::move(name)) {}
+  TenantAccount(const TenantAccount&) = delete;
+  TenantAccount& operator=(const TenantAccount&) = delete;
+
+  int32_t index() const { return index_; }  // of the scheduler's tenant and of the metrics' series
+  const std::string& name() const { return name_; }
+
+  void SetLimits(const TenantLimits& limits, int64_t now_us);
+
+  // A request arrived that is answered at once: rpm.
+  std::optional<Refusal> Count(int64_t now_us);
+  // A request arrived: concurrency_max and rpm. Every success is followed by one Close.
+  std::optional<Refusal> Open(int64_t now_us);
+  void Close(int64_t opened_us, int64_t now_us);
+
+  // x-ratelimit-* as they stand; empty for a tenant without such limits.
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  Fields RateFields(int64_t now_us) const;
+  // Beside those, on a refusal: a limit that is no rate, in the place of a limit of requests where there is none.
+  Fields LimitFields(const Refusal& refusal) const;
+
+  struct Snapshot {
+    TenantLimits limits;
+    int32_t open = 0;
+    int64_t queued = 0;
+    int64_t tokens_remaining = -1;    // -1: no limit
+    int64_t requests_remaining = -1;  // -1: no limit
+  };
+  Snapshot snapshot(int64_t now_us) const;
+
+ private:
+  friend class RequestAccount;
+
+  std::optional<Refusal> TakeRequest(int64_t now_us);  // REQUIRES: mutex_ held
+
+  const int32_t index_;
+  const std::string name_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  TenantLimits limits_;
+  TokenBucket requests_;
+  TokenBucket tokens_;
+  int32_t open_ = 0;
+  int64_t queued_ = 0;         // sequences accepted and not yet admitted
+  int64_t queued_tokens_ = 0;  // of their prompts
+  double request_s_ = 1;       // how long a request takes: a moving average
+};
+
+// The Retry-After of an estimated wait: whole seconds, 1 to a minute.
+int32_t RetryAfterS(double wait_s);
+
+// Appends x-ratelimit-{limit,remaining,reset}-`what`.
+void AddRateFields(const char* what, int64_t limit, int64_t remaining, double reset_s, TenantAccount::Fields* fields);
+
+// What the sequences of a request may come to use. Settled by the engine as they end.
+class RequestAccount : public SequenceLedger {
+ public:
+  struct Sequence {
+    int64_t prompt_tokens = 0;
+    int64_t max_tokens = 0;
+  };
+
+  // Takes what `sequences` need from the account: queue_max and tpm, and the tenant's part of the whole queue, which is
+  // half of it for all together and of the other half `queue_share`, in [0, 1]. Null, with the reason in *refusal, when
+  // something is not there; nothing is taken then.
+  static std::shared_ptr<RequestAccount> TryOpen(std::shared_ptr<TenantAccount> account,
+                                                 std::vector<Sequence> sequences, const Backlog& backlog,
+                                                 double queue_share, int64_t now_us, std::optional<Refusal>* refusal);
+  // Gives back what was not settled: the engine never saw those.
+  ~RequestAccount() override;
+
+  void OnAdmitted(int32_t choice) override;
+  void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) override;
+
+ private:
+  enum class State : uint8_t { kQueued, kAdmitted, kEnded };
+
+  RequestAccount(std::shared_ptr<TenantAccount> account, std::vector<Sequence> sequences);
+  void LeaveQueue(size_t choice);  // REQUIRES: account_->mutex_ held
+
+  const std::shared_ptr<TenantAccount> account_;
+  const std::vector<Sequence> sequences_;
+  std::vector<State> states_;  // guarded by account_->mutex_
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TENANTS_TENANT_ACCOUNT_H_

@@ -1,0 +1,104 @@
+// TenantRegistry says who a key belongs to and what holds for them. A configuration is a TenantTable, immutable and
+// complete; a reload builds the next one first and then puts it in the old one's place.
+//
+// Thread: any.
+//
+// Invariants
+//  1. A table is never seen half built, and a reload that fails changes nothing.
+//  2. A tenant's index (of the scheduler's tenants, of the series of metrics) is its name's for the life of the process.
+//     A tenant that left the configuration keeps index and account; what it has running is finished.
+//  3. The engine hears of new options before anybody can submit a request under them.
+#ifndef HYDRANT_SERVER_TENANTS_TENANT_REGISTRY_H_
+#define HYDRANT_SERVER_TENANTS_TENANT_REGISTRY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "scheduler/tenant.h"
+#include "server/tenants/key_ring.h"
+#include "server/tenants/tenant_account.h"
+#include "server/tenants/tenant_config.h"
+#include "server/tenants/tenants_file.h"
+
+namespace hydrant {
+
+// A tenant as one configuration has it.
+struct TenantEntry {
+  TenantConfig config;
+  std::shared_ptr<TenantAccount> account;
+  double queue_share = 1;  // its weight's part of all weights
+  int64_t blocks_max = 0;  // the most one sequence can ever be given
+
+  int32_t index() const { return account->index(); }
+};
+
+class TenantTable {
+ public:
+  // Whose requests these are; null: nobody's. `authorization` is the field's value, null when there is none. A key that
+  // is nobody's is never taken for a missing one, except where no tenant has a key at all.
+  std::shared_ptr<const TenantEntry> Find(const std::string* authorization) const;
+  // Whether some tenant has this key.
+  bool HasKey(std::string_view key) const { return keys_.OwnerOf(key) >= 0; }
+  const std::vector<std::shared_ptr<const TenantEntry>>& entries() const { return entries_; }
+
+ private:
+  friend class TenantRegistry;
+
+  std::vector<std::shared_ptr<const TenantEntry>> entries_;
+  KeyRing keys_;                                       // owners are places in entries_
+  std::shared_ptr<const TenantEntry> default_tenant_;  // may be null
+};
+
+class TenantRegistry {
+ public:
+  // A configuration that stays.
+  TenantRegistry(const TenantsConfig& config, const TenantFacts& facts);
+  // The one in a file. Errors: ReadTenantsFile's.
+  static absl::StatusOr<std::unique_ptr<TenantRegistry>> FromFile(const std::string& path, const TenantFacts& facts);
+
+  struct Hooks {
+    std::function<void(const std::string& name)> on_new_tenant;            // the next index
+    std::function<void(const std::vector<TenantOptions>& options)> apply;  // by index
+  };
+  // Before the first Reload.
+  void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }
+
+  std::shared_ptr<const TenantTable> table() const;
+  // By index, also of tenants that are gone.
+  std::vector<TenantOptions> options() const;
+  std::vector<std::string> names() const;
+  bool has_file() const { return !path_.empty(); }
+  // Requests of several parties: what one of them may see of the others matters.
+  bool shared() const { return has_file(); }
+
+  // Reads the file again. Errors, which change nothing: ReadTenantsFile's; RESOURCE_EXHAUSTED when there have been more
+  // than kTenantsMax names; UNIMPLEMENTED without a file.
+  absl::Status Reload();
+
+ private:
+  TenantRegistry(std::string path, const TenantFacts& facts) : path_(std::move(path)), facts_(facts) {}
+  absl::Status Apply(const TenantsConfig& config);
+
+  const std::string path_;
+  const TenantFacts facts_;
+  Hooks hooks_;
+  std::mutex reload_mutex_;  // one reload at a time
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_; written with reload_mutex_ held too.
+  std::vector<std::shared_ptr<TenantAccount>> accounts_;  // by index
+  std::vector<TenantOptions> options_;                    // by index
+  std::shared_ptr<const TenantTable> table_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TENANTS_TENANT_REGISTRY_H_

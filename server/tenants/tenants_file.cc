@@ -1,0 +1,245 @@
+#include "server/tenants/tenants_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "api/kv/kv_reader.h"
+#include "api/wire/json_reader.h"
+#include "api/wire/json_writer.h"
+#include "api/wire/object_reader.h"
+#include "scheduler/tenant.h"
+#include "server/process/limits.h"
+
+namespace hydrant {
+namespace {
+
+constexpr off_t kFileBytesMax = 4 << 20;
+constexpr size_t kKeysMax = 16;  // two suffice for a rotation
+// Ratios of a million between tenants are a mistake, and counters stay exact far beyond it.
+constexpr double kWeightMin = 1e-3;
+constexpr double kWeightMax = 1e3;
+constexpr int64_t kInt32Max = 0x7fffffff;
+constexpr int64_t kRateMax = 1'000'000'000'000;
+constexpr size_t kNameBytesMax = 64;
+
+using Names = std::span<const std::string_view>;
+constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
+constexpr std::string_view kTenantMembers[] = {
+    "name", "api_keys_sha256", "weight",       "kv",       "sessions_max", "concurrency_max", "rpm",
+    "tpm",  "public_prefixes", "priority_max", "queue_max"};
+// Those of the request field `kv`, of which its own reader decides, and ours.
+constexpr std::string_view kKvMembers[] = {"policy",  "budget",  "recent",     "floor",        "elastic",   "position",
+                                           "cadence", "prefill", "budget_max", "floor_blocks", "blocks_max"};
+
+// Unlike in a request, where both have a meaning, an unknown or repeated member of a configuration is a slip of the pen.
+void CheckMembers(JsonView object, const std::string& path, Names known, std::optional<ApiError>* error) {
+  if (error->has_value() || !object.is_object()) return;
+  absl::flat_hash_set<std::string_view> seen;
+  for (JsonView member = object.first(); member.valid(); member = member.next()) {
+    std::string name = path;
+    AppendJsonEscaped(&name, member.key().substr(0, kNameBytesMax));  // a line stays one, whatever the name holds
+    if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
+      *error = InvalidField(name, "there is no such member");
+    } else if (!seen.insert(member.key()).second) {
+      *error = InvalidField(name, "is there twice");
+    }
+    if (error->has_value()) return;
+  }
+}
+
+bool IsTenantName(std::string_view name) {
+  return !name.empty() && name.size() <= kNameBytesMax && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+  });
+}
+
+void ReadName(ObjectReader* reader, TenantConfig* tenant) {
+  tenant->name = reader->String("name", "", kNameBytesMax, /*identifier=*/true);
+  // It becomes a label of metrics and a word in logs.
+  if (!IsTenantName(tenant->name)) reader->Fail("name", "must be 1 to 64 characters of [A-Za-z0-9._-]");
+}
+
+void ReadKeys(ObjectReader* reader, TenantConfig* tenant) {
+  for (const std::string& text : reader->Strings("api_keys_sha256", kKeysMax, 1024)) {
+    const std::optional<KeyDigest> digest = KeyDigestFromHex(text);
+    const std::string element = absl::StrCat("api_keys_sha256[", tenant->keys.size(), "]");
+    if (!digest.has_value()) return reader->Fail(element, "must be a SHA-256: 64 hexadecimal digits");
+    tenant->keys.push_back(*digest);
+  }
+}
+
+void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant, std::optional<ApiError>* error) {
+  const JsonView object = reader->Raw("kv");
+  CheckMembers(object, reader->Path("kv."), kKvMembers, error);
+  ObjectReader kv = reader->Object("kv");
+  tenant->kv_budget_max = static_cast<int32_t>(kv.Integer("budget_max", 0, 1, facts.context));
+  tenant->floor_blocks = static_cast<int32_t>(kv.Integer("floor_blocks", 0, 0, facts.blocks));
+  tenant->blocks_max = static_cast<int32_t>(kv.Integer("blocks_max", 0, 1, facts.blocks));
+  if (reader->failed()) return;
+  const int32_t budget_max = tenant->kv_budget_max > 0 ? tenant->kv_budget_max : facts.context;
+  if (CheckKvSpec(facts.kv, budget_max).has_value() && !kv.Has("policy")) {
+    return kv.Fail("budget_max",
+                   "is below the server's default budget; give the tenant a policy and a budget of its own");
+  }
+  const auto has = [&kv](const char* member) { return kv.Has(member); };
+  constexpr const char* kDefaults[] = {"policy", "budget",  "recent",  "cadence",
+                                       "floor",  "elastic", "prefill", "position"};
+  if (std::none_of(std::begin(kDefaults), std::end(kDefaults), has)) return;
+  KvSpec otherwise = facts.kv;
+  if (CheckKvSpec(otherwise, budget_max).has_value()) otherwise = KvSpec();
+  tenant->kv = ReadKvSpec(reader, otherwise, budget_max);
+}
+
+TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFacts& facts,
+                        std::optional<ApiError>* error) {
+  TenantConfig tenant;
+  if (!value.is_object()) {
+    *error = InvalidField(path.substr(0, path.size() - 1), "must be an object");
+    return tenant;
+  }
+  CheckMembers(value, path, kTenantMembers, error);
+  ObjectReader reader(value, path, error);
+  ReadName(&reader, &tenant);
+  ReadKeys(&reader, &tenant);
+  tenant.weight = reader.Number("weight", 1.0, kWeightMin, kWeightMax);
+  tenant.limits.concurrency_max = static_cast<int32_t>(reader.Integer("concurrency_max", 0, 1, kInt32Max));
+  tenant.limits.rpm = reader.Integer("rpm", 0, 1, kRateMax);
+  tenant.limits.tpm = reader.Integer("tpm", 0, 1, kRateMax);
+  tenant.limits.queue_max = static_cast<int32_t>(reader.Integer("queue_max", 0, 1, kInt32Max));
+  tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
+  tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
+  const JsonView prefixes = reader.Raw("public_prefixes");
+  if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {
+    reader.Fail("public_prefixes", "is not supported in this version");
+  }
+  ReadKv(&reader, facts, &tenant, error);
+  return tenant;
+}
+
+// What no single member shows.
+std::optional<ApiError> CheckTogether(const TenantsConfig& config, const TenantFacts& facts) {
+  absl::flat_hash_set<std::string> names;
+  KeyRing keys;
+  std::vector<TenantOptions> options;
+  for (size_t i = 0; i < config.tenants.size(); ++i) {
+    const TenantConfig& tenant = config.tenants[i];
+    const std::string path = absl::StrCat("tenants[", i, "].");
+    if (!names.insert(tenant.name).second) return InvalidField(path + "name", "another tenant has this name");
+    for (size_t k = 0; k < tenant.keys.size(); ++k) {
+      if (!keys.Add(tenant.keys[k], static_cast<int32_t>(i))) {
+        return InvalidField(absl::StrCat(path, "api_keys_sha256[", k, "]"), "is there twice");
+      }
+    }
+    options.push_back({tenant.name, tenant.weight, tenant.floor_blocks, tenant.blocks_max});
+  }
+  const absl::Status status = ValidateTenants(options, facts.blocks, facts.sequences_max);
+  if (!status.ok()) return InvalidField("tenants", std::string(status.message()));
+  return std::nullopt;
+}
+
+TenantsConfig ReadTenants(JsonView root, const TenantFacts& facts, std::optional<ApiError>* error) {
+  TenantsConfig config;
+  CheckMembers(root, "", kFileMembers, error);
+  ObjectReader reader(root, "", error);
+  const JsonView list = reader.Raw("tenants");
+  if (!list.valid() || !list.is_array() || list.size() == 0 || list.size() > uint32_t{kTenantsMax}) {
+    reader.Fail("tenants", absl::StrCat("must be an array of 1 to ", kTenantsMax, " tenants"));
+    return config;
+  }
+  for (JsonView element = list.first(); element.valid() && !error->has_value(); element = element.next()) {
+    const std::string path = absl::StrCat("tenants[", config.tenants.size(), "].");
+    config.tenants.push_back(ReadTenant(element, path, facts, error));
+  }
+  if (error->has_value()) return config;
+  if (std::optional<ApiError> wrong = CheckTogether(config, facts)) {
+    *error = std::move(wrong);
+    return config;
+  }
+  if (!reader.Has("default_tenant")) return config;
+  const std::string name = reader.String("default_tenant", "", kNameBytesMax, /*identifier=*/true);
+  for (size_t i = 0; i < config.tenants.size(); ++i) {
+    if (config.tenants[i].name == name) config.default_tenant = static_cast<int32_t>(i);
+  }
+  if (config.default_tenant < 0) reader.Fail("default_tenant", "is not the name of a tenant");
+  return config;
+}
+
+absl::Status FileError(const std::string& path, const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
+}
+
+// The text of an open file.
+absl::StatusOr<std::string> ReadChecked(int fd, const std::string& path) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return FileError(path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return FileError(path, "is not a regular file");
+  if ((info.st_mode & 077) != 0) {
+    return FileError(path, "may be read by others than its owner; run chmod 600 on it");
+  }
+  if (info.st_size > kFileBytesMax) return FileError(path, absl::StrCat("is larger than ", kFileBytesMax, " bytes"));
+  std::string text(static_cast<size_t>(info.st_size) + 1, '\0');  // one byte more shows a file that grows
+  size_t used = 0;
+  while (used < text.size()) {
+    const ssize_t got = read(fd, text.data() + used, text.size() - used);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(path, std::strerror(errno));
+    if (got == 0) break;
+    used += static_cast<size_t>(got);
+  }
+  if (used == text.size()) return FileError(path, "changes while it is read");
+  text.resize(used);
+  return text;
+}
+
+}  // namespace
+
+TenantsConfig SingleTenant(const std::string& api_key) {
+  TenantsConfig config;
+  config.tenants.emplace_back();
+  // Larger is later, and there is nobody else whose requests could be meant.
+  config.tenants[0].priority_max = static_cast<int32_t>(kInt32Max);
+  if (api_key.empty()) {
+    config.default_tenant = 0;
+  } else {
+    config.tenants[0].keys.push_back(DigestOfKey(api_key));
+  }
+  return config;
+}
+
+absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::string& file, const TenantFacts& facts) {
+  size_t offset = 0;
+  const ApiResult<JsonBody> document = JsonBody::Parse(text, RequestLimits(), &offset);
+  if (!document.ok()) {
+    const std::string_view before = text.substr(0, std::min(offset, text.size()));
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    return absl::FailedPreconditionError(absl::StrCat(file, ":", line, ": is not valid JSON (at byte ", offset, ")"));
+  }
+  const JsonView root = document.value().root();
+  if (!root.is_object()) return FileError(file, "must be a JSON object");
+  std::optional<ApiError> error;
+  TenantsConfig config = ReadTenants(root, facts, &error);
+  if (error.has_value()) return FileError(file, absl::StrCat(error->param, ": ", error->message));
+  return config;
+}
+
+absl::StatusOr<TenantsConfig> ReadTenantsFile(const std::string& path, const TenantFacts& facts) {
+  // Not blocking: a FIFO is refused, not waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return FileError(path, std::strerror(errno));
+  const absl::StatusOr<std::string> text = ReadChecked(fd, path);
+  close(fd);
+  if (!text.ok()) return text.status();
+  return ParseTenants(*text, path, facts);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,41 @@
+// Reads the file of --tenants:
+//
+//   {"tenants": [{"name", "api_keys_sha256": […], "weight", "kv": {"policy", "budget", "recent", "cadence", "budget_max",
+//                 "floor_blocks", "blocks_max"}, "sessions_max", "concurrency_max", "rpm", "tpm", "queue_max",
+//                 "priority_max"}, …],
+//    "default_tenant": name}
+//
+// Only `name` is required. Nothing in the file is ignored: an unknown or repeated member is an error, and so is a file
+// that others may read.
+//
+// Thread: any (pure functions, the file aside).
+#ifndef HYDRANT_SERVER_TENANTS_TENANTS_FILE_H_
+#define HYDRANT_SERVER_TENANTS_TENANTS_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/tenants/tenant_config.h"
+
+namespace hydrant {
+
+// What the promises of a file are checked against.
+struct TenantFacts {
+  int32_t blocks = 0;         // of the pool
+  int32_t sequences_max = 0;  // in progress at once
+  int32_t context = 0;
+  KvSpec kv;  // the server's default
+};
+
+// Errors: FAILED_PRECONDITION, one line: "FILE:LINE: …" for text that is not JSON, "FILE: tenants[2].weight: …" for a
+// member. A message never holds a key or its digest.
+absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::string& file, const TenantFacts& facts);
+
+// The same of a file, which must be a regular one and closed to group and others.
+absl::StatusOr<TenantsConfig> ReadTenantsFile(const std::string& path, const TenantFacts& facts);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TENANTS_TENANTS_FILE_H_

@@ -1,0 +1,42 @@
+// TokenBucket bounds a rate per minute: it holds one minute's worth and fills up evenly.
+//
+// Thread: one at a time. Time is an argument, monotonic microseconds.
+#ifndef HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_
+#define HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_
+
+#include <cstdint>
+
+namespace hydrant {
+
+class TokenBucket {
+ public:
+  // 0: no limit. The first limit starts with a full bucket; a later one keeps what was used of the old one, as far as
+  // it fits, so that a reload is neither a gift nor a punishment. Nobody gets into debt by a reload, and a debt stays what it
+  // is, in tokens, whatever the new limit: those were used beyond any limit, and if a larger one could cover them, a reload
+  // down and up again would forgive them.
+  void SetLimit(int64_t per_minute, int64_t now_us);
+
+  bool limited() const { return limit_ > 0; }
+  int64_t limit() const { return limit_; }
+
+  // False: there is less than `amount`, and nothing is taken.
+  bool TryTake(int64_t amount, int64_t now_us);
+  // What was taken and not used. Negative: what was used beyond what was taken; nothing can be taken until it is made up for.
+  void GiveBack(int64_t amount, int64_t now_us);
+
+  int64_t remaining(int64_t now_us) const;  // >= 0: a debt is not shown
+  // Seconds until TryTake(amount) would succeed if nobody else took anything; infinity above the limit.
+  double SecondsUntil(int64_t amount, int64_t now_us) const;
+  double SecondsUntilFull(int64_t now_us) const { return SecondsUntil(limit_, now_us); }
+
+ private:
+  double LevelAt(int64_t now_us) const;
+
+  int64_t limit_ = 0;
+  double level_ = 0;  // at level_us_
+  int64_t level_us_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_

@@ -1,0 +1,119 @@
+#include "api/response/chat_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::json;
+
+AnswerHead Head() { return {"chatcmpl-1", 1700000000, "smol", "hydrant-0.1.0"}; }
+
+std::vector<Json> Events(const std::string& text) {
+  std::vector<Json> events;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find("\n\n", at);
+    events.push_back(Json::parse(text.substr(at + 6, end - at - 6)));
+    at = end + 2;
+  }
+  return events;
+}
+
+TEST(ChatWriter, WritesExactlyTheDocumentedBody) {
+  ChatWriter writer({});
+  writer.Begin(Head());
+  Answer answer;
+  answer.choices.push_back({.text = "hi", .finish_reason = AnswerFinish::kLength});
+  answer.usage = {3, 2, 1};
+  EXPECT_EQ(
+      writer.Body(answer),
+      R"({"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"smol","choices":[{"index":0,)"
+      R"("message":{"role":"assistant","content":"hi","refusal":null},"logprobs":null,"finish_reason":"length",)"
+      R"("stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,)"
+      R"("completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}},)"
+      R"("system_fingerprint":"hydrant-0.1.0"})");
+}
+
+TEST(ChatWriter, StreamsTheRoleFirstAndTheFinishWithTheLastText) {
+  ChatWriter writer({});
+  writer.Begin(Head());
+  std::string out;
+  writer.AppendChunk(&out, {.first = true, .text = "a"});
+  writer.AppendChunk(&out, {.text = "b", .finish_reason = AnswerFinish::kStop});
+  const std::vector<Json> events = Events(out);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(events[0]["choices"][0]["delta"], (Json{{"role", "assistant"}, {"content", ""}}));
+  EXPECT_EQ(events[1]["choices"][0]["delta"], (Json{{"content", "a"}}));
+  EXPECT_EQ(events[1]["choices"][0]["finish_reason"], nullptr);
+  EXPECT_EQ(events[2]["choices"][0]["delta"], (Json{{"content", "b"}}));
+  EXPECT_EQ(events[2]["choices"][0]["finish_reason"], "stop");
+}
+
+TEST(ChatWriter, MakesToolCallsOfTextStreamedOrNot) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)";
+  const ChatWriterOptions options = {.tool_calls = ToolCallFormat::kHermes};
+  ChatWriter whole(options);
+  whole.Begin(Head());
+  Answer answer;
+  answer.choices.push_back({.text = call + call});
+  const Json choice = Json::parse(whole.Body(answer))["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], nullptr);
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 2u);
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["type"], "function");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"], (Json{{"name", "f"}, {"arguments", R"({"x":1})"}}));
+
+  ChatWriter streamed(options);
+  streamed.Begin(Head());
+  std::string out;
+  for (size_t i = 0; i < call.size(); ++i) {
+    AnswerDelta delta{.first = i == 0, .text = std::string_view(call).substr(i, 1)};
+    if (i + 1 == call.size()) delta.finish_reason = AnswerFinish::kStop;
+    streamed.AppendChunk(&out, delta);
+  }
+  const std::vector<Json> events = Events(out);
+  ASSERT_EQ(events.size(), 2u);
+  const Json& last = events[1]["choices"][0];
+  EXPECT_EQ(last["finish_reason"], "tool_calls");
+  EXPECT_EQ(last["delta"]["tool_calls"][0]["index"], 0);
+  EXPECT_EQ(last["delta"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(last["delta"]["tool_calls"][0]["id"].get<std::string>().size(), 29u);
+}
+
+TEST(ChatWriter, KeepsTheFirstCallWhereCallsMayNotBeParallel) {
+  ChatWriter writer({.tool_calls = ToolCallFormat::kHermes, .parallel_tool_calls = false});
+  writer.Begin(Head());
+  Answer answer;
+  answer.choices.push_back({.text = R"(<tool_call>{"name":"f"}</tool_call><tool_call>{"name":"g"}</tool_call>)"});
+  EXPECT_EQ(Json::parse(writer.Body(answer))["choices"][0]["message"]["tool_calls"].size(), 1u);
+}
+
+TEST(ChatWriter, ShowsLogprobsWithBytes) {
+  ChatWriter writer({});
+  writer.Begin(Head());
+  Answer answer;
+  PositionLogprobs position{.id = 7, .bytes = "\xC3\xA9", .logprob = -0.5f};
+  position.top = {{7, -0.5f, "\xC3\xA9"}, {8, -1.25f, "\xC3"}};
+  answer.choices.push_back({.text = "\xC3\xA9", .logprobs = std::vector<PositionLogprobs>{position}});
+  const Json logprobs = Json::parse(writer.Body(answer))["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["refusal"], nullptr);
+  EXPECT_EQ(logprobs["content"][0]["token"], "\xC3\xA9");
+  EXPECT_EQ(logprobs["content"][0]["bytes"], (Json{195, 169}));
+  EXPECT_EQ(logprobs["content"][0]["logprob"], -0.5);
+  EXPECT_EQ(logprobs["content"][0]["top_logprobs"][1]["bytes"], Json::array({195}));
+  EXPECT_EQ(logprobs["content"][0]["top_logprobs"][1]["token"], "bytes:\\xc3");
+}
+
+TEST(ChatWriter, BeginsWithTheMessageItContinues) {
+  ChatWriter writer({.echoed = "once "});
+  writer.Begin(Head());
+  Answer answer;
+  answer.choices.push_back({.text = "upon"});
+  EXPECT_EQ(Json::parse(writer.Body(answer))["choices"][0]["message"]["content"], "once upon");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,41 @@
+#include "api/response/models.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(ModelsTest, TheListHasWhatBenchmarksRead) {
+  const Json list = Json::parse(ModelListJson({{"smol", 1700000000, "SmolLM2.gguf", 8192}}));
+  EXPECT_EQ(list["object"], "list");
+  ASSERT_EQ(list["data"].size(), 1u);
+  const Json& model = list["data"][0];
+  EXPECT_EQ(model["id"], "smol");
+  EXPECT_EQ(model["object"], "model");
+  EXPECT_EQ(model["created"], 1700000000);
+  EXPECT_EQ(model["owned_by"], "hydrant");
+  EXPECT_EQ(model["root"], "SmolLM2.gguf");
+  EXPECT_TRUE(model.contains("parent") && model["parent"].is_null());
+  EXPECT_EQ(model["max_model_len"], 8192);
+  ASSERT_EQ(model["permission"].size(), 1u);
+  EXPECT_EQ(model["permission"][0]["object"], "model_permission");
+  EXPECT_EQ(model, Json::parse(ModelJson({"smol", 1700000000, "SmolLM2.gguf", 8192})));
+}
+
+TEST(ModelsTest, NamesAreEscaped) {
+  EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1}))["id"], "a\"b\xef\xbf\xbd");
+}
+
+TEST(ModelsTest, AnEmptyListIsAList) { EXPECT_EQ(ModelListJson({}), R"({"object":"list","data":[]})"); }
+
+TEST(ModelsTest, VersionAndLoad) {
+  EXPECT_EQ(VersionJson("0.1.0"), R"({"version":"0.1.0"})");
+  EXPECT_EQ(LoadJson(3), R"({"server_load":3})");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,162 @@
+#include "api/response/tool_call_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace hydrant {
+namespace {
+
+// Text, then name and arguments of each call. `step`: bytes given at once; 0: all.
+std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step = 0) {
+  ToolCallParser parser(format, "id");
+  std::string text, calls;
+  const auto add = [&](const ToolCallParser::Output& output) {
+    text += output.text;
+    for (const ToolCall& call : output.calls) calls += "|" + call.name + call.arguments;
+  };
+  for (size_t at = 0; at < answer.size(); at += step == 0 ? answer.size() : step) {
+    add(parser.Push(answer.substr(at, step == 0 ? answer.size() : step)));
+  }
+  add(parser.Finish());
+  return text + calls;
+}
+
+struct Case {
+  std::string answer, expected;
+};
+
+void Check(ToolCallFormat format, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    for (const size_t step : {0, 1, 2, 3, 7}) EXPECT_EQ(Parsed(format, c.answer, step), c.expected) << c.answer;
+  }
+}
+
+TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
+  Check(ToolCallFormat::kHermes,
+        {{"", ""},
+         {"no calls, a < b <tool", "no calls, a < b <tool"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
+         {"so:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
+          "\"g\"}\n</tool_call>\n",
+          "so:\n|f{}|g{}"},
+         {"<tool_call>{\"name\": \"f\"}</tool_call>\n\nIt is 2 1\n", "\n\nIt is 2 1|f{}"},
+         {"<tool_call>{\"name\": \"f\"}</tool_call> \n<tool", " \n<tool|f{}"},
+         {R"(<tool_call>{"name": "f", "parameters": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
+         {R"(<tool_call>{"name": "f", "arguments": "{\"a\": 2}"}</tool_call>)", R"(|f{"a":2})"},
+         {R"(<tool_call>{"name": "f", "arguments": {}})", "|f{}"},
+         {R"(<tool_call>{"name": "f", )", R"(<tool_call>{"name": "f", )"},
+         {"<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call> x"},
+         {R"(<tool_call>{"arguments": {}}</tool_call>)", R"(<tool_call>{"arguments": {}}</tool_call>)"}});
+}
+
+TEST(ToolCallParser, TakesAClosingTagInAnArgumentForText) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": "a</tool_call>b"}})";
+  const std::string read = R"(|f{"x":"a</tool_call>b"})";
+  const std::string open_string = R"(<tool_call>{"name": "f</tool_call>)";
+  Check(ToolCallFormat::kHermes, {{call + "</tool_call>", read},
+                                  {call, read},
+                                  {call + "</tool_call> " + call + "</tool_call>", read + read},
+                                  {open_string, open_string},
+                                  {open_string + " x", open_string + " x"},
+                                  {open_string + "<tool_call>{\"name\": \"g\"}", open_string + "|g{}"},
+                                  {open_string + "<tool_call>{\"name\": \"g\"}</tool_call> x", open_string + " x|g{}"},
+                                  {open_string + "<tool_call>{}</tool_call>" + call + "</tool_call>",
+                                   open_string + "<tool_call>{}</tool_call>" + read}});
+}
+
+TEST(ToolCallParser, ChangesNoInteger) {
+  const auto call = [](const std::string& n) { return R"({"name":"f","parameters":{"n":)" + n + "}}"; };
+  Check(ToolCallFormat::kLlama3Json, {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
+                                      {call("-9223372036854775808"), R"(|f{"n":-9223372036854775808})"},
+                                      // The client gets it as the model wrote it.
+                                      {call("18446744073709551616"), call("18446744073709551616")}});
+}
+
+TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
+  Check(ToolCallFormat::kLlama3Json,
+        {{R"({"name": "f", "parameters": {"x": "}"}})", R"(|f{"x":"}"})"},
+         {R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "arguments": {"y": [1, 2]}})",
+          R"(|f{}|g{"y":[1,2]})"},
+         {"hello {\"name\": \"f\"}", "hello {\"name\": \"f\"}"},
+         {R"({"answer": 42})", R"({"answer": 42})"},
+         {R"({"name": "Alice", "age": 30})", R"({"name": "Alice", "age": 30})"},
+         {R"({"name": "f", "parameters": {})", R"({"name": "f", "parameters": {})"},
+         {R"({"name": "f", "parameters": {}} and more)", R"({"name": "f", "parameters": {}} and more)"}});
+}
+
+TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
+  Check(ToolCallFormat::kMistral,
+        {{R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}])", R"(|f{"x":1}|g{})"},
+         {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x":1}|g{"y":2})"},
+         {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x":1})"},
+         {"[TOOL", "[TOOL"},
+         {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
+}
+
+TEST(ToolCallParser, DecidesWhatLlamaSaysByItsFirstBytes) {
+  ToolCallParser parser(ToolCallFormat::kLlama3Json, "id");
+  EXPECT_EQ(parser.Push("\n <|py").text, "");
+  EXPECT_EQ(parser.Push(" ").text, "\n <|py ") << "no tag any more";
+  EXPECT_EQ(parser.Push("{").text, "{");
+}
+
+// Looking again at all that is held for every piece would look at 4 MB a million times, 2e12 bytes: over a minute where one
+// look at each byte takes a second in the slowest of builds.
+TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
+  constexpr size_t kBytes = 4 << 20;
+  const struct {
+    ToolCallFormat format;
+    std::string begin;
+    char filler;
+  } cases[] = {{ToolCallFormat::kHermes, "<tool_call>", 'x'},
+               {ToolCallFormat::kHermes, R"(<tool_call>{"name":"f"}</tool_call>)", ' '},
+               {ToolCallFormat::kLlama3Json, "", ' '},
+               {ToolCallFormat::kLlama3Json, "{", '{'},
+               {ToolCallFormat::kMistral, "[TOOL_CALLS]", '['}};
+  for (const auto& [format, begin, filler] : cases) {
+    const auto started = std::chrono::steady_clock::now();
+    ToolCallParser parser(format, "id");
+    size_t passed = 0;
+    parser.Push(begin);
+    for (size_t i = 0; i < kBytes / 4; ++i) passed += parser.Push(std::string(4, filler)).text.size();
+    parser.Finish();
+    EXPECT_EQ(passed, 0u) << begin << filler;
+    EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15)) << begin << filler;
+  }
+}
+
+// A thousand calls at once: what is behind each must not be moved for it.
+TEST(ToolCallParser, TakesManyCallsOutOfOnePiece) {
+  std::string answer;
+  for (int i = 0; i < 1000; ++i) answer += R"(<tool_call>{"name":"f"}</tool_call>)";
+  ToolCallParser parser(ToolCallFormat::kHermes, "id");
+  EXPECT_EQ(parser.Push(answer + "<tool_call>").calls.size(), 1000u);
+  EXPECT_EQ(parser.Push("{\"name\":\"f\"}</tool_ca").calls.size(), 0u);
+  EXPECT_EQ(parser.Push("ll> ").calls.size(), 1u);
+  EXPECT_EQ(parser.Finish().text, "");
+}
+
+TEST(ToolCallParser, GivesIdsThatTheModelsTemplatesTake) {
+  ToolCallParser hermes(ToolCallFormat::kHermes, "a"), mistral(ToolCallFormat::kMistral, "a");
+  ToolCallParser::Output output =
+      hermes.Push(R"(<tool_call>{"name":"f"}</tool_call><tool_call>{"name":"f"}</tool_call>)");
+  ASSERT_EQ(output.calls.size(), 2u);
+  EXPECT_TRUE(output.calls[0].id.starts_with("call_"));
+  EXPECT_NE(output.calls[0].id, output.calls[1].id);
+  mistral.Push(R"([TOOL_CALLS] [{"name":"f"}])");
+  output = mistral.Finish();
+  ASSERT_EQ(output.calls.size(), 1u);
+  EXPECT_EQ(output.calls[0].id.size(), 9u);
+}
+
+TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
+  EXPECT_EQ(DetectToolCallFormat("… return <tool_call>\\n{…}\\n</tool_call>"), ToolCallFormat::kHermes);
+  EXPECT_EQ(DetectToolCallFormat("{{ '<|python_tag|>' }}"), ToolCallFormat::kLlama3Json);
+  EXPECT_EQ(DetectToolCallFormat("{{ '[TOOL_CALLS]' }}"), ToolCallFormat::kMistral);
+  EXPECT_EQ(DetectToolCallFormat("<|im_start|>"), ToolCallFormat::kNone);
+  EXPECT_EQ(Parsed(ToolCallFormat::kNone, "<tool_call>{}</tool_call>"), "<tool_call>{}</tool_call>");
+}
+
+}  // namespace
+}  // namespace hydrant

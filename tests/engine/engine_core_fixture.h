@@ -1,0 +1,126 @@
+// What tests of EngineCore share: an executor whose answers a test writes, and requests.
+#ifndef HYDRANT_TESTS_ENGINE_ENGINE_CORE_FIXTURE_H_
+#define HYDRANT_TESTS_ENGINE_ENGINE_CORE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <new>
+#include <vector>
+
+#include "server/engine/engine_core.h"
+
+namespace hydrant {
+
+inline constexpr int32_t kVocab = 100;
+
+// Answers each row as the test says and keeps the last input's scalars.
+class ScriptedExecutor : public Executor {
+ public:
+  Ticket Launch(const StepInput& input) override {
+    if (starve && starve(input)) throw std::bad_alloc();
+    inputs_.push_back(&input);
+    rows = input.rows;
+    ++launches;
+    return {static_cast<uint64_t>(launches)};
+  }
+  StepOutput Await(Ticket ticket) override {
+    EXPECT_EQ(ticket.number, static_cast<uint64_t>(launches) + 1 - inputs_.size()) << "in their order";
+    if (in_flight) in_flight();
+    const StepInput* input = inputs_.front();
+    inputs_.pop_front();
+    for (const ReadOp& read : input->reads) {
+      reads.push_back({read.session, read.live, std::ssize(read.sides)});
+      read.out->blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+    }
+    StepOutput output;
+    for (const ParkOp& park : input->parks) {
+      if (park.session == unparkable) output.unparked.push_back(park.session);
+    }
+    for (const StepRow& row : input->rows) {
+      RowOutput& answer = output.rows.emplace_back();
+      answer.losses.resize(static_cast<size_t>(row.losses.cuts));
+      for (int32_t target : row.targets) {
+        SampleResult& result = answer.targets.emplace_back();
+        result.id = target;
+        result.logprob = -static_cast<float>(target);
+      }
+      if (row.sample) answer.sampled = sampled;
+      if (spoil) spoil(row, answer);
+    }
+    return output;
+  }
+
+  SampleResult sampled = {.id = 7, .finite = true, .logprob = -0.5f, .top = {}};
+  std::function<void(const StepRow&, RowOutput&)> spoil;
+  std::function<void()> in_flight;
+  std::function<bool(const StepInput&)> starve;  // true: there is no memory for it
+  uint64_t unparkable = 0;                       // session that there is none for
+  std::vector<StepRow> rows;                     // spans are dead after the step
+  struct Read {
+    uint64_t session;
+    int32_t live;
+    int64_t sides;
+  };
+  std::vector<Read> reads;
+  int32_t launches = 0;
+
+ private:
+  std::deque<const StepInput*> inputs_;  // of the tickets in flight
+};
+
+inline EngineCoreOptions Options() {
+  EngineCoreOptions options;
+  options.scheduler.blocks = 64;
+  options.scheduler.sequences_max = 4;
+  options.scheduler.waiting_max = 4;
+  options.scheduler.tokens_max = 64;
+  options.scheduler.prefill_tokens_max = 32;
+  options.scheduler.eos_ids = {2};
+  options.vocab = kVocab;
+  options.context = 512;
+  return options;
+}
+
+inline EngineRequest MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_tokens, int32_t keep = 0) {
+  EngineRequest request;
+  request.request.id = id;
+  request.request.prompt.resize(static_cast<size_t>(prompt_length));
+  for (int32_t i = 0; i < prompt_length; ++i) request.request.prompt[static_cast<size_t>(i)] = i % kVocab;
+  request.request.max_tokens = max_tokens;
+  request.sampling.seed = id;
+  if (keep > 0) {
+    request.request.budget = KvBudget::Exact(keep);
+    request.policy.evicts = true;
+    request.policy.recent = (keep + 1) / 2;
+    request.policy.heavy = keep / 2;
+  }
+  return request;
+}
+
+// Ends with the `count`-th token.
+class EndsAfter : public EndFinder {
+ public:
+  explicit EndsAfter(int32_t count) : left_(count) {}
+  bool Push(int32_t token) override {
+    seen.push_back(token);
+    return --left_ == 0;
+  }
+
+  std::vector<int32_t> seen;
+
+ private:
+  int32_t left_;
+};
+
+inline EngineRequest SessionTurnOf(uint64_t session, EngineRequest request) {
+  request.request.session = session;
+  request.request.turn = 3;
+  return request;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_ENGINE_ENGINE_CORE_FIXTURE_H_

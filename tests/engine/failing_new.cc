@@ -1,0 +1,35 @@
+#include "tests/engine/failing_new.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+namespace {
+
+// Relaxed: they order nothing.
+constexpr int kNever = std::numeric_limits<int>::max();
+std::atomic<int> countdown{kNever};
+std::atomic<bool> counts{false};
+
+}  // namespace
+
+namespace hydrant {
+
+void FailNewAfter(int calls) { countdown.store(calls, std::memory_order_relaxed); }
+
+bool NewFailed() { return countdown.exchange(kNever, std::memory_order_relaxed) < 0; }
+
+MemoryRunsOut::MemoryRunsOut() { counts.store(true, std::memory_order_relaxed); }
+MemoryRunsOut::~MemoryRunsOut() { counts.store(false, std::memory_order_relaxed); }
+
+}  // namespace hydrant
+
+void* operator new(size_t bytes) {
+  const bool fails = counts.load(std::memory_order_relaxed) && countdown.fetch_sub(1, std::memory_order_relaxed) == 0;
+  void* memory = fails ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }

@@ -1,0 +1,192 @@
+// Every supported family against transformers, from directories in every storage type and from .gguf files: greedy tokens,
+// log-probabilities of answers and prompts, and what H2O keeps. tests/golden/README.md says where the numbers come from.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "tests/engine/engine_harness.h"
+#include "tests/model/checkpoint/family_checkpoint.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFamilies[] = {"llama",         "llama_linear", "llama_dynamic", "llama_llama3",   "llama_yarn",
+                                     "llama_biases",  "mistral",      "qwen2",         "qwen3",          "opt",
+                                     "opt_post_norm", "opt_plain",    "gpt_neox",      "gpt_neox_serial"};
+
+// The weights are stored exactly as the goldens were computed with them, and every product is in fp32 here and in fp64 there.
+// What is left is fp32 rounding: measured 6.0e-5 at most (AVX-512, all families and prompts); other instruction sets add up in
+// another order.
+constexpr float kLogprobTolerance = 5e-4f;
+
+// Prompts of 1, 15, 16, 17 and 100 tokens.
+std::vector<Generation> RunGreedy(EngineHarness& harness, const json& goldens) {
+  std::vector<EngineRequest> requests;
+  for (const json& golden : goldens) {
+    requests.push_back(
+        Greedy(requests.size() + 1, Ids(golden.at("prompt_ids")), static_cast<int32_t>(golden.at("tokens").size())));
+    requests.back().logprobs = 0;
+    requests.back().prompt_logprobs = 0;
+  }
+  return harness.Run(requests);
+}
+
+void ExpectGreedy(EngineHarness& harness, const json& goldens) {
+  const std::vector<Generation> generations = RunGreedy(harness, goldens);
+  for (size_t i = 0; i < generations.size(); ++i) {
+    const json& golden = goldens[i];
+    SCOPED_TRACE(std::to_string(golden.at("prompt_ids").size()) + " prompt tokens");
+    EXPECT_EQ(generations[i].tokens(), Ids(golden.at("tokens")));
+    const json& sampled = golden.at("logprobs");
+    ASSERT_EQ(generations[i].sampled.size(), sampled.size());
+    for (size_t t = 0; t < sampled.size(); ++t) {
+      EXPECT_NEAR(generations[i].sampled[t].logprob, sampled[t].get<float>(), kLogprobTolerance) << "token " << t;
+    }
+    const json& prompt = golden.at("prompt_logprobs");
+    ASSERT_EQ(generations[i].prompt.size(), prompt.size());
+    for (size_t t = 0; t < prompt.size(); ++t) {
+      EXPECT_NEAR(generations[i].prompt[t].logprob, prompt[t].get<float>(), kLogprobTolerance) << "prompt token " << t;
+    }
+  }
+}
+
+void ExpectSameBits(const std::vector<Generation>& a, const std::vector<Generation>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].tokens(), b[i].tokens()) << i;
+    ASSERT_EQ(a[i].prompt.size(), b[i].prompt.size());
+    for (size_t t = 0; t < a[i].sampled.size(); ++t) EXPECT_EQ(a[i].sampled[t].logprob, b[i].sampled[t].logprob) << t;
+    for (size_t t = 0; t < a[i].prompt.size(); ++t) EXPECT_EQ(a[i].prompt[t].logprob, b[i].prompt[t].logprob) << t;
+  }
+}
+
+class Families : public testing::TestWithParam<const char*> {
+ protected:
+  Families() : checkpoint_(GetParam()) {}
+
+  const TempDir dir_;
+  FamilyCheckpoint checkpoint_;
+};
+INSTANTIATE_TEST_SUITE_P(, Families, testing::ValuesIn(kFamilies),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST_P(Families, AnswerWhatTransformersAnswers) {
+  for (const auto& [dtype, goldens] : checkpoint_.golden().at("greedy").items()) {
+    SCOPED_TRACE(dtype);
+    checkpoint_.WriteTo(dir_.path(), dtype);
+    EngineHarness harness(dir_.path(), {});
+    // Mistral's window of 192 tokens clips its context of 256, and nothing else gives cause for a warning.
+    const bool clipped = std::string(GetParam()) == "mistral";
+    EXPECT_EQ(harness.checkpoint().warnings().size(), clipped ? 1u : 0u);
+    EXPECT_EQ(harness.checkpoint().config().context, clipped ? 192 : 256);
+    EXPECT_EQ(harness.checkpoint().config().stored_dtype, dtype == "F32"   ? DType::kF32
+                                                          : dtype == "F16" ? DType::kF16
+                                                                           : DType::kBF16);
+    ExpectGreedy(harness, goldens);
+  }
+}
+
+// Together, cut into chunks, on other numbers of threads, and in bf16, too.
+TEST_P(Families, BatchedIsSoloBitForBit) {
+  checkpoint_.WriteTo(dir_.path(), "F32");
+  const json& goldens = checkpoint_.golden().at("greedy").at("F32");
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    EngineHarness alone(dir_.path(), {.dtype = dtype, .threads = 1});
+    std::vector<Generation> solo;
+    for (const json& golden : goldens) solo.push_back(RunGreedy(alone, json::array({golden})).front());
+    EngineHarness together(dir_.path(), {.dtype = dtype, .threads = 3, .tokens_max = 48, .prefill_tokens_max = 32});
+    const std::vector<Generation> batched = RunGreedy(together, goldens);
+    if (HarnessIsBatchInvariant()) {
+      ExpectSameBits(batched, solo);
+      continue;
+    }
+    // Sums in another order: the same tokens where nothing but fp32 is rounded.
+    for (size_t i = 0; dtype == DType::kF32 && i < solo.size(); ++i)
+      EXPECT_EQ(batched[i].tokens(), solo[i].tokens()) << i;
+  }
+}
+
+// Weights, cache and, where the processor multiplies so, activations in 16 bits. A rounding to `bits` bits is off by 2^-bits
+// at most and 2^-bits / sqrt(3) in the mean square; about 8 of them per layer (norm, q, k, v, weights, sum, norm, ffn) and
+// two layers add up to sqrt(16) of that on unit-sized values, and logits here are some 6 large (they spread by 4 to 8). The
+// attention's gains of 4 on either side of a product multiply it by up to 4. For bf16 (8 bits): 2^-8 / sqrt(3) x 4 x 6 x 4 =
+// 0.22; for fp16 (11 bits) an eighth of it. The mean over a prompt has to keep to that.
+TEST_P(Families, SixteenBitsAreCloseToTransformers) {
+  checkpoint_.WriteTo(dir_.path(), "F32");
+  const json& golden = checkpoint_.golden().at("greedy").at("F32").back();
+  for (const auto& [dtype, bound] : {std::pair(DType::kF16, 0.22 / 8), std::pair(DType::kBF16, 0.22)}) {
+    EngineHarness harness(dir_.path(), {.dtype = dtype});
+    const Generation generation = RunGreedy(harness, json::array({golden})).front();
+    double sum = 0;
+    for (size_t t = 0; t < generation.prompt.size(); ++t) {
+      sum += std::abs(generation.prompt[t].logprob - golden.at("prompt_logprobs")[t].get<double>());
+    }
+    EXPECT_LE(sum / static_cast<double>(generation.prompt.size()), bound) << static_cast<int>(dtype);
+  }
+}
+
+TEST_P(Families, H2oKeepsAndEvictsWhatTheIndependentOneDoes) {
+  checkpoint_.WriteTo(dir_.path(), "F32");
+  Recorder recorder;
+  EngineHarness harness(dir_.path(), {.dump = &recorder});
+  uint64_t id = 0;
+  for (const json& golden : checkpoint_.golden().at("h2o")) {
+    SCOPED_TRACE(golden.at("policy").dump());
+    recorder = Recorder();
+    const std::vector<int32_t> tokens = Ids(golden.at("tokens"));
+    EngineRequest request = With(Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size())),
+                                 PolicyOf(golden.at("policy")));
+    request.logprobs = 0;
+    const Generation generation = harness.RunOne(request);
+    EXPECT_EQ(generation.tokens(), tokens);
+    EXPECT_GT(generation.evicted, 0);
+    EXPECT_EQ(json(recorder.kept), golden.at("kept_after_prefill"));
+    ASSERT_EQ(recorder.victims.size(), golden.at("victims").size());
+    for (size_t step = 0; step < recorder.victims.size(); ++step) {
+      const json victims = recorder.victims[step] ? json(*recorder.victims[step]) : json(nullptr);
+      EXPECT_EQ(victims, golden.at("victims")[step]) << "step " << step;
+    }
+    for (size_t t = 0; t < generation.sampled.size(); ++t) {
+      EXPECT_NEAR(generation.sampled[t].logprob, golden.at("logprobs")[t].get<float>(), kLogprobTolerance) << t;
+    }
+  }
+}
+
+TEST(ShardedFamily, IsTheWholeOne) {
+  const FamilyCheckpoint checkpoint("qwen2");
+  const TempDir dir;
+  checkpoint.WriteTo(dir.path(), "F32", /*shards=*/3);
+  EngineHarness harness(dir.path(), {});
+  ExpectGreedy(harness, checkpoint.golden().at("greedy").at("F32"));
+}
+
+class GgufFamilies : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, GgufFamilies,
+                         testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "gpt_neox",
+                                         "gpt_neox_serial"),
+                         [](const auto& family) { return std::string(family.param); });
+
+// gpt_neox_serial says gelu_fast, which .gguf files cannot: the directory is read with the GELU that they mean.
+TEST_P(GgufFamilies, AreTheirDirectoriesBitForBit) {
+  FamilyCheckpoint checkpoint(GetParam());
+  if (checkpoint.config().value("hidden_act", "") == "gelu_fast") checkpoint.config()["hidden_act"] = "gelu";
+  const TempDir dir;
+  checkpoint.WriteTo(dir.path(), "F32");
+  const std::string path = dir.Write("family.gguf", checkpoint.Gguf().Build());
+  EngineHarness directory(dir.path(), {}), gguf(path, {});
+  EXPECT_TRUE(gguf.checkpoint().warnings().empty()) << gguf.checkpoint().warnings().front();
+  const json& goldens = checkpoint.golden().at("greedy").at("F32");
+  ExpectSameBits(RunGreedy(gguf, goldens), RunGreedy(directory, goldens));
+}
+
+}  // namespace
+}  // namespace hydrant

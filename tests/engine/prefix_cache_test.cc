@@ -1,0 +1,195 @@
+// A prefix taken from the cache must not change a bit of what follows, whatever the policy, and whoever else is there.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/engine/engine_harness.h"
+
+namespace hydrant {
+namespace {
+
+struct Policy {
+  const char* name;
+  EvictionPolicy policy;
+  int32_t beta = 0;
+  bool hits = true;
+  int32_t stride = 0;
+};
+
+std::vector<Policy> Policies() {
+  EvictionPolicy h2o{.evicts = true, .heavy = 24, .recent = 16};
+  EvictionPolicy first = h2o, mean_square = h2o, sinks = h2o, last_rows = h2o, decayed = h2o, long_budget = h2o,
+                 rolling = h2o;
+  first.gqa_reduce = GqaReduce::kFirst;
+  mean_square.gqa_reduce = GqaReduce::kMean;
+  mean_square.square = true;
+  sinks.score_source = ScoreSource::kNone;
+  last_rows.score_rows = 20;
+  last_rows.decay = 15.0f / 16;
+  last_rows.square = true;
+  last_rows.pool_width = 5;
+  decayed.decay = 127.0f / 128;
+  long_budget.heavy = 100;
+  long_budget.recent = 40;
+  rolling.rolling = true;
+  return {{"full", EvictionPolicy()},
+          {"h2o", h2o},
+          {"h2o_periodic", h2o, 20},
+          {"h2o_evicts_while_it_decodes", long_budget},
+          {"h2o_evicts_while_it_decodes_periodic", long_budget, 12},
+          {"first_head", first},
+          {"mean_of_squares", mean_square},
+          {"sinks", sinks},
+          {"last_rows", last_rows},
+          {"rolling", rolling},
+          {"rolling_periodic", rolling, 20},
+          {"decay_over_all_rows", decayed, 0, /*hits=*/false},
+          {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80},
+          {"rolling_budgeted", rolling, 0, /*hits=*/true, /*stride=*/80}};
+}
+
+std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
+  std::vector<int32_t> ids(static_cast<size_t>(length));
+  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
+  return ids;
+}
+
+// Prompts that share beginnings of several lengths with each other, among them equal ones and one that is a beginning.
+std::vector<std::vector<int32_t>> Prompts() {
+  std::mt19937 random(17);
+  const std::vector<int32_t> common = Ids(random, 130);
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t shared : {130, 128, 96, 81, 40, 16}) {
+    prompts.emplace_back(common.begin(), common.begin() + shared);
+    const std::vector<int32_t> tail = Ids(random, shared == 130 ? 3 : 20);
+    prompts.back().insert(prompts.back().end(), tail.begin(), tail.end());
+  }
+  prompts.push_back(prompts.front());
+  prompts.emplace_back(common.begin(), common.begin() + 112);
+  return prompts;
+}
+
+void ExpectSame(const Generation& warm, const Generation& cold, const std::string& what) {
+  SCOPED_TRACE(what);
+  ASSERT_EQ(warm.tokens(), cold.tokens());
+  for (size_t i = 0; i < warm.sampled.size(); ++i) EXPECT_EQ(warm.sampled[i].logprob, cold.sampled[i].logprob);
+  EXPECT_EQ(warm.live, cold.live);
+  EXPECT_EQ(warm.evicted, cold.evicted);
+  EXPECT_EQ(warm.finish, cold.finish);
+}
+
+struct Setting {
+  const char* model;
+  DType dtype;
+};
+
+class PrefixCache : public testing::TestWithParam<Setting> {
+ protected:
+  HarnessOptions Options(int32_t blocks, int32_t spare_sides) const {
+    return {.dtype = GetParam().dtype, .threads = 2, .blocks = blocks, .spare_sides = spare_sides};
+  }
+  std::vector<EngineRequest> Requests(const Policy& policy) const {
+    std::vector<EngineRequest> requests;
+    for (const std::vector<int32_t>& prompt : Prompts()) {
+      EngineRequest request = With(Greedy(requests.size() + 1, prompt, 18), policy.policy, policy.beta);
+      request.request.budget.prompt_stride = policy.stride;
+      request.logprobs = 0;
+      requests.push_back(request);
+    }
+    return requests;
+  }
+  // Each alone in an empty cache.
+  std::vector<Generation> Cold(const std::vector<EngineRequest>& requests) const {
+    EngineHarness harness(GoldenPath(GetParam().model), Options(64, 0));
+    std::vector<Generation> cold;
+    for (const EngineRequest& request : requests) cold.push_back(harness.RunOne(request));
+    return cold;
+  }
+};
+
+TEST_P(PrefixCache, AHitChangesNothing) {
+  for (const Policy& policy : Policies()) {
+    const std::vector<EngineRequest> requests = Requests(policy);
+    const std::vector<Generation> cold = Cold(requests);
+    EngineHarness harness(GoldenPath(GetParam().model), Options(200, 400));
+    int32_t cached = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Generation warm = harness.RunOne(Sharing(requests[i]));
+      ExpectSame(warm, cold[i], std::string(policy.name) + ", request " + std::to_string(i));
+      cached += warm.cached;
+      EXPECT_LT(warm.cached, static_cast<int32_t>(requests[i].request.prompt.size()));
+    }
+    EXPECT_EQ(cached > 200, policy.hits) << policy.name << " took over " << cached << " tokens";
+    EXPECT_EQ(harness.engine().counters().scheduler.prefix_hits, static_cast<uint64_t>(cached));
+  }
+}
+
+// All at once and in random order, in a pool that is too small for what they leave behind: hits, revivals, lost blocks,
+// dropped snapshots and several owners of one block, all policies mixed.
+TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
+  std::vector<EngineRequest> requests;
+  for (const Policy& policy : Policies()) {
+    for (EngineRequest& request : Requests(policy)) requests.push_back(request);
+  }
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].request.id = i + 1;
+  const std::vector<Generation> cold = Cold(requests);
+  for (EngineRequest& request : requests) request = Sharing(request);
+  std::mt19937 random(23);
+  for (const auto& [blocks, sides] : {std::pair{200, 400}, std::pair{40, 60}, std::pair{20, 20}}) {
+    EngineHarness harness(GoldenPath(GetParam().model), Options(blocks, sides));
+    std::vector<int> arrivals(requests.size());
+    for (int& arrival : arrivals) arrival = static_cast<int>(random() % 200);
+    const std::vector<Generation> warm = harness.Run(requests, arrivals);
+    uint64_t cached = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ExpectSame(warm[i], cold[i], std::to_string(blocks) + " blocks, request " + std::to_string(i));
+      cached += static_cast<uint64_t>(warm[i].cached);
+    }
+    EXPECT_GT(cached, 0u);
+    EXPECT_EQ(harness.engine().counters().scheduler.prefix_hits, cached);
+    EXPECT_TRUE(harness.engine().scheduler().CheckIntegrity().ok());
+  }
+}
+
+TEST_P(PrefixCache, PromptLogProbabilitiesAreComputedInFull) {
+  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  std::vector<EngineRequest> requests = Requests(Policies()[0]);
+  harness.RunOne(Sharing(requests[0]));
+  requests[0].prompt_logprobs = 0;
+  requests[0].request.id = 100;
+  const Generation scored = harness.RunOne(Sharing(requests[0]));
+  EXPECT_EQ(scored.cached, 0);
+  EXPECT_EQ(scored.prompt.size(), requests[0].request.prompt.size() - 1);
+}
+
+TEST_P(PrefixCache, OtherSaltsSeeNothing) {
+  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  std::vector<EngineRequest> requests = Requests(Policies()[1]);
+  harness.RunOne(Sharing(requests[0], {1, 1}));
+  requests[0].request.id = 100;
+  EXPECT_EQ(harness.RunOne(Sharing(requests[0], {1, 2})).cached, 0);
+  EXPECT_GT(harness.RunOne(Sharing(requests[0], {1, 1})).cached, 0);
+}
+
+// Keys before rotation and after it are not the same keys.
+TEST_P(PrefixCache, RollingAndAbsoluteRequestsSeeNothingOfEachOther) {
+  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  EvictionPolicy policy = Policies()[1].policy;
+  auto run = [&, id = uint64_t{1}](bool rolling) mutable {
+    policy.rolling = rolling;
+    return harness.RunOne(Sharing(With(Greedy(id++, Prompts()[0], 8), policy))).cached;
+  };
+  EXPECT_EQ(run(false), 0);
+  EXPECT_EQ(run(true), 0);
+  EXPECT_GT(run(false), 0);
+  EXPECT_GT(run(true), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixCache,
+                         testing::Values(Setting{"gqa_untied", DType::kF32}, Setting{"gqa_tied", DType::kBF16}),
+                         [](const auto& setting) { return std::string(setting.param.model); });
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,216 @@
+#include "tests/model/checkpoint/family_checkpoint.h"
+
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "kernels/reference/reference.h"
+#include "tests/model/checkpoint/tiny_directory.h"
+#include "tests/support/golden_file.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+// Element `index` of a tensor in [-1, 1): `values` of make_family_goldens.py.
+double Fraction(const std::string& tensor, uint64_t index) {
+  uint64_t state = 0xCBF29CE484222325u;
+  for (const char c : tensor) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  uint64_t z = state + (index + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z = z ^ (z >> 31);
+  return static_cast<double>(z >> 40) / 0x1p23 - 1.0;
+}
+
+uint16_t F16Bits(float x) {
+  const double rounded = std::abs(reference::RoundTo(DType::kF16, x));
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  int exponent = 0;
+  const double fraction = std::frexp(rounded, &exponent);  // in [0.5, 1)
+  if (exponent < -13) return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::ldexp(rounded, 24)));
+  return static_cast<uint16_t>(sign | ((exponent + 14) << 10) |
+                               (static_cast<uint16_t>(std::ldexp(fraction, 11)) & 0x3FF));
+}
+
+uint16_t Bf16Bits(float x) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(reference::RoundTo(DType::kBF16, x))) >> 16);
+}
+
+std::string Stored(const std::vector<float>& values, const std::string& dtype) {
+  std::string data;
+  for (const float x : values) data += dtype == "F32" ? Raw(x) : Raw(dtype == "F16" ? F16Bits(x) : Bf16Bits(x));
+  return data;
+}
+
+int64_t Count(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+// What llama.cpp's converter calls the tensors of config.json's family.
+const std::map<std::string, std::string>& GgufNames() {
+  static const std::map<std::string, std::string> names = {
+      {"model.embed_tokens", "token_embd"},
+      {"lm_head", "output"},
+      {"model.norm", "output_norm"},
+      {"input_layernorm", "attn_norm"},
+      {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.q_norm", "attn_q_norm"},
+      {"self_attn.k_norm", "attn_k_norm"},
+      {"self_attn.o_proj", "attn_output"},
+      {"post_attention_layernorm", "ffn_norm"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
+      {"gpt_neox.embed_in", "token_embd"},
+      {"embed_out", "output"},
+      {"gpt_neox.final_layer_norm", "output_norm"},
+      {"attention.query_key_value", "attn_qkv"},
+      {"attention.dense", "attn_output"},
+      {"mlp.dense_h_to_4h", "ffn_up"},
+      {"mlp.dense_4h_to_h", "ffn_down"},
+  };
+  return names;
+}
+
+// "model.layers.1.mlp.up_proj.weight" -> "blk.1.ffn_up.weight"
+std::string GgufName(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  std::string stem = name.substr(0, dot), prefix;
+  if (const size_t layers = stem.find(".layers."); layers != stem.npos) {
+    const size_t number = layers + 8, end = stem.find('.', number);
+    prefix = "blk." + stem.substr(number, end - number) + ".";
+    stem = stem.substr(end + 1);
+  }
+  return prefix + GgufNames().at(stem) + name.substr(dot);
+}
+
+// `values` [rows, cols] with row `order(row)` in place of row `row`.
+template <typename Order>
+std::vector<float> Reordered(const std::vector<float>& values, int64_t rows, Order order) {
+  const int64_t cols = std::ssize(values) / rows;
+  std::vector<float> out;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto from = values.begin() + order(row) * cols;
+    out.insert(out.end(), from, from + cols);
+  }
+  return out;
+}
+
+}  // namespace
+
+FamilyCheckpoint::FamilyCheckpoint(const std::string& name)
+    : golden_(ReadJson(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/families/" + name + ".json")) {}
+
+std::vector<float> FamilyCheckpoint::Values(const std::string& tensor) const {
+  for (const json& entry : golden_.at("tensors")) {
+    if (entry[0] != tensor) continue;
+    std::vector<float> values(static_cast<size_t>(Count(entry[1].get<std::vector<int64_t>>())));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(entry[3].get<double>() + entry[2].get<double>() * Fraction(tensor, i));
+    }
+    return values;
+  }
+  throw std::out_of_range(tensor);
+}
+
+void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& dtype, size_t shards) const {
+  std::ofstream(directory + "/config.json") << golden_.at("config").dump();
+  std::ofstream(directory + "/tokenizer.json") << TinyTokenizerJson().dump();
+  std::vector<std::vector<TestTensor>> parts(shards);
+  json map = json::object();
+  size_t next = 0;
+  for (const json& entry : golden_.at("tensors")) {
+    const auto name = entry[0].get<std::string>();
+    const size_t shard = next++ % shards;
+    parts[shard].push_back({name, dtype, entry[1].get<std::vector<int64_t>>(), Stored(Values(name), dtype)});
+    map[name] = "model-" + std::to_string(shard) + ".safetensors";
+  }
+  for (size_t shard = 0; shard < shards; ++shard) {
+    const std::string file = shards == 1 ? "model.safetensors" : "model-" + std::to_string(shard) + ".safetensors";
+    std::ofstream(directory + "/" + file, std::ios::binary) << SafetensorsBytes(parts[shard]);
+  }
+  if (shards > 1) std::ofstream(directory + "/model.safetensors.index.json") << json{{"weight_map", map}}.dump();
+}
+
+void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int64_t>& shape, GgufBuilder& file) const {
+  const json& config = golden_.at("config");
+  const int64_t heads = config.at("num_attention_heads").get<int64_t>();
+  const int64_t head_dim = config.value("head_dim", config.at("hidden_size").get<int64_t>() / heads);
+  const int64_t rows = shape[0];
+  std::vector<float> values = Values(name);
+  if (name.find("query_key_value") != name.npos) {
+    // Head by head q, k, v -> all of q, all of k, all of v.
+    values = Reordered(values, rows, [&](int64_t row) {
+      const int64_t part = row / (heads * head_dim), in_part = row % (heads * head_dim);
+      return (in_part / head_dim * 3 + part) * head_dim + in_part % head_dim;
+    });
+  }
+  const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
+  const std::string type = config.at("model_type").get<std::string>();
+  if (rotated && (type == "llama" || type == "mistral")) {
+    // Rotary pairs side by side.
+    values = Reordered(values, rows, [&](int64_t row) {
+      const int64_t in_head = row % head_dim;
+      return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
+    });
+  }
+  const std::vector<uint64_t> dims(shape.rbegin(), shape.rend());
+  file.At(GgufName(name)) = {GgufName(name), dims, GgufBuilder::kF32, Stored(values, "F32")};
+}
+
+GgufBuilder FamilyCheckpoint::Gguf() const {
+  const json& config = golden_.at("config");
+  const auto number = [&](const char* key) { return config.at(key).get<uint32_t>(); };
+  std::string arch = config.at("model_type").get<std::string>();
+  if (arch == "mistral") arch = "llama";
+  if (arch == "gpt_neox") arch = "gptneox";
+  const bool neox = arch == "gptneox";
+  GgufBuilder file = TinyGguf();  // its tokenizer; the rest is replaced
+  const std::vector<GgufBuilder::Tensor> tensors = file.tensors();
+  for (const GgufBuilder::Tensor& tensor : tensors) file.RemoveTensor(tensor.name);
+  for (const char* key :
+       {"embedding_length", "block_count", "attention.head_count", "attention.head_count_kv", "feed_forward_length",
+        "context_length", "attention.layer_norm_rms_epsilon", "rope.freq_base", "vocab_size"}) {
+    file.Remove(std::string("llama.") + key);
+  }
+  arch += ".";
+  file.SetText("general.architecture", arch.substr(0, arch.size() - 1))
+      .Set(arch + "embedding_length", number("hidden_size"))
+      .Set(arch + "block_count", number("num_hidden_layers"))
+      .Set(arch + "attention.head_count", number("num_attention_heads"))
+      .Set(arch + "feed_forward_length", number("intermediate_size"))
+      .Set(arch + "context_length", number("max_position_embeddings"))
+      .SetFloat(arch + (neox ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"),
+                config.at(neox ? "layer_norm_eps" : "rms_norm_eps").get<float>());
+  const json& rope = config.at("rope_parameters");
+  if (neox) {
+    const double share = rope.at("partial_rotary_factor").get<double>();
+    file.SetBool(arch + "use_parallel_residual", config.at("use_parallel_residual").get<bool>())
+        .Set(arch + "rope.dimension_count",
+             static_cast<uint32_t>(share * number("hidden_size") / number("num_attention_heads")));
+  } else {
+    file.Set(arch + "attention.head_count_kv", number("num_key_value_heads"))
+        .SetFloat(arch + "rope.freq_base", rope.at("rope_theta").get<float>());
+    if (config.contains("head_dim")) {
+      file.Set(arch + "attention.key_length", number("head_dim"))
+          .Set(arch + "attention.value_length", number("head_dim"))
+          .Set(arch + "rope.dimension_count", number("head_dim"));
+    }
+  }
+  for (const json& entry : golden_.at("tensors")) {
+    AddToGguf(entry[0].get<std::string>(), entry[1].get<std::vector<int64_t>>(), file);
+  }
+  return file;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,360 @@
+// .gguf files, right and wrong. The letters and numbers are the rows of the table of bad model files; damage to the
+// container itself (E1 to E7: header, offsets, shapes, types) is gguf_file_test's, here it is only met once from outside.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint/checkpoint.h"
+#include "model/tokenizer/tokenizer.h"
+#include "tests/model/checkpoint/gguf_builder.h"
+#include "tests/model/checkpoint/refused_checkpoint.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const GgufBuilder& builder) {
+  const TempDir dir;  // the mapping outlives the name
+  return Checkpoint::Open(dir.Write("tiny.gguf", builder.Build()));
+}
+
+TEST(GgufCheckpoint, OpensASoundFile) {
+  const GgufBuilder tiny = TinyGguf();
+  const auto opened = Open(tiny);
+  ASSERT_THAT(opened, IsOk());
+  const Checkpoint& checkpoint = **opened;
+  const ModelConfig& config = checkpoint.config();
+  EXPECT_EQ(config.hidden, 32);
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.query_heads, 4);
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_EQ(config.ffn, 64);
+  EXPECT_EQ(config.vocab, 258);
+  EXPECT_EQ(config.context, 128);
+  EXPECT_EQ(config.norm_eps, 1e-5f);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_EQ(config.bos_id, 256);
+  EXPECT_EQ(config.eos_ids, std::vector<int32_t>{257});
+  EXPECT_EQ(config.rope_dims, 8);
+  EXPECT_EQ(checkpoint.chat_template(), "{{ messages }}");
+  EXPECT_EQ(checkpoint.tool_use_template(), "{{ tools }}");
+  EXPECT_TRUE(checkpoint.warnings().empty());
+  EXPECT_EQ(checkpoint.Find(TensorRole::kHead, 0), nullptr);
+  EXPECT_EQ(checkpoint.generation_defaults().temperature, -1);
+}
+
+// Row i of half j of a head is stored as row 2i + j.
+TEST(GgufCheckpoint, UndoesTheInterleavingOfQueryAndKeyRows) {
+  GgufBuilder tiny = TinyGguf();
+  std::string data;
+  for (int row = 0; row < 16; ++row) {
+    for (int col = 0; col < 32; ++col) data += Raw(static_cast<float>(row));
+  }
+  tiny.At("blk.1.attn_k.weight").data = data;
+  tiny.At("blk.1.attn_v.weight").data = data;
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  std::vector<float> k(16 * 32), v(16 * 32);
+  (*checkpoint)->Find(TensorRole::kK, 1)->ReadRows(0, 16, k.data());
+  (*checkpoint)->Find(TensorRole::kV, 1)->ReadRows(0, 16, v.data());
+  const float stored[] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
+  for (size_t row = 0; row < 16; ++row) {
+    EXPECT_EQ(k[row * 32], stored[row]) << row;
+    EXPECT_EQ(v[row * 32], static_cast<float>(row));
+  }
+}
+
+// A file that types them as ordinary pieces would let a client's text begin a text or end a turn.
+TEST(GgufCheckpoint, TokensThatBeginOrEndTextsAreSpecialWhateverTheirType) {
+  GgufBuilder tiny = TinyGguf();
+  for (const int32_t type : {1, 4}) {
+    std::vector<int32_t> types(258, 1);
+    types[256] = types[257] = type;
+    const auto opened = Open(tiny.SetInts("tokenizer.ggml.token_type", types));
+    ASSERT_THAT(opened, IsOk());
+    const Tokenizer& tokenizer = (*opened)->tokenizer();
+    EXPECT_TRUE(tokenizer.IsSpecial(256));
+    EXPECT_TRUE(tokenizer.IsSpecial(257));
+    EXPECT_EQ(tokenizer.Encode("</s>", {}), std::vector<int32_t>{257});
+    EXPECT_EQ(tokenizer.Encode("</s>", {.parse_special_tokens = false}).size(), 4u);
+  }
+}
+
+TEST(GgufCheckpoint, AnOwnHeadIsNotTied) {
+  GgufBuilder tiny = TinyGguf();
+  tiny.AddF32("output.weight", {32, 258});
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_FALSE((*checkpoint)->config().tied_embeddings);
+  EXPECT_NE((*checkpoint)->Find(TensorRole::kHead, 0), nullptr);
+}
+
+TEST(GgufCheckpoint, EveryEndOfGenerationTokenCounts) {
+  GgufBuilder tiny = TinyGguf();
+  tiny.Set("tokenizer.ggml.eot_token_id", 65).Set("tokenizer.ggml.eom_token_id", 257);
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_EQ((*checkpoint)->config().eos_ids, (std::vector<int32_t>{257, 65}));
+}
+
+struct Frequencies {
+  const char* name;
+  std::function<void(GgufBuilder&)> change;
+  double second;  // of the four: theta^(-2/8), 0.1 by default
+};
+class GgufRope : public testing::TestWithParam<Frequencies> {};
+TEST_P(GgufRope, IsRead) {
+  GgufBuilder tiny = TinyGguf();
+  GetParam().change(tiny);
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_NEAR((*checkpoint)->config().rope_inv_freq[1], GetParam().second, 1e-9);
+}
+INSTANTIATE_TEST_SUITE_P(
+    , GgufRope,
+    testing::Values(
+        Frequencies{"Default", [](auto&) {}, 0.1},
+        Frequencies{"Theta", [](auto& f) { f.SetFloat("llama.rope.freq_base", 160000); }, 0.05},
+        Frequencies{
+            "Linear",
+            [](auto& f) { f.SetText("llama.rope.scaling.type", "linear").SetFloat("llama.rope.scaling.factor", 4); },
+            0.025},
+        Frequencies{"LinearInOldFiles", [](auto& f) { f.SetFloat("llama.rope.scale_linear", 4); }, 0.025},
+        Frequencies{
+            "Yarn",
+            [](auto& f) { f.SetText("llama.rope.scaling.type", "yarn").SetFloat("llama.rope.scaling.factor", 4); },
+            0.0625},
+        Frequencies{"DivisorPerFrequency",
+                    [](auto& f) {
+                      f.At("rope_freqs.weight") = {
+                          "rope_freqs.weight", {4}, GgufBuilder::kF32, Raw(1.0f) + Raw(2.0f) + Raw(4.0f) + Raw(8.0f)};
+                    },
+                    0.05}),
+    [](const auto& test) { return test.param.name; });
+
+// E10: loads, and names the tensor once it was read.
+TEST(GgufCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
+  GgufBuilder tiny = TinyGguf();
+  tiny.At("blk.0.ffn_up.weight").data.replace(4 * 100, 4, Raw(kNan));
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_TRUE((*checkpoint)->NonFiniteTensors().empty());
+  std::vector<float> out(64 * 32);
+  (*checkpoint)->Find(TensorRole::kUp, 0)->ReadRows(0, 64, out.data());
+  EXPECT_EQ((*checkpoint)->NonFiniteTensors(), std::vector<std::string>{"blk.0.ffn_up.weight"});
+}
+
+// E9.
+TEST(GgufCheckpoint, WarnsOfExtraTensors) {
+  GgufBuilder tiny = TinyGguf();
+  tiny.AddF32("extra", {8});
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_EQ((*checkpoint)->warnings(), std::vector<std::string>{"tiny.gguf: tensor 'extra': is not used"});
+}
+
+TEST(GgufCheckpoint, AWindowClipsTheContext) {
+  const TempDir dir;
+  GgufBuilder file = TinyGguf();
+  file.Set("llama.attention.sliding_window", 64);
+  const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
+  ASSERT_THAT(clipped, IsOk());
+  EXPECT_EQ((*clipped)->config().context, 64);
+  ASSERT_EQ((*clipped)->warnings().size(), 1u);
+  EXPECT_NE((*clipped)->warnings()[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
+            std::string::npos);
+  for (const uint32_t none : {0u, 128u, 4096u}) {
+    file.Set("llama.attention.sliding_window", none);
+    const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
+    ASSERT_THAT(whole, IsOk());
+    EXPECT_EQ((*whole)->config().context, 128) << none;
+  }
+}
+
+struct Wrong {
+  const char* name;
+  std::function<void(GgufBuilder&)> spoil;
+  std::string part;
+};
+class GgufRefusal : public testing::TestWithParam<Wrong> {};
+TEST_P(GgufRefusal, NamesFileAndField) {
+  const TempDir dir;
+  GgufBuilder tiny = TinyGguf();
+  GetParam().spoil(tiny);
+  ExpectRefused(dir.Write("bad.gguf", tiny.Build()), {"bad.gguf: ", GetParam().part});
+}
+
+constexpr auto kName = [](const auto& test) { return test.param.name; };
+using F = GgufBuilder;
+
+INSTANTIATE_TEST_SUITE_P(
+    E9Tensors, GgufRefusal,
+    testing::Values(Wrong{"Missing", [](F& f) { f.RemoveTensor("blk.1.ffn_up.weight"); },
+                          "tensor 'blk.1.ffn_up.weight': is missing"},
+                    Wrong{"EmbeddingMissing", [](F& f) { f.RemoveTensor("token_embd.weight"); },
+                          "'token_embd.weight': is missing"},
+                    Wrong{"Transposed",
+                          [](F& f) {
+                            f.AddF32("blk.1.ffn_up.weight", {64, 32});
+                          },
+                          "'blk.1.ffn_up.weight': its shape is [32, 64], the config asks for [64, 32]"},
+                    Wrong{"BiasInOneLayerOnly", [](F& f) { f.AddF32("blk.0.attn_q.bias", {32}); },
+                          "'blk.1.attn_q.bias': is missing"},
+                    Wrong{"HeadOfAnotherShape",
+                          [](F& f) {
+                            f.AddF32("output.weight", {32, 257});
+                          },
+                          "'output.weight': its shape is"},
+                    Wrong{"RopeFactorsShort", [](F& f) { f.AddF32("rope_freqs.weight", {3}); },
+                          "'rope_freqs.weight': is not a vector"},
+                    Wrong{"RopeFactorZero",
+                          [](F& f) {
+                            f.At("rope_freqs.weight") = {"rope_freqs.weight", {4}, F::kF32, std::string(16, '\0')};
+                          },
+                          "'rope_freqs.weight': element 0 is 0"},
+                    Wrong{"RopeFactorNan",
+                          [](F& f) {
+                            f.At("rope_freqs.weight") = {
+                                "rope_freqs.weight", {4}, F::kF32, Raw(kNan) + Raw(kNan) + Raw(kNan) + Raw(kNan)};
+                          },
+                          "element 0 is nan"}),
+    kName);
+
+constexpr const char* kLayers = "llama.block_count";
+INSTANTIATE_TEST_SUITE_P(
+    E14Layers, GgufRefusal,
+    testing::Values(Wrong{"Zero", [](F& f) { f.Set(kLayers, 0); }, "'llama.block_count': 0 is out of range [1, 1024]"},
+                    Wrong{"Negative", [](F& f) { f.SetInt(kLayers, -1); }, "-1 is out of range [1, 1024]"},
+                    Wrong{"TwoTo31", [](F& f) { f.Set(kLayers, 1u << 31); },
+                          "'llama.block_count': 2147483648 is out of"},
+                    Wrong{"TwoTo64", [](F& f) { f.SetRaw(kLayers, F::kUint64, Raw(~0ull)); }, "'llama.block_count'"},
+                    Wrong{"Billion", [](F& f) { f.Set(kLayers, 1'000'000'000); }, "[1, 1024]"},
+                    Wrong{"MoreThanTensors", [](F& f) { f.Set(kLayers, 1024); }, "tensor 'blk.2."},
+                    Wrong{"Float", [](F& f) { f.SetFloat(kLayers, 2); }, "'llama.block_count': is not an integer"},
+                    Wrong{"Text", [](F& f) { f.SetText(kLayers, "2"); }, "'llama.block_count': is not an integer"},
+                    Wrong{"Array", [](F& f) { f.SetInts(kLayers, {2}); }, "'llama.block_count': is not an integer"},
+                    Wrong{"Missing", [](F& f) { f.Remove(kLayers); }, "'llama.block_count': is missing"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    E15Shapes, GgufRefusal,
+    testing::Values(
+        Wrong{"NoHeads", [](F& f) { f.Set("llama.attention.head_count", 0); }, "'llama.attention.head_count': 0"},
+        Wrong{"HeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count", 5); },
+              "5 does not divide the hidden size"},
+        Wrong{"MoreKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 8); },
+              "'llama.attention.head_count_kv': 8 is out of range [1, 4]"},
+        Wrong{"KvHeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count_kv", 3); }, "3 does not divide"},
+        Wrong{"NoKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 0); },
+              "'llama.attention.head_count_kv': 0"},
+        Wrong{"HeadDim7", [](F& f) { f.Set("llama.attention.key_length", 7); }, "'llama.attention.key_length': 7"},
+        Wrong{"ValuesOfAnotherLength", [](F& f) { f.Set("llama.attention.value_length", 16); },
+              "'llama.attention.value_length': 16 differs"},
+        Wrong{"NoHidden", [](F& f) { f.Set("llama.embedding_length", 0); }, "'llama.embedding_length': 0"},
+        Wrong{"HugeHidden", [](F& f) { f.Set("llama.embedding_length", 1u << 30); }, "'llama.embedding_length'"},
+        Wrong{"NoFfn", [](F& f) { f.Set("llama.feed_forward_length", 0); }, "'llama.feed_forward_length': 0"},
+        Wrong{"NoContext", [](F& f) { f.Set("llama.context_length", 0); }, "'llama.context_length': 0"},
+        Wrong{"EpsNan", [](F& f) { f.SetFloat("llama.attention.layer_norm_rms_epsilon", kNan); }, "epsilon': nan"},
+        Wrong{"EpsMissing", [](F& f) { f.Remove("llama.attention.layer_norm_rms_epsilon"); }, "epsilon': is missing"},
+        Wrong{"ThetaZero", [](F& f) { f.SetFloat("llama.rope.freq_base", 0); },
+              "'llama.rope.freq_base': the rotary base 0"},
+        Wrong{"ThetaNan", [](F& f) { f.SetFloat("llama.rope.freq_base", kNan); }, "the rotary base nan"},
+        Wrong{"ThetaInfinite", [](F& f) { f.SetFloat("llama.rope.freq_base", INFINITY); }, "the rotary base inf"},
+        Wrong{"PartialRotation", [](F& f) { f.Set("llama.rope.dimension_count", 4); }, "'llama.rope.dimension_count'"},
+        Wrong{"RopeFactorNan", [](F& f) { f.SetFloat("llama.rope.scale_linear", kNan); }, "factor nan"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    E16Vocabulary, GgufRefusal,
+    testing::Values(Wrong{"SizeDiffersFromRows", [](F& f) { f.Set("llama.vocab_size", 259); },
+                          "'llama.vocab_size': 259 differs from the 258 rows"},
+                    Wrong{"FewerRowsThanTokens",
+                          [](F& f) {
+                            f.Remove("llama.vocab_size").AddF32("token_embd.weight", {32, 257});
+                          },
+                          "'tokenizer.ggml.tokens': 258 tokens for the 257 rows"},
+                    Wrong{"EosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eos_token_id", 258); },
+                          "'tokenizer.ggml.eos_token_id': 258 is out of range [0, 257]"},
+                    Wrong{"EotAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eot_token_id", 258); },
+                          "'tokenizer.ggml.eot_token_id'"},
+                    Wrong{"BosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", 258); },
+                          "'tokenizer.ggml.bos_token_id'"},
+                    Wrong{"BosHuge", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", ~0u); },
+                          "'tokenizer.ggml.bos_token_id'"},
+                    Wrong{"PadAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.padding_token_id", 258); },
+                          "'tokenizer.ggml.padding_token_id'"},
+                    Wrong{"NoEos", [](F& f) { f.Remove("tokenizer.ggml.eos_token_id"); },
+                          "'tokenizer.ggml.eos_token_id': no end-of-sequence token"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Unsupported, GgufRefusal,
+    testing::Values(Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
+                          "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox"},
+                    Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
+                          "'general.architecture': is missing"},
+                    Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
+                          "'split.count'"},
+                    Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
+                    Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
+                          "'longrope' is not supported"},
+                    Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ2_K; },
+                          "type Q2_K is not supported"}),
+    kName);
+
+// E1, E3, E7, E12 from outside: what is wrong with the file as a whole.
+struct Damage {
+  const char* name;
+  std::function<void(const std::string& path)> damage;
+  std::string part;
+};
+class GgufDamage : public testing::TestWithParam<Damage> {};
+TEST_P(GgufDamage, IsRefusedByName) {
+  const TempDir dir;
+  const std::string path = dir.Write("bad.gguf", TinyGguf().Build());
+  GetParam().damage(path);
+  ExpectRefused(path, {"bad.gguf: ", GetParam().part});
+}
+
+void Overwrite(const std::string& path, size_t at, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(at)).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , GgufDamage,
+    testing::Values(Damage{"Absent", [](auto& path) { std::filesystem::remove(path); }, "No such file"},
+                    Damage{"Bytes0", [](auto& path) { std::filesystem::resize_file(path, 0); }, "is not a GGUF file"},
+                    Damage{"Bytes8", [](auto& path) { std::filesystem::resize_file(path, 8); }, "tensor_count"},
+                    Damage{"CutInTheData", [](auto& path) { std::filesystem::resize_file(path, 60000); },
+                           "pass the end of the file"},
+                    Damage{"TensorCountHuge", [](auto& path) { Overwrite(path, 8, Raw(1ull << 62)); }, "tensor_count"},
+                    Damage{"KeyCountHuge", [](auto& path) { Overwrite(path, 16, Raw(1ull << 62)); },
+                           "metadata_kv_count"},
+                    Damage{"APipe",
+                           [](auto& path) {
+                             std::filesystem::remove(path);
+                             ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+                           },
+                           "is not a regular file"},
+                    Damage{"ADeviceBehindALink",
+                           [](auto& path) {
+                             std::filesystem::remove(path);
+                             std::filesystem::create_symlink("/dev/zero", path);
+                           },
+                           "is not a regular file"}),
+    kName);
+
+}  // namespace
+}  // namespace hydrant

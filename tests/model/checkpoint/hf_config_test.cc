@@ -1,0 +1,220 @@
+// config.json and generation_config.json: rows E14 to E16 and E18 of the table of bad model files, and what is refused because
+// it would change the mathematics.
+#include "model/checkpoint/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/model/checkpoint/hf_reading.h"
+#include "tests/support/status_matchers.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+TEST(HfConfig, ReadsEveryField) {
+  const Reading read(With([](json& c) {
+    c["attention_bias"] = true;
+    c["head_dim"] = 16;
+  }));
+  ASSERT_THAT(read.result(), IsOk());
+  const ModelConfig& config = read.config();
+  EXPECT_EQ(config.hidden, 32);
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.query_heads, 4);
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.ffn, 64);
+  EXPECT_EQ(config.vocab, 258);
+  EXPECT_EQ(config.context, 128);
+  EXPECT_EQ(config.norm_eps, 1e-5f);
+  EXPECT_EQ(config.activation, Activation::kSilu);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_EQ(config.rope_dims, 16);
+  EXPECT_EQ(config.rope_inv_freq.front(), 1);
+  EXPECT_EQ(config.bos_id, 256);
+  EXPECT_EQ(config.eos_ids, std::vector<int32_t>{257});
+  EXPECT_TRUE(read.result()->expectation.attention_bias);
+  EXPECT_FALSE(read.result()->expectation.mlp_bias);
+}
+
+TEST(HfConfig, ASilentFileMeansTheDefaultsOfTransformers) {
+  const Reading read(json{{"model_type", "llama"},
+                          {"hidden_size", 32},
+                          {"num_hidden_layers", 1},
+                          {"num_attention_heads", 4},
+                          {"intermediate_size", 8},
+                          {"vocab_size", 10},
+                          {"eos_token_id", 2}});
+  ASSERT_THAT(read.result(), IsOk());
+  EXPECT_EQ(read.config().kv_heads, 4);
+  EXPECT_EQ(read.config().head_dim, 8);
+  EXPECT_EQ(read.config().context, 2048);
+  EXPECT_EQ(read.config().norm_eps, 1e-6f);
+  EXPECT_EQ(read.config().bos_id, 1);
+  EXPECT_FALSE(read.config().tied_embeddings);
+}
+
+TEST(HfConfig, EndsOfSequenceOfBothFilesAddUp) {
+  const Reading read(With([](json& c) { c["eos_token_id"] = {3, 4}; }), json{{"eos_token_id", {4, 5}}});
+  ASSERT_THAT(read.result(), IsOk());
+  EXPECT_EQ(read.config().eos_ids, (std::vector<int32_t>{3, 4, 5}));
+}
+
+TEST(HfConfig, SamplingDefaultsCountWhenTheFileSamples) {
+  json generation = {{"do_sample", true}, {"temperature", 0.5}, {"top_p", 0.9}, {"top_k", 20}};
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.temperature, 0.5);
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.top_k, 20);
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.min_p, -1);
+  generation["do_sample"] = false;
+  generation["max_new_tokens"] = 512;
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.max_new_tokens, 512);
+  EXPECT_EQ(Reading(TinyDirectory().config, generation).result()->generation_defaults.temperature, -1);
+}
+
+TEST(HfConfig, CodeOfACheckpointIsNeverRun) {
+  const Reading read(With([](json& c) {
+    c["auto_map"] = {{"AutoModel", "x.Y"}};
+    c["trust_remote_code"] = true;
+  }));
+  ASSERT_THAT(read.result(), IsOk());
+  EXPECT_EQ(read.warnings().size(), 2u);
+}
+
+struct Wrong {
+  const char* name;
+  std::function<void(json&)> spoil;
+  std::vector<std::string> parts;
+};
+class HfConfigRefusal : public testing::TestWithParam<Wrong> {};
+TEST_P(HfConfigRefusal, NamesTheField) {
+  std::vector<std::string> parts = GetParam().parts;
+  parts.push_back("config.json: ");
+  EXPECT_THAT(Reading(With(GetParam().spoil)).result(), RefusedWithParts(parts));
+}
+
+constexpr const char* kLayers = "'num_hidden_layers': ";
+INSTANTIATE_TEST_SUITE_P(
+    E14Layers, HfConfigRefusal,
+    testing::Values(
+        Wrong{"Zero", [](json& c) { c["num_hidden_layers"] = 0; }, {kLayers, "0 is out of range [1, 1024]"}},
+        Wrong{"Negative", [](json& c) { c["num_hidden_layers"] = -1; }, {kLayers, "-1 is out of range [1, 1024]"}},
+        Wrong{"TwoTo31", [](json& c) { c["num_hidden_layers"] = int64_t{1} << 31; }, {kLayers, "is out of range ["}},
+        Wrong{"TwoTo64", [](json& c) { c["num_hidden_layers"] = ~0ull; }, {kLayers, "is out of range ["}},
+        Wrong{"Billion", [](json& c) { c["num_hidden_layers"] = 1'000'000'000; }, {kLayers, "[1, 1024]"}},
+        Wrong{"Float", [](json& c) { c["num_hidden_layers"] = 2.0; }, {kLayers, "is not an integer"}},
+        Wrong{"Text", [](json& c) { c["num_hidden_layers"] = "2"; }, {kLayers, "is not an integer"}},
+        Wrong{"True", [](json& c) { c["num_hidden_layers"] = true; }, {kLayers, "is not an integer"}},
+        Wrong{"Null", [](json& c) { c["num_hidden_layers"] = nullptr; }, {kLayers, "is missing"}},
+        Wrong{"Missing", [](json& c) { c.erase("num_hidden_layers"); }, {kLayers, "is missing"}}),
+    [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    E15Shapes, HfConfigRefusal,
+    testing::Values(
+        Wrong{"NoHeads", [](json& c) { c["num_attention_heads"] = 0; }, {"'num_attention_heads': 0 is out of range"}},
+        Wrong{"NegativeHeads", [](json& c) { c["num_attention_heads"] = -4; }, {"'num_attention_heads': -4"}},
+        Wrong{"HeadsDoNotDivide",
+              [](json& c) { c["num_attention_heads"] = 5; },
+              {"'num_attention_heads': 5 does not divide the hidden size 32"}},
+        Wrong{"NoHidden", [](json& c) { c["hidden_size"] = 0; }, {"'hidden_size': 0 is out of range"}},
+        Wrong{"HiddenMinimum",
+              [](json& c) { c["hidden_size"] = std::numeric_limits<int32_t>::min(); },
+              {"'hidden_size'"}},
+        Wrong{
+            "MoreKvHeads", [](json& c) { c["num_key_value_heads"] = 8; }, {"'num_key_value_heads': 8 is out of range"}},
+        Wrong{
+            "KvHeadsDoNotDivide", [](json& c) { c["num_key_value_heads"] = 3; }, {"'num_key_value_heads': 3 does not"}},
+        Wrong{"NoKvHeads", [](json& c) { c["num_key_value_heads"] = 0; }, {"'num_key_value_heads': 0"}},
+        Wrong{"HeadDim7", [](json& c) { c["head_dim"] = 7; }, {"'head_dim': 7 is odd"}},
+        Wrong{"HeadDimNegative", [](json& c) { c["head_dim"] = -8; }, {"'head_dim': -8"}},
+        Wrong{"HeadDimHuge", [](json& c) { c["head_dim"] = 1 << 30; }, {"'head_dim': 1073741824"}},
+        Wrong{"NoContext", [](json& c) { c["max_position_embeddings"] = 0; }, {"'max_position_embeddings': 0"}},
+        Wrong{"NoFfn", [](json& c) { c["intermediate_size"] = 0; }, {"'intermediate_size': 0"}},
+        Wrong{"ThetaZero", [](json& c) { c["rope_theta"] = 0; }, {"'rope_theta'", "0 is not a positive number"}},
+        Wrong{"ThetaNegative", [](json& c) { c["rope_theta"] = -1e4; }, {"'rope_theta'", "not a positive number"}},
+        Wrong{"ThetaText", [](json& c) { c["rope_theta"] = "NaN"; }, {"'rope_theta': is not a number"}},
+        Wrong{"EpsZero", [](json& c) { c["rms_norm_eps"] = 0; }, {"'rms_norm_eps': 0"}},
+        Wrong{"EpsOne", [](json& c) { c["rms_norm_eps"] = 1; }, {"'rms_norm_eps': 1"}}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(HfConfig, E15NanIsNotJson) {
+  std::string text = TinyDirectory().config.dump();
+  const size_t at = text.find("10000.0");
+  EXPECT_THAT(Reading(text.replace(at, 7, "NaN")).result(), RefusedWith("config.json: is not valid JSON at byte"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    E16Ids, HfConfigRefusal,
+    testing::Values(
+        Wrong{"NoVocabulary", [](json& c) { c["vocab_size"] = 0; }, {"'vocab_size': 0 is out of range"}},
+        Wrong{"NegativeVocabulary", [](json& c) { c["vocab_size"] = -1; }, {"'vocab_size': -1 is out of range"}},
+        Wrong{"HugeVocabulary", [](json& c) { c["vocab_size"] = (1 << 22) + 1; }, {"'vocab_size'"}},
+        Wrong{"EosAtVocabulary",
+              [](json& c) { c["eos_token_id"] = 258; },
+              {"'eos_token_id': 258 is out of range [0, 257]"}},
+        Wrong{"EosInList",
+              [](json& c) {
+                c["eos_token_id"] = {1, 258};
+              },
+              {"'eos_token_id[1]': 258 is out of range"}},
+        Wrong{"EosNegative", [](json& c) { c["eos_token_id"] = -1; }, {"'eos_token_id': -1"}},
+        Wrong{
+            "EosListEmpty", [](json& c) { c["eos_token_id"] = json::array(); }, {"'eos_token_id': no end-of-sequence"}},
+        Wrong{"EosNull", [](json& c) { c["eos_token_id"] = nullptr; }, {"'eos_token_id': no end-of-sequence"}},
+        Wrong{"EosMissingWithoutDefault",
+              [](json& c) {
+                c["model_type"] = "qwen2";
+                c.erase("eos_token_id");
+              },
+              {"'eos_token_id': no end-of-sequence"}},
+        Wrong{"EosText", [](json& c) { c["eos_token_id"] = "</s>"; }, {"'eos_token_id': is not an integer"}},
+        Wrong{"BosAtVocabulary", [](json& c) { c["bos_token_id"] = 258; }, {"'bos_token_id': 258 is out of range"}},
+        Wrong{"PadAtVocabulary", [](json& c) { c["pad_token_id"] = 258; }, {"'pad_token_id': 258 is out of range"}}),
+    [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Unsupported, HfConfigRefusal,
+    testing::Values(
+        Wrong{"ModelType",
+              [](json& c) { c["model_type"] = "mamba"; },
+              {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, opt, gpt_neox"}},
+        Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
+        Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
+        Wrong{"Quantised",
+              [](json& c) {
+                c["quantization_config"] = {{"bits", 4}};
+              },
+              {"'quantization_config'"}},
+        Wrong{"Layers",
+              [](json& c) {
+                c["layer_types"] = {"full_attention", "chunked_attention"};
+              },
+              {"'layer_types[1]': 'chunked_attention' is not supported"}},
+        Wrong{"WindowOfNothing",
+              [](json& c) {
+                c["model_type"] = "mistral";
+                c["sliding_window"] = 0;
+              },
+              {"'sliding_window': 0 is out of range"}}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {
+  for (const auto& [key, value] :
+       {std::pair("temperature", json(-0.5)), std::pair("top_p", json(1.5)), std::pair("top_k", json(-3)),
+        std::pair("max_new_tokens", json(0)), std::pair("min_p", json("x")), std::pair("eos_token_id", json(999))}) {
+    EXPECT_THAT(Reading(TinyDirectory().config, json{{"do_sample", true}, {key, value}}).result(),
+                RefusedWith("generation_config.json: "))
+        << key;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,197 @@
+// What the families of config.json say, each in its words: defaults, windows, and rows E14 to E16 of their own fields.
+#include "model/checkpoint/hf_families.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/model/checkpoint/hf_reading.h"
+#include "tests/support/status_matchers.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+// The widths aside, which every file states.
+json Silent(const char* model_type) {
+  json config = {
+      {"model_type", model_type}, {"hidden_size", 64},       {"num_hidden_layers", 2}, {"num_attention_heads", 8},
+      {"vocab_size", 100},        {"intermediate_size", 96}, {"ffn_dim", 96}};
+  if (std::string(model_type).starts_with("qwen")) config.update({{"eos_token_id", 7}, {"num_key_value_heads", 8}});
+  return config;
+}
+
+TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
+  const Reading mistral(Silent("mistral"));
+  ASSERT_THAT(mistral.result(), IsOk());
+  EXPECT_EQ(mistral.config().kv_heads, 8);
+  EXPECT_EQ(mistral.config().context, 4096) << "131,072, of which the window takes this";
+  EXPECT_EQ(mistral.warnings().size(), 1u);
+  EXPECT_EQ(mistral.config().eos_ids, std::vector<int32_t>{2});
+  EXPECT_FALSE(mistral.result()->expectation.attention_bias);
+
+  const Reading qwen2(Silent("qwen2"));
+  ASSERT_THAT(qwen2.result(), IsOk());
+  EXPECT_EQ(qwen2.config().context, 32768);
+  EXPECT_EQ(qwen2.config().bos_id, -1);
+  EXPECT_TRUE(qwen2.warnings().empty());
+
+  const Reading qwen3(Silent("qwen3"));
+  ASSERT_THAT(qwen3.result(), IsOk());
+  EXPECT_EQ(qwen3.config().head_dim, 128);
+
+  const Reading opt(Silent("opt"));
+  ASSERT_THAT(opt.result(), IsOk());
+  EXPECT_EQ(opt.config().norm, NormKind::kLayer);
+  EXPECT_EQ(opt.config().norm_eps, 1e-5f);
+  EXPECT_EQ(opt.config().activation, Activation::kRelu);
+  EXPECT_FALSE(opt.config().gated);
+  EXPECT_TRUE(opt.config().tied_embeddings);
+  EXPECT_FALSE(opt.config().post_norm);
+  EXPECT_TRUE(opt.config().final_norm);
+  EXPECT_EQ(opt.config().position_rows, 2050);
+  EXPECT_EQ(opt.config().position_offset, 2);
+  EXPECT_EQ(opt.config().rope_dims, 0);
+  EXPECT_FALSE(opt.config().projected());
+  EXPECT_TRUE(opt.result()->expectation.attention_bias && opt.result()->expectation.mlp_bias);
+
+  const Reading neox(Silent("gpt_neox"));
+  ASSERT_THAT(neox.result(), IsOk());
+  EXPECT_TRUE(neox.config().parallel_residual);
+  EXPECT_EQ(neox.config().activation, Activation::kGelu);
+  EXPECT_EQ(neox.config().rope_dims, 2) << "a quarter of 8";
+  EXPECT_EQ(neox.config().bos_id, 0);
+  EXPECT_EQ(neox.config().eos_ids, std::vector<int32_t>{2});
+}
+
+TEST(HfFamilies, SilenceAndNullDiffer) {
+  json mistral = Silent("mistral");
+  mistral["sliding_window"] = nullptr;
+  mistral["num_key_value_heads"] = nullptr;
+  mistral["num_attention_heads"] = 16;
+  mistral["max_position_embeddings"] = 32768;
+  const Reading read(mistral);
+  ASSERT_THAT(read.result(), IsOk());
+  EXPECT_EQ(read.config().context, 32768);
+  EXPECT_EQ(read.config().kv_heads, 16);
+  // The other file knows better than the class.
+  EXPECT_EQ(Reading(mistral, json{{"eos_token_id", 9}}).config().eos_ids, std::vector<int32_t>{9});
+}
+
+struct Window {
+  const char* name;
+  json fields;
+  int32_t context;
+};
+class HfWindow : public testing::TestWithParam<Window> {};
+TEST_P(HfWindow, ClipsTheContextAndSaysSo) {
+  json config = Silent("qwen3");
+  config["max_position_embeddings"] = 512;
+  config.update(GetParam().fields);
+  const Reading read(config);
+  ASSERT_THAT(read.result(), IsOk());
+  EXPECT_EQ(read.config().context, GetParam().context);
+  ASSERT_EQ(read.warnings().size(), GetParam().context < 512 ? 1u : 0u);
+  if (GetParam().context < 512) {
+    EXPECT_EQ(read.warnings()[0],
+              "config.json: 'sliding_window': the context is 64 tokens instead of 512; within the window, windowed and "
+              "full attention are the same");
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    , HfWindow,
+    testing::Values(
+        Window{"NotUsed", {{"sliding_window", 64}}, 512},
+        Window{"Used", {{"sliding_window", 64}, {"use_sliding_window", true}, {"max_window_layers", 1}}, 64},
+        Window{"FromALayerThatIsNotThere", {{"sliding_window", 64}, {"use_sliding_window", true}}, 512},
+        Window{"Wide", {{"sliding_window", 512}, {"use_sliding_window", true}, {"max_window_layers", 0}}, 512},
+        Window{"LayersMix",
+               {{"sliding_window", 64},
+                {"use_sliding_window", true},
+                {"layer_types", {"full_attention", "sliding_attention"}}},
+               64},
+        Window{"NoLayer",
+               {{"sliding_window", 64},
+                {"use_sliding_window", true},
+                {"max_window_layers", 0},
+                {"layer_types", {"full_attention", "full_attention"}}},
+               512},
+        Window{"OfAFamilyThatHasNone", {{"model_type", "llama"}, {"eos_token_id", 2}, {"sliding_window", 64}}, 512}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(HfFamilies, OptNormsFollowWhereTheFileSaysSo) {
+  json config = Silent("opt");
+  config.update({{"do_layer_norm_before", false}, {"word_embed_proj_dim", 16}});
+  const Reading post(config);
+  ASSERT_THAT(post.result(), IsOk());
+  EXPECT_TRUE(post.config().post_norm);
+  EXPECT_FALSE(post.config().final_norm);
+  EXPECT_EQ(post.config().embedding_cols(), 16);
+  EXPECT_TRUE(post.config().projected());
+  config.update({{"do_layer_norm_before", true}, {"_remove_final_layer_norm", true}, {"enable_bias", false}});
+  const Reading old(config);
+  ASSERT_THAT(old.result(), IsOk());
+  EXPECT_FALSE(old.config().post_norm || old.config().final_norm);
+  EXPECT_FALSE(old.result()->expectation.attention_bias || old.result()->expectation.mlp_bias);
+}
+
+TEST(HfFamilies, NeoxReadsItsOwnNamesOfRope) {
+  json config = Silent("gpt_neox");
+  config.update({{"rotary_pct", 1.0}, {"rotary_emb_base", 160000}});
+  const Reading old(config);
+  ASSERT_THAT(old.result(), IsOk());
+  EXPECT_EQ(old.config().rope_dims, 8);
+  EXPECT_NEAR(old.config().rope_inv_freq[1], 0.05, 1e-12);
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}};
+  const Reading both(config);
+  ASSERT_THAT(both.result(), IsOk());
+  EXPECT_EQ(both.config().rope_dims, 4);
+  EXPECT_NEAR(both.config().rope_inv_freq[1], 0.01, 1e-12);
+}
+
+// Rows E14 to E16 of the fields that only some families have.
+struct WrongFamily {
+  const char* name;
+  const char* model_type;
+  json fields;
+  std::string part;
+};
+class HfFamilyRefusal : public testing::TestWithParam<WrongFamily> {};
+TEST_P(HfFamilyRefusal, NamesTheField) {
+  json config = Silent(GetParam().model_type);
+  config.update(GetParam().fields);
+  EXPECT_THAT(Reading(config).result(), RefusedWith("config.json: ", GetParam().part));
+}
+INSTANTIATE_TEST_SUITE_P(
+    , HfFamilyRefusal,
+    testing::Values(
+        WrongFamily{"OptNoFfn", "opt", {{"ffn_dim", 0}}, "'ffn_dim': 0 is out of range"},
+        WrongFamily{"OptFfnMissing", "opt", {{"ffn_dim", nullptr}}, "'ffn_dim': is missing"},
+        WrongFamily{"OptProjection0", "opt", {{"word_embed_proj_dim", 0}}, "'word_embed_proj_dim': 0 is out of range"},
+        WrongFamily{
+            "OptProjectionHuge", "opt", {{"word_embed_proj_dim", 1 << 30}}, "'word_embed_proj_dim': 1073741824"},
+        WrongFamily{"OptHeads", "opt", {{"num_attention_heads", 7}}, "'num_attention_heads': 7 does not divide"},
+        WrongFamily{"OptOddHeads", "opt", {{"hidden_size", 56}}, "'num_attention_heads': 7 is odd"},
+        WrongFamily{"OptNoPositions", "opt", {{"max_position_embeddings", 0}}, "'max_position_embeddings': 0"},
+        WrongFamily{"OptPositionsHuge", "opt", {{"max_position_embeddings", 2147483647}}, "'max_position_embeddings'"},
+        WrongFamily{
+            "OptActivation", "opt", {{"activation_function", "tanh"}}, "'activation_function': activation 'tanh'"},
+        WrongFamily{"OptNormPlace", "opt", {{"do_layer_norm_before", 1}}, "'do_layer_norm_before': is not"},
+        WrongFamily{"NeoxEps", "gpt_neox", {{"layer_norm_eps", 0}}, "'layer_norm_eps': 0"},
+        WrongFamily{"NeoxShare", "gpt_neox", {{"rotary_pct", 0}}, "rotary_pct 0 is not between 0 and 1"},
+        WrongFamily{"NeoxOddShare", "gpt_neox", {{"rotary_pct", 0.4}}, "'rotary_pct': 3 is not an even number"},
+        WrongFamily{"NeoxBase", "gpt_neox", {{"rotary_emb_base", 0}}, "'rotary_emb_base': the rotary base 0"},
+        WrongFamily{"NeoxParallel", "gpt_neox", {{"use_parallel_residual", "yes"}}, "'use_parallel_residual': is not"},
+        WrongFamily{"HeadsTooWide", "qwen3", {{"head_dim", 512}}, "'head_dim': 512 is out of range [2, 256]"},
+        WrongFamily{
+            "SilentKvHeads", "mistral", {{"num_attention_heads", 4}}, "'num_key_value_heads': 8 is out of range"},
+        WrongFamily{"DynamicFactor", "qwen2", {{"rope_scaling", {{"type", "dynamic"}, {"factor", 0.5}}}}, "factor 0.5"},
+        WrongFamily{"Mrope", "qwen2", {{"rope_scaling", {{"type", "mrope"}}}}, "rope_type 'mrope' is not supported"}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,282 @@
+#include "model/checkpoint/tensor_table.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/model/checkpoint/gguf_builder.h"
+#include "tests/support/status_matchers.h"
+
+namespace hydrant {
+namespace {
+
+constexpr TensorName kNames[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "embed"},   {TensorRole::kHead, Presence::kUnlessTied, "head"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "norm"},    {TensorRole::kQ, Presence::kRequired, "l.#.q"},
+    {TensorRole::kQBias, Presence::kAttentionBias, "l.#.qb"}, {TensorRole::kKBias, Presence::kOptional, "l.#.kb"},
+    {TensorRole::kUpBias, Presence::kMlpBias, "l.#.ub"},
+};
+constexpr std::string_view kKnown[] = {"l.#.inv_freq"};
+
+class TensorTableTest : public testing::Test {
+ protected:
+  TensorTableTest() {
+    config_.hidden = 4;
+    config_.layers = 2;
+    config_.query_heads = 2;
+    config_.kv_heads = 1;
+    config_.head_dim = 4;
+    config_.ffn = 6;
+    config_.vocab = 3;
+    Add("embed", {3, 4});
+    Add("head", {3, 4});
+    Add("norm", {4});
+    Add("l.0.q", {8, 4});
+    Add("l.1.q", {8, 4});
+  }
+
+  // fp32 whose element i is i.
+  void Add(const std::string& name, std::vector<int64_t> shape) {
+    int64_t count = 1;
+    for (const int64_t extent : shape) count *= extent;
+    std::string& data = data_[name];
+    for (int64_t i = 0; i < count; ++i) data += Raw(static_cast<float>(i));
+    std::erase_if(tensors_, [&](const RawTensor& t) { return t.name == name; });
+    tensors_.push_back({"file", name, StoredType::kF32, {}, std::move(shape), data});
+  }
+  void Remove(const std::string& name) {
+    std::erase_if(tensors_, [&](const RawTensor& t) { return t.name == name; });
+  }
+
+  absl::StatusOr<TensorTable> Bind(TensorExpectation expectation = {}, bool interleaved = false) {
+    naming_ = {kNames, kKnown, interleaved};
+    warnings_.clear();
+    return TensorTable::Bind(naming_, config_, expectation, "index", tensors_, warnings_);
+  }
+
+  ModelConfig config_;
+  std::map<std::string, std::string> data_;
+  std::vector<RawTensor> tensors_;
+  TensorNaming naming_;
+  std::vector<std::string> warnings_;
+};
+
+std::vector<float> Row(const TensorSource* source, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(source->cols()));
+  source->ReadRows(row, row + 1, out.data());
+  return out;
+}
+
+TEST_F(TensorTableTest, FindsTensorsByRoleAndLayer) {
+  const auto table = Bind();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_TRUE(warnings_.empty());
+  const TensorSource* q = table->Find(TensorRole::kQ, 1);
+  ASSERT_NE(q, nullptr);
+  EXPECT_EQ(q->rows(), 8);
+  EXPECT_EQ(q->cols(), 4);
+  EXPECT_EQ(Row(q, 2), (std::vector<float>{8, 9, 10, 11}));
+  const TensorSource* norm = table->Find(TensorRole::kFinalNorm, 1);  // the layer is ignored
+  ASSERT_NE(norm, nullptr);
+  EXPECT_EQ(norm->rows(), 1);
+  EXPECT_EQ(norm->cols(), 4);
+  EXPECT_EQ(table->Find(TensorRole::kKBias, 0), nullptr);
+  EXPECT_EQ(table->Find(TensorRole::kV, 0), nullptr);
+}
+
+// fp32 whose element i is i: 3 rows of each of q, k, v per head, or all of q before all of k.
+class FusedTensorTest : public TensorTableTest {
+ protected:
+  absl::StatusOr<TensorTable> BindFused(QkvFusion fusion, int32_t kv_heads) {
+    config_.head_dim = 2;
+    config_.query_heads = 2;
+    config_.kv_heads = kv_heads;
+    const int64_t rows = 4 + 4 * kv_heads;
+    for (const char* layer : {"l.0.", "l.1."}) {
+      Add(layer + std::string("qkv"), {rows, 4});
+      Add(layer + std::string("qkv_bias"), {rows});
+      Remove(layer + std::string("q"));
+    }
+    names_ = {{TensorRole::kQ, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kK, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kV, Presence::kRequired, "l.#.qkv", fusion},
+              {TensorRole::kQBias, Presence::kRequired, "l.#.qkv_bias", fusion},
+              {TensorRole::kKBias, Presence::kRequired, "l.#.qkv_bias", fusion},
+              {TensorRole::kVBias, Presence::kRequired, "l.#.qkv_bias", fusion}};
+    fused_ = {.names = names_};
+    return TensorTable::Bind(fused_, config_, {}, "index", tensors_, warnings_);
+  }
+  // The stored rows that a role is made of.
+  static std::vector<int64_t> Rows(const TensorSource* source) {
+    std::vector<int64_t> rows;
+    for (int64_t row = 0; row < source->rows(); ++row) rows.push_back(static_cast<int64_t>(Row(source, row)[0]) / 4);
+    return rows;
+  }
+
+ private:
+  std::vector<TensorName> names_;
+  TensorNaming fused_;
+};
+
+TEST_F(FusedTensorTest, PerHeadTakesEveryThirdHead) {
+  const auto table = BindFused(QkvFusion::kPerHead, 2);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 1)), (std::vector<int64_t>{0, 1, 6, 7}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kK, 1)), (std::vector<int64_t>{2, 3, 8, 9}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kV, 1)), (std::vector<int64_t>{4, 5, 10, 11}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kKBias, 0), 0), (std::vector<float>{2, 3, 8, 9}));
+}
+
+TEST_F(FusedTensorTest, StackedTakesOneAfterTheOther) {
+  const auto table = BindFused(QkvFusion::kStacked, 1);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 0)), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kK, 0)), (std::vector<int64_t>{4, 5}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kV, 0)), (std::vector<int64_t>{6, 7}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kVBias, 1), 0), (std::vector<float>{6, 7}));
+}
+
+TEST_F(TensorTableTest, NamesMayLackThePrefixOrBeOthers) {
+  const TensorName names[] = {{TensorRole::kEmbedding, Presence::kRequired, "base.embed"},
+                              {TensorRole::kHead, Presence::kUnlessTied, "out", QkvFusion::kNone, "head"},
+                              {TensorRole::kQ, Presence::kRequired, "base.l.#.q"}};
+  const std::string_view known[] = {"base.norm"};
+  const TensorNaming naming{.names = names, .known = known, .prefix = "base."};
+  const auto table = TensorTable::Bind(naming, config_, {}, "index", tensors_, warnings_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_NE(table->Find(TensorRole::kHead, 0), nullptr);
+  EXPECT_TRUE(warnings_.empty());
+  Remove("l.0.q");
+  EXPECT_THAT(TensorTable::Bind(naming, config_, {}, "index", tensors_, warnings_),
+              RefusedWith("tensor 'base.l.0.q': is missing"));
+}
+
+TEST_F(TensorTableTest, NormsAndProjectionsAreThereWhenTheConfigSaysSo) {
+  const TensorName names[] = {{TensorRole::kFinalNorm, Presence::kFinalNorm, "final"},
+                              {TensorRole::kMlpNorm, Presence::kAffineNorm, "l.#.norm"},
+                              {TensorRole::kProjectIn, Presence::kProjected, "in"}};
+  const TensorNaming naming{.names = names};
+  const auto bind = [&](bool affine) {
+    return TensorTable::Bind(naming, config_, {.affine_norms = affine}, "index", tensors_, warnings_);
+  };
+  EXPECT_THAT(bind(false), IsOk());
+  EXPECT_THAT(bind(true), RefusedWith("tensor 'final': is missing"));
+  config_.final_norm = false;
+  EXPECT_THAT(bind(true), RefusedWith("tensor 'l.0.norm': is missing"));
+  config_.embedding_dim = 2;
+  EXPECT_THAT(bind(false), RefusedWith("tensor 'in': is missing"));
+  Add("in", {4, 2});
+  EXPECT_THAT(bind(false), IsOk());
+}
+
+// Row E9.
+TEST_F(TensorTableTest, RefusesAMissingTensor) {
+  Remove("l.1.q");
+  EXPECT_THAT(Bind(), RefusedWith("index: tensor 'l.1.q': is missing"));
+}
+
+TEST_F(TensorTableTest, RefusesAWrongShape) {
+  Add("l.1.q", {4, 8});
+  EXPECT_THAT(Bind(), RefusedWith("file: tensor 'l.1.q': its shape is [4, 8], the config asks for [8, 4]"));
+  Add("l.1.q", {32});
+  EXPECT_THAT(Bind(), RefusedWith("[32]"));
+}
+
+TEST_F(TensorTableTest, RefusesAnEmbeddingOfAnotherVocabulary) {
+  Add("embed", {4, 4});
+  EXPECT_THAT(Bind(), RefusedWith("tensor 'embed'", "[4, 4], the config asks for [3, 4]"));
+}
+
+TEST_F(TensorTableTest, WarnsOfExtraTensorsInOneLine) {
+  Add("extra", {1});
+  ASSERT_THAT(Bind(), IsOk());
+  EXPECT_EQ(warnings_, std::vector<std::string>{"file: tensor 'extra': is not used"});
+  Add("more", {1});
+  ASSERT_THAT(Bind(), IsOk());
+  EXPECT_EQ(warnings_, std::vector<std::string>{"file: tensor 'extra' and 1 more: are not used"});
+}
+
+TEST_F(TensorTableTest, KnownTensorsAreNotExtra) {
+  Add("l.0.inv_freq", {1});
+  ASSERT_THAT(Bind(), IsOk());
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(TensorTableTest, ATiedModelHasNoHead) {
+  config_.tied_embeddings = true;
+  Remove("head");
+  const auto table = Bind();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(table->Find(TensorRole::kHead, 0), nullptr);
+  config_.tied_embeddings = false;
+  EXPECT_THAT(Bind(), RefusedWith("tensor 'head': is missing"));
+}
+
+TEST_F(TensorTableTest, BiasesAreThereWhenTheConfigSaysSo) {
+  EXPECT_THAT(Bind({.attention_bias = true}), RefusedWith("tensor 'l.0.qb': is missing"));
+  Add("l.0.qb", {8});
+  Add("l.1.qb", {8});
+  const auto table = Bind({.attention_bias = true});
+  ASSERT_THAT(table, IsOk());
+  EXPECT_NE(table->Find(TensorRole::kQBias, 1), nullptr);
+  EXPECT_THAT(Bind({.mlp_bias = true}), RefusedWith("tensor 'l.0.ub': is missing"));
+}
+
+TEST_F(TensorTableTest, OptionalTensorsAreInEveryLayerOrInNone) {
+  Add("l.0.kb", {4});
+  EXPECT_THAT(Bind(), RefusedWith("tensor 'l.1.kb': is missing"));
+  Add("l.1.kb", {4});
+  EXPECT_THAT(Bind(), IsOk());
+}
+
+TEST_F(TensorTableTest, RefusesADtypeThatCannotBeRead) {
+  tensors_.back().refused_type = "I64";
+  EXPECT_THAT(Bind(), RefusedWith("tensor 'l.1.q': dtype I64 is not supported"));
+}
+
+TEST_F(TensorTableTest, UndoesTheInterleavingOfEveryHead) {
+  Add("l.0.qb", {8});
+  Add("l.1.qb", {8});
+  const auto table = Bind({.attention_bias = true}, /*interleaved=*/true);
+  ASSERT_THAT(table, IsOk());
+  // A head of 4 is stored as rows 0 2 1 3 of the halves convention.
+  const int64_t stored[] = {0, 2, 1, 3, 4, 6, 5, 7};
+  const TensorSource* q = table->Find(TensorRole::kQ, 0);
+  std::vector<float> all(32);
+  q->ReadRows(0, 8, all.data());
+  for (int64_t row = 0; row < 8; ++row)
+    EXPECT_EQ(all[static_cast<size_t>(4 * row)], static_cast<float>(4 * stored[row])) << row;
+  EXPECT_EQ(Row(table->Find(TensorRole::kQBias, 0), 0), (std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kEmbedding, 0), 1), (std::vector<float>{4, 5, 6, 7}));
+}
+
+// Row E10.
+TEST_F(TensorTableTest, NamesTensorsInWhichItReadANanOrInfinity) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  data_["l.1.q"].replace(4 * 4 * 5, 4, Raw(nan));
+  for (RawTensor& tensor : tensors_) {
+    if (tensor.name == "l.1.q") tensor.data = data_["l.1.q"];
+  }
+  const auto table = Bind();
+  ASSERT_THAT(table, IsOk());
+  Row(table->Find(TensorRole::kQ, 1), 4);
+  EXPECT_TRUE(table->NonFinite().empty());
+  Row(table->Find(TensorRole::kQ, 1), 5);
+  EXPECT_EQ(table->NonFinite(), std::vector<std::string>{"l.1.q"});
+}
+
+TEST_F(TensorTableTest, TheStoredDtypeIsThatOfMostElements) {
+  EXPECT_EQ(Bind()->stored_dtype(), DType::kF32);
+  data_["q"] = std::string(2 * 32 * 100, '\0');
+  tensors_.push_back({"file", "q", StoredType::kF16, {}, {100, 32}, data_["q"]});
+  EXPECT_EQ(Bind()->stored_dtype(), DType::kF16);
+  data_["r"] = std::string(20 * 200, '\0');
+  tensors_.push_back({"file", "r", StoredType::kQ4_1, {}, {200, 32}, data_["r"]});
+  EXPECT_EQ(Bind()->stored_dtype(), DType::kBF16);
+}
+
+}  // namespace
+}  // namespace hydrant

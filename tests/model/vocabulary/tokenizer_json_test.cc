@@ -1,0 +1,224 @@
+// tokenizer.json: rows E19 to E23 of the table of bad model files.
+#include "model/vocabulary/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/tokenizer/bpe_tokenizer.h"
+#include "tests/model/checkpoint/tiny_directory.h"
+#include "tests/support/status_matchers.h"
+
+namespace hydrant {
+namespace {
+
+using nlohmann::json;
+
+// A document and the spec read from it, which points into it.
+struct Reading {
+  explicit Reading(const json& from) : document(*JsonDocument::Parse(from.dump(), kTokenizerJsonLimits, "t.json")) {
+    spec = ReadTokenizerJson(document, "t.json");
+  }
+  JsonDocument document;
+  absl::StatusOr<TokenizerSpec> spec;
+};
+
+TEST(TokenizerJson, ReadsEveryPart) {
+  json from = TinyTokenizerJson();
+  from["model"]["vocab"]["ab"] = 258;
+  from["model"]["vocab"]["bc"] = 259;
+  from["model"]["merges"] = {"a b", {"b", "c"}};
+  from["model"]["unk_token"] = "!";
+  from["model"]["fuse_unk"] = true;
+  from["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  from["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Digits"}, {"individual_digits", true}},
+        {{"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", "Removed"}, {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}}}};
+  const Reading read(from);
+  ASSERT_THAT(read.spec, IsOk());
+  const TokenizerSpec& spec = *read.spec;
+  EXPECT_EQ(spec.pieces.size(), 260u);
+  EXPECT_EQ(spec.pieces[258], "ab");
+  EXPECT_EQ(spec.merges, (decltype(spec.merges){{"a", "b"}, {"b", "c"}}));
+  EXPECT_EQ(spec.unknown_id, '!');
+  EXPECT_TRUE(spec.fuse_unknown);
+  ASSERT_EQ(spec.normalizer.size(), 1u);
+  EXPECT_EQ(spec.normalizer[0].kind, NormalizerStep::Kind::kNfc);
+  EXPECT_TRUE(spec.byte_level);
+  ASSERT_EQ(spec.stages.size(), 3u);
+  EXPECT_EQ(spec.stages[0].kind, SplitStage::Kind::kDigits);
+  EXPECT_EQ(spec.stages[1].kind, SplitStage::Kind::kLiteral);
+  EXPECT_EQ(spec.stages[1].behavior, SplitStage::Behavior::kRemoved);
+  EXPECT_EQ(spec.stages[2].kind, SplitStage::Kind::kPrefixSpace);
+  ASSERT_EQ(spec.added.size(), 2u);
+  EXPECT_EQ(spec.added[1].content, "</s>");
+  EXPECT_TRUE(spec.added[1].special);
+  EXPECT_EQ(spec.prefix_ids, std::vector<int32_t>{256});
+  EXPECT_TRUE(spec.suffix_ids.empty());
+}
+
+struct Wrong {
+  const char* name;
+  std::function<void(json&)> spoil;
+  const char* part;
+};
+class TokenizerJsonRefusal : public testing::TestWithParam<Wrong> {};
+TEST_P(TokenizerJsonRefusal, NamesTheField) {
+  json from = TinyTokenizerJson();
+  GetParam().spoil(from);
+  const Reading read(from);
+  absl::Status status = read.spec.status();
+  if (status.ok()) status = BpeTokenizer::Create(*read.spec, 0).status();
+  EXPECT_THAT(status, RefusedWith("t.json: ", GetParam().part));
+}
+constexpr auto kName = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
+                         testing::Values(Wrong{"LongAddedToken",
+                                               [](json& j) {
+                                                 j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
+                                               },
+                                               "'added_tokens[0].content': is longer than 512 bytes"},
+                                         Wrong{"LongLiteral",
+                                               [](json& j) {
+                                                 j["pre_tokenizer"] = {{"type", "Split"},
+                                                                       {"pattern", {{"String", std::string(513, 'a')}}},
+                                                                       {"behavior", "Isolated"}};
+                                               },
+                                               "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
+                         kName);
+
+json Split(const char* pattern) {
+  return {{"type", "Sequence"},
+          {"pretokenizers",
+           {{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}},
+            {{"type", "ByteLevel"}, {"use_regex", false}}}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    E19Parts, TokenizerJsonRefusal,
+    testing::Values(
+        Wrong{"NoObject", [](json& j) { j = json::array(); }, "is not an object"},
+        Wrong{"Version", [](json& j) { j["version"] = "2.0"; }, "'version': '2.0' is not supported"},
+        Wrong{"Model", [](json& j) { j["model"]["type"] = "WordPiece"; }, "'model': type 'WordPiece'"},
+        Wrong{"ModelMissing", [](json& j) { j.erase("model"); }, "'model': is missing"},
+        Wrong{"Normalizer",
+              [](json& j) {
+                j["normalizer"] = {{"type", "Precompiled"}};
+              },
+              "'normalizer': type 'Precompiled'"},
+        Wrong{"NormalizerPattern",
+              [](json& j) {
+                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Glob", "*"}}}, {"content", ""}};
+              },
+              "'normalizer.pattern': is neither a Regex nor a String"},
+        Wrong{"PreTokenizer",
+              [](json& j) {
+                j["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+              },
+              "'pre_tokenizer': type 'UnicodeScripts'"},
+        Wrong{"PrependScheme",
+              [](json& j) {
+                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "often"}};
+              },
+              "'pre_tokenizer.prepend_scheme': 'often' is not supported"},
+        Wrong{"MetaspaceReplacement",
+              [](json& j) {
+                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
+              },
+              "'ab' is not one character"},
+        Wrong{"SplitAfterByteLevel",
+              [](json& j) {
+                j["pre_tokenizer"] = {{"type", "Sequence"},
+                                      {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};
+              },
+              "after ByteLevel"},
+        Wrong{"Decoder",
+              [](json& j) {
+                j["decoder"] = {{"type", "WordPiece"}};
+              },
+              "'decoder': type 'WordPiece'"},
+        Wrong{"DecoderMissing", [](json& j) { j["decoder"] = nullptr; }, "'decoder': is missing"},
+        Wrong{"DecoderOrder",
+              [](json& j) {
+                j["decoder"] = {{"type", "Sequence"},
+                                {"decoders", {{{"type", "Fuse"}}, {{"type", "Metaspace"}, {"replacement", "▁"}}}}};
+              },
+              "decoder: Metaspace after Fuse is not supported"},
+        Wrong{"PostProcessor",
+              [](json& j) {
+                j["post_processor"] = {{"type", "Pairwise"}};
+              },
+              "'post_processor': type 'Pairwise'"},
+        Wrong{"PostProcessorPair",
+              [](json& j) {
+                j["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 7}, {"sep", {"</s>", 257}}};
+              },
+              "'post_processor.cls': is not a pair"},
+        Wrong{"SequenceNoArray",
+              [](json& j) {
+                j["normalizer"] = {{"type", "Sequence"}, {"normalizers", 7}};
+              },
+              "'normalizer.normalizers': is not an array"},
+        Wrong{"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout 0.1 is not supported"},
+        Wrong{"Prefix", [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "'##' is not supported"},
+        Wrong{"Suffix", [](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "'</w>' is not supported"},
+        Wrong{"Behavior",
+              [](json& j) {
+                j["pre_tokenizer"] = Split("a");
+                j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Sideways";
+              },
+              "'Sideways' is not supported"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    E19Ids, TokenizerJsonRefusal,
+    testing::Values(
+        Wrong{"VocabularyNoObject", [](json& j) { j["model"]["vocab"] = json::array(); },
+              "'model.vocab': is not an object"},
+        Wrong{"Negative", [](json& j) { j["model"]["vocab"]["!"] = -1; }, "'model.vocab.!': -1 is out of range"},
+        Wrong{"Far", [](json& j) { j["model"]["vocab"]["!"] = 2'000'000'000; }, "2000000000 is out of range"},
+        Wrong{"Float", [](json& j) { j["model"]["vocab"]["!"] = 1.5; }, "is not an integer"},
+        Wrong{"Twice", [](json& j) { j["model"]["vocab"]["!"] = 7; }, "id 7 is also that of"},
+        Wrong{"AddedFar", [](json& j) { j["added_tokens"][0]["id"] = 2'000'000'000; }, "'added_tokens[0].id'"},
+        Wrong{"AddedWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "content': is missing"},
+        Wrong{"AddedWithTwoIds", [](json& j) { j["added_tokens"][1]["content"] = "<s>"; }, "'<s>' has two ids"},
+        Wrong{"AddedAndOther", [](json& j) { j["added_tokens"][1]["content"] = "!"; }, "'!' has id 257, and 33"},
+        Wrong{"TemplateTokenUnknown", [](json& j) { j["post_processor"]["special_tokens"] = json::object(); },
+              "'<s>' is not in special_tokens"},
+        Wrong{"TemplateIdFar", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {70000}; },
+              "70000 is out of range"},
+        Wrong{"TemplateIdOfNoToken", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {600}; },
+              "special token: an id is not in the vocabulary"},
+        Wrong{"TemplateWithoutText", [](json& j) { j["post_processor"]["single"].erase(1); }, "has no text"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    E21Merges, TokenizerJsonRefusal,
+    testing::Values(Wrong{"NoArray", [](json& j) { j["model"]["merges"] = 7; }, "'model.merges': is not an array"},
+                    Wrong{"One", [](json& j) { j["model"]["merges"] = {"a"}; }, "'model.merges[0]': 'a' is not a pair"},
+                    Wrong{"Three", [](json& j) { j["model"]["merges"] = {"a b c"}; }, "'a b c' is not a pair"},
+                    Wrong{"EmptyLeft",
+                          [](json& j) {
+                            j["model"]["merges"] = json::array({json::array({"", "a"})});
+                          },
+                          "is not a pair"},
+                    Wrong{"Number", [](json& j) { j["model"]["merges"] = {7}; }, "'model.merges[0]': is not a string"},
+                    Wrong{"Unknown", [](json& j) { j["model"]["merges"] = {"a b"}; },
+                          "merge 0: 'ab' is not in the vocabulary"}),
+    kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    E23Regex, TokenizerJsonRefusal,
+    testing::Values(Wrong{"Invalid", [](json& j) { j["pre_tokenizer"] = Split("("); }, "t.json: "},
+                    Wrong{"Catastrophic", [](json& j) { j["pre_tokenizer"] = Split("(a+)+b"); }, "t.json: "},
+                    Wrong{"VariableLookbehind", [](json& j) { j["pre_tokenizer"] = Split("(?<=a+)b"); }, "t.json: "}),
+    kName);
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,194 @@
+// What LoadWeights packs is what the checkpoint holds: every matrix is read back through the device, as its products with
+// unit vectors.
+#include "model/weights/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "tests/model/checkpoint/family_checkpoint.h"
+#include "tests/model/checkpoint/tiny_directory.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+class WeightsTest : public testing::Test {
+ protected:
+  WeightsTest() {
+    auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 2});
+    EXPECT_TRUE(device.ok());
+    device_ = std::move(*device);
+    device_->ReserveScratch({.tokens_max = 64, .cols_max = 64});
+  }
+
+  Weights Load(const TinyDirectory& tiny, DType dtype = DType::kF32) {
+    tiny.WriteTo(dir_.path());
+    auto checkpoint = Checkpoint::Open(dir_.path());
+    EXPECT_THAT(checkpoint, IsOk());
+    return LoadWeights(**checkpoint, *device_, dtype, 128);
+  }
+
+  // [cols, rows]: the transposed weight. Adding zeros to one product rounds nothing.
+  std::vector<float> Transposed(const LinearWeight& weight) {
+    const int64_t cols = weight.spec().cols, rows = weight.spec().rows;
+    std::vector<float> unit(static_cast<size_t>(cols * cols)), out(static_cast<size_t>(cols * rows));
+    for (int64_t i = 0; i < cols; ++i) unit[static_cast<size_t>(i * cols + i)] = 1;
+    device_->Linear(weight, Matrix{unit.data(), DType::kF32, cols, cols}, Matrix{out.data(), DType::kF32, cols, rows},
+                    false);
+    return out;
+  }
+
+  // Row `row` of `weight` equals row `stored_row` of the tensor, plus `bias`.
+  void ExpectRow(const LinearWeight& weight, int64_t row, const TestTensor& tensor, int64_t stored_row,
+                 float bias = 0) {
+    const std::vector<float> transposed = Transposed(weight);
+    const auto* stored = reinterpret_cast<const float*>(tensor.data.data()) + stored_row * weight.spec().cols;
+    for (int64_t col = 0; col < weight.spec().cols; ++col) {
+      ASSERT_EQ(transposed[static_cast<size_t>(col * weight.spec().rows + row)], stored[col] + bias)
+          << tensor.name << col;
+    }
+  }
+
+  TempDir dir_;
+  std::unique_ptr<CpuDevice> device_;
+};
+
+TEST_F(WeightsTest, StacksQueryKeyAndValueRows) {
+  TinyDirectory tiny;
+  const Weights weights = Load(tiny);
+  ASSERT_EQ(weights.layers.size(), 2u);
+  const LayerWeights& layer = weights.layers[1];
+  EXPECT_EQ(layer.qkv->spec().rows, 32 + 16 + 16);
+  const std::string prefix = "model.layers.1.self_attn.";
+  for (const int64_t row : {0, 15, 16, 31}) ExpectRow(*layer.qkv, row, tiny.At(prefix + "q_proj.weight"), row);
+  for (const int64_t row : {0, 15}) {
+    ExpectRow(*layer.qkv, 32 + row, tiny.At(prefix + "k_proj.weight"), row);
+    ExpectRow(*layer.qkv, 48 + row, tiny.At(prefix + "v_proj.weight"), row);
+  }
+  ExpectRow(*layer.o, 31, tiny.At(prefix + "o_proj.weight"), 31);
+  ExpectRow(*layer.down, 17, tiny.At("model.layers.1.mlp.down_proj.weight"), 17);
+}
+
+TEST_F(WeightsTest, PairsGateAndUpRows) {
+  TinyDirectory tiny;
+  const Weights weights = Load(tiny);
+  const LinearWeight& up = *weights.layers[0].up;
+  EXPECT_TRUE(up.spec().gated);
+  std::vector<float> unit(32 * 32), out(32 * 64);
+  for (size_t i = 0; i < 32; ++i) unit[i * 32 + i] = 1;
+  device_->LinearGated(up, Activation::kRelu, Matrix{unit.data(), DType::kF32, 32, 32},
+                       Matrix{out.data(), DType::kF32, 32, 64});
+  const auto* gate_rows = reinterpret_cast<const float*>(tiny.At("model.layers.0.mlp.gate_proj.weight").data.data());
+  const auto* up_rows = reinterpret_cast<const float*>(tiny.At("model.layers.0.mlp.up_proj.weight").data.data());
+  for (size_t row = 0; row < 64; ++row) {
+    for (size_t col = 0; col < 32; ++col) {
+      ASSERT_EQ(out[col * 64 + row], std::max(0.0f, gate_rows[row * 32 + col]) * up_rows[row * 32 + col]) << row;
+    }
+  }
+}
+
+TEST_F(WeightsTest, AddsTheBiasesThereAre) {
+  TinyDirectory tiny;
+  tiny.config["attention_bias"] = true;
+  const auto add = [&](const std::string& name, int64_t size, float first) {
+    std::vector<float> values(static_cast<size_t>(size));
+    std::iota(values.begin(), values.end(), first);
+    tiny.At(name) = {name, "F32", {size}, std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size())};
+  };
+  for (const char* layer : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
+    add(layer + std::string("q_proj.bias"), 32, 1);
+    add(layer + std::string("k_proj.bias"), 16, 101);
+    add(layer + std::string("v_proj.bias"), 16, 201);
+    add(layer + std::string("o_proj.bias"), 32, 301);
+  }
+  const Weights weights = Load(tiny);
+  const std::string prefix = "model.layers.0.self_attn.";
+  ExpectRow(*weights.layers[0].qkv, 31, tiny.At(prefix + "q_proj.weight"), 31, 32);
+  ExpectRow(*weights.layers[0].qkv, 32, tiny.At(prefix + "k_proj.weight"), 0, 101);
+  ExpectRow(*weights.layers[0].qkv, 63, tiny.At(prefix + "v_proj.weight"), 15, 216);
+  ExpectRow(*weights.layers[0].o, 0, tiny.At(prefix + "o_proj.weight"), 0, 301);
+}
+
+TEST_F(WeightsTest, ATiedHeadIsTheEmbeddingTable) {
+  TinyDirectory tiny;
+  const Weights untied = Load(tiny);
+  ASSERT_NE(untied.own_head, nullptr);
+  ExpectRow(untied.head(), 257, tiny.At("lm_head.weight"), 257);
+  tiny.config["tie_word_embeddings"] = true;
+  tiny.Remove("lm_head.weight");
+  const Weights tied = Load(tiny);
+  EXPECT_EQ(tied.own_head, nullptr);
+  EXPECT_EQ(&tied.head(), tied.embedding.get());
+  ExpectRow(tied.head(), 257, tiny.At("model.embed_tokens.weight"), 257);
+  // Two layers, the head; the embedding table is not read by a step unless it is the head.
+  EXPECT_EQ(tied.step_bytes(), untied.step_bytes());
+  EXPECT_GE(tied.step_bytes(), 4u * (258 * 32 + 2 * (64 * 32 + 32 * 32 + 2 * 64 * 32 + 32 * 64)));
+}
+
+TEST_F(WeightsTest, NormsKeepTheirEpsilonAndTheirWeights) {
+  TinyDirectory tiny;
+  const Weights weights = Load(tiny, DType::kBF16);
+  EXPECT_EQ(weights.final_norm.eps, 1e-5f);
+  EXPECT_EQ(weights.final_norm.bias, nullptr);
+  std::vector<float> norm(32);
+  device_->CopyToHost(norm.data(), weights.layers[1].mlp_norm.weight, 32 * sizeof(float));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(norm.data()), 128),
+            tiny.At("model.layers.1.post_attention_layernorm.weight").data);
+}
+
+TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    TinyDirectory tiny;
+    const Weights weights = Load(tiny, dtype);
+    const auto checkpoint = Checkpoint::Open(dir_.path());
+    ASSERT_THAT(checkpoint, IsOk());
+    size_t bytes = weights.step_bytes();
+    if (weights.own_head != nullptr) bytes += weights.embedding->bytes();
+    const auto told = static_cast<double>(WeightBytes((*checkpoint)->config(), dtype));
+    EXPECT_LE(told, static_cast<double>(bytes)) << static_cast<int>(dtype);
+    // Padding is much of so small a model, but never half of it.
+    EXPECT_GE(told * 1.5, static_cast<double>(bytes)) << static_cast<int>(dtype);
+  }
+}
+
+TEST_F(WeightsTest, ProjectionsAndPositionsAreCounted) {
+  FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  const ModelConfig& config = (*checkpoint)->config();
+  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  ASSERT_NE(weights.positions, nullptr);
+  EXPECT_EQ(weights.rope, nullptr);
+  EXPECT_EQ(weights.positions->spec().rows, 100) << "no more than may be asked for";
+  EXPECT_EQ(PositionBytes(config, DType::kF32, 100), 100 * 32 * 4);
+  EXPECT_EQ(PositionBytes(config, DType::kBF16, 100), 100 * 32 * 2);
+  EXPECT_EQ(weights.embedding->spec().cols, 16);
+  EXPECT_EQ(weights.project_in->spec().rows, 32);
+  EXPECT_EQ(weights.project_out->spec().rows, 16);
+  // Table of 258 x 16, two projections of 16 x 32, two layers of 4 x 32 x 32 + 2 x 32 x 48.
+  EXPECT_EQ(WeightBytes(config, DType::kF32), 4 * (258 * 16 + 2 * 16 * 32 + 2 * (4 * 32 * 32 + 2 * 32 * 48)));
+  EXPECT_GE(weights.step_bytes(), static_cast<size_t>(WeightBytes(config, DType::kF32)));
+}
+
+TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {
+  FamilyCheckpoint("opt_plain").WriteTo(dir_.path(), "F32");
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  std::vector<float> norm(32);
+  for (const NormWeight& weight : {weights.final_norm, weights.layers[1].attention_norm}) {
+    device_->CopyToHost(norm.data(), weight.weight, 32 * sizeof(float));
+    EXPECT_EQ(norm, std::vector<float>(32, 1));
+    EXPECT_EQ(weight.bias, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

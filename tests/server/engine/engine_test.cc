@@ -1,0 +1,270 @@
+#include "server/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/process/clock.h"
+#include "tests/server/test_server.h"
+#include "tests/support/scripted_executor.h"
+
+namespace hydrant {
+namespace {
+
+// An engine over a ScriptedExecutor whose mailboxes are read by the test.
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() {
+    limits_.sequences_max = 4;
+    limits_.waiting_sequences_max = 4;
+    limits_.context_max = 100;
+    limits_.batch_tokens_max = 64;
+    limits_.engine_stall_s = 0.1;
+  }
+  ~EngineTest() override {
+    executor_.Release();
+    if (engine_ != nullptr) engine_->Stop();
+  }
+
+  void Start() {
+    EngineCoreOptions options;
+    options.scheduler.blocks = 64;
+    options.scheduler.sequences_max = limits_.sequences_max;
+    options.scheduler.waiting_max = waiting_max_;
+    options.scheduler.tokens_max = limits_.batch_tokens_max;
+    options.scheduler.prefill_tokens_max = 16;
+    options.scheduler.eos_ids = {256};
+    options.vocab = 258;
+    options.context = limits_.context_max;
+    auto core = EngineCore::Create(options, executor_, MonotonicUs);
+    ASSERT_TRUE(core.ok()) << core.status();
+    EngineHooks hooks;
+    hooks.fan_out = [](const EventRouter::MailboxList& list) {
+      for (const auto& mailbox : list) mailbox->Wake();
+    };
+    hooks.on_step = [this](const StepReport&) { ++steps_; };
+    hooks.on_death = [this](const std::string&) { died_ = true; };
+    engine_ = std::make_unique<Engine>(std::move(*core), limits_, std::move(hooks));
+    engine_->Start();
+  }
+
+  struct Sent {
+    std::shared_ptr<StreamMailbox> mailbox;
+    std::optional<uint64_t> id;
+  };
+  Sent Submit(int32_t prompt, int32_t max_tokens, int32_t sequences = 1, int64_t bytes_max = 1 << 20) {
+    GenerationJob job;
+    job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, [] {});
+    job.sequences.resize(static_cast<size_t>(sequences));
+    for (GenerationSequence& sequence : job.sequences) {
+      sequence.prompt = std::make_shared<std::vector<int32_t>>(prompt, 'x');
+      sequence.max_tokens = max_tokens;
+    }
+    Sent sent;
+    sent.mailbox = job.mailbox;
+    sent.id = engine_->TrySubmit(std::move(job));
+    return sent;
+  }
+  // Reads until `ends` sequences have ended or the engine has failed.
+  static std::vector<TokenEvent> ReadAll(StreamMailbox& mailbox, int ends, bool* failed = nullptr) {
+    std::vector<TokenEvent> events;
+    StreamBatch batch;
+    EXPECT_TRUE(Eventually([&] {
+      (void)mailbox.Take(&batch);
+      for (TokenEvent& event : batch.tokens) {
+        if (event.end != SequenceEnd::kNone) --ends;
+        events.push_back(std::move(event));
+      }
+      if (failed != nullptr) *failed = batch.failed;
+      return ends <= 0 || batch.failed;
+    }));
+    return events;
+  }
+
+  Limits limits_;
+  int32_t waiting_max_ = 8;
+  ScriptedExecutor executor_;
+  std::atomic<int> steps_ = 0;
+  std::atomic<bool> died_ = false;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, EverySequenceGetsItsTokensAndOneEnd) {
+  Start();
+  const Sent sent = Submit(5, 3, 2);
+  ASSERT_TRUE(sent.id.has_value());
+  const std::vector<TokenEvent> events = ReadAll(*sent.mailbox, 2);
+  ASSERT_EQ(events.size(), 6u);
+  for (const TokenEvent& event : events) EXPECT_GT(event.time_us, 0);
+  EXPECT_EQ(events.back().end, SequenceEnd::kLength);
+  EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
+  EXPECT_EQ(engine_->backlog().prompt_tokens, 0);
+  EXPECT_GE(steps_, 3);
+}
+
+TEST_F(EngineTest, TheQueueHasBoundsInSequencesAndInPromptTokens) {
+  Start();
+  executor_.Hold();
+  EXPECT_TRUE(Submit(1, 1, 8).id.has_value());
+  EXPECT_FALSE(Submit(1, 1, 1).id.has_value()) << "4 running and 4 waiting";
+  const Backlog backlog = engine_->backlog();
+  EXPECT_EQ(backlog.sequences, 8) << "a refused job leaves nothing behind";
+  EXPECT_EQ(backlog.sequences_max, 8);
+  EXPECT_EQ(backlog.prompt_tokens, 8);
+}
+
+TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
+  limits_.sequences_max = 64;
+  limits_.batch_tokens_max = 256;
+  limits_.waiting_sequences_max = waiting_max_ = 10'000;
+  Start();
+  executor_.Hold();
+  // 1,000 prompt tokens a second are presumed before any were measured: 60,000 may wait, not only four contexts (400).
+  int accepted = 0;
+  while (accepted < 1000 && Submit(90, 1).id.has_value()) ++accepted;
+  EXPECT_EQ(accepted, 60'000 / 90);
+}
+
+TEST_F(EngineTest, TheLargestRequestFitsAnIdleEngineAndNothingLargerDoes) {
+  limits_.context_max = 5000;  // 16 x 5,000 tokens, more than a minute's worth
+  limits_.waiting_sequences_max = waiting_max_ = 16;
+  Start();
+  EXPECT_FALSE(Submit(5001, 1, 16).id.has_value()) << "also when it would wait for nobody";
+  EXPECT_TRUE(Submit(5000, 1, 16).id.has_value());
+}
+
+TEST_F(EngineTest, AFewQuickSequencesDoNotPromiseAShortQueue) {
+  Start();
+  ReadAll(*Submit(1, 1, 4).mailbox, 4);  // in some microseconds
+  executor_.Hold();
+  ASSERT_TRUE(Submit(1, 1, 8).id.has_value());
+  ASSERT_TRUE(Eventually([&] { return engine_->backlog().sequences == 8; }));
+  EXPECT_GE(engine_->backlog().wait_s, 1) << "four beyond those that run, and four were seen to end";
+}
+
+TEST_F(EngineTest, JobsBeyondTheInboxAreRefused) {
+  limits_.inbox_max = 2;
+  Start();
+  executor_.Hold();
+  ASSERT_TRUE(Submit(1, 1).id.has_value());
+  // The engine has taken it once a step is under way; from then on nobody empties the inbox.
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); }));
+  EXPECT_TRUE(Submit(1, 1).id.has_value());
+  EXPECT_TRUE(Submit(1, 1).id.has_value());
+  EXPECT_FALSE(Submit(1, 1).id.has_value());
+}
+
+TEST_F(EngineTest, ACancelEndsASequenceWithinAStep) {
+  Start();
+  executor_.Hold();
+  const Sent sent = Submit(5, 90);
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "a step is under way";
+  engine_->Cancel(*sent.id);
+  executor_.Release();
+  const std::vector<TokenEvent> events = ReadAll(*sent.mailbox, 1);
+  EXPECT_EQ(events.back().end, SequenceEnd::kAbort);
+  EXPECT_LE(executor_.steps, 2);
+  EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 0; }));
+}
+
+TEST_F(EngineTest, TheBlocksOfACancelledSequenceAreSeenToBeFreeBeforeTheNextStepEnds) {
+  Start();
+  executor_.Hold();
+  const Sent one = Submit(5, 90);
+  const Sent other = Submit(5, 90);
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "a step is under way";
+  executor_.Hold(/*more=*/3);
+  ASSERT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 2; }));
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "the next step is under way";
+  engine_->Cancel(*one.id);
+  const int64_t steps = executor_.steps;
+  executor_.Hold(1);  // that step ends, and no other
+  EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 1; }));
+  EXPECT_EQ(executor_.steps, steps + 1);
+}
+
+TEST_F(EngineTest, AFullMailboxPausesItsSequenceUntilItIsResumed) {
+  Start();
+  const Sent slow = Submit(5, 50, 1, /*bytes_max=*/10 * sizeof(TokenEvent));
+  const Sent fast = Submit(5, 50);
+  ReadAll(*fast.mailbox, 1);
+  StreamBatch batch;
+  EXPECT_TRUE(slow.mailbox->Take(&batch));
+  EXPECT_LE(batch.tokens.size(), 12u);
+  EXPECT_FALSE(engine_->stalled()) << "waiting for a reader is no stall";
+  size_t tokens = batch.tokens.size();
+  EXPECT_TRUE(Eventually([&] {
+    engine_->Resume(*slow.id, 1);
+    (void)slow.mailbox->Take(&batch);
+    tokens += batch.tokens.size();
+    return tokens == 50;
+  }));
+}
+
+TEST_F(EngineTest, AStallIsSeenWhileItLastsAndCountedOnceAndIdleIsNone) {
+  Start();
+  EXPECT_FALSE(engine_->stalled());
+  executor_.Hold();
+  const Sent sent = Submit(5, 1);
+  EXPECT_TRUE(Eventually([&] { return engine_->stalled(); }));
+  EXPECT_EQ(engine_->counters().stalls, 0u) << "not over";
+  executor_.Release();
+  ReadAll(*sent.mailbox, 1);
+  EXPECT_EQ(engine_->counters().stalls, 1u) << "who hears of an event finds it counted";
+  EXPECT_FALSE(engine_->stalled()) << "counted, and so not lasting";
+}
+
+TEST_F(EngineTest, StopEndsEverythingWithAnEvent) {
+  limits_.sequences_max = 1;
+  limits_.batch_tokens_max = 16;
+  limits_.waiting_sequences_max = limits_.inbox_max = 1'000'000;  // room for the questions below
+  Start();
+  executor_.Hold();
+  const Sent running = Submit(5, 90);
+  const Sent waiting = Submit(5, 90);
+  std::thread stopper([&] { engine_->Stop(); });
+  ASSERT_TRUE(Eventually([&] { return !Submit(1, 1).id.has_value(); })) << "closed";
+  executor_.Release();
+  EXPECT_EQ(ReadAll(*running.mailbox, 1).back().end, SequenceEnd::kAbort);
+  EXPECT_EQ(ReadAll(*waiting.mailbox, 1).back().end, SequenceEnd::kAbort);
+  stopper.join();
+  EXPECT_FALSE(Submit(1, 1).id.has_value());
+  EXPECT_EQ(engine_->counters().blocks_used, 0);
+}
+
+TEST_F(EngineTest, ADeviceThatFailsKillsTheEngineOnceAndTellsEverybody) {
+  Start();
+  executor_.Hold();
+  const Sent sent = Submit(5, 90);
+  ASSERT_TRUE(Eventually([&] { return engine_->stalled(); })) << "a step is under way";
+  const Sent unseen = Submit(5, 90);  // stays in the inbox
+  ASSERT_TRUE(unseen.id.has_value());
+  executor_.fails = true;
+  executor_.Release();
+  for (const Sent& each : {sent, unseen}) {
+    bool failed = false;
+    ReadAll(*each.mailbox, 1, &failed);
+    EXPECT_TRUE(failed);
+    EXPECT_TRUE(Eventually([&] { return each.mailbox.use_count() == 2; })) << "the test's own: nobody else wakes it";
+  }
+  EXPECT_TRUE(Eventually([&] { return died_.load(); }));
+  EXPECT_TRUE(engine_->dead());
+  EXPECT_TRUE(engine_->stalled());
+  EXPECT_FALSE(Submit(1, 1).id.has_value());
+}
+
+TEST_F(EngineTest, WhatTheCoreRefusesFailsAlone) {
+  Start();
+  const Sent bad = Submit(90, 90);  // beyond the context: checked before it came here, in a server
+  EXPECT_EQ(ReadAll(*bad.mailbox, 1).back().end, SequenceEnd::kRefused);
+  EXPECT_EQ(ReadAll(*Submit(5, 2).mailbox, 1).back().end, SequenceEnd::kLength);
+  EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
+}
+
+}  // namespace
+}  // namespace hydrant

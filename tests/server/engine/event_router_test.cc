@@ -1,0 +1,170 @@
+#include "server/engine/event_router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Fixture {
+  explicit Fixture(int64_t bytes_max = 1 << 20)
+      : mailbox(std::make_shared<StreamMailbox>(2, bytes_max, [] {})),
+        other(std::make_shared<StreamMailbox>(1, bytes_max, [] {})),
+        router([this](EventRouter::MailboxList list) { fanned_out.push_back(list.size()); }) {
+    router.Add(1, {mailbox, 0, 10, false});
+    router.Add(2, {mailbox, 1, 20, true});
+    router.Add(3, {other, 0, 30, false});
+  }
+
+  std::shared_ptr<StreamMailbox> mailbox, other;
+  std::vector<size_t> fanned_out;  // mailboxes per call
+  EventRouter router;
+  StreamBatch batch;
+};
+
+EngineEvent Token(uint64_t id, int32_t token, FinishReason finish = FinishReason::kNone) {
+  EngineEvent event;
+  event.id = id;
+  event.token = token;
+  event.finish = finish;
+  return event;
+}
+
+TEST(EventRouter, OneFanOutPerStepWithEachMailboxOnce) {
+  Fixture f;
+  const EngineEvent events[] = {Token(1, 5), Token(2, 6), Token(3, 7)};
+  f.router.Deliver(events, 99);
+  EXPECT_THAT(f.fanned_out, ElementsAre(2u));
+  f.router.Deliver(events, 100);
+  EXPECT_THAT(f.fanned_out, ElementsAre(2u)) << "woken already";
+  (void)f.mailbox->Take(&f.batch);
+  ASSERT_EQ(f.batch.tokens.size(), 4u);
+  EXPECT_EQ(f.batch.tokens[1].choice, 1);
+  EXPECT_EQ(f.batch.tokens[1].token, 6);
+  EXPECT_EQ(f.batch.tokens[1].time_us, 99);
+}
+
+TEST(EventRouter, PromptTokensAreSettledOnceAndSequencesAtTheirEnd) {
+  Fixture f;
+  const EngineEvent first[] = {Token(1, 5), Token(2, 6)};
+  EventRouter::Settled settled = f.router.Deliver(first, 0);
+  EXPECT_EQ(settled.prompt_tokens, 30);
+  EXPECT_EQ(settled.sequences, 0);
+  const EngineEvent second[] = {Token(1, 5, FinishReason::kLength), Token(3, -1, FinishReason::kAbort)};
+  settled = f.router.Deliver(second, 0);
+  EXPECT_EQ(settled.prompt_tokens, 30) << "of the one that was cancelled before its first token";
+  EXPECT_EQ(settled.sequences, 2);
+  EXPECT_THAT(f.router.OpenIds(), ElementsAre(2u));
+}
+
+class Recorder : public SequenceLedger {
+ public:
+  void OnAdmitted(int32_t choice) override { admitted.push_back(choice); }
+  void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) override {
+    ended.push_back({choice, prompt_computed, generated});
+  }
+  std::vector<int32_t> admitted;
+  std::vector<std::vector<int32_t>> ended;
+};
+
+TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
+  Fixture f;
+  const auto ledger = std::make_shared<Recorder>();
+  for (int32_t choice = 0; choice < 3; ++choice) {
+    f.router.Add(10 + static_cast<uint64_t>(choice), {f.other, 0, 30, false, ledger});
+  }
+  const uint64_t admitted[] = {11, 1, 99};
+  f.router.Admitted(admitted);
+  EXPECT_THAT(ledger->admitted, ElementsAre(0)) << "choices are those of the route; unknown ids are nobody's";
+  EngineEvent ends[] = {Token(10, 5), Token(11, -1, FinishReason::kAbort), Token(12, 5, FinishReason::kLength)};
+  ends[1].prompt_computed = 16;
+  ends[2].prompt_computed = 30;
+  ends[2].generated = 4;
+  f.router.Deliver(ends, 0);
+  EXPECT_THAT(ledger->ended, ElementsAre(ElementsAre(0, 16, 0), ElementsAre(0, 30, 4)));
+  f.router.Refuse(10, SequenceEnd::kRefused);
+  EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
+}
+
+TEST(EventRouter, LogProbabilitiesTravelOnlyWhenAskedFor) {
+  Fixture f;
+  SampleResult sampled;
+  sampled.logprob = -3;
+  EngineEvent events[] = {Token(1, 5), Token(2, 6)};
+  for (EngineEvent& event : events) event.sampled = &sampled;
+  f.router.Deliver(events, 0);
+  (void)f.mailbox->Take(&f.batch);
+  EXPECT_EQ(f.batch.tokens[0].logprobs, nullptr);
+  ASSERT_NE(f.batch.tokens[1].logprobs, nullptr);
+  EXPECT_EQ(f.batch.tokens[1].logprobs->logprob, -3);
+}
+
+TEST(EventRouter, PromptLogProbabilitiesComeWithoutAToken) {
+  Fixture f;
+  const std::vector<SampleResult> results(3);
+  EngineEvent event = Token(2, -1);
+  event.prompt_logprobs = results;
+  event.prompt_begin = 1;
+  f.router.Deliver(std::vector{event}, 0);
+  (void)f.mailbox->Take(&f.batch);
+  EXPECT_THAT(f.batch.tokens, IsEmpty());
+  ASSERT_EQ(f.batch.prompts.size(), 1u);
+  EXPECT_EQ(f.batch.prompts[0].choice, 1);
+  EXPECT_EQ(f.batch.prompts[0].begin, 1);
+  EXPECT_EQ(f.batch.prompts[0].results.size(), 3u);
+}
+
+TEST(EventRouter, OnlyTheSequenceWithTheSlowReaderIsPaused) {
+  Fixture f(/*bytes_max=*/sizeof(TokenEvent));
+  const EngineEvent events[] = {Token(1, 5), Token(3, 7)};
+  EXPECT_THAT(f.router.Deliver(events, 0).paused, IsEmpty());
+  (void)f.other->Take(&f.batch);
+  EXPECT_THAT(f.router.Deliver(events, 0).paused, ElementsAre(1u));
+}
+
+TEST(EventRouter, ARefusedSequenceEndsAndIsForgotten) {
+  Fixture f;
+  const EventRouter::Settled settled = f.router.Refuse(3, SequenceEnd::kRefused);
+  EXPECT_EQ(settled.sequences, 1);
+  EXPECT_EQ(settled.prompt_tokens, 30);
+  (void)f.other->Take(&f.batch);
+  ASSERT_EQ(f.batch.tokens.size(), 1u);
+  EXPECT_EQ(f.batch.tokens[0].end, SequenceEnd::kRefused);
+  EXPECT_THAT(f.router.OpenIds(), ElementsAre(1u, 2u));
+}
+
+TEST(EventRouter, FailAllTellsEveryMailboxAndForgetsAll) {
+  Fixture f;
+  f.router.FailAll();
+  EXPECT_THAT(f.router.OpenIds(), IsEmpty());
+  EXPECT_THAT(f.fanned_out, ElementsAre(2u));
+  (void)f.other->Take(&f.batch);
+  EXPECT_TRUE(f.batch.failed);
+}
+
+TEST(EventRouter, EveryFinishReasonHasItsEnd) {
+  const struct {
+    FinishReason reason;
+    SequenceEnd end;
+  } cases[] = {{FinishReason::kStop, SequenceEnd::kStop},
+               {FinishReason::kLength, SequenceEnd::kLength},
+               {FinishReason::kAbort, SequenceEnd::kAbort},
+               {FinishReason::kError, SequenceEnd::kError},
+               {FinishReason::kNoMemory, SequenceEnd::kNoMemory}};
+  for (const auto& test : cases) {
+    Fixture f;
+    f.router.Deliver(std::vector{Token(3, -1, test.reason)}, 0);
+    (void)f.other->Take(&f.batch);
+    ASSERT_EQ(f.batch.tokens.size(), 1u);
+    EXPECT_EQ(f.batch.tokens[0].end, test.end);
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,144 @@
+#include "server/engine/step_pacer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace hydrant {
+namespace {
+
+// A device that takes `fixed_us` and `token_us` per prompt token, and `decode_us` when there are decodes. A shared step is one of
+// 8 decodes that cost as much as prompt tokens.
+struct Device {
+  int64_t fixed_us = 1000;
+  int64_t token_us = 100;
+  int64_t decode_us = 0;
+  bool shared = false;
+
+  StepReport Step(double cost) const {
+    StepReport report;
+    report.rows = 1;
+    report.decode_tokens = decode_us > 0 || shared ? 8 : 0;
+    report.decode_cost = report.decode_tokens;
+    report.prefill_tokens = std::max(0, static_cast<int32_t>(cost) - (shared ? 8 : 0));
+    report.prefill_cost = report.prefill_tokens;
+    report.several_tenants = shared;
+    report.device_us = fixed_us + (report.prefill_tokens + (shared ? 8 : 0)) * token_us + decode_us;
+    return report;
+  }
+};
+
+// The most prompt tokens of a step without decodes, once so many steps were seen.
+double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
+  for (int i = 0; i < steps; ++i) {
+    const Scheduler::StepLimits limits = pacer.limits();
+    pacer.Observe(device.Step(device.shared          ? limits.shared
+                              : device.decode_us > 0 ? limits.beside_decodes
+                                                     : limits.alone));
+  }
+  return pacer.limits().alone;
+}
+
+TEST(StepPacer, AFullStepComesToItsTimeOrOfFewTokensToHalfASecond) {
+  const struct {
+    int64_t token_us;
+    int32_t low, high;  // tokens
+  } cases[] = {{1, 8192, 200'000}, {100, 1450, 1500}, {1000, 140, 150},
+               {5000, 60, 64},     {10'000, 45, 51},  {1'000'000, 16, 16}};
+  for (const auto& test : cases) {
+    StepPacer pacer(8192);
+    const double alone = Settle(pacer, {.token_us = test.token_us});
+    EXPECT_GE(alone, test.low) << test.token_us;
+    EXPECT_LE(alone, test.high) << test.token_us;
+    EXPECT_GE(pacer.limits().beside_decodes, 16);
+    EXPECT_LE(pacer.limits().beside_decodes, alone);
+  }
+}
+
+TEST(StepPacer, ALargeModelsWeightsDoNotTakeEveryStepForThemselves) {
+  StepPacer pacer(8192);
+  // Reading them takes longer than a step is to; four blocks at least share it.
+  EXPECT_GE(Settle(pacer, {.fixed_us = 250'000, .token_us = 1000}), 60);
+  EXPECT_GE(pacer.limits().beside_decodes, 16);
+}
+
+TEST(StepPacer, ShortPromptsSayNothingAboutLongOnes) {
+  StepPacer pacer(8192);
+  const double before = pacer.limits().alone;
+  Device cold{.fixed_us = 400'000};
+  for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16));
+  EXPECT_EQ(pacer.limits().alone, before);
+}
+
+TEST(StepPacer, OneSlowStepIsNotBelievedAndSoonMadeUpFor) {
+  StepPacer pacer(4096);
+  const Device device{.token_us = 200};
+  const double before = Settle(pacer, device);
+  pacer.Observe({.rows = 1, .prefill_tokens = static_cast<int32_t>(before), .device_us = 60'000'000});
+  EXPECT_GE(pacer.limits().alone, before / 4);
+  EXPECT_GE(Settle(pacer, device, 3), before * 9 / 10);
+}
+
+TEST(StepPacer, SlowDecodesDoNotStarveThePrefillBesideThem) {
+  StepPacer pacer(4096);
+  Settle(pacer, {.token_us = 1000});
+  EXPECT_GE(pacer.limits().alone, 140);
+  Settle(pacer, {.token_us = 1000, .decode_us = 2'000'000});
+  EXPECT_GE(pacer.limits().beside_decodes, 45) << "50 ms of prompt";
+  EXPECT_GE(pacer.limits().alone, 140) << "decodes say nothing about steps without them";
+}
+
+TEST(StepPacer, AStepBesideDecodesTakesSoLongInAll) {
+  StepPacer pacer(4096);
+  Settle(pacer, {.token_us = 1000});
+  Settle(pacer, {.token_us = 1000, .decode_us = 100'000});
+  EXPECT_NEAR(pacer.limits().beside_decodes, 100, 8) << "the decodes take half of the time";
+  Settle(pacer, {.token_us = 1000, .decode_us = 10'000});
+  EXPECT_NEAR(pacer.limits().beside_decodes, 190, 8) << "and it grows again";
+}
+
+TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
+  StepPacer pacer(4096);
+  Settle(pacer, {.token_us = 1000});
+  const double beside = pacer.limits().beside_decodes;
+  Settle(pacer, {.token_us = 1000, .shared = true});
+  EXPECT_NEAR(pacer.limits().shared, 124, 8);
+  EXPECT_EQ(pacer.limits().beside_decodes, beside) << "not what one tenant gets";
+}
+
+TEST(StepPacer, SharedStepsFollowTheShortestOnesThereAre) {
+  const struct {
+    int64_t shortest_us;
+    double tokens;  // of 100 us: what shared steps come to
+  } cases[] = {{1000, 190}, {6000, 350}, {9000, 530}, {12'000, 710}};
+  for (const auto& test : cases) {
+    StepPacer pacer(8192);
+    pacer.Observe({.rows = 1, .decode_tokens = 1, .device_us = test.shortest_us});
+    pacer.Observe({.rows = 0, .device_us = 1});
+    Settle(pacer, {.token_us = 100, .shared = true});
+    EXPECT_NEAR(pacer.limits().shared, test.tokens, 12) << test.shortest_us;
+    const double step_s = 1e-4 * (test.tokens + 10);
+    EXPECT_NEAR(pacer.limits().shared_lag * step_s, 0.375, 0.01) << "whatever a step takes";
+  }
+}
+
+TEST(StepPacer, SharedStepsOfDecodesAloneAreLearnedFromToo) {
+  StepPacer pacer(4096);
+  Device slow{.token_us = 20'000, .shared = true};
+  for (int i = 0; i < 50; ++i) pacer.Observe(slow.Step(8));
+  EXPECT_LT(pacer.limits().shared, 33);
+}
+
+TEST(StepPacer, ItAlsoGrowsWhenNoStepIsEverWithoutDecodes) {
+  StepPacer pacer(8192);
+  Settle(pacer, {.fixed_us = 100, .token_us = 1, .decode_us = 1000});
+  EXPECT_GE(pacer.limits().alone, 8192);
+}
+
+TEST(StepPacer, ItStartsWithinTheConfiguredMost) {
+  StepPacer pacer(50);
+  EXPECT_EQ(pacer.limits().alone, 50);
+}
+
+}  // namespace
+}  // namespace hydrant

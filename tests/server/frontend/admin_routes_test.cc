@@ -1,0 +1,221 @@
+#include "server/frontend/admin_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Response = RawClient::Response;
+
+constexpr const char* kAdmin = "Authorization: Bearer admin-key\r\n";
+constexpr const char* kLong = R"({"prompt":"hi","max_tokens":4000})";
+
+std::string Hex(std::string_view key) {
+  std::string text;
+  for (const uint8_t byte : DigestOfKey(key)) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+class AdminRoutesTest : public testing::Test {
+ protected:
+  void Start(const std::string& members_of_a = "") {
+    Write(members_of_a);
+    TestServerOptions options;
+    options.tenants_path = path_;
+    options.http.admin.port = 0;
+    options.http.admin.key = "admin-key";
+    options.http.admin.socket_path = dir_.File("admin.sock");
+    server_ = std::make_unique<TestServer>(std::move(options));
+  }
+  void Write(const std::string& members_of_a, const std::string& key = "key-a") {
+    path_ = dir_.Write("tenants.json", R"({"tenants":[{"name":"a","api_keys_sha256":[")" + Hex(key) + R"("])" +
+                                           members_of_a + R"(},{"name":"b","api_keys_sha256":[")" + Hex("key-b") +
+                                           R"("]}]})");
+    ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  }
+  Response Admin(const std::string& request) const { return RawClient(server_->http().admin_port()).Ask(request); }
+  static std::string Post(const std::string& path, const std::string& fields = kAdmin, const std::string& body = "") {
+    std::string request = "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + fields;
+    if (!body.empty()) request += "Content-Length: " + std::to_string(body.size()) + "\r\n";
+    return request + "\r\n" + body;
+  }
+  Response Complete(const std::string& body, const std::string& key = "key-a") const {
+    return server_->Ask(CompletionPost(body, "Authorization: Bearer " + key + "\r\n"));
+  }
+
+  TempDir dir_;
+  std::string path_;
+  std::unique_ptr<TestServer> server_;
+};
+
+TEST_F(AdminRoutesTest, NoneOfThemIsOnTheTenantsPort) {
+  Start();
+  for (const char* path :
+       {"/admin/reload", "/admin/drain", "/abort_requests", "/pause", "/resume", "/reset_prefix_cache"}) {
+    EXPECT_EQ(server_->Ask(Post(path)).status, 404) << path;
+    EXPECT_EQ(server_->Ask(Post(path, "Authorization: Bearer key-a\r\n")).status, 404) << path;
+  }
+  EXPECT_EQ(server_->Ask(Get("/admin/tenants", kAdmin)).status, 404);
+  EXPECT_EQ(server_->Ask(Get("/metrics")).status, 404) << "what one tenant does is not the others' business";
+  EXPECT_EQ(server_->Ask(Get("/health")).status, 200);
+  EXPECT_EQ(Admin(CompletionPost(kLong, kAdmin)).status, 404) << "and the other way round";
+}
+
+TEST_F(AdminRoutesTest, TheyNeedTheAdminKey) {
+  Start();
+  EXPECT_EQ(Admin(Post("/pause", "")).status, 401);
+  EXPECT_EQ(Admin(Post("/pause", "Authorization: Bearer wrong\r\n")).status, 401);
+  const Response tenant = Admin(Post("/pause", "Authorization: Bearer key-a\r\n"));
+  EXPECT_EQ(tenant.status, 403);
+  EXPECT_THAT(tenant.body, HasSubstr("permission_error"));
+  EXPECT_EQ(Admin(Get("/metrics")).status, 401);
+  EXPECT_EQ(Admin(Get("/metrics", kAdmin)).status, 200);
+  EXPECT_EQ(Admin(Get("/health")).status, 200);
+}
+
+TEST_F(AdminRoutesTest, TheSocketIsThisUsersAndGoesWithTheServer) {
+  Start();
+  const std::string path = dir_.File("admin.sock");
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = Get("/admin/tenants", std::string(kAdmin) + "Connection: close\r\n");
+  ASSERT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t got; (got = recv(fd, bytes, sizeof(bytes), 0)) > 0;) answer.append(bytes, static_cast<size_t>(got));
+  close(fd);
+  EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200"));
+  server_.reset();
+  EXPECT_NE(stat(path.c_str(), &info), 0);
+}
+
+TEST_F(AdminRoutesTest, AReloadTakesEffectAtOnceOrNotAtAll) {
+  Start();
+  ASSERT_EQ(Complete(R"({"prompt":"hi"})").status, 200);
+  Write("", "key-new");
+  const Response reloaded = Admin(Post("/admin/reload"));
+  EXPECT_EQ(reloaded.status, 200);
+  EXPECT_EQ(reloaded.body, R"({"tenants":2})");
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})").status, 401) << "revoked";
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-new").status, 200);
+  Write(R"(,"weight":0)", "key-a");
+  const Response refused = Admin(Post("/admin/reload"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("tenants[0].weight"));
+  EXPECT_THAT(refused.body, HasSubstr("invalid_tenants_file"));
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-new").status, 200);
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-a").status, 401);
+}
+
+TEST_F(AdminRoutesTest, AReloadReachesTheEngineAndDropsNoStream) {
+  Start();
+  server_->executor().Hold();
+  RawClient running(server_->port());
+  running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50,"stream":true})", "Authorization: Bearer key-a\r\n"));
+  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 1; }));
+  path_ = dir_.Write("tenants.json",
+                     R"({"tenants":[{"name":"b","weight":3,"api_keys_sha256":[")" + Hex("key-b") + R"("]}]})");
+  ASSERT_EQ(Admin(Post("/admin/reload")).status, 200);
+  server_->executor().Release();
+  EXPECT_THAT(running.ReadResponse().body, HasSubstr(R"("finish_reason":"length")")) << "its tenant is gone";
+  EXPECT_THAT(Admin(Get("/admin/tenants", kAdmin)).body, HasSubstr(R"("name":"a","configured":false)"));
+}
+
+TEST_F(AdminRoutesTest, TenantsShowWhatTheyHaveAndWereRefused) {
+  Start(R"(,"concurrency_max":1,"tpm":9000,"weight":2)");
+  server_->executor().Hold();
+  RawClient running(server_->port());
+  running.Send(CompletionPost(kLong, "Authorization: Bearer key-a\r\n"));
+  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 1; }));
+  EXPECT_EQ(Complete(kLong).status, 429);
+  const std::string shown = Admin(Get("/admin/tenants", kAdmin)).body;
+  for (const char* part :
+       {R"("paused":false)", R"("draining":false)", R"("name":"a","configured":true)", R"("open":1)", R"("weight":2)",
+        R"("keys":1)", R"("concurrency_max":1)", R"("tpm":9000)", R"("concurrency":1)", R"("name":"b")"}) {
+    EXPECT_THAT(shown, HasSubstr(part));
+  }
+  EXPECT_THAT(shown, Not(HasSubstr(Hex("key-a"))));
+  server_->executor().Release();
+}
+
+TEST_F(AdminRoutesTest, RequestsAreAbortedByIdOrByTenant) {
+  Start();
+  server_->executor().Hold();
+  RawClient first(server_->port());
+  RawClient second(server_->port());
+  first.Send(CompletionPost(kLong, "Authorization: Bearer key-a\r\nX-Request-Id: one\r\n"));
+  second.Send(CompletionPost(kLong, "Authorization: Bearer key-b\r\nX-Request-Id: two\r\n"));
+  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 2; }));
+  EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, R"({"request_ids":["one","absent"]})")).body, R"({"aborted":1})");
+  EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, R"({"tenant":"b"})")).body, R"({"aborted":1})");
+  server_->executor().Release();
+  EXPECT_THAT(first.ReadResponse().body, HasSubstr(R"("finish_reason":"abort")"));
+  EXPECT_THAT(second.ReadResponse().body, HasSubstr(R"("finish_reason":"abort")"));
+  for (const char* body : {"{}", R"({"request_ids":[]})", R"({"tenant":"x"})", R"({"request_ids":5})", "[]"}) {
+    EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, body)).status, 400) << body;
+  }
+  EXPECT_TRUE(server_->BecomesIdle());
+}
+
+TEST_F(AdminRoutesTest, WhilePausedRequestsWaitAndAfterwardsTheyGoOn) {
+  Start();
+  EXPECT_EQ(Admin(Post("/pause")).body, R"({"paused":true})");
+  RawClient waiting(server_->port());
+  waiting.Send(CompletionPost(R"({"prompt":"hi","max_tokens":2})", "Authorization: Bearer key-a\r\n"));
+  ASSERT_TRUE(Eventually([&] { return server_->engine().counters().waiting == 1; }));
+  EXPECT_THAT(Admin(Get("/admin/tenants", kAdmin)).body, HasSubstr(R"("paused":true)"));
+  EXPECT_EQ(server_->engine().counters().running, 0);
+  EXPECT_EQ(Admin(Post("/resume")).body, R"({"paused":false})");
+  EXPECT_EQ(Admin(Post("/reset_prefix_cache")).body, R"({"success":true})");
+  EXPECT_EQ(waiting.ReadResponse().status, 200);
+}
+
+TEST_F(AdminRoutesTest, ADrainTurnsNewWorkAwayAndTheProcessStays) {
+  Start();
+  server_->executor().Hold();
+  RawClient running(server_->port());
+  running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":3})", "Authorization: Bearer key-a\r\n"));
+  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 1; }));
+  EXPECT_EQ(Admin(Post("/admin/drain")).body, R"({"draining":true,"in_flight":1})");
+  const Response late = Complete(R"({"prompt":"hi"})");
+  EXPECT_EQ(late.status, 503);
+  EXPECT_NE(late.Field("retry-after"), "");
+  EXPECT_EQ(late.Field("connection"), "close");
+  EXPECT_EQ(server_->Ask(Get("/ready")).status, 503);
+  server_->executor().Release();
+  EXPECT_EQ(running.ReadResponse().status, 200);
+  EXPECT_EQ(Admin(Get("/health")).status, 200);
+}
+
+TEST_F(AdminRoutesTest, WithoutAFileThereIsNothingToReload) {
+  TestServerOptions options;
+  options.http.admin.port = 0;
+  options.http.admin.key = "admin-key";
+  TestServer server(std::move(options));
+  EXPECT_EQ(RawClient(server.http().admin_port()).Ask(Post("/admin/reload")).status, 400);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,270 @@
+#include "server/frontend/generation_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/server/generation/byte_context.h"
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Response = RawClient::Response;
+
+// The texts of a stream's chunks, one after the other.
+std::string TextOf(const std::string& events) {
+  static constexpr std::string_view kMember = "\"text\":\"";
+  std::string text;
+  for (size_t at = 0; (at = events.find(kMember, at)) != std::string::npos;) {
+    at += kMember.size();
+    text += events.substr(at, events.find('"', at) - at);
+  }
+  return text;
+}
+
+TestServerOptions Reciting(const std::string& text) {
+  TestServerOptions options;
+  options.next = Recite(text);
+  return options;
+}
+
+TEST(GenerationService, AWholeAnswer) {
+  TestServer server(Reciting("Hello!"));
+  const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":20})", "X-Request-Id: me\r\n"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Field("content-type"), "application/json");
+  EXPECT_THAT(response.body, HasSubstr(R"("id":"cmpl-me","object":"text_completion")"));
+  EXPECT_THAT(response.body, HasSubstr(R"("text":"Hello!")"));
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"stop")"));
+  EXPECT_THAT(response.body, HasSubstr(R"("prompt_tokens":2,"completion_tokens":7,"total_tokens":9)"));
+}
+
+TEST(GenerationService, AStreamIsEventsAndEndsWithDone) {
+  TestServer server(Reciting("Hello!"));
+  const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":6,"stream":true})"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Field("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(response.Field("transfer-encoding"), "chunked");
+  EXPECT_EQ(TextOf(response.body), "Hello!");
+  EXPECT_TRUE(response.body.starts_with("data: {"));
+  EXPECT_TRUE(response.body.ends_with("\n\ndata: [DONE]\n\n"));
+}
+
+TEST(GenerationService, NothingIsSentBeforeTheFirstToken) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient client(server.port());
+  client.Send(CompletionPost(R"({"prompt":"hi","max_tokens":2,"stream":true})"));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+  EXPECT_EQ(client.ReadUntil("HTTP", 0.05), "");
+  server.executor().Release();
+  EXPECT_EQ(client.ReadResponse().status, 200);
+}
+
+TEST(GenerationService, TextThatLooksLikeAnEventIsData) {
+  TestServer server(Reciting("\n\ndata: [DONE]\n\n\"}"));
+  const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":50,"stream":true})"));
+  EXPECT_EQ(response.body.find("data: [DONE]\n\n"), response.body.size() - 14);
+}
+
+TEST(GenerationService, AStopStringEndsTheStreamAndTheSequence) {
+  TestServer server;
+  const Response response =
+      server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":4000,"stream":true,"stop":["ghi"]})"));
+  EXPECT_EQ(TextOf(response.body), "cdef");
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"stop","stop_reason":"ghi")"));
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+TEST(GenerationService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngine) {
+  TestServerOptions options;
+  options.blocks = 8;
+  TestServer server(std::move(options));
+  const std::string long_prompt(5000, 'x');
+  const struct {
+    const char* name;
+    std::string body;
+    int status;
+    const char* code;
+  } cases[] = {
+      {"no JSON", "{", 400, "invalid_json"},
+      {"65 levels", std::string(65, '['), 400, "json_too_deep"},
+      {"100,000 levels", std::string(100'000, '['), 400, "json_too_deep"},
+      {"300,000 values",
+       "[" +
+           [] {
+             std::string zeros;
+             for (int i = 0; i < 300'000; ++i) zeros += "0,";
+             return zeros;
+           }() +
+           "0]",
+       400, "json_too_many_nodes"},
+      {"another model", R"({"prompt":"a","model":"x"})", 404, "model_not_found"},
+      {"no prompt", R"({"prompt":""})", 400, "empty_prompt"},
+      {"a token outside the vocabulary", R"({"prompt":[258]})", 400, "token_id_out_of_range"},
+      {"17 samples", R"({"prompt":"a","n":17})", 400, ""},
+      {"17 stops", R"({"prompt":"a","stop":["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"]})",
+       400, ""},
+      {"beyond the context", R"({"prompt":")" + long_prompt + R"("})", 400, "context_length_exceeded"},
+      {"rolling, but too much of it at once",
+       R"({"kv":{"policy":"h2o","budget":16,"position":"rolling"},"prompt":")" + long_prompt + R"("})", 400,
+       "context_length_exceeded"},
+      {"rolling for longer than anybody may",
+       R"({"prompt":"a","max_tokens":2000000,"kv":{"policy":"h2o","budget":16,"position":"rolling"}})", 400,
+       "max_tokens"},
+      {"beyond the pool", R"({"prompt":"a","max_tokens":200})", 400, "kv_capacity_exceeded"},
+      {"an unknown policy", R"({"prompt":"a","kv":{"policy":"x"}})", 400, ""},
+  };
+  for (const auto& test : cases) {
+    const Response response = server.Ask(CompletionPost(test.body));
+    EXPECT_EQ(response.status, test.status) << test.name;
+    EXPECT_THAT(response.body, HasSubstr(test.code)) << test.name;
+  }
+  EXPECT_EQ(server.executor().steps, 0);
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","max_tokens":200,"kv":{"policy":"h2o","budget":16}})")).status,
+            200)
+      << "with a budget it fits";
+  EXPECT_EQ(server
+                .Ask(CompletionPost(
+                    R"({"prompt":"a","max_tokens":6000,"kv":{"policy":"h2o","budget":16,"position":"rolling"}})"))
+                .status,
+            200)
+      << "nor does the context bound it when positions roll";
+}
+
+TEST(GenerationService, AClientThatLeavesFreesItsBlocksWithinAStep) {
+  for (const bool stream : {false, true}) {
+    for (const bool reset : {false, true}) {
+      TestServer server;
+      server.executor().Hold();
+      RawClient client(server.port());
+      client.Send(
+          CompletionPost(std::string(R"({"prompt":"hi","max_tokens":4000,"stream":)") + (stream ? "true}" : "false}")));
+      ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+      client.Close(reset);
+      EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":0})"; }));
+      const int64_t steps_before = server.executor().steps;
+      server.executor().Release();
+      EXPECT_TRUE(server.BecomesIdle());
+      EXPECT_LE(server.executor().steps - steps_before, 1) << "stream " << stream << ", reset " << reset;
+    }
+  }
+}
+
+TEST(GenerationService, OneSlowReaderIsPausedAndNobodyElse) {
+  TestServerOptions options;
+  options.context = 60'000;
+  options.blocks = 4000;
+  options.http.limits.stream_buffer_bytes_max = 4096;
+  TestServer server(std::move(options));
+  RawClient lazy(server.port(), /*receive_buffer_bytes=*/4096);
+  lazy.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50000,"stream":true,"logprobs":5})"));
+  const auto generated = [&] { return server.engine().counters().scheduler.generated_tokens; };
+  // It stands still when two answers of others pass and it has not moved.
+  uint64_t before = 0;
+  ASSERT_TRUE(Eventually([&] {
+    before = generated();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"you","max_tokens":3})")).status, 200);
+    }
+    return before > 0 && generated() == before + 6;
+  }));
+  EXPECT_LT(before, 20'000u) << "no more than what the buffers hold";
+  const Response response = lazy.ReadResponse(60);
+  const std::string text = TextOf(response.body);
+  ASSERT_EQ(text.size(), 50'000u) << "and it gets everything once it reads";
+  for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(text[i], static_cast<char>('a' + (i + 2) % 26)) << i;
+}
+
+TEST(GenerationService, AReaderThatNeverReadsIsEnded) {
+  TestServerOptions options;
+  options.context = 60'000;
+  options.blocks = 4000;
+  options.http.limits.stream_stall_s = 0.2;
+  TestServer server(std::move(options));
+  RawClient lazy(server.port(), 4096);
+  lazy.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50000,"stream":true})"));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+  EXPECT_TRUE(server.BecomesIdle(30));
+}
+
+TEST(GenerationService, AFullQueueSaysWhenToComeBack) {
+  TestServerOptions options;
+  options.sequences_max = 1;
+  options.http.limits.waiting_sequences_max = 1;
+  TestServer server(std::move(options));
+  server.executor().Hold();
+  RawClient first(server.port());
+  RawClient second(server.port());
+  for (RawClient* client : {&first, &second}) client->Send(CompletionPost(R"({"prompt":"hi","max_tokens":2})"));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 2; }));
+  const Response response = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":2})"));
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(response.body, HasSubstr("queue_full"));
+  EXPECT_GE(std::atoi(response.Field("retry-after").c_str()), 1);
+  EXPECT_EQ(response.Field("x-ratelimit-limit-requests"), "2");
+  EXPECT_EQ(response.Field("x-ratelimit-remaining-requests"), "0");
+  EXPECT_NE(response.Field("x-ratelimit-limit-tokens"), "");
+  server.executor().Release();
+  EXPECT_EQ(first.ReadResponse().status, 200);
+  EXPECT_EQ(second.ReadResponse().status, 200);
+}
+
+TEST(GenerationService, NumbersThatAreNotFiniteFailTheirRequestOnly) {
+  TestServer server;
+  server.executor().not_finite = true;
+  const Response whole = server.Ask(CompletionPost(R"({"prompt":"hi"})"));
+  EXPECT_EQ(whole.status, 500);
+  EXPECT_THAT(whole.body, HasSubstr("numerical_error"));
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi","stream":true})")).status, 500) << "nothing was sent yet";
+  server.executor().not_finite = false;
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi"})")).status, 200);
+}
+
+TEST(GenerationService, AnErrorInAStreamIsAnEventBeforeDone) {
+  TestServer server;
+  server.executor().Hold(3);
+  RawClient client(server.port());
+  client.Send(CompletionPost(R"({"prompt":"hi","max_tokens":4000,"stream":true})"));
+  std::string all = client.ReadUntil("data: ");
+  server.executor().not_finite = true;
+  server.executor().Release();
+  all += client.ReadUntil("data: [DONE]\n\n");
+  EXPECT_TRUE(all.starts_with("HTTP/1.1 200 "));
+  EXPECT_THAT(all, HasSubstr(R"(data: {"error":{"message":)"));
+  EXPECT_THAT(all, HasSubstr("numerical_error"));
+}
+
+TEST(GenerationService, TheDeathOfTheEngineEndsEveryStreamAndTheServer) {
+  TestServer server;
+  server.executor().Hold(3);
+  RawClient streaming(server.port());
+  streaming.Send(CompletionPost(R"({"prompt":"hi","max_tokens":4000,"stream":true})"));
+  std::string all = streaming.ReadUntil("data: ");
+  server.executor().fails = true;
+  server.executor().Release();
+  all += streaming.ReadUntil("[DONE]\n\n");
+  EXPECT_THAT(all, HasSubstr("engine_failed"));
+  EXPECT_THAT(all, HasSubstr("data: [DONE]\n\n"));
+  EXPECT_EQ(server.Join(), 70);
+}
+
+TEST(GenerationService, LargeBodiesGiveTheSameAnswerAsSmallOnes) {
+  TestServer server;
+  const std::string small = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":5})")).body;
+  const std::string padding(100'000, ' ');
+  const std::string large = server.Ask(CompletionPost(padding + R"({"prompt":"hi","max_tokens":5})")).body;
+  const auto choices = [](const std::string& body) { return body.substr(body.find("\"choices\"")); };
+  EXPECT_EQ(choices(small), choices(large));
+}
+
+}  // namespace
+}  // namespace hydrant

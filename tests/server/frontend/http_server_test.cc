@@ -1,0 +1,251 @@
+#include "server/frontend/http_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/process/clock.h"
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kLong = R"({"prompt":"hi","max_tokens":4000,"stream":true})";
+constexpr const char* kShort = R"({"prompt":"hi","max_tokens":3,"stream":true})";
+
+bool Drains(TestServer& server) {
+  return Eventually([&] { return server.Ask(Get("/ready")).status == 503; });
+}
+
+TEST(HttpServer, WithNothingToDoItStopsAtOnce) {
+  TestServer server;
+  RawClient idle(server.port());
+  ASSERT_EQ(idle.Ask(Get("/health")).status, 200);
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_LT(MonotonicUs() - started_us, 2'000'000);
+}
+
+TEST(HttpServerDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto shut_down = [] {
+    TestServerOptions options;
+    options.http.limits.engine_stall_s = 0.1;
+    options.http.shutdown_timeout_s = 0.1;
+    TestServer server(std::move(options));
+    server.executor().Hold();
+    RawClient running(server.port());
+    running.Send(CompletionPost(kShort));
+    Eventually([&] { return server.engine().stalled(); });
+    server.http().Shutdown();
+    server.Join();
+  };
+  EXPECT_EXIT(shut_down(), testing::ExitedWithCode(70), "");
+}
+
+TEST(HttpServer, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient running(server.port());
+  running.Send(CompletionPost(kShort));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+  server.http().Shutdown();
+  ASSERT_TRUE(Drains(server));
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200) << "alive, but not ready";
+  const RawClient::Response late = server.Ask(CompletionPost(kShort));
+  EXPECT_EQ(late.status, 503);
+  EXPECT_NE(late.Field("retry-after"), "");
+  EXPECT_EQ(late.Field("connection"), "close");
+  server.executor().Release();
+  const RawClient::Response response = running.ReadResponse();
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_EQ(server.Join(), 0);
+}
+
+TEST(HttpServer, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = 0.3;
+  TestServer server(std::move(options));
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  ASSERT_TRUE(Drains(server));
+  const RawClient::Response late = server.Ask(CompletionPost(kShort));
+  EXPECT_EQ(late.status, 200);
+  EXPECT_THAT(late.body, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_EQ(late.Field("connection"), "close") << "the next request is to go elsewhere";
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_GE(MonotonicUs() - started_us, 300'000) << "idle, but others may still be on their way";
+}
+
+TEST(HttpServer, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = 0.2;
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.http().Drain(), 0);
+  EXPECT_EQ(server.Ask(Get("/ready")).status, 503);
+  EXPECT_EQ(server.Ask(CompletionPost(kShort)).status, 200);
+  EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kShort)).status == 503; }));
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_LT(MonotonicUs() - started_us, 150'000) << "the delay is over already";
+}
+
+// What a service manager is told, in order.
+class Told {
+ public:
+  std::function<void(std::string_view)> hook() {
+    return [this](std::string_view lines) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      lines_.emplace_back(lines);
+    };
+  }
+  int64_t Count(std::string_view word) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::count_if(lines_.begin(), lines_.end(),
+                         [&](const std::string& lines) { return lines.find(word) != std::string::npos; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST(HttpServer, AServiceManagerHearsOfEveryStage) {
+  Told told;
+  TestServerOptions options;
+  options.http.notify = told.hook();
+  TestServer server(std::move(options));
+  EXPECT_EQ(told.Count("READY=1"), 1);
+  EXPECT_EQ(told.Count("STOPPING=1"), 0);
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_EQ(told.Count("STOPPING=1"), 1);
+  EXPECT_EQ(told.Count("WATCHDOG=1"), 0) << "nobody watches";
+}
+
+TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
+  Told told;
+  TestServerOptions options;
+  options.http.notify = told.hook();
+  options.http.watchdog_us = 2'000;
+  options.http.limits.engine_stall_s = 0.1;
+  TestServer server(std::move(options));
+  ASSERT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= 5; })) << "idle is not stalled";
+  server.executor().Hold();
+  RawClient running(server.port());
+  running.Send(CompletionPost(kShort));
+  ASSERT_TRUE(Eventually([&] { return server.engine().stalled(); }));
+  const int64_t before = told.Count("WATCHDOG=1");
+  const int64_t until_us = MonotonicUs() + 100'000;
+  Eventually([&] { return MonotonicUs() > until_us; });
+  EXPECT_LE(told.Count("WATCHDOG=1"), before + 1);
+  server.executor().Release();
+  EXPECT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= before + 5; })) << "it moves again";
+}
+
+TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
+  const ListeningSocket listening;
+  const auto start = [&] {
+    TestServerOptions options;
+    options.http.socket = InheritedSocket{fcntl(listening.fd(), F_DUPFD_CLOEXEC, 0), "127.0.0.1", listening.port()};
+    return std::make_unique<TestServer>(std::move(options));
+  };
+  auto first = start();
+  first->executor().Hold();
+  RawClient running(first->port());
+  running.Send(CompletionPost(kShort));
+  ASSERT_TRUE(Eventually([&] { return first->engine().backlog().sequences == 1; }));
+  first->http().Shutdown();
+  ASSERT_TRUE(Eventually([&] {
+    RawClient next(first->port());
+    next.Send(Get("/health"));
+    return next.ReadUntil("200 OK", 0.05).empty();
+  }));
+  RawClient waiting(first->port());
+  waiting.Send(Get("/health"));
+  first->executor().Release();
+  EXPECT_THAT(running.ReadResponse().body, HasSubstr("[DONE]"));
+  EXPECT_EQ(first->Join(), 0);
+  first.reset();
+  auto second = start();
+  EXPECT_EQ(waiting.ReadResponse().status, 200);
+  close(listening.fd());
+}
+
+TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {
+  TestServerOptions options;
+  options.http.shutdown_timeout_s = 0.1;
+  TestServer server(std::move(options));
+  server.executor().Hold(3);
+  RawClient running(server.port());
+  running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":4000})"));
+  ASSERT_TRUE(Eventually([&] { return server.executor().steps == 3; }));
+  server.http().Shutdown();
+  ASSERT_TRUE(Eventually([&] { return server.stopping(); }));
+  server.executor().Release();
+  const RawClient::Response response = running.ReadResponse();
+  EXPECT_EQ(response.status, 200);
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"abort")"));
+  EXPECT_EQ(server.Join(), 0);
+}
+
+TEST(HttpServer, SigtermDrainsASecondOneEndsWhatRuns) {
+  TestServerOptions options;
+  options.http.handle_signals = true;
+  TestServer server(std::move(options));
+  server.executor().Hold();
+  RawClient running(server.port());
+  running.Send(CompletionPost(kLong));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+  kill(getpid(), SIGHUP);  // nothing to reload: ignored
+  kill(getpid(), SIGTERM);
+  ASSERT_TRUE(Drains(server));
+  EXPECT_FALSE(server.stopping());
+  kill(getpid(), SIGTERM);
+  ASSERT_TRUE(Eventually([&] { return server.stopping(); }));
+  server.executor().Release();
+  const RawClient::Response response = running.ReadResponse();
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"abort")"));
+  EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_EQ(server.Join(), 0);
+}
+
+TEST(HttpServer, SigintIsLikeSigterm) {
+  TestServerOptions options;
+  options.http.handle_signals = true;
+  TestServer server(std::move(options));
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(server.Join(), 0);
+}
+
+TEST(HttpServer, AFailureEndsItWithItsCode) {
+  TestServer server;
+  server.executor().Hold(3);
+  RawClient running(server.port());
+  running.Send(CompletionPost(kLong));
+  running.ReadUntil("data: ");
+  server.http().Fail(70);
+  server.executor().Release();
+  EXPECT_EQ(server.Join(), 70);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,55 @@
+#include "server/frontend/request_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class RecordingQueue : public GenerationQueue {
+ public:
+  std::optional<uint64_t> TrySubmit(GenerationJob) override { return std::nullopt; }
+  void Cancel(uint64_t id) override { cancelled.push_back(id); }
+  void Resume(uint64_t, int32_t) override {}
+  Backlog backlog() const override { return {}; }
+
+  std::vector<uint64_t> cancelled;
+};
+
+TEST(RequestDirectory, RequestsAreFoundByTheirIdWithAndWithoutItsPrefix) {
+  RequestDirectory directory;
+  RecordingQueue queue;
+  const RequestDirectory::Entry a(directory, "cmpl-a", 0, 10, 2);
+  const RequestDirectory::Entry b(directory, "cmpl-b-1", 0, 20, 1);
+  EXPECT_EQ(directory.Abort({.ids = {"cmpl-a", "b-1", "absent"}, .tenant = {}}, queue), 2);
+  EXPECT_THAT(queue.cancelled, ElementsAre(10, 11, 20));
+}
+
+TEST(RequestDirectory, ATenantsRequestsAreItsOwn) {
+  RequestDirectory directory;
+  RecordingQueue queue;
+  const RequestDirectory::Entry a(directory, "cmpl-same", 0, 10, 1);
+  const RequestDirectory::Entry b(directory, "cmpl-same", 1, 20, 1);
+  const RequestDirectory::Entry c(directory, "cmpl-other", 1, 30, 1);
+  EXPECT_EQ(directory.Abort({.ids = {"same"}, .tenant = 1}, queue), 1);
+  EXPECT_THAT(queue.cancelled, ElementsAre(20));
+  EXPECT_EQ(directory.Abort({.ids = {}, .tenant = 1}, queue), 1) << "one of the two is gone already";
+  EXPECT_THAT(queue.cancelled, ElementsAre(20, 30));
+}
+
+TEST(RequestDirectory, WhatHasEndedIsNotThere) {
+  RequestDirectory directory;
+  RecordingQueue queue;
+  { const RequestDirectory::Entry a(directory, "cmpl-a", 0, 10, 1); }
+  EXPECT_EQ(directory.Abort({.ids = {"cmpl-a"}, .tenant = {}}, queue), 0);
+  EXPECT_THAT(queue.cancelled, IsEmpty());
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,134 @@
+#include "server/frontend/routes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+std::string Post(const std::string& path, const std::string& json) {
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(json.size()) +
+         "\r\n\r\n" + json;
+}
+
+TEST(Routes, HealthReadyAndPingAreEmpty200) {
+  TestServer server;
+  for (const std::string& request :
+       {Get("/health"), Get("/ready"), Get("/ping"), std::string("POST /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        Get("/health?verbose=1")}) {
+    const RawClient::Response response = server.Ask(request);
+    EXPECT_EQ(response.status, 200) << request;
+    EXPECT_EQ(response.body, "");
+  }
+}
+
+TEST(Routes, TheModelIsListedAndFoundByItsName) {
+  TestServer server;
+  const RawClient::Response list = server.Ask(Get("/v1/models"));
+  EXPECT_EQ(list.status, 200);
+  for (const char* part : {R"("object":"list")", R"("id":"test-model")", R"("root":"test-model.gguf")",
+                           R"("max_model_len":4096)", R"("parent":null)", R"("permission":[)"}) {
+    EXPECT_NE(list.body.find(part), std::string::npos) << part << " in " << list.body;
+  }
+  EXPECT_EQ(server.Ask(Get("/v1/models/test-model")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/v1/models/test%2Dmodel")).status, 200);
+  for (const char* other : {"other", "test-model/", "%2e%2e", "test-model%00", "%", "%zz"}) {
+    const RawClient::Response response = server.Ask(Get(std::string("/v1/models/") + other));
+    EXPECT_EQ(response.status, 404) << other;
+    EXPECT_NE(response.body.find("model_not_found"), std::string::npos) << other;
+  }
+}
+
+TEST(Routes, TokenStringsAreForTextsOfAModestNumberOfTokens) {
+  TestServerOptions options;
+  options.context = 16;  // so 16 x 16 tokens
+  TestServer server(std::move(options));
+  const auto ask = [&](int characters, const char* strings) {
+    const std::string body = R"({"prompt":")" + std::string(static_cast<size_t>(characters), 'x') +
+                             R"(","return_token_strs":)" + strings + "}";
+    return server
+        .Ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+             "\r\n\r\n" + body)
+        .status;
+  };
+  EXPECT_EQ(ask(256, "true"), 200);
+  EXPECT_EQ(ask(257, "true"), 400);
+  EXPECT_EQ(ask(257, "false"), 200);
+}
+
+TEST(Routes, VersionAndLoadAreJson) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Get("/version")).body, R"({"version":"1.2.3"})");
+  EXPECT_EQ(server.Ask(Get("/load")).body, R"({"server_load":0})");
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":1})"; }));
+  server.executor().Release();
+}
+
+TEST(Routes, MetricsAreTextAndNeverWaitForTheEngine) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  const RawClient::Response response = server.Ask(Get("/metrics"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Field("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_NE(response.body.find("vllm:num_requests_running"), std::string::npos);
+  server.executor().Release();
+}
+
+TEST(Routes, TextBecomesTokensAndTokensText) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi","return_token_strs":true})")).body,
+            R"({"count":2,"max_model_len":4096,"tokens":[104,105],"token_strs":["h","i"]})");
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104,105,256]})")).body, R"({"prompt":"hi<eos>"})");
+  // Long ones are worked on off the io threads; the answer is the same.
+  const std::string text(100'000, 'x');
+  const RawClient::Response large = server.Ask(Post("/tokenize", R"({"prompt":")" + text + R"("})"));
+  EXPECT_TRUE(large.body.starts_with(R"({"count":100000,)")) << large.body.substr(0, 100);
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400);
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[258]})")).status, 400);
+}
+
+TEST(Routes, TokenizingCountsAmongTheRequestsOfItsTenant) {
+  TestServerOptions options;
+  options.tenants.tenants.front().limits.rpm = 4;
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi"})")).Field("x-ratelimit-remaining-requests"), "3");
+  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104]})")).Field("x-ratelimit-remaining-requests"), "2");
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","max_tokens":1})")).status, 200);
+  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400) << "one that is wrong counts too";
+  for (const char* path : {"/tokenize", "/detokenize"}) {
+    const RawClient::Response refused = server.Ask(Post(path, R"({"prompt":"hi"})"));
+    EXPECT_EQ(refused.status, 429) << path;
+    EXPECT_NE(refused.body.find(R"("param":"rpm")"), std::string::npos) << refused.body;
+    EXPECT_EQ(refused.Field("retry-after"), "15") << path;
+  }
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a"})")).status, 429);
+  EXPECT_EQ(server.Ask(Get("/v1/models")).status, 200) << "what costs nothing is not counted";
+  EXPECT_NE(server.Ask(Get("/metrics")).body.find("hydrant_rejected_total{reason=\"rpm\",tenant=\"default\"} 3"),
+            std::string::npos);
+}
+
+TEST(Routes, AStalledEngineIsUnhealthy) {
+  TestServerOptions options;
+  options.http.limits.engine_stall_s = 0.1;
+  TestServer server(std::move(options));
+  server.executor().Hold();
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"a"})"));
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 503; }));
+  const RawClient::Response ready = server.Ask(Get("/ready"));
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_NE(ready.Field("retry-after"), "");
+  server.executor().Release();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "it came back";
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,357 @@
+// Sessions over HTTP: a real engine over a scripted model, whose every answer is the alphabet from where it stands.
+#include "server/frontend/session_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Response = RawClient::Response;
+
+std::string Delete(const std::string& path) { return "DELETE " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
+
+std::string TextOf(const Response& response) {
+  static constexpr std::string_view kMember = "\"text\":\"";
+  const size_t at = response.body.find(kMember) + kMember.size();
+  return response.body.substr(at, response.body.find('"', at) - at);
+}
+
+int CachedOf(const Response& response) {
+  static constexpr std::string_view kMember = "\"cached_tokens\":";
+  const size_t at = response.body.find(kMember);
+  return at == std::string::npos ? -1 : std::stoi(response.body.substr(at + kMember.size()));
+}
+
+std::string Turn(const std::string& prompt, const std::string& more = "") {
+  return CompletionPost(R"({"session_id":"s","max_tokens":20,"temperature":0,"prompt":")" + prompt + "\"" + more + "}");
+}
+
+TEST(Sessions, ATurnComputesOnlyWhatIsNew) {
+  TestServer server;
+  std::string history = "Once upon a time.";
+  size_t computed = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    const Response response = server.Ask(Turn(history, R"(,"kv_report":true)"));
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(CachedOf(response), static_cast<int>(computed));
+    EXPECT_THAT(response.body, HasSubstr(R"("session":"s")"));
+    computed = history.size() + 20 - 1;  // the last token was never fed back
+    history += TextOf(response) + " And then?";
+  }
+  const Response card = server.Ask(Get("/v1/sessions/s"));
+  EXPECT_THAT(card.body, HasSubstr(R"("state":"parked","tokens":)" + std::to_string(computed + 1) + ","));
+  EXPECT_TRUE(server.BecomesIdle()) << "nothing of it is left in the pool";
+  const std::string metrics = server.Ask(Get("/metrics")).body;
+  EXPECT_THAT(metrics, HasSubstr("hydrant_sessions{state=\"parked\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("hydrant_restores_total 3\n"));
+}
+
+TEST(Sessions, TheEndOfAStreamFreesItsSessionForTheNextTurn) {
+  TestServer server;
+  std::string history = "Once.";
+  for (int turn = 0; turn < 10; ++turn) {
+    const Response response = server.Ask(Turn(history, R"(,"stream":true)"));
+    ASSERT_EQ(response.status, 200) << "turn " << turn << ": " << response.body;
+    history += "x";
+  }
+}
+
+TEST(Sessions, WithAppendTheServerKnowsTheRest) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Turn("One", R"(,"session_append":true)")).status, 404) << "there is no past to append to";
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  const Response second = server.Ask(Turn("Two", R"(,"session_append":true)"));
+  EXPECT_THAT(second.body, HasSubstr(R"("prompt_tokens":26,"completion_tokens":20)")) << "3 + 20 + 3";
+  EXPECT_EQ(CachedOf(second), 22);
+}
+
+TEST(Sessions, AnEditedHistoryIsComputedAnewAndIsThePastFromThenOn) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  const Response edited = server.Ask(Turn("Two and more"));
+  EXPECT_EQ(CachedOf(edited), 0);
+  EXPECT_EQ(TextOf(edited), TextOf(server.Ask(CompletionPost(R"({"prompt":"Two and more","max_tokens":20})"))));
+  EXPECT_EQ(CachedOf(server.Ask(Turn("Two and more" + TextOf(edited) + "!"))), 31);
+}
+
+TEST(Sessions, AnEditedHistoryHasTheBudgetItWouldHaveWithoutASession) {
+  TestServer server;
+  const std::string kv = R"(,"kv_report":true,"kv":{"policy":"h2o","budget":{"ratio_of_prompt":0.5}})";
+  const Response first = server.Ask(Turn(std::string(40, 'x'), kv));
+  EXPECT_THAT(first.body, HasSubstr(R"("budget":20)"));
+  const Response second = server.Ask(Turn(std::string(40, 'x') + TextOf(first) + "?", kv));
+  EXPECT_THAT(second.body, HasSubstr(R"("budget":20)")) << "one budget for the session's life";
+  EXPECT_EQ(CachedOf(second), 59);
+  EXPECT_THAT(server.Ask(Turn(std::string(100, 'y'), kv)).body, HasSubstr(R"("budget":50)"));
+}
+
+TEST(Sessions, AFailedTurnIsOverWhenItsErrorIsSent) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  for (int round = 0; round < 5; ++round) {
+    server.executor().not_finite = true;
+    EXPECT_EQ(server.Ask(Turn("Two", R"(,"session_append":true)")).status, 500);
+    server.executor().not_finite = false;
+    const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
+    ASSERT_EQ(again.status, 200) << again.body;
+    EXPECT_GT(CachedOf(again), 0) << "what was parked is there still";
+  }
+}
+
+TEST(Sessions, AnotherPolicyIsComputedAnew) {
+  TestServer server;
+  const std::string kv = R"(,"kv":{"policy":"h2o","budget":16})";
+  const Response first = server.Ask(Turn("One", kv));
+  ASSERT_EQ(first.status, 200);
+  std::string history = "One" + TextOf(first);
+  const Response silent = server.Ask(Turn(history + "?", R"(,"kv_report":true)"));
+  EXPECT_EQ(CachedOf(silent), 22) << "a session's policy holds until it is told otherwise";
+  EXPECT_THAT(silent.body, HasSubstr(R"("budget":16)"));
+  history += "?" + TextOf(silent) + "?";
+  const Response changed = server.Ask(Turn(history, R"(,"kv":{"policy":"h2o","budget":32})"));
+  EXPECT_EQ(CachedOf(changed), 0);
+  EXPECT_EQ(CachedOf(server.Ask(Turn(history + TextOf(changed) + "?"))), static_cast<int>(history.size()) + 19);
+}
+
+TEST(Sessions, ATurnThatEndsWithAStopStringGoesOnBehindIt) {
+  TestServer server;
+  const std::string stop = R"(,"stop":["mn"])";
+  const Response first = server.Ask(Turn("One", stop));
+  EXPECT_EQ(TextOf(first), "defghijkl");
+  const Response second = server.Ask(Turn("One" + TextOf(first) + "mn and more", stop));
+  EXPECT_EQ(CachedOf(second), 13) << "3 + 11 tokens, the last of them without KV";
+}
+
+TEST(Sessions, AStopTokenIsNoPartOfThePast) {
+  TestServerOptions options;
+  options.next = Recite("Yes.");
+  TestServer server(std::move(options));
+  ASSERT_EQ(server.Ask(Turn("One?")).status, 200);
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("tokens":8,)"));
+  EXPECT_EQ(CachedOf(server.Ask(Turn("One?Yes. Two?"))), 8);
+}
+
+TEST(Sessions, OneTurnAtATimeAndAClientThatLeavesUndoesItsOwn) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  const std::string before = server.Ask(Get("/v1/sessions/s")).body;
+  server.executor().Hold(3);
+  RawClient client(server.port());
+  client.Send(
+      CompletionPost(R"({"session_id":"s","session_append":true,"prompt":"Two","max_tokens":2000,"stream":true})"));
+  client.ReadUntil("data: ");
+  const Response busy = server.Ask(Turn("One"));
+  EXPECT_EQ(busy.status, 409);
+  EXPECT_THAT(busy.body, HasSubstr(R"("type":"conflict_error","param":null,"code":"session_busy")"));
+  EXPECT_EQ(server.Ask(Delete("/v1/sessions/s")).status, 409);
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"busy")"));
+  client.Close();
+  server.executor().Release();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/v1/sessions/s")).body.find("\"busy\"") == std::string::npos; }));
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"parked","tokens":23,)"));
+  const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
+  EXPECT_EQ(CachedOf(again), 22) << before;
+}
+
+TEST(Sessions, ALogOfThePromptTakesAllOfIt) {
+  TestServer server;
+  const Response first = server.Ask(Turn("One"));
+  const std::string history = "One" + TextOf(first) + "?";
+  const Response scored = server.Ask(Turn(history, R"(,"echo":true,"logprobs":0)"));
+  EXPECT_EQ(scored.status, 200);
+  EXPECT_EQ(CachedOf(scored), 0);
+}
+
+TEST(Sessions, BadRequestsNameTheirFieldAndBeginNothing) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  const struct {
+    const char* body;
+    int status;
+    const char* part;
+  } kRows[] = {
+      {R"({"session_id":"../../etc/passwd","prompt":"x"})", 400, R"("param":"session_id")"},
+      {R"({"session_id":"","prompt":"x"})", 400, R"("param":"session_id")"},
+      {R"({"session_id":"s","prompt":["x","y"]})", 400, R"("param":"prompt")"},
+      {R"({"session_id":"s","prompt":"x","n":2})", 400, R"("param":"n")"},
+      {R"({"session_append":true,"prompt":"x"})", 400, R"("param":"session_append")"},
+      {R"({"session_append":"yes","prompt":"x"})", 400, R"("param":"session_append")"},
+      {R"({"session_id":"s","session_append":true,"prompt":"x","echo":true})", 400, R"("param":"echo")"},
+      {R"({"session_id":"s","session_append":true,"prompt":"x","truncate_prompt_tokens":4})", 400,
+       R"("param":"truncate_prompt_tokens")"},
+      {R"({"session_id":"s","session_append":true,"prompt":"x","max_tokens":4090})", 400, "context_length_exceeded"},
+      {R"({"session_id":"s","session_append":true,"prompt":""})", 400, "empty_prompt"},
+      {R"({"session_id":"t","session_append":true,"prompt":"x"})", 404, "session_not_found"},
+  };
+  for (const auto& row : kRows) {
+    const Response response = server.Ask(CompletionPost(row.body));
+    EXPECT_EQ(response.status, row.status) << row.body;
+    EXPECT_THAT(response.body, HasSubstr(row.part)) << row.body;
+  }
+  EXPECT_THAT(server.Ask(Get("/v1/sessions")).body, Not(HasSubstr(R"("id":"t")")));
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"parked","tokens":23,)"));
+}
+
+TEST(Sessions, TheIdMayComeInAHeader) {
+  TestServer server;
+  const std::string body = R"({"prompt":"One","max_tokens":3})";
+  EXPECT_EQ(server.Ask(CompletionPost(body, "X-Session-ID: mine\r\n")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/mine")).status, 200);
+  EXPECT_EQ(server.Ask(CompletionPost(body, "x-session-affinity: near\r\n")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/near")).status, 200);
+  const Response wrong = server.Ask(CompletionPost(body, "X-Session-ID: a/b\r\n"));
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_THAT(wrong.body, HasSubstr(R"("param":"X-Session-ID")"));
+}
+
+TEST(Sessions, AreListedByPageFoundAndDeleted) {
+  TestServer server;
+  EXPECT_THAT(server.Ask(Get("/v1/sessions")).body, HasSubstr(R"({"object":"list","data":[],"has_more":false})"));
+  for (const char* id : {"b", "a", "c"}) {
+    ASSERT_EQ(
+        server.Ask(CompletionPost(R"({"prompt":"One","max_tokens":1,"session_id":")" + std::string(id) + "\"}")).status,
+        200);
+  }
+  const std::string page = server.Ask(Get("/v1/sessions?limit=1&after=a")).body;
+  EXPECT_THAT(page, HasSubstr(R"("id":"b")"));
+  EXPECT_THAT(page, Not(HasSubstr(R"("id":"a")")));
+  EXPECT_THAT(page, HasSubstr(R"("has_more":true)"));
+  EXPECT_EQ(server.Ask(Get("/v1/sessions?limit=0")).status, 400);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions?after=a/b")).status, 400);
+  const Response deleted = server.Ask(Delete("/v1/sessions/%61"));
+  EXPECT_EQ(deleted.status, 200);
+  EXPECT_EQ(deleted.body, R"({"id":"a","object":"session","deleted":true})");
+  EXPECT_EQ(server.Ask(Delete("/v1/sessions/a")).status, 404);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/a")).status, 404);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/..%2f..%2fetc")).status, 400);
+  EXPECT_EQ(server.Ask(Delete("/v1/sessions")).status, 405);
+  EXPECT_TRUE(Eventually([&] {
+    return server.Ask(Get("/metrics")).body.find("hydrant_parked_blocks 2\n") != std::string::npos;
+  })) << "its KV went with it";
+}
+
+TEST(Sessions, WithoutMemoryForTheirKvTurnsAreComputedFromTheTokens) {
+  TestServerOptions options;
+  options.parked_blocks = 0;
+  TestServer server(std::move(options));
+  const Response first = server.Ask(Turn("One"));
+  const Response second = server.Ask(Turn("Two", R"(,"session_append":true)"));
+  EXPECT_EQ(second.status, 200);
+  EXPECT_EQ(CachedOf(second), 0);
+  EXPECT_THAT(second.body, HasSubstr(R"("prompt_tokens":26,)"));
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold")"));
+}
+
+// 12 blocks hold 192 slots; a chat at a budget of 32 outgrows them and goes on.
+TEST(Sessions, AChatOutgrowsThePoolThatHoldsIt) {
+  TestServerOptions options;
+  options.blocks = 12;
+  TestServer server(std::move(options));
+  ASSERT_EQ(server.Ask(Turn("One", R"(,"kv":{"policy":"h2o","budget":32})")).status, 200);
+  for (int turn = 0; turn < 20; ++turn) {
+    const Response response = server.Ask(Turn("Two", R"(,"session_append":true)"));
+    ASSERT_EQ(response.status, 200) << "turn " << turn << ": " << response.body;
+  }
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"parked","tokens":483,"live":32,)"));
+  // Whoever asks for the same without the session is told that it cannot be.
+  const std::string whole(463, 'x');
+  EXPECT_THAT(server.Ask(CompletionPost(R"({"prompt":")" + whole + R"(","kv":{"policy":"h2o","budget":32}})")).body,
+              HasSubstr("kv_capacity_exceeded"));
+}
+
+// What a client sees when its session's KV is lost between the moment its turn is accepted and the moment the engine takes it.
+TEST(Sessions, ATurnWhosePastWasLostOnTheWayAndIsTooLongToComputeIsToldSo) {
+  for (const char* stream : {"false", "true"}) {
+    TestServerOptions options;
+    options.blocks = 12;
+    options.parked_blocks = 2;
+    TestServer server(std::move(options));
+    const std::string kv = R"(,"kv":{"policy":"h2o","budget":32})";
+    ASSERT_EQ(server.Ask(Turn("One", kv)).status, 200);
+    for (int turn = 0; turn < 9; ++turn) {
+      ASSERT_EQ(server.Ask(Turn("Two", R"(,"session_append":true)")).status, 200) << turn;
+    }
+    // Another session's turn is in the engine when this one arrives, and parks before the engine takes it.
+    server.executor().Hold();
+    const int64_t launches = server.executor().launches;
+    RawClient other(server.port());
+    other.Send(
+        CompletionPost(R"({"session_id":"t","max_tokens":1,"prompt":")" + std::string(40, 'x') + "\"" + kv + "}"));
+    ASSERT_TRUE(Eventually([&] { return server.executor().launches > launches; }));
+    RawClient client(server.port());
+    client.Send(Turn("Two", std::string(R"(,"session_append":true,"stream":)") + stream));
+    ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 2; }));
+    server.executor().Release();
+    EXPECT_EQ(other.ReadResponse().status, 200);
+    const Response response = client.ReadResponse();
+    EXPECT_EQ(response.status, 400) << "stream " << stream << ": " << response.body;
+    EXPECT_THAT(response.body,
+                HasSubstr(R"("type":"invalid_request_error","param":"session_id","code":"kv_capacity_exceeded")"));
+    EXPECT_THAT(response.body, HasSubstr("What the session had parked is gone"));
+    // The session is as it was, and free; whoever asks again is told at once.
+    EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold","tokens":230,"live":0,)"));
+    const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
+    EXPECT_EQ(again.status, 400);
+    EXPECT_THAT(again.body, HasSubstr("kv_capacity_exceeded"));
+    EXPECT_THAT(server.Ask(Get("/v1/sessions/t")).body, HasSubstr(R"("state":"parked")"));
+    EXPECT_TRUE(server.BecomesIdle());
+  }
+}
+
+// A turn that cannot be sure of its session's KV while it waits, and needs it, is one that may come again.
+TEST(Sessions, ATenantThatQueuesTurnsForAllItHasParkedIsToldToComeAgain) {
+  TestServerOptions options;
+  options.blocks = 12;
+  options.parked_blocks = 8;
+  options.sequences_max = 1;
+  options.tenants.tenants.push_back(options.tenants.tenants.front());
+  options.tenants.tenants.back().name = "other";
+  TestServer server(std::move(options));
+  const auto turn = [](int session, const std::string& more) {
+    return CompletionPost(R"({"session_id":"s)" + std::to_string(session) + R"(","max_tokens":20,)" + more + "}");
+  };
+  for (int session = 0; session < 4; ++session) {
+    ASSERT_EQ(server.Ask(turn(session, R"("prompt":"One","kv":{"policy":"h2o","budget":32})")).status, 200);
+    for (int i = 0; i < 9; ++i) {
+      ASSERT_EQ(server.Ask(turn(session, R"("prompt":"Two","session_append":true)")).status, 200);
+    }
+  }
+  server.executor().Hold();
+  const int64_t launches = server.executor().launches;
+  RawClient busy(server.port());
+  busy.Send(CompletionPost(R"({"prompt":"x","max_tokens":1})"));
+  ASSERT_TRUE(Eventually([&] { return server.executor().launches > launches; }));
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int session = 0; session < 4; ++session) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(turn(session, R"("prompt":"Two","session_append":true)"));
+    ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == session + 2; }));
+  }
+  server.executor().Release();
+  int answered = 0;
+  for (const auto& client : clients) {
+    const Response response = client->ReadResponse();
+    answered += response.status == 200 ? 1 : 0;
+    if (response.status == 200) continue;
+    EXPECT_EQ(response.status, 503) << response.body;
+    EXPECT_THAT(response.body, HasSubstr("engine_refused"));
+    EXPECT_EQ(response.Field("retry-after"), "1");
+  }
+  EXPECT_EQ(answered, 2) << "half of what can be parked is this tenant's share: two sessions";
+  for (int session = 0; session < 4; ++session) {
+    EXPECT_EQ(server.Ask(turn(session, R"("prompt":"Two","session_append":true)")).status, 200) << "and later it may";
+  }
+}
+
+}  // namespace
+}  // namespace hydrant

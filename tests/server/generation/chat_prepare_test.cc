@@ -1,0 +1,90 @@
+#include "server/generation/chat_prepare.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/generation/byte_context.h"
+
+namespace hydrant {
+namespace {
+
+ServingContext ChatContext(const std::string& source, const std::string& for_tools = "") {
+  ServingContext context = ByteContext(200);
+  std::vector<std::string> warnings;
+  context.chat = MakeChatSetup({source, for_tools}, "<bos>", "<eos>", "auto", &warnings);
+  return context;
+}
+
+constexpr std::string_view kHi = R"({"messages":[{"role":"user","content":"hi"}]})";
+
+TEST(PrepareChat, RendersEncodesAndTakesTheRestOfTheContext) {
+  const ServingContext context = ChatContext("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}");
+  const ApiResult<PreparedGeneration> prepared = PrepareChat(kHi, context);
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  EXPECT_EQ(prepared.value().prompts[0].ids, ByteIds("[user]hi"));
+  EXPECT_EQ(prepared.value().fields.max_tokens, 200 - 8);
+  EXPECT_EQ(prepared.value().writer->id_prefix(), "chatcmpl-");
+}
+
+TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
+  const struct {
+    std::string source;
+    int status;
+    std::string code, message;
+  } cases[] = {
+      {"", 400, "chat_template_missing", "--chat-template"},
+      {"{% if %}", 500, "template_error", "log"},
+      {"{{ raise_exception('roles must alternate') }}", 400, "template_error", "roles must alternate"},
+      {"{{ messages[0].content.x.y }}", 400, "template_error", "does not fit"},
+      {"{% for i in range(10**9) %}{% endfor %}", 500, "template_error", "stopped"},
+      {"{{ '' }}", 400, "empty_prompt", ""},
+  };
+  for (const auto& c : cases) {
+    const ApiResult<PreparedGeneration> prepared = PrepareChat(kHi, ChatContext(c.source));
+    ASSERT_FALSE(prepared.ok()) << c.source;
+    EXPECT_EQ(prepared.error().status, c.status) << c.source;
+    EXPECT_EQ(prepared.error().code, c.code) << c.source;
+    EXPECT_NE(prepared.error().message.find(c.message), std::string::npos) << prepared.error().message;
+  }
+}
+
+TEST(PrepareChat, TakesTheTemplateForToolsWhereThereAreAny) {
+  const ServingContext context = ChatContext("{{ messages[0].content }}", "{{ tools[0].function.name }}");
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  const auto body = [](const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"hi"}])" + more + "}";
+  };
+  EXPECT_EQ(PrepareChat(body(""), context).value().prompts[0].ids, ByteIds("hi"));
+  EXPECT_EQ(PrepareChat(body(R"(,"tools":[])"), context).value().prompts[0].ids, ByteIds("hi"));
+  EXPECT_EQ(PrepareChat(body(tools), context).value().prompts[0].ids, ByteIds("f"));
+  EXPECT_EQ(PrepareChat(body(tools + R"(,"tool_choice":"none")"), context).value().prompts[0].ids, ByteIds("hi"));
+  const ServingContext broken = ChatContext("{{ messages[0].content }}", "{% if %}");
+  EXPECT_TRUE(PrepareChat(body(""), broken).ok());
+  EXPECT_EQ(PrepareChat(body(tools), broken).error().status, 500);
+}
+
+TEST(PrepareChat, KeepsTheMarkerOfCallsWhereItIsASpecialToken) {
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]})";
+  for (const std::string marker : {"[TOOL_CALLS]", "<tool_call>"}) {
+    ServingContext context = ChatContext(marker + "{{ tools | tojson }}");
+    EXPECT_TRUE(PrepareChat(body, context).value().fields.skip_special_tokens) << marker;
+    const auto tokenizer = std::make_shared<ByteTokenizer>();
+    tokenizer->bos_text = marker;
+    context.tokenizer = tokenizer;
+    EXPECT_TRUE(PrepareChat(kHi, context).value().fields.skip_special_tokens) << marker;
+    EXPECT_FALSE(PrepareChat(body, context).value().fields.skip_special_tokens) << marker;
+  }
+}
+
+TEST(PrepareChat, NamesTheFieldThatAChatHas) {
+  ServingContext context = ChatContext("{{ messages[0].content }}");
+  const std::string long_text(300, 'x');
+  const ApiResult<PreparedGeneration> prepared =
+      PrepareChat(R"({"messages":[{"role":"user","content":")" + long_text + R"("}]})", context);
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().code, "context_length_exceeded");
+  EXPECT_EQ(prepared.error().param, "messages");
+}
+
+}  // namespace
+}  // namespace hydrant

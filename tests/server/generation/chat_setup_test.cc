@@ -1,0 +1,51 @@
+#include "server/generation/chat_setup.h"
+
+#include <gtest/gtest.h>
+
+namespace hydrant {
+namespace {
+
+TEST(ChatSetup, ServesWithoutChatsWhereTheTemplateDoesNotParse) {
+  std::vector<std::string> warnings;
+  const ChatSetup broken = MakeChatSetup({"{% if %}", ""}, "", "", "auto", &warnings);
+  EXPECT_FALSE(broken.for_all.source.empty());
+  EXPECT_EQ(broken.for_all.parsed, nullptr);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings[0].starts_with("chat template: ")) << warnings[0];
+  const ChatSetup none = MakeChatSetup({}, "", "", "auto", &warnings);
+  EXPECT_TRUE(none.for_all.source.empty());
+  EXPECT_EQ(none.for_all.parsed, nullptr);
+  EXPECT_EQ(warnings.size(), 1u);
+}
+
+TEST(ChatSetup, GoesByTheTemplateUnlessToldHowCallsAreSpelled) {
+  std::vector<std::string> warnings;
+  EXPECT_EQ(MakeChatSetup({"<tool_call>", ""}, "", "", "auto", &warnings).tool_calls, ToolCallFormat::kHermes);
+  EXPECT_EQ(MakeChatSetup({"<tool_call>", ""}, "", "", "none", &warnings).tool_calls, ToolCallFormat::kNone);
+  EXPECT_EQ(MakeChatSetup({"x", ""}, "", "", "mistral", &warnings).tool_calls, ToolCallFormat::kMistral);
+}
+
+TEST(ChatSetup, HasATemplateForConversationsWithToolsWhereTheModelHas) {
+  std::vector<std::string> warnings;
+  const ChatSetup one = MakeChatSetup({"x", ""}, "", "", "auto", &warnings);
+  EXPECT_EQ(&one.For(true), &one.for_all);
+  const ChatSetup two = MakeChatSetup({"x", "<tool_call>"}, "", "", "auto", &warnings);
+  EXPECT_EQ(&two.For(false), &two.for_all);
+  EXPECT_EQ(&two.For(true), &two.for_tools);
+  EXPECT_EQ(two.tool_calls, ToolCallFormat::kHermes);
+  EXPECT_TRUE(warnings.empty());
+  const ChatSetup broken = MakeChatSetup({"x", "{% if %}"}, "", "", "auto", &warnings);
+  EXPECT_NE(broken.For(false).parsed, nullptr);
+  EXPECT_EQ(broken.For(true).parsed, nullptr);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("; chats with tools will be refused"), std::string::npos) << warnings[0];
+}
+
+TEST(ChatSetup, NamesATemplateFileThatCannotBeRead) {
+  const auto text = ReadChatTemplateFile("no/such.jinja");
+  EXPECT_EQ(text.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(text.status().message().find("no/such.jinja"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,307 @@
+#include "server/generation/generation_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/engine/engine_core.h"
+#include "server/engine/logit_shaper.h"
+#include "tests/server/generation/byte_context.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Takes jobs and orders; the test plays the engine through the mailbox.
+class FakeQueue : public GenerationQueue {
+ public:
+  std::optional<uint64_t> TrySubmit(GenerationJob submitted) override {
+    if (full) return std::nullopt;
+    job = std::move(submitted);
+    return 100;
+  }
+  void Cancel(uint64_t id) override { cancelled.push_back(id); }
+  void Resume(uint64_t first_id, int32_t count) override { resumed.emplace_back(first_id, count); }
+  Backlog backlog() const override { return {}; }
+
+  bool full = false;
+  GenerationJob job;
+  std::vector<uint64_t> cancelled;
+  std::vector<std::pair<uint64_t, int32_t>> resumed;
+};
+
+class GenerationRunTest : public testing::Test {
+ protected:
+  GenerationRunTest() {
+    context_ = ByteContext(1000);
+    MetricsOptions options;
+    options.model_name = "m";
+    options.context = 1000;
+    options.policy_names = KvPolicyLabels();
+    metrics_ = std::make_unique<Metrics>(options);
+  }
+
+  std::unique_ptr<GenerationRun> Start(const std::string& body) {
+    ApiResult<PreparedGeneration> prepared = PrepareCompletion(body, context_);
+    EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().message);
+    auto run = std::make_unique<GenerationRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
+    EXPECT_TRUE(run->Submit([] {}, nullptr));
+    return run;
+  }
+  void Send(int32_t choice, int32_t token, SequenceEnd end = SequenceEnd::kNone) {
+    TokenEvent event;
+    event.choice = choice;
+    event.token = token;
+    event.end = end;
+    SequenceStatus status;
+    status.live = 17;
+    status.budget = 16;
+    status.blocks = 2;
+    status.evicted = 3;
+    (void)queue_.job.mailbox->PushToken(std::move(event), status);
+  }
+  static std::string Events(GenerationRun& run) {
+    run.Absorb();
+    std::string out;
+    run.AppendEvents(&out);
+    return out;
+  }
+  double Aborts() {
+    const std::string text = metrics_->Render(EngineCounters(), SessionCounts(), false);
+    const std::string series = "finished_reason=\"abort\",model_name=\"m\"} ";
+    return std::stod(text.substr(text.find(series) + series.size()));
+  }
+
+  ServingContext context_;
+  FakeQueue queue_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
+  const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
+  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  ASSERT_EQ(sequences.size(), 4u);
+  EXPECT_EQ(*sequences[1].prompt, ByteIds("a"));
+  EXPECT_EQ(*sequences[2].prompt, ByteIds("bc"));
+  EXPECT_EQ(sequences[2].prompt, sequences[3].prompt) << "one copy, however many samples";
+  EXPECT_EQ(sequences[0].sampling.seed, 5u);
+  EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
+  EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";
+  EXPECT_EQ(sequences[3].prompt_logprobs, 1);
+  for (int32_t choice = 0; choice < 4; ++choice) Send(choice, 'p' + choice, SequenceEnd::kLength);
+  run->Absorb();
+  ASSERT_TRUE(run->done());
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("prompt_tokens":3)")) << "each prompt counts once";
+  EXPECT_THAT(body, HasSubstr(R"("completion_tokens":4)"));
+  EXPECT_THAT(body, HasSubstr(R"("index":3,"text":"bcs")"));
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+}
+
+TEST_F(GenerationRunTest, EverySampleHasRulesOfItsOwn) {
+  const auto run = Start(R"({"prompt": ["a", "b"], "n": 2, "repetition_penalty": 1.5})");
+  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  ASSERT_EQ(sequences.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_NE(sequences[i].shaper, nullptr);
+    const LogitAdjustments* next = sequences[i].shaper->Next();
+    ASSERT_NE(next, nullptr);
+    ASSERT_EQ(next->counts.size(), 1u);
+    EXPECT_EQ(next->counts[0].id, i < 2 ? 'a' : 'b');
+    sequences[i].shaper->Push('z');
+    EXPECT_EQ(sequences[i].shaper->Next()->counts.size(), 2u) << "the others' tokens are not its own";
+  }
+}
+
+TEST_F(GenerationRunTest, LogProbabilitiesOfThePromptAreReportedBesideAnEcho) {
+  const auto run = Start(R"({"prompt": "hi!", "max_tokens": 1, "echo": true, "logprobs": 1, "prompt_logprobs": 2})");
+  EXPECT_EQ(queue_.job.sequences[0].prompt_logprobs, 2) << "the larger of the two";
+  EXPECT_TRUE(queue_.job.sequences[0].prompt_ranks);
+  PromptEvent event;
+  event.begin = 1;
+  for (const int32_t id : {int32_t{'i'}, int32_t{'!'}}) {
+    SampleResult& result = event.results.emplace_back();
+    result.id = id;
+    result.logprob = -3.5f;
+    result.rank = 30;
+    result.top = {{'x', -0.5f}, {'y', -1.5f}};
+  }
+  (void)queue_.job.mailbox->PushPrompt(std::move(event));
+  Send(0, 'z', SequenceEnd::kLength);
+  run->Absorb();
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("prompt_logprobs":[null,{"105":{"logprob":-3.5,"rank":30,"decoded_token":"i"},)"
+                              R"("120":{"logprob":-0.5,"rank":1,"decoded_token":"x"},)"
+                              R"("121":{"logprob":-1.5,"rank":2,"decoded_token":"y"}},{"33":)"));
+  EXPECT_THAT(body, HasSubstr(R"("top_logprobs":[null,{"x":-0.5,"i":-3.5},)")) << "the echo shows one beside its own";
+}
+
+TEST_F(GenerationRunTest, WithoutASeedEverySampleDrawsItsOwn) {
+  const auto run = Start(R"({"prompt": "a", "n": 2})");
+  EXPECT_NE(queue_.job.sequences[0].sampling.seed, queue_.job.sequences[1].sampling.seed);
+}
+
+TEST_F(GenerationRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "max_tokens": 2})");
+  Send(0, 'x');
+  const std::string first = Events(*run);
+  EXPECT_THAT(first, HasSubstr(R"("text":"x")"));
+  EXPECT_THAT(first, HasSubstr(R"("finish_reason":null)"));
+  EXPECT_THAT(first, Not(HasSubstr("usage")));
+  EXPECT_EQ(Events(*run), "") << "nothing new";
+  Send(0, 'y', SequenceEnd::kLength);
+  const std::string last = Events(*run);
+  EXPECT_THAT(last, HasSubstr(R"("text":"y")"));
+  EXPECT_THAT(last, HasSubstr(R"("finish_reason":"length")"));
+  EXPECT_TRUE(last.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(GenerationRunTest, TokensThatWaitedShareOneChunk) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "return_token_ids": true})");
+  for (const char c : std::string("xyz")) Send(0, c);
+  const std::string chunk = Events(*run);
+  EXPECT_THAT(chunk, HasSubstr(R"("text":"xyz")"));
+  EXPECT_THAT(chunk, HasSubstr(R"("token_ids":[120,121,122])"));
+  EXPECT_THAT(chunk, HasSubstr(R"("prompt_token_ids":[97])"));
+  EXPECT_EQ(chunk.find("data: "), chunk.rfind("data: "));
+  Send(0, 'w');
+  EXPECT_THAT(Events(*run), Not(HasSubstr(R"("prompt_token_ids":[)"))) << "on the first chunk only";
+}
+
+TEST_F(GenerationRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
+  const auto run = Start(R"({"prompt": "a", "stream": true, "stream_interval": 3})");
+  Send(0, '1');
+  EXPECT_NE(Events(*run), "");
+  Send(0, '2');
+  EXPECT_EQ(Events(*run), "");
+  Send(0, '3');
+  EXPECT_EQ(Events(*run), "");
+  Send(0, '4');
+  EXPECT_THAT(Events(*run), HasSubstr("234"));
+  Send(0, '5', SequenceEnd::kLength);
+  EXPECT_THAT(Events(*run), HasSubstr(R"("text":"5")"));
+}
+
+TEST_F(GenerationRunTest, UsageAndKvComeWhenAskedFor) {
+  const auto run =
+      Start(R"({"prompt": "abc", "stream": true, "stream_options": {"include_usage": true}, "kv_report": true,
+                             "kv": {"policy": "h2o", "budget": 16}})");
+  Send(0, 'x', SequenceEnd::kLength);
+  const std::string out = Events(*run);
+  const size_t usage = out.find(R"("choices":[])");
+  ASSERT_NE(usage, std::string::npos) << out;
+  EXPECT_THAT(out.substr(usage), HasSubstr(R"("prompt_tokens":3,"completion_tokens":1,"total_tokens":4)"));
+  EXPECT_THAT(out.substr(usage), HasSubstr(R"("live":17,"budget":16,"evicted":3,"blocks":2)"));
+}
+
+TEST_F(GenerationRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
+  const auto run = Start(R"({"prompt": "a", "stop": "no", "n": 2})");
+  ASSERT_EQ(queue_.job.sequences.size(), 2u);
+  EXPECT_NE(queue_.job.sequences[0].end_finder, queue_.job.sequences[1].end_finder) << "each has read its own text";
+  for (const char c : std::string("yes no")) {
+    const bool ends = queue_.job.sequences[0].end_finder->Push(c);
+    Send(0, c, ends ? SequenceEnd::kText : SequenceEnd::kNone);
+  }
+  run->Absorb();
+  EXPECT_FALSE(run->done());
+  Send(1, 'z', SequenceEnd::kLength);
+  run->Absorb();
+  ASSERT_TRUE(run->done());
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+  const std::string body = run->Body();
+  EXPECT_THAT(body, HasSubstr(R"("text":"yes ")"));
+  EXPECT_THAT(body, HasSubstr(R"("finish_reason":"stop","stop_reason":"no")"));
+  EXPECT_THAT(body, HasSubstr(R"("completion_tokens":7)")) << "six for the stop string's text, one of the other choice";
+}
+
+TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt) {
+  SessionStore::Options options;
+  options.clock = [] { return 1; };
+  options.on_forget = [](uint64_t) {};
+  SessionStore sessions(std::move(options));
+  context_.sessions = &sessions;
+  const std::string body = R"({"prompt": "ab", "session_id": "s", "max_tokens": 2})";
+  {
+    const auto run = Start(body);
+    Send(0, 'c');
+    Send(0, 'd', SequenceEnd::kLength);
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+  EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
+  {
+    const auto run = Start(body);
+    Send(0, 'c');
+  }
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u));
+  EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
+}
+
+TEST_F(GenerationRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
+  {
+    const auto run = Start(R"({"prompt": "a", "n": 3})");
+    Send(1, 'x', SequenceEnd::kLength);
+    run->Absorb();
+  }
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u, 102u));
+  EXPECT_EQ(Aborts(), 2);
+}
+
+TEST_F(GenerationRunTest, ARequestTheQueueRefusedCancelsNothing) {
+  queue_.full = true;
+  ApiResult<PreparedGeneration> prepared = PrepareCompletion(R"({"prompt": "a"})", context_);
+  {
+    GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
+    EXPECT_FALSE(run.Submit([] {}, nullptr));
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty());
+  EXPECT_EQ(Aborts(), 0);
+}
+
+TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
+  const struct {
+    SequenceEnd end;
+    int status;
+    const char* code;
+  } cases[] = {{SequenceEnd::kError, 500, "numerical_error"},
+               {SequenceEnd::kNoMemory, 503, "out_of_memory"},
+               {SequenceEnd::kRefused, 503, "engine_refused"}};
+  for (const auto& test : cases) {
+    const auto run = Start(R"({"prompt": "a"})");
+    Send(0, -1, test.end);
+    run->Absorb();
+    ASSERT_TRUE(run->error().has_value());
+    EXPECT_EQ(run->error()->status, test.status);
+    EXPECT_EQ(run->error()->code, test.code);
+  }
+  queue_.cancelled.clear();
+  {
+    const auto run = Start(R"({"prompt": "a"})");
+    (void)queue_.job.mailbox->Fail();
+    run->Absorb();
+    ASSERT_TRUE(run->error().has_value());
+    EXPECT_EQ(run->error()->code, "engine_failed");
+  }
+  EXPECT_THAT(queue_.cancelled, IsEmpty()) << "nobody is there to cancel anything";
+}
+
+TEST_F(GenerationRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
+  context_.stream_buffer_bytes_max = 1;
+  const auto run = Start(R"({"prompt": "a", "n": 2, "stream": true})");
+  Send(0, 'x');
+  run->Absorb();
+  EXPECT_THAT(queue_.resumed, ElementsAre(std::pair<uint64_t, int32_t>(100, 2)));
+  run->Absorb();
+  EXPECT_EQ(queue_.resumed.size(), 1u);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,344 @@
+#include "server/http/http_connection.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+constexpr const char* kBody = R"({"prompt":"secret-prompt","max_tokens":2})";
+
+TestServerOptions Keyed() {
+  TestServerOptions options;
+  options.tenants = SingleTenant("sesame");
+  return options;
+}
+
+// After whatever a test did: the process answers, and nothing is left behind.
+void ExpectUnharmed(TestServer& server) {
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+int64_t VirtualPages() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
+TEST(HttpConnection, ServesOneRequestAfterTheOther) {
+  TestServer server;
+  RawClient client(server.port());
+  for (int i = 0; i < 3; ++i) {
+    const RawClient::Response response = client.Ask(CompletionPost(kBody));
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.Field("connection"), "");
+  }
+  EXPECT_EQ(client.Ask(CompletionPost("{")).status, 400) << "a bad body is no framing error";
+  EXPECT_EQ(client.Ask(CompletionPost(kBody)).status, 200);
+}
+
+TEST(HttpConnection, PipelinedRequestsAreAnsweredInOrder) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send(CompletionPost(kBody, "X-Request-Id: a\r\n") + Get("/version", "X-Request-Id: b\r\n") +
+              CompletionPost(kBody, "X-Request-Id: c\r\n"));
+  for (const char* id : {"a", "b", "c"}) EXPECT_EQ(client.ReadResponse().Field("x-request-id"), id);
+}
+
+TEST(HttpConnection, CloseAndHttp10EndTheConnection) {
+  TestServer server;
+  for (const std::string& request :
+       {Get("/version", "Connection: close\r\n"), std::string("GET /version HTTP/1.0\r\n\r\n")}) {
+    RawClient client(server.port());
+    const RawClient::Response response = client.Ask(request);
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.Field("connection"), "close");
+    client.ReadAll();
+    EXPECT_TRUE(client.closed());
+  }
+}
+
+TEST(HttpConnection, AStreamToHttp10HasNoChunksAndEndsWithTheConnection) {
+  TestServer server;
+  RawClient client(server.port());
+  const std::string body = R"({"prompt":"a","max_tokens":2,"stream":true})";
+  client.Send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string all = client.ReadAll();
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(all.find("transfer-encoding"), std::string::npos);
+  EXPECT_TRUE(all.ends_with("data: [DONE]\n\n")) << all;
+}
+
+TEST(HttpConnection, HeadIsGetWithoutTheBody) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send("HEAD /version HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/health"));
+  const std::string head = client.ReadUntil("\r\n\r\n");
+  EXPECT_NE(head.find("content-length: "), std::string::npos);
+  EXPECT_EQ(head.find('{'), std::string::npos);
+}
+
+TEST(HttpConnection, EveryRefusalHasItsStatus) {
+  TestServer server;
+  const auto post = [](const std::string& fields, const std::string& body = "{}") {
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n" + body;
+  };
+  const auto other = [](const std::string& line) { return line + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; };
+  const struct {
+    const char* name;
+    std::string request;
+    int status;
+    bool closes;
+  } cases[] = {
+      {"unknown path", Get("/nothing"), 404, false},
+      {"a path below a path", Get("/v1/completions/"), 404, false},
+      {"GET on a POST path", Get("/v1/completions"), 405, false},
+      {"TRACE", other("TRACE /health"), 405, false},
+      {"PUT", other("PUT /health"), 405, false},
+      {"CONNECT", other("CONNECT 127.0.0.1:80"), 405, false},
+      {"OPTIONS *", other("OPTIONS *"), 405, false},
+      {"lower case get", other("get /health"), 501, true},
+      {"FOO", other("FOO /health"), 501, true},
+      {"no length", post("", ""), 411, false},
+      {"a length of 1 TB", post("Content-Length: 1099511627776\r\n", ""), 413, true},
+      {"a length of 2^63", post("Content-Length: 9223372036854775808\r\n", ""), 413, true},
+      {"a length of 1 TB where no body is needed",
+       "POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1099511627776\r\n\r\n", 413, true},
+      {"gzip", post("Content-Length: 2\r\nContent-Encoding: gzip\r\n"), 415, true},
+      {"form data", post("Content-Length: 2\r\nContent-Type: multipart/form-data\r\n"), 415, true},
+      {"an unknown expectation", post("Content-Length: 2\r\nExpect: foo\r\n"), 417, true},
+      {"a foreign origin", post("Content-Length: 2\r\nOrigin: http://evil.example\r\n"), 403, true},
+      {"a foreign host", "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, false},
+      {"framing", post("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n"), 400, true},
+  };
+  for (const auto& test : cases) {
+    RawClient client(server.port());
+    const RawClient::Response response = client.Ask(test.request);
+    EXPECT_EQ(response.status, test.status) << test.name;
+    EXPECT_NE(response.body.find("\"error\":{\"message\":"), std::string::npos) << test.name;
+    EXPECT_NE(response.Field("x-request-id"), "") << test.name;
+    EXPECT_EQ(response.Field("connection"), test.closes ? "close" : "") << test.name;
+    if (test.status == 405) {
+      EXPECT_NE(response.Field("allow"), "") << test.name;
+    }
+    if (!test.closes) {
+      EXPECT_EQ(client.Ask(Get("/health")).status, 200) << test.name;
+    }
+  }
+  ExpectUnharmed(server);
+}
+
+TEST(HttpConnection, AHiddenSecondRequestIsNeverExecuted) {
+  TestServer server;
+  for (const char* coding : {"xchunked", "chunked, identity", "identity"}) {
+    RawClient client(server.port());
+    client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " + std::string(coding) +
+                "\r\n\r\n" + CompletionPost(kBody));
+    const std::string all = client.ReadAll();
+    EXPECT_TRUE(all.starts_with("HTTP/1.1 501 ")) << all;
+    EXPECT_EQ(all.find("HTTP/1.1 2"), std::string::npos) << all;
+  }
+  EXPECT_EQ(server.executor().steps, 0);
+}
+
+TEST(HttpConnection, ATrailerOf64KiBAndMoreEndsItsConnectionOnly) {
+  TestServer server;
+  for (const size_t bytes : {65'533u, 65'534u, 65'535u, 66'000u, 1u << 20}) {
+    RawClient client(server.port());
+    client.Send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-T: " +
+        std::string(bytes, 'y') + "\r\n\r\n");
+    EXPECT_EQ(client.ReadResponse().status, 431) << bytes;
+    client.ReadAll();
+    EXPECT_TRUE(client.closed()) << bytes;
+  }
+  ExpectUnharmed(server);
+}
+
+TEST(HttpConnection, AMillionTinyChunksAreOneBodyOrTooMuch) {
+  TestServer server;
+  std::string body;
+  for (const char c : std::string_view(kBody)) body += std::string("1\r\n") + c + "\r\n";
+  for (int i = 0; i < 200'000; ++i) body += "1\r\n \r\n";
+  RawClient client(server.port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + body +
+              "0\r\n\r\n");
+  EXPECT_EQ(client.ReadResponse(30).status, 200);
+}
+
+TEST(HttpConnection, AnEndlessHeaderIsAnsweredAndNotRead) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send("GET /health HTTP/1.1\r\nX-Endless: ");
+  const std::string more(64 << 10, 'y');
+  int64_t sent = 0;
+  while (sent < int64_t{64} << 20 && client.Send(more)) sent += static_cast<int64_t>(more.size());
+  EXPECT_LE(sent, 8 << 20) << "64 KiB are read; the sockets of both sides hold the rest";
+  EXPECT_TRUE(client.ReadAll().starts_with("HTTP/1.1 431 "));
+}
+
+TEST(HttpConnection, TheKeyIsAskedForBeforeABodyIsReadOrMadeRoomFor) {
+  TestServer server(Keyed());
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: a/v1?x\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n";
+  const int64_t pages_before = VirtualPages();
+  std::vector<std::unique_ptr<RawClient>> with_key;
+  for (int i = 0; i < 64; ++i) {
+    RawClient without(server.port());
+    const RawClient::Response response = without.Ask(head + "\r\n");
+    EXPECT_EQ(response.status, 401);
+    EXPECT_EQ(response.Field("www-authenticate"), "Bearer");
+    with_key.push_back(std::make_unique<RawClient>(server.port()));
+    with_key.back()->Send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sesame\r\n"
+        "Content-Length: 8388608\r\n\r\n{");
+  }
+  // 64 bodies of 8 MiB would be 512 MiB.
+  EXPECT_LT((VirtualPages() - pages_before) * 4096, 200 << 20);
+  EXPECT_EQ(server.Ask(CompletionPost(kBody, "Authorization: Bearer sesame\r\n")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200) << "open to all";
+  EXPECT_EQ(server.Ask(Get("/v1/models")).status, 401);
+}
+
+TEST(HttpConnection, ContinueIsSentToThoseWhoMayGoOn) {
+  TestServer server(Keyed());
+  const std::string start =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " +
+      std::to_string(std::string_view(kBody).size()) + "\r\n";
+  RawClient wrong(server.port());
+  EXPECT_EQ(wrong.Ask(start + "Authorization: Bearer nope\r\n\r\n").status, 401) << "without a 100";
+  RawClient right(server.port());
+  right.Send(start + "Authorization: Bearer sesame\r\n\r\n");
+  EXPECT_EQ(right.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(right.Ask(kBody).status, 200);
+}
+
+TEST(HttpConnection, AnErrorRepeatsNothingOfTheBody) {
+  TestServer server;
+  for (const char* body :
+       {R"({"prompt":"secret-prompt)", R"({"prompt":"secret-prompt",,})", "{\"prompt\":\"secret-prompt\xff\"}",
+        R"({"secret-prompt":NaN})", R"({"prompt":"secret-prompt","model":"secret-prompt"})",
+        R"({"prompt":"secret-prompt","max_tokens":"secret-prompt"})"}) {
+    const RawClient::Response response = server.Ask(CompletionPost(body));
+    EXPECT_GE(response.status, 400);
+    EXPECT_LE(response.status, 404);
+    EXPECT_EQ(response.body.find("secret-prompt"), std::string::npos) << response.body;
+  }
+}
+
+TEST(HttpConnection, RequestIdsAreEchoedWhenHarmless) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Get("/health", "X-Request-Id: abc-1.2_3\r\n")).Field("x-request-id"), "abc-1.2_3");
+  for (const char* odd : {"a b", "<script>", "a\"b", ""}) {
+    const std::string id =
+        server.Ask(Get("/health", "X-Request-Id: " + std::string(odd) + "\r\n")).Field("x-request-id");
+    EXPECT_EQ(id.size(), 32u) << odd;
+  }
+}
+
+TEST(HttpConnection, ABrowserOfOursMayAskAndRead) {
+  TestServerOptions options;
+  options.tenants = SingleTenant("sesame");
+  options.http.origins = OriginPolicy("127.0.0.1", {}, {"https://ui.example"});
+  TestServer server(std::move(options));
+  const std::string origin = "Origin: https://ui.example\r\n";
+  const RawClient::Response preflight =
+      server.Ask("OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\n" +
+                 origin + "\r\n");
+  EXPECT_EQ(preflight.status, 204) << "a preflight carries no key";
+  EXPECT_EQ(preflight.Field("access-control-allow-origin"), "https://ui.example");
+  EXPECT_EQ(preflight.Field("access-control-allow-methods"), "POST");
+  const RawClient::Response answer = server.Ask(CompletionPost(kBody, origin + "Authorization: Bearer sesame\r\n"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.Field("access-control-allow-origin"), "https://ui.example");
+  const RawClient::Response foreign = server.Ask(
+      "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\nOrigin: "
+      "https://evil\r\n\r\n");
+  EXPECT_EQ(foreign.status, 403);
+  EXPECT_EQ(foreign.Field("access-control-allow-origin"), "");
+}
+
+// --- deadlines
+// --------------------------------------------------------------------------------------------------------
+
+TEST(HttpConnection, AHeaderHasATotalDeadlineNotOnePerRead) {
+  TestServerOptions options;
+  options.http.limits.header_timeout_s = 0.3;
+  TestServer server(std::move(options));
+  RawClient client(server.port());
+  const std::string request = Get("/health", "X-Slow: " + std::string(500, 'y') + "\r\n");
+  size_t sent = 0;
+  // A byte whenever nothing has come back for 20 ms.
+  std::string answer;
+  while (answer.empty() && !client.closed() && sent < request.size()) {
+    client.Send(request.substr(sent++, 1));
+    answer = client.ReadUntil("\r\n", 0.02);
+  }
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 408 ")) << answer;
+  client.ReadAll();
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(HttpConnection, ABodyHasADeadlineOfItsOwn) {
+  TestServerOptions options;
+  options.http.limits.body_timeout_s = 0.3;
+  TestServer server(std::move(options));
+  RawClient client(server.port());
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
+  EXPECT_EQ(client.ReadResponse().status, 408);
+  client.ReadAll();
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(HttpConnection, SilentAndIdleConnectionsAreClosedWithoutAWord) {
+  TestServerOptions options;
+  options.http.limits.header_timeout_s = 0.2;
+  options.http.limits.keepalive_timeout_s = 0.2;
+  TestServer server(std::move(options));
+  RawClient silent(server.port());
+  EXPECT_EQ(silent.ReadAll(), "");
+  EXPECT_TRUE(silent.closed());
+  RawClient idle(server.port());
+  EXPECT_EQ(idle.Ask(Get("/health")).status, 200);
+  EXPECT_EQ(idle.ReadAll(), "");
+  EXPECT_TRUE(idle.closed());
+}
+
+TEST(HttpConnection, AClientThatLeavesInTheMiddleCostsNothing) {
+  TestServer server;
+  const std::string request = CompletionPost(kBody);
+  for (const size_t bytes : {1u, 20u, 120u, static_cast<unsigned>(request.size()) - 1}) {
+    for (const bool reset : {false, true}) {
+      RawClient client(server.port());
+      client.Send(request.substr(0, bytes));
+      client.Close(reset);
+    }
+  }
+  ExpectUnharmed(server);
+  EXPECT_EQ(server.executor().steps, 0);
+}
+
+TEST(HttpConnection, WhoSendsTooMuchDuringAGenerationIsCutOff) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient client(server.port());
+  client.Send(CompletionPost(kBody));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
+  const std::string flood(16 << 10, 'x');
+  for (int i = 0; i < 1024 && client.Send(flood); ++i) {
+  }
+  EXPECT_EQ(client.ReadAll(), "");
+  EXPECT_TRUE(client.closed());
+  server.executor().Release();
+  ExpectUnharmed(server);
+}
+
+}  // namespace
+}  // namespace hydrant

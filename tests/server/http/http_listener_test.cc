@@ -1,0 +1,126 @@
+#include "server/http/http_listener.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Takes all file descriptors of the process, but leaves `spare` of them.
+class Exhaustion {
+ public:
+  explicit Exhaustion(int spare) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit low = before_;
+    low.rlim_cur = 256;
+    setrlimit(RLIMIT_NOFILE, &low);
+    for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
+    for (; spare > 0; --spare) GiveOne();
+  }
+  ~Exhaustion() {
+    while (!taken_.empty()) GiveOne();
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  void GiveOne() {
+    close(taken_.back());
+    taken_.pop_back();
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<int> taken_;
+};
+
+TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
+  TestServer server;
+  RawClient early(server.port());
+  ASSERT_EQ(early.Ask(Get("/health")).status, 200);
+  {
+    Exhaustion exhaustion(/*spare=*/1);
+    RawClient shed(server.port());  // takes the spare one; there is none to accept it with
+    ASSERT_TRUE(shed.connected());
+    shed.ReadAll();
+    EXPECT_TRUE(shed.closed()) << "it must not wait in the backlog";
+    EXPECT_EQ(early.Ask(Get("/health")).status, 200) << "others are served";
+    const double cpu_before = CpuSeconds();
+    early.ReadUntil("nothing comes", 0.4);
+    EXPECT_LT(CpuSeconds() - cpu_before, 0.2);
+  }
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+}
+
+TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
+  TestServerOptions options;
+  options.http.limits.connections_max = 2;
+  TestServer server(std::move(options));
+  auto first = std::make_unique<RawClient>(server.port());
+  RawClient second(server.port());
+  ASSERT_EQ(first->Ask(Get("/health")).status, 200);
+  ASSERT_EQ(second.Ask(Get("/health")).status, 200);
+  RawClient third(server.port());
+  const RawClient::Response response = third.ReadResponse();
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.Field("retry-after"), "1");
+  EXPECT_NE(response.body.find("connections_exceeded"), std::string::npos);
+  third.ReadAll();
+  EXPECT_TRUE(third.closed());
+  first.reset();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "a place is free again";
+}
+
+TEST(HttpListener, AStormOfResetsLeavesItAlive) {
+  TestServer server;
+  for (int i = 0; i < 500; ++i) {
+    RawClient client(server.port());
+    if (i % 2 == 0) client.Send("POST /v1/comp");
+    client.Close(/*reset=*/true);
+  }
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+}
+
+TEST(HttpListener, WhatCannotBeBoundIsSaid) {
+  TestServer server;
+  boost::asio::io_context io;
+  HttpService service;
+  HttpListener taken(io, service);
+  const absl::Status in_use = taken.Open("127.0.0.1", server.port());
+  EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(in_use.message()).find(std::to_string(server.port())), std::string::npos);
+  HttpListener nowhere(io, service);
+  EXPECT_EQ(nowhere.Open("no such name", 0).code(), absl::StatusCode::kInvalidArgument);
+  HttpListener named(io, service);
+  ASSERT_TRUE(named.Open("localhost", 0).ok());
+  EXPECT_NE(named.port(), 0);
+}
+
+TEST(HttpListener, ASocketThatListensAlreadyServes) {
+  const ListeningSocket listening;
+  RawClient early(listening.port());  // connected before there is a server
+  ASSERT_TRUE(early.connected());
+  TestServerOptions options;
+  options.http.socket = InheritedSocket{listening.fd(), "127.0.0.1", listening.port()};
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.port(), listening.port());
+  EXPECT_EQ(early.Ask(Get("/health")).status, 200);
+  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,238 @@
+#include "server/sessions/session_prompt.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/byte_tokenizer.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAreArray;
+
+// Writes "ab" as one token; a model may have written it as two.
+class PairTokenizer : public ByteTokenizer {
+ public:
+  static constexpr int32_t kPair = 258;
+
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    std::vector<int32_t> ids;
+    for (const int32_t id : ByteTokenizer::Encode(text, options)) {
+      if (id == 'b' && !ids.empty() && ids.back() == 'a') {
+        ids.back() = kPair;
+      } else {
+        ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+  std::string_view TokenBytes(int32_t id) const override { return id == kPair ? "ab" : ByteTokenizer::TokenBytes(id); }
+};
+
+using Ids = std::vector<int32_t>;
+
+Ids Joined(const Ids& first, const Ids& second) {
+  Ids ids = first;
+  ids.insert(ids.end(), second.begin(), second.end());
+  return ids;
+}
+
+// Of tokens that are all text, the last of them without KV unless it says otherwise.
+SessionPast PastOf(const Ids& tokens, int32_t without_kv = 1) {
+  SessionPast past;
+  past.tokens = tokens;
+  past.computed = static_cast<int32_t>(tokens.size()) - without_kv;
+  past.text = PairTokenizer().Decode(tokens, /*skip_special_tokens=*/true);
+  if (without_kv == 1) past.text_before_last = past.text->size() - 1;
+  return past;
+}
+
+Ids PromptOf(const std::string& text, const SessionPast* past, bool append = false, bool add_bos = false) {
+  PairTokenizer tokenizer;
+  tokenizer.add_bos = add_bos;
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = false, .text = text, .ids = {}});
+  request.session_append = append;
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request.prompts.front(), request, past, tokenizer);
+  EXPECT_TRUE(prompt.ok());
+  if (!prompt.ok()) return {};
+  EXPECT_EQ(prompt.value().goes_on, GoesOn(prompt.value().ids, past)) << text;
+  return prompt.value().ids;
+}
+
+TEST(MakeTurnPrompt, TheFirstTurnIsWhatWasSent) {
+  EXPECT_THAT(PromptOf("xab", nullptr), ElementsAreArray(Ids{'x', PairTokenizer::kPair}));
+}
+
+TEST(MakeTurnPrompt, AHistoryOfTheSameTokensGoesOn) {
+  const SessionPast past = PastOf(ByteIds("hello"));
+  const Ids prompt = PromptOf("hello you", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(ByteIds("hello you")));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, AHistoryOfTheSameTextKeepsTheTokensThatWereWritten) {
+  const SessionPast past = PastOf(ByteIds("xab."));
+  const Ids prompt = PromptOf("xab. ab", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(Joined(ByteIds("xab. "), {PairTokenizer::kPair})));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, WhereOnlyTheLastTokenDiffersTheRestIsKept) {
+  // The answer stopped at max_tokens with "a", and the client's text goes on with "ab".
+  const SessionPast past = PastOf(ByteIds("xab a"));
+  EXPECT_THAT(PromptOf("xab ab", &past), ElementsAreArray(ByteIds("xab ab"))) << "the text begins with all of it";
+  const Ids prompt = PromptOf("xab ?", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(ByteIds("xab ?")));
+  EXPECT_TRUE(GoesOn(prompt, &past));
+}
+
+TEST(MakeTurnPrompt, APastWithoutATextIsFoundByItsTokensOnly) {
+  SessionPast past = PastOf(ByteIds("xab."));
+  past.text.reset();
+  EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
+  past = PastOf(ByteIds("xy."));
+  past.text.reset();
+  EXPECT_TRUE(GoesOn(PromptOf("xy. y", &past), &past));
+}
+
+TEST(MakeTurnPrompt, AnEditedHistoryIsEncodedAsItIs) {
+  const SessionPast past = PastOf(ByteIds("xab."));
+  const Ids prompt = PromptOf("yab. ab", &past);
+  EXPECT_THAT(prompt, ElementsAreArray(PromptOf("yab. ab", nullptr)));
+  EXPECT_FALSE(GoesOn(prompt, &past));
+  EXPECT_FALSE(GoesOn(PromptOf("xa", &past), &past)) << "shorter than the past";
+}
+
+TEST(MakeTurnPrompt, WhatIsAppendedComesBehindAllThatWasWritten) {
+  const SessionPast past = PastOf(ByteIds("xab"));
+  EXPECT_THAT(PromptOf("ab", &past, /*append=*/true), ElementsAreArray(Joined(ByteIds("xab"), {PairTokenizer::kPair})));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = true, .text = {}, .ids = {5, 6}});
+  request.session_append = true;
+  EXPECT_THAT(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().ids,
+              ElementsAreArray(Joined(ByteIds("xab"), {5, 6})));
+}
+
+TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
+  const SessionPast past = PastOf(ByteIds("xab"));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = false, .text = "xabab", .ids = {}});
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xabab");
+  request.session_append = true;
+  request.prompts[0].text = "!";
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xab!");
+  request.prompts[0] = {.is_ids = true, .text = {}, .ids = {PairTokenizer::kPair}};
+  EXPECT_EQ(MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer()).value().text, "xabab");
+  SessionPast silent = past;
+  silent.text.reset();
+  EXPECT_FALSE(MakeTurnPrompt(request.prompts.front(), request, &silent, PairTokenizer()).value().text.has_value());
+}
+
+// A chat's prompt: `plain` is what the client wrote in it.
+TurnPrompt ChatPromptOf(const std::string& text, std::vector<PlainRange> plain, const SessionPast* past) {
+  const RequestPrompt said = {.is_ids = false, .text = text, .ids = {}, .plain = std::move(plain)};
+  return MakeTurnPrompt(said, CompletionRequest(), past, PairTokenizer()).value();
+}
+
+TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
+  SessionPast past = PastOf(Joined({ByteTokenizer::kBos}, ByteIds("xab.")));
+  past.text = "<bos>xab.";
+  past.text_before_last = 8;
+  past.prompt_bytes = 7;
+  past.plain = {{5, 6}};
+  const Ids kept = Joined({ByteTokenizer::kBos}, ByteIds("xab. y"));
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}, {7, 9}}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}}, &past).ids, kept) << "whoever says the answer";
+  const Ids text = Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '.', ' ', 'y'});
+  for (const PlainRange range : {PlainRange{0, 6}, PlainRange{0, 5}, PlainRange{3, 4}}) {
+    const TurnPrompt prompt = ChatPromptOf("<bos>xab. y", {range}, &past);
+    EXPECT_EQ(prompt.ids, text) << range.begin;
+    EXPECT_FALSE(prompt.goes_on);
+  }
+  EXPECT_EQ(ChatPromptOf("<bos>xab?", {{0, 6}}, &past).ids, Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '?'}))
+      << "up to its last token";
+}
+
+TEST(MakeTurnPrompt, WhatThePastTookForTextIsNoSpecialTokenEither) {
+  SessionPast past = PastOf(ByteIds("<bos>xab."));
+  past.prompt_bytes = 9;
+  past.plain = {{0, 6}};
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 6}}, &past).ids, ByteIds("<bos>xab. y"));
+  EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 2}, {2, 2}, {2, 6}}, &past).ids, ByteIds("<bos>xab. y")) << "in pieces";
+  EXPECT_EQ(PromptOf("<bos>xab. y", &past), PromptOf("<bos>xab. y", nullptr)) << "as without a session";
+}
+
+TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
+  SessionPast past = PastOf(Joined(ByteIds("xab"), {ByteTokenizer::kEos, 'c', '.'}));
+  past.text = "xab<eos>c.";
+  past.text_before_last = 9;
+  past.prompt_bytes = 1;
+  past.plain = {};
+  past.answer_specials = {{3, 8}};
+  const Ids kept = Joined(Joined(ByteIds("xab"), {ByteTokenizer::kEos}), ByteIds("c. y"));
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 3}, {8, 10}}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {}, &past).ids, kept);
+  EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 10}}, &past).ids, ChatPromptOf("xab<eos>c. y", {{1, 10}}, nullptr).ids);
+}
+
+TEST(MakeTurnPrompt, TellsWhatIsTheClients) {
+  const std::vector<TextRange> ranges = {{1, 3}, {4, 5}};
+  EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).plain, ranges);
+  SessionPast past = PastOf(ByteIds("xabab"));
+  past.plain = ranges;
+  CompletionRequest request;
+  request.session_append = true;
+  const RequestPrompt said = {.is_ids = false, .text = "!", .ids = {}};
+  EXPECT_EQ(MakeTurnPrompt(said, request, &past, PairTokenizer()).value().plain, ranges);
+}
+
+TEST(MakeTurnPrompt, SomethingMustBeNew) {
+  const SessionPast past = PastOf(ByteIds("x"));
+  CompletionRequest request;
+  request.prompts.push_back({.is_ids = true, .text = {}, .ids = {}});
+  request.session_append = true;
+  const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request.prompts.front(), request, &past, PairTokenizer());
+  ASSERT_FALSE(prompt.ok());
+  EXPECT_EQ(prompt.error().code, "empty_prompt");
+}
+
+TEST(MakeTurnPrompt, ATokenTheServerAddedIsNoPartOfTheText) {
+  SessionPast past = PastOf(Joined({ByteTokenizer::kBos}, ByteIds("xab.")));
+  ASSERT_EQ(past.text, "xab.");
+  past.hidden_specials = 1;
+  const Ids prompt = PromptOf("xab. y", &past, /*append=*/false, /*add_bos=*/true);
+  EXPECT_THAT(prompt, ElementsAreArray(Joined({ByteTokenizer::kBos}, ByteIds("xab. y"))));
+  EXPECT_THAT(PromptOf("z", &past, /*append=*/true, /*add_bos=*/true),
+              ElementsAreArray(Joined({ByteTokenizer::kBos}, ByteIds("xab.z"))))
+      << "once";
+  // Without it the text is another one.
+  EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
+}
+
+// A stop token that is no part of the past leaves all of it computed: sent once more as it is, there is nothing to go on with.
+TEST(MakeTurnPrompt, AHistoryWithNothingNewDoesNotGoOn) {
+  const SessionPast past = PastOf(ByteIds("xab."), /*without_kv=*/0);
+  EXPECT_FALSE(GoesOn(PromptOf("xab.", &past), &past));
+  EXPECT_TRUE(GoesOn(PromptOf("xab.y", &past), &past));
+  EXPECT_TRUE(GoesOn(PromptOf("y", &past, /*append=*/true), &past));
+}
+
+TEST(GoesOn, NeedsATokenToCompute) {
+  const SessionPast past = PastOf({1, 2, 3});
+  EXPECT_FALSE(GoesOn({1, 2}, &past));
+  EXPECT_TRUE(GoesOn({1, 2, 3}, &past));
+  EXPECT_TRUE(GoesOn({1, 2, 9}, &past)) << "the last one has no KV";
+  EXPECT_FALSE(GoesOn({1, 9, 3}, &past));
+  const SessionPast stopped = PastOf({1, 2, 3}, 0);
+  EXPECT_FALSE(GoesOn({1, 2, 3}, &stopped));
+  EXPECT_TRUE(GoesOn({1, 2, 3, 4}, &stopped));
+  EXPECT_FALSE(GoesOn({1}, nullptr));
+}
+
+}  // namespace
+}  // namespace hydrant

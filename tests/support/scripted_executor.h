@@ -1,0 +1,106 @@
+// An Executor without a model: what it "samples" is a function of the position, so every answer is known beforehand. A
+// test can hold it or make it fail.
+#ifndef HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
+#define HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "model/run/executor.h"
+
+namespace hydrant {
+
+// (layer, KV head) pairs of a cache that is not there.
+inline constexpr int32_t kScriptedPairs = 6;
+
+class ScriptedExecutor : public Executor {
+ public:
+  // The token sampled for `position`; by default the alphabet, over and over. Set before the engine starts.
+  std::function<int32_t(const StepRow& row, int32_t position)> next = [](const StepRow&, int32_t position) {
+    return 'a' + position % 26;
+  };
+  std::atomic<bool> not_finite = false;  // rows that sample are not finite
+  std::atomic<bool> fails = false;       // Await throws
+  std::atomic<int64_t> launches = 0;     // steps that began
+  std::atomic<int64_t> steps = 0;        // ended
+
+  // No step ends, or only the next `more`, until Release.
+  void Hold(int64_t more = 0) {
+    steps_max_ = steps + more;
+    steps_max_.notify_all();
+  }
+  void Release() {
+    steps_max_ = std::numeric_limits<int64_t>::max();
+    steps_max_.notify_all();
+  }
+
+  Ticket Launch(const StepInput& input) override {
+    input_ = &input;
+    ++launches;
+    return {};
+  }
+
+  StepOutput Await(Ticket) override {
+    for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
+    if (fails) throw std::runtime_error("the device is gone");
+    ++steps;
+    for (const ReadOp& read : input_->reads) Read(read);
+    StepOutput output;
+    for (const StepRow& row : input_->rows) {
+      RowOutput& answer = output.rows.emplace_back();
+      answer.losses.resize(static_cast<size_t>(row.losses.cuts));
+      for (const int32_t target : row.targets)
+        answer.targets.push_back(Result(target, row.target_logprobs, row.target_ranks));
+      if (!row.sample) continue;
+      const int32_t position = row.position + static_cast<int32_t>(row.tokens.size());
+      answer.sampled = Result(next(row, position), row.logprobs);
+      answer.sampled.finite = !not_finite;
+    }
+    return output;
+  }
+
+ private:
+  // Token i lies in slot i of every pair, with score i + 1.
+  static void Read(const ReadOp& read) {
+    KvSides& out = *read.out;
+    out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+    out.scores.clear();
+    out.positions.clear();
+    for (int32_t block = 0; block < out.blocks; ++block) {
+      for (int32_t i = 0; i < kScriptedPairs * kBlockSlots; ++i) {
+        out.positions.push_back(block * kBlockSlots + i % kBlockSlots);
+        out.scores.push_back(static_cast<float>(out.positions.back() + 1));
+      }
+    }
+  }
+
+  // Log-probabilities that say which token they belong to: -id / 100, rank id + 1, candidates 0, 1, … below it.
+  static SampleResult Result(int32_t id, int32_t logprobs, bool rank = false) {
+    SampleResult result;
+    result.rank = rank ? id + 1 : 0;
+    result.id = id;
+    result.logprob = static_cast<float>(-id) / 100;
+    for (int32_t k = 0; k < logprobs; ++k) result.top.push_back({k, static_cast<float>(-k)});
+    return result;
+  }
+
+  const StepInput* input_ = nullptr;
+  std::atomic<int64_t> steps_max_ = std::numeric_limits<int64_t>::max();
+};
+
+// The next character of `text` for each generated token, then the end of the sequence (id 256).
+inline std::function<int32_t(const StepRow&, int32_t)> Recite(std::string text) {
+  return [text = std::move(text)](const StepRow& row, int32_t position) {
+    const auto at = static_cast<size_t>(position - row.prompt_length);
+    return at < text.size() ? static_cast<int32_t>(static_cast<unsigned char>(text[at])) : 256;
+  };
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
