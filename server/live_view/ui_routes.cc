@@ -1,15 +1,12 @@
 #include "server/live_view/ui_routes.h"
 
-#include <openssl/evp.h>
-
-#include <array>
-#include <cassert>
 #include <string>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/http_exchange.h"
+#include "server/process/sha256.h"
 
 namespace hydrant {
 namespace {
@@ -18,11 +15,8 @@ namespace asio = boost::asio;
 
 // Half of the content's SHA-256, quoted.
 std::string ETagOf(std::string_view content) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned bytes = 0;
-  const int ok = EVP_Digest(content.data(), content.size(), digest.data(), &bytes, EVP_sha256(), nullptr);
-  assert(ok == 1 && bytes >= 16);
-  const std::string_view half(reinterpret_cast<const char*>(digest.data()), 16);
+  const Sha256Digest digest = Sha256(content);
+  const std::string_view half(reinterpret_cast<const char*>(digest.data()), digest.size() / 2);
   return absl::StrCat("\"", absl::BytesToHexString({half.data(), half.size()}), "\"");
 }
 

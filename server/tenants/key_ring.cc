@@ -1,21 +1,16 @@
 #include "server/tenants/key_ring.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cassert>
 
 #include "server/process/ascii_text.h"
+#include "server/process/sha256.h"
 
 namespace hydrant {
-KeyDigest DigestOfKey(std::string_view key) {
-  KeyDigest digest{};
-  unsigned int bytes = 0;
-  const int ok = EVP_Digest(key.data(), key.size(), digest.data(), &bytes, EVP_sha256(), nullptr);
-  assert(ok == 1 && bytes == digest.size());
-  return digest;
-}
+
+KeyDigest DigestOfKey(std::string_view key) { return Sha256(key); }
 
 std::optional<KeyDigest> KeyDigestFromHex(std::string_view text) {
   KeyDigest digest;
