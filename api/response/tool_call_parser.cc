@@ -36,37 +36,46 @@ size_t HeldBytes(std::string_view text, std::string_view marker) {
   return 0;
 }
 
+// Follows JSON text byte by byte: whether it is within a string, and which bytes are structure.
+class JsonStrings {
+ public:
+  // Whether `c` stands outside of every string; a string's quotes are part of it.
+  bool Outside(char c) {
+    if (escaped_) {
+      escaped_ = false;
+    } else if (in_string_ && c == '\\') {
+      escaped_ = true;
+    } else if (c == '"') {
+      in_string_ = !in_string_;
+      return false;
+    }
+    return !in_string_;
+  }
+  bool in_string() const { return in_string_; }
+
+ private:
+  bool in_string_ = false;
+  bool escaped_ = false;
+};
+
 // Bytes of the JSON object at the front of `text`; 0 if none ends in it.
 size_t ObjectBytes(std::string_view text) {
+  JsonStrings strings;
   int depth = 0;
-  bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if ((c == '}' || c == ']') && --depth == 0) {
-      return i + 1;
-    }
+    if (!strings.Outside(c)) continue;
+    if (c == '{' || c == '[') ++depth;
+    if ((c == '}' || c == ']') && --depth == 0) return i + 1;
   }
   return 0;
 }
 
 // Whether `json`, from which something was cut off, ends within a string.
 bool EndsInString(std::string_view json) {
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    if (in_string && json[i] == '\\') {
-      ++i;
-    } else if (json[i] == '"') {
-      in_string = !in_string;
-    }
-  }
-  return in_string;
+  JsonStrings strings;
+  for (const char c : json) strings.Outside(c);
+  return strings.in_string();
 }
 
 // Nullopt: it holds an integer that would become another one.
