@@ -18,7 +18,7 @@
 #include <mutex>
 #include <utility>
 
-#include "server/engine/engine_core.h"
+#include "server/metrics/sampled_series.h"
 #include "server/process/limits.h"
 
 namespace hydrant {
@@ -48,10 +48,10 @@ const Buckets& RequestBuckets() {
   return buckets;
 }
 
-// From half a millisecond: vLLM's lowest bounds are too coarse for a small model.
-const Buckets& FineBuckets() {
-  static const Buckets buckets = {.0005, .001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1,
-                                  .15,   .2,   .3,   .5,   .75,  1,     2.5, 5,    10,  20,  40,  80,   160};
+// Of every tenant, so few: each bound costs as many series as there are tenants. From half a millisecond, because vLLM's lowest
+// bounds are too coarse for a small model; steps of 2 to 2.5 keep a quantile within that factor.
+const Buckets& TenantBuckets() {
+  static const Buckets buckets = {.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160};
   return buckets;
 }
 
@@ -77,9 +77,6 @@ Buckets OneTwoFive(int32_t max) {
   return buckets;
 }
 
-constexpr char kWaitingByReason[] =
-    "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
-
 Labels With(Labels labels, const char* name, const char* value) {
   labels.emplace(name, value);
   return labels;
@@ -92,7 +89,6 @@ void RaiseTo(Counter* counter, double total) {
   const double missing = total - counter->Value();
   if (missing > 0) counter->Increment(missing);
 }
-void RaiseTo(Counter* counter, uint64_t total) { RaiseTo(counter, static_cast<double>(total)); }
 
 int64_t OpenFileDescriptors() {
   DIR* directory = opendir("/proc/self/fd");
@@ -148,30 +144,42 @@ struct Metrics::Series {
     extra.insert(model.begin(), model.end());
     return AddCounter("vllm:" + name + "_total", help, extra);
   }
-  Gauge* VllmGauge(const std::string& name, const std::string& help, Labels extra = {}) {
-    extra.insert(model.begin(), model.end());
-    return AddGauge("vllm:" + name, help, extra);
-  }
   Histogram* VllmHistogram(const std::string& name, const std::string& help, const Buckets& buckets) {
     return AddHistogram("vllm:" + name, help, model, buckets);
   }
+  // A row of a table with the registry's own counter or gauge.
+  template <typename Source>
+  struct Sampled {
+    double (*value)(const Source&);
+    Counter* counter;  // or
+    Gauge* gauge;
+
+    void Update(const Source& source) const {
+      if (counter != nullptr) {
+        RaiseTo(counter, value(source));
+      } else {
+        gauge->Set(value(source));
+      }
+    }
+  };
+  template <typename Source>
+  Sampled<Source> AddSampled(const SampledSeries<Source>& row, Labels labels) {
+    const std::string_view name = row.name;
+    if (row.label != nullptr) labels.emplace(row.label, row.label_value);
+    if (name.starts_with("vllm:")) labels.insert(model.begin(), model.end());
+    const bool counts = name.ends_with("_total");
+    return {row.value, counts ? AddCounter(row.name, row.help, labels) : nullptr,
+            counts ? nullptr : AddGauge(row.name, row.help, labels)};
+  }
+
   // What is told apart by tenant.
   struct Tenant {
+    std::vector<Sampled<TenantCounters>> sampled;
     Counter* requests;
-    Counter* prompt_tokens;
-    Counter* generation_tokens;
-    Counter* service;
     Counter* rejected[kRejectReasons];
     Histogram* queue;
     Histogram* first_token;
     Histogram* token_gap;
-    Gauge* running;
-    Gauge* waiting_capacity;
-    Gauge* waiting_deferred;
-    Gauge* live_slots;
-    Gauge* logical_tokens;
-    Gauge* blocks;
-    Gauge* reserved_blocks;
   };
 
   void AddVllmEngine(const MetricsOptions& options);
@@ -187,39 +195,10 @@ struct Metrics::Series {
   std::array<std::atomic<Tenant*>, kTenantsMax> tenants = {};
   std::vector<std::unique_ptr<Tenant>> tenant_memory;  // AddTenant's
 
-  // The engine's totals, brought up to date at a scrape.
-  Gauge* running;
-  Gauge* waiting;
-  Gauge* waiting_capacity;
-  Gauge* waiting_deferred;
-  Gauge* cache_usage;
-  Gauge* cache_usage_alias;
-  Counter* prompt_tokens;
-  Counter* prompt_tokens_local;
-  Counter* prompt_tokens_hit;
-  Counter* prompt_tokens_restored;
-  Counter* prompt_tokens_cached;
-  Counter* prefix_queries[2];  // with the former name
-  Counter* prefix_hits[2];
-  Gauge* snapshots;
-  Gauge* snapshot_bytes;
-  double side_block_bytes;
-  Counter* generation_tokens;
-  Gauge* blocks_free;
-  Gauge* blocks_used;
-  Gauge* blocks_cached;
-  std::vector<Counter*> evicted;
-  Counter* freed[kFreeCauses];
-  Counter* parks;
-  Counter* parks_lost;
-  Counter* restores;
-  Gauge* parked_blocks;
-  Gauge* sessions_resident;
-  Gauge* sessions_parked;
-  Gauge* sessions_cold;
-  Counter* shrinks;
-  Counter* stalls;
-  Counter* steps_lost;
+  // Brought up to date at a scrape.
+  std::vector<Sampled<Scrape>> sampled;
+  int64_t side_block_bytes = 0;
+  std::vector<Counter*> evicted;  // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
   Gauge* virtual_bytes;
@@ -259,12 +238,6 @@ Metrics::Series::Series(const MetricsOptions& options) : model({{"model_name", o
 }
 
 void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
-  running = VllmGauge("num_requests_running", "Sequences in the execution batch.");
-  waiting = VllmGauge("num_requests_waiting", "Sequences that wait to be admitted.");
-  waiting_capacity = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "capacity"}});
-  waiting_deferred = VllmGauge("num_requests_waiting_by_reason", kWaitingByReason, {{"reason", "deferred"}});
-  cache_usage = VllmGauge("kv_cache_usage_perc", "KV blocks in use; 1 means all.");
-  cache_usage_alias = VllmGauge("gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.");
   const std::string slots = std::to_string(int64_t{options.blocks} * options.block_slots);
   AddGauge("vllm:cache_config_info", "The configuration of the KV cache.",
            {{"block_size", std::to_string(options.block_slots)},
@@ -275,18 +248,6 @@ void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
             {"kv_cache_size_tokens", slots},
             {"engine", "0"}})
       ->Set(1);
-  prompt_tokens = Vllm("prompt_tokens", "Prompt tokens processed.");
-  generation_tokens = Vllm("generation_tokens", "Tokens generated.");
-  prompt_tokens_cached = Vllm("prompt_tokens_cached", "Prompt tokens that did not have to be computed.");
-  static constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
-  prompt_tokens_local = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_compute"}});
-  prompt_tokens_hit = Vllm("prompt_tokens_by_source", kBySource, {{"source", "local_cache_hit"}});
-  prompt_tokens_restored = Vllm("prompt_tokens_by_source", kBySource, {{"source", "external_kv_transfer"}});
-  prefix_queries[0] = Vllm("prefix_cache_queries", "Tokens looked up in the prefix cache.");
-  prefix_hits[0] = Vllm("prefix_cache_hits", "Tokens found in the prefix cache.");
-  prefix_queries[1] = Vllm("gpu_prefix_cache_queries", "The former name of vllm:prefix_cache_queries.");
-  prefix_hits[1] = Vllm("gpu_prefix_cache_hits", "The former name of vllm:prefix_cache_hits.");
-  Vllm("num_preemptions", "Sequences preempted.");
   step_tokens = VllmHistogram("iteration_tokens_total", "Tokens of a step.", StepTokenBuckets());
 }
 
@@ -318,41 +279,18 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
 }
 
 void Metrics::Series::AddOurs(const MetricsOptions& options) {
-  static constexpr char kBlocks[] = "Blocks of the KV pool by state.";
-  blocks_free = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "free"}});
-  blocks_used = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "used"}});
-  blocks_cached = AddGauge("hydrant_kv_blocks", kBlocks, {{"state", "cached"}});
-  snapshots = AddGauge("hydrant_prefix_snapshots", "Score snapshots of cached prefixes.", {});
-  snapshot_bytes = AddGauge("hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", {});
-  side_block_bytes = static_cast<double>(options.side_block_bytes);
+  side_block_bytes = options.side_block_bytes;
+  for (const SampledSeries<Scrape>& row : EngineSeries()) sampled.push_back(AddSampled(row, {}));
   for (const std::string& name : options.policy_names) {
     evicted.push_back(AddCounter("hydrant_evicted_tokens_total",
                                  "Positions dropped from the KV cache, once per sequence (not per layer and head).",
                                  {{"policy", name}}));
   }
-  static constexpr const char* kCauses[kFreeCauses] = {"prefill", "shrink", "periodic", "finish", "cancel", "shared"};
-  for (int32_t i = 0; i < kFreeCauses; ++i) {
-    freed[i] = AddCounter("hydrant_freed_blocks_total", "Blocks given back to the pool.", {{"cause", kCauses[i]}});
-  }
-  shrinks = AddCounter("hydrant_shrinks_total", "Budgets lowered, within what their requests agreed to.", {});
-  parks = AddCounter("hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", {});
-  parks_lost = AddCounter("hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", {});
-  restores = AddCounter("hydrant_restores_total", "Times a session's parked KV came back for its next turn.", {});
-  parked_blocks = AddGauge("hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", {});
-  static constexpr char kSessions[] =
-      "Sessions: with a turn in progress, with their KV parked, with nothing but their tokens.";
-  sessions_resident = AddGauge("hydrant_sessions", kSessions, {{"state", "resident"}});
-  sessions_parked = AddGauge("hydrant_sessions", kSessions, {{"state", "parked"}});
-  sessions_cold = AddGauge("hydrant_sessions", kSessions, {{"state", "cold"}});
   static constexpr char kStep[] = "Parts of an engine step.";
   step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
   step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
-  stalls = AddCounter("hydrant_stalls_total", "Steps that took longer than the engine may be silent.", {});
-  steps_lost =
-      AddCounter("hydrant_steps_lost_total", "Steps that there was no memory for, on the device or the host.", {});
-
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
   for (const std::string& name : options.tenant_names) AddTenant(name);
 
@@ -370,26 +308,15 @@ void Metrics::Series::AddTenant(const std::string& name) {
   const Labels labels = {{"tenant", name}};
   auto added = std::make_unique<Tenant>();
   added->requests = AddCounter("hydrant_requests_total", "Requests for generation.", labels);
-  added->prompt_tokens = AddCounter("hydrant_prompt_tokens_total", "Prompt tokens computed.", labels);
-  added->generation_tokens = AddCounter("hydrant_generation_tokens_total", "Tokens generated.", labels);
-  added->service = AddCounter("hydrant_service_total", "Fair-share service charged, divided by the weight.", labels);
   for (int32_t i = 0; i < kRejectReasons; ++i) {
     const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
     added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", with_reason);
   }
-  added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, FineBuckets());
-  added->first_token = AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, FineBuckets());
-  added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, FineBuckets());
-  added->running = AddGauge("hydrant_running", "Sequences in the execution batch.", labels);
-  added->waiting_capacity = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "capacity"));
-  added->waiting_deferred = AddGauge("hydrant_waiting", kWaitingByReason, With(labels, "reason", "deferred"));
-  added->live_slots = AddGauge("hydrant_live_slots", "Occupied token slots of running sequences.", labels);
-  added->logical_tokens =
-      AddGauge("hydrant_logical_tokens",
-               "Tokens that running sequences have seen: what they would hold without eviction.", labels);
-  added->blocks = AddGauge("hydrant_blocks", "Blocks in use.", labels);
-  added->reserved_blocks =
-      AddGauge("hydrant_reserved_blocks", "Blocks held by running sequences or promised to them.", labels);
+  added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, TenantBuckets());
+  added->first_token =
+      AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, TenantBuckets());
+  added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, TenantBuckets());
+  for (const SampledSeries<TenantCounters>& row : TenantSeries()) added->sampled.push_back(AddSampled(row, labels));
   tenants[tenant_memory.size()].store(added.get(), std::memory_order_release);
   tenant_memory.push_back(std::move(added));
 }
@@ -398,17 +325,7 @@ void Metrics::Series::RenderTenants(const EngineCounters& engine) {
   for (size_t i = 0; i < engine.tenants.size(); ++i) {
     const Tenant* series = tenants[i].load(std::memory_order_acquire);
     if (series == nullptr) return;
-    const TenantCounters& totals = engine.tenants[i];
-    RaiseTo(series->prompt_tokens, static_cast<double>(totals.prompt_tokens));
-    RaiseTo(series->generation_tokens, static_cast<double>(totals.generated_tokens));
-    RaiseTo(series->service, totals.charged);
-    series->running->Set(totals.running);
-    series->waiting_capacity->Set(totals.waiting - totals.waiting_deferred);
-    series->waiting_deferred->Set(totals.waiting_deferred);
-    series->live_slots->Set(static_cast<double>(totals.live_slots));
-    series->logical_tokens->Set(static_cast<double>(totals.logical_tokens));
-    series->blocks->Set(static_cast<double>(totals.blocks));
-    series->reserved_blocks->Set(static_cast<double>(totals.reserved_blocks));
+    for (const Sampled<TenantCounters>& sample : series->sampled) sample.Update(engine.tenants[i]);
   }
 }
 
@@ -476,44 +393,12 @@ void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
-  const int32_t blocks = engine.blocks_free + engine.blocks_used + engine.blocks_cached;
-  const double usage = blocks > 0 ? static_cast<double>(engine.blocks_used) / blocks : 0.0;
-  series.running->Set(engine.running);
-  series.waiting->Set(engine.waiting);
-  int32_t deferred = 0;
-  for (const TenantCounters& tenant : engine.tenants) deferred += tenant.waiting_deferred;
-  series.waiting_capacity->Set(engine.waiting - deferred);
-  series.waiting_deferred->Set(deferred);
-  series.cache_usage->Set(usage);
-  series.cache_usage_alias->Set(usage);
-  series.blocks_free->Set(engine.blocks_free);
-  series.blocks_used->Set(engine.blocks_used);
-  series.blocks_cached->Set(engine.blocks_cached);
+  const Scrape scrape{engine, sessions, stalled, series.side_block_bytes};
+  for (const Series::Sampled<Scrape>& sample : series.sampled) sample.Update(scrape);
+  for (size_t i = 0; i < series.evicted.size(); ++i) {
+    RaiseTo(series.evicted[i], static_cast<double>(engine.evicted_tokens[i]));
+  }
   series.RenderTenants(engine);
-
-  const SchedulerCounters& totals = engine.scheduler;
-  RaiseTo(series.prompt_tokens, totals.prompt_tokens + totals.prefix_hits + totals.restored_tokens);
-  RaiseTo(series.prompt_tokens_hit, totals.prefix_hits);
-  RaiseTo(series.prompt_tokens_restored, totals.restored_tokens);
-  RaiseTo(series.prompt_tokens_cached, totals.prefix_hits + totals.restored_tokens);
-  RaiseTo(series.parks, totals.parks);
-  RaiseTo(series.parks_lost, engine.parked_lost);
-  RaiseTo(series.restores, totals.restores);
-  series.parked_blocks->Set(static_cast<double>(engine.parked_blocks));
-  series.sessions_resident->Set(static_cast<double>(sessions.busy));
-  series.sessions_parked->Set(static_cast<double>(sessions.parked));
-  series.sessions_cold->Set(static_cast<double>(sessions.cold));
-  for (Counter* counter : series.prefix_queries) RaiseTo(counter, totals.prefix_queries);
-  for (Counter* counter : series.prefix_hits) RaiseTo(counter, totals.prefix_hits);
-  series.snapshots->Set(engine.snapshots);
-  series.snapshot_bytes->Set(engine.sides_snapshots * series.side_block_bytes);
-  RaiseTo(series.prompt_tokens_local, totals.prompt_tokens);
-  RaiseTo(series.generation_tokens, totals.generated_tokens);
-  for (size_t i = 0; i < series.evicted.size(); ++i) RaiseTo(series.evicted[i], engine.evicted_tokens[i]);
-  for (int32_t i = 0; i < kFreeCauses; ++i) RaiseTo(series.freed[i], totals.freed_blocks[i]);
-  RaiseTo(series.shrinks, totals.shrinks);
-  RaiseTo(series.stalls, engine.stalls + (stalled ? 1 : 0));
-  RaiseTo(series.steps_lost, engine.steps_lost);
 
   rusage usage_times{};
   getrusage(RUSAGE_SELF, &usage_times);

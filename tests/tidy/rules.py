@@ -231,6 +231,7 @@ UNTESTED = {
     "model/tokenizer/pcre2_code.cc": "tests/model/tokenizer/split_regex_test.cc and split_effort_test.cc compile through it",
     "server/http/asio.cc": "nothing of ours: it compiles a library's sources once",
     "server/live_view/ui_assets.cc": "tests/server/live_view/ui_routes_test.cc asks for every one of them",
+    "server/metrics/sampled_series.cc": "tests/server/metrics/metrics_test.cc scrapes every row",
     "server/main.cc": "tests/conformance starts the program",
 }
 # What tests/model/jinja/golden_test.cc compares with Python's jinja2 as a whole.

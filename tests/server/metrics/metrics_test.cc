@@ -306,6 +306,15 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   EXPECT_EQ(text.Value("hydrant_rejected_total", {"overloaded"}), 1);
 }
 
+// Three histograms of 15 bounds, +Inf, sum and count; eight reasons of a refusal; eleven numbers.
+TEST(Metrics, ATenantCosts73Series) {
+  Metrics metrics(Options());
+  const size_t before = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
+  metrics.AddTenant("another");
+  const size_t after = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
+  EXPECT_EQ(after - before, 73u);
+}
+
 TEST(Metrics, ATenantsNumbersAreItsOwn) {
   MetricsOptions options = Options();
   options.tenant_names = {"a", "b"};

@@ -1,0 +1,148 @@
+#include "server/metrics/sampled_series.h"
+
+namespace hydrant {
+namespace {
+
+constexpr char kWaitingByReason[] =
+    "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
+constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
+constexpr char kBlocks[] = "Blocks of the KV pool by state.";
+constexpr char kFreed[] = "Blocks given back to the pool.";
+constexpr char kSessions[] = "Sessions: with a turn in progress, with their KV parked, with nothing but their tokens.";
+
+constexpr SampledSeries<Scrape> kEngineSeries[] = {
+    {"vllm:num_requests_running", "Sequences in the execution batch.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.running); }},
+    {"vllm:num_requests_waiting", "Sequences that wait to be admitted.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.waiting); }},
+    {"vllm:num_requests_waiting_by_reason", kWaitingByReason, "reason", "capacity",
+     [](const Scrape& s) { return static_cast<double>(s.engine.waiting - s.waiting_deferred()); }},
+    {"vllm:num_requests_waiting_by_reason", kWaitingByReason, "reason", "deferred",
+     [](const Scrape& s) { return static_cast<double>(s.waiting_deferred()); }},
+    {"vllm:kv_cache_usage_perc", "KV blocks in use; 1 means all.", nullptr, nullptr,
+     [](const Scrape& s) { return s.kv_usage(); }},
+    {"vllm:gpu_cache_usage_perc", "The former name of vllm:kv_cache_usage_perc.", nullptr, nullptr,
+     [](const Scrape& s) { return s.kv_usage(); }},
+    {"vllm:prompt_tokens_total", "Prompt tokens processed.", nullptr, nullptr,
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.prompt_tokens + s.engine.scheduler.prefix_hits +
+                                  s.engine.scheduler.restored_tokens);
+     }},
+    {"vllm:generation_tokens_total", "Tokens generated.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.generated_tokens); }},
+    {"vllm:prompt_tokens_cached_total", "Prompt tokens that did not have to be computed.", nullptr, nullptr,
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.prefix_hits + s.engine.scheduler.restored_tokens);
+     }},
+    {"vllm:prompt_tokens_by_source_total", kBySource, "source", "local_compute",
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prompt_tokens); }},
+    {"vllm:prompt_tokens_by_source_total", kBySource, "source", "local_cache_hit",
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_hits); }},
+    {"vllm:prompt_tokens_by_source_total", kBySource, "source", "external_kv_transfer",
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.restored_tokens); }},
+    {"vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_queries); }},
+    {"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_hits); }},
+    {"vllm:gpu_prefix_cache_queries_total", "The former name of vllm:prefix_cache_queries.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_queries); }},
+    {"vllm:gpu_prefix_cache_hits_total", "The former name of vllm:prefix_cache_hits.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_hits); }},
+    {"vllm:num_preemptions_total", "Sequences preempted.", nullptr, nullptr,
+     [](const Scrape&) { return static_cast<double>(0); }},
+    {"hydrant_kv_blocks", kBlocks, "state", "free",
+     [](const Scrape& s) { return static_cast<double>(s.engine.blocks_free); }},
+    {"hydrant_kv_blocks", kBlocks, "state", "used",
+     [](const Scrape& s) { return static_cast<double>(s.engine.blocks_used); }},
+    {"hydrant_kv_blocks", kBlocks, "state", "cached",
+     [](const Scrape& s) { return static_cast<double>(s.engine.blocks_cached); }},
+    {"hydrant_prefix_snapshots", "Score snapshots of cached prefixes.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.snapshots); }},
+    {"hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.sides_snapshots * s.side_block_bytes); }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "prefill",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)]);
+     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "shrink",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kShrink)]);
+     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "periodic",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPeriodic)]);
+     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "finish",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kFinish)]);
+     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "cancel",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kCancel)]);
+     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "shared",
+     [](const Scrape& s) {
+       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kShared)]);
+     }},
+    {"hydrant_shrinks_total", "Budgets lowered, within what their requests agreed to.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},
+    {"hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.parks); }},
+    {"hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.parked_lost); }},
+    {"hydrant_restores_total", "Times a session's parked KV came back for its next turn.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.restores); }},
+    {"hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.parked_blocks); }},
+    {"hydrant_sessions", kSessions, "state", "resident",
+     [](const Scrape& s) { return static_cast<double>(s.sessions.busy); }},
+    {"hydrant_sessions", kSessions, "state", "parked",
+     [](const Scrape& s) { return static_cast<double>(s.sessions.parked); }},
+    {"hydrant_sessions", kSessions, "state", "cold",
+     [](const Scrape& s) { return static_cast<double>(s.sessions.cold); }},
+    {"hydrant_stalls_total", "Steps that took longer than the engine may be silent.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.stalls + (s.stalled ? 1 : 0)); }},
+    {"hydrant_steps_lost_total", "Steps that there was no memory for, on the device or the host.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.steps_lost); }},
+};
+
+constexpr SampledSeries<TenantCounters> kTenantSeries[] = {
+    {"hydrant_prompt_tokens_total", "Prompt tokens computed.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.prompt_tokens); }},
+    {"hydrant_generation_tokens_total", "Tokens generated.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.generated_tokens); }},
+    {"hydrant_service_total", "Fair-share service charged, divided by the weight.", nullptr, nullptr,
+     [](const TenantCounters& t) { return t.charged; }},
+    {"hydrant_running", "Sequences in the execution batch.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.running); }},
+    {"hydrant_waiting", kWaitingByReason, "reason", "capacity",
+     [](const TenantCounters& t) { return static_cast<double>(t.waiting - t.waiting_deferred); }},
+    {"hydrant_waiting", kWaitingByReason, "reason", "deferred",
+     [](const TenantCounters& t) { return static_cast<double>(t.waiting_deferred); }},
+    {"hydrant_live_slots", "Occupied token slots of running sequences.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.live_slots); }},
+    {"hydrant_logical_tokens", "Tokens that running sequences have seen: what they would hold without eviction.",
+     nullptr, nullptr, [](const TenantCounters& t) { return static_cast<double>(t.logical_tokens); }},
+    {"hydrant_blocks", "Blocks in use.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.blocks); }},
+    {"hydrant_reserved_blocks", "Blocks held by running sequences or promised to them.", nullptr, nullptr,
+     [](const TenantCounters& t) { return static_cast<double>(t.reserved_blocks); }},
+};
+
+}  // namespace
+
+int32_t Scrape::waiting_deferred() const {
+  int32_t deferred = 0;
+  for (const TenantCounters& tenant : engine.tenants) deferred += tenant.waiting_deferred;
+  return deferred;
+}
+
+double Scrape::kv_usage() const {
+  const int32_t blocks = engine.blocks_free + engine.blocks_used + engine.blocks_cached;
+  return blocks > 0 ? static_cast<double>(engine.blocks_used) / blocks : 0.0;
+}
+
+std::span<const SampledSeries<Scrape>> EngineSeries() { return kEngineSeries; }
+std::span<const SampledSeries<TenantCounters>> TenantSeries() { return kTenantSeries; }
+
+}  // namespace hydrant
