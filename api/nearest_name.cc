@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace hydrant {
 namespace {
 
@@ -44,6 +46,19 @@ std::string_view NearestName(std::string_view typed, std::span<const std::string
     }
   }
   return nearest;
+}
+
+std::string UnknownFlag(std::span<const std::string> arguments, std::span<const std::string> known,
+                        std::string_view help) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    const std::string flag = argument.substr(0, argument.find('='));
+    if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    const std::string_view nearest = NearestName(flag, known);
+    return nearest.empty() ? absl::StrCat(flag, ": there is no such flag; ", std::string(help), " lists them")
+                           : absl::StrCat(flag, ": did you mean ", std::string(nearest), "?");
+  }
+  return "";
 }
 
 }  // namespace hydrant

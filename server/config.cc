@@ -431,22 +431,13 @@ std::string WrongCommand(const std::vector<std::string>& arguments) {
   return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
 }
 
-// What is wrong with the first flag that `app` does not have, or nothing. (A value that begins with two dashes is one with
-// an equals sign before it.)
-std::string UnknownFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
+// What is wrong with the first flag that `app` does not have, or nothing.
+std::string WrongFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
-  for (const std::string& argument : arguments) {
-    if (argument == "--") break;
-    const std::string flag = argument.substr(0, argument.find('='));
-    if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
-    const std::string_view nearest = NearestName(flag, known);
-    return nearest.empty() ? absl::StrCat(flag, ": there is no such flag; hydrantd --help-all lists them")
-                           : absl::StrCat(flag, ": did you mean ", std::string(nearest), "?");
-  }
-  return "";
+  return UnknownFlag(arguments, known, "hydrantd --help-all");
 }
 
 // What is wrong with the keys of a configuration file, which are here as flags, or nothing.
@@ -454,7 +445,7 @@ std::string WrongKey(const CLI::App& app, const std::vector<std::string>& from_f
   if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
     return absl::StrCat(flag.substr(2), ": not supported in this version");
   }
-  return UnknownFlag(app, from_file);
+  return WrongFlag(app, from_file);
 }
 
 // CLI11 takes its arguments last first.
@@ -501,7 +492,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     return Fail(kExitUsage, absl::StrCat(flag, ": not supported in this version"));
   }
   if (arguments.front() == "serve") {
-    if (const std::string wrong = UnknownFlag(*serve, arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
+    if (const std::string wrong = WrongFlag(*serve, arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
   }
   try {
     Parse(app, arguments);

@@ -42,5 +42,16 @@ TEST(NearestName, TheFirstOfEqualsWins) {
   EXPECT_EQ(NearestName("--abcx", names), "--abcd");
 }
 
+TEST(UnknownFlag, NamesTheFirstOneAndNeverAValue) {
+  const auto message = [](const std::vector<std::string>& arguments) {
+    return UnknownFlag(arguments, kNames, "tool --help");
+  };
+  EXPECT_EQ(message({}), "");
+  EXPECT_EQ(message({"serve", "-x", "model", "--port=5", "--host", "h"}), "");
+  EXPECT_EQ(message({"--prot=5", "--hots", "h"}), "--prot: did you mean --port?");
+  EXPECT_EQ(message({"--no-such-flag=secret"}), "--no-such-flag: there is no such flag; tool --help lists them");
+  EXPECT_EQ(message({"--", "--prot"}), "");
+}
+
 }  // namespace
 }  // namespace hydrant
