@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "api/wire/json_writer.h"
+#include "api/wire/nearest_name.h"
 #include "loadgen/load/dataset_files.h"
 #include "loadgen/version.h"
 #include "nlohmann/json.hpp"
@@ -520,6 +521,15 @@ OptionsResult Fail(std::string message) {
   return result;
 }
 
+// What is wrong with the first flag that `app` does not have, or nothing.
+std::string WrongFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  return UnknownFlag(arguments, known, "hydrant-loadgen --help");
+}
+
 std::string Finish(const Raw& raw, Options* options) {
   std::string wrong = FinishServer(raw, options);
   if (wrong.empty()) wrong = FinishArrivals(raw, options);
@@ -542,6 +552,7 @@ OptionsResult ParseOptions(const std::vector<std::string>& arguments) {
   AddDatasetFlags(app, raw);
   AddSamplingFlags(app, options, raw);
   AddReportFlags(app, options, raw);
+  if (const std::string wrong = WrongFlag(app, arguments); !wrong.empty()) return Fail(wrong);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes its arguments last first
     app.parse(std::move(reversed));

@@ -21,16 +21,6 @@
 
 namespace hydrant {
 
-struct Progress {
-  double elapsed_s = 0;
-  size_t sent = 0;
-  size_t completed = 0;
-  size_t failed = 0;
-  size_t running = 0;
-  int64_t output_events = 0;  // events with tokens
-  double max_lag_s = 0;
-};
-
 struct RunSpec {
   const Workload* workload = nullptr;  // outlives the run
   size_t first_conversation = 0;

@@ -169,6 +169,9 @@ class Scheduler {
   // REQUIRES: one plan is in flight.
   const StepPlan* PlanAhead(absl::FunctionRef<bool(int32_t sequence)> independent);
 
+  // The last plan made. Its spans are valid until its Commit.
+  const StepPlan& plan() const { return *plan_; }
+
   // Of the older plan in flight. results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
   std::span<const SchedulerEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
 

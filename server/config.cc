@@ -5,13 +5,17 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/wire/json_reader.h"
+#include "api/wire/nearest_name.h"
 #include "api/wire/ordered_json.h"
 #include "server/generation/generation_defaults.h"
+#include "server/help_page.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
 #include "server/process/version.h"
@@ -58,151 +62,190 @@ CLI::Validator RealRange(double low, double high) {
       absl::StrCat("NUMBER in [", low, " - ", high, "]"));
 }
 
-// The text of a flag's description and its place in --help come from here alone.
-void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
-  app.add_option("--device", config.device, "auto, cpu or cuda")->group("Model");
-  app.add_flag("--enforce-eager", config.enforce_eager,
-               "on a GPU: launch every kernel by itself, without recording CUDA graphs")
-      ->group("Model");
-  app.add_flag_function(
-         "--async-scheduling,!--no-async-scheduling", [&config](int64_t on) { config.overlap = on > 0; },
-         "plan the next step while the device computes one (default: on for a GPU)")
-      ->group("Model");
-  app.add_option("--threads", config.threads, "CPU threads (default: physical cores)")
-      ->check(CLI::Range(1, 1024))
-      ->group("Model");
-  app.add_option("--dtype", raw.dtype, "auto, float32, bfloat16 or float16: what weights are held in")->group("Model");
-  app.add_option("--max-model-len", config.max_model_len,
-                 "most tokens of a prompt and its completion (default: the model's)")
-      ->check(CLI::Range(1, 1 << 24))
-      ->group("Model");
-  app.add_option("--max-num-seqs", config.sequences_max, "sequences in progress at once")
-      ->check(CLI::Range(1, 4096))
-      ->group("Model")
-      ->capture_default_str();
-  app.add_option("--max-num-batched-tokens", config.batch_tokens_max, "tokens of one step")
-      ->check(CLI::Range(32, 1 << 17))
-      ->group("Model")
-      ->capture_default_str();
-  app.add_option("--max-prefill-tokens", config.prefill_tokens_max, "prompt tokens of a step that also decodes")
-      ->check(CLI::Range(16, 1 << 17))
-      ->group("Model")
-      ->capture_default_str();
-}
+// What --help shows; --help-all has every flag.
+const char* const kEssentialFlags[] = {"--host",
+                                       "--port",
+                                       "--served-model-name",
+                                       "--api-key",
+                                       "--insecure",
+                                       "--tenants",
+                                       "--admin-port",
+                                       "--admin-api-key",
+                                       "--device",
+                                       "--threads",
+                                       "--dtype",
+                                       "--max-model-len",
+                                       "--max-num-seqs",
+                                       "--kv-policy",
+                                       "--kv-budget",
+                                       "--session-ttl",
+                                       "--config",
+                                       "--kv-cache-memory-bytes",
+                                       "--log-level",
+                                       "--session-memory-bytes",
+                                       "--max-body-bytes",
+                                       "--max-waiting-seqs",
+                                       "--shutdown-timeout-s",
+                                       "--help",
+                                       "--help-all"};
 
-void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
-  app.add_option("--kv-cache-dtype", raw.kv_dtype, "auto, float32, bfloat16 or float16")->group("KV cache");
-  app.add_option("--block-size", raw.block_size, "token slots in a block; 16")->group("KV cache");
-  app.add_option("--kv-cache-memory-bytes", config.kv_cache_memory_bytes, "memory for keys and values")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
-      ->group("KV cache");
-  app.add_option("--num-gpu-blocks-override", config.blocks_override, "blocks of the KV pool")
-      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max() / kBlockSlots))
-      ->group("KV cache");
-  app.add_option("--gpu-memory-utilization", config.memory_utilization, "share of the free memory for keys and values")
-      ->check(RealRange(0.001, 1.0))
-      ->group("KV cache");
-  app.add_option("--kv-policy", raw.kv_policy, absl::StrCat("default policy: ", std::string(KvPresetNames())))
-      ->group("KV cache");
-  app.add_option("--kv-budget", raw.kv_budget, "default budget: tokens, prompt:RATIO or total:RATIO")
-      ->group("KV cache");
-  app.add_option("--kv-recent", raw.kv_recent,
-                 "default number of newest tokens kept (default: half the budget; h2o-plus: a third)")
-      ->check(CLI::Range(1, 1 << 24))
-      ->group("KV cache");
-  app.add_option("--debug-kv-dump", config.kv_dump_path,
-                 "append kept positions and victims of each sequence to this file")
-      ->group("KV cache");
-  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
-               "share computed prefixes between requests of a tenant (default: on)")
-      ->group("KV cache");
-}
+// A group of flags of --help. Descriptions, units and the order of the page come from here alone.
+class FlagGroup {
+ public:
+  FlagGroup(CLI::App& app, const char* name) : app_(app), name_(name) {}
 
-void AddSessionFlags(CLI::App& app, Config& config) {
-  app.add_option("--session-memory-bytes", config.session_memory_bytes,
-                 "memory for the KV of sessions between their turns (default: as much as the pool); 0 keeps none")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
-      ->group("Sessions");
-  app.add_option("--session-ttl", config.limits.session_ttl_s,
-                 "seconds after its last turn that a session is kept; 0: ever")
-      ->check(RealRange(0.0, 1e9))
-      ->group("Sessions")
-      ->capture_default_str();
-}
+  // `value`: what stands for the value in --help, a unit where it has one.
+  template <typename T>
+  CLI::Option* Add(const char* flag, const char* value, T& target, std::string text) const {
+    return app_.add_option(flag, target, std::move(text))->type_name(value)->group(name_);
+  }
+  // Shows the default that `target` has.
+  template <typename T>
+  CLI::Option* AddWithDefault(const char* flag, const char* value, T& target, std::string text) const {
+    return Add(flag, value, target, std::move(text))->capture_default_str();
+  }
+  CLI::Option* AddSwitch(const char* flag, bool& target, std::string text) const {
+    return app_.add_flag(flag, target, std::move(text))->group(name_);
+  }
+
+ private:
+  CLI::App& app_;
+  const char* name_;
+};
 
 void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
-  app.add_option("--host", config.host, "address to listen on")->group("HTTP")->capture_default_str();
-  app.add_option("--port", config.port, "port to listen on; 0 picks one")
-      ->check(CLI::Range(0, 65535))
-      ->group("HTTP")
-      ->capture_default_str();
-  app.add_option("--served-model-name", config.served_model_name, "name in requests and responses")->group("HTTP");
-  app.add_option("--chat-template", config.chat_template_path,
-                 "Jinja file to use in place of the checkpoint's template")
-      ->group("HTTP");
-  app.add_option("--tool-call-parser", config.tool_call_parser,
-                 "how the model spells tool calls (default: what its template shows)")
-      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral"}))
-      ->group("HTTP");
-  app.add_option(
-         "--override-generation-config", config.generation_override,
-         "JSON of defaults for requests, over generation_config.json; max_new_tokens: of chats without max_tokens")
-      ->group("HTTP");
-  app.add_option("--api-key", config.api_key, "key that clients must send (or HYDRANT_API_KEY)")->group("HTTP");
-  app.add_option("--allowed-origins", raw.allowed_origins, "browser origins let in, comma-separated; * for all")
-      ->group("HTTP");
-  app.add_option("--allowed-hosts", raw.allowed_hosts, "Host names let in besides our own, comma-separated; * for all")
-      ->group("HTTP");
-  app.add_flag("--ui,!--no-ui", config.ui, "serve the live view at /ui (default: on)")->group("HTTP");
-  app.add_flag("--insecure", config.insecure, "listen beyond loopback without TLS")->group("HTTP");
+  const FlagGroup group(app, "HTTP");
+  group.AddWithDefault("--host", "ADDRESS", config.host, "address to listen on");
+  group.AddWithDefault("--port", "PORT", config.port, "port to listen on; 0 picks a free one")
+      ->check(CLI::Range(0, 65535));
+  group.Add("--served-model-name", "NAME", config.served_model_name,
+            "the model's name in requests and responses (default: the name of the file or folder)");
+  group.Add("--chat-template", "FILE", config.chat_template_path, "Jinja template instead of the checkpoint's");
+  group
+      .AddWithDefault("--tool-call-parser", "NAME", config.tool_call_parser,
+                      "how the model writes tool calls: auto, none, hermes, llama3_json or mistral")
+      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral"}));
+  group.Add("--override-generation-config", "JSON", config.generation_override,
+            "defaults of request fields, over generation_config.json's; max_new_tokens is that of chats");
+  group.Add("--api-key", "KEY", config.api_key, "key that clients must send (or the variable HYDRANT_API_KEY)");
+  group.Add("--allowed-origins", "LIST", raw.allowed_origins,
+            "browser origins to allow, comma-separated; * allows all");
+  group.Add("--allowed-hosts", "LIST", raw.allowed_hosts,
+            "Host names to allow besides our own, comma-separated; * allows all");
+  group.AddSwitch("--ui,!--no-ui", config.ui, "serve the live view at /ui (default: on)");
+  group.AddSwitch("--insecure", config.insecure,
+                  "allow --host and --admin-host beyond loopback, although there is no TLS");
 }
 
 void AddTenantFlags(CLI::App& app, Config& config, Raw& raw) {
-  app.add_option("--tenants", config.tenants_path, "JSON file of tenants; read again on SIGHUP")->group("Tenants");
-  app.add_option("--scheduling-policy", raw.scheduling_policy,
-                 "fair: the tenant served least goes first; fcfs: who came first")
-      ->group("Tenants")
-      ->capture_default_str();
-  app.add_option("--admin-port", raw.admin_port, "port of the admin listener; 0 picks one")
-      ->check(CLI::Range(0, 65535))
-      ->group("Tenants");
-  app.add_option("--admin-host", config.admin_host, "its address")->group("Tenants")->capture_default_str();
-  app.add_option("--admin-socket", config.admin_socket, "Unix socket of the admin listener")->group("Tenants");
-  app.add_option("--admin-api-key", config.admin_key, "key for the admin listener (or HYDRANT_ADMIN_KEY)")
-      ->group("Tenants");
+  const FlagGroup group(app, "Tenants and administration");
+  group.Add("--tenants", "FILE", config.tenants_path, "JSON file of tenants; SIGHUP reads it again");
+  group.AddWithDefault("--scheduling-policy", "fair|fcfs", raw.scheduling_policy,
+                       "who goes first: the tenant served least, or the request that came first");
+  group.Add("--admin-port", "PORT", raw.admin_port, "port of the admin listener; 0 picks a free one (default: none)")
+      ->check(CLI::Range(0, 65535));
+  group.AddWithDefault("--admin-host", "ADDRESS", config.admin_host, "address of the admin listener");
+  group.Add("--admin-socket", "PATH", config.admin_socket, "Unix socket of the admin listener (default: none)");
+  group.Add("--admin-api-key", "KEY", config.admin_key,
+            "key of the admin listener (or the variable HYDRANT_ADMIN_KEY)");
+}
+
+void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
+  const FlagGroup group(app, "Model and steps");
+  group.AddWithDefault("--device", "auto|cpu|cuda", config.device, "where the model runs");
+  group.AddSwitch("--enforce-eager", config.enforce_eager, "on a GPU: launch each kernel alone, without CUDA graphs");
+  app.add_flag_function(
+         "--async-scheduling,!--no-async-scheduling", [&config](int64_t on) { config.overlap = on > 0; },
+         "plan the next step while the device computes one (default: on for a GPU)")
+      ->group("Model and steps");
+  group.Add("--threads", "N", config.threads, "CPU threads (default: the physical cores)")->check(CLI::Range(1, 1024));
+  group.AddWithDefault("--dtype", "TYPE", raw.dtype, "of the weights: auto, float32, bfloat16 or float16");
+  group
+      .Add("--max-model-len", "TOKENS", config.max_model_len,
+           "longest prompt and completion together (default: the model's context)")
+      ->check(CLI::Range(1, 1 << 24));
+  group.AddWithDefault("--max-num-seqs", "N", config.sequences_max, "sequences that run at once")
+      ->check(CLI::Range(1, 4096));
+  group.AddWithDefault("--max-num-batched-tokens", "TOKENS", config.batch_tokens_max, "tokens of one step")
+      ->check(CLI::Range(32, 1 << 17));
+  group
+      .AddWithDefault("--max-prefill-tokens", "TOKENS", config.prefill_tokens_max,
+                      "prompt tokens of a step that also decodes")
+      ->check(CLI::Range(16, 1 << 17));
+}
+
+void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
+  const FlagGroup group(app, "KV cache");
+  group.Add("--kv-policy", "NAME", raw.kv_policy, absl::StrCat("default policy: ", std::string(KvPresetNames())));
+  group.Add("--kv-budget", "BUDGET", raw.kv_budget, "default budget: a number of tokens, prompt:RATIO or total:RATIO");
+  group
+      .Add("--kv-recent", "TOKENS", raw.kv_recent,
+           "newest tokens that are always kept (default: half the budget; h2o-plus: a third)")
+      ->check(CLI::Range(1, 1 << 24));
+  group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_dtype,
+                       "of keys and values: auto (as the weights), float32, bfloat16 or float16");
+  group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");
+  group
+      .Add("--kv-cache-memory-bytes", "BYTES", config.kv_cache_memory_bytes,
+           "size of the KV pool (default: a share of the free memory)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
+  group.Add("--num-gpu-blocks-override", "BLOCKS", config.blocks_override, "the same in blocks of 16 tokens")
+      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max() / kBlockSlots));
+  group
+      .Add("--gpu-memory-utilization", "SHARE", config.memory_utilization,
+           "the same as a share of the free memory (default: 0.25 of the host's, 0.9 of a GPU's)")
+      ->check(RealRange(0.001, 1.0));
+  group.AddSwitch("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
+                  "share the KV of common prefixes between requests of a tenant (default: on)");
+  group.Add("--debug-kv-dump", "FILE", config.kv_dump_path,
+            "append the kept positions and the victims of each sequence to this file");
+}
+
+void AddSessionFlags(CLI::App& app, Config& config) {
+  const FlagGroup group(app, "Sessions");
+  group
+      .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
+           "host memory for the KV of sessions between turns; 0 keeps none (default: as much as the pool)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
+  group
+      .AddWithDefault("--session-ttl", "SECONDS", config.limits.session_ttl_s,
+                      "how long a session is kept after its last turn; 0: for ever")
+      ->check(RealRange(0.0, 1e9));
 }
 
 void AddLimitFlags(CLI::App& app, Config& config) {
+  const FlagGroup group(app, "Limits");
   Limits& limits = config.limits;
-  const CLI::Validator seconds = RealRange(0.01, 86400.0);
-  const auto timeout = [&](const char* name, double& value, const char* help) {
-    app.add_option(name, value, help)->check(seconds)->group("Limits")->capture_default_str();
+  const auto timeout = [&](const char* flag, double& value, const char* text) {
+    group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(0.01, 86400.0));
   };
-  timeout("--header-timeout-s", limits.header_timeout_s, "for a request's whole header");
-  timeout("--body-timeout-s", limits.body_timeout_s, "for a request's whole body");
+  const auto delay = [&](const char* flag, double& value, const char* text) {
+    group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(0.0, 86400.0));
+  };
+  timeout("--header-timeout-s", limits.header_timeout_s, "for the whole header of a request");
+  timeout("--body-timeout-s", limits.body_timeout_s, "for the whole body of a request");
   timeout("--keepalive-timeout-s", limits.keepalive_timeout_s, "between two requests of a connection");
-  timeout("--stream-stall-s", limits.stream_stall_s, "until a response nobody reads is ended");
-  timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health says 503");
-  app.add_option("--shutdown-delay-s", config.shutdown_delay_s,
-                 "after SIGTERM or a drain, until new requests are refused; /ready says 503 at once")
-      ->check(RealRange(0.0, 86400.0))
-      ->group("Limits")
-      ->capture_default_str();
-  app.add_option("--shutdown-timeout-s", config.shutdown_timeout_s, "for running requests after that")
-      ->check(RealRange(0.0, 86400.0))
-      ->group("Limits")
-      ->capture_default_str();
-  app.add_option("--max-connections", limits.connections_max, "open connections")
-      ->check(CLI::Range(1, 1'000'000))
-      ->group("Limits")
-      ->capture_default_str();
-  app.add_option("--max-waiting-seqs", limits.waiting_sequences_max, "sequences queued beyond --max-num-seqs")
-      ->check(CLI::Range(1, 1'000'000))
-      ->group("Limits")
-      ->capture_default_str();
-  app.add_option("--max-body-bytes", limits.body_bytes_max, "of a request")
-      ->check(CLI::Range(int64_t{1024}, int64_t{256} << 20))
-      ->group("Limits")
+  timeout("--stream-stall-s", limits.stream_stall_s, "until a response that nobody reads is ended");
+  timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health answers 503");
+  delay("--shutdown-delay-s", config.shutdown_delay_s,
+        "after SIGTERM or a drain, until new requests are refused; /ready answers 503 at once");
+  delay("--shutdown-timeout-s", config.shutdown_timeout_s, "after that delay, for running requests to end");
+  group.AddWithDefault("--max-connections", "N", limits.connections_max, "open connections")
+      ->check(CLI::Range(1, 1'000'000));
+  group.AddWithDefault("--max-waiting-seqs", "N", limits.waiting_sequences_max, "sequences that wait for a place")
+      ->check(CLI::Range(1, 1'000'000));
+  group.AddWithDefault("--max-body-bytes", "BYTES", limits.body_bytes_max, "size of a request's body")
+      ->check(CLI::Range(int64_t{1024}, int64_t{256} << 20));
+}
+
+// What CLI11 calls Options: the flags of no group, the last of --help.
+void AddGeneralFlags(CLI::App& app, Raw& raw) {
+  app.set_help_flag("-h,--help", "print the flags that most operators need, and exit");
+  app.set_help_all_flag("--help-all", "print every flag, and exit");
+  app.add_option("--config", raw.config_path, "JSON file with the flags' names as keys; a flag wins over it")
+      ->type_name("FILE");
+  app.add_option("--log-level", raw.log_level, "debug (with how the limits were derived), info, warning or error")
+      ->type_name("LEVEL")
       ->capture_default_str();
 }
 
@@ -376,6 +419,35 @@ std::string LaterFlagIn(const std::vector<std::string>& arguments) {
   return "";
 }
 
+// What is wrong with the first argument, which says what to do, or nothing.
+std::string WrongCommand(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return "there is nothing to do; to serve a model: hydrantd serve MODEL (hydrantd --help)";
+  const std::string& command = arguments.front();
+  if (command == "serve" || command == "--version") return "";
+  if (command.starts_with("-")) return absl::StrCat(command, ": the command comes first: hydrantd serve MODEL [flags]");
+  const std::string commands[] = {"serve"};
+  const std::string_view nearest = NearestName(command, commands);
+  const std::string meant = nearest.empty() ? absl::StrCat("hydrantd serve ", command) : std::string(nearest);
+  return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
+}
+
+// What is wrong with the first flag that `app` does not have, or nothing.
+std::string WrongFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  return UnknownFlag(arguments, known, "hydrantd --help-all");
+}
+
+// What is wrong with the keys of a configuration file, which are here as flags, or nothing.
+std::string WrongKey(const CLI::App& app, const std::vector<std::string>& from_file) {
+  if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
+    return absl::StrCat(flag.substr(2), ": not supported in this version");
+  }
+  return WrongFlag(app, from_file);
+}
+
 // CLI11 takes its arguments last first.
 void Parse(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());
@@ -391,38 +463,46 @@ std::string CheckReach(std::string_view name, std::string_view host, bool insecu
 }
 
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
-  const std::vector<std::string> arguments = Normalise(arguments_in);
+  std::vector<std::string> arguments = Normalise(arguments_in);
+  // There is one command, so its flags are what a question for help is about.
+  if (arguments.size() == 1 && (arguments[0] == "-h" || arguments[0] == "--help" || arguments[0] == "--help-all")) {
+    arguments.insert(arguments.begin(), "serve");
+  }
+  if (const std::string wrong = WrongCommand(arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
   Config config;
   Raw raw;
-  CLI::App app("Hydrant serves language models with a fixed KV-cache budget per sequence.", "hydrantd");
+  CLI::App app("", "hydrantd");
   app.set_version_flag("--version", std::string("hydrantd ") + kVersion);
   app.require_subcommand(1);
-  CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP");
-  serve->add_option("model", config.model_path, "a Hugging Face checkpoint directory or a .gguf file")->required();
+  CLI::App* serve = app.add_subcommand("serve",
+                                       "Serves a model over HTTP with a fixed budget of KV cache per sequence.\n"
+                                       "MODEL is a Hugging Face checkpoint directory or a .gguf file.");
+  serve->formatter(
+      std::make_shared<HelpPage>(std::set<std::string>(std::begin(kEssentialFlags), std::end(kEssentialFlags))));
+  serve->add_option("model", config.model_path, "")->required();
   AddHttpFlags(*serve, config, raw);
   AddTenantFlags(*serve, config, raw);
   AddModelFlags(*serve, config, raw);
   AddKvFlags(*serve, config, raw);
   AddSessionFlags(*serve, config);
   AddLimitFlags(*serve, config);
-  serve->add_option("--log-level", raw.log_level, "debug, info, warning or error")->capture_default_str();
-  serve->add_option("--config", raw.config_path, "JSON file with the same keys; a flag wins over it");
+  AddGeneralFlags(*serve, raw);
 
   if (const std::string flag = LaterFlagIn(arguments); !flag.empty()) {
     return Fail(kExitUsage, absl::StrCat(flag, ": not supported in this version"));
   }
+  if (arguments.front() == "serve") {
+    if (const std::string wrong = WrongFlag(*serve, arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
+  }
   try {
     Parse(app, arguments);
     if (!raw.config_path.empty()) {
-      std::vector<std::string> from_file = {"serve", config.model_path};
-      if (const std::string wrong = ReadConfigFile(raw.config_path, &from_file); !wrong.empty()) {
-        return Fail(kExitConfig, wrong);
-      }
-      if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
-        return Fail(kExitConfig,
-                    absl::StrCat(raw.config_path, ": ", flag.substr(2), ": not supported in this version"));
-      }
       const std::string path = raw.config_path;
+      std::vector<std::string> from_file = {"serve", config.model_path};
+      if (const std::string wrong = ReadConfigFile(path, &from_file); !wrong.empty()) return Fail(kExitConfig, wrong);
+      if (const std::string wrong = WrongKey(*serve, from_file); !wrong.empty()) {
+        return Fail(kExitConfig, absl::StrCat(path, ": ", wrong));
+      }
       config = Config();
       raw = Raw();
       try {
@@ -440,6 +520,8 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     ConfigResult result;
     result.message = std::move(message);
     return result;
+  } catch (const CLI::RequiredError&) {
+    return Fail(kExitUsage, "MODEL is missing: hydrantd serve MODEL [flags]");
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, error.what());
   }

@@ -176,6 +176,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
 
 // The parts of a running server, in the order they are built; they go in the opposite one.
 struct Parts {
+  std::string summary;  // of what is served, for the line that says where
   std::unique_ptr<Device> device;
   bool overlap = false;  // of steps
   std::unique_ptr<KvDump> kv_dump;
@@ -221,7 +222,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   parts->device = std::move(opened->device);
   // A dump reads the cache as each step leaves it, and what it says of a row is the sequence's that has it then.
   parts->overlap = config.overlap.value_or(opened->queues) && config.kv_dump_path.empty();
-  Log(LogLevel::kInfo, absl::StrCat("device ", parts->device->name()));
+  Log(LogLevel::kDebug, absl::StrCat("device ", parts->device->name()));
 
   const ModelConfig& model = checkpoint.config();
   const Device& device = *parts->device;
@@ -231,7 +232,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   absl::StatusOr<Sizing> derived = DeriveLimits(config, model, facts, {AvailableMemoryBytes(), RaiseOpenFileLimit()});
   if (!derived.ok()) return derived.status();
   *sizing = std::move(*derived);
-  for (const std::string& line : sizing->explanation) Log(LogLevel::kInfo, line);
+  for (const std::string& line : sizing->explanation) Log(LogLevel::kDebug, line);
+  for (const std::string& line : sizing->warnings) Log(LogLevel::kWarning, line);
   if (absl::Status status = CheckKvDefault(config, sizing->limits, model); !status.ok()) return status;
 
   if (!config.kv_dump_path.empty()) {
@@ -255,7 +257,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   if (!opened->queues || parts->kv_dump != nullptr) return absl::OkStatus();
   const int64_t begin_us = MonotonicUs();
   absl::Status warm = WarmUp(*parts->executor, executor_options);
-  Log(LogLevel::kInfo, absl::StrCat("warm-up took ", (MonotonicUs() - begin_us) / 1000, " ms"));
+  Log(LogLevel::kDebug, absl::StrCat("warm-up took ", (MonotonicUs() - begin_us) / 1000, " ms"));
   return warm;
 }
 
@@ -276,6 +278,8 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   if (!chat.ok()) return chat.status();
   context.chat = *std::move(chat);
   context.sessions = parts->sessions.get();
+  parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
+                                parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, manager, sizing.limits, std::move(context)),
                                              *parts->metrics, *parts->tenants);
@@ -364,12 +368,12 @@ int Serve(const Config& config_in, const Announce& announce) {
     return ExitCodeOf(status);
   }
   const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
-  Log(LogLevel::kInfo, absl::StrCat("ready after ", ready_ms, " ms"));
+  Log(LogLevel::kDebug, absl::StrCat("ready after ", ready_ms, " ms"));
   const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
   if (parts.http->admin_port() != 0) {
     announce(absl::StrCat("admin listener on http://", config.admin_host, ":", parts.http->admin_port()));
   }
-  announce(absl::StrCat("listening on http://", host, ":", parts.http->port()));
+  announce(absl::StrCat("listening on http://", host, ":", parts.http->port(), " (", parts.summary, ")"));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));

@@ -19,8 +19,8 @@ namespace hydrant {
 // Takes a line for whoever started the server, on the thread of Serve.
 using Announce = std::function<void(const std::string& line)>;
 
-// Loads the model, serves it, returns the exit code. Announces "listening on http://HOST:PORT" once connections are
-// accepted, or the one line that says why it does not come to that.
+// Loads the model, serves it, returns the exit code. Announces "listening on http://HOST:PORT (what is served,
+// and what fits)" once connections are accepted, or the one line that says why it does not come to that.
 int Serve(const Config& config, const Announce& announce);
 
 }  // namespace hydrant

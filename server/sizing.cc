@@ -200,9 +200,17 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   explain(
       absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles, ")"));
   if (int64_t{limits.blocks} * kBlockSlots < limits.context_max) {
-    explain("the pool holds less than one full context: long requests without a budget will be refused");
+    sizing.warnings.push_back(
+        "the pool holds less than one full context: long requests without a budget will be refused");
   }
   return sizing;
+}
+
+std::string DescribeRoom(const Limits& limits) {
+  const int64_t tokens = int64_t{limits.blocks} * kBlockSlots;
+  return absl::StrCat("KV pool of ", limits.blocks, " blocks = ", tokens, " tokens, ", tokens / limits.context_max,
+                      " full contexts; ", limits.parked_blocks * kBlockSlots, " tokens of parked sessions beside it; ",
+                      limits.sequences_max, " sequences at once");
 }
 
 }  // namespace hydrant

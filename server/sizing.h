@@ -35,6 +35,7 @@ struct Sizing {
   Limits limits;
   int64_t side_block_bytes = 0;          // KvCache::BytesPerSideBlock
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
+  std::vector<std::string> warnings;     // lines for the log: what an operator would not expect
 };
 
 std::string DTypeName(DType dtype);
@@ -43,6 +44,9 @@ std::string DTypeName(DType dtype);
 // flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).
 absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
                                     const HostFacts& host);
+
+// What fits, in words for one line of the log: "KV pool of 8192 blocks = 131072 tokens, 16 full contexts; …".
+std::string DescribeRoom(const Limits& limits);
 
 }  // namespace hydrant
 

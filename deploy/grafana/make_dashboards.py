@@ -217,7 +217,7 @@ def tenants():
 def kv():
     live, logical = f"sum({of('hydrant_live_slots')})", f"sum({of('hydrant_logical_tokens')})"
     pool = [
-        stat("Pool", "Blocks of 16 slots. Its size is explained term by term in the log at start.", f"sum({of('hydrant_kv_blocks')})"),
+        stat("Pool", "Blocks of 16 slots. Its size is explained term by term in the log (--log-level debug).", f"sum({of('hydrant_kv_blocks')})"),
         stat("In use", "Of the fullest server.", f"max({of('vllm:kv_cache_usage_perc')})", unit="percentunit", steps=[(0.85, YELLOW), (0.97, RED)]),
         stat("Live tokens", "Slots that running sequences occupy.", live),
         stat("Logical tokens", "Tokens they have seen: what they would hold without eviction.", logical),

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/runtime/cpu_buffer.h"
 #include "kernels/cpu/runtime/cpu_features.h"
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/runtime/thread_pool.h"
 #include "kernels/device.h"
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "loadgen/report/report_json.h"
+#include "loadgen/results/run_result.h"
 #include "loadgen/results/summary.h"
 
 namespace hydrant {

@@ -8,6 +8,7 @@
 #include "server/http/offload.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
+#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {

@@ -19,6 +19,7 @@
 #include "server/process/clock.h"
 #include "server/process/exit_codes.h"
 #include "server/process/log.h"
+#include "server/tenants/authentication.h"
 
 namespace hydrant {
 namespace {

@@ -27,6 +27,7 @@
 #include "server/live_view/kv_inspector.h"
 #include "server/metrics/metrics.h"
 #include "server/process/service_manager.h"
+#include "server/tenants/auth_limiter.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {

@@ -14,6 +14,7 @@
 #include "server/process/ascii_text.h"
 #include "server/process/clock.h"
 #include "server/sessions/session_prompt.h"
+#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {

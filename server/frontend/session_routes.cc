@@ -9,6 +9,7 @@
 #include "api/session/session.h"
 #include "server/http/http_exchange.h"
 #include "server/process/ascii_text.h"
+#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {

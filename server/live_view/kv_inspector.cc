@@ -14,6 +14,7 @@
 
 #include "server/http/offload.h"
 #include "server/process/clock.h"
+#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {

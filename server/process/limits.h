@@ -1,5 +1,5 @@
 // Limits is every capacity of the server in one place. Whatever is not here has no size that a client or a
-// configuration could influence. DeriveLimits does the arithmetic; everything here is logged at start.
+// configuration could influence. DeriveLimits does the arithmetic; --log-level debug logs everything here.
 #ifndef HYDRANT_SERVER_PROCESS_LIMITS_H_
 #define HYDRANT_SERVER_PROCESS_LIMITS_H_
 

@@ -4,8 +4,9 @@ Only when named run `kv_quality`, half an hour: what eviction costs in quality, 
 that outgrows the context, `isolation`, 25 minutes: what a tenant feels of another's attack, and `operations`, three minutes: scrapes
 under load and clients that go away. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
 
-A bench is a program NAME_bench that prints a table and takes the arguments in ARGUMENTS. Figures are only as good as the
-machine is quiet; the load average is printed with them. Python's standard library only."""
+A bench is a program NAME_bench.cc of this folder that prints a table and takes the arguments in ARGUMENTS, or a script NAME.py that
+starts the server. Figures are only as good as the machine is quiet; the load average is printed with them. Python's standard
+library only."""
 
 import argparse
 import os
@@ -18,7 +19,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from server_process import ServerProcess
+from server_process import DEFAULT_MODEL, ServerProcess
 
 ARGUMENTS = {"model": ["{model}"]}
 SCRIPTS = ["prefix_cache", "elastic", "sessions"]
@@ -58,31 +59,50 @@ def bench_server(arguments):
         line("time to first token, 4-token prompt", 1e3 * statistics.median(first[1:]), "ms")
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="./hydrant bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def program_of(name):
+    """The program that a bench runs, which is also the name of its build target."""
+    is_script = name == "server" or name in SCRIPTS + ONLY_WHEN_NAMED
+    return "hydrantd" if is_script else f"{name}_bench"
+
+
+def parse(names):
+    parser = argparse.ArgumentParser(
+        prog="./hydrant bench",
+        description=f"{__doc__}\n\nThe benches are {', '.join(names)}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true", help="name the benches")
     parser.add_argument("--peer", choices=("llama.cpp",), help="compare with a peer, which is fetched and built first")
     parser.add_argument("--rounds", type=int, default=3, help="alternations with the peer")
     parser.add_argument("--threads", type=int, default=0, help="for --peer; default: the processors this process may use")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--model", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./hydrant: what to build first
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=pathlib.Path, default=DEFAULT_MODEL, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-
-    programs = {path.name.removesuffix("_bench"): path for path in sorted((arguments.build / "tests" / "bench").glob("*_bench"))}
-    names = [*programs, "server", *SCRIPTS, *ONLY_WHEN_NAMED]
-    if arguments.list:
-        print("\n".join(names))
-        return 0
     unknown = [name for name in arguments.names if name not in names]
     if unknown:
         parser.error(f"there is no bench {unknown[0]}; these exist: {', '.join(names)}")
+    return arguments
+
+
+def main():
+    programs = sorted(path.stem.removesuffix("_bench") for path in HERE.glob("*_bench.cc"))
+    names = [*programs, "server", *SCRIPTS, *ONLY_WHEN_NAMED]
+    arguments = parse(names)
+    if arguments.list:
+        print("\n".join(names))
+        return 0
+    chosen = arguments.names or names[: -len(ONLY_WHEN_NAMED)]
+    if arguments.targets:
+        print("\n".join(["model_bench"] if arguments.peer else sorted({program_of(name) for name in chosen})))
+        return 0
     if arguments.peer:
         import peer_llama_cpp
 
         return peer_llama_cpp.compare(arguments)
     failed = 0
-    for name in arguments.names or names[: -len(ONLY_WHEN_NAMED)]:
+    for name in chosen:
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
@@ -91,7 +111,8 @@ def main():
             failed += subprocess.run(command).returncode != 0
         else:
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
-            failed += subprocess.run([programs[name], *extra]).returncode != 0
+            program = arguments.build / "tests" / "bench" / program_of(name)
+            failed += subprocess.run([program, *extra]).returncode != 0
     return 1 if failed else 0
 
 

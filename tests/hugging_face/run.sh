@@ -4,8 +4,8 @@
 # Exit 77: skipped, with the reason on the last line (no Python, no package index, no data).
 set -uo pipefail
 
-readonly kSkip=77
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+source "$here/../support/python_environment.sh"
 venv=${1:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
 what=${2:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
 tool=${3:?usage: run.sh VENV tokenizers|templates|published TOOL [arguments]}
@@ -17,23 +17,7 @@ case $what in
   *) echo "run.sh: '$what' is none of tokenizers, templates and published" >&2 && exit 64 ;;
 esac
 
-skip() {
-  echo "$what: skipped: $1"
-  exit $kSkip
-}
-
-[[ -z $data || -d $here/../../../shared/data/$data ]] || skip "../shared/data/$data is not there"
-command -v python3 >/dev/null || skip "there is no python3"
-
-# The stamp holds the pinned list: another list, another environment.
-if ! cmp -s "$here/requirements.txt" "$venv/requirements.stamp"; then
-  echo "$what: preparing $venv"
-  rm -rf "$venv"
-  # Debian keeps ensurepip in a package of its own; pip can fill an environment from outside without it.
-  python3 -m venv --without-pip "$venv" || skip "python3 cannot make a virtual environment"
-  python3 -m pip --python "$venv/bin/python" --disable-pip-version-check install --quiet --no-deps --require-virtualenv \
-    -r "$here/requirements.txt" || skip "the Python packages of requirements.txt could not be installed (no package index?)"
-  cp "$here/requirements.txt" "$venv/requirements.stamp"
-fi
-
+[[ -z $data || -d $here/../../../shared/data/$data ]] || skip "$what" "../shared/data/$data is not there"
+prepare_python "$what" "$venv" "$here/requirements.txt" --no-deps
+release_python
 exec "$venv/bin/python" -B "$here/compare_$what.py" "$tool" "$@"

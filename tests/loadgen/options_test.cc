@@ -103,6 +103,12 @@ TEST(LoadgenOptions, UnknownFlagsAndBadValuesAreExit64) {
   }
 }
 
+TEST(LoadgenOptions, AMistypedFlagIsToldTheNearestOne) {
+  EXPECT_EQ(Parse("--request-rat 5").message, "--request-rat: did you mean --request-rate?");
+  EXPECT_EQ(Parse("--api-kye=geheim").message, "--api-kye: did you mean --api-key?");
+  EXPECT_THAT(Parse("--tokenizer x").message, HasSubstr("hydrant-loadgen --help lists them"));
+}
+
 TEST(LoadgenOptions, TextOfRequestHeadsHasNoControlCharacters) {
   unsetenv("OPENAI_API_KEY");
   const auto message = [](std::vector<std::string> arguments) { return ParseOptions(arguments).message; };

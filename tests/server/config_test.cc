@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "tests/support/temp_dir.h"
 
 namespace hydrant {
@@ -14,6 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using Arguments = std::vector<std::string>;
 
 ConfigResult Parse(Arguments flags) {
@@ -224,6 +227,49 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
   }
 }
 
+TEST(Config, AMistypedFlagIsToldTheNearestOne) {
+  const struct {
+    Arguments flags;
+    const char* message;
+  } cases[] = {
+      {{"--max-num-seq", "5"}, "--max-num-seq: did you mean --max-num-seqs?"},
+      {{"--max_num_seq=5"}, "--max-num-seq: did you mean --max-num-seqs?"},
+      {{"--prot", "5"}, "--prot: did you mean --port?"},
+      {{"--no-u"}, "--no-u: did you mean --no-ui?"},
+      {{"--api-kee=geheim"}, "--api-kee: did you mean --api-key?"},
+      {{"--tensor-parallel-size", "2"},
+       "--tensor-parallel-size: there is no such flag; hydrantd --help-all lists them"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = Parse(test.flags);
+    EXPECT_EQ(result.message, test.message);
+    EXPECT_EQ(result.exit_code, kExitUsage);
+  }
+  const TempDir dir;
+  const std::string path = dir.Write("c.json", R"({"max_num_seq": 5})");
+  const ConfigResult in_file = Parse({"--config", path});
+  EXPECT_EQ(in_file.message, path + ": --max-num-seq: did you mean --max-num-seqs?");
+  EXPECT_EQ(in_file.exit_code, kExitConfig);
+}
+
+TEST(Config, WithoutACommandItSaysWhatWasMeant) {
+  const struct {
+    Arguments arguments;
+    const char* message;
+  } cases[] = {
+      {{}, "there is nothing to do; to serve a model: hydrantd serve MODEL (hydrantd --help)"},
+      {{"serve"}, "MODEL is missing: hydrantd serve MODEL [flags]"},
+      {{"sevre", "model.gguf"}, "there is no command 'sevre': did you mean serve?"},
+      {{"model.gguf"}, "there is no command 'model.gguf': did you mean hydrantd serve model.gguf?"},
+      {{"--port", "8001", "serve"}, "--port: the command comes first: hydrantd serve MODEL [flags]"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = ParseCommandLine(test.arguments);
+    EXPECT_EQ(result.message, test.message);
+    EXPECT_EQ(result.exit_code, kExitUsage);
+  }
+}
+
 TEST(Config, InsecureAllowsOtherAddresses) { EXPECT_EQ(Good({"--host", "0.0.0.0", "--insecure"}).host, "0.0.0.0"); }
 
 TEST(Config, HelpAndVersionAreAnswersNotErrors) {
@@ -234,6 +280,31 @@ TEST(Config, HelpAndVersionAreAnswersNotErrors) {
     EXPECT_NE(result.message, "");
   }
   EXPECT_THAT(ParseCommandLine({"serve", "--help"}).message, HasSubstr("--kv-budget"));
+  EXPECT_EQ(ParseCommandLine({"--help"}).message, ParseCommandLine({"serve", "-h"}).message);
+}
+
+std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n'); }
+
+TEST(Config, HelpIsAPageAndHelpAllHasTheRest) {
+  const std::string help = ParseCommandLine({"--help"}).message;
+  const std::string all = ParseCommandLine({"--help-all"}).message;
+  EXPECT_LE(std::count(help.begin(), help.end(), '\n'), 50);
+  EXPECT_THAT(help, HasSubstr("hydrantd serve MODEL [flags]\n"));
+  EXPECT_THAT(
+      help,
+      HasSubstr("\n  --port PORT                         port to listen on; 0 picks a free one (default: 8000)\n"));
+  EXPECT_THAT(help, HasSubstr("\n  --session-ttl SECONDS  "));
+  EXPECT_THAT(help, Not(HasSubstr("--header-timeout-s")));
+  EXPECT_THAT(all, HasSubstr("\n  --header-timeout-s SECONDS  "));
+  EXPECT_THAT(all, HasSubstr("\n  --[no-]enable-prefix-caching  "));
+  // A flag without a line of explanation, or with one that a terminal would break, is not explained.
+  for (const std::string& line : Lines(all)) {
+    EXPECT_LE(line.size(), 150u) << line;
+    EXPECT_TRUE(!line.starts_with("  --") || line.size() > 50) << line;
+  }
+  // Whatever --help shows exists.
+  for (const std::string& line : Lines(help))
+    EXPECT_TRUE(!line.starts_with("  --") || all.find(line) != std::string::npos) << line;
 }
 
 TEST(Config, TheKeyMayComeFromTheEnvironmentButAFlagWins) {

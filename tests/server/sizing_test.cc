@@ -217,9 +217,28 @@ TEST(Sizing, TheExplanationHasEveryTerm) {
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const char* term : {"bfloat16", "8192", "30 layers x 3 heads x 16 slots", "100 blocks = 1600 slots",
-                           "--num-gpu-blocks-override", "256 running", "less than one full context"}) {
+                           "--num-gpu-blocks-override", "256 running"}) {
     EXPECT_NE(text.find(term), std::string::npos) << term << " in:\n" << text;
   }
+}
+
+TEST(Sizing, APoolOfLessThanOneFullContextIsAWarning) {
+  Config config;
+  config.blocks_override = 8192 / 16;
+  EXPECT_TRUE(DeriveLimits(config, Model(), kEverything, kHost)->warnings.empty());
+  --config.blocks_override;
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  ASSERT_EQ(sizing.warnings.size(), 1u);
+  EXPECT_NE(sizing.warnings[0].find("less than one full context"), std::string::npos);
+}
+
+TEST(Sizing, TheRoomIsDescribedInOneLine) {
+  Config config;
+  config.blocks_override = 1024;
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  EXPECT_EQ(DescribeRoom(sizing.limits),
+            "KV pool of 1024 blocks = 16384 tokens, 2 full contexts; 16384 tokens of parked sessions beside it; "
+            "256 sequences at once");
 }
 
 TEST(Sizing, EveryLimitIsInTheExplanation) {

@@ -21,6 +21,7 @@ Episode::Episode(const EpisodeOptions& options)
       oracle_(workload_.pairs(), workload_.core().vocab, workload_.core().scheduler.eos_ids),
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
       buggy_(options.bug, executor_),
+      digesting_(options.digest, buggy_),
       tenants_(workload_, requests_, failure_) {
   executor_.in_flight = [this] { ActInFlight(); };
   executor_.step_fails = [this] { return workload_.StepFails(); };
@@ -31,9 +32,11 @@ bool Episode::Start() {
   EngineCoreOptions options = workload_.core();
   options.overlap = overlap_;
   SpoilTenants(options_.bug, options.scheduler.tenants);
-  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(options, buggy_, [this] { return ++now_us_; });
+  absl::StatusOr<std::unique_ptr<EngineCore>> core =
+      EngineCore::Create(options, digesting_, [this] { return ++now_us_; });
   if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
   core_ = std::move(*core);
+  digesting_.Watch(core_->scheduler());
   return true;
 }
 
@@ -240,6 +243,7 @@ void Episode::Step() {
   result_.paused_steps += held_up == 0 ? 0 : 1;
   tenants_.BeforeStep(scheduler, !admission_paused_ && !core_->in_flight());
   std::span<const EngineEvent> events = core_->Step();
+  if (options_.digest != nullptr) options_.digest->AddStep(events, scheduler);
   if (options_.bug != PlantedBug::kNone) {
     spoilt_events_.assign(events.begin(), events.end());
     SpoilEvents(options_.bug, spoilt_events_);

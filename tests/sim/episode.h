@@ -11,6 +11,7 @@
 #include "server/engine/engine_core.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_executor.h"
+#include "tests/sim/plan_digest.h"
 #include "tests/sim/planted_bug.h"
 #include "tests/sim/sim_request.h"
 #include "tests/sim/simulator.h"
@@ -83,6 +84,7 @@ class Episode {
   std::vector<Session> sessions_;                  // by session
   std::vector<SimRequest*> slow_;                  // those in progress whose readers are slow
   BuggyExecutor buggy_;
+  DigestingExecutor digesting_;
   TenantChecks tenants_;
   std::unique_ptr<EngineCore> core_;
   std::vector<EngineEvent> spoilt_events_;

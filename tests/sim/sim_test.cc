@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string>
 
+#include "tests/sim/plan_digest.h"
 #include "tests/sim/simulator.h"
 #include "tests/support/sanitizers.h"
 
@@ -108,6 +109,24 @@ TEST(Simulation, IsAPureFunctionOfItsSeed) {
     EXPECT_EQ(a.block_operations, b.block_operations);
     EXPECT_EQ(a.slots_read, b.slots_read);
     EXPECT_EQ(a.evicted_tokens, b.evicted_tokens);
+  }
+}
+
+// What tenants are promised decides who goes first, so a scheduler that is told of other promises makes other plans.
+TEST(Simulation, PlansWithOtherPromisesHaveOtherDigests) {
+  const auto digest_of = [](uint64_t seed, PlantedBug bug) {
+    PlanDigest digest;
+    (void)RunEpisode({.seed = seed, .bug = bug, .digest = &digest});
+    EXPECT_GT(digest.plans(), 0u);
+    return digest.value();
+  };
+  for (const PlantedBug bug : {PlantedBug::kWeightsIgnored, PlantedBug::kCapsIgnored, PlantedBug::kFloorsIgnored}) {
+    int32_t differ = 0;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      EXPECT_EQ(digest_of(seed, PlantedBug::kNone), digest_of(seed, PlantedBug::kNone));
+      differ += digest_of(seed, PlantedBug::kNone) != digest_of(seed, bug) ? 1 : 0;
+    }
+    EXPECT_GE(differ, 2) << NameOf(bug);
   }
 }
 

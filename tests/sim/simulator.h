@@ -20,11 +20,14 @@
 
 namespace hydrant::sim {
 
+class PlanDigest;
+
 struct EpisodeOptions {
   uint64_t seed = 1;
   PlantedBug bug = PlantedBug::kNone;
   bool check_contract = true;        // off: a planted bug must be seen in the memory or by the client
   std::optional<bool> overlap = {};  // of steps; empty: of every other episode's
+  PlanDigest* digest = nullptr;      // of what the scheduler decides (plan_digest.h); null: nobody asks
 };
 
 struct EpisodeResult {

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""`./hydrant` as a newcomer meets it: help and lists answer at once, from the sources alone, and mistakes are named
+before anything is built. Every program that installs, builds or fetches is replaced by one that leaves a trace.
+Python's standard library only."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FORBIDDEN = ("apt-get", "sudo", "cmake", "ninja", "ctest", "g++", "c++", "clang++-14", "pip", "pip3", "curl", "git")
+AT_ONCE_S = 5  # a loaded machine has time for two dozen small programs in it, and for no build
+EXIT_USAGE = 64
+COMMANDS = ("up", "test", "fuzz", "bench", "load", "fmt", "lint")
+
+
+class Door(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="door-")
+        self.addCleanup(self.folder.cleanup)
+        folder = pathlib.Path(self.folder.name)
+        self.trace, self.build, stubs = folder / "trace", folder / "build", folder / "bin"
+        stubs.mkdir()
+        for name in FORBIDDEN:
+            self.write(stubs / name, f'echo "{name} $*" >>"{self.trace}"\nexit 1\n')
+        # Python is allowed, pip is not.
+        no_modules = f'[ "$1" = -m ] && {{ echo "python3 $*" >>"{self.trace}"; exit 1; }}'
+        self.write(stubs / "python3", f'{no_modules}\nexec "{sys.executable}" "$@"\n')
+        self.environment = {**os.environ, "PATH": f"{stubs}:{os.environ['PATH']}", "HYDRANT_BUILD": str(self.build)}
+
+    def write(self, path, body):
+        path.write_text(f"#!/bin/sh\n{body}")
+        path.chmod(0o755)
+
+    def hydrant(self, *arguments):
+        started = time.monotonic()
+        command = [ROOT / "hydrant", *arguments]
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        result.seconds = time.monotonic() - started
+        return result
+
+    def assert_did_nothing(self, result):
+        self.assertFalse(self.trace.exists(), self.trace.exists() and self.trace.read_text())
+        self.assertFalse(self.build.exists(), "a build directory was made")
+        self.assertLess(result.seconds, AT_ONCE_S)
+
+    def test_help_answers_at_once(self):
+        of_commands = [words for command in COMMANDS for words in (["help", command], [command, "--help"])]
+        for arguments in ([], ["help"], ["--help"], *of_commands):
+            with self.subTest(arguments):
+                result = self.hydrant(*arguments)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr, "")
+                self.assertIn("hydrant", result.stdout)
+                self.assert_did_nothing(result)
+
+    def test_help_names_every_command(self):
+        overview = self.hydrant("help").stdout
+        for command in COMMANDS:
+            self.assertIn(f"./hydrant {command}", overview)
+            self.assertIn(f"./hydrant {command}", self.hydrant(command, "--help").stdout)
+
+    def test_help_behind_other_arguments_is_help(self):
+        result = self.hydrant("up", "no/such/model", "--port", "0", "--help")
+        self.assertEqual(result.returncode, 0)
+        self.assert_did_nothing(result)
+
+    def test_the_list_of_benches_is_that_of_the_sources(self):
+        result = self.hydrant("bench", "--list")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        names = result.stdout.split()
+        for source in (ROOT / "tests" / "bench").glob("*_bench.cc"):
+            self.assertIn(source.stem.removesuffix("_bench"), names)
+        self.assertIn("server", names)
+        self.assert_did_nothing(result)
+
+    def test_a_mistake_is_named_before_anything_is_built(self):
+        for arguments, word in (
+            (["tset"], "tset"),
+            (["bench", "no_such_bench"], "no_such_bench"),
+            (["bench", "--no-such-flag"], "--no-such-flag"),
+            (["fuzz", "no_such_target"], "no_such_target"),
+            (["fuzz", "5", "no_such_target"], "no_such_target"),
+            (["up", "--port", "70000"], "70000"),
+        ):
+            with self.subTest(arguments):
+                result = self.hydrant(*arguments)
+                self.assertEqual(result.returncode, EXIT_USAGE, result.stderr)
+                self.assertIn(word, result.stderr)
+                self.assert_did_nothing(result)
+
+    def test_a_bench_builds_its_own_targets(self):
+        self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
+        for names, targets in ((["model", "linear"], "linear_bench model_bench"), (["sessions", "server"], "hydrantd")):
+            self.build_with_ninja_only()
+            self.hydrant("bench", *names)
+            self.assertEqual(self.trace.read_text(), f"ninja -C {self.build}/release {targets}\n")
+            self.trace.unlink()
+
+    def build_with_ninja_only(self):
+        """A build directory that was configured a moment ago."""
+        (self.build / "release").mkdir(parents=True, exist_ok=True)
+        (self.build / "release" / "build.ninja").touch()
+
+
+if __name__ == "__main__":
+    unittest.main()
