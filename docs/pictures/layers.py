@@ -10,11 +10,13 @@ person can follow the rest.
 
 import html
 import pathlib
-import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-TABLE = HERE.parents[1] / "tests" / "tidy" / "layers.txt"
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "tidy"))
+
+from rules import LAYERS  # noqa: E402  the table itself
+
 PICTURE = HERE / "layers.svg"
 
 COLOURS = {  # top folder: fill, line
@@ -27,11 +29,6 @@ COLOURS = {  # top folder: fill, line
     "loadgen": ("#e5e7eb", "#374151"),
 }
 BOX_HEIGHT, ROW_HEIGHT, GAP, MARGIN, LETTER = 26, 84, 16, 20, 7.2
-
-
-def read_table(text):
-    joined = re.sub(r"\n +", " ", "\n".join(line for line in text.split("\n") if not line.startswith("#")))
-    return {name: set(allowed.split()) for name, allowed in re.findall(r"^([\w/]+):(.*)$", joined, re.MULTILINE)}
 
 
 def below(table, folder):
@@ -106,10 +103,10 @@ def draw(table):
 
 
 def main():
-    picture = draw(read_table(TABLE.read_text()))
+    picture = draw(LAYERS)
     if sys.argv[1:] == ["--check"]:
         if not PICTURE.exists() or PICTURE.read_text() != picture:
-            print(f"{PICTURE.name} is not the picture of {TABLE.name}: run docs/pictures/layers.py")
+            print(f"{PICTURE.name} is not the picture of tests/tidy/layers.txt: run docs/pictures/layers.py")
             return 1
         return 0
     PICTURE.write_text(picture)
