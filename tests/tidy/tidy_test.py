@@ -137,9 +137,9 @@ PLANTED = {
          "api/a.h": "", "api/a.cc": "", "api/sub/c.h": "", "api/b.cc": ""},
     ),
     "links_lead_somewhere": (
-        [{"docs/a.md": "[b](b.md)\n"}, {"docs/a.md": "[b](../b.md#gone)\n", "b.md": "# Here\n"}],
-        {"docs/a.md": "[b](../b.md#to-add-) [c](#here) [d](e) [web](https://a.b/c) [p](x.svg)\n# Here\n",
-         "b.md": "## To add …\n", "docs/e/f.md": ""},
+        [{"docs/a.md": "[b](b.md)\n"}, {"docs/a.md": "[b](../b.md#gone)\n", "b.md": "# Here\n"}, {"a.md": "[b](docs)\n", "docs/b.md": ""}],
+        {"docs/a.md": "[b](../b.md#to-add-) [c](#here) [web](https://a.b/c) [p](x.svg)\n# Here\n",
+         "b.md": "## To add …\n"},
     ),
     "api_is_documented": (
         [
