@@ -198,6 +198,11 @@ int32_t BlockManager::Release(BlockTable& table) {
   return freed;
 }
 
+int32_t BlockManager::BlocksOthersUse(const BlockTable& table) const {
+  return static_cast<int32_t>(std::count_if(table.blocks_.begin(), table.blocks_.end(),
+                                            [this](int32_t block) { return pool_.references(block) > 1; }));
+}
+
 void BlockManager::ResetPrefixes() {
   ++resets_;
   for (int32_t block = 0; block < pool_.total(); ++block) {

@@ -91,6 +91,9 @@ class BlockManager {
   // Forgets every published block and every snapshot. Tables keep their blocks; what they hold is published no more.
   void ResetPrefixes();
 
+  // Of the blocks that the table holds, those that other tables hold, too. O(its blocks).
+  int32_t BlocksOthersUse(const BlockTable& table) const;
+
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
   const SidePool& sides() const { return sides_; }

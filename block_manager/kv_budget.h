@@ -134,6 +134,18 @@ struct KvBudget {
   }
 };
 
+// What an elastic budget may be lowered to: `keep_max` slots, and budgets a block smaller each down to its floor, `count` in all.
+// `keep_max` is the largest below its own that may free a block; the most slots that each of them allows fill whole blocks.
+struct LowerBudgets {
+  int32_t keep_max = 0;
+  int32_t count = 0;
+};
+constexpr LowerBudgets LowerBudgetsOf(const KvBudget& budget) {
+  const int32_t most = (budget.keep - 1 + budget.slack) / kSlotsPerBlock;
+  const int32_t least = static_cast<int32_t>(BlocksForSlots(int64_t{budget.floor} + budget.slack));
+  return {most * kSlotsPerBlock - budget.slack, std::max(0, most - least + 1)};
+}
+
 // Decode steps of a request: the first token comes from the prompt's last row.
 constexpr int64_t DecodeSteps(int64_t max_tokens) { return std::max<int64_t>(0, max_tokens - 1); }
 

@@ -6,12 +6,12 @@
 
 namespace hydrant {
 
-const ParkedKv* ParkedSessions::Find(uint64_t session) const {
+const ParkedCounts* ParkedSessions::Find(uint64_t session) const {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : &found->second.kv;
 }
 
-bool ParkedSessions::Put(uint64_t session, const ParkedKv& kv, WeightOf weight_of) {
+bool ParkedSessions::Put(uint64_t session, const ParkedCounts& kv, WeightOf weight_of) {
   const int64_t blocks = BlocksForSlots(kv.live);
   if (pinned_blocks_ + blocks > blocks_max_) return false;
   if (const auto own = sessions_.find(session); own != sessions_.end()) {
@@ -32,7 +32,7 @@ bool ParkedSessions::Put(uint64_t session, const ParkedKv& kv, WeightOf weight_o
 }
 
 // REQUIRES: there is enough without a pin.
-void ParkedSessions::MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& kv, WeightOf weight_of) {
+void ParkedSessions::MakeRoom(int64_t blocks, uint64_t session, const ParkedCounts& kv, WeightOf weight_of) {
   while (blocks_ + blocks > blocks_max_) {
     const Tenant* most = nullptr;
     double most_share = 0;

@@ -26,7 +26,7 @@
 namespace hydrant {
 
 // What a turn left.
-struct ParkedKv {
+struct ParkedCounts {
   uint64_t turn = 0;
   int32_t tenant = 0;
   int32_t computed = 0;  // tokens whose keys and values were computed: the logical length
@@ -39,13 +39,13 @@ class ParkedSessions {
   explicit ParkedSessions(int64_t blocks_max) : blocks_max_(blocks_max) {}
 
   // Null when nothing is parked for it. Valid until the next change.
-  const ParkedKv* Find(uint64_t session) const;
+  const ParkedCounts* Find(uint64_t session) const;
 
   // A tenant's weight, > 0.
   using WeightOf = absl::FunctionRef<double(int32_t tenant)>;
   // Replaces what is parked for the session. False, and nothing changes, when what is pinned leaves no room for it, or when
   // what it would replace is pinned. REQUIRES: a session stays with its tenant.
-  bool Put(uint64_t session, const ParkedKv& kv, WeightOf weight_of);
+  bool Put(uint64_t session, const ParkedCounts& kv, WeightOf weight_of);
 
   // Whether a request may count on what is parked. `blocks_max` is what the session's tenant may pin in all; one session it
   // may, however small that is. REQUIRES: Find(session) != nullptr.
@@ -73,7 +73,7 @@ class ParkedSessions {
 
  private:
   struct Entry {
-    ParkedKv kv;
+    ParkedCounts kv;
     uint64_t used = 0;  // higher: parked or restored later
     int32_t pins = 0;
     bool doomed = false;  // dropped while pinned
@@ -87,7 +87,7 @@ class ParkedSessions {
   void CountPinned(const Entry& entry, int64_t blocks);
   Tenant& tenant_of(const Entry& entry) { return tenants_[static_cast<size_t>(entry.kv.tenant)]; }
   void Erase(uint64_t session);
-  void MakeRoom(int64_t blocks, uint64_t session, const ParkedKv& kv, WeightOf weight_of);
+  void MakeRoom(int64_t blocks, uint64_t session, const ParkedCounts& kv, WeightOf weight_of);
 
   const int64_t blocks_max_;
   absl::flat_hash_map<uint64_t, Entry> sessions_;

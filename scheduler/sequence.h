@@ -10,6 +10,15 @@
 //  2. computed == scheduled exactly when in_flight == 0, and in_flight <= 2.
 //  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
 //     scheduled.
+//
+// Who changes what:
+//   Admission       arrival, cached, restored; shares begins; scheduled, computed, live and held begin where those two end
+//   Parking         pins
+//   ElasticBudgets  asks_losses and lower_to, which the next row obeys
+//   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
+//   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
+//   SequenceTable   state_row
+// The blocks are changed by all of them through the BlockManager.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
 
@@ -48,7 +57,7 @@ struct Sequence {
   bool asks_losses = false;   // its next row asks what lower budgets would cost
   int32_t lower_to = 0;       // > 0: its next row lowers the budget to this
   uint64_t losses_step = 0;   // number of the step that answered
-  std::vector<float> losses;  // the answer, by Scheduler::CutsOf
+  std::vector<float> losses;  // the answer, one for each of LowerBudgetsOf(budget)
   RequestTimes times;
   BlockTable blocks;
 
@@ -69,6 +78,8 @@ struct Sequence {
     return tokens - prompt_length() + 1 >= request.min_tokens ? end_ids : std::span<const int32_t>();
   }
   bool decodes() const { return scheduled >= prompt_length(); }
+  // Decode steps behind its next one. REQUIRES: decodes().
+  int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
   // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
   bool goes_on() const {
     return decodes() && !paused && !retired() && scheduled - prompt_length() < DecodeSteps(request.max_tokens);

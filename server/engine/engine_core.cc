@@ -295,7 +295,7 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
     if (policy.evicts) ReadSides({.live = out->live, .sides = sequence.blocks.sides()}, out);
     return;
   }
-  const ParkedKv* parked = scheduler_.parked().Find(session);
+  const ParkedCounts* parked = scheduler_.parked().Find(session);
   if (parked == nullptr) return;
   out->source = KvReading::Source::kParked;
   out->turn = parked->turn;

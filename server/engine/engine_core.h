@@ -198,7 +198,7 @@ class EngineCore {
   void PauseAdmission(bool paused) { scheduler_.PauseAdmission(paused); }
 
   // Scheduler::LimitSteps.
-  void LimitSteps(const Scheduler::StepLimits& limits) { scheduler_.LimitSteps(limits); }
+  void LimitSteps(const StepLimits& limits) { scheduler_.LimitSteps(limits); }
 
   // Scheduler::ResetPrefixes.
   void ResetPrefixes() { scheduler_.ResetPrefixes(); }

@@ -56,7 +56,7 @@ double StepPacer::Within(double cost) const {
 
 double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
 
-Scheduler::StepLimits StepPacer::limits() const {
+StepLimits StepPacer::limits() const {
   return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS())};
 }
 

@@ -23,7 +23,7 @@ class StepPacer {
   void Observe(const StepReport& report);
 
   // For the next step, each at least kSlotsPerBlock.
-  Scheduler::StepLimits limits() const;
+  StepLimits limits() const;
 
  private:
   double BesideMost() const;

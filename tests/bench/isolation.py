@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`./hydrant bench isolation`: what a tenant feels of another one that attacks, through the real server on the default model.
-Writes the table of docs/isolation.md and the picture docs/isolation.svg.
+Writes the table of docs/isolation.md and the picture docs/pictures/isolation.svg.
 
 I = p99(victim beside an attacker) / p99(victim alone on its weighted share), for the time to the first token (TTFT) and the
 time between two tokens (ITL). Two tenants of weight 1; "its share" is a server with half of everything: threads, blocks,
@@ -30,6 +30,7 @@ import pathlib
 import random
 import sys
 import tempfile
+import textwrap
 import time
 import urllib.request
 
@@ -286,9 +287,10 @@ def ratio_text(figure, target):
 def table(summaries, arguments, loads):
     first = summaries[0]
     lines = [
-        f"{datetime.date.today():%d %B %Y}, {machine()}; {arguments.rounds} rounds of {arguments.seconds:.0f} s, {first['requests']} "
-        f"requests of the victim per row; load average at most {max(loads):.1f}. Targets: TTFT {TTFT_TARGET}, ITL {ITL_TARGET}; "
-        "what is above is bold. Milliseconds; in parentheses the 90 % interval.",
+        *textwrap.wrap(
+            f"{datetime.date.today():%d %B %Y}, {machine()}; {arguments.rounds} rounds of {arguments.seconds:.0f} s, {first['requests']} "
+            f"requests of the victim per row; load average at most {max(loads):.1f}. Targets: TTFT {TTFT_TARGET}, ITL {ITL_TARGET}; "
+            "what is above is bold. Milliseconds; in parentheses the 90 % interval.", 116),
         "",
         "| beside | TTFT p50 | p99 | I | ITL p50 | p99 | I | not answered |",
         "|---|---|---|---|---|---|---|---|",
@@ -324,9 +326,9 @@ def machine():
 def publish(summaries, text):
     page = ROOT / "docs" / "isolation.md"
     before, rest = page.read_text().split(BEGIN)
-    picture = "![The victim's p99 beside each attacker, relative to its p99 alone on its share](isolation.svg)"
+    picture = "![The victim's p99 beside each attacker, relative to its p99 alone on its share](pictures/isolation.svg)"
     page.write_text(f"{before}{BEGIN}\n{picture}\n\n{text}\n{END}{rest.split(END)[1]}")
-    (ROOT / "docs" / "isolation.svg").write_text(isolation_picture.draw(
+    (ROOT / "docs" / "pictures" / "isolation.svg").write_text(isolation_picture.draw(
         [(label(row["arm"]), row["ttft_ratio"], row["itl_ratio"]) for row in summaries if row["arm"] != ALONE],
         TTFT_TARGET, ITL_TARGET,
     ))  # fmt: skip

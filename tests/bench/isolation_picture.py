@@ -1,4 +1,4 @@
-"""Draws docs/isolation.svg from isolation.py's figures: a bar per attacker, a panel for TTFT and one for ITL."""
+"""Draws docs/pictures/isolation.svg from isolation.py's figures: a bar per attacker, a panel for TTFT and one for ITL."""
 
 WIDTH, TOP, ROW, BAR, BOTTOM = 760, 44, 28, 14, 44
 LEFT, GAP, RIGHT = 150, 56, 48

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`./hydrant bench kv_quality`: what eviction costs, policy by policy and budget by budget, through the real server on the
-default model. Writes the table of docs/quality.md and the picture docs/quality.svg.
+default model. Writes the table of docs/quality.md and the picture docs/pictures/quality.svg.
 
 Perplexity: documents of 1,024 prompt tokens and 256 forced ones, relative to `full`. Recall: four planted codes in 1,024
 tokens, the question in the prompt. Half an hour on two cores; with --results FILE what was measured is kept there and not
@@ -135,7 +135,7 @@ def main():
     page = ROOT / "docs" / "quality.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-    (ROOT / "docs" / "quality.svg").write_text(quality_picture.draw(summary, arguments.budgets))
+    (ROOT / "docs" / "pictures" / "quality.svg").write_text(quality_picture.draw(summary, arguments.budgets))
 
 
 if __name__ == "__main__":

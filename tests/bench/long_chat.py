@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`./hydrant bench long_chat`: what becomes of a chat that outgrows the model's context, through the real server on the
-default model. Writes a table into docs/quality.md and the picture docs/long_chat.svg.
+default model. Writes a table into docs/quality.md and the picture docs/pictures/long_chat.svg.
 
 One text of 16,384 tokens, chats behind each other, read as one prompt with `"prefill": "budgeted"`: whatever is above the
 budget leaves after every 256 tokens. The perplexity is that of each 1,024 tokens, so a line shows how good an answer at that
@@ -190,7 +190,7 @@ def main():
     page = ROOT / "docs" / "quality.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-    (ROOT / "docs" / "long_chat.svg").write_text(draw(result))
+    (ROOT / "docs" / "pictures" / "long_chat.svg").write_text(draw(result))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Throughput against the number of chats that share one pool, through the real server: every chat has a past of 4,000 tokens
 and a session, all of them take a turn at once, over a pool that holds four such pasts in full. Writes docs/throughput.md and
-the picture docs/throughput.svg. Alone on the machine, or the numbers mean little. Standard library only; five minutes."""
+the picture docs/pictures/throughput.svg. Alone on the machine, or the numbers mean little. Standard library only; five minutes."""
 
 import argparse
 import concurrent.futures
 import datetime
 import json
 import pathlib
+import subprocess
 import sys
+import textwrap
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -96,17 +98,26 @@ def table(results):
     return "\n".join(lines)
 
 
-def page(results, cpu):
+def page(results, cpu, commit):
+    text = (
+        f"Measured {datetime.date.today()} at commit {commit} with the default model on {cpu}; `tests/bench/many_chats.py` repeats it. "
+        f"Each chat has a session with a past of {PAST:,} tokens; all take a turn at once, {SAID} tokens said and {ANSWER} answered, "
+        f"{ROUNDS - 1} rounds. The pool has {BLOCKS:,} blocks ({BLOCKS * 16:,} slots): four such pasts in full, sixty at a budget of 256. "
+        "Chats that do not fit beside the others are parked in the host's memory and brought back for their turn."
+    )
     return f"""# Throughput against the number of chats
 
-![Tokens per second against the number of chats, by policy](throughput.svg)
+![Tokens per second against the number of chats, by policy](pictures/throughput.svg)
 
 {table(results)}
 
-Measured {datetime.date.today()} with the default model on {cpu}; `tests/bench/many_chats.py` repeats it. Each chat has a session with a past of {PAST:,} tokens; all take a
-turn at once, {SAID} tokens said and {ANSWER} answered, {ROUNDS - 1} rounds. The pool has {BLOCKS:,} blocks ({BLOCKS * 16:,} slots): four such pasts in full, sixty at a
-budget of 256. Chats that do not fit beside the others are parked in the host's memory and brought back for their turn.
+{textwrap.fill(text, 116)}
 """
+
+
+def commit():
+    out = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return out.stdout.strip() or "unknown"
 
 
 def main():
@@ -122,8 +133,8 @@ def main():
     print(table(results))
     if arguments.no_write:
         return
-    (ROOT / "docs" / "throughput.md").write_text(page(results, server_process.processor_name() or "an unknown processor"))
-    (ROOT / "docs" / "throughput.svg").write_text(throughput_picture.draw(results))
+    (ROOT / "docs" / "throughput.md").write_text(page(results, server_process.processor_name() or "an unknown processor", commit()))
+    (ROOT / "docs" / "pictures" / "throughput.svg").write_text(throughput_picture.draw(results))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws docs/quality.svg from kv_quality.py's summary: perplexity and recall against budget, a line per policy."""
+"""Draws docs/pictures/quality.svg from kv_quality.py's summary: perplexity and recall against budget, a line per policy."""
 
 WIDTH, HEIGHT = 760, 380
 TOP, BOTTOM, GAP = 44, 84, 60

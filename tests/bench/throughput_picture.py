@@ -1,4 +1,4 @@
-"""Draws docs/throughput.svg from many_chats.py's figures: tokens per second against the number of chats, a line per policy."""
+"""Draws docs/pictures/throughput.svg from many_chats.py's figures: tokens per second against the number of chats, a line per policy."""
 
 from quality_picture import STYLE
 

@@ -24,6 +24,15 @@ inline Request MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_token
   return request;
 }
 
+// One whose blocks others may find, and that looks for theirs.
+inline Request Shared(uint64_t id, int32_t prompt_length, int32_t max_tokens, KvBudget budget = KvBudget::Unlimited(),
+                      SideNeed side = SideNeed::kNothing) {
+  Request request = MakeRequest(id, prompt_length, max_tokens, budget);
+  request.prefix.publishes = request.prefix.looks_up = true;
+  request.prefix.side = side;
+  return request;
+}
+
 inline SchedulerOptions SmallOptions(int32_t blocks, int32_t sequences_max = 4) {
   SchedulerOptions options;
   options.blocks = blocks;

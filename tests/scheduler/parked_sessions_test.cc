@@ -14,7 +14,7 @@ std::vector<uint64_t> Dropped(const ParkedSessions& sessions) {
 double Equal(int32_t) { return 1; }
 
 // A turn of `session` by `tenant`.
-ParkedKv Kv(int32_t computed, int32_t live, int32_t tenant = 0) {
+ParkedCounts Kv(int32_t computed, int32_t live, int32_t tenant = 0) {
   return {.turn = 1, .tenant = tenant, .computed = computed, .live = live};
 }
 

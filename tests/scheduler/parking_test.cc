@@ -1,4 +1,6 @@
 // Scheduler and the turns of sessions; what is parked is asked for by number only.
+#include "scheduler/parking.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,4 +1,6 @@
 // Steps that are planned before the one in front of them is committed: Scheduler::PlanAhead.
+#include "scheduler/plan_ahead.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -96,7 +96,7 @@ void Episode::Act() {
   }
   if (workload_.LimitsStepsNow()) {
     const SchedulerOptions& scheduler = workload_.core().scheduler;
-    Scheduler::StepLimits limits;
+    StepLimits limits;
     limits.alone = workload_.random().Between(kSlotsPerBlock, scheduler.tokens_max);
     limits.beside_decodes = workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max);
     limits.shared = workload_.random().Between(1, 3 * kSlotsPerBlock);

@@ -130,7 +130,7 @@ void Episode::BeginTurn(SimRequest& request) {
   own.busy = true;
   if (own.last == nullptr || asked.resumes != own.last->id()) return;
   request.past = own.last;
-  const ParkedKv* parked = core_->scheduler().parked().Find(asked.session);
+  const ParkedCounts* parked = core_->scheduler().parked().Find(asked.session);
   request.may_resume = parked != nullptr && parked->turn == asked.resumes;
   request.must_resume = request.may_resume && core_->scheduler().KeepsPast(asked);
 }

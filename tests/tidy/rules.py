@@ -4,9 +4,10 @@ Exceptions are listed beside the rule, each with its reason; a list only ever ge
 """
 
 import pathlib
+import posixpath
 import re
 
-from tree import LIBRARIES, split_cpp
+from tree import LIBRARIES, TEXT, split_cpp
 
 RULES = []
 
@@ -362,6 +363,114 @@ def documents_exist(tree):
             if match[0] not in here:
                 yield path, line, f"refers to {match[0]}, which does not exist here"
 
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+def prose(text):
+    """(line, content) of a Markdown text outside code blocks and tables."""
+    code = False
+    for line, content in enumerate(text.split("\n"), 1):
+        if content.lstrip().startswith("```"):
+            code = not code
+        elif not code and not content.startswith("|"):
+            yield line, content
+
+
+DESIGN_LINES_MAX, DESIGN_COLUMNS_MAX = 120, 100
+
+
+@rule
+def design_is_a_page(tree):
+    """DESIGN.md is what a newcomer holds in the head: 120 lines of 100 columns. The rest has pages in docs/design."""
+    lines = tree.files.get("DESIGN.md", "").split("\n")
+    if len(lines) - 1 > DESIGN_LINES_MAX:
+        yield "DESIGN.md", len(lines) - 1, f"{len(lines) - 1} lines; at most {DESIGN_LINES_MAX}"
+    for line, content in enumerate(lines, 1):
+        if len(content) > DESIGN_COLUMNS_MAX:
+            yield "DESIGN.md", line, f"{len(content)} columns; at most {DESIGN_COLUMNS_MAX}"
+    picture = re.search(r"^## Folders.*?^## ", "\n".join(lines), re.MULTILINE | re.DOTALL)
+    for folder in LAYERS if picture else ():
+        if not re.search(rf"\b{folder.rpartition('/')[2]}\b", picture[0]):
+            yield "DESIGN.md", 1, f"the picture of the folders lacks {folder}"
+
+
+PROSE_COLUMNS_MAX = 120
+
+
+@rule
+def prose_width(tree):
+    """Prose in Markdown has at most 120 columns, outside tables and code; a picture is a line of its own."""
+    for path, text in tree.files.items():
+        if path.endswith(".md"):
+            for line, content in prose(text):
+                if len(content) > PROSE_COLUMNS_MAX and not content.startswith("!["):
+                    yield path, line, f"{len(content)} columns; at most {PROSE_COLUMNS_MAX}"
+
+
+@rule
+def documented_paths_exist(tree):
+    """A path that a document names is in the repository: a file, or a folder of files."""
+    folders = {path[: match.start()] for path in tree.files for match in re.finditer("/", path)}
+    tops = "|".join(sorted({re.escape(folder) for folder in folders if "/" not in folder}))
+    for path, text in tree.files.items():
+        if not path.endswith(".md"):
+            continue
+        for line, match in matches(rf"`((?:{tops})/[\w./{{}},-]+)", text):
+            name = match[1].rstrip("/.,")
+            choice = re.search(r"\{([^}]*)\}", name)
+            for one in choice[1].split(",") if choice else [""]:
+                full = name[: choice.start()] + one + name[choice.end() :] if choice else name
+                # Of files that are no text (pictures, programs) the tree knows nothing.
+                known = full in tree.files or full in folders or "." in full and not full.endswith(TEXT)
+                program = f"{full}.cc" in tree.files  # a program is called by the name of its source
+                if not known and not program:
+                    yield path, line, f"names {full}, which does not exist"
+
+
+def anchors(text):
+    return {re.sub(r"[^\w\s-]", "", match[1].strip().lower()).replace(" ", "-") for _, match in matches(r"^#+ (.*)$", text)}
+
+
+@rule
+def links_lead_somewhere(tree):
+    """A link from one document to another, or to a place in it, arrives."""
+    for path, text in tree.files.items():
+        if not path.endswith(".md"):
+            continue
+        for line, match in matches(r"\]\(([^)\s:]+)\)", text):
+            target, _, place = match[1].partition("#")
+            full = posixpath.normpath(posixpath.join(folder_of(path), target)) if target else path
+            if full.endswith((".svg", ".webp")):
+                continue  # the tree has text alone
+            if full not in tree.files:  # nor a folder: what is installed is looked at with a browser
+                yield path, line, f"links to {full}, which does not exist"
+            elif place and place not in anchors(tree.files.get(full, "")):
+                yield path, line, f"links to {full}#{place}, and there is no such heading"
+
+
+API_PAGES = ("docs/api.md", "docs/compatibility.md", "docs/kv.md", "docs/live_view.md")
+READ_FIELD = r'(?:\.|->)(?:Bool|Integer|OptionalInteger|Number|String|Strings|TokenIds|Object)\(\s*"(\w+)"'
+ROUTE = r'(?:Simple|Route|RouteOfOne)\("(GET|POST|DELETE)",\s*"(/[^"]+)"|\{"(GET|POST|DELETE)",\s*"(/[^"]+)"|(OnBody)\("(/[^"]+)"'
+
+
+@rule
+def api_is_documented(tree):
+    """Every field that api/ reads and every endpoint that the server has is on a page for clients."""
+    pages = "\n".join(tree.files.get(page, "") for page in API_PAGES)
+    for path, text in tree.cpp("api"):
+        for line, match in matches(READ_FIELD, text):
+            if not re.search(rf"\b{match[1]}\b", pages):
+                yield path, line, f"`{match[1]}` is in none of {', '.join(API_PAGES)}"
+    for path, text in tree.cpp("server"):
+        for line, match in matches(ROUTE, text):
+            method = match[1] or match[3] or "POST"
+            endpoint = (match[2] or match[4] or match[6]).rstrip("/")
+            if f"`{method} {endpoint}" not in tree.files.get("docs/api.md", ""):
+                yield path, line, f"docs/api.md has no `{method} {endpoint}`"
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
 
 # One word per thing (the glossary of DESIGN.md). Words of the operating system keep their meaning.
 GLOSSARY = [

@@ -123,6 +123,32 @@ PLANTED = {
         [{"a.cc": "// see nowhere.md section 3\n"}],
         {"a.cc": "// see DESIGN.md\n", "DESIGN.md": "x\n"},
     ),
+    "design_is_a_page": (
+        [{"DESIGN.md": "x\n" * 121}, {"DESIGN.md": "x" * 101 + "\n"}, {"DESIGN.md": "## Folders\nserver\n## Nouns\n"}],
+        {"DESIGN.md": "x" * 100 + "\n" + "x\n" * 119},
+    ),
+    "prose_width": (
+        [{"a.md": "x" * 121 + "\n"}, {"docs/a.md": "```\nx\n```\n" + "x" * 121 + "\n"}],
+        {"a.md": "x" * 120 + "\n| " + "x" * 200 + " |\n```\n" + "x" * 200 + "\n```\n![" + "x" * 200 + "](a.svg)\n"},
+    ),
+    "documented_paths_exist": (
+        [{"docs/a.md": "see `api/gone.h`\n", "api/a.h": ""}, {"docs/a.md": "see `api/a.{h,cc}`\n", "api/a.h": ""}],
+        {"docs/a.md": "see `api/a.h`, `api`, `api/sub`, `api/a.{h,cc}`, `build/x.h`, `docs/x.webp`, `api/b --flag`\n",
+         "api/a.h": "", "api/a.cc": "", "api/sub/c.h": "", "api/b.cc": ""},
+    ),
+    "links_lead_somewhere": (
+        [{"docs/a.md": "[b](b.md)\n"}, {"docs/a.md": "[b](../b.md#gone)\n", "b.md": "# Here\n"}, {"a.md": "[b](docs)\n", "docs/b.md": ""}],
+        {"docs/a.md": "[b](../b.md#to-add-) [c](#here) [web](https://a.b/c) [p](x.svg)\n# Here\n",
+         "b.md": "## To add …\n"},
+    ),
+    "api_is_documented": (
+        [
+            {"api/a.cc": 'reader->Bool("verbose", false);\n', "docs/api.md": "| `quiet` |\n"},
+            {"server/a.cc": 'routes.push_back(Simple("GET", "/secret", true, f));\n', "docs/api.md": "`GET /open`\n"},
+        ],
+        {"api/a.cc": 'reader.Bool("verbose", false);\n', "docs/api.md": "`GET /open` `POST /b` | `verbose`\n",
+         "server/a.cc": 'Simple("GET", "/open", true, f); OnBody("/b", g);\n'},
+    ),
     "glossary": (
         [
             {"block_manager/a.h": "int page_count;\n"},

@@ -31,7 +31,7 @@ struct Device {
 // The most prompt tokens of a step without decodes, once so many steps were seen.
 double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
   for (int i = 0; i < steps; ++i) {
-    const Scheduler::StepLimits limits = pacer.limits();
+    const StepLimits limits = pacer.limits();
     pacer.Observe(device.Step(device.shared          ? limits.shared
                               : device.decode_us > 0 ? limits.beside_decodes
                                                      : limits.alone));

@@ -1,4 +1,6 @@
 // Budgets that fall so that a waiting request is let in: who, when, how far, and what is promised afterwards.
+#include "scheduler/elastic_budgets.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +31,7 @@ const PlanRow* RowOf(const Driver& driver, const std::vector<PlanRow>& rows, uin
 }
 
 // Requests 1, 2, … in a pool that they fill: prompts of 63 tokens, a budget of 63, so 4 blocks each; then they decode.
-class ElasticTest : public testing::Test {
+class ElasticBudgetsTest : public testing::Test {
  protected:
   void Fill(const std::vector<KvBudget>& budgets, int32_t max_tokens = 200) {
     driver_.emplace(SmallOptions(static_cast<int32_t>(4 * budgets.size()), static_cast<int32_t>(budgets.size()) + 2));
@@ -62,7 +64,7 @@ class ElasticTest : public testing::Test {
   uint64_t last_ = 0;
 };
 
-TEST_F(ElasticTest, AskedInOneStepCutInTheNextLetInWithTheThird) {
+TEST_F(ElasticBudgetsTest, AskedInOneStepCutInTheNextLetInWithTheThird) {
   Fill({KvBudget::Exact(63), Elastic(63, 20)});
   const uint64_t waiting = Ask(1);
   const std::vector<PlanRow> asked = driver().Step();
@@ -101,7 +103,7 @@ TEST_F(ElasticTest, AskedInOneStepCutInTheNextLetInWithTheThird) {
   EXPECT_EQ(driver().finished.at(1).evicted, 63 + 199 - 64) << "the guarantee was kept";
 }
 
-TEST_F(ElasticTest, NobodyIsCutWhenAllFloorsTogetherAreNotEnough) {
+TEST_F(ElasticBudgetsTest, NobodyIsCutWhenAllFloorsTogetherAreNotEnough) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   Ask(5);
   for (int32_t step = 0; step < 20; ++step) {
@@ -113,7 +115,7 @@ TEST_F(ElasticTest, NobodyIsCutWhenAllFloorsTogetherAreNotEnough) {
   EXPECT_EQ(driver().scheduler.counters().shrinks, 0u);
 }
 
-TEST_F(ElasticTest, WaitingForWhatNobodyCanGiveAllocatesNothing) {
+TEST_F(ElasticBudgetsTest, WaitingForWhatNobodyCanGiveAllocatesNothing) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   Ask(5);
   std::vector<RowResult> results(2);
@@ -128,7 +130,7 @@ TEST_F(ElasticTest, WaitingForWhatNobodyCanGiveAllocatesNothing) {
   EXPECT_EQ(AllocationCount(), before);
 }
 
-TEST_F(ElasticTest, AllGiveWhatIsNeededAndStayThere) {
+TEST_F(ElasticBudgetsTest, AllGiveWhatIsNeededAndStayThere) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   const uint64_t waiting = Ask(4);
   driver().Step();
@@ -140,7 +142,7 @@ TEST_F(ElasticTest, AllGiveWhatIsNeededAndStayThere) {
   EXPECT_EQ(driver().finished.at(1).live, 32) << "a budget that fell does not grow again";
 }
 
-TEST_F(ElasticTest, TheCheapestIsCut) {
+TEST_F(ElasticBudgetsTest, TheCheapestIsCut) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   driver().losses_of = [](uint64_t id) { return id == 1 ? 0.02f : 0.01f; };
   Ask(1);
@@ -150,7 +152,7 @@ TEST_F(ElasticTest, TheCheapestIsCut) {
 }
 
 // What will have ended with the step makes room at no loss, and who ends with it is not cut.
-TEST_F(ElasticTest, NobodyIsCutForWhatAnEndBringsAnyway) {
+TEST_F(ElasticBudgetsTest, NobodyIsCutForWhatAnEndBringsAnyway) {
   Fill({Elastic(63, 31), Elastic(63, 31)}, /*max_tokens=*/10);
   while (driver().scheduler.sequence(0).generated() < 9) driver().Step();
   const uint64_t waiting = Ask(2);
@@ -161,7 +163,7 @@ TEST_F(ElasticTest, NobodyIsCutForWhatAnEndBringsAnyway) {
   EXPECT_EQ(driver().scheduler.counters().shrinks, 0u);
 }
 
-TEST_F(ElasticTest, ACancelledOrPausedOneIsLeftAlone) {
+TEST_F(ElasticBudgetsTest, ACancelledOrPausedOneIsLeftAlone) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   driver().scheduler.SetPaused(1, true);
   Ask(3);
@@ -177,7 +179,7 @@ TEST_F(ElasticTest, ACancelledOrPausedOneIsLeftAlone) {
 }
 
 // What is promised beyond what is held can be given back without a cut.
-TEST_F(ElasticTest, APromiseIsLoweredBeforeItIsUsed) {
+TEST_F(ElasticBudgetsTest, APromiseIsLoweredBeforeItIsUsed) {
   Driver small(SmallOptions(8));
   ASSERT_TRUE(small.scheduler.Add(MakeRequest(1, 15, 200, Elastic(127, 31))).ok());
   small.Step();
@@ -197,7 +199,7 @@ TEST_F(ElasticTest, APromiseIsLoweredBeforeItIsUsed) {
   EXPECT_EQ(small.finished.at(1).live, 64);
 }
 
-TEST_F(ElasticTest, APeriodicBudgetIsCutWhereItStands) {
+TEST_F(ElasticBudgetsTest, APeriodicBudgetIsCutWhereItStands) {
   KvBudget periodic = KvBudget::Periodic(56, 8);
   periodic.floor = 20;
   Fill({periodic, KvBudget::Exact(63)});
@@ -214,7 +216,7 @@ TEST_F(ElasticTest, APeriodicBudgetIsCutWhereItStands) {
 }
 
 // Two that read the same prompt: what is cut is copied first, and what the other one reads stays.
-TEST_F(ElasticTest, SharedBlocksAreCopiedBeforeACut) {
+TEST_F(ElasticBudgetsTest, SharedBlocksAreCopiedBeforeACut) {
   Driver sharing(SmallOptions(18));
   for (uint64_t id : {1, 2}) {
     Request request = MakeRequest(id, 48, 100, id == 1 ? Elastic(63, 15) : KvBudget::Unlimited());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws docs/memory.svg: KV blocks in use over one generation, with and without H2O, as `/metrics` of the real server tells it.
+"""Draws docs/pictures/memory.svg: KV blocks in use over one generation, with and without H2O, as `/metrics` of the real server tells it.
 
-    docs/memory_picture.py [--binary build/release/hydrantd] [--model FILE] [--out docs/memory.svg]
+    docs/pictures/memory_picture.py [--binary build/release/hydrantd] [--model FILE] [--out docs/pictures/memory.svg]
 
 One request at a time: 2,000 prompt tokens, 500 generated. Python's standard library only; a minute."""
 
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
@@ -119,7 +119,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=DEFAULT_BINARY)
     parser.add_argument("--model", default=DEFAULT_MODEL)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs" / "memory.svg")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs" / "pictures" / "memory.svg")
     arguments = parser.parse_args()
     curves = []
     with ServerProcess(arguments.binary, arguments.model) as server:

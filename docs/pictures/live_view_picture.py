@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes docs/live_view.webp and docs/live_view_dark.webp: a chat at a budget of 64 while it is being answered. Needs the default
+"""Makes docs/pictures/live_view.webp and docs/pictures/live_view_dark.webp: a chat at a budget of 64 while it is being answered. Needs the default
 model, a Release build and Chromium; the answer is a sampled one, so every run tells another story."""
 
 import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "ui")]
+TESTS = HERE.parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "ui")]
 
 from browser import Browser, find_chromium
 from server_process import ServerProcess

@@ -1,0 +1,231 @@
+#include "scheduler/admission.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
+                     SchedulerCounters& counters)
+    : sequences_(sequences),
+      tenants_(tenants),
+      block_manager_(block_manager),
+      parking_(parking),
+      counters_(counters),
+      elastic_(sequences, tenants, block_manager) {
+  head_of_ = [this](const Tenant& tenant) {
+    const Sequence& sequence = sequences_.at(tenant.queue.front());
+    return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
+  };
+  admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
+}
+
+absl::Status Admission::Check(const Request& request) const {
+  const int64_t prompt_length = static_cast<int64_t>(request.prompt.size());
+  if (request.tenant < 0 || request.tenant >= tenants_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no tenant ", request.tenant));
+  }
+  if (prompt_length == 0) return absl::InvalidArgumentError("the prompt is empty");
+  if (request.max_tokens < 0 || request.min_tokens < 0 || request.min_tokens > request.max_tokens) {
+    return absl::InvalidArgumentError("max_tokens and min_tokens must satisfy 0 <= min_tokens <= max_tokens");
+  }
+  if (prompt_length + request.max_tokens > kInt32Max) return absl::InvalidArgumentError("positions would overflow");
+  if (!request.budget.valid()) return absl::InvalidArgumentError("the KV budget is malformed");
+  const int64_t blocks = PrivateBlocks(request);
+  const int64_t blocks_max = tenants_.BlocksMax(request.tenant);
+  if (blocks > blocks_max) {
+    return absl::OutOfRangeError(absl::StrCat("the request needs ", blocks, " blocks of KV cache (", prompt_length,
+                                              " prompt tokens, max_tokens ", request.max_tokens,
+                                              "); its tenant can have ", blocks_max));
+  }
+  return CheckSlotsAtWorst(request, blocks_max * kSlotsPerBlock);
+}
+
+int64_t Admission::PeakSlots(const Request& request) const {
+  const ParkedCounts* parked = parking_.Resumable(request);
+  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget);
+  return PeakSlotsResumed(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
+}
+
+absl::Status Admission::CheckSlotsAtWorst(const Request& request, int64_t slots_max) const {
+  int64_t slots = PeakSlots(request);
+  if (parking_.Resumable(request) != nullptr && !parking_.KeepsPast(request)) {
+    const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+    slots = std::max(slots, PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget));
+  }
+  if (slots <= slots_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "its tenant's queue counts on as much parked KV as its share, and it needs its own");
+}
+
+void Admission::Enqueue(int32_t index) {
+  Sequence& sequence = sequences_.at(index);
+  sequence.arrival = ++arrivals_;
+  parking_.PinPast(sequence);
+  Tenant& tenant = tenants_.of(sequence);
+  if (tenant.queue.empty()) Lift(tenant, tenants_.all(), tenants_.turns());
+  const auto goes_before = [this](int32_t priority, int32_t other) {
+    return priority < sequences_.at(other).request.priority;
+  };
+  tenant.queue.insert(
+      std::upper_bound(tenant.queue.begin(), tenant.queue.end(), sequence.request.priority, goes_before), index);
+  ++waiting_;
+}
+
+void Admission::Withdraw(int32_t index) {
+  std::deque<int32_t>& queue = tenants_.of(sequences_.at(index)).queue;
+  queue.erase(std::find(queue.begin(), queue.end(), index));
+  --waiting_;
+}
+
+void Admission::Plan(int64_t now_us, StepPlan& plan) {
+  AdmitWaiting(now_us, plan);
+  elastic_.Plan(blocked_, plan.number);
+}
+
+void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
+  admitted_.clear();
+  blocked_ = Blocked();
+  if (waiting_ > 0) CountOverlaps();
+  while (sequences_.free_rows() > 0 && !paused_) {
+    const BlockPool& pool = block_manager_.pool();
+    const Room room = {pool.available() - block_manager_.promised(), sequences_.free_rows(), pool.total()};
+    Tenant* tenant = ChooseTenant(tenants_.all(), tenants_.turns(), room, head_of_, &blocked_);
+    if (tenant == nullptr) return;
+    const int32_t index = tenant->queue.front();
+    Sequence& sequence = sequences_.at(index);
+    Reserve(index, plan);
+    sequences_.Admit(index);
+    sequence.times.admitted_us = now_us;
+    parking_.UnpinPast(sequence);
+    tenant->queue.pop_front();
+    tenant->reserved += sequence.blocks.reserved();
+    tenant->OwePrompt(sequence.prompt_length() - sequence.scheduled, tenants_.turns().prefill_now);
+    ++tenant->running;
+    --waiting_;
+    admitted_.push_back(sequence.request.id);
+    ++counters_.admitted;
+    if (sequence.shares && CountsOverlaps()) tenant->overlap += block_manager_.BlocksOthersUse(sequence.blocks);
+  }
+}
+
+// A request that does not fit alone may fit with what others hold already.
+int64_t Admission::BlocksNeeded(const Sequence& sequence, const Tenant& tenant) {
+  const int64_t alone = PrivateBlocks(sequence.request);
+  if (block_manager_.CanAdmit(alone)) return alone;
+  const int64_t shared = SharedBlocks(sequence.request, tenant);
+  return shared == 0 ? alone : std::min(alone, shared - std::ssize(match_.blocks) + match_.revived);
+}
+
+// What a request that shares has to reserve, with match_ what it finds; 0 when it does not share or its tenant's cap
+// leaves only room for what it needs alone.
+int64_t Admission::SharedBlocks(const Request& request, const Tenant& tenant) {
+  const PrefixUse& use = request.prefix;
+  if ((!use.publishes && !use.looks_up) || parking_.Resumable(request) != nullptr) return 0;
+  const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
+  // What a prompt keeps after a cut inside it was never anybody else's: at least one token before the first is computed.
+  const int32_t cut_at = request.budget.FirstCut(prompt_length);
+  const int32_t end = cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
+  block_manager_.Match(use, std::span(request.prompt).first(static_cast<size_t>(end)), &match_);
+  const int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
+  const int64_t cap = tenant.options.blocks_max;
+  return cap > 0 && tenant.reserved + blocks > cap ? 0 : blocks;
+}
+
+// REQUIRES: ChooseTenant let it in. What a request needs alone is enough for that.
+void Admission::Reserve(int32_t index, StepPlan& plan) {
+  Sequence& sequence = sequences_.at(index);
+  if (const ParkedCounts* parked = parking_.Resumable(sequence.request); parked != nullptr) {
+    ReserveResumed(index, *parked, plan);
+    return;
+  }
+  if (sequence.request.prefix.looks_up) counters_.prefix_queries += sequence.request.prompt.size();
+  const int64_t private_blocks = PrivateBlocks(sequence.request);
+  if (ReserveShared(sequence, private_blocks, plan)) return;
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
+}
+
+void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPlan& plan) {
+  Sequence& sequence = sequences_.at(index);
+  const Request& request = sequence.request;
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(PrivateBlocks(request)));
+  block_manager_.Extend(sequence.blocks, parked.live);
+  const std::span<const int32_t> blocks = sequence.blocks.blocks();
+  const int32_t rows = sequence.prompt_length() - parked.computed;
+  const int32_t cut = request.budget.TurnCut(parked.live, rows);
+  plan.restores.push_back(
+      {request.session, index, parked.live, cut, parked.computed, rows, {blocks.begin(), blocks.end()}});
+  sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
+  sequence.live = sequence.held = cut > 0 ? cut : parked.live;
+  // Whoever takes these blocks in this step does so after the cut.
+  if (cut > 0) {
+    counters_.AddFreed(FreeCause::kPrefill, block_manager_.Shrink(sequence.blocks, cut, sequence.blocks.reserved()));
+    counters_.evicted_tokens += static_cast<uint64_t>(parked.live - cut);
+  }
+  parking_.Use(request);
+  ++counters_.restores;
+  counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
+}
+
+// Shares when there is room for that beside the floors of others and below the tenant's own cap. False: it does not.
+bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan) {
+  const Request& request = sequence.request;
+  const Tenant& tenant = tenants_.of(sequence);
+  int64_t other_floors = 0;
+  for (const Tenant& other : tenants_.all()) other_floors += &other == &tenant ? 0 : other.unused_floor();
+  const int64_t shared_blocks = SharedBlocks(request, tenant);
+  const bool alone_fits = block_manager_.CanAdmit(private_blocks);
+  if (shared_blocks == 0 || !block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
+    return false;
+  }
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.side_starts);
+  sequence.shares = true;
+  // Needed until the first eviction only.
+  const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
+  sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(tokens, request.max_tokens)));
+  sequence.cached = sequence.scheduled = sequence.computed = match_.tokens();
+  sequence.live = sequence.held = sequence.cached;
+  counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);
+  return true;
+}
+
+// Without floors nobody needs to know.
+bool Admission::CountsOverlaps() const {
+  const std::span<const Tenant> tenants = std::as_const(tenants_).all();
+  return tenants.size() > 1 && std::any_of(tenants.begin(), tenants.end(),
+                                           [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
+}
+
+// A block that several sequences hold takes memory once, and is in the reservation of each. With k holders each of them counts
+// it (k - 1) / k times too often; they are of one tenant, as prefixes are. One more holder makes it one more.
+void Admission::CountOverlaps() {
+  for (Tenant& tenant : tenants_.all()) tenant.overlap = 0;
+  if (!CountsOverlaps()) return;
+  overlaps_.assign(static_cast<size_t>(tenants_.size()), 0.0);
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    if (!sequence.shares) continue;
+    for (int32_t block : sequence.blocks.blocks()) {
+      const int32_t holders = block_manager_.pool().references(block);
+      if (holders == 1) continue;
+      overlaps_[static_cast<size_t>(sequence.request.tenant)] += static_cast<double>(holders - 1) / holders;
+    }
+  }
+  for (int32_t i = 0; i < tenants_.size(); ++i) {
+    tenants_.at(i).overlap = std::llround(overlaps_[static_cast<size_t>(i)]);
+  }
+}
+
+}  // namespace hydrant

@@ -1,0 +1,103 @@
+// Admission says who is let in, and when: it holds the lines of waiting requests, matches and reserves the memory of those whose
+// turn it is (tenant.h), and has budgets lowered where that lets the head of line in (elastic_budgets.h). What a request needs it
+// gets promised whole, so that nobody who was let in ever waits for memory again.
+//
+// Thread: engine.
+//
+// Invariants
+//  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival.
+//  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
+//     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
+//  3. What others have not used of their floors is left to them, and no tenant's reservations exceed its cap but by what was let in
+//     before the cap was lowered, and one request after that.
+//  4. A request that was accepted can be let in when nothing else runs (Check), whatever its session loses meanwhile.
+#ifndef HYDRANT_SCHEDULER_ADMISSION_H_
+#define HYDRANT_SCHEDULER_ADMISSION_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "block_manager/block_manager.h"
+#include "scheduler/elastic_budgets.h"
+#include "scheduler/parking.h"
+#include "scheduler/request.h"
+#include "scheduler/scheduler_counters.h"
+#include "scheduler/sequence_table.h"
+#include "scheduler/step_plan.h"
+#include "scheduler/tenant.h"
+#include "scheduler/tenant_list.h"
+
+namespace hydrant {
+
+class Admission {
+ public:
+  // The arguments outlive this.
+  Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
+            SchedulerCounters& counters);
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  // Whether the request could ever be let in. Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed what its tenant
+  // can ever have), RESOURCE_EXHAUSTED (CheckSlotsAtWorst).
+  absl::Status Check(const Request& request) const;
+  // The most slots the request will occupy at once, going on from what its session has parked.
+  int64_t PeakSlots(const Request& request) const;
+  // Whether it will occupy at most `slots_max` slots at once, whatever is lost before it is admitted. Error: RESOURCE_EXHAUSTED.
+  absl::Status CheckSlotsAtWorst(const Request& request, int64_t slots_max) const;
+
+  // The sequence joins its tenant's line. REQUIRES: Check(its request).ok(), and nothing happened since.
+  void Enqueue(int32_t index);
+  // A waiting sequence leaves it.
+  void Withdraw(int32_t index);
+
+  // While admission is paused, what waits waits.
+  void Pause(bool paused) { paused_ = paused; }
+  bool paused() const { return paused_; }
+
+  // Lets in whoever can be: they are the last of the table's running(), and `plan` gets their restores and side starts. Then sees
+  // what can be lowered for who could not. Of a plan that was begun and has no rows yet.
+  void Plan(int64_t now_us, StepPlan& plan);
+  // Whether the next Plan may let somebody in, given whether somebody's row becomes free before it.
+  bool MayAdmit(bool row_becomes_free) const {
+    return waiting_ > 0 && !paused_ && (row_becomes_free || sequences_.free_rows() > 0);
+  }
+
+  int32_t waiting() const { return waiting_; }
+  // Of the last Plan: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
+  std::span<const uint64_t> admitted() const { return admitted_; }
+  bool somebody_is_blocked() const { return blocked_.tenant != nullptr; }
+  uint64_t lowers_for() const { return elastic_.lowers_for(); }
+
+ private:
+  int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
+  int64_t SharedBlocks(const Request& request, const Tenant& tenant);
+  int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
+  bool CountsOverlaps() const;
+  void CountOverlaps();
+  void AdmitWaiting(int64_t now_us, StepPlan& plan);
+  void Reserve(int32_t index, StepPlan& plan);
+  void ReserveResumed(int32_t index, const ParkedCounts& parked, StepPlan& plan);
+  bool ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan);
+
+  SequenceTable& sequences_;
+  TenantList& tenants_;
+  BlockManager& block_manager_;
+  Parking& parking_;
+  SchedulerCounters& counters_;
+
+  int32_t waiting_ = 0;
+  uint64_t arrivals_ = 0;
+  bool paused_ = false;
+  HeadOf head_of_;                  // asks this; made once
+  std::vector<uint64_t> admitted_;  // request ids, by the last Plan
+  Blocked blocked_;                 // by the last Plan
+  PrefixMatch match_;               // of the request that was looked at last
+  std::vector<double> overlaps_;    // [tenant], scratch of CountOverlaps
+  ElasticBudgets elastic_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_ADMISSION_H_

@@ -1,0 +1,78 @@
+#include "scheduler/elastic_budgets.h"
+
+#include <algorithm>
+
+namespace hydrant {
+
+// Whether its next row may lower the budget: it has one, and it is not the last, after which everything is free anyway.
+bool ElasticBudgets::MayLower(const Sequence& sequence) {
+  return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.steps_after_next() > 0;
+}
+
+// What ends with this step makes room without a loss.
+void ElasticBudgets::BeginPlan(const Tenant& waiting) {
+  planner_.Begin(tenants_.all(), waiting, block_manager_.pool().total());
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
+    planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(),
+                    block_manager_.BlocksOthersUse(sequence.blocks));
+  }
+}
+
+// Adds a sequence that may shrink with everything its budget may be lowered to. `losses` may be empty when nobody asks for the
+// cheapest.
+void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
+  const Sequence& sequence = sequences_.at(index);
+  const KvBudget& budget = sequence.request.budget;
+  const int64_t reserved = sequence.blocks.reserved();
+  const int32_t live_in = budget.Decode(sequence.live).live_after;
+  const int64_t steps = sequence.steps_after_next();
+  const int32_t in_use = block_manager_.BlocksOthersUse(sequence.blocks);
+  planner_.AddSequence(index, sequence.request.tenant);
+  const LowerBudgets lower = LowerBudgetsOf(budget);
+  for (int32_t i = 0; i < lower.count; ++i) {
+    const KvBudget lowered = budget.Lowered(lower.keep_max - i * kSlotsPerBlock);
+    const bool cut = live_in > lowered.keep;
+    int64_t needed = BlocksForSlots(lowered.PeakSlots(std::min(live_in, lowered.keep), steps));
+    if (sequence.shares && cut) {
+      // What others may read is copied first, within the reservation.
+      const int64_t copies = std::min<int64_t>(BlocksForSlots(lowered.keep), live_in / kSlotsPerBlock);
+      if (BlocksForSlots(live_in) + copies > reserved) continue;
+    } else if (sequence.shares) {
+      needed = SharedDecodeBlocks(live_in, steps, lowered);
+    }
+    if (needed >= reserved) continue;
+    planner_.AddOption({.keep = lowered.keep,
+                        .returned = static_cast<int32_t>(reserved - needed),
+                        .in_use = sequence.shares && cut ? in_use : 0,
+                        .loss = losses.empty() ? 0.0 : static_cast<double>(losses[static_cast<size_t>(i)])});
+  }
+}
+
+void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
+  lowers_for_ = 0;
+  if (blocked.tenant == nullptr) return;
+  BeginPlan(*blocked.tenant);
+  if (planner_.won_by_ends() >= blocked.blocks) return;
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    const bool answered = sequence.losses_step + 1 == step && !sequence.losses.empty();
+    if (MayLower(sequence) && answered) AddGiver(index, sequence.losses);
+  }
+  const std::span<const ShrinkPlanner::Choice> choices = planner_.Win(blocked.blocks);
+  for (const ShrinkPlanner::Choice& choice : choices) sequences_.at(choice.sequence).lower_to = choice.keep;
+  if (!choices.empty()) {
+    lowers_for_ = sequences_.at(blocked.tenant->queue.front()).request.id;
+    return;
+  }
+
+  BeginPlan(*blocked.tenant);
+  for (int32_t index : sequences_.running()) {
+    if (MayLower(sequences_.at(index))) AddGiver(index, {});
+  }
+  if (!planner_.CanWin(blocked.blocks)) return;
+  for (int32_t index : sequences_.running()) sequences_.at(index).asks_losses = MayLower(sequences_.at(index));
+}
+
+}  // namespace hydrant

@@ -1,0 +1,38 @@
+// SchedulerCounters count what a scheduler did since its start; they only grow. Each of its parts adds what it does itself.
+#ifndef HYDRANT_SCHEDULER_SCHEDULER_COUNTERS_H_
+#define HYDRANT_SCHEDULER_SCHEDULER_COUNTERS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "scheduler/request.h"
+
+namespace hydrant {
+
+// kShared: a copy took the place of a block that others may read.
+enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared };
+inline constexpr int32_t kFreeCauses = 6;
+
+struct SchedulerCounters {
+  uint64_t steps = 0;  // with at least one row
+  uint64_t admitted = 0;
+  uint64_t finished[kFinishReasons] = {};   // by FinishReason
+  uint64_t freed_blocks[kFreeCauses] = {};  // by FreeCause
+  uint64_t prompt_tokens = 0;               // computed
+  uint64_t generated_tokens = 0;
+  uint64_t evicted_tokens = 0;  // per layer and head
+  uint64_t prefix_queries = 0;  // prompt tokens of admitted requests that looked for a cached prefix
+  uint64_t prefix_hits = 0;     // prompt tokens found
+  uint64_t shrinks = 0;         // budgets lowered
+  uint64_t parks = 0;
+  uint64_t restores = 0;
+  uint64_t restored_tokens = 0;
+
+  void AddFreed(FreeCause cause, int32_t blocks) {
+    freed_blocks[static_cast<size_t>(cause)] += static_cast<uint64_t>(blocks);
+  }
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_SCHEDULER_COUNTERS_H_

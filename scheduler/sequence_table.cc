@@ -1,0 +1,96 @@
+#include "scheduler/sequence_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+
+SequenceTable::SequenceTable(int32_t sequences_max, int32_t waiting_max)
+    : sequences_max_(sequences_max), sequences_(static_cast<size_t>(sequences_max + waiting_max)) {
+  free_.reserve(sequences_.size());
+  for (int32_t index = size() - 1; index >= 0; --index) free_.push_back(index);
+  free_rows_.reserve(static_cast<size_t>(sequences_max));
+  for (int32_t row = sequences_max - 1; row >= 0; --row) free_rows_.push_back(row);
+  running_.reserve(static_cast<size_t>(sequences_max));
+  index_of_.reserve(sequences_.size());
+}
+
+int32_t SequenceTable::Find(uint64_t id) const {
+  const auto found = index_of_.find(id);
+  return found == index_of_.end() ? -1 : found->second;
+}
+
+int32_t SequenceTable::Take(uint64_t id) {
+  assert(!full());
+  const int32_t index = free_.back();
+  const bool inserted = index_of_.emplace(id, index).second;
+  assert(inserted && at(index).waiting() && at(index).blocks.idle());
+  (void)inserted;
+  free_.pop_back();
+  return index;
+}
+
+void SequenceTable::Admit(int32_t index) {
+  assert(at(index).waiting());
+  at(index).state_row = free_rows_.back();
+  free_rows_.pop_back();
+  running_.push_back(index);
+}
+
+void SequenceTable::Release(int32_t index) {
+  Sequence& sequence = at(index);
+  assert(sequence.blocks.idle());
+  if (!sequence.waiting()) free_rows_.push_back(sequence.state_row);
+  index_of_.erase(sequence.request.id);
+  // The table goes on with its memory: the next sequence here allocates nothing.
+  BlockTable blocks = std::move(sequence.blocks);
+  std::vector<int32_t> output = std::move(sequence.output);
+  sequence = Sequence();
+  sequence.blocks = std::move(blocks);
+  sequence.output = std::move(output);
+  sequence.output.clear();
+  free_.push_back(index);
+}
+
+void SequenceTable::Sweep() {
+  std::erase_if(running_, [this](int32_t index) { return at(index).waiting(); });
+}
+
+absl::Status SequenceTable::CheckSequence(int32_t index) const {
+  const Sequence& sequence = at(index);
+  const int32_t ahead = sequence.retired() ? 1 : std::max(0, sequence.in_flight - 1);
+  if (sequence.computed > sequence.scheduled || sequence.scheduled > sequence.known + ahead ||
+      (sequence.in_flight == 0) != (sequence.computed == sequence.scheduled)) {
+    return absl::InternalError(absl::StrCat("sequence ", index, ": known ", sequence.known, ", scheduled ",
+                                            sequence.scheduled, ", computed ", sequence.computed, ", in flight ",
+                                            sequence.in_flight));
+  }
+  if (sequence.in_flight == 0 && sequence.blocks.size() != BlocksForSlots(sequence.live)) {
+    return absl::InternalError(
+        absl::StrCat("sequence ", index, " holds ", sequence.blocks.size(), " blocks for ", sequence.live, " slots"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::CheckIntegrity(int32_t waiting) const {
+  std::vector<bool> row_taken(static_cast<size_t>(sequences_max_), false);
+  for (int32_t index : running_) {
+    const int32_t row = at(index).state_row;
+    if (row < 0 || row >= sequences_max_ || row_taken[static_cast<size_t>(row)]) {
+      return absl::InternalError(absl::StrCat("sequence ", index, " has state row ", row));
+    }
+    row_taken[static_cast<size_t>(row)] = true;
+    if (absl::Status status = CheckSequence(index); !status.ok()) return status;
+  }
+  if (free_rows_.size() + running_.size() != static_cast<size_t>(sequences_max_) ||
+      index_of_.size() != running_.size() + static_cast<size_t>(waiting) ||
+      free_.size() + index_of_.size() != sequences_.size()) {
+    return absl::InternalError(absl::StrCat("counts disagree: ", waiting, " waiting, ", running_.size(), " running"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant

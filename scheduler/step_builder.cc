@@ -1,0 +1,299 @@
+#include "scheduler/step_builder.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// Tokens of the next chunk of a prompt with `tokens` left until it ends or is cut, at most `tokens_left` of the step: to
+// there, or to the last block edge within reach. The first of them goes into slot `live`.
+int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
+  if (tokens <= tokens_left) return tokens;
+  const int32_t end = (live + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
+  return std::max(0, end - live);
+}
+
+// Where score snapshots are taken: four per octave from 64 tokens on (64, 80, 96, 112, 128, 160, …), so that a prefix loses
+// at most a quarter of itself by being rounded down to one, and a prompt's snapshots together have fewer than seven times its
+// side blocks.
+int32_t NextSnapshot(int32_t tokens) {
+  constexpr int32_t kFirst = 64;
+  if (tokens < kFirst) return kFirst;
+  int32_t octave = kFirst;
+  while (octave <= tokens / 2) octave *= 2;
+  return (tokens / (octave / 4) + 1) * (octave / 4);
+}
+
+}  // namespace
+
+StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequences, TenantList& tenants,
+                         BlockManager& block_manager)
+    : tokens_max_(options.tokens_max),
+      prefill_tokens_max_(options.prefill_tokens_max),
+      prefill_cost_(options.attention_slots_per_token),
+      sequences_(sequences),
+      tenants_(tenants),
+      block_manager_(block_manager) {
+  const size_t rows = static_cast<size_t>(options.sequences_max);
+  prefilling_.reserve(rows);
+  decoding_.reserve(rows);
+  for (StepPlan& plan : plans_) plan.rows.reserve(rows);
+}
+
+void StepBuilder::Limit(const StepLimits& limits) {
+  assert(std::min(limits.alone, limits.beside_decodes) >= kSlotsPerBlock && limits.shared > 0 &&
+         limits.shared_lag >= 1);
+  limits_ = limits;
+}
+
+StepPlan& StepBuilder::NextPlan() {
+  const uint64_t number = plan_->number + 1;
+  ++in_flight_;
+  plan_ = &plans_[number % plans_.size()];
+  plan_->number = number;
+  plan_->rows.clear();
+  plan_->restores.clear();
+  plan_->side_starts.clear();
+  plan_->snapshots.clear();
+  plan_->decode_tokens = 0;
+  plan_->prefill_tokens = 0;
+  plan_->decode_cost = 0.0;
+  plan_->prefill_cost = 0.0;
+  return *plan_;
+}
+
+StepPlan& StepBuilder::Begin() {
+  assert(in_flight_ == 0);
+  return NextPlan();
+}
+
+void StepBuilder::AddRows(bool somebody_is_blocked) {
+  ShareStep();
+  plan_->shared = step_shares_.bounded();
+  plan_->several_tenants = step_shares_.several();
+  PlanDecodes(somebody_is_blocked);
+  PlanPrompts();
+  assert((plan_->side_starts.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+}
+
+const StepPlan* StepBuilder::PlanAhead() {
+  assert(in_flight_ == 1);
+  ShareStep();
+  if (step_shares_.bounded()) return nullptr;
+  StepPlan& plan = NextPlan();
+  plan.shared = false;
+  plan.several_tenants = step_shares_.several();
+  PlanDecodes(/*somebody_is_blocked=*/false);
+  return &plan;
+}
+
+StepPlan& StepBuilder::Finish(const StepPlan& plan) {
+  StepPlan& oldest = plans_[(plan_->number + (in_flight_ == 2 ? 1 : 0)) % plans_.size()];
+  assert(in_flight_ > 0 && &plan == &oldest);
+  --in_flight_;
+  return oldest;
+}
+
+void StepBuilder::ShareStep() {
+  step_shares_.Begin(static_cast<size_t>(tenants_.size()));
+  if (!tenants_.fair()) return;
+  for (int32_t i = 0; i < tenants_.size(); ++i) step_shares_.SetWeight(i, tenants_.at(i).options.weight);
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    const int32_t tenant = sequence.request.tenant;
+    if (!sequence.decodes()) {
+      const int32_t stop = sequence.request.budget.PromptStop(sequence.scheduled, sequence.prompt_length());
+      step_shares_.AddPrompt(tenant, prefill_cost_.Of(sequence.live, stop - sequence.scheduled));
+    } else if (sequence.goes_on()) {
+      step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
+    }
+  }
+  step_shares_.Divide(limits_.shared, limits_.shared_lag * limits_.shared);
+}
+
+void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
+  decoding_.clear();
+  for (int32_t index : sequences_.running()) {
+    if (sequences_.at(index).goes_on()) decoding_.push_back(index);
+  }
+  if (plan_->shared) {
+    std::sort(decoding_.begin(), decoding_.end(),
+              [this](int32_t a, int32_t b) { return sequences_.at(a).last_row < sequences_.at(b).last_row; });
+  }
+  for (int32_t index : decoding_) {
+    const Sequence& sequence = sequences_.at(index);
+    const int32_t tenant = sequence.request.tenant;
+    const double cost = prefill_cost_.Of(sequence.live, 1);
+    // Whose budget falls, or who ends, for somebody who waits is not put off.
+    const bool ends = somebody_is_blocked && sequence.steps_after_next() <= 0;
+    const bool due = sequence.asks_losses || sequence.lower_to > 0 || ends;
+    if (plan_->shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
+    step_shares_.TakeDecode(tenant, cost);
+    plan_->decode_cost += cost;
+    PlanDecode(index);
+  }
+}
+
+void StepBuilder::PlanDecode(int32_t index) {
+  Sequence& sequence = sequences_.at(index);
+  const bool ahead = sequence.in_flight > 0;
+  assert(sequence.in_flight <= 1 && sequence.scheduled + (ahead ? 0 : 1) == sequence.known);
+  KvBudget& budget = sequence.request.budget;
+  const int32_t lower_to = std::exchange(sequence.lower_to, 0);
+  const DecodeCounts counts =
+      lower_to > 0 ? budget.DecodeAndLower(sequence.live, lower_to) : budget.Decode(sequence.live);
+  block_manager_.Extend(sequence.blocks, counts.live_after);
+
+  PlanRow& row = plan_->rows.emplace_back();
+  row.sequence = index;
+  row.state_row = sequence.state_row;
+  row.tokens = std::span<const int32_t>(ahead ? &kTokenInFlight : &sequence.last_token, 1);
+  row.position = sequence.scheduled;
+  row.live = sequence.live;
+  row.prompt_length = sequence.prompt_length();
+  row.block_table = sequence.blocks.blocks();
+  row.side_table = sequence.blocks.sides();
+  if (sequence.shares && (counts.choose_victim || counts.shrink_to > 0)) {
+    const int32_t kept = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+    block_manager_.PlanCopies(sequence.blocks, kept, counts.live_after);
+    row.copies = sequence.blocks.copies();
+  }
+  row.reuse_victim = counts.reuse_victim;
+  row.choose_victim = counts.choose_victim;
+  row.shrink_to = counts.shrink_to;
+  if (std::exchange(sequence.asks_losses, false)) {
+    const LowerBudgets lower = LowerBudgetsOf(budget);
+    row.loss_keep_max = lower.keep_max;
+    row.loss_cuts = lower.count;
+  }
+  row.lowered = lower_to > 0;
+  if (row.lowered) budget.keep = lower_to;
+  row.keep = budget.keep;
+  row.sample = true;
+
+  const int32_t evicted_before = sequence.evicted();
+  ++sequence.scheduled;
+  if (sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
+  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+  row.evicted = sequence.evicted() - evicted_before;
+  ++sequence.in_flight;
+  sequence.last_row = ++rows_;
+  ++plan_->decode_tokens;
+}
+
+std::span<const int32_t> StepBuilder::PrefillOrder() {
+  prefilling_.clear();
+  for (int32_t index : sequences_.running()) {
+    if (!sequences_.at(index).decodes()) prefilling_.push_back(index);
+  }
+  if (!tenants_.fair()) return prefilling_;
+  // Not a stable sort, which would allocate; between sequences of a tenant it is first admitted, first computed.
+  std::sort(prefilling_.begin(), prefilling_.end(), [this](int32_t a, int32_t b) {
+    const Sequence& first = sequences_.at(a);
+    const Sequence& second = sequences_.at(b);
+    const Tenant& tenant = tenants_.of(first);
+    const Tenant& other = tenants_.of(second);
+    if (&tenant == &other) {
+      return std::pair(first.times.admitted_us, first.arrival) < std::pair(second.times.admitted_us, second.arrival);
+    }
+    if (tenant.prefilled != other.prefilled) return tenant.prefilled < other.prefilled;
+    return tenant.prompt_due != other.prompt_due ? tenant.prompt_due < other.prompt_due : &tenant < &other;
+  });
+  if (!prefilling_.empty()) {
+    double& prefill_now = tenants_.turns().prefill_now;
+    prefill_now = std::max(prefill_now, tenants_.of(sequences_.at(prefilling_.front())).prefilled);
+  }
+  return prefilling_;
+}
+
+// Bounded twice: in tokens, by what a step has room for, and in what they cost, by the time it may take.
+void StepBuilder::PlanPrompts() {
+  const bool beside_decodes = plan_->decode_tokens > 0;
+  const double cost_max = beside_decodes ? limits_.beside_decodes : limits_.alone;
+  int32_t tokens_left = tokens_max_ - plan_->decode_tokens;
+  if (beside_decodes) tokens_left = std::min(tokens_left, prefill_tokens_max_);
+  for (int32_t index : PrefillOrder()) {
+    if (tokens_left == 0) break;
+    const double cost_left = plan_->shared ? step_shares_.left(sequences_.at(index).request.tenant)
+                                           : std::max(0.0, cost_max - plan_->prefill_cost);
+    int32_t tokens = prefill_cost_.TokensFor(sequences_.at(index).live, cost_left);
+    // To the end of the block that the share ends in: what that is too much is the others' in the next step.
+    if (plan_->shared && tokens > 0) tokens += kSlotsPerBlock - 1;
+    if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
+    tokens = std::min(tokens, tokens_left);
+    if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
+  }
+}
+
+int32_t StepBuilder::PlanPrefill(int32_t index, int32_t tokens_left) {
+  Sequence& sequence = sequences_.at(index);
+  assert(sequence.in_flight == 0);
+  const int32_t prompt_length = sequence.prompt_length();
+  const KvBudget& budget = sequence.request.budget;
+  const int32_t stop = budget.PromptStop(sequence.scheduled, prompt_length);
+  const int32_t tokens = ChunkTokens(sequence.live, stop - sequence.scheduled, tokens_left);
+  if (tokens == 0) return 0;
+  const bool stops = sequence.scheduled + tokens == stop;
+  const double cost = prefill_cost_.Of(sequence.live, tokens);
+  block_manager_.Extend(sequence.blocks, sequence.live + tokens);
+
+  PlanRow& row = plan_->rows.emplace_back();
+  row.sequence = index;
+  row.state_row = sequence.state_row;
+  row.tokens = std::span<const int32_t>(sequence.request.prompt)
+                   .subspan(static_cast<size_t>(sequence.scheduled), static_cast<size_t>(tokens));
+  row.position = sequence.scheduled;
+  row.live = sequence.live;
+  row.prompt_length = prompt_length;
+  row.block_table = sequence.blocks.blocks();
+  row.side_table = sequence.blocks.sides();
+  row.prefill = true;
+  row.keep = budget.keep;
+  row.shrink_to = stops ? budget.PromptCut(sequence.live + tokens) : 0;
+  if (sequence.shares) {
+    PlanSnapshots(sequence, &row);
+    if (row.shrink_to > 0) {
+      block_manager_.PlanCopies(sequence.blocks, row.shrink_to, sequence.live + tokens);
+      row.copies = sequence.blocks.copies();
+    }
+  }
+  row.sample = stop == prompt_length && stops && sequence.request.max_tokens > 0;
+
+  const int32_t evicted_before = sequence.evicted();
+  sequence.scheduled += tokens;
+  if (row.sample && sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
+  sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.live + tokens;
+  row.evicted = sequence.evicted() - evicted_before;
+  ++sequence.in_flight;
+  plan_->prefill_tokens += tokens;
+  plan_->prefill_cost += cost;
+  sequence.last_row = ++rows_;
+  step_shares_.TakePrompt(sequence.request.tenant, cost);
+  tenants_.of(sequence).ChargePrompt(tokens, cost);
+  return tokens;
+}
+
+void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
+  const PrefixUse& use = sequence.request.prefix;
+  row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_->snapshots.size());
+  if (!use.publishes || use.side != SideNeed::kSnapshot) return;
+  const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
+  // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
+  const int32_t again = (sequence.prompt_length() - 1) / kSlotsPerBlock * kSlotsPerBlock;
+  const int32_t whole = sequence.prompt_length() / kSlotsPerBlock * kSlotsPerBlock;
+  for (int32_t slots = row->position; slots < end;) {
+    int32_t next = NextSnapshot(slots);
+    if (slots < again) next = std::min(next, again);
+    if (slots < whole) next = std::min(next, whole);
+    slots = next;
+    if (slots > end) break;
+    PlanSnapshot snapshot{slots, {}};
+    if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.sides)) continue;
+    plan_->snapshots.push_back(std::move(snapshot));
+    ++row->snapshot_end;
+  }
+}
+
+}  // namespace hydrant

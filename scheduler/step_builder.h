@@ -1,0 +1,90 @@
+// StepBuilder makes the plans of steps: who has rows, in which order, and what each row computes. It gives every decoding sequence
+// its token, fills the rest of the step with chunks of prompts, and divides it between tenants where several have something to
+// compute (step_shares.h). It owns the plans from their making to their commit.
+//
+// Thread: engine. Pure.
+//
+// Invariants
+//  1. At most two plans are in flight. They are committed in the order in which they were made.
+//  2. A row's counts are taken when it is planned: Sequence::scheduled, live and in_flight, the blocks it fills, and its tenant's
+//     charge for prompt tokens. What the step finds out is StepCommit's.
+//  3. Every decoding sequence that goes on has a row. In a step that is divided every tenant with such sequences has at least one,
+//     and of a tenant's the one whose last row is longest ago goes first.
+//  4. Where there are prompts to compute a step has a chunk of them. Tenants take turns (Tenant::prefilled), and of a tenant's
+//     prompts the one admitted longest ago goes first.
+//  5. Chunks end on multiples of kSlotsPerBlock slots, but for those that end a prompt or come before a cut in it.
+#ifndef HYDRANT_SCHEDULER_STEP_BUILDER_H_
+#define HYDRANT_SCHEDULER_STEP_BUILDER_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "block_manager/block_manager.h"
+#include "scheduler/prefill_cost.h"
+#include "scheduler/scheduler_options.h"
+#include "scheduler/sequence_table.h"
+#include "scheduler/step_limits.h"
+#include "scheduler/step_plan.h"
+#include "scheduler/step_shares.h"
+#include "scheduler/tenant_list.h"
+
+namespace hydrant {
+
+class StepBuilder {
+ public:
+  // The arguments outlive this; of the options, those of steps.
+  StepBuilder(const SchedulerOptions& options, SequenceTable& sequences, TenantList& tenants,
+              BlockManager& block_manager);
+  StepBuilder(const StepBuilder&) = delete;
+  StepBuilder& operator=(const StepBuilder&) = delete;
+
+  // REQUIRES: the limits are as step_limits.h says.
+  void Limit(const StepLimits& limits);
+
+  // An empty plan, in flight from now on. REQUIRES: none is.
+  StepPlan& Begin();
+  // Gives it its rows. `somebody_is_blocked`: a request waits for blocks alone, so that sequences that end are not put off.
+  void AddRows(bool somebody_is_blocked);
+  // A plan with one more token for every sequence that goes on, behind the only one in flight; null where the step would have to be
+  // divided between tenants. REQUIRES: LookAhead says that it is plain, and nobody may be let in.
+  const StepPlan* PlanAhead();
+
+  // The plan is over; its contents stay until its place is needed again. REQUIRES: it is the older one in flight.
+  StepPlan& Finish(const StepPlan& plan);
+
+  // The last plan made.
+  const StepPlan& plan() const { return *plan_; }
+  int32_t in_flight() const { return in_flight_; }
+
+ private:
+  StepPlan& NextPlan();
+  void ShareStep();
+  void PlanDecodes(bool somebody_is_blocked);
+  void PlanDecode(int32_t index);
+  std::span<const int32_t> PrefillOrder();
+  void PlanPrompts();
+  int32_t PlanPrefill(int32_t index, int32_t tokens_left);
+  void PlanSnapshots(const Sequence& sequence, PlanRow* row);
+
+  const int32_t tokens_max_;          // in one step
+  const int32_t prefill_tokens_max_;  // beside decodes
+  const PrefillCost prefill_cost_;
+  SequenceTable& sequences_;
+  TenantList& tenants_;
+  BlockManager& block_manager_;
+
+  StepLimits limits_;
+  StepShares step_shares_;
+  std::array<StepPlan, 2> plans_;    // in turn
+  StepPlan* plan_ = &plans_[0];      // the last one made
+  int32_t in_flight_ = 0;            // of plans_
+  uint64_t rows_ = 0;                // planned so far
+  std::vector<int32_t> decoding_;    // scratch of PlanDecodes: its order
+  std::vector<int32_t> prefilling_;  // PrefillOrder's answer
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_STEP_BUILDER_H_

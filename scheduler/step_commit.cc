@@ -1,0 +1,215 @@
+#include "scheduler/step_commit.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+bool Contains(std::span<const int32_t> ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+
+FreeCause EndCause(FinishReason finish) {
+  return finish == FinishReason::kAbort ? FreeCause::kCancel : FreeCause::kFinish;
+}
+
+FreeCause CauseOf(const PlanRow& row) {
+  if (row.prefill) return FreeCause::kPrefill;
+  return row.lowered ? FreeCause::kShrink : FreeCause::kPeriodic;
+}
+
+}  // namespace
+
+StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
+                       BlockManager& block_manager, Parking& parking, SchedulerCounters& counters)
+    : eos_ids_(eos_ids),
+      sequences_(sequences),
+      tenants_(tenants),
+      block_manager_(block_manager),
+      parking_(parking),
+      counters_(counters) {
+  events_.reserve(static_cast<size_t>(sequences.size()));
+  pending_.reserve(static_cast<size_t>(sequences.size()));
+}
+
+std::span<const SchedulerEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results,
+                                                 bool more_in_flight, int64_t now_us) {
+  assert(results.size() == plan.rows.size());
+  more_in_flight_ = more_in_flight;
+  events_.clear();
+  events_.swap(pending_);
+  for (size_t i = 0; i < results.size(); ++i) TakeRow(plan, static_cast<int32_t>(i), results[i], now_us);
+  sequences_.Sweep();
+  return events_;
+}
+
+void StepCommit::End(int32_t index) {
+  const SchedulerEvent event = MakeEvent(index, -1, -1);
+  pending_.push_back(event);
+  Retire(index, event);
+  sequences_.Sweep();
+}
+
+void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us) {
+  const PlanRow& row = plan.rows[static_cast<size_t>(row_index)];
+  Sequence& sequence = sequences_.at(row.sequence);
+  assert(sequence.in_flight > 0);
+  --sequence.in_flight;
+  if (sequence.ended()) {
+    EndBehind(sequence, row, row_index);
+    return;
+  }
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+  sequence.computed += tokens;
+  sequence.held = row.shrink_to > 0 ? row.shrink_to : row.reuse_victim ? row.live : row.live + tokens;
+  assert(sequence.computed <= sequence.scheduled &&
+         sequence.scheduled <= sequence.known + (sequence.retired() ? 1 : sequence.in_flight));
+  if (row.prefill) counters_.prompt_tokens += static_cast<uint64_t>(tokens);
+  counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
+
+  int32_t token = -1;
+  if (sequence.retired()) {
+    // Cancelled in flight: nobody wants what this step found out.
+  } else if (result.failure != RowFailure::kNone) {
+    sequence.finish = result.failure == RowFailure::kNumbers ? FinishReason::kError : FinishReason::kNoMemory;
+  } else if (row.sample) {
+    token = result.token;
+    TakeToken(sequence, result, now_us);
+  } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
+    sequence.finish = FinishReason::kLength;
+  }
+  TakeResult(plan, row, result, sequence);
+  // An end waits for the row ahead, and comes with its token.
+  if (sequence.retired() ? sequence.in_flight > 0 : token < 0) return;
+  events_.push_back(MakeEvent(row.sequence, row_index, token));
+  if (sequence.retired()) Retire(row.sequence, events_.back());
+}
+
+// Of a sequence that ended in the step before: the row might as well not have been there. The last token waited for it.
+void StepCommit::EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index) {
+  sequence.scheduled = sequence.computed;
+  sequence.live = sequence.held;
+  const int32_t token = EndsByItself(sequence.finish) ? sequence.last_token : -1;
+  events_.push_back(MakeEvent(row.sequence, row_index, token));
+  Retire(row.sequence, events_.back());
+}
+
+// What the row did besides its token.
+void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
+  // A row behind a cancelled one may have computed a token that never came to be.
+  const bool failed = result.failure != RowFailure::kNone;
+  const bool valid = !failed && sequence.computed <= sequence.known;
+  if (sequence.shares) Share(sequence, plan, row, valid);
+  // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
+  if (row.shrink_to > 0 || row.lowered) {
+    ShrinkTo(sequence, row.shrink_to > 0 ? row.shrink_to : sequence.live, CauseOf(row));
+  }
+  counters_.shrinks += row.lowered ? 1 : 0;
+  if (row.loss_cuts > 0 && !failed) {
+    assert(std::ssize(result.losses) == row.loss_cuts);
+    sequence.losses.assign(result.losses.begin(), result.losses.end());
+    sequence.losses_step = plan.number;
+  }
+}
+
+// What the step computed becomes findable, and the copies of a first eviction take the place of what was shared. What a
+// failed row wrote is nobody's business.
+void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid) {
+  const PrefixUse& use = sequence.request.prefix;
+  if (valid && use.publishes) {
+    int32_t tokens[kSlotsPerBlock];
+    block_manager_.Publish(sequence.blocks, use.salt, sequence.computed, [&](int32_t block) {
+      for (int32_t i = 0; i < kSlotsPerBlock; ++i) tokens[i] = sequence.token(block * kSlotsPerBlock + i);
+      return BlockTokens(tokens);
+    });
+  }
+  for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
+    PlanSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
+    block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.sides));
+  }
+  if (!row.choose_victim && row.shrink_to == 0) return;
+  counters_.AddFreed(FreeCause::kShared, block_manager_.FinishCopies(sequence.blocks));
+  sequence.shares = false;
+  if (row.shrink_to == 0) ShrinkTo(sequence, sequence.live, FreeCause::kShared);
+}
+
+void StepCommit::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
+  const Request& request = sequence.request;
+  const int32_t tokens_left = request.max_tokens - std::max(0, sequence.computed - sequence.prompt_length());
+  const int64_t reserved =
+      sequence.shares ? SharedDecodeBlocks(slots, DecodeSteps(tokens_left), request.budget)
+                      : PeakBlocksFrom(slots, sequence.computed, sequence.prompt_length(), tokens_left, request.budget);
+  const int32_t reserved_before = sequence.blocks.reserved();
+  const int32_t freed = block_manager_.Shrink(
+      sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));
+  tenants_.of(sequence).reserved -= reserved_before - sequence.blocks.reserved();
+  counters_.AddFreed(cause, freed);
+}
+
+void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us) {
+  const Request& request = sequence.request;
+  const int32_t token = result.token;
+  sequence.last_token = token;
+  if (sequence.shares || request.session != 0) sequence.output.push_back(token);
+  ++sequence.known;
+  if (sequence.times.first_token_us < 0) sequence.times.first_token_us = now_us;
+  sequence.times.last_token_us = now_us;
+  ++counters_.generated_tokens;
+  tenants_.of(sequence).ChargeOutput();
+
+  // An end that is also the last token allowed is a stop: the text is complete.
+  if (Contains(sequence.EndsBehind(sequence.known - 1), token)) {
+    sequence.finish = FinishReason::kStop;
+    const bool eos = !request.ignore_eos && Contains(eos_ids_, token);
+    if (!eos) sequence.stop_token = token;
+    return;
+  }
+  if (result.ends) {
+    sequence.finish = FinishReason::kText;
+    return;
+  }
+  if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;
+}
+
+SchedulerEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t token) const {
+  const Sequence& from = sequences_.at(index);
+  SchedulerEvent event;
+  event.request_id = from.request.id;
+  event.sequence = index;
+  event.row = row_index;
+  event.token = token;
+  event.finish = from.finish;
+  event.stop_token = from.stop_token;
+  event.generated = from.generated();
+  event.live = from.held;
+  event.budget = from.request.budget.keep;
+  event.evicted = from.computed - from.held;
+  event.cached = from.cached;
+  event.restored = from.restored;
+  // Without what a row ahead has taken.
+  event.blocks = from.in_flight == 0 ? from.blocks.size() : static_cast<int32_t>(BlocksForSlots(from.held));
+  event.prompt_computed = std::max(0, std::min(from.computed, from.prompt_length()) - from.cached - from.restored);
+  event.times = from.times;
+  return event;
+}
+
+void StepCommit::Retire(int32_t index, const SchedulerEvent& last) {
+  Sequence& sequence = sequences_.at(index);
+  Tenant& tenant = tenants_.of(sequence);
+  assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
+  ++counters_.finished[static_cast<size_t>(last.finish)];
+  tenant.reserved -= sequence.blocks.reserved();
+  parking_.UnpinPast(sequence);
+  if (sequence.request.session != 0 && EndsByItself(last.finish)) {
+    assert(!more_in_flight_);
+    parking_.Park(index, sequence);
+  }
+  counters_.AddFreed(EndCause(last.finish), block_manager_.Release(sequence.blocks));
+  if (!sequence.waiting()) {
+    --tenant.running;
+    tenant.prompt_due -= std::max(0, sequence.prompt_length() - sequence.scheduled);
+  }
+  sequences_.Release(index);
+}
+
+}  // namespace hydrant

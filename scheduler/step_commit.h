@@ -1,0 +1,74 @@
+// StepCommit takes what a step found out: it moves its sequences on, publishes and gives back blocks, and ends the sequences that
+// are over. Everybody hears of it by events.
+//
+// Thread: engine. Pure. In steady state it allocates nothing.
+//
+// Invariants
+//  1. Every request gets exactly one terminal event and nothing after it. When it is delivered, its blocks and its state row are
+//     free, or its blocks are Parking's.
+//  2. A sequence with a row in flight is not ended: it is retired (Sequence::finish), and ends with the last of these rows. What
+//     such a row computed counts only as far as it was in memory; its token is nobody's.
+//  3. What a row frees was decided when it was planned.
+#ifndef HYDRANT_SCHEDULER_STEP_COMMIT_H_
+#define HYDRANT_SCHEDULER_STEP_COMMIT_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "block_manager/block_manager.h"
+#include "scheduler/parking.h"
+#include "scheduler/scheduler_counters.h"
+#include "scheduler/scheduler_event.h"
+#include "scheduler/sequence_table.h"
+#include "scheduler/step_plan.h"
+#include "scheduler/tenant_list.h"
+
+namespace hydrant {
+
+class StepCommit {
+ public:
+  // The arguments outlive this. `eos_ids` end a sequence that does not ignore them.
+  StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
+             BlockManager& block_manager, Parking& parking, SchedulerCounters& counters);
+  StepCommit(const StepCommit&) = delete;
+  StepCommit& operator=(const StepCommit&) = delete;
+
+  // results[i] belongs to plan.rows[i]. `more_in_flight`: so is the plan behind this one. The events are valid until the next call:
+  // those of End first, then those of the rows in their order.
+  std::span<const SchedulerEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
+                                       int64_t now_us);
+
+  // Ends a sequence that no step holds; its event comes with the next Take. REQUIRES: it is retired with kAbort, and in no queue.
+  void End(int32_t index);
+  // Whether the next Take has events of End.
+  bool has_pending() const { return !pending_.empty(); }
+
+  // Where an unfinished sequence stands, as an event without a token.
+  SchedulerEvent EventOf(int32_t index) const { return MakeEvent(index, -1, -1); }
+
+ private:
+  void TakeRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
+  void EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index);
+  void TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence);
+  void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
+  void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
+  void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
+  SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
+  void Retire(int32_t index, const SchedulerEvent& last);
+
+  const std::span<const int32_t> eos_ids_;
+  SequenceTable& sequences_;
+  TenantList& tenants_;
+  BlockManager& block_manager_;
+  Parking& parking_;
+  SchedulerCounters& counters_;
+
+  bool more_in_flight_ = false;          // in the Take in progress
+  std::vector<SchedulerEvent> pending_;  // of End, for the next Take
+  std::vector<SchedulerEvent> events_;   // of the last Take
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_STEP_COMMIT_H_

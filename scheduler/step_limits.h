@@ -1,0 +1,21 @@
+// StepLimits bound what a step costs (prefill_cost.h), below the tokens that SchedulerOptions allow. They come from a driver that
+// knows how long tokens take.
+#ifndef HYDRANT_SCHEDULER_STEP_LIMITS_H_
+#define HYDRANT_SCHEDULER_STEP_LIMITS_H_
+
+namespace hydrant {
+
+struct StepLimits {
+  static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
+
+  // Of prompts, `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs.
+  double alone = kUnbounded;           // >= kSlotsPerBlock
+  double beside_decodes = kUnbounded;  // >= kSlotsPerBlock
+  // Of everything, when several tenants have something to compute (step_shares.h).
+  double shared = kUnbounded;  // > 0
+  double shared_lag = 3.0;     // >= 1: so many such steps one of these tenants may catch up with at once
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_STEP_LIMITS_H_

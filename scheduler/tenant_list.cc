@@ -1,0 +1,51 @@
+#include "scheduler/tenant_list.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+
+void TenantList::Set(std::span<const TenantOptions> options) {
+  assert(ValidateTenants(options, blocks_, rows_).ok() && options.size() >= tenants_.size());
+  options_.assign(options.begin(), options.end());
+  tenants_.resize(options.size());
+  for (size_t i = 0; i < options.size(); ++i) {
+    tenants_[i].options = options[i];
+    tenants_[i].floor_rows = FloorRows(options[i].floor_blocks, blocks_, rows_);
+  }
+}
+
+double TenantList::ShareOf(int32_t index) const {
+  double weights = 0;
+  for (const Tenant& tenant : tenants_) weights += tenant.options.weight;
+  return at(index).options.weight / weights;
+}
+
+absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t waiting) const {
+  int64_t queued = 0;
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    const Tenant& tenant = tenants_[i];
+    queued += static_cast<int64_t>(tenant.queue.size());
+    int32_t running = 0;
+    int64_t reserved = 0;
+    int64_t prompt_due = 0;
+    for (int32_t index : sequences.running()) {
+      const Sequence& sequence = sequences.at(index);
+      if (sequence.request.tenant != static_cast<int32_t>(i)) continue;
+      ++running;
+      reserved += sequence.blocks.reserved();
+      prompt_due += std::max(0, sequence.prompt_length() - sequence.scheduled);
+    }
+    if (running != tenant.running || reserved != tenant.reserved || prompt_due != tenant.prompt_due) {
+      return absl::InternalError(absl::StrCat("tenant ", tenant.options.name, ": ", tenant.running, " running, ",
+                                              tenant.reserved, " blocks reserved; counted ", running, " and ",
+                                              reserved));
+    }
+  }
+  if (queued != waiting) return absl::InternalError(absl::StrCat(queued, " queued, ", waiting, " waiting"));
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant

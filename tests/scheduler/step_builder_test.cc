@@ -1,0 +1,245 @@
+// Who has rows in a step, what is in them, and how much of the step each tenant has.
+#include "scheduler/step_builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "tests/scheduler/driver.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(StepBuilder, ChunksEndOnBlockEdgesButTheLast) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 150, 1)).ok());
+  std::vector<int32_t> ends;
+  while (!driver.scheduler.idle()) {
+    for (const PlanRow& row : driver.Step()) {
+      EXPECT_TRUE(row.prefill);
+      EXPECT_EQ(row.live, row.position);
+      ends.push_back(row.position + static_cast<int32_t>(row.tokens.size()));
+      EXPECT_EQ(row.sample, ends.back() == 150);
+    }
+  }
+  EXPECT_THAT(ends, ElementsAre(64, 128, 150));
+}
+
+// With a stride, no chunk crosses a multiple of it, and what is above the budget there goes at once: a prompt of 1,000 tokens
+// passes through 8 blocks.
+TEST(StepBuilder, ABudgetedPromptIsCutOnTheWay) {
+  Driver driver(SmallOptions(8));
+  Request request = MakeRequest(1, 1000, 3, KvBudget::Exact(40));
+  EXPECT_EQ(driver.scheduler.Add(request).status().code(), absl::StatusCode::kOutOfRange);
+  request.budget.prompt_stride = 80;
+  ASSERT_TRUE(driver.scheduler.Add(request).ok());
+  int32_t computed = 0, live = 0;
+  while (driver.scheduler.sequence(0).generated() == 0) {
+    const PlanRow row = driver.Step()[0];
+    EXPECT_EQ(row.position, computed);
+    EXPECT_EQ(row.live, live);
+    const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+    EXPECT_LE(tokens, 80 - computed % 80);
+    computed += tokens;
+    live += tokens;
+    const bool stops = computed % 80 == 0 || computed == 1000;
+    EXPECT_TRUE(stops || live % kSlotsPerBlock == 0) << live;
+    EXPECT_EQ(row.shrink_to, stops && live > 40 ? 40 : 0);
+    EXPECT_EQ(row.evicted, stops ? live - 40 : 0);
+    EXPECT_EQ(row.sample, computed == 1000);
+    if (stops) live = 40;
+    EXPECT_EQ(driver.used(), BlocksForSlots(live));
+  }
+  EXPECT_EQ(driver.scheduler.sequence(0).blocks.reserved(), 3) << "41 slots from here on";
+  driver.Drain();
+  EXPECT_EQ(driver.finished.at(1).evicted, 1002 - 41);
+}
+
+TEST(StepBuilder, DecodesComeFirstAndPrefillTakesABoundedRest) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 5, 50)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 5, 50)).ok());
+  EXPECT_EQ(driver.Step().size(), 2u) << "two short prompts share a step";
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(3, 100, 1)).ok());
+  const std::vector<PlanRow> rows = driver.Step();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_FALSE(rows[0].prefill);
+  EXPECT_FALSE(rows[1].prefill);
+  EXPECT_TRUE(rows[2].prefill);
+  EXPECT_EQ(rows[2].tokens.size(), 32u) << "prefill_tokens_max";
+}
+
+TEST(StepBuilder, PrefillIsNotBoundedWithoutDecodes) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 100, 1)).ok());
+  EXPECT_EQ(driver.Step()[0].tokens.size(), 64u);
+}
+
+TEST(StepBuilder, LimitStepsShortensChunksAndNeverLengthensThem) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 50)).ok());
+  driver.scheduler.LimitSteps({.alone = 48, .beside_decodes = 16});
+  EXPECT_EQ(driver.Step()[0].tokens.size(), 48u);
+  driver.scheduler.LimitSteps({.alone = 1000, .beside_decodes = 1000});
+  EXPECT_EQ(driver.Step()[0].tokens.size(), 64u) << "tokens_max";
+  driver.scheduler.LimitSteps({.alone = 100, .beside_decodes = 16});
+  while (driver.scheduler.sequence(0).generated() == 0) driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 100, 1)).ok());
+  EXPECT_EQ(driver.Step()[1].tokens.size(), 16u);
+  driver.scheduler.LimitSteps({.alone = 1000, .beside_decodes = 1000});
+  EXPECT_EQ(driver.Step()[1].tokens.size(), 32u) << "prefill_tokens_max";
+}
+
+TEST(StepBuilder, ChunksGetShorterTheDeeperTheyAre) {
+  SchedulerOptions options = SmallOptions(64);
+  options.attention_slots_per_token = 32;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 200, 1)).ok());
+  driver.scheduler.LimitSteps({.alone = 64, .beside_decodes = 16});
+  const PrefillCost cost(32);
+  int32_t live = 0;
+  size_t before = 64;
+  while (driver.scheduler.sequence(0).generated() == 0) {
+    const std::vector<PlanRow> rows = driver.Step();
+    ASSERT_EQ(rows.size(), 1u);
+    const size_t tokens = rows[0].tokens.size();
+    EXPECT_TRUE(tokens <= 16 || cost.Of(live, static_cast<int32_t>(tokens)) <= 64) << tokens << " behind " << live;
+    EXPECT_LE(tokens, before);
+    before = tokens;
+    live += static_cast<int32_t>(tokens);
+    if (live == 200) return;
+  }
+}
+
+TEST(StepBuilder, EveryDecodeAndAPrefillBlockFitTheSmallestStep) {
+  SchedulerOptions options = SmallOptions(64, 4);
+  options.tokens_max = 4 + 15;
+  options.prefill_tokens_max = 16;
+  Driver driver(options);
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 3, 100)).ok());
+  driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(4, 40, 1)).ok());
+  for (size_t expected : {16u, 16u, 8u}) {
+    const std::vector<PlanRow> rows = driver.Step();
+    ASSERT_EQ(rows.size(), 4u);
+    EXPECT_EQ(rows[3].tokens.size(), expected);
+  }
+}
+
+TEST(StepBuilder, VictimsAreChosenOneStepBeforeTheyAreReused) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 15, 6, KvBudget::Exact(16))).ok());
+  driver.Step();
+  struct Expected {
+    int32_t position, live;
+    bool reuse, choose;
+    int32_t evicted;
+  };
+  for (const Expected& e : {Expected{15, 15, false, false, 0},
+                            {16, 16, false, true, 0},
+                            {17, 17, true, true, 1},
+                            {18, 17, true, true, 1},
+                            {19, 17, true, true, 1}}) {
+    const PlanRow row = driver.Step().at(0);
+    EXPECT_EQ(row.position, e.position);
+    EXPECT_EQ(row.live, e.live) << e.position;
+    EXPECT_EQ(row.reuse_victim, e.reuse) << e.position;
+    EXPECT_EQ(row.choose_victim, e.choose) << e.position;
+    EXPECT_EQ(row.evicted, e.evicted) << e.position;
+    EXPECT_EQ(row.shrink_to, 0);
+  }
+  EXPECT_TRUE(driver.scheduler.idle());
+}
+
+TEST(StepBuilder, PeriodicCutsInTheStepThatReachesTheLimit) {
+  Driver driver(SmallOptions(64));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 40, 40, KvBudget::Periodic(32, 16))).ok());
+  EXPECT_EQ(driver.Step().at(0).shrink_to, 32) << "the prompt's cut";
+  EXPECT_EQ(driver.used(), 2);
+  for (int32_t i = 1; i <= 39; ++i) {
+    const PlanRow row = driver.Step().at(0);
+    EXPECT_FALSE(row.reuse_victim || row.choose_victim);
+    EXPECT_EQ(row.shrink_to, i % 16 == 0 ? 32 : 0) << i;
+    if (i < 39) {
+      EXPECT_EQ(driver.used(), i % 16 == 0 ? 2 : 3) << i;
+    }
+  }
+  EXPECT_EQ(driver.scheduler.counters().freed_blocks[static_cast<size_t>(FreeCause::kPeriodic)], 2u);
+}
+
+TEST(StepBuilder, PromptWithinTheBudgetIsNotCut) {
+  for (int32_t prompt_length : {1, 15, 16, 17}) {
+    Driver driver(SmallOptions(64));
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, prompt_length, 2, KvBudget::Exact(16))).ok());
+    EXPECT_EQ(driver.Step().at(0).shrink_to, prompt_length == 17 ? 16 : 0) << prompt_length;
+    EXPECT_EQ(driver.used(), 1) << prompt_length;
+  }
+}
+
+TEST(StepBuilder, AScoredPromptLeavesSnapshotsOnALadder) {
+  SchedulerOptions options = SmallOptions(64);
+  options.tokens_max = 512;
+  options.spare_sides = 256;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 200, 2, KvBudget::Exact(32), SideNeed::kSnapshot)).ok());
+  driver.Step();
+  // 64, 80, 96, 112, 128, 160, 192: and 192 is also where the same prompt would be taken up again.
+  EXPECT_EQ(driver.scheduler.block_manager().sides().snapshots(), 7);
+  EXPECT_EQ(driver.scheduler.block_manager().sides().in_snapshots(), (64 + 80 + 96 + 112 + 128 + 160 + 192) / 16);
+  driver.Drain();
+  ASSERT_TRUE(driver.scheduler.Add(Shared(2, 150, 2, KvBudget::Exact(32), SideNeed::kSnapshot)).ok());
+  EXPECT_EQ(driver.Step()[0].position, 128) << "rounded down to a snapshot";
+}
+
+// A tenant with two streams has them in every step beside one with thirty, whose rows take turns.
+TEST(StepBuilder, ABoundedStepIsDividedBetweenItsTenants) {
+  Driver driver(With({{"a"}, {"b"}}, 256, 40));
+  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(1, 200 + i, 8, 60)).ok());
+  for (int i = 0; i < 20; ++i) driver.Step();  // all prompts are computed
+  driver.scheduler.LimitSteps({.shared = 16});
+  std::map<int32_t, int> rows_of;
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<PlanRow> rows = driver.Step();
+    EXPECT_EQ(rows.size(), 16u);
+    for (const PlanRow& row : rows) ++rows_of[row.sequence];
+  }
+  ASSERT_EQ(rows_of.size(), 32u);
+  for (const auto& [index, rows] : rows_of) {
+    if (driver.scheduler.sequence(index).request.tenant == 1) {
+      EXPECT_EQ(rows, 10);
+    } else {
+      EXPECT_NEAR(rows, 10 * 14 / 30.0, 1) << "sequence " << index;
+    }
+  }
+  driver.Drain();
+  EXPECT_EQ(driver.finished.size(), 32u);
+}
+
+TEST(StepBuilder, APromptFindsItsPartOfAStepFullOfAnothersRows) {
+  Driver driver(With({{"a"}, {"b"}}, 256, 40));
+  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 8, 60)).ok());
+  for (int i = 0; i < 10; ++i) driver.Step();
+  driver.scheduler.LimitSteps({.shared = 48});
+  ASSERT_TRUE(driver.scheduler.Add(Of(1, 200, 24, 4)).ok());
+  const std::vector<PlanRow> rows = driver.Step();
+  EXPECT_EQ(rows.size(), 25u) << "24 of a, and";
+  EXPECT_EQ(rows.back().tokens.size(), 24u);
+}
+
+TEST(StepBuilder, FirstComeFirstServedDividesNoSteps) {
+  SchedulerOptions options = With({{"a"}, {"b"}}, 256, 40);
+  options.policy = SchedulingPolicy::kFcfs;
+  Driver driver(options);
+  for (uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(i % 2 == 0 ? 0 : 1, 100 + i, 8, 60)).ok());
+  for (int i = 0; i < 20; ++i) driver.Step();
+  driver.scheduler.LimitSteps({.shared = 16});
+  EXPECT_EQ(driver.Step().size(), 30u);
+}
+
+}  // namespace
+}  // namespace hydrant
