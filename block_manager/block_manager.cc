@@ -35,15 +35,18 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
   match->from_snapshot = use.side == SideNeed::kSnapshot && usable > 0;
 }
 
-void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks) {
-  Admit(table, reserved_blocks, PrefixMatch(), nullptr);
+void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner) {
+  Admit(table, reserved_blocks, PrefixMatch(), nullptr, owner);
 }
 
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match,
-                         std::vector<SideStart>* starts) {
+                         std::vector<SideStart>* starts, int32_t owner) {
   const int32_t matched = static_cast<int32_t>(match.blocks.size());
   assert(table.idle() && reserved_blocks >= std::max(1, matched) && CanAdmit(reserved_blocks, match));
   table.reserved_ = reserved_blocks;
+  table.owner_ = owner;
+  if (overlaps_.size() <= static_cast<size_t>(owner)) overlaps_.resize(static_cast<size_t>(owner) + 1, 0);
+  overlaps_[static_cast<size_t>(owner)] += matched - match.revived;
   // Once and for all, so that growing never moves the ids a step in flight looks at.
   table.blocks_.reserve(static_cast<size_t>(reserved_blocks));
   table.sides_.reserve(static_cast<size_t>(reserved_blocks));
@@ -141,7 +144,7 @@ int32_t BlockManager::FinishCopies(BlockTable& table) {
   for (const TableCopy& copy : table.copies_) {
     const size_t at = static_cast<size_t>(copy.index);
     DropSide(copy.from, copy.from_side);
-    freed += pool_.DropReference(copy.from) ? 1 : 0;
+    freed += DropBlock(table, copy.from) ? 1 : 0;
     table.blocks_[at] = table.sides_[at] = copy.to;
     ++promised_;
   }
@@ -153,12 +156,19 @@ void BlockManager::DropSide(int32_t block, int32_t side) {
   if (side != block) sides_.GiveBack(side);
 }
 
+// True when nobody else holds it.
+bool BlockManager::DropBlock(const BlockTable& table, int32_t block) {
+  const bool available = pool_.DropReference(block);
+  if (!available) --overlaps_[static_cast<size_t>(table.owner_)];
+  return available;
+}
+
 int32_t BlockManager::Truncate(BlockTable& table, int32_t size) {
   int32_t freed = 0;
   // From the end: of a prefix's cached-free blocks the last one is then taken first, and what is left can still be found.
   while (table.size() > size) {
     DropSide(table.blocks_.back(), table.sides_.back());
-    freed += pool_.DropReference(table.blocks_.back()) ? 1 : 0;
+    freed += DropBlock(table, table.blocks_.back()) ? 1 : 0;
     table.blocks_.pop_back();
     table.sides_.pop_back();
     ++promised_;
@@ -215,6 +225,8 @@ void BlockManager::ResetPrefixes() {
 absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tables) const {
   if (absl::Status status = pool_.CheckIntegrity(); !status.ok()) return status;
   std::vector<int32_t> holders(static_cast<size_t>(pool_.total()), 0);
+  std::vector<int32_t> owners(static_cast<size_t>(pool_.total()), -1);
+  std::vector<int64_t> overlaps(overlaps_.size(), 0);
   std::vector<bool> side_held(static_cast<size_t>(sides_.total()), false);
   int32_t sides_held = 0;
   int64_t promised = 0;
@@ -228,6 +240,13 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
     for (size_t i = 0; i < table->blocks().size(); ++i) {
       const int32_t block = table->blocks()[i], side = table->sides()[i] - sides_.first();
       if (block < 0 || block >= pool_.total()) return absl::InternalError(absl::StrCat("a table lists block ", block));
+      int32_t& owner = owners[static_cast<size_t>(block)];
+      if (owner >= 0 && owner != table->owner_) {
+        return absl::InternalError(
+            absl::StrCat("block ", block, " is held for owners ", owner, " and ", table->owner_));
+      }
+      if (owner >= 0) ++overlaps[static_cast<size_t>(owner)];
+      owner = table->owner_;
       ++holders[static_cast<size_t>(block)];
       if (table->sides()[i] == block) continue;
       if (side < 0 || side >= sides_.total() || side_held[static_cast<size_t>(side)]) {
@@ -246,6 +265,7 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
       return absl::InternalError(absl::StrCat("block ", block, " is published in one place and not in the other"));
     }
   }
+  if (overlaps != overlaps_) return absl::InternalError("what owners hold more than once is counted wrong");
   if (sides_held > sides_.handed_out()) {
     return absl::InternalError(
         absl::StrCat("the tables hold ", sides_held, " spare side blocks, ", sides_.handed_out(), " are handed out"));

@@ -5,6 +5,9 @@
 // a sequence drops or overwrites tokens, whatever others may read is copied into fresh blocks (PlanCopies, FinishCopies),
 // and these are part of its reservation.
 //
+// Every table has an owner, to whom its blocks are counted. What can be shared is always of one owner: the salts of a prefix see to
+// that.
+//
 // Thread: engine. Pure: no clock, no I/O, no device. Nothing allocates after a table's first admission at its size, except
 // for score snapshots.
 //
@@ -15,7 +18,8 @@
 //     is ever preempted for lack of foresight.
 //  4. A reservation only falls.
 //  5. A published block is full, and what is in it does not change while it is published.
-//  6. Every spare side block is free, in a snapshot, or in one table.
+//  6. overlap(o) = blocks in the tables of owner o, less the distinct ones; all tables that hold a block have the same owner.
+//  7. Every spare side block is free, in a snapshot, or in one table.
 #ifndef HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 #define HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 
@@ -50,9 +54,10 @@ class BlockManager {
 
   // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the side blocks
   // to prepare before any row of the next step, in this order.
-  // REQUIRES: table.idle(), reserved_blocks >= 1 and >= the match's, CanAdmit(reserved_blocks, match).
-  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideStart>* starts);
-  void Admit(BlockTable& table, int32_t reserved_blocks);
+  // REQUIRES: table.idle(), reserved_blocks >= 1 and >= the match's, CanAdmit(reserved_blocks, match), owner >= 0.
+  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideStart>* starts,
+             int32_t owner = 0);
+  void Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner = 0);
 
   // Takes blocks until the table covers `slots` slots. REQUIRES: they are within the reservation.
   void Extend(BlockTable& table, int32_t slots);
@@ -98,6 +103,10 @@ class BlockManager {
   const PrefixIndex& index() const { return index_; }
   const SidePool& sides() const { return sides_; }
   int32_t promised() const { return promised_; }
+  // How much more the tables of an owner hold than there are blocks in them: a block that k of them hold is there once.
+  int64_t overlap(int32_t owner) const {
+    return static_cast<size_t>(owner) < overlaps_.size() ? overlaps_[static_cast<size_t>(owner)] : 0;
+  }
 
   // Checks the invariants against all admitted tables. O(blocks + their sizes); for tests and idle moments.
   absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;
@@ -108,6 +117,7 @@ class BlockManager {
   bool MayPublish(const BlockTable& table) const { return table.publisher_ == resets_; }
   void PublishNext(BlockTable& table, const PrefixSalt& salt, BlockTokens tokens);
   void DropSide(int32_t block, int32_t side);
+  bool DropBlock(const BlockTable& table, int32_t block);
   int32_t Truncate(BlockTable& table, int32_t size);
   int32_t DropCopies(BlockTable& table);
 
@@ -116,6 +126,7 @@ class BlockManager {
   SidePool sides_;
   int32_t promised_ = 0;
   uint64_t resets_ = 0;
+  std::vector<int64_t> overlaps_;     // [owner]; grows with the owners
   std::vector<int32_t> taken_sides_;  // scratch of Admit
 };
 

@@ -31,6 +31,7 @@ class BlockTable {
 
   BlockTable(BlockTable&& other) noexcept
       : layer_group_(other.layer_group_),
+        owner_(other.owner_),
         reserved_(std::exchange(other.reserved_, 0)),
         blocks_(std::exchange(other.blocks_, {})),
         sides_(std::exchange(other.sides_, {})),
@@ -41,6 +42,7 @@ class BlockTable {
   BlockTable& operator=(BlockTable&& other) noexcept {
     assert(idle() && this != &other);
     layer_group_ = other.layer_group_;
+    owner_ = other.owner_;
     reserved_ = std::exchange(other.reserved_, 0);
     blocks_ = std::exchange(other.blocks_, {});
     sides_ = std::exchange(other.sides_, {});
@@ -65,6 +67,7 @@ class BlockTable {
   friend class BlockManager;
 
   int32_t layer_group_ = 0;
+  int32_t owner_ = 0;  // for whom its blocks are counted, from Admit to Release
   int32_t reserved_ = 0;
   std::vector<int32_t> blocks_;
   std::vector<int32_t> sides_;  // sides_[i] == blocks_[i]: the block's own

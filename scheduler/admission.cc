@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <deque>
 #include <limits>
 #include <utility>
@@ -117,7 +116,7 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
     --waiting_;
     admitted_.push_back(sequence.request.id);
     ++counters_.admitted;
-    if (sequence.shares && CountsOverlaps()) tenant->overlap += block_manager_.BlocksOthersUse(sequence.blocks);
+    if (sequence.shares && CountsOverlaps()) tenant->overlap = block_manager_.overlap(sequence.request.tenant);
   }
 }
 
@@ -154,13 +153,13 @@ void Admission::Reserve(int32_t index, StepPlan& plan) {
   if (sequence.request.prefix.looks_up) counters_.prefix_queries += sequence.request.prompt.size();
   const int64_t private_blocks = PrivateBlocks(sequence.request);
   if (ReserveShared(sequence, private_blocks, plan)) return;
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks));
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks), sequence.request.tenant);
 }
 
 void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPlan& plan) {
   Sequence& sequence = sequences_.at(index);
   const Request& request = sequence.request;
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(PrivateBlocks(request)));
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(PrivateBlocks(request)), request.tenant);
   block_manager_.Extend(sequence.blocks, parked.live);
   const std::span<const int32_t> blocks = sequence.blocks.blocks();
   const int32_t rows = sequence.prompt_length() - parked.computed;
@@ -190,7 +189,7 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   if (shared_blocks == 0 || !block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
     return false;
   }
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.side_starts);
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.side_starts, request.tenant);
   sequence.shares = true;
   // Needed until the first eviction only.
   const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
@@ -208,24 +207,10 @@ bool Admission::CountsOverlaps() const {
                                            [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
 }
 
-// A block that several sequences hold takes memory once, and is in the reservation of each. With k holders each of them counts
-// it (k - 1) / k times too often; they are of one tenant, as prefixes are. One more holder makes it one more.
+// A block that several sequences hold takes memory once, and is in the reservation of each.
 void Admission::CountOverlaps() {
-  for (Tenant& tenant : tenants_.all()) tenant.overlap = 0;
-  if (!CountsOverlaps()) return;
-  overlaps_.assign(static_cast<size_t>(tenants_.size()), 0.0);
-  for (int32_t index : sequences_.running()) {
-    const Sequence& sequence = sequences_.at(index);
-    if (!sequence.shares) continue;
-    for (int32_t block : sequence.blocks.blocks()) {
-      const int32_t holders = block_manager_.pool().references(block);
-      if (holders == 1) continue;
-      overlaps_[static_cast<size_t>(sequence.request.tenant)] += static_cast<double>(holders - 1) / holders;
-    }
-  }
-  for (int32_t i = 0; i < tenants_.size(); ++i) {
-    tenants_.at(i).overlap = std::llround(overlaps_[static_cast<size_t>(i)]);
-  }
+  const bool counts = CountsOverlaps();
+  for (int32_t i = 0; i < tenants_.size(); ++i) tenants_.at(i).overlap = counts ? block_manager_.overlap(i) : 0;
 }
 
 }  // namespace hydrant

@@ -94,7 +94,6 @@ class Admission {
   std::vector<uint64_t> admitted_;  // request ids, by the last Plan
   Blocked blocked_;                 // by the last Plan
   PrefixMatch match_;               // of the request that was looked at last
-  std::vector<double> overlaps_;    // [tenant], scratch of CountOverlaps
   ElasticBudgets elastic_;
 };
 

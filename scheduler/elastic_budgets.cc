@@ -9,14 +9,17 @@ bool ElasticBudgets::MayLower(const Sequence& sequence) {
   return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.steps_after_next() > 0;
 }
 
+int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence) const {
+  return sequence.shares ? block_manager_.BlocksOthersUse(sequence.blocks) : 0;
+}
+
 // What ends with this step makes room without a loss.
 void ElasticBudgets::BeginPlan(const Tenant& waiting) {
   planner_.Begin(tenants_.all(), waiting, block_manager_.pool().total());
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
-    planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(),
-                    block_manager_.BlocksOthersUse(sequence.blocks));
+    planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence));
   }
 }
 
@@ -28,7 +31,7 @@ void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
   const int64_t reserved = sequence.blocks.reserved();
   const int32_t live_in = budget.Decode(sequence.live).live_after;
   const int64_t steps = sequence.steps_after_next();
-  const int32_t in_use = block_manager_.BlocksOthersUse(sequence.blocks);
+  const int32_t in_use = BlocksOthersUse(sequence);
   planner_.AddSequence(index, sequence.request.tenant);
   const LowerBudgets lower = LowerBudgetsOf(budget);
   for (int32_t i = 0; i < lower.count; ++i) {

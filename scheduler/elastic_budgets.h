@@ -34,6 +34,7 @@ class ElasticBudgets {
 
  private:
   static bool MayLower(const Sequence& sequence);
+  int32_t BlocksOthersUse(const Sequence& sequence) const;
   void BeginPlan(const Tenant& waiting);
   void AddGiver(int32_t index, std::span<const float> losses);
 

@@ -135,6 +135,55 @@ TEST(Sharing, CopiesTakeThePlaceOfWhatOthersMayRead) {
   EXPECT_EQ(match.blocks.size(), 4u);
 }
 
+// What an owner has more than once, it has once less with every table that goes, whether others stay or a copy takes the place.
+TEST(Sharing, ABlockOfSeveralTablesIsThereOnce) {
+  BlockManager manager(24);
+  const std::vector<int32_t> prompt = Prompt(70);
+  BlockTable tables[3];
+  tables[0] = Computed(manager, prompt, 2);
+  EXPECT_EQ(manager.overlap(0), 0);
+  for (int32_t i : {1, 2}) {
+    PrefixMatch match;
+    manager.Match(Dense(), prompt, &match);
+    ASSERT_EQ(match.blocks.size(), 4u);
+    manager.Admit(tables[i], 7, match, nullptr);
+    EXPECT_EQ(manager.overlap(0), 4 * i);
+    EXPECT_EQ(manager.BlocksOthersUse(tables[i]), 4);
+  }
+  ExpectIntegrity(manager, {&tables[0], &tables[1], &tables[2]});
+  manager.PlanCopies(tables[0], 20, 70);
+  EXPECT_EQ(manager.overlap(0), 8);
+  manager.FinishCopies(tables[0]);
+  EXPECT_EQ(manager.overlap(0), 6) << "two are copies now";
+  manager.Shrink(tables[0], 20, 2);
+  EXPECT_EQ(manager.overlap(0), 4) << "and two are left";
+  ExpectIntegrity(manager, {&tables[0], &tables[1], &tables[2]});
+  manager.Release(tables[1]);
+  EXPECT_EQ(manager.overlap(0), 0) << "the third has them alone";
+  manager.Release(tables[0]);
+  manager.Release(tables[2]);
+  PrefixMatch revived;
+  manager.Match(Dense(), prompt, &revived);
+  BlockTable again;
+  manager.Admit(again, 5, revived, nullptr, /*owner=*/3);
+  EXPECT_EQ(manager.overlap(3), 0) << "nobody else has them";
+  EXPECT_EQ(manager.overlap(4), 0);
+  ExpectIntegrity(manager, {&again});
+  manager.Release(again);
+}
+
+TEST(Sharing, ABlockOfTwoOwnersIsSeen) {
+  BlockManager manager(8);
+  const std::vector<int32_t> prompt = Prompt(33);
+  BlockTable first = Computed(manager, prompt), second;
+  PrefixMatch match;
+  manager.Match(Dense(), prompt, &match);
+  manager.Admit(second, 3, match, nullptr, /*owner=*/1);
+  EXPECT_FALSE(manager.CheckIntegrity(std::vector<const BlockTable*>{&first, &second}).ok());
+  manager.Release(second);
+  manager.Release(first);
+}
+
 TEST(Sharing, ACancelledStepGivesItsCopiesBack) {
   BlockManager manager(8);
   BlockTable table = Computed(manager, Prompt(32), 2);
