@@ -118,9 +118,9 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
   ReadPosition(&kv, &spec);
   ReadFloor(&kv, &spec);
   if (request->failed()) return otherwise;
-  const std::optional<ApiError> error = CheckKvSpec(spec, budget_max);
-  if (error.has_value()) {
-    request->Fail(error->param, error->message, error->code);
+  if (std::optional<ApiError> error = CheckKvSpec(spec, budget_max)) {
+    error->param = request->Path(error->param);
+    request->FailWith(*std::move(error));
     return otherwise;
   }
   return spec;

@@ -51,7 +51,7 @@ Json Content(ObjectReader* request, JsonView content, bool may_be_null, const st
   if (content.is_array()) return JoinedParts(request, content, path);
   if (!content.absent() || !may_be_null) {
     request->Fail(path, absl::StrCat("'", path, "' must be a string or an array of text parts."),
-                  content.valid() ? "invalid_type" : "missing_field");
+                  content.valid() ? ErrorCode<400>("invalid_type") : ErrorCode<400>("missing_field"));
   }
   return nullptr;
 }
@@ -65,7 +65,7 @@ Json Message(ObjectReader* request, JsonView message, size_t i, const RequestCon
   if (!role.is_string() || std::find(kRoles.begin(), kRoles.end(), role.string()) == kRoles.end()) {
     request->Fail(Numbered("messages", i, "role"),
                   "A message's 'role' must be system, developer, user, assistant or tool.",
-                  role.absent() ? "missing_field" : "invalid_value");
+                  role.absent() ? ErrorCode<400>("missing_field") : kInvalidValue);
     return nullptr;
   }
   Json::object_t members;

@@ -121,7 +121,9 @@ Json Arguments(ObjectReader* request, JsonView arguments, const std::string& pat
     if (parsed.ok() && parsed.value().root().is_object()) return ReadOrderedJson(request, path, parsed.value().root());
     // Of a text that is none the client need not know where; what a request may cost in all it could not guess.
     if (!parsed.ok() && parsed.error().code != "invalid_json") {
-      request->Fail(path, parsed.error().message, parsed.error().code);
+      ApiError error = parsed.error();
+      error.param = request->Path(path);
+      request->FailWith(std::move(error));
     }
   }
   request->Fail(path, "A tool call's 'arguments' must be the text of a JSON object.", "invalid_type");

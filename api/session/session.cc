@@ -108,7 +108,8 @@ ApiError InvalidSessionId(std::string_view param) {
 ApiError SessionNotFound(bool expired) {
   std::string message = expired ? "The session has expired or gave way to others." : "There is no session of this id.";
   message.append(" Send the whole history, without 'session_append', to begin it.");
-  return NotFound(std::move(message), expired ? "session_expired" : "session_not_found", "session_id");
+  const ErrorCode<404> code = expired ? ErrorCode<404>("session_expired") : ErrorCode<404>("session_not_found");
+  return NotFound(std::move(message), code, "session_id");
 }
 
 ApiError SessionBusy() {

@@ -6,42 +6,18 @@
 namespace hydrant {
 namespace {
 
-ApiError Make(int status, ErrorType type, std::string message, std::string_view code = "",
-              std::string_view param = "") {
+template <int kStatus>
+ApiError Make(ErrorCode<kStatus> code, std::string message, std::string_view param = "") {
   ApiError error;
-  error.status = status;
-  error.type = type;
+  error.status = kStatus;
+  error.type = code.kind().type;
   error.message = std::move(message);
   error.param = std::string(param);
-  error.code = std::string(code);
+  error.code = std::string(code.kind().code);
   return error;
 }
 
 }  // namespace
-
-std::string_view ErrorTypeName(ErrorType type) {
-  switch (type) {
-    case ErrorType::kInvalidRequest:
-      return "invalid_request_error";
-    case ErrorType::kNotFound:
-      return "not_found_error";
-    case ErrorType::kAuthentication:
-      return "authentication_error";
-    case ErrorType::kPermission:
-      return "permission_error";
-    case ErrorType::kConflict:
-      return "conflict_error";
-    case ErrorType::kRateLimit:
-      return "rate_limit_error";
-    case ErrorType::kOverloaded:
-      return "overloaded_error";
-    case ErrorType::kTimeout:
-      return "timeout_error";
-    case ErrorType::kServer:
-      break;
-  }
-  return "server_error";
-}
 
 void AppendErrorObject(std::string* out, const ApiError& error) {
   out->append("\"error\":{\"message\":");
@@ -62,8 +38,8 @@ std::string ErrorJson(const ApiError& error) {
   return out;
 }
 
-ApiError InvalidField(std::string_view param, std::string message, std::string_view code) {
-  return Make(400, ErrorType::kInvalidRequest, std::move(message), code, param);
+ApiError InvalidField(std::string_view param, std::string message, ErrorCode<400> code) {
+  return Make(code, std::move(message), param);
 }
 
 ApiError UnsupportedField(std::string_view param, std::string_view what) {
@@ -71,7 +47,7 @@ ApiError UnsupportedField(std::string_view param, std::string_view what) {
 }
 
 ApiError EmptyPrompt() {
-  return InvalidField("prompt", "'prompt' must be non-empty, also after it is encoded.", "empty_prompt");
+  return InvalidField("prompt", "'prompt' is empty, or has no tokens after tokenization.", "empty_prompt");
 }
 
 ApiError ContextLengthExceeded(int64_t context, int64_t prompt_tokens, int64_t output_tokens) {
@@ -104,18 +80,13 @@ ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks) {
       "kv_capacity_exceeded");
 }
 
-ApiError MalformedHttp(std::string message) {
-  return Make(400, ErrorType::kInvalidRequest, std::move(message), "malformed_http");
-}
+ApiError MalformedHttp(std::string message) { return Make<400>("malformed_http", std::move(message)); }
 
 ApiError Unauthorized() {
-  return Make(401, ErrorType::kAuthentication, "A valid API key is required: send it as 'Authorization: Bearer KEY'.",
-              "invalid_api_key");
+  return Make<401>("invalid_api_key", "A valid API key is required: send it as 'Authorization: Bearer KEY'.");
 }
 
-ApiError Forbidden(std::string message, std::string_view code) {
-  return Make(403, ErrorType::kPermission, std::move(message), code);
-}
+ApiError Forbidden(std::string message, ErrorCode<403> code) { return Make(code, std::move(message)); }
 
 ApiError ModelNotFound(std::string_view served_model_name) {
   return NotFound(
@@ -123,75 +94,56 @@ ApiError ModelNotFound(std::string_view served_model_name) {
       "model_not_found", "model");
 }
 
-ApiError RouteNotFound() {
-  return Make(404, ErrorType::kInvalidRequest, "There is nothing at this path.", "route_not_found");
-}
+ApiError RouteNotFound() { return Make<404>("route_not_found", "There is nothing at this path."); }
 
-ApiError NotFound(std::string message, std::string_view code, std::string_view param) {
-  return Make(404, ErrorType::kNotFound, std::move(message), code, param);
+ApiError NotFound(std::string message, ErrorCode<404> code, std::string_view param) {
+  return Make(code, std::move(message), param);
 }
 
 ApiError MethodNotAllowed(std::string allow) {
   ApiError error =
-      Make(405, ErrorType::kInvalidRequest,
-           absl::StrCat("This path does not answer this method; it answers ", allow, "."), "method_not_allowed");
+      Make<405>("method_not_allowed", absl::StrCat("This path does not answer this method; it answers ", allow, "."));
   error.allow = std::move(allow);
   return error;
 }
 
-ApiError RequestTimeout() {
-  return Make(408, ErrorType::kTimeout, "The request did not arrive in time.", "request_timeout");
-}
+ApiError RequestTimeout() { return Make<408>("request_timeout", "The request did not arrive in time."); }
 
-ApiError Conflict(std::string message, std::string_view code) {
-  return Make(409, ErrorType::kConflict, std::move(message), code);
-}
+ApiError Conflict(std::string message, ErrorCode<409> code) { return Make(code, std::move(message)); }
 
 ApiError LengthRequired() {
-  return Make(411, ErrorType::kInvalidRequest, "A body with 'Content-Length' or chunked coding is required.",
-              "length_required");
+  return Make<411>("length_required", "A body with 'Content-Length' or chunked coding is required.");
 }
 
 ApiError PayloadTooLarge(uint64_t body_bytes_max) {
-  return Make(413, ErrorType::kInvalidRequest,
-              absl::StrCat("The body is larger than the limit of ", body_bytes_max, " bytes."), "payload_too_large");
+  return Make<413>("payload_too_large",
+                   absl::StrCat("The body is larger than the limit of ", body_bytes_max, " bytes."));
 }
 
-ApiError UriTooLong() {
-  return Make(414, ErrorType::kInvalidRequest, "The request target is too long.", "uri_too_long");
-}
+ApiError UriTooLong() { return Make<414>("uri_too_long", "The request target is too long."); }
 
-ApiError UnsupportedMediaType(std::string message) {
-  return Make(415, ErrorType::kInvalidRequest, std::move(message), "unsupported_media_type");
-}
+ApiError UnsupportedMediaType(std::string message) { return Make<415>("unsupported_media_type", std::move(message)); }
 
-ApiError ExpectationFailed() {
-  return Make(417, ErrorType::kInvalidRequest, "Only 'Expect: 100-continue' is understood.", "expectation_failed");
-}
+ApiError ExpectationFailed() { return Make<417>("expectation_failed", "Only 'Expect: 100-continue' is understood."); }
 
-ApiError RateLimited(std::string message, std::string_view code, int32_t retry_after_s) {
+ApiError RateLimited(std::string message, ErrorCode<429> code, int32_t retry_after_s) {
   assert(retry_after_s >= 1);
-  ApiError error = Make(429, ErrorType::kRateLimit, std::move(message), code);
+  ApiError error = Make(code, std::move(message));
   error.retry_after_s = retry_after_s;
   return error;
 }
 
 ApiError HeadersTooLarge() {
-  return Make(431, ErrorType::kInvalidRequest, "The header block is too large or has too many fields.",
-              "headers_too_large");
+  return Make<431>("headers_too_large", "The header block is too large or has too many fields.");
 }
 
-ApiError ServerError(std::string message, std::string_view code) {
-  return Make(500, ErrorType::kServer, std::move(message), code);
-}
+ApiError ServerError(std::string message, ErrorCode<500> code) { return Make(code, std::move(message)); }
 
-ApiError NotImplemented(std::string message) {
-  return Make(501, ErrorType::kInvalidRequest, std::move(message), "not_implemented");
-}
+ApiError NotImplemented(std::string message) { return Make<501>("not_implemented", std::move(message)); }
 
-ApiError Overloaded(std::string message, std::string_view code, int32_t retry_after_s) {
+ApiError Overloaded(std::string message, ErrorCode<503> code, int32_t retry_after_s) {
   assert(retry_after_s >= 1);
-  ApiError error = Make(503, ErrorType::kOverloaded, std::move(message), code);
+  ApiError error = Make(code, std::move(message));
   error.retry_after_s = retry_after_s;
   return error;
 }

@@ -6,7 +6,7 @@
 // Invariants:
 //  1. `message` never holds text of the request: no prompt, no key, no parser internals. It may hold field names,
 //     numbers, byte offsets, and names the operator chose.
-//  2. `type` and `code` are from the fixed lists below; clients branch on them.
+//  2. Status, `type` and `code` are those of a row of error_kinds.h; clients branch on them.
 //  3. 429 and 503 always carry retry_after_s >= 1; 405 always carries `allow`.
 #ifndef HYDRANT_API_WIRE_API_ERROR_H_
 #define HYDRANT_API_WIRE_API_ERROR_H_
@@ -18,21 +18,9 @@
 #include <utility>
 #include <variant>
 
+#include "api/wire/error_kinds.h"
+
 namespace hydrant {
-
-enum class ErrorType : uint8_t {
-  kInvalidRequest,  // invalid_request_error
-  kNotFound,        // not_found_error
-  kAuthentication,  // authentication_error
-  kPermission,      // permission_error
-  kConflict,        // conflict_error
-  kRateLimit,       // rate_limit_error
-  kOverloaded,      // overloaded_error
-  kTimeout,         // timeout_error
-  kServer,          // server_error
-};
-
-std::string_view ErrorTypeName(ErrorType type);
 
 struct ApiError {
   int status = 500;
@@ -50,7 +38,7 @@ std::string ErrorJson(const ApiError& error);
 void AppendErrorObject(std::string* out, const ApiError& error);
 
 // 400: the rule of one field. `param` is the field's path ("kv.budget"), empty for the body as a whole.
-ApiError InvalidField(std::string_view param, std::string message, std::string_view code = "invalid_value");
+ApiError InvalidField(std::string_view param, std::string message, ErrorCode<400> code = kInvalidValue);
 // 400 code "unsupported": known, but this server cannot do it. Says so instead of ignoring it.
 ApiError UnsupportedField(std::string_view param, std::string_view what);
 ApiError EmptyPrompt();                                                                         // 400 empty_prompt
@@ -59,24 +47,24 @@ ApiError ContextLengthExceeded(int64_t context, int64_t prompt_tokens, int64_t o
 ApiError RollingContextExceeded(int64_t context, int64_t prompt_tokens, int64_t tokens_at_once);
 ApiError KvCapacityExceeded(int64_t needed_blocks, int64_t pool_blocks);  // 400
 ApiError MalformedHttp(std::string message);                              // 400 bad framing
-ApiError Unauthorized();                                         // 401 invalid_api_key; send WWW-Authenticate: Bearer
-ApiError Forbidden(std::string message, std::string_view code);  // 403
-ApiError ModelNotFound(std::string_view served_model_name);      // 404 model_not_found, not_found_error
-ApiError RouteNotFound();                                        // 404
-ApiError NotFound(std::string message, std::string_view code, std::string_view param);  // 404 not_found_error
-ApiError MethodNotAllowed(std::string allow);                                           // 405
-ApiError RequestTimeout();                                      // 408: the client did not send its request in time
-ApiError Conflict(std::string message, std::string_view code);  // 409
-ApiError LengthRequired();                                      // 411
-ApiError PayloadTooLarge(uint64_t body_bytes_max);              // 413
-ApiError UriTooLong();                                          // 414
-ApiError UnsupportedMediaType(std::string message);             // 415
-ApiError ExpectationFailed();                                   // 417
-ApiError RateLimited(std::string message, std::string_view code, int32_t retry_after_s);  // 429: this tenant's limit
-ApiError HeadersTooLarge();                                                               // 431
-ApiError ServerError(std::string message, std::string_view code);                         // 500
+ApiError Unauthorized();                                       // 401 invalid_api_key; send WWW-Authenticate: Bearer
+ApiError Forbidden(std::string message, ErrorCode<403> code);  // 403
+ApiError ModelNotFound(std::string_view served_model_name);    // 404 model_not_found, not_found_error
+ApiError RouteNotFound();                                      // 404
+ApiError NotFound(std::string message, ErrorCode<404> code, std::string_view param);  // 404 not_found_error
+ApiError MethodNotAllowed(std::string allow);                                         // 405
+ApiError RequestTimeout();                                    // 408: the client did not send its request in time
+ApiError Conflict(std::string message, ErrorCode<409> code);  // 409
+ApiError LengthRequired();                                    // 411
+ApiError PayloadTooLarge(uint64_t body_bytes_max);            // 413
+ApiError UriTooLong();                                        // 414
+ApiError UnsupportedMediaType(std::string message);           // 415
+ApiError ExpectationFailed();                                 // 417
+ApiError RateLimited(std::string message, ErrorCode<429> code, int32_t retry_after_s);  // 429: this tenant's limit
+ApiError HeadersTooLarge();                                                             // 431
+ApiError ServerError(std::string message, ErrorCode<500> code);                         // 500
 ApiError NotImplemented(std::string message);  // 501: unknown method or transfer coding
-ApiError Overloaded(std::string message, std::string_view code, int32_t retry_after_s);  // 503: the whole server
+ApiError Overloaded(std::string message, ErrorCode<503> code, int32_t retry_after_s);  // 503: the whole server
 
 template <typename T>
 class [[nodiscard]] ApiResult {

@@ -25,7 +25,7 @@ ObjectReader::ObjectReader(JsonView object, std::string path, std::optional<ApiE
     if (!failed()) {
       *error_ = InvalidField(
           name, name.empty() ? "The body must be a JSON object." : absl::StrCat("'", name, "' must be an object."),
-          name.empty() ? "invalid_json" : "invalid_type");
+          name.empty() ? ErrorCode<400>("invalid_json") : ErrorCode<400>("invalid_type"));
     }
     return;
   }
@@ -36,7 +36,7 @@ ObjectReader::ObjectReader(JsonView object, std::string path, std::optional<ApiE
 
 std::string ObjectReader::Path(std::string_view name) const { return path_ + std::string(name); }
 
-void ObjectReader::Fail(std::string_view name, std::string message, std::string_view code) {
+void ObjectReader::Fail(std::string_view name, std::string message, ErrorCode<400> code) {
   if (!failed()) *error_ = InvalidField(Path(name), std::move(message), code);
 }
 

@@ -52,7 +52,7 @@ class ObjectReader {
   JsonView Raw(std::string_view name) const;
 
   // Sets the error (unless one is set), with this reader's path before `name`.
-  void Fail(std::string_view name, std::string message, std::string_view code = "invalid_value");
+  void Fail(std::string_view name, std::string message, ErrorCode<400> code = kInvalidValue);
   void FailUnsupported(std::string_view name, std::string_view what);
   void FailWith(ApiError error);
   std::string Path(std::string_view name) const;

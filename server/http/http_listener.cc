@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/wire/error_kinds.h"
 #include "server/http/http_connection.h"
 #include "server/process/log.h"
 
@@ -42,6 +43,7 @@ constexpr std::string_view kFull =
     "content-length: 129\r\n\r\n"
     R"({"error":{"message":"The server has too many connections.","type":"overloaded_error","param":null,"code":"connections_exceeded"}})";
 static_assert(kFull.size() - kFull.find('{') == 129);
+static_assert(error_kinds::Find(503, "connections_exceeded")->type == ErrorType::kOverloaded);
 
 void Configure(HttpSocket& socket, const Limits& limits) {
   error_code ignored;  // a socket that refuses an option (a Unix socket knows none of TCP's) still works

@@ -12,8 +12,9 @@ using Json = nlohmann::json;
 TEST(ApiErrorTest, BodyHasTheFourMembersAndNullsForEmptyOnes) {
   EXPECT_EQ(ErrorJson(InvalidField("n", "bad n")),
             R"({"error":{"message":"bad n","type":"invalid_request_error","param":"n","code":"invalid_value"}})");
-  EXPECT_EQ(ErrorJson(ServerError("broken", "")),
-            R"({"error":{"message":"broken","type":"server_error","param":null,"code":null}})");
+  ApiError broken = ServerError("broken", "internal_error");
+  broken.code.clear();
+  EXPECT_EQ(ErrorJson(broken), R"({"error":{"message":"broken","type":"server_error","param":null,"code":null}})");
 }
 
 TEST(ApiErrorTest, EveryHelperHasTheStatusAndTypeOfTheContract) {
@@ -32,22 +33,22 @@ TEST(ApiErrorTest, EveryHelperHasTheStatusAndTypeOfTheContract) {
       {"kv capacity", KvCapacityExceeded(9, 8), 400, "invalid_request_error", "kv_capacity_exceeded"},
       {"malformed", MalformedHttp("m"), 400, "invalid_request_error", "malformed_http"},
       {"unauthorized", Unauthorized(), 401, "authentication_error", "invalid_api_key"},
-      {"forbidden", Forbidden("m", "c"), 403, "permission_error", "c"},
+      {"forbidden", Forbidden("m", "host_not_allowed"), 403, "permission_error", "host_not_allowed"},
       {"model", ModelNotFound("m"), 404, "not_found_error", "model_not_found"},
       {"route", RouteNotFound(), 404, "invalid_request_error", "route_not_found"},
       {"method", MethodNotAllowed("GET"), 405, "invalid_request_error", "method_not_allowed"},
       {"request timeout", RequestTimeout(), 408, "timeout_error", "request_timeout"},
-      {"conflict", Conflict("m", "c"), 409, "conflict_error", "c"},
+      {"conflict", Conflict("m", "session_busy"), 409, "conflict_error", "session_busy"},
       {"length", LengthRequired(), 411, "invalid_request_error", "length_required"},
       {"payload", PayloadTooLarge(1), 413, "invalid_request_error", "payload_too_large"},
       {"uri", UriTooLong(), 414, "invalid_request_error", "uri_too_long"},
       {"media", UnsupportedMediaType("m"), 415, "invalid_request_error", "unsupported_media_type"},
       {"expectation", ExpectationFailed(), 417, "invalid_request_error", "expectation_failed"},
-      {"rate", RateLimited("m", "c", 3), 429, "rate_limit_error", "c"},
+      {"rate", RateLimited("m", "rate_limit_exceeded", 3), 429, "rate_limit_error", "rate_limit_exceeded"},
       {"headers", HeadersTooLarge(), 431, "invalid_request_error", "headers_too_large"},
-      {"server", ServerError("m", "c"), 500, "server_error", "c"},
+      {"server", ServerError("m", "engine_failed"), 500, "server_error", "engine_failed"},
       {"not implemented", NotImplemented("m"), 501, "invalid_request_error", "not_implemented"},
-      {"overloaded", Overloaded("m", "c", 1), 503, "overloaded_error", "c"},
+      {"overloaded", Overloaded("m", "queue_full", 1), 503, "overloaded_error", "queue_full"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

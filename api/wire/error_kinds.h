@@ -1,0 +1,128 @@
+// ErrorKinds are all errors that leave the server: the one table of code, HTTP status and type, with cause and remedy for
+// docs/api.md. An ErrorCode names a row of it; a code that the table lacks does not compile.
+//
+// Thread: any (constants).
+//
+// Invariants:
+//  1. (code, status) occurs once. A code has one cause; where it has two statuses, each has its own row.
+//  2. docs/api.md has these rows in this order (tests/api/wire/error_kinds_test.cc compares).
+#ifndef HYDRANT_API_WIRE_ERROR_KINDS_H_
+#define HYDRANT_API_WIRE_ERROR_KINDS_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace hydrant {
+
+enum class ErrorType : uint8_t {
+  kInvalidRequest,  // invalid_request_error
+  kNotFound,        // not_found_error
+  kAuthentication,  // authentication_error
+  kPermission,      // permission_error
+  kConflict,        // conflict_error
+  kRateLimit,       // rate_limit_error
+  kOverloaded,      // overloaded_error
+  kTimeout,         // timeout_error
+  kServer,          // server_error
+};
+
+std::string_view ErrorTypeName(ErrorType type);
+
+struct ErrorKind {
+  std::string_view code;
+  int status = 0;
+  ErrorType type = ErrorType::kServer;
+  std::string_view cause;   // Markdown, one line
+  std::string_view remedy;  // the same
+};
+
+// By status, then by code.
+std::span<const ErrorKind> ErrorKinds();
+
+namespace error_kinds {
+
+inline constexpr ErrorType kInvalid = ErrorType::kInvalidRequest;
+
+// clang-format off
+inline constexpr ErrorKind kTable[] = {
+    {"chat_template_missing", 400, kInvalid, "The model has no chat template.", "Use `/v1/completions`, or start the server with `--chat-template FILE`."},
+    {"context_length_exceeded", 400, kInvalid, "Prompt and answer, or with rolling positions what is held at once, exceed the context.", "Shorten the prompt or `max_tokens`; with rolling positions lower `kv.budget` or set `kv.prefill` to `budgeted`."},
+    {"empty_prompt", 400, kInvalid, "The prompt is empty, or has no tokens after tokenization.", "Send at least one token."},
+    {"invalid_json", 400, kInvalid, "The body is not JSON, or not an object. The message has the byte.", "Send a JSON object in UTF-8."},
+    {"invalid_tenants_file", 400, kInvalid, "`POST /admin/reload`: the tenants file is wrong. The message names the place. The old table stays in force.", "Mend the file and reload."},
+    {"invalid_type", 400, kInvalid, "The field that `param` names has a value of the wrong JSON type.", "Send the type that the message asks for."},
+    {"invalid_value", 400, kInvalid, "The field that `param` names is out of its range, or contradicts another one.", "Keep to the range that the message states."},
+    {"json_too_deep", 400, kInvalid, "The body nests deeper than the server reads.", "Nest less."},
+    {"json_too_many_nodes", 400, kInvalid, "The body has more values than the server reads.", "Send token ids or prompts in fewer, smaller requests."},
+    {"kv_capacity_exceeded", 400, kInvalid, "The request needs more KV blocks than the pool, or its tenant, can ever have.", "Shorten the prompt, lower `max_tokens`, or set a smaller `kv.budget`."},
+    {"malformed_http", 400, kInvalid, "The request is not valid HTTP/1.1. The connection is closed.", "Use an HTTP library; look at the proxy between."},
+    {"missing_field", 400, kInvalid, "The field that `param` names is required.", "Send it."},
+    {"template_error", 400, kInvalid, "The chat template refused the messages, or does not fit them.", "Follow the message: it has the template's words."},
+    {"token_id_out_of_range", 400, kInvalid, "A token id is not in the vocabulary.", "Send ids of this model's tokenizer (`POST /tokenize`)."},
+    {"tpm_exceeded", 400, kInvalid, "The request alone asks for more tokens than the tenant's `tpm` can ever give.", "Shorten the prompt or `max_tokens`."},
+    {"unsupported", 400, kInvalid, "The field that `param` names is known, but this server cannot do it.", "Leave the field out ([compatibility.md](compatibility.md))."},
+    {"invalid_api_key", 401, ErrorType::kAuthentication, "The key is missing or wrong.", "Send `Authorization: Bearer KEY`."},
+    {"admin_key_required", 403, ErrorType::kPermission, "A tenant's key was sent to the admin listener.", "Use the operator's key."},
+    {"host_not_allowed", 403, ErrorType::kPermission, "The `Host` header names a host that this server does not serve.", "Start the server with `--allowed-hosts NAME`, or call it by its address."},
+    {"origin_not_allowed", 403, ErrorType::kPermission, "A web page of another origin called.", "Start the server with `--allowed-origins ORIGIN`."},
+    {"model_not_found", 404, ErrorType::kNotFound, "`model` is not the name that this server serves.", "Ask `GET /v1/models`, or leave `model` out."},
+    {"route_not_found", 404, kInvalid, "There is no such path.", "See the endpoints above."},
+    {"session_expired", 404, ErrorType::kNotFound, "The session was forgotten after `--session-ttl`, or made room for others.", "Send the whole history, without `session_append`."},
+    {"session_not_found", 404, ErrorType::kNotFound, "The tenant has no session of this id, on this replica.", "Send the whole history, without `session_append`."},
+    {"method_not_allowed", 405, kInvalid, "The path exists, with other methods.", "Use one of the methods in the `Allow` header."},
+    {"request_timeout", 408, ErrorType::kTimeout, "Header or body did not arrive within `--header-timeout-s` or `--body-timeout-s`.", "Send faster, or raise the limit."},
+    {"session_busy", 409, ErrorType::kConflict, "A turn of this session is in progress.", "Wait for its end; a session has one turn at a time."},
+    {"length_required", 411, kInvalid, "A POST without `Content-Length` or chunked coding.", "Send one of them."},
+    {"payload_too_large", 413, kInvalid, "The body is larger than `--max-body-bytes`.", "Send less, or raise the limit."},
+    {"uri_too_long", 414, kInvalid, "The request target is too long.", "Shorten the path or query."},
+    {"unsupported_media_type", 415, kInvalid, "The body is compressed, or not `application/json`.", "Send plain JSON."},
+    {"expectation_failed", 417, kInvalid, "An `Expect` header other than `100-continue`.", "Leave it out."},
+    {"rate_limit_exceeded", 429, ErrorType::kRateLimit, "A limit of the tenant: `param` says `concurrency_max`, `rpm`, `tpm`, `queue_max`, or `queue` (its part of the server's queue).", "Wait for `Retry-After` seconds; ask the operator for more."},
+    {"session_limit_exceeded", 429, ErrorType::kRateLimit, "All `sessions_max` sessions of the tenant have a turn in progress.", "Wait for one to end."},
+    {"too_many_auth_failures", 429, ErrorType::kRateLimit, "Too many wrong keys came from this address. A valid key still enters.", "Send a valid key."},
+    {"too_many_kv_requests", 429, ErrorType::kRateLimit, "The tenant has four requests for `/v1/sessions/{id}/kv` open.", "Wait for one to end."},
+    {"headers_too_large", 431, kInvalid, "The header block is too large or has too many fields.", "Send fewer or shorter headers."},
+    {"engine_failed", 500, ErrorType::kServer, "The engine stopped while the request ran.", "Try again; the operator finds the reason in the log."},
+    {"internal_error", 500, ErrorType::kServer, "A defect of the server; the log has it.", "Report it."},
+    {"numerical_error", 500, ErrorType::kServer, "The model computed NaN or Inf.", "Operator: check the checkpoint, or use `--dtype bfloat16` instead of `float16`."},
+    {"template_error", 500, ErrorType::kServer, "The chat template does not parse, or exceeded its limits.", "Operator: mend the template, or give another one with `--chat-template`."},
+    {"not_implemented", 501, kInvalid, "An unknown method or transfer coding.", "Use the methods of this page and chunked coding."},
+    {"connections_exceeded", 503, ErrorType::kOverloaded, "More than `--max-connections` connections are open.", "Try again after `Retry-After` seconds; reuse connections."},
+    {"draining", 503, ErrorType::kOverloaded, "The server is shutting down.", "Try again, elsewhere or later."},
+    {"engine_refused", 503, ErrorType::kOverloaded, "The engine could not accept the request; the log says why.", "Report it: the checks before the engine should have named the field."},
+    {"engine_stalled", 503, ErrorType::kOverloaded, "`GET /ready`: a step takes longer than `--engine-stall-s`.", "Operator: see the alert HydrantStalled."},
+    {"out_of_memory", 503, ErrorType::kOverloaded, "There was no memory for the step or the request.", "Try again after `Retry-After` seconds. Operator: leave more memory free."},
+    {"queue_full", 503, ErrorType::kOverloaded, "The server's queue is full.", "Try again after `Retry-After` seconds."},
+    {"too_many_sessions", 503, ErrorType::kOverloaded, "All sessions that the server keeps have a turn in progress.", "Try again after `Retry-After` seconds."},
+};
+// clang-format on
+
+// Not found: not a constant expression, so the compiler names the line that asked.
+consteval const ErrorKind* Find(int status, std::string_view code) {
+  for (const ErrorKind& kind : kTable) {
+    if (kind.status == status && kind.code == code) return &kind;
+  }
+  throw "kTable has no such code with this status";
+}
+
+}  // namespace error_kinds
+
+// The row of a code that is sent with this status.
+template <int kStatus>
+class ErrorCode {
+ public:
+  consteval ErrorCode(const char* code)
+      : kind_(error_kinds::Find(kStatus, code)) {}  // NOLINT: implicit, from a literal
+
+  const ErrorKind& kind() const { return *kind_; }
+
+ private:
+  const ErrorKind* kind_;
+};
+
+inline constexpr ErrorCode<400> kInvalidValue = "invalid_value";
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_WIRE_ERROR_KINDS_H_
