@@ -329,8 +329,8 @@ absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, P
     Sizing sizing;
     absl::Status status = Build(config, **checkpoint, &sizing, parts);
     for (const std::string& tensor : (*checkpoint)->NonFiniteTensors()) {
-      Log(LogLevel::kWarning, absl::StrCat(config.model_path, ": ", tensor,
-                                           " holds a NaN or an infinity; requests that meet it will fail"));
+      Log(LogLevel::kWarning,
+          absl::StrCat(config.model_path, ": ", tensor, " contains NaN or Inf; requests that use it will fail"));
     }
     if (status.ok()) status = Start(config, manager, **checkpoint, sizing, parts);
     return status;  // the weights are packed; the checkpoint's files may go

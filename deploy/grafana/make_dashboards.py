@@ -265,7 +265,7 @@ def sessions():
     parks, restores, lost = (total_rate(f"hydrant_{name}_total") for name in ("parks", "restores", "parks_lost"))
     sources = total_rate("vllm:prompt_tokens_by_source_total")
     state = [
-        graph("Sessions", "resident: a turn is in progress; parked: KV waits outside the pool; cold: only tokens are kept, the next turn computes "
+        graph("Sessions", "busy: a turn is in progress; parked: KV waits outside the pool; cold: only tokens are kept, the next turn computes "
               "them. Many cold ones that come back are slow: raise --session-memory-bytes.",
               [(f"sum by (state) ({of('hydrant_sessions')})", "{{state}}")], stacked=True, width=12),
         graph("Parked KV", "Blocks' worth of memory outside the pool, up to --session-memory-bytes; at the top, sessions turn cold.",

@@ -117,7 +117,7 @@ void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> ou
     const int64_t started = MonotonicUs();
     core_->ReadKv(session, evicts, out.get());
     out->read_us = MonotonicUs() - started;
-    out.reset();  // the call itself lies about until the next ones come
+    out.reset();  // this closure lives in its batch until the next drain
     promise->Keep();
   });
 }

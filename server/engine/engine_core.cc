@@ -112,7 +112,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   return events_;
 }
 
-// Of its next token, what the row behind it is asked and does.
+// Whether the row after the next one can be built before the next one's token is known.
 bool EngineCore::Independent(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;

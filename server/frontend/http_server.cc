@@ -210,7 +210,7 @@ void HttpServer::OnHangup() {
     if (error) return;
     reload_due_ = false;
     Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", MonotonicUs()));
-    (void)ReloadTenants();  // who hears the answer is the log
+    (void)ReloadTenants();  // the result is logged
     Tell("READY=1");
   });
 }

@@ -54,7 +54,7 @@ struct HttpServerOptions {
   std::string version;
   bool ui = true;
   bool handle_signals = false;
-  // Takes lines of sd_notify(3), any number of times. Null: nobody wants to know.
+  // Takes lines of sd_notify(3), any number of times. May be null.
   std::function<void(std::string_view lines)> notify;
   int64_t watchdog_us = 0;  // ServiceManager::watchdog_us
 };

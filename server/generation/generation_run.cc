@@ -174,7 +174,7 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   } else if (event.end == SequenceEnd::kNoMemory) {
     error_ = Overloaded("The server is out of memory.", "out_of_memory", 1);
   } else if (event.end == SequenceEnd::kRefused) {
-    error_ = Overloaded("The server could not take the fields.", "engine_refused", 1);
+    error_ = Overloaded("The engine could not accept the request.", "engine_refused", 1);
   } else if (event.end == SequenceEnd::kTooLarge) {
     error_ = SessionTooLong();
   }

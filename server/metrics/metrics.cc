@@ -271,7 +271,8 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
   request_prompt_tokens = VllmHistogram("request_prompt_tokens", "Prompt tokens of a sequence.", tokens);
   request_generation_tokens = VllmHistogram("request_generation_tokens", "Generated tokens of a sequence.", tokens);
   request_max_generation_tokens =
-      VllmHistogram("request_max_num_generation_tokens", "Most tokens any sequence of a request generated.", tokens);
+      VllmHistogram("request_max_num_generation_tokens",
+                    "Largest number of generated tokens among the sequences of a request.", tokens);
   params_max_tokens = VllmHistogram("request_params_max_tokens", "max_tokens of a request.", tokens);
   prefill_computed =
       VllmHistogram("request_prefill_kv_computed_tokens", "Prompt tokens computed for a sequence.", tokens);
@@ -295,7 +296,7 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   for (const std::string& name : options.tenant_names) AddTenant(name);
 
   open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
-  AddGauge("process_max_fds", "File descriptors there may be.", {})->Set(FileDescriptorsMax());
+  AddGauge("process_max_fds", "Maximum number of open file descriptors.", {})->Set(FileDescriptorsMax());
   resident_bytes = AddGauge("process_resident_memory_bytes", "Resident memory.", {});
   virtual_bytes = AddGauge("process_virtual_memory_bytes", "Virtual memory.", {});
   cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
@@ -310,7 +311,7 @@ void Metrics::Series::AddTenant(const std::string& name) {
   added->requests = AddCounter("hydrant_requests_total", "Requests for generation.", labels);
   for (int32_t i = 0; i < kRejectReasons; ++i) {
     const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
-    added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests turned away.", with_reason);
+    added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests rejected, by reason.", with_reason);
   }
   added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, TenantBuckets());
   added->first_token =

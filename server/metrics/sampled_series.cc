@@ -5,10 +5,11 @@ namespace {
 
 constexpr char kWaitingByReason[] =
     "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
-constexpr char kBySource[] = "Prompt tokens by where their KV came from.";
+constexpr char kBySource[] = "Prompt tokens by the source of their KV.";
 constexpr char kBlocks[] = "Blocks of the KV pool by state.";
-constexpr char kFreed[] = "Blocks given back to the pool.";
-constexpr char kSessions[] = "Sessions: with a turn in progress, with their KV parked, with nothing but their tokens.";
+constexpr char kFreed[] = "Blocks returned to the pool, by cause.";
+constexpr char kSessions[] =
+    "Sessions by state: busy (a turn is in progress), parked (KV outside the pool), cold (tokens only).";
 
 constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"vllm:num_requests_running", "Sequences in the execution batch.", nullptr, nullptr,
@@ -84,26 +85,27 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
      [](const Scrape& s) {
        return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kShared)]);
      }},
-    {"hydrant_shrinks_total", "Budgets lowered, within what their requests agreed to.", nullptr, nullptr,
+    {"hydrant_shrinks_total",
+     "Budgets lowered, down to a floor that their requests agreed to, for a request that waited.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},
-    {"hydrant_parks_total", "Times a session's KV left the pool at the end of a turn.", nullptr, nullptr,
+    {"hydrant_parks_total", "Turns at whose end the session's KV moved out of the pool.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.parks); }},
-    {"hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions'.", nullptr, nullptr,
-     [](const Scrape& s) { return static_cast<double>(s.engine.parked_lost); }},
-    {"hydrant_restores_total", "Times a session's parked KV came back for its next turn.", nullptr, nullptr,
-     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.restores); }},
+    {"hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions, or for lack of memory.", nullptr,
+     nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.parked_lost); }},
+    {"hydrant_restores_total", "Turns that began with the session's parked KV moved back into the pool.", nullptr,
+     nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.restores); }},
     {"hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.parked_blocks); }},
-    {"hydrant_sessions", kSessions, "state", "resident",
+    {"hydrant_sessions", kSessions, "state", "busy",
      [](const Scrape& s) { return static_cast<double>(s.sessions.busy); }},
     {"hydrant_sessions", kSessions, "state", "parked",
      [](const Scrape& s) { return static_cast<double>(s.sessions.parked); }},
     {"hydrant_sessions", kSessions, "state", "cold",
      [](const Scrape& s) { return static_cast<double>(s.sessions.cold); }},
-    {"hydrant_stalls_total", "Steps that took longer than the engine may be silent.", nullptr, nullptr,
+    {"hydrant_stalls_total", "Steps longer than the stall threshold (--engine-stall-s).", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.stalls + (s.stalled ? 1 : 0)); }},
-    {"hydrant_steps_lost_total", "Steps that there was no memory for, on the device or the host.", nullptr, nullptr,
-     [](const Scrape& s) { return static_cast<double>(s.engine.steps_lost); }},
+    {"hydrant_steps_lost_total", "Steps that failed because the device or the host had no memory for them.", nullptr,
+     nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.steps_lost); }},
 };
 
 constexpr SampledSeries<TenantCounters> kTenantSeries[] = {
@@ -121,11 +123,11 @@ constexpr SampledSeries<TenantCounters> kTenantSeries[] = {
      [](const TenantCounters& t) { return static_cast<double>(t.waiting_deferred); }},
     {"hydrant_live_slots", "Occupied token slots of running sequences.", nullptr, nullptr,
      [](const TenantCounters& t) { return static_cast<double>(t.live_slots); }},
-    {"hydrant_logical_tokens", "Tokens that running sequences have seen: what they would hold without eviction.",
+    {"hydrant_logical_tokens", "Tokens of running sequences: the slots that they would occupy without eviction.",
      nullptr, nullptr, [](const TenantCounters& t) { return static_cast<double>(t.logical_tokens); }},
     {"hydrant_blocks", "Blocks in use.", nullptr, nullptr,
      [](const TenantCounters& t) { return static_cast<double>(t.blocks); }},
-    {"hydrant_reserved_blocks", "Blocks held by running sequences or promised to them.", nullptr, nullptr,
+    {"hydrant_reserved_blocks", "Blocks held by or reserved for running sequences.", nullptr, nullptr,
      [](const TenantCounters& t) { return static_cast<double>(t.reserved_blocks); }},
 };
 

@@ -171,7 +171,7 @@ class Contract(unittest.TestCase):
         self.assertEqual(self.rises(first, ("hydrant_parks_total", {}), ("hydrant_restores_total", {})), [1, 0])
         scrape = self.scrape()
         self.assertEqual(scrape.get("hydrant_sessions", state="parked"), 1)
-        self.assertEqual(scrape.get("hydrant_sessions", state="resident"), 0)
+        self.assertEqual(scrape.get("hydrant_sessions", state="busy"), 0)
         self.assertGreaterEqual(scrape.get("hydrant_parked_blocks"), 1)
         second = lambda: self.server.complete("a", session_id="s", session_append=True, prompt=" And who lives there?", max_tokens=4)
         restored = self.rises(second, ("hydrant_restores_total", {}), ("vllm:prompt_tokens_by_source_total", {"source": "external_kv_transfer"}))

@@ -109,7 +109,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_shrinks_total", "counter", {}},
       {"hydrant_parks_total", "counter", {}},
       {"hydrant_restores_total", "counter", {}},
-      {"hydrant_sessions", "gauge", {"state=\"resident\""}},
+      {"hydrant_sessions", "gauge", {"state=\"busy\""}},
       {"hydrant_sessions", "gauge", {"state=\"parked\""}},
       {"hydrant_sessions", "gauge", {"state=\"cold\""}},
       {"hydrant_parked_blocks", "gauge", {}},
@@ -351,7 +351,7 @@ TEST(Metrics, SessionsAreCountedByState) {
   engine.scheduler.prefix_hits = 50;
   engine.scheduler.prompt_tokens = 40;
   const Exposition text(metrics.Render(engine, {.busy = 1, .parked = 2, .cold = 3}, false));
-  EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"resident\""}), 1);
+  EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"busy\""}), 1);
   EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"parked\""}), 2);
   EXPECT_EQ(text.Value("hydrant_sessions", {"state=\"cold\""}), 3);
   EXPECT_EQ(text.Value("hydrant_parked_blocks"), 12);
