@@ -65,7 +65,7 @@ class Admission {
   }
 
   int32_t waiting() const { return waiting_; }
-  // Of the last Plan: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
+  // What the last Plan did: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
   std::span<const uint64_t> admitted() const { return admitted_; }
   bool somebody_is_blocked() const { return blocked_.tenant != nullptr; }
   uint64_t lowers_for() const { return elastic_.lowers_for(); }

@@ -20,7 +20,7 @@ class PrefillCost {
   explicit PrefillCost(int32_t slots_per_token)
       : per_slot_(slots_per_token > 0 ? 1.0 / static_cast<double>(slots_per_token) : 0.0) {}
 
-  // Of `tokens` tokens behind `live` slots.
+  // The cost of `tokens` tokens after `live` slots.
   double Of(int32_t live, int32_t tokens) const { return tokens * (1.0 + per_slot_ * (live + 0.5 * tokens)); }
 
   // The most tokens behind `live` slots that cost no more than `cost`, which is not negative.

@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-// Of a tenant's share, what its prompts keep however many of its sequences decode.
+// The part of a tenant's share that its prompts keep however many of its sequences decode.
 constexpr double kPromptsLeast = 0.25;
 // Halvings of the interval in which the level lies: below a token of a step of any size.
 constexpr int kHalvings = 60;

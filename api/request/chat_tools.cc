@@ -32,7 +32,7 @@ bool IsTypeName(JsonView type) {
 // Why a schema is none; empty: it is one. The recursion is bounded by the depth of a body.
 std::string SchemaFault(JsonView schema);
 
-// Of an array or an object.
+// The first fault among the members of an array or an object.
 std::string MembersFault(JsonView members) {
   for (JsonView member = members.first(); member.valid(); member = member.next()) {
     if (std::string fault = SchemaFault(member); !fault.empty()) return fault;
@@ -119,7 +119,7 @@ Json Arguments(ObjectReader* request, JsonView arguments, const std::string& pat
     if (arguments.string().empty()) return Json::object();
     const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments.string(), budget);
     if (parsed.ok() && parsed.value().root().is_object()) return ReadOrderedJson(request, path, parsed.value().root());
-    // Of a text that is none the client need not know where; what a request may cost in all it could not guess.
+    // Where a text stops being JSON is of no use to the client; which limit the request exceeded is.
     if (!parsed.ok() && parsed.error().code != "invalid_json") {
       ApiError error = parsed.error();
       error.param = request->Path(path);

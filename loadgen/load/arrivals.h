@@ -58,7 +58,7 @@ class ArrivalSchedule {
  private:
   // The next gap of a process with one arrival per second.
   double UnitGap();
-  // Of a ramp that is `progress` of its way, from 0 to 1.
+  // The rate of a ramp at `progress`, from 0 to 1.
   double RampRate(double progress) const;
   // When a ramp over a duration has let `arrivals` come: where the integral of its rate is that many. Infinite: never.
   double RampTime(double arrivals) const;

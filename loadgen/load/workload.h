@@ -42,7 +42,7 @@ struct WorkloadSpec {
   // kPrefixRepetition, for /v1/completions.
   std::optional<std::pair<int32_t, int32_t>> token_ids;
   std::vector<TenantSpec> tenants{TenantSpec()};
-  // Of each conversation: tokens of prompt and output, when a trace gives them. Used in order, then from the start.
+  // Prompt and output tokens of each conversation, when a trace gives them. Used in order, then from the start.
   std::vector<std::pair<int32_t, int32_t>> lengths;
 };
 

@@ -12,9 +12,9 @@
 
 namespace hydrant {
 
-// Of nothing every statistic is 0, as in vLLM's reports.
+// Every statistic of no values is 0, as in vLLM's reports.
 double Mean(std::span<const double> values);
-// Of the population: divided by n.
+// The population's deviation: divided by n.
 double Deviation(std::span<const double> values);
 // numpy's default ("linear") interpolation. REQUIRES: `sorted` ascending, percent in [0, 100].
 double PercentileOfSorted(std::span<const double> sorted, double percent);

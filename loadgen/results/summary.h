@@ -36,7 +36,7 @@ struct SummarySpec {
   double lag_limit_ms = 50;
 };
 
-// Of the requests of one tenant, one turn, or all.
+// Sums up the requests of one tenant, of one turn, or all.
 struct GroupSummary {
   std::string name;
   size_t completed = 0;

@@ -23,7 +23,7 @@ struct Variable {
   std::string_view name;
   const nlohmann::ordered_json* value = nullptr;
   Origin origin = Origin::kClient;
-  // Of the objects in an array: a member that the caller has checked to be a word of its own, not the client's.
+  // A member of the objects in an array that the caller has checked against words of its own, so that it is not the client's.
   std::string_view checked_member = {};
 };
 

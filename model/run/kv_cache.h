@@ -22,7 +22,7 @@ class KvCache {
   // Device bytes of one block over all layers and KV heads, side arrays included: the unit in which a memory limit
   // becomes a number of blocks.
   static size_t BytesPerBlock(const ModelConfig& config, DType dtype);
-  // Of these, the scores and positions: one side block.
+  // The part of these that holds scores and positions: one side block.
   static size_t BytesPerSideBlock(const ModelConfig& config);
 
  private:

@@ -49,7 +49,7 @@ class Transformer {
   // The first `rows` rows of an activation buffer.
   static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols,
                      DType dtype = DType::kF32);
-  // Of rows that only a product with `weight` reads, or with others of its type and columns.
+  // A matrix for rows that only products with `weight`, or with weights of its type and columns, read.
   Matrix RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows) const;
 
   const ModelConfig config_;

@@ -17,7 +17,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::string_view kPath = "/v1/sessions";
-// Of one page: a quarter of a megabyte of JSON.
+// Sessions in one page: a quarter of a megabyte of JSON.
 constexpr int32_t kPageMax = 1000;
 
 HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {

@@ -19,7 +19,7 @@ class StopMatcher {
   StopMatcher(const StopStrings& stops, bool include_stop) : stops_(stops), include_stop_(include_stop) {}
 
   // Returns the text that is certain to come before any stop string. After a match it ends with, or before, the match.
-  // Of several matches the one that ends first counts, of those the one that starts first.
+  // Among several matches the one that ends first counts; among those, the one that starts first.
   // REQUIRES: !matched().
   std::string Push(std::string_view piece);
   // Text that is not searched (before min_tokens): what was held back, then the piece.

@@ -37,7 +37,7 @@ void StopStrings::Insert(int32_t index) {
     }
     state = child;
   }
-  // Of equal strings the first is the one that is named.
+  // Among equal strings the first one is reported.
   Node& last = nodes_[static_cast<size_t>(state)];
   if (last.match < 0) last.match = index;
 }

@@ -114,7 +114,7 @@ SessionKv::Token TokenOf(const Slots& slots, const KvShape& shape, int32_t wante
   return token;
 }
 
-// Of a cache that drops nothing: every token that was computed is in every pair.
+// A cache that drops nothing holds every computed token in every pair.
 void HoldEverything(const Window& window, const KvShape& shape, const SessionKvQuery& query, SessionKv* kv) {
   for (int32_t i = window.begin; i < window.end; ++i) kv->held.push_back(i < kv->logical ? shape.pairs() : 0);
   const float mean_age = static_cast<float>(kv->logical - 1) / 2;

@@ -14,7 +14,7 @@ namespace hydrant {
 inline constexpr char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 inline constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline constexpr bool IsLetter(char c) { return LowerCase(c) >= 'a' && LowerCase(c) <= 'z'; }
-// Of a hexadecimal digit; -1 of anything else.
+// The value of a hexadecimal digit; -1 for anything else.
 inline constexpr int HexValue(char c) {
   if (IsDigit(c)) return c - '0';
   const char lower = LowerCase(c);

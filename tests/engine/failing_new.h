@@ -6,7 +6,7 @@
 
 namespace hydrant {
 
-// Of the allocations inside of a MemoryRunsOut `calls` succeed, then one throws std::bad_alloc.
+// Inside of a MemoryRunsOut `calls` allocations succeed, then one throws std::bad_alloc.
 void FailNewAfter(int calls);
 // Whether it has. From now on none does.
 bool NewFailed();

@@ -42,7 +42,7 @@ class Bench {
   double Time(
       const std::function<void(int)>& launch, int repeats = 15, int run = 10,
       const std::function<void()>& prepare = [] {});
-  // Of a kernel that takes no longer than its launch does: ten launches are one graph, as they are in a step.
+  // Times a kernel that takes no longer than its launch does: ten launches are one graph, as they are in a step.
   double TimeCaptured(const std::function<void(int)>& launch);
 
   void Bytes(const std::string& name, double seconds, double bytes, bool correct);

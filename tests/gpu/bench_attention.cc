@@ -129,7 +129,7 @@ bool SameAttention(const BenchCache& cache, const std::vector<float>& q, const s
 
 enum class Kind { kPlain, kScored, kVictims };
 
-// Of every KV head of the last sequence, by the scores and positions that the last launch left.
+// Checks the victim of every KV head of the last sequence, by the scores and positions that the last launch left.
 bool SameVictims(Bench& bench, const BenchCache& cache, int32_t sequence, int32_t live, int32_t candidates_end) {
   const auto scores = bench.Read<float>(cache.view.score, cache.layout.side_count());
   const auto victims = bench.Read<int32_t>(cache.view.victim, cache.layout.victim_count());

@@ -30,7 +30,7 @@ void Cuts(Bench& bench, int32_t from, int32_t to) {
                    static_cast<std::byte*>(scratch.data()), cache.view);
       },
       /*repeats=*/15, /*run=*/1, [&] { cache.RestoreSides(bench); });
-  // Of every KV head: the newest tokens, and of the others those with the highest scores.
+  // Every KV head must hold the newest tokens, and those of the others with the highest scores.
   const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.side_count());
   bool correct = true;
   for (int32_t head = 0; head < kKvHeads; ++head) {

@@ -33,7 +33,7 @@ DType PromptDType(const TestedDevice& device, const KvShape& shape) {
   return device.prompt_dtype(shape.dtype, shape.head_dim);
 }
 
-// Of a number rounded to the type, relatively; twice, to leave room for the sum of rounded numbers.
+// Relative error of a number rounded to the type; twice, to leave room for the sum of rounded numbers.
 double RoundingOf(DType dtype) { return dtype == DType::kF32 ? 0.0 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-8; }
 
 // The oracle of one query row, and how far fp32 arithmetic may be from it.

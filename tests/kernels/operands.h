@@ -21,7 +21,7 @@ inline Floats Random(int64_t count, uint32_t seed, float scale = 1.0f) {
   return values;
 }
 
-// Of a dense [*, cols] matrix, which must outlive the reader.
+// Reads a dense [*, cols] matrix, which must outlive the reader.
 inline RowReader ReaderOf(const Floats& w, int64_t cols) {
   return [&w, cols](int64_t begin, int64_t end, float* out) {
     std::copy(w.begin() + begin * cols, w.begin() + end * cols, out);

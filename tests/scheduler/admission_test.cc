@@ -189,7 +189,7 @@ TEST(Admission, WhatSequencesShareUsesAFloorOnce) {
   ASSERT_EQ(a.running, 3);
   EXPECT_EQ(a.reserved, 15);
   EXPECT_EQ(a.overlap, 6) << "as each was let in";
-  // Of the 15 blocks that are left one is of a's floor.
+  // One of the 15 blocks that are left belongs to a's floor.
   Request seven = MakeRequest(4, 90, 20);
   Request eight = MakeRequest(6, 100, 28);
   seven.tenant = eight.tenant = 1;

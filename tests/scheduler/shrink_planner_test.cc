@@ -82,7 +82,7 @@ TEST(ShrinkPlanner, TenantsOverTheirShareGoFirstWhateverTheyLose) {
 TEST(ShrinkPlanner, AbsentTenantsLeaveTheirShareToTheOthers) {
   std::vector<Tenant> tenants = {MakeTenant(1, 20), MakeTenant(1, 60), MakeTenant(98, 0)};
   tenants[2].running = 0;
-  // Of two halves, not of 1 % each: the second alone is over its share.
+  // The shares are halves, not 1 % each: the second alone is over its share.
   const std::vector<Giver> givers = {{0, Steps(0.01, 0.02, 0.03)}, {1, Steps(0.2, 0.4, 0.6)}};
   EXPECT_THAT(Plan(tenants, givers, 1), ElementsAre(std::pair(1, 47)));
 }

@@ -130,7 +130,7 @@ TEST(Tenants, WhatThePoolHoldsBackIsPassedOnlyByWhoStaysWithinItsFloor) {
     int32_t free_blocks;
     int32_t chosen;  // -1: nobody
   };
-  // Of 100 blocks the second has a floor of 30.
+  // The second has a floor of 30 of the 100 blocks.
   for (const Case& test : std::vector<Case>{
            {"the first fits beside the floor", 20, 1, 0, 50, 0},
            {"it does not, the second does", 21, 30, 0, 50, 1},

@@ -30,7 +30,7 @@ class FakeRanks {
   FakeRanks() = default;
   FakeRanks(uint64_t request, int32_t score_bits) : request_(request), score_bits_(score_bits) {}
 
-  // Of the tokens before `end`, at least, in one pair.
+  // The ranks of at least the tokens before `end`, in one pair.
   const std::vector<uint64_t>& Before(int32_t pair, int32_t end) {
     std::vector<uint64_t>& ranks = ranks_[static_cast<size_t>(pair)];
     const size_t known = ranks.size();

@@ -89,7 +89,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
   EXPECT_GT(sum.shrinks * 1000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
-  // Of a hundred episodes, as a sanitizer build runs, too few have these to count on a rate.
+  // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {
     EXPECT_GT(sum.rows_left_out * 2000, sum.steps);
     EXPECT_GT(sum.ends_known * 3000, sum.requests);

@@ -120,7 +120,7 @@ cudaError_t NextResult() {
   return fail_with;
 }
 
-// Of calls that take no memory.
+// The result of a call that takes no memory.
 cudaError_t NextResultWithoutMemory() {
   const bool starves = fail_after == 0 && fail_with == cudaErrorMemoryAllocation;
   return starves ? failed : NextResult();

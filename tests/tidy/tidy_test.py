@@ -164,6 +164,10 @@ PLANTED = {
             "server/a.cc": '// A page in a browser.\nHistogram("vllm:iteration_tokens_total");\n',
         },
     ),
+    "comments_have_a_subject": (
+        [{"a.cc": "// Of its rows.\nint x;\n"}, {"a.h": "int y;  // size\n  // Of one tenant.\n"}],
+        {"a.cc": "// The last one\n// Of it all.\nint x;  // offset\n// Office hours.\n"},
+    ),
     "ascii_code": (
         [{"a.cc": "int café;\n"}],
         {"a.cc": '// rows × columns\nconst char* s = "é"; auto r = R"(ü)";\n'},

@@ -65,7 +65,7 @@ class TileStream {
     stream.count_ = block_end - block_begin;
     return stream;
   }
-  // Of tile `i` of the stream, the one to ask for now.
+  // The address to prefetch when tile `i` of the stream is read.
   HYDRANT_SIMD const char* Ahead(const TileStream& stream, int64_t i) {
     i += kAhead;
     const bool value = i >= stream.count_;

@@ -214,7 +214,7 @@ HYDRANT_SIMD void LoadColumns(const float* const (&rows)[16], F32x16 (&columns)[
     a[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
     a[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
   }
-  // Of four rows each: b[j] and b[4 + j] have columns j and 4 + j in turn.
+  // Four rows at a time: b[j] and b[4 + j] have columns j and 4 + j in turn.
   for (int i = 0; i < 8; i += 4) {
     for (int half = 0; half < 2; ++half) {
       const __m512d low = _mm512_castps_pd(a[i + half]), high = _mm512_castps_pd(a[i + 2 + half]);

@@ -78,7 +78,7 @@ template <typename T, int kDim>
 struct Gathered {
   float largest = -INFINITY;  // of head g, the same in its four lanes
   float total = 0.0f;
-  // Of product n, [4] as MultiplyAdd has c: rows g and g + 8 are the halves of head g. Columns are dimensions in the order of
+  // out[n] is product n, [4] as MultiplyAdd's c: rows g and g + 8 are the halves of head g. Columns are dimensions in the order of
   // ValueDim.
   float out[kDim / 8][4] = {};
 };

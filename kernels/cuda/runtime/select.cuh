@@ -11,7 +11,7 @@
 
 namespace hydrant::cuda {
 
-// Of one item: up to 2^40.
+// The mass of one item: up to 2^40.
 using Mass = uint64_t;
 
 // Masses by a digit of their keys. Shared memory adds 32 bits in one instruction and 64 only by trying until nobody else was

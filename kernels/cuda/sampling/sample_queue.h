@@ -25,7 +25,7 @@ class SampleQueue {
   SampleQueue(cudaStream_t stream, const StepBounds& bounds);
   SampleQueue(const SampleQueue&) = delete;
   SampleQueue& operator=(const SampleQueue&) = delete;
-  // Of the device's memory.
+  // Device memory that the queue takes.
   static int64_t Bytes(const StepBounds& bounds);
 
   // Device::Sample and Device::AwaitSample. Sample waits where more launches are on their way than two steps of generated tokens

@@ -23,7 +23,7 @@ struct SampleTask {
   double uniform;  // of the draw
   const int32_t* ends;
   int32_t end_count;
-  // Of the adjustments.
+  // The adjustments:
   const int32_t* allowed;
   const int32_t* banned;
   const TokenBias* biases;

@@ -123,7 +123,7 @@ class Value {
   // Why it is undefined; "" for the constant one.
   std::string_view undefined_message() const;
 
-  // Of a scalar: whether the client's data decided it.
+  // Whether the client's data decided a scalar.
   Origin origin() const { return origin_; }
   const Object* identity() const { return object_.get(); }
   int nesting() const;  // 0 for what holds nothing
@@ -239,7 +239,7 @@ class Entity : public Object {
   virtual Value Call(Interpreter& interpreter, Arguments& arguments);
   // Undefined where there is none.
   virtual Value Attribute(Workspace& workspace, std::string_view name) const;
-  // Of `{% set x.name = value %}`. False: it has no attributes that can be set.
+  // Carries out `{% set x.name = value %}`. False: the object has no attributes that can be set.
   virtual bool SetAttribute(Workspace& workspace, std::string_view name, const Value& value);
 };
 

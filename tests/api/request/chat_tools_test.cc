@@ -5,7 +5,7 @@
 namespace hydrant {
 namespace {
 
-// Of a body with these tools.
+// What a body with these tools is answered.
 std::optional<ApiError> Error(const std::string& tools) {
   const std::string body = "{\"tools\":" + tools + "}";
   const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());

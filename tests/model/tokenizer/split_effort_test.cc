@@ -27,7 +27,7 @@ TEST(SplitEffort, RepeatsWhatThePatternSpellsAndTellsApart) {
   for (const char* unit : {"qz", "q", "z", "'", "K", "'K", "😀", "u", "A", ".", "\u0F00"}) {
     EXPECT_TRUE(Has(*units, unit)) << unit;
   }
-  // Of what is in the same classes one is enough.
+  // One of the characters in the same classes is enough.
   EXPECT_EQ(Has(*units, "u") + Has(*units, "w") + Has(*units, "y"), 1);
   EXPECT_EQ(Alphabet(".")->size(), 2u);  // a line break and all the others
 }

@@ -188,7 +188,7 @@ namespace hydrant::simt {
 void FailAfter(int calls, cudaError_t error);
 // No more; true: one did.
 bool EndFailures();
-// Of the device's memory that are taken.
+// Bytes of device memory that are taken.
 size_t DeviceBytes();
 cudaError_t NextResult();
 // How often somebody waited for work that was not done yet.

@@ -25,7 +25,7 @@ struct AsyncCopies {
   std::deque<std::vector<AsyncCopy>> groups;
 };
 
-// Of the running thread.
+// The copies of the running thread.
 inline AsyncCopies& OwnCopies() {
   static auto& all = *new std::vector<AsyncCopies>(1024);
   return all[simt::place.thread.x];
