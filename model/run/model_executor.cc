@@ -140,32 +140,29 @@ void ModelExecutor::Park(const ParkOp& park) {
     device_.Shrink({&cut, 1}, view);
   }
   const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
-  std::vector<std::byte>& parked = parked_[park.session];
-  // Not resized: a vector never gives back what it had, and its memory is what the scheduler's blocks stand for.
-  const size_t bytes = blocks * view.layout.block_bytes();
-  if (parked.size() != bytes) parked = std::vector<std::byte>(bytes);
+  const std::span<std::byte> parked = parked_.Put(park.session, blocks * view.layout.block_bytes());
   device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   const KvCacheView& view = kv_cache_.view();
-  for (uint64_t session : input.drops) parked_.erase(session);
+  for (uint64_t session : input.drops) parked_.Drop(session);
   try {
     output->unparked.reserve(input.parks.size());
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : input.parks) parked_.erase(park.session);
+    for (const ParkOp& park : input.parks) parked_.Drop(park.session);
     throw;
   }
   for (const ParkOp& park : input.parks) {
     try {
       Park(park);
     } catch (const std::bad_alloc&) {
-      parked_.erase(park.session);
+      parked_.Drop(park.session);
       output->unparked.push_back(park.session);
     }
   }
   for (const RestoreOp& restore : input.restores) {
-    const std::vector<std::byte>& parked = parked_.at(restore.session);
+    const std::span<const std::byte> parked = parked_.Read(restore.session);
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
     device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
@@ -192,7 +189,7 @@ void ModelExecutor::Read(const ReadOp& read) {
   const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);
   if (out.scores.size() < total) out.scores.resize(total);
   if (out.positions.size() < total) out.positions.resize(total);
-  const std::byte* parked = read.sides.empty() ? parked_.at(read.session).data() : nullptr;
+  const std::byte* parked = read.sides.empty() ? parked_.Read(read.session).data() : nullptr;
   const int32_t* from = layout.inspected ? view.logical_position : view.position;
   for (size_t i = 0; i < static_cast<size_t>(out.blocks); ++i) {
     float* scores = out.scores.data() + i * slots;

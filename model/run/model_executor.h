@@ -11,12 +11,12 @@
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/executor.h"
 #include "model/run/kv_cache.h"
+#include "model/run/parked_kv.h"
 #include "model/run/transformer.h"
 
 namespace hydrant {
@@ -107,7 +107,7 @@ class ModelExecutor : public Executor {
   std::vector<int32_t> logits_indices_;
   std::vector<SampleRequest> requests_;
 
-  absl::flat_hash_map<uint64_t, std::vector<std::byte>> parked_;  // by session: what Device::ExportBlocks wrote
+  ParkedKv parked_;
 
   std::array<Flight, kStepsInFlight> flights_;  // in turn
   uint64_t launched_ = 0;
