@@ -15,7 +15,6 @@
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,20 +22,12 @@
 #include <span>
 #include <string>
 
-#include "kernels/eviction_policy.h"
+#include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
+#include "kernels/step_batch.h"
+#include "kernels/types.h"
 
 namespace hydrant {
-
-enum class DType : uint8_t { kF32, kF16, kBF16 };
-
-constexpr size_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
-
-// Token slots in a block: one head's tile of 16 x head_dim elements is the unit of every KV kernel.
-inline constexpr int32_t kBlockSlots = 16;
-
-// The slots of the blocks that `slots` slots lie in.
-constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }
 
 // A piece of device memory; freed with the object. Zeroed when handed out.
 class DeviceBuffer {
@@ -64,8 +55,6 @@ struct Matrix {
 
 // Reads rows [begin, end) of a host tensor as fp32 into out [end - begin, cols]. Called from several threads at once.
 using RowReader = std::function<void(int64_t begin, int64_t end, float* out)>;
-
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
 
 struct LinearSpec {
   int64_t rows = 0;  // outputs
@@ -100,174 +89,6 @@ class RopeTable {
   virtual ~RopeTable() = default;
 };
 
-struct KvCacheLayout {
-  int32_t layers = 0;
-  int32_t blocks = 0;
-  int32_t kv_heads = 0;
-  int32_t head_dim = 0;
-  DType dtype = DType::kF32;
-  int32_t state_rows = 0;   // sequences that can be in progress at once
-  int32_t spare_sides = 0;  // side blocks [blocks, blocks + spare_sides) belong to no block
-  bool inspected = false;   // KvCacheView::logical_position is there
-
-  // Bytes of K, or of V.
-  size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
-  // Elements of `score`, or of `position`.
-  size_t side_count() const { return slots(sides()); }
-  int32_t sides() const { return blocks + spare_sides; }
-  // Bytes of one block's K, V, scores and positions over all layers and KV heads; of the last two alone.
-  size_t block_bytes() const {
-    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
-  }
-  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
-  // Elements from the start of `score` or `position` to [side][layer][kv_head].
-  constexpr int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
-    return ((side * layers + layer) * kv_heads + kv_head) * kBlockSlots;
-  }
-  // Elements from the start of `k` or `v` to the tile [block][layer][kv_head].
-  constexpr int64_t tile_offset(int32_t layer, int64_t block, int32_t kv_head) const {
-    return side_offset(layer, block, kv_head) * head_dim;
-  }
-  // Elements from the start of `victim` to [state_row][layer][kv_head].
-  constexpr int64_t victim_offset(int32_t layer, int64_t state_row, int32_t kv_head) const {
-    return (state_row * layers + layer) * kv_heads + kv_head;
-  }
-  size_t victim_count() const {
-    return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
-  }
-
- private:
-  size_t slots(int32_t blocks_of_16) const {
-    return static_cast<size_t>(layers) * static_cast<size_t>(blocks_of_16) * static_cast<size_t>(kv_heads) *
-           kBlockSlots;
-  }
-};
-
-// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
-// KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
-// head_dim] tile of `k` and `v` is the device's own. A block is one piece of memory over all layers: a pool is touched for
-// the first time piece by piece, as blocks are given out (with the layers outside, the first blocks of a stretch of every
-// layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and whole blocks move in
-// one copy.
-//
-// Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
-// that shares a block with others has a spare one beside it.
-//
-// The position of a slot is where its key stands: the token's logical position or, under a rolling policy, its rank, so that
-// evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
-struct KvCacheView {
-  KvCacheLayout layout;
-  void* k = nullptr;            // [block][layer][kv_head][16][head_dim]
-  void* v = nullptr;            // [block][layer][kv_head][16][head_dim]
-  float* score = nullptr;       // [side block][layer][kv_head][16]
-  int32_t* position = nullptr;  // [side block][layer][kv_head][16]
-  int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
-  // [side block][layer][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
-  int32_t* logical_position = nullptr;
-};
-
-// Where the scores of a prefill row's first `slots` slots go as they are when the tile of 16 rows that ends there has been
-// added and nothing after it.
-struct ScoreSnapshot {
-  int32_t slots = 0;                    // multiple of kBlockSlots, within the row's tokens
-  std::span<const int32_t> sides = {};  // [slots / kBlockSlots]
-};
-
-// One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
-// token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
-struct BatchRow {
-  int32_t state_row = 0;    // [0, state_rows): keeps its meaning from step to step
-  int32_t token_begin = 0;  // first of its tokens in the flattened batch
-  int32_t token_count = 0;
-  int32_t position = 0;       // logical position of the first token
-  int32_t live = 0;           // slots occupied before this step
-  int32_t prompt_length = 0;  // tokens of the whole prompt
-  bool prefill = false;
-  bool reuse_victim = false;   // decode: the token goes into the chosen victim's slot instead of slot `live`
-  bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
-  EvictionPolicy policy;
-  std::span<const int32_t> block_table;           // covers every slot the step touches
-  std::span<const int32_t> side_table = {};       // beside it; empty: each block's own
-  std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
-
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
-  int32_t live_after() const { return reuse_victim ? live : live + token_count; }
-  // Where its first token stands, and its query with it: KvCacheView's position.
-  int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
-  // Prefill under a policy that scores: the logical position of its first token that does; none of them where that is not
-  // below position + token_count.
-  int32_t first_scored() const {
-    const int32_t window = policy.score_rows == 0 ? prompt_length : policy.score_rows;
-    return std::max(prompt_length - window, position);
-  }
-  // Decode: slots whose KvCacheView::position is below it may be the victim.
-  int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
-};
-
-// Steps that a device has room for on their way to it: the next one may be queued while it computes the last.
-inline constexpr int32_t kStepsInFlight = 2;
-
-// In the place of a decode row's token: the id last sampled for its state row (SampleRequest::state_row), which the device has.
-// A row behind an end (SampleRequest::ends) is left out: it changes nothing in the cache, and its outputs mean nothing.
-inline constexpr int32_t kSampledId = -1;
-
-// What a device remembers in the place of an id that was an end.
-inline constexpr int32_t kNoNextId = -2;
-
-// The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
-struct StepBatch {
-  std::span<const int32_t> token_ids;  // [tokens], each in the vocabulary or kSampledId
-  std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
-};
-
-// Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots
-// >= live_to move into the holes below, with score and position.
-struct ShrinkOp {
-  int32_t live_from = 0;
-  int32_t live_to = 0;         // == policy.keep(); of fewer than `recent` recent tokens the heavy part takes the rest
-  int32_t logical_length = 0;  // tokens seen
-  bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
-  EvictionPolicy policy;
-  std::span<const int32_t> block_table;
-  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
-
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
-  // KvCacheView's positions are below it; the newest token's is the one before.
-  int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
-};
-
-// Asks what cuts would cost: to each of `keep_max`, `keep_max` - kBlockSlots, … slots, losses.size() of them. The loss of a
-// cut is the share of the score mass that the dropped slots hold, the mean over layers and KV heads; where nothing is
-// scored, or all scores are 0, every slot counts the same. 0 where the cut drops nothing.
-struct LossOp {
-  int32_t live = 0;
-  int32_t logical_length = 0;  // tokens seen
-  int32_t keep_max = 0;
-  EvictionPolicy policy;  // the one the request began with: Lowered gives each cut's
-  std::span<const int32_t> block_table;
-  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
-  std::span<float> losses;
-
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
-  int32_t position_end() const { return policy.rolling ? live : logical_length; }  // as ShrinkOp's
-};
-
-// A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
-struct SideInit {
-  int32_t from = -1;
-  int32_t to = 0;
-  int32_t position = 0;
-};
-
-// K and V of a block, with the scores and positions beside it, become those of another one and of its own side block.
-struct BlockCopy {
-  int32_t from = 0;
-  int32_t from_side = 0;
-  int32_t to = 0;
-};
-
-enum class NormKind : uint8_t { kRms, kLayer };
-
 struct NormWeight {
   NormKind kind = NormKind::kRms;
   const float* weight = nullptr;  // [cols]
@@ -279,17 +100,6 @@ struct NormWeight {
 struct HeadNorms {
   NormWeight q;
   NormWeight k;
-};
-
-// The largest step that scratch memory is there for.
-struct StepBounds {
-  int32_t tokens_max = 0;
-  int32_t rows_max = 0;     // and state rows that ids are sampled for
-  int32_t slots_max = 0;    // of one row
-  int64_t cols_max = 0;     // of a matrix that is multiplied
-  int32_t query_heads = 0;  // of attention
-  int32_t head_dim = 0;
-  int64_t vocab = 0;  // columns of the logits
 };
 
 class Device {

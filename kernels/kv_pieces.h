@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
 
 namespace hydrant {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/kv/kv_spec.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 #include "scheduler/tenant.h"
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"

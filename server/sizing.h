@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/device.h"
+#include "kernels/step_batch.h"
+#include "kernels/types.h"
 #include "model/config/model_config.h"
 #include "server/config.h"
 #include "server/process/limits.h"

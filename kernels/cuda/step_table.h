@@ -13,7 +13,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/runtime/memory.h"
 #include "kernels/cuda/runtime/step_view.h"
-#include "kernels/device.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant::cuda {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/device.h"
+#include "kernels/types.h"
 #include "model/checkpoint/tensor_table.h"
 
 namespace hydrant {

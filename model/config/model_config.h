@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 

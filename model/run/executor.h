@@ -15,9 +15,10 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device.h"
 #include "kernels/eviction_policy.h"
+#include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant {
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
 #include "tests/gpu/bench.h"
 
 namespace hydrant::cuda {

@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/device.h"
+#include "kernels/eviction_policy.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 

@@ -7,7 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 

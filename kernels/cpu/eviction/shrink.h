@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/eviction/shrink_scratch.h"
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant {
 

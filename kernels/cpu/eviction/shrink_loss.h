@@ -8,7 +8,8 @@
 #include <span>
 
 #include "kernels/cpu/eviction/shrink.h"
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant {
 

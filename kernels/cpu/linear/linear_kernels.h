@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 

@@ -4,7 +4,7 @@
 #define HYDRANT_KERNELS_CPU_RUNTIME_ACTIVATION_H_
 
 #include "kernels/cpu/runtime/simd.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::HYDRANT_ISA {
 

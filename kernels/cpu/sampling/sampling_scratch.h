@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/runtime/cpu_buffer.h"
-#include "kernels/device.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant {
 

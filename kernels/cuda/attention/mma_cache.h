@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
 
 namespace hydrant::cuda {
 

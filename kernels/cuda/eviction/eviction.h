@@ -9,7 +9,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/runtime/step_view.h"
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant::cuda {
 

@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/eviction/eviction.h"
 #include "kernels/cuda/runtime/memory.h"
-#include "kernels/device.h"
+#include "kernels/kv_cache_view.h"
 
 namespace hydrant::cuda {
 

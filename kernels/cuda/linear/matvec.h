@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/linear/row_kernels.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::cuda {
 

@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/linear/matvec.h"
 #include "kernels/cuda/linear/row_kernels.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::cuda {
 

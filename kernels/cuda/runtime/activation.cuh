@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::cuda {
 

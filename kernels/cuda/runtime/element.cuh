@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/runtime/output.h"
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::cuda {
 

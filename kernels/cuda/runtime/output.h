@@ -2,7 +2,7 @@
 #ifndef HYDRANT_KERNELS_CUDA_RUNTIME_OUTPUT_H_
 #define HYDRANT_KERNELS_CUDA_RUNTIME_OUTPUT_H_
 
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant::cuda {
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/device.h"
 #include "kernels/eviction_policy.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant::cuda {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/device.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 

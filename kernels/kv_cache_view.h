@@ -1,0 +1,88 @@
+// KvCacheLayout and KvCacheView say where cached keys, values, scores and positions lie in a device's memory.
+//
+// Thread: any (plain data).
+#ifndef HYDRANT_KERNELS_KV_CACHE_VIEW_H_
+#define HYDRANT_KERNELS_KV_CACHE_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace hydrant {
+
+// Token slots in a block: one head's tile of 16 x head_dim elements is the unit of every KV kernel.
+inline constexpr int32_t kBlockSlots = 16;
+
+// The slots of the blocks that `slots` slots lie in.
+constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }
+
+struct KvCacheLayout {
+  int32_t layers = 0;
+  int32_t blocks = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  DType dtype = DType::kF32;
+  int32_t state_rows = 0;   // sequences that can be in progress at once
+  int32_t spare_sides = 0;  // side blocks [blocks, blocks + spare_sides) belong to no block
+  bool inspected = false;   // KvCacheView::logical_position is there
+
+  // Bytes of K, or of V.
+  size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
+  // Elements of `score`, or of `position`.
+  size_t side_count() const { return slots(sides()); }
+  int32_t sides() const { return blocks + spare_sides; }
+  // Bytes of one block's K, V, scores and positions over all layers and KV heads; of the last two alone.
+  size_t block_bytes() const {
+    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
+  }
+  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
+  // Elements from the start of `score` or `position` to [side][layer][kv_head].
+  constexpr int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
+    return ((side * layers + layer) * kv_heads + kv_head) * kBlockSlots;
+  }
+  // Elements from the start of `k` or `v` to the tile [block][layer][kv_head].
+  constexpr int64_t tile_offset(int32_t layer, int64_t block, int32_t kv_head) const {
+    return side_offset(layer, block, kv_head) * head_dim;
+  }
+  // Elements from the start of `victim` to [state_row][layer][kv_head].
+  constexpr int64_t victim_offset(int32_t layer, int64_t state_row, int32_t kv_head) const {
+    return (state_row * layers + layer) * kv_heads + kv_head;
+  }
+  size_t victim_count() const {
+    return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
+  }
+
+ private:
+  size_t slots(int32_t blocks_of_16) const {
+    return static_cast<size_t>(layers) * static_cast<size_t>(blocks_of_16) * static_cast<size_t>(kv_heads) *
+           kBlockSlots;
+  }
+};
+
+// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
+// KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
+// head_dim] tile of `k` and `v` is the device's own. A block is one piece of memory over all layers: a pool is touched for
+// the first time piece by piece, as blocks are given out (with the layers outside, the first blocks of a stretch of every
+// layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and whole blocks move in
+// one copy.
+//
+// Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
+// that shares a block with others has a spare one beside it.
+//
+// The position of a slot is where its key stands: the token's logical position or, under a rolling policy, its rank, so that
+// evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
+struct KvCacheView {
+  KvCacheLayout layout;
+  void* k = nullptr;            // [block][layer][kv_head][16][head_dim]
+  void* v = nullptr;            // [block][layer][kv_head][16][head_dim]
+  float* score = nullptr;       // [side block][layer][kv_head][16]
+  int32_t* position = nullptr;  // [side block][layer][kv_head][16]
+  int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
+  // [side block][layer][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
+  int32_t* logical_position = nullptr;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_KV_CACHE_VIEW_H_

@@ -1,0 +1,129 @@
+// StepBatch is what a device computes in one step: the tokens and rows of the batch, and beside them what is done to the cached
+// blocks of sequences, ops each for itself. StepBounds is the largest step there will be.
+//
+// Thread: engine (plain data; spans point into what the engine keeps until the step's last op was called).
+#ifndef HYDRANT_KERNELS_STEP_BATCH_H_
+#define HYDRANT_KERNELS_STEP_BATCH_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kernels/eviction_policy.h"
+
+namespace hydrant {
+
+// Where the scores of a prefill row's first `slots` slots go as they are when the tile of 16 rows that ends there has been
+// added and nothing after it.
+struct ScoreSnapshot {
+  int32_t slots = 0;                    // multiple of kBlockSlots, within the row's tokens
+  std::span<const int32_t> sides = {};  // [slots / kBlockSlots]
+};
+
+// One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
+// token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
+struct BatchRow {
+  int32_t state_row = 0;    // [0, state_rows): keeps its meaning from step to step
+  int32_t token_begin = 0;  // first of its tokens in the flattened batch
+  int32_t token_count = 0;
+  int32_t position = 0;       // logical position of the first token
+  int32_t live = 0;           // slots occupied before this step
+  int32_t prompt_length = 0;  // tokens of the whole prompt
+  bool prefill = false;
+  bool reuse_victim = false;   // decode: the token goes into the chosen victim's slot instead of slot `live`
+  bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
+  EvictionPolicy policy;
+  std::span<const int32_t> block_table;           // covers every slot the step touches
+  std::span<const int32_t> side_table = {};       // beside it; empty: each block's own
+  std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
+
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  int32_t live_after() const { return reuse_victim ? live : live + token_count; }
+  // Where its first token stands, and its query with it: KvCacheView's position.
+  int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
+  // Prefill under a policy that scores: the logical position of its first token that does; none of them where that is not
+  // below position + token_count.
+  int32_t first_scored() const {
+    const int32_t window = policy.score_rows == 0 ? prompt_length : policy.score_rows;
+    return std::max(prompt_length - window, position);
+  }
+  // Decode: slots whose KvCacheView::position is below it may be the victim.
+  int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
+};
+
+// Steps that a device has room for on their way to it: the next one may be queued while it computes the last.
+inline constexpr int32_t kStepsInFlight = 2;
+
+// In the place of a decode row's token: the id last sampled for its state row (SampleRequest::state_row), which the device has.
+// A row behind an end (SampleRequest::ends) is left out: it changes nothing in the cache, and its outputs mean nothing.
+inline constexpr int32_t kSampledId = -1;
+
+// What a device remembers in the place of an id that was an end.
+inline constexpr int32_t kNoNextId = -2;
+
+// The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
+struct StepBatch {
+  std::span<const int32_t> token_ids;  // [tokens], each in the vocabulary or kSampledId
+  std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
+};
+
+// Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots
+// >= live_to move into the holes below, with score and position.
+struct ShrinkOp {
+  int32_t live_from = 0;
+  int32_t live_to = 0;         // == policy.keep(); of fewer than `recent` recent tokens the heavy part takes the rest
+  int32_t logical_length = 0;  // tokens seen
+  bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
+  EvictionPolicy policy;
+  std::span<const int32_t> block_table;
+  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  // KvCacheView's positions are below it; the newest token's is the one before.
+  int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
+};
+
+// Asks what cuts would cost: to each of `keep_max`, `keep_max` - kBlockSlots, … slots, losses.size() of them. The loss of a
+// cut is the share of the score mass that the dropped slots hold, the mean over layers and KV heads; where nothing is
+// scored, or all scores are 0, every slot counts the same. 0 where the cut drops nothing.
+struct LossOp {
+  int32_t live = 0;
+  int32_t logical_length = 0;  // tokens seen
+  int32_t keep_max = 0;
+  EvictionPolicy policy;  // the one the request began with: Lowered gives each cut's
+  std::span<const int32_t> block_table;
+  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+  std::span<float> losses;
+
+  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  int32_t position_end() const { return policy.rolling ? live : logical_length; }  // as ShrinkOp's
+};
+
+// A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
+struct SideInit {
+  int32_t from = -1;
+  int32_t to = 0;
+  int32_t position = 0;
+};
+
+// K and V of a block, with the scores and positions beside it, become those of another one and of its own side block.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t from_side = 0;
+  int32_t to = 0;
+};
+
+// The largest step that scratch memory is there for.
+struct StepBounds {
+  int32_t tokens_max = 0;
+  int32_t rows_max = 0;     // and state rows that ids are sampled for
+  int32_t slots_max = 0;    // of one row
+  int64_t cols_max = 0;     // of a matrix that is multiplied
+  int32_t query_heads = 0;  // of attention
+  int32_t head_dim = 0;
+  int64_t vocab = 0;  // columns of the logits
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_STEP_BATCH_H_
