@@ -21,6 +21,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
@@ -55,12 +57,34 @@ struct Matrix {
 
 // Reads rows [begin, end) of a host tensor as fp32 into out [end - begin, cols]. Called from several threads at once.
 using RowReader = std::function<void(int64_t begin, int64_t end, float* out)>;
+// Reads them as they are stored, in one format: out [end - begin, RowBytes(format, cols)]. Called likewise.
+using StoredRowReader = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
+
+// Where a weight's rows come from. A RowReader is one, too: of a weight without quantised rows.
+struct WeightRows {
+  RowReader fp32;
+  // Of the rows that LinearSpec gives a quantised format, part by part; null where there are none.
+  StoredRowReader stored = {};
+
+  WeightRows(RowReader reader) : fp32(std::move(reader)) {}  // NOLINT(google-explicit-constructor)
+  WeightRows(RowReader reader, StoredRowReader stored_reader)
+      : fp32(std::move(reader)), stored(std::move(stored_reader)) {}
+};
+
+// Rows that lie together in a weight and have one format.
+struct LinearPart {
+  int64_t rows = 0;
+  WeightFormat format = WeightFormat::kF32;
+};
 
 struct LinearSpec {
-  int64_t rows = 0;  // outputs
-  int64_t cols = 0;  // inputs
-  DType dtype = DType::kF32;
+  int64_t rows = 0;                          // outputs
+  int64_t cols = 0;                          // inputs
+  WeightFormat format = WeightFormat::kF32;  // of every row; means nothing where there are `parts`
   bool gated = false;  // rows [0, rows/2) are the gate, the rest the up projection; used with Device::LinearGated only
+  // Where formats are mixed: all rows, part by part. Those that are not quantised have one format. A gate and its up projection
+  // have one, too: every device multiplies them side by side.
+  std::vector<LinearPart> parts = {};
 };
 
 // Weights of y = x W^T (+ bias), packed once into the layout the device multiplies fastest. Also the embedding table.
@@ -110,20 +134,24 @@ class Device {
 
   // True when products of this dtype run on native instructions; `--dtype auto` keeps a checkpoint's dtype only then.
   virtual bool MultipliesNatively(DType dtype) const = 0;
+  // True when MakeLinear takes rows of this format and keeps them so. Of every other one it takes what they are expanded to.
+  virtual bool Supports(WeightFormat format) const = 0;
 
-  // The type in which rows of `cols` elements are best put that products with weights of `dtype` take next: fp32 or, where a product
-  // rounds its input anyway, the weights' own. y of Norm, LinearActivated and LinearGated, Attention's out and x of all products may
+  // The type in which rows are best put that a product with such a weight takes next: fp32 or, where the product rounds its input
+  // anyway, the weight's own. y of Norm, LinearActivated and LinearGated, Attention's out and x of all products may
   // have either; every other matrix is of fp32. A product's bits do not depend on which it is.
-  virtual DType ProductInput(DType dtype, int64_t cols) const = 0;
+  virtual DType ProductInput(const LinearSpec& spec) const = 0;
 
   // --- set-up -------------------------------------------------------------------------------------------------------
   // Throws std::bad_alloc when the memory is not to be had.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual void CopyToDevice(void* dst, const void* src, size_t bytes) = 0;
   virtual void CopyToHost(void* dst, const void* src, size_t bytes) = 0;
-  // `bias` [rows] may be empty.
-  virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+  // `bias` [rows] may be empty. REQUIRES: Supports every format of `spec`.
+  virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                                    std::span<const float> bias) = 0;
+  // LinearWeight::bytes() of what MakeLinear would make, with or without a bias.
+  virtual int64_t LinearBytes(const LinearSpec& spec, bool biased) const = 0;
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
   // Reserves the scratch memory of steps within `bounds`. Throws as Allocate does.
   virtual void ReserveScratch(const StepBounds& bounds) = 0;

@@ -14,6 +14,7 @@
 #include "api/wire/json_reader.h"
 #include "api/wire/nearest_name.h"
 #include "api/wire/ordered_json.h"
+#include "kernels/kv_cache_view.h"
 #include "server/generation/generation_defaults.h"
 #include "server/help_page.h"
 #include "server/http/origin_policy.h"

@@ -15,6 +15,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/model_executor.h"
 #include "model/run/warm_up.h"
+#include "model/weights/weights.h"
 #include "server/device_choice.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
@@ -67,7 +68,7 @@ KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits) {
 }
 
 ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint) {
-  const ModelConfig& model = checkpoint.config();
+  const ModelConfig& model = checkpoint.config;
   ServingContext context;
   RequestContext& request = context.request;
   request.limits.json_depth_max = limits.json_depth_max;
@@ -78,13 +79,13 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
                                                           : config.served_model_name};
   request.vocab_size = model.vocab;
   request.context = limits.context_max;
-  SetDefaults(checkpoint.generation_defaults(), &request);
+  SetDefaults(checkpoint.generation_defaults, &request);
   const std::string wrong = OverrideDefaults(config.generation_override, &request);
   assert(wrong.empty());  // ParseCommandLine looked
   request.kv = config.kv;
   request.debug_fields = !config.kv_dump_path.empty();
   context.kv = FactsOf(model, limits);
-  context.tokenizer = checkpoint.shared_tokenizer();
+  context.tokenizer = checkpoint.tokenizer;
   context.eos_ids = model.eos_ids;
   context.blocks = limits.blocks;
   context.prefix_caching = config.prefix_caching;
@@ -98,15 +99,15 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
 }
 
 absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& checkpoint) {
-  ChatTemplateSources sources = {checkpoint.chat_template(), checkpoint.tool_use_template()};
+  ChatTemplateSources sources = {checkpoint.chat_template, checkpoint.tool_use_template};
   if (!config.chat_template_path.empty()) {
     absl::StatusOr<std::string> text = ReadChatTemplateFile(config.chat_template_path);
     if (!text.ok()) return text.status();
     sources = {*std::move(text), ""};
   }
   std::vector<std::string> warnings;
-  ChatSetup chat = MakeChatSetup(std::move(sources), checkpoint.bos_token(), checkpoint.eos_token(),
-                                 config.tool_call_parser, &warnings);
+  ChatSetup chat =
+      MakeChatSetup(std::move(sources), checkpoint.bos_token, checkpoint.eos_token, config.tool_call_parser, &warnings);
   for (const std::string& warning : warnings) Log(LogLevel::kWarning, warning);
   return chat;
 }
@@ -224,12 +225,16 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   parts->overlap = config.overlap.value_or(opened->queues) && config.kv_dump_path.empty();
   Log(LogLevel::kDebug, absl::StrCat("device ", parts->device->name()));
 
-  const ModelConfig& model = checkpoint.config();
+  const ModelConfig& model = checkpoint.config;
   const Device& device = *parts->device;
   const DeviceFacts facts = {[&device](DType dtype) { return device.MultipliesNatively(dtype); },
                              [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
                              opened->memory_bytes};
-  absl::StatusOr<Sizing> derived = DeriveLimits(config, model, facts, {AvailableMemoryBytes(), RaiseOpenFileLimit()});
+  const auto plan_weights = [&](DType dtype, int32_t positions_max) {
+    return PlanWeights(checkpoint, device, dtype, positions_max);
+  };
+  absl::StatusOr<Sizing> derived =
+      DeriveLimits(config, model, plan_weights, facts, {AvailableMemoryBytes(), RaiseOpenFileLimit()});
   if (!derived.ok()) return derived.status();
   *sizing = std::move(*derived);
   for (const std::string& line : sizing->explanation) Log(LogLevel::kDebug, line);
@@ -267,7 +272,7 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
   absl::StatusOr<std::unique_ptr<EngineCore>> core =
-      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config(), *parts->tenants, parts->overlap),
+      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config, *parts->tenants, parts->overlap),
                          *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
@@ -309,7 +314,7 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   view.counters = [&engine] { return engine.counters(); };
   view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
   view.reset_prefixes = [&engine] { engine.ResetPrefixes(); };
-  const ModelConfig& model = checkpoint.config();
+  const ModelConfig& model = checkpoint.config;
   view.kv = {{model.layers, model.kv_heads},
              [&engine](uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
                engine.ReadKv(session, evicts, std::move(out), std::move(done));
@@ -325,10 +330,10 @@ absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, P
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
-    for (const std::string& warning : (*checkpoint)->warnings()) Log(LogLevel::kWarning, warning);
+    for (const std::string& warning : (*checkpoint)->warnings) Log(LogLevel::kWarning, warning);
     Sizing sizing;
     absl::Status status = Build(config, **checkpoint, &sizing, parts);
-    for (const std::string& tensor : (*checkpoint)->NonFiniteTensors()) {
+    for (const std::string& tensor : (*checkpoint)->tensors.NonFinite()) {
       Log(LogLevel::kWarning,
           absl::StrCat(config.model_path, ": ", tensor, " contains NaN or Inf; requests that use it will fail"));
     }

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "model/run/kv_cache.h"
 #include "model/run/model_executor.h"
-#include "model/weights/weights.h"
 
 namespace hydrant {
 namespace {
@@ -52,11 +51,11 @@ int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const Dev
 }
 
 // What remains of the free memory for KV blocks and for the reserve.
-absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const DeviceFacts& device, const HostFacts& host,
-                                      Sizing* sizing) {
+absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan& weights, const DeviceFacts& device,
+                                      const HostFacts& host, Sizing* sizing) {
   const Limits& limits = sizing->limits;
-  const int64_t weight_bytes = WeightBytes(model, sizing->weight_dtype);
-  const int64_t position_bytes = PositionBytes(model, sizing->weight_dtype, limits.context_max);
+  const int64_t weight_bytes = weights.bytes();
+  const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
   const int64_t workspace_bytes = WorkspaceBytes(model, limits, device);
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
@@ -68,30 +67,14 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const DeviceFact
                                                       " are free beside the weights; set a smaller --max-model-len"));
   }
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
-  sizing->explanation.push_back(absl::StrCat("weights ", DTypeName(sizing->weight_dtype), ", KV ",
-                                             DTypeName(sizing->kv_dtype), ", context ", limits.context_max));
+  sizing->explanation.push_back(absl::StrCat("weights ", weights.Formats(), ", KV ", DTypeName(sizing->kv_dtype),
+                                             ", context ", limits.context_max));
   sizing->explanation.push_back(absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ",
                                              memory_bytes, " bytes free - ", weight_bytes, " weights - ",
                                              workspace_bytes, " workspace of a step - ", position_bytes, " ", table,
                                              " = ", free_bytes, " left"));
   return free_bytes;
 }
-
-}  // namespace
-
-std::string DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "float32";
-    case DType::kF16:
-      return "float16";
-    case DType::kBF16:
-      return "bfloat16";
-  }
-  return "";
-}
-
-namespace {
 
 // Two spare side blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
 // share. In bf16 with heads of 64 they are 6 % of the pool.
@@ -162,8 +145,8 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
 
 }  // namespace
 
-absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
-                                    const HostFacts& host) {
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const WeightPlanner& plan_weights,
+                                    const DeviceFacts& device, const HostFacts& host) {
   Sizing sizing;
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
@@ -187,7 +170,8 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                                                    limits.sequences_max));
   }
 
-  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, device, host, &sizing);
+  const WeightPlan weights = plan_weights(sizing.weight_dtype, limits.context_max);
+  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
   if (absl::Status status = SizePool(config, model, *free_bytes, device, host, &sizing); !status.ok()) return status;

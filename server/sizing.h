@@ -14,6 +14,7 @@
 #include "kernels/step_batch.h"
 #include "kernels/types.h"
 #include "model/config/model_config.h"
+#include "model/weights/weight_plan.h"
 #include "server/config.h"
 #include "server/process/limits.h"
 
@@ -39,12 +40,13 @@ struct Sizing {
   std::vector<std::string> warnings;     // lines for the log: what an operator would not expect
 };
 
-std::string DTypeName(DType dtype);
+// PlanWeights of the model's checkpoint and the device, which sizing asks once it knows the rest.
+using WeightPlanner = std::function<WeightPlan(DType dtype, int32_t positions_max)>;
 
 // Errors: INVALID_ARGUMENT (a flag contradicts the model or another
 // flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).
-absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
-                                    const HostFacts& host);
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const WeightPlanner& plan_weights,
+                                    const DeviceFacts& device, const HostFacts& host);
 
 // What fits, in words for one line of the log: "KV pool of 8192 blocks = 131072 tokens, 16 full contexts; …".
 std::string DescribeRoom(const Limits& limits);

@@ -90,10 +90,12 @@ void CpuDevice::CopyToHost(void* dst, const void* src, size_t bytes) {
   if (bytes != 0) std::memcpy(dst, src, bytes);
 }
 
-std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, const RowReader& reader,
+std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                                     std::span<const float> bias) {
-  return std::make_unique<CpuLinear>(spec, reader, bias, *kernels_.linear, pool_);
+  return std::make_unique<CpuLinear>(spec, rows, bias, *kernels_.linear, pool_);
 }
+
+int64_t CpuDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CpuLinear::Bytes(spec, biased); }
 
 size_t CpuDevice::PreparedBytes(const StepBounds& bounds) const {
   const int64_t rows = std::max<int64_t>(bounds.tokens_max, kPrivateRows * pool_.threads());
@@ -231,11 +233,11 @@ void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activati
     call.next = next.data + Part(next.panels, thread / tile_parts, panel_parts).begin * next.panel_bytes;
     if (own_x) {
       char* own = prepared + prepared_bytes * static_cast<size_t>(thread);
-      kernels.prepare(linear.spec().dtype, in, x.rows, x.cols, 0, tiles, own);
+      kernels.prepare(linear.packed().dtype, in, x.rows, x.cols, 0, tiles, own);
       call.x = own;
     } else {
       const ThreadPool::Range share = Part(tiles, thread, pool_.threads());
-      kernels.prepare(linear.spec().dtype, in, x.rows, x.cols, share.begin, share.end, prepared);
+      kernels.prepare(linear.packed().dtype, in, x.rows, x.cols, share.begin, share.end, prepared);
       pool_.Barrier();
       call.x = prepared;
     }

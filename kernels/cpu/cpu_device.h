@@ -43,13 +43,15 @@ class CpuDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
-  DType ProductInput(DType, int64_t) const override { return DType::kF32; }
+  bool Supports(WeightFormat format) const override { return !IsQuantised(format); }
+  DType ProductInput(const LinearSpec&) const override { return DType::kF32; }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   void CopyToDevice(void* dst, const void* src, size_t bytes) override;
   void CopyToHost(void* dst, const void* src, size_t bytes) override;
-  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                            std::span<const float> bias) override;
+  int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;

@@ -115,8 +115,12 @@ std::string CudaDevice::name() const {
 
 bool CudaDevice::MultipliesNatively(DType) const { return true; }
 
+bool CudaDevice::Supports(WeightFormat format) const { return !IsQuantised(format); }
+
 // Kernels read rows of 16 bits in pieces of 16 bytes.
-DType CudaDevice::ProductInput(DType dtype, int64_t cols) const { return cols % 8 == 0 ? dtype : DType::kF32; }
+DType CudaDevice::ProductInput(const LinearSpec& spec) const {
+  return spec.cols % 8 == 0 ? DTypeOf(spec.format) : DType::kF32;
+}
 
 size_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
@@ -143,10 +147,12 @@ void CudaDevice::CopyToDevice(void* dst, const void* src, size_t bytes) {
 
 void CudaDevice::CopyToHost(void* dst, const void* src, size_t bytes) { CopyAndWait(dst, src, bytes, stream_); }
 
-std::unique_ptr<LinearWeight> CudaDevice::MakeLinear(const LinearSpec& spec, const RowReader& reader,
+std::unique_ptr<LinearWeight> CudaDevice::MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                                      std::span<const float> bias) {
-  return std::make_unique<CudaLinear>(spec, reader, bias, host_visible_, stream_);
+  return std::make_unique<CudaLinear>(spec, rows, bias, host_visible_, stream_);
 }
+
+int64_t CudaDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CudaLinear::Bytes(spec, biased); }
 
 std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CudaRopeTable>(spec, host_visible_, stream_);

@@ -43,7 +43,8 @@ class CudaDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
-  DType ProductInput(DType dtype, int64_t cols) const override;
+  bool Supports(WeightFormat format) const override;
+  DType ProductInput(const LinearSpec& spec) const override;
   // Device memory that is not taken.
   size_t free_bytes() const;
   size_t graphs() const { return graphs_.size(); }  // recorded
@@ -51,8 +52,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   void CopyToDevice(void* dst, const void* src, size_t bytes) override;
   void CopyToHost(void* dst, const void* src, size_t bytes) override;
-  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const RowReader& reader,
+  std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                            std::span<const float> bias) override;
+  int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/checkpoint/checkpoint_parts.h"
+#include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/hf_config.h"
 #include "model/files/file_error.h"
 #include "model/files/json_reader.h"
@@ -37,15 +37,15 @@ class DirectoryReader {
  public:
   explicit DirectoryReader(WeightDirectory directory) : directory_(std::move(directory)) {}
 
-  absl::StatusOr<CheckpointParts> Run() {
+  absl::StatusOr<std::unique_ptr<Checkpoint>> Run() {
     HYDRANT_RETURN_IF_ERROR(ReadConfig());
     HYDRANT_RETURN_IF_ERROR(ReadTokenizer());
     HYDRANT_RETURN_IF_ERROR(ReadChatTemplate());
     HYDRANT_RETURN_IF_ERROR(directory_.Contains(kIndexFile) ? MapShards() : MapFile(kSingleFile));
-    HYDRANT_ASSIGN_OR_RETURN(parts_.tensors, TensorTable::Bind(*hf_.naming, parts_.config, hf_.expectation,
-                                                               weights_name_, tensors_, parts_.warnings));
-    parts_.config.stored_dtype = parts_.tensors.stored_dtype();
-    return std::move(parts_);
+    HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tensors, TensorTable::Bind(*hf_.naming, checkpoint_->config, hf_.expectation,
+                                                                     weights_name_, tensors_, checkpoint_->warnings));
+    checkpoint_->config.stored_dtype = checkpoint_->tensors.stored_dtype();
+    return std::move(checkpoint_);
   }
 
  private:
@@ -61,15 +61,16 @@ class DirectoryReader {
       generation_root = generation->root();
     }
     HYDRANT_ASSIGN_OR_RETURN(
-        hf_, ReadHfConfig(config.root(), generation_root ? &*generation_root : nullptr, parts_.warnings));
-    parts_.config = hf_.config;
-    parts_.generation_defaults = hf_.generation_defaults;
+        hf_, ReadHfConfig(config.root(), generation_root ? &*generation_root : nullptr, checkpoint_->warnings));
+    checkpoint_->config = hf_.config;
+    checkpoint_->generation_defaults = hf_.generation_defaults;
     return absl::OkStatus();
   }
 
   absl::Status ReadTokenizer() {
-    HYDRANT_ASSIGN_OR_RETURN(parts_.tokenizer, ReadDirectoryTokenizer(directory_, parts_.config.vocab,
-                                                                      parts_.config.control_ids(), parts_.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tokenizer,
+                             ReadDirectoryTokenizer(directory_, checkpoint_->config.vocab,
+                                                    checkpoint_->config.control_ids(), checkpoint_->warnings));
     return absl::OkStatus();
   }
 
@@ -79,26 +80,26 @@ class DirectoryReader {
                                kToolUseFile = "tool_use.jinja";
     const bool has_file = directory_.Contains(kTemplateFile);
     if (has_file) {
-      HYDRANT_ASSIGN_OR_RETURN(parts_.chat_template, directory_.Read(kTemplateFile, kTemplateBytesMax));
+      HYDRANT_ASSIGN_OR_RETURN(checkpoint_->chat_template, directory_.Read(kTemplateFile, kTemplateBytesMax));
     }
     if (directory_.Contains(kMoreTemplates)) {
       HYDRANT_ASSIGN_OR_RETURN(const WeightDirectory more, directory_.Inner(kMoreTemplates));
       if (more.Contains(kToolUseFile)) {
-        HYDRANT_ASSIGN_OR_RETURN(parts_.tool_use_template, more.Read(kToolUseFile, kTemplateBytesMax));
+        HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tool_use_template, more.Read(kToolUseFile, kTemplateBytesMax));
       }
     }
     constexpr std::string_view kConfigFile = "tokenizer_config.json";
     if (!directory_.Contains(kConfigFile)) return absl::OkStatus();
     HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config,
                              ReadJson(directory_, kConfigFile, kSmallJsonBytesMax, kSmallJsonLimits));
-    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "bos_token", parts_.bos_token));
-    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "eos_token", parts_.eos_token));
+    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "bos_token", checkpoint_->bos_token));
+    HYDRANT_RETURN_IF_ERROR(ReadTokenText(config.root(), "eos_token", checkpoint_->eos_token));
     if (has_file) return absl::OkStatus();
     const auto field = config.root().Find("chat_template");
     if (!field) return absl::OkStatus();
     if (field->IsArray()) return ReadNamedTemplates(*field);
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, field->String());
-    parts_.chat_template = std::string(text);
+    checkpoint_->chat_template = std::string(text);
     return absl::OkStatus();
   }
 
@@ -111,8 +112,9 @@ class DirectoryReader {
       if (name != "default" && name != "tool_use") continue;
       HYDRANT_ASSIGN_OR_RETURN(const JsonValue text_field, list[i].At("template"));
       HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, text_field.String());
-      if (name == "default") parts_.chat_template = std::string(text);
-      if (name == "tool_use" && parts_.tool_use_template.empty()) parts_.tool_use_template = std::string(text);
+      if (name == "default") checkpoint_->chat_template = std::string(text);
+      if (name == "tool_use" && checkpoint_->tool_use_template.empty())
+        checkpoint_->tool_use_template = std::string(text);
       has_default |= name == "default";
     }
     return has_default ? absl::OkStatus() : list.Error("has no template named 'default'");
@@ -133,7 +135,7 @@ class DirectoryReader {
     HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, directory_.Map(name));
     HYDRANT_ASSIGN_OR_RETURN(std::vector<RawTensor> tensors, ParseSafetensors(file->bytes(), file->name()));
     std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
-    parts_.files.push_back(std::move(file));
+    checkpoint_->files.push_back(std::move(file));
     return absl::OkStatus();
   }
 
@@ -178,14 +180,14 @@ class DirectoryReader {
 
   WeightDirectory directory_;
   HfConfig hf_;
-  CheckpointParts parts_;
+  std::unique_ptr<Checkpoint> checkpoint_ = std::make_unique<Checkpoint>();
   std::string weights_name_;
   std::vector<RawTensor> tensors_;
 };
 
 }  // namespace
 
-absl::StatusOr<CheckpointParts> ReadDirectoryCheckpoint(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Checkpoint>> ReadDirectoryCheckpoint(const std::string& path) {
   HYDRANT_ASSIGN_OR_RETURN(WeightDirectory directory, WeightDirectory::Open(path));
   return DirectoryReader(std::move(directory)).Run();
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/types.h"
-#include "model/checkpoint/tensor_table.h"
+#include "model/checkpoint/tensor_names.h"
 
 namespace hydrant {
 

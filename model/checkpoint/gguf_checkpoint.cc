@@ -5,9 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "model/checkpoint/checkpoint_parts.h"
+#include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/gguf_architecture.h"
 #include "model/config/rope_scaling.h"
+#include "model/files/dequantize.h"
 #include "model/files/file_error.h"
 #include "model/files/gguf_file.h"
 #include "model/tokenizer/bpe_tokenizer.h"
@@ -57,12 +58,12 @@ class GgufReader {
   GgufReader(const GgufFile& file, const GgufArchitecture& architecture)
       : file_(file), architecture_(architecture), keys_(architecture.name, architecture.norm_eps_key) {}
 
-  absl::Status Read(CheckpointParts& parts) {
-    HYDRANT_RETURN_IF_ERROR(ReadSizes(parts.config));
-    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(parts.config, parts.warnings));
-    HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, parts.warnings));
-    HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, parts.config));
-    HYDRANT_RETURN_IF_ERROR(ReadRope(parts.config));
+  absl::Status Read(Checkpoint& checkpoint) {
+    HYDRANT_RETURN_IF_ERROR(ReadSizes(checkpoint.config));
+    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(checkpoint.config, checkpoint.warnings));
+    HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, checkpoint.warnings));
+    HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, checkpoint.config));
+    HYDRANT_RETURN_IF_ERROR(ReadRope(checkpoint.config));
     const ConfigFieldNames names{keys_.hidden,
                                  keys_.layers,
                                  keys_.query_heads,
@@ -75,17 +76,17 @@ class GgufReader {
                                  keys_.rope_dims,
                                  "tokenizer.ggml.bos_token_id",
                                  "tokenizer.ggml.eos_token_id"};
-    HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(parts.config, file_.name(), names));
-    parts.config.tied_embeddings = FindTensor("output.weight") == nullptr;
-    HYDRANT_ASSIGN_OR_RETURN(parts.tensors, TensorTable::Bind(architecture_.naming, parts.config, {}, file_.name(),
-                                                              file_.tensors(), parts.warnings));
-    parts.config.stored_dtype = parts.tensors.stored_dtype();
-    spec.control_ids = parts.config.control_ids();
-    HYDRANT_ASSIGN_OR_RETURN(parts.tokenizer, BpeTokenizer::Create(spec, parts.config.vocab));
+    HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(checkpoint.config, file_.name(), names));
+    checkpoint.config.tied_embeddings = FindTensor("output.weight") == nullptr;
+    HYDRANT_ASSIGN_OR_RETURN(checkpoint.tensors, TensorTable::Bind(architecture_.naming, checkpoint.config, {},
+                                                                   file_.name(), file_.tensors(), checkpoint.warnings));
+    checkpoint.config.stored_dtype = checkpoint.tensors.stored_dtype();
+    spec.control_ids = checkpoint.config.control_ids();
+    HYDRANT_ASSIGN_OR_RETURN(checkpoint.tokenizer, BpeTokenizer::Create(spec, checkpoint.config.vocab));
     HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));
-    parts.chat_template = std::string(chat_template.value_or(""));
+    checkpoint.chat_template = std::string(chat_template.value_or(""));
     HYDRANT_ASSIGN_OR_RETURN(const auto tool_use_template, file_.String("tokenizer.chat_template.tool_use"));
-    parts.tool_use_template = std::string(tool_use_template.value_or(""));
+    checkpoint.tool_use_template = std::string(tool_use_template.value_or(""));
     return absl::OkStatus();
   }
 
@@ -226,11 +227,11 @@ class GgufReader {
     if (factors == nullptr) return absl::OkStatus();
     const std::string what = "tensor " + Quoted(kRopeFactors);
     const size_t count = config.rope_inv_freq.size();
-    if (factors->type != StoredType::kF32 || factors->shape != std::vector<int64_t>{static_cast<int64_t>(count)}) {
+    if (factors->format != WeightFormat::kF32 || factors->shape != std::vector<int64_t>{static_cast<int64_t>(count)}) {
       return FileError(file_.name(), what, "is not a vector of ", count, " F32 elements");
     }
     std::vector<float> divisors(count);
-    DequantizeRow(factors->type, factors->data.data(), static_cast<int64_t>(count), divisors.data());
+    DequantizeRow(factors->format, factors->data.data(), static_cast<int64_t>(count), divisors.data());
     for (size_t i = 0; i < count; ++i) {
       if (!(divisors[i] > 0) || !std::isfinite(divisors[i]))
         return FileError(file_.name(), what, "element ", i, " is ", divisors[i]);
@@ -246,8 +247,8 @@ class GgufReader {
 
 }  // namespace
 
-absl::StatusOr<CheckpointParts> ReadGgufCheckpoint(const std::string& path) {
-  CheckpointParts parts;
+absl::StatusOr<std::unique_ptr<Checkpoint>> ReadGgufCheckpoint(const std::string& path) {
+  auto checkpoint = std::make_unique<Checkpoint>();
   HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> mapped, MappedFile::Open(path));
   HYDRANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(mapped->bytes(), mapped->name()));
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("general.architecture"));
@@ -256,9 +257,9 @@ absl::StatusOr<CheckpointParts> ReadGgufCheckpoint(const std::string& path) {
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
     supported += Cat(supported.empty() ? "" : ", ", architecture.name);
     if (architecture.name != *named) continue;
-    HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(parts));
-    parts.files.push_back(std::move(mapped));
-    return parts;
+    HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(*checkpoint));
+    checkpoint->files.push_back(std::move(mapped));
+    return checkpoint;
   }
   return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported; these are: ", supported);
 }

@@ -200,7 +200,7 @@ class HfReader {
   }
 
   absl::Status ReadGenerationDefaults(const JsonValue& generation) {
-    Checkpoint::GenerationDefaults& defaults = result_.generation_defaults;
+    GenerationDefaults& defaults = result_.generation_defaults;
     HYDRANT_RETURN_IF_ERROR(generation.Read("max_new_tokens", 1, kIntMax, defaults.max_new_tokens));
     bool samples = false;
     HYDRANT_RETURN_IF_ERROR(generation.Read("do_sample", samples));

@@ -18,7 +18,7 @@ struct HfConfig {
   ModelConfig config;  // stored_dtype is not known yet
   TensorExpectation expectation;
   const TensorNaming* naming = nullptr;  // of the family, static
-  Checkpoint::GenerationDefaults generation_defaults;
+  GenerationDefaults generation_defaults;
 };
 
 // `generation` is null when there is no generation_config.json. Everything that changes the mathematics and is not

@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "model/checkpoint/tensor_table.h"
+#include "model/checkpoint/tensor_names.h"
 #include "model/config/model_config.h"
 
 namespace hydrant {

@@ -1,12 +1,15 @@
 #include "model/checkpoint/tensor_table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
+#include "model/files/dequantize.h"
 #include "model/files/file_error.h"
 
 namespace hydrant {
@@ -15,54 +18,6 @@ namespace {
 constexpr TensorRole kLastOutsideLayers = TensorRole::kFinalNormBias;
 static_assert(kLastOutsideLayers < TensorRole::kAttentionNorm);
 constexpr size_t kRoleCount = static_cast<size_t>(TensorRole::kDownBias) + 1;
-
-std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& c) {
-  switch (role) {
-    case TensorRole::kEmbedding:
-    case TensorRole::kHead:
-      return {c.vocab, c.embedding_cols()};
-    case TensorRole::kPositions:
-      return {c.position_rows, c.hidden};
-    case TensorRole::kProjectIn:
-      return {c.hidden, c.embedding_cols()};
-    case TensorRole::kProjectOut:
-      return {c.embedding_cols(), c.hidden};
-    case TensorRole::kFinalNorm:
-    case TensorRole::kFinalNormBias:
-    case TensorRole::kAttentionNorm:
-    case TensorRole::kAttentionNormBias:
-    case TensorRole::kMlpNorm:
-    case TensorRole::kMlpNormBias:
-    case TensorRole::kOBias:
-    case TensorRole::kDownBias:
-      return {c.hidden};
-    case TensorRole::kQ:
-      return {c.q_cols(), c.hidden};
-    case TensorRole::kK:
-    case TensorRole::kV:
-      return {c.kv_cols(), c.hidden};
-    case TensorRole::kQNorm:
-    case TensorRole::kKNorm:
-      return {c.head_dim};
-    case TensorRole::kO:
-      return {c.hidden, c.q_cols()};
-    case TensorRole::kQBias:
-      return {c.q_cols()};
-    case TensorRole::kKBias:
-    case TensorRole::kVBias:
-      return {c.kv_cols()};
-    case TensorRole::kGate:
-    case TensorRole::kUp:
-      return {c.ffn, c.hidden};
-    case TensorRole::kGateBias:
-    case TensorRole::kUpBias:
-      return {c.ffn};
-    case TensorRole::kDown:
-      return {c.hidden, c.ffn};
-  }
-  assert(false);
-  return {};
-}
 
 bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias || role == TensorRole::kKBias;
@@ -105,8 +60,6 @@ std::string NameIn(std::string_view name, int32_t layer) {
   return hash == name.npos ? std::string(name) : Cat(name.substr(0, hash), layer, name.substr(hash + 1));
 }
 
-}  // namespace
-
 // Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
 struct RowOrder {
   QkvFusion fusion = QkvFusion::kNone;
@@ -128,56 +81,59 @@ struct RowOrder {
   }
 };
 
-class TensorTable::Source final : public TensorSource {
+// A tensor of a mapped file.
+class StoredTensor final : public TensorSource {
  public:
   // `shape` is the role's, the tensor's own unless it is fused.
-  Source(const RawTensor& tensor, const std::vector<int64_t>& shape, const RowOrder& order)
-      : name_(tensor.name),
-        type_(tensor.type),
+  StoredTensor(const RawTensor& tensor, const std::vector<int64_t>& shape, const RowOrder& order)
+      : TensorSource(tensor.name, shape.size() == 1 ? 1 : shape[0], shape.back(), tensor.format),
         order_(order),
         vector_(shape.size() == 1),
-        rows_(vector_ ? 1 : shape[0]),
-        cols_(shape.back()),
         stored_cols_(tensor.shape.back()),
-        row_bytes_(stored_cols_ / InfoOf(type_).block_elements * InfoOf(type_).block_bytes),
+        row_bytes_(RowBytes(tensor.format, stored_cols_)),
         data_(tensor.data.data()) {}
 
-  int64_t rows() const override { return rows_; }
-  int64_t cols() const override { return cols_; }
-  const std::string& name() const { return name_; }
-  bool non_finite() const { return non_finite_.load(std::memory_order_relaxed); }
-
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
-    assert(0 <= begin && begin <= end && end <= rows_);
+    assert(0 <= begin && begin <= end && end <= rows());
     bool finite = true;
-    if (vector_ && order_.changes()) {
-      std::vector<float> stored(static_cast<size_t>(stored_cols_));
-      finite = DequantizeRow(type_, data_, stored_cols_, stored.data());
-      for (int64_t i = 0; i < cols_; ++i) out[i] = stored[static_cast<size_t>(order_.StoredIndex(i))];
-    } else {
-      for (int64_t row = begin; row < end; ++row, out += cols_) {
-        const int64_t stored = vector_ ? row : order_.StoredIndex(row);
-        finite &= DequantizeRow(type_, data_ + stored * row_bytes_, cols_, out);
+    if (has_stored_rows()) {
+      for (int64_t row = begin; row < end; ++row, out += cols()) {
+        finite &= DequantizeRow(format(), StoredRow(row), cols(), out);
       }
+    } else {
+      std::vector<float> stored(static_cast<size_t>(stored_cols_));
+      finite = DequantizeRow(format(), data_, stored_cols_, stored.data());
+      for (int64_t i = 0; i < cols(); ++i) out[i] = stored[static_cast<size_t>(order_.StoredIndex(i))];
     }
     // Relaxed: a flag on its own, read after the readers were joined.
     if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
+  // The elements of a vector are what would be the rows of a matrix.
+  bool has_stored_rows() const override { return !vector_ || !order_.changes(); }
+
+  void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const override {
+    assert(has_stored_rows() && 0 <= begin && begin <= end && end <= rows());
+    for (int64_t row = begin; row < end; ++row, out += row_bytes_) {
+      std::memcpy(out, StoredRow(row), static_cast<size_t>(row_bytes_));
+    }
+  }
+
+  bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }
+
  private:
-  std::string name_;
-  StoredType type_;
+  const char* StoredRow(int64_t row) const { return data_ + (vector_ ? row : order_.StoredIndex(row)) * row_bytes_; }
+
   RowOrder order_;
   bool vector_;
-  int64_t rows_, cols_;
-  int64_t stored_cols_;  // of a fused vector more than cols_
+  int64_t stored_cols_;  // of a fused vector more than cols()
   int64_t row_bytes_;
-  const char* data_;  // [stored rows, stored_cols_] in type_
+  const char* data_;  // [stored rows, stored_cols_] in the format
   mutable std::atomic<bool> non_finite_{false};
 };
 
 // Takes tensors by name; whatever nobody took is extra.
-class TensorTable::Binder {
+class Binder {
  public:
   Binder(const TensorNaming& naming, const ModelConfig& config, std::string_view file,
          const std::vector<RawTensor>& tensors)
@@ -187,7 +143,7 @@ class TensorTable::Binder {
 
   bool Has(const TensorName& entry) const { return Find(entry, 0) != kNotThere; }
 
-  absl::StatusOr<std::unique_ptr<Source>> Take(const TensorName& entry, int32_t layer) {
+  absl::StatusOr<std::unique_ptr<TensorSource>> Take(const TensorName& entry, int32_t layer) {
     const size_t index = Find(entry, layer);
     if (index == kNotThere) {
       return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer)), "is missing");
@@ -199,14 +155,14 @@ class TensorTable::Binder {
       return FileError(tensor.file, "tensor " + Quoted(name), "dtype ", tensor.refused_type,
                        " is not supported (F32, F16 and BF16 are)");
     }
-    const std::vector<int64_t> shape = ExpectedShape(entry.role, config_);
+    const std::vector<int64_t> shape = ShapeOf(entry.role, config_);
     std::vector<int64_t> expected = shape;
     if (entry.fusion != QkvFusion::kNone) expected[0] = config_.q_cols() + 2 * config_.kv_cols();
     if (tensor.shape != expected) {
       return FileError(tensor.file, "tensor " + Quoted(name), "its shape is [", absl::StrJoin(tensor.shape, ", "),
                        "], the config asks for [", absl::StrJoin(expected, ", "), "]");
     }
-    return std::make_unique<Source>(tensor, shape, OrderOf(entry));
+    return std::make_unique<StoredTensor>(tensor, shape, OrderOf(entry));
   }
 
   void TakeKnown() {
@@ -260,25 +216,76 @@ class TensorTable::Binder {
   absl::flat_hash_map<std::string_view, size_t> by_name_;
 };
 
-TensorTable::TensorTable() = default;
-TensorTable::TensorTable(TensorTable&&) noexcept = default;
-TensorTable& TensorTable::operator=(TensorTable&&) noexcept = default;
-TensorTable::~TensorTable() = default;
+// Roles outside layers live with layer 0.
+size_t IndexOf(TensorRole role, int32_t layer) {
+  return static_cast<size_t>(role <= kLastOutsideLayers ? 0 : layer) * kRoleCount + static_cast<size_t>(role);
+}
+
+}  // namespace
+
+void TensorSource::ReadStoredRows(int64_t, int64_t, std::byte*) const { assert(false); }
+
+std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kHead:
+      return {c.vocab, c.embedding_cols()};
+    case TensorRole::kPositions:
+      return {c.position_rows, c.hidden};
+    case TensorRole::kProjectIn:
+      return {c.hidden, c.embedding_cols()};
+    case TensorRole::kProjectOut:
+      return {c.embedding_cols(), c.hidden};
+    case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
+    case TensorRole::kAttentionNorm:
+    case TensorRole::kAttentionNormBias:
+    case TensorRole::kMlpNorm:
+    case TensorRole::kMlpNormBias:
+    case TensorRole::kOBias:
+    case TensorRole::kDownBias:
+      return {c.hidden};
+    case TensorRole::kQ:
+      return {c.q_cols(), c.hidden};
+    case TensorRole::kK:
+    case TensorRole::kV:
+      return {c.kv_cols(), c.hidden};
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
+      return {c.head_dim};
+    case TensorRole::kO:
+      return {c.hidden, c.q_cols()};
+    case TensorRole::kQBias:
+      return {c.q_cols()};
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
+      return {c.kv_cols()};
+    case TensorRole::kGate:
+    case TensorRole::kUp:
+      return {c.ffn, c.hidden};
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+      return {c.ffn};
+    case TensorRole::kDown:
+      return {c.hidden, c.ffn};
+  }
+  assert(false);
+  return {};
+}
 
 absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const ModelConfig& config,
                                               const TensorExpectation& expectation, std::string_view file,
                                               const std::vector<RawTensor>& tensors,
                                               std::vector<std::string>& warnings) {
   TensorTable table;
-  table.sources_.resize(static_cast<size_t>(config.layers) * kRoleCount);
   Binder binder(naming, config, file, tensors);
   for (const TensorName& entry : naming.names) {
     if (!Wanted(entry.presence, config, expectation) && !(entry.presence == Presence::kOptional && binder.Has(entry))) {
       continue;
     }
     for (int32_t layer = 0; layer < (InLayers(entry.name) ? config.layers : 1); ++layer) {
-      auto& slot = table.sources_[static_cast<size_t>(layer) * kRoleCount + static_cast<size_t>(entry.role)];
-      HYDRANT_ASSIGN_OR_RETURN(slot, binder.Take(entry, layer));
+      HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, binder.Take(entry, layer));
+      table.Set(entry.role, layer, std::move(source));
     }
   }
   binder.TakeKnown();
@@ -287,10 +294,8 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
   int64_t elements[3] = {};
   for (const RawTensor& tensor : tensors) {
     if (!tensor.refused_type.empty()) continue;
-    const StoredTypeInfo& info = InfoOf(tensor.type);
-    const DType dtype = tensor.type == StoredType::kF32   ? DType::kF32
-                        : tensor.type == StoredType::kF16 ? DType::kF16
-                                                          : DType::kBF16;
+    const WeightFormatInfo& info = InfoOf(tensor.format);
+    const DType dtype = IsQuantised(tensor.format) ? DType::kBF16 : DTypeOf(tensor.format);
     elements[static_cast<size_t>(dtype)] +=
         static_cast<int64_t>(tensor.data.size()) / info.block_bytes * info.block_elements;
   }
@@ -298,10 +303,14 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
   return table;
 }
 
+void TensorTable::Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source) {
+  const size_t index = IndexOf(role, layer);
+  if (index >= sources_.size()) sources_.resize((static_cast<size_t>(layer) + 1) * kRoleCount);
+  sources_[index] = std::move(source);
+}
+
 const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
-  // Roles outside layers live with layer 0.
-  const bool outside = role <= kLastOutsideLayers;
-  const size_t index = static_cast<size_t>(outside ? 0 : layer) * kRoleCount + static_cast<size_t>(role);
+  const size_t index = IndexOf(role, layer);
   assert(index < sources_.size());
   return sources_[index].get();
 }

@@ -21,26 +21,26 @@ constexpr uint64_t kNameBytesMax = 1024;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kAlignmentMax = 1 << 20;
 
-// ggml's numbers of tensor types. Those without a StoredType are here to be refused by name.
+// ggml's numbers of tensor types. Those without a WeightFormat are here to be refused by name.
 struct GgmlType {
   uint32_t number;
   std::string_view name;
-  std::optional<StoredType> stored;
+  std::optional<WeightFormat> stored;
 };
 constexpr GgmlType kGgmlTypes[] = {
-    {0, "F32", StoredType::kF32},
-    {1, "F16", StoredType::kF16},
-    {2, "Q4_0", StoredType::kQ4_0},
-    {3, "Q4_1", StoredType::kQ4_1},
+    {0, "F32", WeightFormat::kF32},
+    {1, "F16", WeightFormat::kF16},
+    {2, "Q4_0", WeightFormat::kQ4_0},
+    {3, "Q4_1", WeightFormat::kQ4_1},
     {6, "Q5_0", {}},
     {7, "Q5_1", {}},
-    {8, "Q8_0", StoredType::kQ8_0},
+    {8, "Q8_0", WeightFormat::kQ8_0},
     {9, "Q8_1", {}},
     {10, "Q2_K", {}},
     {11, "Q3_K", {}},
-    {12, "Q4_K", StoredType::kQ4_K},
-    {13, "Q5_K", StoredType::kQ5_K},
-    {14, "Q6_K", StoredType::kQ6_K},
+    {12, "Q4_K", WeightFormat::kQ4_K},
+    {13, "Q5_K", WeightFormat::kQ5_K},
+    {14, "Q6_K", WeightFormat::kQ6_K},
     {15, "Q8_K", {}},
     {16, "IQ2_XXS", {}},
     {17, "IQ2_XS", {}},
@@ -56,7 +56,7 @@ constexpr GgmlType kGgmlTypes[] = {
     {27, "I64", {}},
     {28, "F64", {}},
     {29, "IQ1_M", {}},
-    {30, "BF16", StoredType::kBF16},
+    {30, "BF16", WeightFormat::kBF16},
     {34, "TQ1_0", {}},
     {35, "TQ2_0", {}},
     {39, "MXFP4", {}},
@@ -247,8 +247,8 @@ absl::Status GgufFile::ParseTensor(Cursor& cursor, RawTensor& tensor) const {
       std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes), [&](const GgmlType& t) { return t.number == number; });
   if (type == std::end(kGgmlTypes)) return FileError(name_, what, "type ", number, " is not known (", kSupported, ")");
   if (!type->stored) return FileError(name_, what, "type ", type->name, " is not supported (", kSupported, ")");
-  tensor.type = *type->stored;
-  const StoredTypeInfo& info = InfoOf(tensor.type);
+  tensor.format = *type->stored;
+  const WeightFormatInfo& info = InfoOf(tensor.format);
   if (cols % info.block_elements != 0) {
     return FileError(name_, what, "rows of ", cols, " elements are not whole ", info.name, " blocks of ",
                      info.block_elements);

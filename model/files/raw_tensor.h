@@ -7,17 +7,17 @@
 #include <string_view>
 #include <vector>
 
-#include "model/files/stored_type.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 
 struct RawTensor {
   std::string file;  // for messages
   std::string name;
-  StoredType type = StoredType::kF32;
-  std::string_view refused_type;  // not empty: the elements are of this type, which has no StoredType
+  WeightFormat format = WeightFormat::kF32;
+  std::string_view refused_type;  // not empty: the elements are of this type, which is no WeightFormat
   std::vector<int64_t> shape;     // slowest first, as in PyTorch
-  std::string_view data;          // exactly the bytes of `shape` in `type`
+  std::string_view data;          // exactly the bytes of `shape` in `format`
 };
 
 }  // namespace hydrant

@@ -24,12 +24,12 @@ constexpr size_t kRankMax = 8;
 struct Dtype {
   std::string_view name;
   int64_t bytes;
-  std::optional<StoredType> stored;
+  std::optional<WeightFormat> stored;
 };
 constexpr Dtype kDtypes[] = {
-    {"F32", 4, StoredType::kF32},
-    {"F16", 2, StoredType::kF16},
-    {"BF16", 2, StoredType::kBF16},
+    {"F32", 4, WeightFormat::kF32},
+    {"F16", 2, WeightFormat::kF16},
+    {"BF16", 2, WeightFormat::kBF16},
     {"F64", 8, {}},
     {"F8_E4M3", 1, {}},
     {"F8_E5M2", 1, {}},
@@ -58,7 +58,7 @@ absl::StatusOr<RawTensor> ParseTensor(std::string_view name, const JsonValue& en
   const auto* dtype =
       std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype& d) { return d.name == dtype_name; });
   if (dtype == std::end(kDtypes)) return FileError(file, what, "dtype ", Quoted(dtype_name), " is not known");
-  tensor.type = dtype->stored.value_or(StoredType::kF32);
+  tensor.format = dtype->stored.value_or(WeightFormat::kF32);
   if (!dtype->stored) tensor.refused_type = dtype->name;
 
   HYDRANT_ASSIGN_OR_RETURN(const JsonValue shape, entry.At("shape"));

@@ -55,12 +55,13 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
                                                                      const ModelExecutorOptions& options) {
   assert(options.blocks > 0 && options.sequences_max > 0 && options.batch_tokens_max > 0 && options.context_max > 0);
   try {
-    Weights weights = LoadWeights(checkpoint, device, options.weight_dtype, options.context_max);
-    return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config(), std::move(weights), device, options));
+    const WeightPlan plan = PlanWeights(checkpoint, device, options.weight_dtype, options.context_max);
+    Weights weights = LoadWeights(checkpoint, device, plan);
+    return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config, std::move(weights), device, options));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "not enough memory for the weights and ", options.blocks, " KV blocks of ",
-        KvCache::BytesPerBlock(checkpoint.config(), options.kv_dtype), " bytes; lower --kv-cache-memory-bytes"));
+        KvCache::BytesPerBlock(checkpoint.config, options.kv_dtype), " bytes; lower --kv-cache-memory-bytes"));
   }
 }
 

@@ -1,90 +1,83 @@
 #include "model/weights/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <span>
+#include <utility>
 
 namespace hydrant {
 namespace {
 
+// Rows of a tensor, which lie in a weight behind those of the pieces before.
+struct Piece {
+  const TensorSource* source;
+  int64_t first_row, rows;
+};
+
+// Calls read(source, from, to) for every piece that rows [begin, end) of the weight lie in.
+template <typename Read>
+void ForEachPiece(const std::vector<Piece>& pieces, int64_t begin, int64_t end, const Read& read) {
+  int64_t piece_begin = 0;
+  for (const Piece& piece : pieces) {
+    const int64_t from = std::max(begin, piece_begin);
+    const int64_t to = std::min(end, piece_begin + piece.rows);
+    if (from < to) read(*piece.source, piece.first_row + from - piece_begin, piece.first_row + to - piece_begin);
+    piece_begin += piece.rows;
+  }
+}
+
+WeightRows RowsOf(const std::vector<Piece>& pieces) {
+  return WeightRows(
+      [pieces](int64_t begin, int64_t end, float* out) {
+        ForEachPiece(pieces, begin, end, [&out](const TensorSource& source, int64_t from, int64_t to) {
+          source.ReadRows(from, to, out);
+          out += (to - from) * source.cols();
+        });
+      },
+      [pieces](int64_t begin, int64_t end, std::byte* out) {
+        ForEachPiece(pieces, begin, end, [&out](const TensorSource& source, int64_t from, int64_t to) {
+          source.ReadStoredRows(from, to, out);
+          out += (to - from) * RowBytes(source.format(), source.cols());
+        });
+      });
+}
+
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, Device& device, DType dtype, Weights& weights)
-      : checkpoint_(checkpoint), device_(device), dtype_(dtype), weights_(weights) {}
+  Loader(const Checkpoint& checkpoint, Device& device, Weights& weights)
+      : config_(checkpoint.config), tensors_(checkpoint.tensors), device_(device), weights_(weights) {}
+
+  std::unique_ptr<LinearWeight> Matrix(const PlannedWeight& planned) {
+    std::vector<Piece> pieces;
+    for (const WeightPart& part : planned.parts) {
+      pieces.push_back({tensors_.Find(part.tensor, planned.layer), part.first_row, part.rows});
+    }
+    return device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
+  }
 
   // A norm without weights multiplies by 1.
   NormWeight Norm(TensorRole weight, TensorRole bias, int32_t layer) {
-    const ModelConfig& config = checkpoint_.config();
-    const TensorSource* source = checkpoint_.Find(weight, layer);
-    return NormWeight{.kind = config.norm,
+    const TensorSource* source = tensors_.Find(weight, layer);
+    return NormWeight{.kind = config_.norm,
                       .weight = source != nullptr ? Vector(source)
-                                                  : Upload(std::vector<float>(static_cast<size_t>(config.hidden), 1)),
-                      .bias = Vector(checkpoint_.Find(bias, layer)),
-                      .eps = config.norm_eps};
+                                                  : Upload(std::vector<float>(static_cast<size_t>(config_.hidden), 1)),
+                      .bias = Vector(tensors_.Find(bias, layer)),
+                      .eps = config_.norm_eps};
   }
 
   NormWeight HeadNorm(TensorRole weight, int32_t layer) {
-    return NormWeight{.kind = NormKind::kRms,
-                      .weight = Vector(checkpoint_.Find(weight, layer)),
-                      .eps = checkpoint_.config().norm_eps};
-  }
-
-  // Rows [begin, begin + rows) of a tensor.
-  std::unique_ptr<LinearWeight> Slice(TensorRole role, int64_t begin, int64_t rows) {
-    const TensorSource* source = checkpoint_.Find(role, 0);
-    assert(source != nullptr && begin + rows <= source->rows());
-    return device_.MakeLinear(
-        {.rows = rows, .cols = source->cols(), .dtype = dtype_},
-        [source, begin](int64_t from, int64_t to, float* out) { source->ReadRows(begin + from, begin + to, out); }, {});
-  }
-
-  // One weight from the rows of several tensors, one after the other.
-  std::unique_ptr<LinearWeight> Stacked(std::span<const TensorRole> roles, std::span<const TensorRole> bias_roles,
-                                        int32_t layer, bool gated) {
-    std::vector<const TensorSource*> parts;
-    LinearSpec spec{.rows = 0, .cols = 0, .dtype = dtype_, .gated = gated};
-    for (TensorRole role : roles) {
-      const TensorSource* part = checkpoint_.Find(role, layer);
-      assert(part != nullptr);
-      assert(spec.cols == 0 || spec.cols == part->cols());
-      parts.push_back(part);
-      spec.rows += part->rows();
-      spec.cols = part->cols();
-    }
-    return device_.MakeLinear(spec, StackedReader(parts), Bias(parts, bias_roles, layer));
+    return NormWeight{.kind = NormKind::kRms, .weight = Vector(tensors_.Find(weight, layer)), .eps = config_.norm_eps};
   }
 
  private:
-  static RowReader StackedReader(std::vector<const TensorSource*> parts) {
-    return [parts = std::move(parts)](int64_t begin, int64_t end, float* out) {
-      int64_t part_begin = 0;
-      for (const TensorSource* part : parts) {
-        const int64_t from = std::max(begin, part_begin);
-        const int64_t to = std::min(end, part_begin + part->rows());
-        if (from < to) {
-          part->ReadRows(from - part_begin, to - part_begin, out);
-          out += (to - from) * part->cols();
-        }
-        part_begin += part->rows();
-      }
-    };
-  }
-
   // Zeros stand for a part without a bias; empty when no part has one.
-  std::vector<float> Bias(std::span<const TensorSource* const> parts, std::span<const TensorRole> roles,
-                          int32_t layer) {
-    std::vector<float> bias;
-    bool any = false;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const size_t at = bias.size();
-      bias.resize(at + static_cast<size_t>(parts[i]->rows()), 0.0f);
-      const TensorSource* source = i < roles.size() ? checkpoint_.Find(roles[i], layer) : nullptr;
-      if (source == nullptr) continue;
-      any = true;
-      source->ReadRows(0, 1, bias.data() + at);
+  std::vector<float> Bias(const PlannedWeight& planned) {
+    if (!planned.biased()) return {};
+    std::vector<float> bias(static_cast<size_t>(planned.rows()), 0.0f);
+    float* out = bias.data();
+    for (const WeightPart& part : planned.parts) {
+      if (part.bias.has_value()) tensors_.Find(*part.bias, planned.layer)->ReadRows(0, 1, out);
+      out += part.rows;
     }
-    if (!any) bias.clear();
     return bias;
   }
 
@@ -101,11 +94,36 @@ class Loader {
     return static_cast<const float*>(weights_.vectors.back()->data());
   }
 
-  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const TensorTable& tensors_;
   Device& device_;
-  DType dtype_;
   Weights& weights_;
 };
+
+// Where a matrix goes.
+std::unique_ptr<LinearWeight>& Place(Weights& weights, WeightRole role, int32_t layer) {
+  switch (role) {
+    case WeightRole::kEmbedding:
+      return weights.embedding;
+    case WeightRole::kOwnHead:
+      return weights.own_head;
+    case WeightRole::kProjectIn:
+      return weights.project_in;
+    case WeightRole::kProjectOut:
+      return weights.project_out;
+    case WeightRole::kPositions:
+      return weights.positions;
+    case WeightRole::kQkv:
+      return weights.layers[static_cast<size_t>(layer)].qkv;
+    case WeightRole::kO:
+      return weights.layers[static_cast<size_t>(layer)].o;
+    case WeightRole::kUp:
+      return weights.layers[static_cast<size_t>(layer)].up;
+    case WeightRole::kDown:
+      break;
+  }
+  return weights.layers[static_cast<size_t>(layer)].down;
+}
 
 }  // namespace
 
@@ -118,56 +136,32 @@ size_t Weights::step_bytes() const {
   return bytes;
 }
 
-Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, int32_t positions_max) {
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan) {
   using enum TensorRole;
-  const ModelConfig& config = checkpoint.config();
+  const ModelConfig& config = checkpoint.config;
   Weights weights;
-  Loader loader(checkpoint, device, dtype, weights);
-  weights.embedding = loader.Stacked(std::array{kEmbedding}, {}, 0, false);
-  if (!config.tied_embeddings) weights.own_head = loader.Stacked(std::array{kHead}, {}, 0, false);
-  if (config.projected()) {
-    weights.project_in = loader.Stacked(std::array{kProjectIn}, {}, 0, false);
-    weights.project_out = loader.Stacked(std::array{kProjectOut}, {}, 0, false);
+  weights.layers.resize(static_cast<size_t>(config.layers));
+  Loader loader(checkpoint, device, weights);
+  for (const PlannedWeight& planned : plan.weights) {
+    std::unique_ptr<LinearWeight>& place = Place(weights, planned.role, planned.layer);
+    assert(place == nullptr);
+    place = loader.Matrix(planned);
+    assert(static_cast<int64_t>(place->bytes()) == planned.bytes);
   }
   weights.final_norm = loader.Norm(kFinalNorm, kFinalNormBias, 0);
-  weights.layers.reserve(static_cast<size_t>(config.layers));
   for (int32_t i = 0; i < config.layers; ++i) {
-    LayerWeights layer;
+    LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
     layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);
-    layer.qkv = loader.Stacked(std::array{kQ, kK, kV}, std::array{kQBias, kKBias, kVBias}, i, false);
     layer.head_norms = {.q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i)};
-    layer.o = loader.Stacked(std::array{kO}, std::array{kOBias}, i, false);
     layer.mlp_norm = loader.Norm(kMlpNorm, kMlpNormBias, i);
-    layer.up = config.gated ? loader.Stacked(std::array{kGate, kUp}, std::array{kGateBias, kUpBias}, i, true)
-                            : loader.Stacked(std::array{kUp}, std::array{kUpBias}, i, false);
-    layer.down = loader.Stacked(std::array{kDown}, std::array{kDownBias}, i, false);
-    weights.layers.push_back(std::move(layer));
   }
-  if (config.position_rows > 0) {
-    weights.positions = loader.Slice(kPositions, config.position_offset, std::min(positions_max, config.context));
-  } else {
+  if (config.position_rows == 0) {
     weights.rope = device.MakeRope(RopeSpec{.dims = config.rope_dims,
                                             .inv_freq = config.rope_inv_freq,
                                             .attention_factor = config.rope_attention_factor,
-                                            .positions_max = positions_max});
+                                            .positions_max = plan.positions_max});
   }
   return weights;
-}
-
-int64_t WeightBytes(const ModelConfig& config, DType dtype) {
-  const int64_t attention = 2 * int64_t{config.q_cols()} + 2 * int64_t{config.kv_cols()};
-  const int64_t mlp = (config.gated ? 3 : 2) * int64_t{config.ffn};
-  const int64_t tables = (config.tied_embeddings ? 1 : 2) * int64_t{config.vocab} * config.embedding_cols();
-  const int64_t projections = config.projected() ? 2 * int64_t{config.embedding_cols()} * config.hidden : 0;
-  return (tables + projections + config.layers * (attention + mlp) * config.hidden) *
-         static_cast<int64_t>(DTypeBytes(dtype));
-}
-
-int64_t PositionBytes(const ModelConfig& config, DType dtype, int32_t positions_max) {
-  if (config.position_rows > 0) {
-    return int64_t{positions_max} * config.hidden * static_cast<int64_t>(DTypeBytes(dtype));
-  }
-  return int64_t{positions_max} * config.rope_dims * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace hydrant

@@ -9,6 +9,7 @@
 
 #include "kernels/device.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/weights/weight_plan.h"
 
 namespace hydrant {
 
@@ -38,14 +39,14 @@ struct Weights {
   size_t step_bytes() const;
 };
 
-// Packs every tensor as `dtype`. `positions_max` bounds the rotary table, or that of learned positions. REQUIRES: the checkpoint passed validation,
-// so every tensor the config calls for exists with its shape. Throws std::bad_alloc when the memory is not to be had.
-Weights LoadWeights(const Checkpoint& checkpoint, Device& device, DType dtype, int32_t positions_max);
+// PlanWeights for what LoadWeights takes.
+inline WeightPlan PlanWeights(const Checkpoint& checkpoint, const Device& device, DType dtype, int32_t positions_max) {
+  return PlanWeights(checkpoint.config, checkpoint.tensors, WeightDevice::Of(device), dtype, positions_max);
+}
 
-// Bytes that LoadWeights will take for the matrices, less a device's padding. Norms and biases are not worth counting.
-int64_t WeightBytes(const ModelConfig& config, DType dtype);
-// And for the rotary table, or that of learned positions.
-int64_t PositionBytes(const ModelConfig& config, DType dtype, int32_t positions_max);
+// Packs what the plan lists, and the norms. REQUIRES: the plan is of this checkpoint and device. Throws std::bad_alloc when the
+// memory is not to be had.
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan);
 
 }  // namespace hydrant
 

@@ -9,7 +9,7 @@
 
 namespace hydrant {
 
-void SetDefaults(const Checkpoint::GenerationDefaults& of_checkpoint, RequestContext* request) {
+void SetDefaults(const GenerationDefaults& of_checkpoint, RequestContext* request) {
   if (of_checkpoint.temperature >= 0) request->temperature = of_checkpoint.temperature;
   if (of_checkpoint.top_p >= 0) request->top_p = of_checkpoint.top_p;
   if (of_checkpoint.min_p >= 0) request->min_p = of_checkpoint.min_p;

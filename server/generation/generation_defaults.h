@@ -13,7 +13,7 @@
 namespace hydrant {
 
 // Those that the checkpoint sets.
-void SetDefaults(const Checkpoint::GenerationDefaults& of_checkpoint, RequestContext* request);
+void SetDefaults(const GenerationDefaults& of_checkpoint, RequestContext* request);
 
 // Those of --override-generation-config: `json` is an object with members of generation_config.json, in the ranges that
 // requests have. Returns what is wrong with it, or nothing.

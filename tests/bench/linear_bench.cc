@@ -66,16 +66,16 @@ struct Layer {
 
 class Model {
  public:
-  Model(CpuDevice& device, DType dtype) : device_(device) {
+  Model(CpuDevice& device, WeightFormat format) : device_(device) {
     std::mt19937 engine(1);
     std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
     source_.resize(static_cast<size_t>(kHidden * kFfn));
     for (float& value : source_) value = uniform(engine);
     for (int layer = 0; layer < kLayers; ++layer) {
-      layers_.push_back({Make({kQkv, kHidden, dtype}), Make({kHidden, kHidden, dtype}),
-                         Make({2 * kFfn, kHidden, dtype, true}), Make({kHidden, kFfn, dtype})});
+      layers_.push_back({Make({kQkv, kHidden, format}), Make({kHidden, kHidden, format}),
+                         Make({2 * kFfn, kHidden, format, true}), Make({kHidden, kFfn, format})});
     }
-    head_ = Make({kVocab, kHidden, dtype});
+    head_ = Make({kVocab, kHidden, format});
   }
 
   // The products alone: x is the same for all layers. Lowers best[i] to the time of product i.
@@ -167,7 +167,7 @@ int Main(int argc, char** argv) {
               bf16 ? "bf16" : "fp32", peak * 1e-9);
 
   auto start = Clock::now();
-  Model model(device, options.dtype);
+  Model model(device, FormatOf(options.dtype));
   std::printf("packed %.0f MB in %.3f s\n", model.bytes() * 1e-6, SecondsSince(start));
   model.Reserve(*std::max_element(options.rows.begin(), options.rows.end()));
 

@@ -37,7 +37,7 @@ struct Cohort {
 // Drives sequences straight through the executor: sequence i owns state row i and a fixed range of blocks.
 class Driver {
  public:
-  Driver(const Checkpoint& checkpoint, Device& device, DType dtype) : config_(checkpoint.config()) {
+  Driver(const Checkpoint& checkpoint, Device& device, DType dtype) : config_(checkpoint.config) {
     const int32_t blocks_each = (kContextMax + kBlockSlots - 1) / kBlockSlots;
     ModelExecutorOptions options{.weight_dtype = dtype,
                                  .kv_dtype = dtype,
@@ -295,7 +295,7 @@ int Run(const Arguments& arguments) {
     return 78;
   }
   CpuDevice& device = **created;
-  const bool stored_wide = (*checkpoint)->config().stored_dtype == DType::kF32;
+  const bool stored_wide = (*checkpoint)->config.stored_dtype == DType::kF32;
   const bool bf16 = arguments.dtype == "bfloat16" ||
                     (arguments.dtype == "auto" && !stored_wide && device.MultipliesNatively(DType::kBF16));
   Driver driver(**checkpoint, device, bf16 ? DType::kBF16 : DType::kF32);

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "block_manager/kv_budget.h"
 #include "server/sizing.h"
+#include "tests/model/weights/shaped_tensors.h"
 #include "tests/support/source_dir.h"
 
 namespace hydrant {
@@ -77,7 +78,11 @@ TEST(Operations, TheSizesOfBlocksAreThoseOfTheServer) {
     config.kv_cache_memory_bytes = int64_t{8} << 30;
     config.prefix_caching = row.at("prefix caching") == "on";
     const DeviceFacts device = {[](DType) { return true; }, [](const StepBounds&) { return int64_t{0}; }};
-    const absl::StatusOr<Sizing> sizing = DeriveLimits(config, model, device, {int64_t{64} << 30, 20'000});
+    const auto plan_weights = [&](DType dtype, int32_t positions_max) {
+      return PlanWeights(model, HollowTensors(model), PlainDevice(), dtype, positions_max);
+    };
+    const absl::StatusOr<Sizing> sizing =
+        DeriveLimits(config, model, plan_weights, device, {int64_t{64} << 30, 20'000});
     ASSERT_TRUE(sizing.ok()) << sizing.status();
     EXPECT_EQ(sizing->limits.blocks, Number(row.at("blocks in 8 GiB"))) << row.at("model");
     const std::string said = absl::StrCat("KV block ", Number(row.at("block, bytes")), " bytes = ");

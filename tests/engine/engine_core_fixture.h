@@ -10,6 +10,7 @@
 #include <new>
 #include <vector>
 
+#include "kernels/kv_cache_view.h"
 #include "server/engine/engine_core.h"
 
 namespace hydrant {

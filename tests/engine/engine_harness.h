@@ -58,7 +58,7 @@ class EngineHarness {
     if (!checkpoint.ok()) ADD_FAILURE() << checkpoint.status();
     checkpoint_ = std::move(*checkpoint);
     device_ = MakeHarnessDevice(options.threads);
-    const ModelConfig& config = checkpoint_->config();
+    const ModelConfig& config = checkpoint_->config;
     auto executor = ModelExecutor::Create(*checkpoint_, *device_,
                                           ModelExecutorOptions{.weight_dtype = options.dtype,
                                                                .kv_dtype = options.dtype,

@@ -86,11 +86,11 @@ TEST_P(Families, AnswerWhatTransformersAnswers) {
     EngineHarness harness(dir_.path(), {});
     // Mistral's window of 192 tokens clips its context of 256, and nothing else gives cause for a warning.
     const bool clipped = std::string(GetParam()) == "mistral";
-    EXPECT_EQ(harness.checkpoint().warnings().size(), clipped ? 1u : 0u);
-    EXPECT_EQ(harness.checkpoint().config().context, clipped ? 192 : 256);
-    EXPECT_EQ(harness.checkpoint().config().stored_dtype, dtype == "F32"   ? DType::kF32
-                                                          : dtype == "F16" ? DType::kF16
-                                                                           : DType::kBF16);
+    EXPECT_EQ(harness.checkpoint().warnings.size(), clipped ? 1u : 0u);
+    EXPECT_EQ(harness.checkpoint().config.context, clipped ? 192 : 256);
+    EXPECT_EQ(harness.checkpoint().config.stored_dtype, dtype == "F32"   ? DType::kF32
+                                                        : dtype == "F16" ? DType::kF16
+                                                                         : DType::kBF16);
     ExpectGreedy(harness, goldens);
   }
 }
@@ -183,7 +183,7 @@ TEST_P(GgufFamilies, AreTheirDirectoriesBitForBit) {
   checkpoint.WriteTo(dir.path(), "F32");
   const std::string path = dir.Write("family.gguf", checkpoint.Gguf().Build());
   EngineHarness directory(dir.path(), {}), gguf(path, {});
-  EXPECT_TRUE(gguf.checkpoint().warnings().empty()) << gguf.checkpoint().warnings().front();
+  EXPECT_TRUE(gguf.checkpoint().warnings.empty()) << gguf.checkpoint().warnings.front();
   const json& goldens = checkpoint.golden().at("greedy").at("F32");
   ExpectSameBits(RunGreedy(gguf, goldens), RunGreedy(directory, goldens));
 }

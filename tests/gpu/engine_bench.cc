@@ -40,12 +40,13 @@ struct Arguments {
 
 class Bench {
  public:
-  Bench(const Arguments& arguments, const ModelConfig& config) : arguments_(arguments), checkpoint_(config) {
+  Bench(const Arguments& arguments, const ModelConfig& config)
+      : arguments_(arguments), checkpoint_(RandomCheckpoint(config)) {
     absl::StatusOr<OpenedDevice> opened = OpenDevice(arguments.device, arguments.threads, /*eager=*/false);
     if (!opened.ok()) Fail(std::string(opened.status().message()));
     device_ = std::move(opened->device);
     const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);
-    const int64_t weights = WeightBytes(config, DType::kBF16);
+    const int64_t weights = PlanWeights(checkpoint_, *device_, DType::kBF16, arguments.context + 1024).bytes();
     const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, DType::kBF16));
     const auto pool = static_cast<int64_t>(static_cast<double>(free_bytes - weights) * arguments.memory_share);
     blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, 1 << 24));
@@ -143,7 +144,7 @@ class Bench {
   // Seconds. `stride`: of prompts that are cut on their way, 0 for one cut at the end.
   double Prompt(int32_t tokens, const EvictionPolicy& policy, int32_t stride) {
     std::vector<int32_t> ids(static_cast<size_t>(tokens));
-    for (int32_t i = 0; i < tokens; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % checkpoint_.config().vocab;
+    for (int32_t i = 0; i < tokens; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % checkpoint_.config.vocab;
     const std::vector<int32_t> table = Table(0, tokens);
     const double begin = Now();
     const int32_t chunk = stride > 0 ? stride : kChunk;
@@ -234,7 +235,7 @@ class Bench {
   static constexpr int32_t kPacedChats = 184;
 
   const Arguments arguments_;
-  const RandomCheckpoint checkpoint_;
+  const Checkpoint checkpoint_;
   const SamplingParams greedy_{.temperature = 0.0f};
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;

@@ -1,8 +1,9 @@
 #include "tests/gpu/random_checkpoint.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <memory>
+
+#include "tests/model/weights/shaped_tensors.h"
 
 namespace hydrant {
 namespace {
@@ -11,11 +12,9 @@ class RandomTensor final : public TensorSource {
  public:
   // Values are even in [-spread, spread), around `centre`.
   RandomTensor(int64_t rows, int64_t cols, uint64_t seed, float centre, float spread)
-      : rows_(rows), cols_(cols), seed_(seed), centre_(centre), spread_(spread) {}
-  int64_t rows() const override { return rows_; }
-  int64_t cols() const override { return cols_; }
+      : TensorSource("random", rows, cols, WeightFormat::kBF16), seed_(seed), centre_(centre), spread_(spread) {}
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
-    for (int64_t i = begin * cols_; i < end * cols_; ++i) {
+    for (int64_t i = begin * cols(); i < end * cols(); ++i) {
       uint64_t bits = (static_cast<uint64_t>(i) + seed_) * 0x9E3779B97F4A7C15u;
       bits = (bits ^ (bits >> 32)) * 0xD6E8FEB86659FD93u;
       *out++ = centre_ + spread_ * (static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f);
@@ -23,7 +22,6 @@ class RandomTensor final : public TensorSource {
   }
 
  private:
-  const int64_t rows_, cols_;
   const uint64_t seed_;
   const float centre_, spread_;
 };
@@ -55,39 +53,17 @@ std::optional<ModelConfig> LlamaShape(const std::string& name) {
   return config;
 }
 
-RandomCheckpoint::RandomCheckpoint(const ModelConfig& config) : config_(config) {
-  Add(TensorRole::kEmbedding, 0, config.vocab, config.hidden);
-  if (!config.tied_embeddings) Add(TensorRole::kHead, 0, config.vocab, config.hidden);
-  Add(TensorRole::kFinalNorm, 0, 1, config.hidden);
-  for (int32_t layer = 0; layer < config.layers; ++layer) {
-    Add(TensorRole::kAttentionNorm, layer, 1, config.hidden);
-    Add(TensorRole::kMlpNorm, layer, 1, config.hidden);
-    Add(TensorRole::kQ, layer, config.q_cols(), config.hidden);
-    Add(TensorRole::kK, layer, config.kv_cols(), config.hidden);
-    Add(TensorRole::kV, layer, config.kv_cols(), config.hidden);
-    Add(TensorRole::kO, layer, config.hidden, config.q_cols());
-    Add(TensorRole::kGate, layer, config.ffn, config.hidden);
-    Add(TensorRole::kUp, layer, config.ffn, config.hidden);
-    Add(TensorRole::kDown, layer, config.hidden, config.ffn);
-  }
-}
-
-void RandomCheckpoint::Add(TensorRole role, int32_t layer, int64_t rows, int64_t cols) {
-  const uint64_t seed = (static_cast<uint64_t>(role) * 1000 + static_cast<uint64_t>(layer)) << 40;
-  // Norms near 1; matrices so that a product keeps the size of what goes in.
-  const bool norm = rows == 1;
-  const float spread = norm ? 0.1f : std::sqrt(3.0f / static_cast<float>(cols));
-  tensors_[{role, layer}] = std::make_unique<RandomTensor>(rows, cols, seed, norm ? 1.0f : 0.0f, spread);
-}
-
-const TensorSource* RandomCheckpoint::Find(TensorRole role, int32_t layer) const {
-  const auto found = tensors_.find({role, layer});
-  return found != tensors_.end() ? found->second.get() : nullptr;
-}
-
-const Tokenizer& RandomCheckpoint::tokenizer() const {
-  std::fprintf(stderr, "random weights have no tokenizer\n");
-  std::abort();
+Checkpoint RandomCheckpoint(const ModelConfig& config) {
+  Checkpoint checkpoint;
+  checkpoint.config = config;
+  checkpoint.tensors = TensorsFor(config, [](TensorRole role, int32_t layer, int64_t rows, int64_t cols) {
+    const uint64_t seed = (static_cast<uint64_t>(role) * 1000 + static_cast<uint64_t>(layer)) << 40;
+    // Norms near 1; matrices so that a product keeps the size of what goes in.
+    const bool norm = rows == 1;
+    const float spread = norm ? 0.1f : std::sqrt(3.0f / static_cast<float>(cols));
+    return std::make_unique<RandomTensor>(rows, cols, seed, norm ? 1.0f : 0.0f, spread);
+  });
+  return checkpoint;
 }
 
 }  // namespace hydrant

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "model/run/kv_cache.h"
-#include "model/weights/weights.h"
+#include "tests/model/weights/shaped_tensors.h"
 
 namespace hydrant {
 namespace {
@@ -32,6 +32,16 @@ int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
 int64_t NoScratch(const StepBounds&) { return 0; }
 const DeviceFacts kEverything = {[](DType) { return true; }, NoScratch};
 const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; }, NoScratch};
+
+WeightPlan Plan(const ModelConfig& model, DType dtype, int32_t positions_max) {
+  return PlanWeights(model, HollowTensors(model), PlainDevice(), dtype, positions_max);
+}
+
+absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
+                                    const HostFacts& host) {
+  const auto plan = [&](DType dtype, int32_t positions_max) { return Plan(model, dtype, positions_max); };
+  return hydrant::DeriveLimits(config, model, plan, device, host);
+}
 
 TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
   // 30 layers x 3 heads x 16 slots x (2 x 64 elements + a score + a position).
@@ -152,10 +162,11 @@ TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   model.position_offset = 2;
   const std::string table = " - " + std::to_string(int64_t{model.context} * model.hidden * 2) + " position table";
   EXPECT_NE(explanation().find(table), std::string::npos) << explanation();
-  const int64_t without = WeightBytes(model, DType::kBF16);
+  const auto weight_bytes = [&] { return Plan(model, DType::kBF16, model.context).bytes(); };
+  const int64_t without = weight_bytes();
   model.embedding_dim = model.hidden / 2;
-  EXPECT_NE(WeightBytes(model, DType::kBF16), without);
-  EXPECT_NE(explanation().find(std::to_string(WeightBytes(model, DType::kBF16)) + " weights"), std::string::npos);
+  EXPECT_NE(weight_bytes(), without);
+  EXPECT_NE(explanation().find(std::to_string(weight_bytes()) + " weights"), std::string::npos);
 }
 
 TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {

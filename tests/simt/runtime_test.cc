@@ -37,17 +37,17 @@ TEST(SimtRuntime, AnErrorOfTheDeviceEndsTheEngineAndTellsEverybody) {
     const auto executor =
         ModelExecutor::Create(
             *checkpoint, *device,
-            {.blocks = 64, .sequences_max = 4, .batch_tokens_max = 64, .context_max = checkpoint->config().context})
+            {.blocks = 64, .sequences_max = 4, .batch_tokens_max = 64, .context_max = checkpoint->config.context})
             .value();
     Limits limits;
     limits.sequences_max = limits.waiting_sequences_max = 4;
-    limits.context_max = checkpoint->config().context;
+    limits.context_max = checkpoint->config.context;
     limits.batch_tokens_max = 64;
     EngineCoreOptions options;
     options.scheduler.blocks = 64;
     options.scheduler.sequences_max = options.scheduler.waiting_max = 4;
     options.scheduler.tokens_max = options.scheduler.prefill_tokens_max = 64;
-    options.vocab = checkpoint->config().vocab;
+    options.vocab = checkpoint->config.vocab;
     options.context = limits.context_max;
     options.overlap = true;
     std::promise<std::string> death;

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/kv_cache_view.h"
 #include "model/run/executor.h"
 
 namespace hydrant {

@@ -16,9 +16,11 @@ namespace hydrant {
 class CpuLinear final : public LinearWeight {
  public:
   // Reads and packs every row. Throws std::bad_alloc.
-  CpuLinear(const LinearSpec& spec, const RowReader& reader, std::span<const float> bias, const LinearKernels& kernels,
+  CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<const float> bias, const LinearKernels& kernels,
             ThreadPool& pool);
 
+  // bytes() of such a weight.
+  static int64_t Bytes(const LinearSpec& spec, bool biased);
   size_t bytes() const override { return data_.bytes() + bias_.bytes(); }
 
   const PackedWeight& packed() const { return packed_; }
@@ -31,7 +33,7 @@ class CpuLinear final : public LinearWeight {
   void ReadRow(int64_t row, const LinearKernels& kernels, float* out) const;
 
  private:
-  void PackPanels(const RowReader& reader, const LinearKernels& kernels, int64_t begin, int64_t end);
+  void PackPanels(const WeightRows& rows, const LinearKernels& kernels, int64_t begin, int64_t end);
 
   int64_t panels_;
   CpuBuffer data_;  // [panels][packed_.panel_bytes]

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -17,9 +18,11 @@ constexpr size_t kStageBytes = size_t{64} << 20;
 constexpr int64_t kRowsPerRead = 64;
 
 int64_t Stride(const LinearSpec& spec) {
-  const auto piece = static_cast<int64_t>(16 / DTypeBytes(spec.dtype));
+  const auto piece = static_cast<int64_t>(16 / DTypeBytes(DTypeOf(spec.format)));
   return (spec.cols + piece - 1) / piece * piece;
 }
+
+int64_t StrideBytes(const LinearSpec& spec) { return RowBytes(spec.format, Stride(spec)); }
 
 void RoundRow(DType dtype, const float* from, int64_t cols, std::byte* to) {
   if (dtype == DType::kF32) {
@@ -46,7 +49,7 @@ void ReadRows(const LinearSpec& spec, const RowReader& reader, int64_t begin, in
       const int64_t last = std::min(row + kRowsPerRead, until);
       reader(row, last, rows.data());
       for (int64_t i = row; i < last; ++i) {
-        RoundRow(spec.dtype, rows.data() + (i - row) * spec.cols, spec.cols,
+        RoundRow(DTypeOf(spec.format), rows.data() + (i - row) * spec.cols, spec.cols,
                  to + static_cast<size_t>(i - begin) * row_bytes);
       }
     }
@@ -64,24 +67,29 @@ void ReadRows(const LinearSpec& spec, const RowReader& reader, int64_t begin, in
 
 }  // namespace
 
-CudaLinear::CudaLinear(const LinearSpec& spec, const RowReader& reader, std::span<const float> bias, bool host_visible,
+CudaLinear::CudaLinear(const LinearSpec& spec, const WeightRows& rows, std::span<const float> bias, bool host_visible,
                        cudaStream_t stream)
     : LinearWeight(spec),
-      data_(static_cast<size_t>(spec.rows * Stride(spec)) * DTypeBytes(spec.dtype), host_visible),
+      data_(static_cast<size_t>(spec.rows * StrideBytes(spec)), host_visible),
       bias_(bias.size_bytes(), host_visible) {
-  const size_t row_bytes = static_cast<size_t>(Stride(spec)) * DTypeBytes(spec.dtype);
+  assert(!IsQuantised(spec.format) && spec.parts.empty());
+  const auto row_bytes = static_cast<size_t>(StrideBytes(spec));
   const int64_t rows_per_stage =
       std::max<int64_t>(1, static_cast<int64_t>(kStageBytes / std::max<size_t>(row_bytes, 1)));
   std::vector<std::byte> stage(static_cast<size_t>(std::min(rows_per_stage, spec.rows)) * row_bytes);
   for (int64_t begin = 0; begin < spec.rows; begin += rows_per_stage) {
     const int64_t end = std::min(begin + rows_per_stage, spec.rows);
-    ReadRows(spec, reader, begin, end, row_bytes, stage.data());
+    ReadRows(spec, rows.fp32, begin, end, row_bytes, stage.data());
     auto* to = static_cast<std::byte*>(data_.data()) + static_cast<size_t>(begin) * row_bytes;
     CopyAndWait(to, stage.data(), static_cast<size_t>(end - begin) * row_bytes, stream);  // the stage is used again
   }
   if (!bias.empty()) CopyAndWait(bias_.data(), bias.data(), bias.size_bytes(), stream);
-  view_ = {data_.data(), spec.dtype,   spec.rows,
-           spec.cols,    Stride(spec), bias.empty() ? nullptr : static_cast<const float*>(bias_.data())};
+  view_ = {data_.data(), DTypeOf(spec.format), spec.rows,
+           spec.cols,    Stride(spec),         bias.empty() ? nullptr : static_cast<const float*>(bias_.data())};
+}
+
+int64_t CudaLinear::Bytes(const LinearSpec& spec, bool biased) {
+  return spec.rows * (StrideBytes(spec) + (biased ? static_cast<int64_t>(sizeof(float)) : 0));
 }
 
 }  // namespace hydrant::cuda

@@ -13,9 +13,11 @@ namespace hydrant::cuda {
 class CudaLinear final : public LinearWeight {
  public:
   // Reads every row, rounds it to the weight's dtype on the host and copies it over. Throws std::bad_alloc or CudaError.
-  CudaLinear(const LinearSpec& spec, const RowReader& reader, std::span<const float> bias, bool host_visible,
+  CudaLinear(const LinearSpec& spec, const WeightRows& rows, std::span<const float> bias, bool host_visible,
              cudaStream_t stream);
 
+  // bytes() of such a weight.
+  static int64_t Bytes(const LinearSpec& spec, bool biased);
   size_t bytes() const override { return data_.bytes() + bias_.bytes(); }
   const WeightView& view() const { return view_; }
 

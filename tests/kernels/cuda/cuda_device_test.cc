@@ -86,7 +86,8 @@ TEST_F(CudaDeviceTest, ProductsAgreeWithTheOracle) {
             "n " + std::to_string(n) + " rows " + std::to_string(rows) + " cols " + std::to_string(cols);
         const Floats w = Random(rows * cols, 1, 0.1f), x = Random(n * cols, 2), before = Random(n * rows, 4);
         const Floats bias = biased ? Random(rows, 3) : Floats();
-        const auto weight = device_->MakeLinear({.rows = rows, .cols = cols, .dtype = dtype}, ReaderOf(w, cols), bias);
+        const auto weight =
+            device_->MakeLinear({.rows = rows, .cols = cols, .format = FormatOf(dtype)}, ReaderOf(w, cols), bias);
         const Values xr = RoundTo(dtype, ToDouble(x)), wr = RoundTo(dtype, ToDouble(w));
         const Values expected = reference::Linear(xr, n, wr, rows, cols, ToDouble(bias));
         Values magnitude = reference::LinearMagnitude(xr, n, wr, rows, cols, ToDouble(bias));
@@ -138,9 +139,10 @@ TEST_F(CudaDeviceTest, WhatAProductTakesNextIsRoundedAsItWouldBeThen) {
   const NormWeight norm{NormKind::kLayer, static_cast<const float*>(On(1, kCols, norm_weight).data),
                         static_cast<const float*>(On(1, kCols, Random(kCols, 4)).data), 1e-5f};
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    EXPECT_EQ(device_->ProductInput(dtype, kCols), dtype);
-    EXPECT_EQ(device_->ProductInput(dtype, kCols + 1), DType::kF32) << "rows would begin anywhere";
-    const LinearSpec spec{.rows = kRows, .cols = kCols, .dtype = dtype};
+    EXPECT_EQ(device_->ProductInput({.cols = kCols, .format = FormatOf(dtype)}), dtype);
+    EXPECT_EQ(device_->ProductInput({.cols = kCols + 1, .format = FormatOf(dtype)}), DType::kF32)
+        << "rows would begin anywhere";
+    const LinearSpec spec{.rows = kRows, .cols = kCols, .format = FormatOf(dtype)};
     LinearSpec gate = spec;
     gate.gated = true;
     const auto plain = device_->MakeLinear(spec, ReaderOf(w, kCols), bias);
@@ -170,7 +172,7 @@ TEST_F(CudaDeviceTest, AProductOfRoundedRowsIsThatOfTheRows) {
   constexpr int64_t kRows = 70, kCols = 296;
   const Floats w = Random(kRows * kCols, 1, 0.1f), bias = Random(kRows, 3);
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const LinearSpec spec{.rows = kRows, .cols = kCols, .dtype = dtype};
+    const LinearSpec spec{.rows = kRows, .cols = kCols, .format = FormatOf(dtype)};
     LinearSpec gate = spec;
     gate.gated = true;
     const auto plain = device_->MakeLinear(spec, ReaderOf(w, kCols), bias);
@@ -201,7 +203,7 @@ TEST_F(CudaDeviceTest, AProductOfRoundedRowsIsThatOfTheRows) {
 TEST_F(CudaDeviceTest, AttentionsOutputIsRoundedAsAProductWouldDoIt) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const int32_t head_dim : {32, 64, 80, 128}) {
-      const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = head_dim, .dtype = dtype};
+      const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = head_dim, .format = FormatOf(dtype)};
       TokenStream stream(shape, 60, 5);
       KvFixture wide(shape, TestedDevices().front(), 1, 8), halves(shape, TestedDevices().front(), 1, 8);
       halves.out_dtype = dtype;
@@ -230,7 +232,7 @@ TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {
   const int64_t positions[] = {5, 6, 7, 11, 0};
   device_->BeginStep({.token_ids = ids, .rows = rows});
   for (const DType dtype : kTypes) {
-    const LinearSpec spec{.rows = kRows, .cols = kCols, .dtype = dtype};
+    const LinearSpec spec{.rows = kRows, .cols = kCols, .format = FormatOf(dtype)};
     const auto tokens = device_->MakeLinear(spec, ReaderOf(words, kCols), {});
     const auto place = device_->MakeLinear(spec, ReaderOf(places, kCols), {});
     const Values word_table = RoundTo(dtype, ToDouble(words)), place_table = RoundTo(dtype, ToDouble(places));

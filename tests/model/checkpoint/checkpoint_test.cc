@@ -83,7 +83,7 @@ TEST(Checkpoint, NothingTellsTheFormatsApartOnceTheyAreOpen) {
   const auto gguf = Checkpoint::Open(dir.Write("tiny.gguf", AsGguf(tiny).Build()));
   ASSERT_THAT(hf, IsOk());
   ASSERT_THAT(gguf, IsOk());
-  const ModelConfig &a = (*hf)->config(), &b = (*gguf)->config();
+  const ModelConfig &a = (*hf)->config, &b = (*gguf)->config;
   EXPECT_EQ(a.norm_eps, b.norm_eps);
   EXPECT_EQ(a.activation, b.activation);
   EXPECT_EQ(a.gated, b.gated);
@@ -94,8 +94,8 @@ TEST(Checkpoint, NothingTellsTheFormatsApartOnceTheyAreOpen) {
   EXPECT_EQ(a.stored_dtype, b.stored_dtype);
   for (int role = 0; role <= static_cast<int>(TensorRole::kDownBias); ++role) {
     for (int32_t layer = 0; layer < 2; ++layer) {
-      const TensorSource* one = (*hf)->Find(static_cast<TensorRole>(role), layer);
-      const TensorSource* other = (*gguf)->Find(static_cast<TensorRole>(role), layer);
+      const TensorSource* one = (*hf)->tensors.Find(static_cast<TensorRole>(role), layer);
+      const TensorSource* other = (*gguf)->tensors.Find(static_cast<TensorRole>(role), layer);
       ASSERT_EQ(one == nullptr, other == nullptr) << role;
       if (one == nullptr) continue;
       ASSERT_EQ(one->rows(), other->rows()) << role;
@@ -107,10 +107,10 @@ TEST(Checkpoint, NothingTellsTheFormatsApartOnceTheyAreOpen) {
     }
   }
   for (const char* text : {"", "Hello, world", "é\xff</s>\n"}) {
-    EXPECT_EQ((*hf)->tokenizer().Encode(text, {}), (*gguf)->tokenizer().Encode(text, {})) << text;
+    EXPECT_EQ((*hf)->tokenizer->Encode(text, {}), (*gguf)->tokenizer->Encode(text, {})) << text;
   }
-  EXPECT_EQ((*hf)->tokenizer().leading_specials(), 1);
-  EXPECT_EQ((*gguf)->tokenizer().leading_specials(), 1);
+  EXPECT_EQ((*hf)->tokenizer->leading_specials(), 1);
+  EXPECT_EQ((*gguf)->tokenizer->leading_specials(), 1);
 }
 
 // --- row E11: files that change under the reader -----------------------------------------------------------------------
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(, ChangingFileDeathTest, testing::ValuesIn(kFormats), k
 
 Weights Load(const Checkpoint& checkpoint) {
   auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 1});
-  return LoadWeights(checkpoint, **device, DType::kF32, 128);
+  return LoadWeights(checkpoint, **device, PlanWeights(checkpoint, **device, DType::kF32, 128));
 }
 
 TEST_P(ChangingFileDeathTest, CutShortWhileItIsPackedItEndsTheProcessWithItsName) {
@@ -167,7 +167,7 @@ TEST_P(ChangingFile, RewrittenAfterTheCheckItLoadsAndIsReportedAsNotFinite) {
   }
   const Weights weights = Load(**checkpoint);
   EXPECT_EQ(weights.layers.size(), 2u);
-  EXPECT_GE((*checkpoint)->NonFiniteTensors().size(), 20u);
+  EXPECT_GE((*checkpoint)->tensors.NonFinite().size(), 20u);
 }
 
 // The weights are copies: they are the same whatever happens to the files and the checkpoint.
@@ -175,11 +175,11 @@ TEST_P(ChangingFile, RemovedAfterLoadingItIsNotMissed) {
   const TempDir dir;
   auto checkpoint = Checkpoint::Open(GetParam().write(dir));
   ASSERT_THAT(checkpoint, IsOk());
-  const std::shared_ptr<const Tokenizer> tokenizer = (*checkpoint)->shared_tokenizer();
+  const std::shared_ptr<const Tokenizer> tokenizer = (*checkpoint)->tokenizer;
   auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 1});
-  const Weights weights = LoadWeights(**checkpoint, **device, DType::kF32, 128);
+  const Weights weights = LoadWeights(**checkpoint, **device, PlanWeights(**checkpoint, **device, DType::kF32, 128));
   std::vector<float> norm(32), expected(32);
-  (*checkpoint)->Find(TensorRole::kFinalNorm, 0)->ReadRows(0, 1, expected.data());
+  (*checkpoint)->tensors.Find(TensorRole::kFinalNorm, 0)->ReadRows(0, 1, expected.data());
   checkpoint->reset();
   std::filesystem::resize_file(dir.File(GetParam().weights), 0);
   (*device)->CopyToHost(norm.data(), weights.final_norm.weight, 32 * sizeof(float));

@@ -32,19 +32,19 @@ TEST(DirectoryCheckpoint, OpensASoundDirectory) {
   const auto opened = Checkpoint::Open(dir.path());
   ASSERT_THAT(opened, IsOk());
   const Checkpoint& checkpoint = **opened;
-  EXPECT_EQ(checkpoint.config().vocab, 258);
-  EXPECT_EQ(checkpoint.config().stored_dtype, DType::kF32);
-  EXPECT_EQ(checkpoint.tokenizer().Encode("a", {}).front(), 256);
-  EXPECT_TRUE(checkpoint.warnings().empty());
-  EXPECT_TRUE(checkpoint.chat_template().empty());
-  const TensorSource* down = checkpoint.Find(TensorRole::kDown, 1);
+  EXPECT_EQ(checkpoint.config.vocab, 258);
+  EXPECT_EQ(checkpoint.config.stored_dtype, DType::kF32);
+  EXPECT_EQ(checkpoint.tokenizer->Encode("a", {}).front(), 256);
+  EXPECT_TRUE(checkpoint.warnings.empty());
+  EXPECT_TRUE(checkpoint.chat_template.empty());
+  const TensorSource* down = checkpoint.tensors.Find(TensorRole::kDown, 1);
   ASSERT_NE(down, nullptr);
   std::vector<float> rows(2 * 64);
   down->ReadRows(3, 5, rows.data());
   const TestTensor stored = RandomTensor("model.layers.1.mlp.down_proj.weight", {32, 64});
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(rows.data()), 4 * rows.size()),
             stored.data.substr(4 * 3 * 64, 512));
-  EXPECT_EQ(checkpoint.Find(TensorRole::kQBias, 0), nullptr);
+  EXPECT_EQ(checkpoint.tensors.Find(TensorRole::kQBias, 0), nullptr);
 }
 
 // Cuts the tensors into two files and writes the index.
@@ -87,8 +87,8 @@ TEST_P(DirectoryTemplate, IsFound) {
   }
   const auto checkpoint = Checkpoint::Open(dir.path());
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_EQ((*checkpoint)->chat_template(), GetParam().expected);
-  EXPECT_EQ((*checkpoint)->tool_use_template(), GetParam().tool_use);
+  EXPECT_EQ((*checkpoint)->chat_template, GetParam().expected);
+  EXPECT_EQ((*checkpoint)->tool_use_template, GetParam().tool_use);
 }
 INSTANTIATE_TEST_SUITE_P(
     , DirectoryTemplate,
@@ -120,7 +120,7 @@ TEST(DirectoryCheckpoint, WarnsOfWhatItDoesNotUse) {
   tiny.WriteTo(dir.path());
   const auto checkpoint = Checkpoint::Open(dir.path());
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_EQ((*checkpoint)->warnings(),
+  EXPECT_EQ((*checkpoint)->warnings,
             (std::vector<std::string>{"config.json: 'auto_map': is ignored; no code of a checkpoint is ever run",
                                       "tokenizer.json: added token '<pad>': id 258 has no embedding; ignored",
                                       "model.safetensors: tensor 'extra': is not used"}));
@@ -137,10 +137,10 @@ TEST(DirectoryCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   const auto checkpoint = Checkpoint::Open(dir.path());
   ASSERT_THAT(checkpoint, IsOk());
   std::vector<float> out(32 * 32);
-  (*checkpoint)->Find(TensorRole::kQ, 0)->ReadRows(0, 32, out.data());
-  (*checkpoint)->Find(TensorRole::kQ, 1)->ReadRows(0, 32, out.data());
-  (*checkpoint)->Find(TensorRole::kFinalNorm, 0)->ReadRows(0, 1, out.data());
-  EXPECT_THAT((*checkpoint)->NonFiniteTensors(), testing::UnorderedElementsAre(q, "model.norm.weight"));
+  (*checkpoint)->tensors.Find(TensorRole::kQ, 0)->ReadRows(0, 32, out.data());
+  (*checkpoint)->tensors.Find(TensorRole::kQ, 1)->ReadRows(0, 32, out.data());
+  (*checkpoint)->tensors.Find(TensorRole::kFinalNorm, 0)->ReadRows(0, 1, out.data());
+  EXPECT_THAT((*checkpoint)->tensors.NonFinite(), testing::UnorderedElementsAre(q, "model.norm.weight"));
 }
 
 struct Wrong {

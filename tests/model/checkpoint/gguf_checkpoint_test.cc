@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "model/checkpoint/checkpoint.h"
+#include "model/files/dequantize.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/model/checkpoint/refused_checkpoint.h"
@@ -33,7 +35,7 @@ TEST(GgufCheckpoint, OpensASoundFile) {
   const auto opened = Open(tiny);
   ASSERT_THAT(opened, IsOk());
   const Checkpoint& checkpoint = **opened;
-  const ModelConfig& config = checkpoint.config();
+  const ModelConfig& config = checkpoint.config;
   EXPECT_EQ(config.hidden, 32);
   EXPECT_EQ(config.layers, 2);
   EXPECT_EQ(config.query_heads, 4);
@@ -47,11 +49,36 @@ TEST(GgufCheckpoint, OpensASoundFile) {
   EXPECT_EQ(config.bos_id, 256);
   EXPECT_EQ(config.eos_ids, std::vector<int32_t>{257});
   EXPECT_EQ(config.rope_dims, 8);
-  EXPECT_EQ(checkpoint.chat_template(), "{{ messages }}");
-  EXPECT_EQ(checkpoint.tool_use_template(), "{{ tools }}");
-  EXPECT_TRUE(checkpoint.warnings().empty());
-  EXPECT_EQ(checkpoint.Find(TensorRole::kHead, 0), nullptr);
-  EXPECT_EQ(checkpoint.generation_defaults().temperature, -1);
+  EXPECT_EQ(checkpoint.chat_template, "{{ messages }}");
+  EXPECT_EQ(checkpoint.tool_use_template, "{{ tools }}");
+  EXPECT_TRUE(checkpoint.warnings.empty());
+  EXPECT_EQ(checkpoint.tensors.Find(TensorRole::kHead, 0), nullptr);
+  EXPECT_EQ(checkpoint.generation_defaults.temperature, -1);
+}
+
+// Blocks move with their row when that of a head's half is un-permuted.
+TEST(GgufCheckpoint, QuantisedQueryRowsAreToBeHadAsStored) {
+  GgufBuilder tiny = TinyGguf();
+  std::string data;
+  for (int row = 0; row < 32; ++row) {
+    data += Raw<uint16_t>(static_cast<uint16_t>(0x3C00 + row)) + Raw<uint16_t>(0x3800) +
+            std::string(16, static_cast<char>(row));
+  }
+  tiny.At("blk.0.attn_q.weight") = {"blk.0.attn_q.weight", {32, 32}, GgufBuilder::kQ4_1, data};
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  const TensorSource& q = *(*checkpoint)->tensors.Find(TensorRole::kQ, 0);
+  ASSERT_TRUE(q.has_stored_rows());
+  EXPECT_EQ(q.format(), WeightFormat::kQ4_1);
+  std::string stored(32 * 20, '\0');
+  q.ReadStoredRows(0, 32, reinterpret_cast<std::byte*>(stored.data()));
+  EXPECT_EQ(stored.substr(20, 20), data.substr(40, 20)) << "row 1 of a head is stored as its row 2";
+  std::vector<float> expanded(32), read(32);
+  for (int64_t row = 0; row < 32; ++row) {
+    DequantizeRow(q.format(), stored.data() + row * 20, 32, expanded.data());
+    q.ReadRows(row, row + 1, read.data());
+    EXPECT_EQ(expanded, read) << row;
+  }
 }
 
 // Row i of half j of a head is stored as row 2i + j.
@@ -66,8 +93,8 @@ TEST(GgufCheckpoint, UndoesTheInterleavingOfQueryAndKeyRows) {
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
   std::vector<float> k(16 * 32), v(16 * 32);
-  (*checkpoint)->Find(TensorRole::kK, 1)->ReadRows(0, 16, k.data());
-  (*checkpoint)->Find(TensorRole::kV, 1)->ReadRows(0, 16, v.data());
+  (*checkpoint)->tensors.Find(TensorRole::kK, 1)->ReadRows(0, 16, k.data());
+  (*checkpoint)->tensors.Find(TensorRole::kV, 1)->ReadRows(0, 16, v.data());
   const float stored[] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
   for (size_t row = 0; row < 16; ++row) {
     EXPECT_EQ(k[row * 32], stored[row]) << row;
@@ -83,7 +110,7 @@ TEST(GgufCheckpoint, TokensThatBeginOrEndTextsAreSpecialWhateverTheirType) {
     types[256] = types[257] = type;
     const auto opened = Open(tiny.SetInts("tokenizer.ggml.token_type", types));
     ASSERT_THAT(opened, IsOk());
-    const Tokenizer& tokenizer = (*opened)->tokenizer();
+    const Tokenizer& tokenizer = *(*opened)->tokenizer;
     EXPECT_TRUE(tokenizer.IsSpecial(256));
     EXPECT_TRUE(tokenizer.IsSpecial(257));
     EXPECT_EQ(tokenizer.Encode("</s>", {}), std::vector<int32_t>{257});
@@ -96,8 +123,8 @@ TEST(GgufCheckpoint, AnOwnHeadIsNotTied) {
   tiny.AddF32("output.weight", {32, 258});
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_FALSE((*checkpoint)->config().tied_embeddings);
-  EXPECT_NE((*checkpoint)->Find(TensorRole::kHead, 0), nullptr);
+  EXPECT_FALSE((*checkpoint)->config.tied_embeddings);
+  EXPECT_NE((*checkpoint)->tensors.Find(TensorRole::kHead, 0), nullptr);
 }
 
 TEST(GgufCheckpoint, EveryEndOfGenerationTokenCounts) {
@@ -105,7 +132,7 @@ TEST(GgufCheckpoint, EveryEndOfGenerationTokenCounts) {
   tiny.Set("tokenizer.ggml.eot_token_id", 65).Set("tokenizer.ggml.eom_token_id", 257);
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_EQ((*checkpoint)->config().eos_ids, (std::vector<int32_t>{257, 65}));
+  EXPECT_EQ((*checkpoint)->config.eos_ids, (std::vector<int32_t>{257, 65}));
 }
 
 struct Frequencies {
@@ -119,7 +146,7 @@ TEST_P(GgufRope, IsRead) {
   GetParam().change(tiny);
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_NEAR((*checkpoint)->config().rope_inv_freq[1], GetParam().second, 1e-9);
+  EXPECT_NEAR((*checkpoint)->config.rope_inv_freq[1], GetParam().second, 1e-9);
 }
 INSTANTIATE_TEST_SUITE_P(
     , GgufRope,
@@ -149,10 +176,10 @@ TEST(GgufCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   tiny.At("blk.0.ffn_up.weight").data.replace(4 * 100, 4, Raw(kNan));
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_TRUE((*checkpoint)->NonFiniteTensors().empty());
+  EXPECT_TRUE((*checkpoint)->tensors.NonFinite().empty());
   std::vector<float> out(64 * 32);
-  (*checkpoint)->Find(TensorRole::kUp, 0)->ReadRows(0, 64, out.data());
-  EXPECT_EQ((*checkpoint)->NonFiniteTensors(), std::vector<std::string>{"blk.0.ffn_up.weight"});
+  (*checkpoint)->tensors.Find(TensorRole::kUp, 0)->ReadRows(0, 64, out.data());
+  EXPECT_EQ((*checkpoint)->tensors.NonFinite(), std::vector<std::string>{"blk.0.ffn_up.weight"});
 }
 
 // E9.
@@ -161,7 +188,7 @@ TEST(GgufCheckpoint, WarnsOfExtraTensors) {
   tiny.AddF32("extra", {8});
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
-  EXPECT_EQ((*checkpoint)->warnings(), std::vector<std::string>{"tiny.gguf: tensor 'extra': is not used"});
+  EXPECT_EQ((*checkpoint)->warnings, std::vector<std::string>{"tiny.gguf: tensor 'extra': is not used"});
 }
 
 TEST(GgufCheckpoint, AWindowClipsTheContext) {
@@ -170,15 +197,15 @@ TEST(GgufCheckpoint, AWindowClipsTheContext) {
   file.Set("llama.attention.sliding_window", 64);
   const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
   ASSERT_THAT(clipped, IsOk());
-  EXPECT_EQ((*clipped)->config().context, 64);
-  ASSERT_EQ((*clipped)->warnings().size(), 1u);
-  EXPECT_NE((*clipped)->warnings()[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
+  EXPECT_EQ((*clipped)->config.context, 64);
+  ASSERT_EQ((*clipped)->warnings.size(), 1u);
+  EXPECT_NE((*clipped)->warnings[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
             std::string::npos);
   for (const uint32_t none : {0u, 128u, 4096u}) {
     file.Set("llama.attention.sliding_window", none);
     const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
     ASSERT_THAT(whole, IsOk());
-    EXPECT_EQ((*whole)->config().context, 128) << none;
+    EXPECT_EQ((*whole)->config.context, 128) << none;
   }
 }
 

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "model/files/dequantize.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/support/status_matchers.h"
 
@@ -45,7 +48,7 @@ class TensorTableTest : public testing::Test {
     std::string& data = data_[name];
     for (int64_t i = 0; i < count; ++i) data += Raw(static_cast<float>(i));
     std::erase_if(tensors_, [&](const RawTensor& t) { return t.name == name; });
-    tensors_.push_back({"file", name, StoredType::kF32, {}, std::move(shape), data});
+    tensors_.push_back({"file", name, WeightFormat::kF32, {}, std::move(shape), data});
   }
   void Remove(const std::string& name) {
     std::erase_if(tensors_, [&](const RawTensor& t) { return t.name == name; });
@@ -137,6 +140,41 @@ TEST_F(FusedTensorTest, StackedTakesOneAfterTheOther) {
   EXPECT_EQ(Rows(table->Find(TensorRole::kK, 0)), (std::vector<int64_t>{4, 5}));
   EXPECT_EQ(Rows(table->Find(TensorRole::kV, 0)), (std::vector<int64_t>{6, 7}));
   EXPECT_EQ(Row(table->Find(TensorRole::kVBias, 1), 0), (std::vector<float>{6, 7}));
+}
+
+// Rows as they are stored, expanded one by one, are what ReadRows says.
+void ExpectStoredRows(const TensorSource* source) {
+  ASSERT_TRUE(source->has_stored_rows());
+  const int64_t row_bytes = RowBytes(source->format(), source->cols());
+  std::vector<std::byte> stored(static_cast<size_t>(source->rows() * row_bytes));
+  source->ReadStoredRows(0, source->rows(), stored.data());
+  std::vector<float> row(static_cast<size_t>(source->cols()));
+  for (int64_t i = 0; i < source->rows(); ++i) {
+    DequantizeRow(source->format(), stored.data() + i * row_bytes, source->cols(), row.data());
+    EXPECT_EQ(row, Row(source, i)) << i;
+  }
+  source->ReadStoredRows(source->rows() - 1, source->rows(), stored.data());
+  DequantizeRow(source->format(), stored.data(), source->cols(), row.data());
+  EXPECT_EQ(row, Row(source, source->rows() - 1));
+}
+
+TEST_F(FusedTensorTest, RowsAreToBeHadAsStoredInTheOrderOfTheRole) {
+  for (const auto& [fusion, kv_heads] : {std::pair(QkvFusion::kPerHead, 2), std::pair(QkvFusion::kStacked, 1)}) {
+    const auto table = BindFused(fusion, kv_heads);
+    ASSERT_THAT(table, IsOk());
+    for (const TensorRole role : {TensorRole::kQ, TensorRole::kK, TensorRole::kV}) {
+      ExpectStoredRows(table->Find(role, 1));
+    }
+    EXPECT_FALSE(table->Find(TensorRole::kKBias, 0)->has_stored_rows()) << "elements from all over the vector";
+  }
+}
+
+TEST_F(TensorTableTest, RowsOfAnInterleavedTensorAreToBeHadAsStored) {
+  const auto table = Bind({}, /*interleaved=*/true);
+  ASSERT_THAT(table, IsOk());
+  ExpectStoredRows(table->Find(TensorRole::kQ, 1));
+  ExpectStoredRows(table->Find(TensorRole::kEmbedding, 0));
+  ExpectStoredRows(table->Find(TensorRole::kFinalNorm, 0));
 }
 
 TEST_F(TensorTableTest, NamesMayLackThePrefixOrBeOthers) {
@@ -271,10 +309,10 @@ TEST_F(TensorTableTest, NamesTensorsInWhichItReadANanOrInfinity) {
 TEST_F(TensorTableTest, TheStoredDtypeIsThatOfMostElements) {
   EXPECT_EQ(Bind()->stored_dtype(), DType::kF32);
   data_["q"] = std::string(2 * 32 * 100, '\0');
-  tensors_.push_back({"file", "q", StoredType::kF16, {}, {100, 32}, data_["q"]});
+  tensors_.push_back({"file", "q", WeightFormat::kF16, {}, {100, 32}, data_["q"]});
   EXPECT_EQ(Bind()->stored_dtype(), DType::kF16);
   data_["r"] = std::string(20 * 200, '\0');
-  tensors_.push_back({"file", "r", StoredType::kQ4_1, {}, {200, 32}, data_["r"]});
+  tensors_.push_back({"file", "r", WeightFormat::kQ4_1, {}, {200, 32}, data_["r"]});
   EXPECT_EQ(Bind()->stored_dtype(), DType::kBF16);
 }
 

@@ -85,7 +85,7 @@ TEST(GgufFile, ListsTensorsSlowestDimensionFirst) {
   EXPECT_EQ(file->tensors()[0].shape, (std::vector<int64_t>{3, 32}));
   EXPECT_EQ(file->tensors()[0].data, builder.tensors()[0].data);
   EXPECT_EQ(file->tensors()[1].shape, std::vector<int64_t>{5});
-  EXPECT_EQ(file->tensors()[2].type, StoredType::kQ4_1);
+  EXPECT_EQ(file->tensors()[2].format, WeightFormat::kQ4_1);
   EXPECT_EQ(file->tensors()[2].data, std::string(80, 'q'));
 }
 

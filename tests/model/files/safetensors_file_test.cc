@@ -22,7 +22,7 @@ TEST(SafetensorsFile, ListsTensors) {
   ASSERT_EQ(tensors->size(), 4u);
   EXPECT_EQ((*tensors)[0].name, "a");
   EXPECT_EQ((*tensors)[0].data, std::string(8, 'a'));
-  EXPECT_EQ((*tensors)[1].type, StoredType::kBF16);
+  EXPECT_EQ((*tensors)[1].format, WeightFormat::kBF16);
   EXPECT_EQ((*tensors)[1].shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ((*tensors)[2].refused_type, "I64");
 }

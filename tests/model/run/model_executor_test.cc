@@ -143,7 +143,7 @@ class Invariance : public testing::TestWithParam<Setting> {
     HarnessOptions options{.dtype = GetParam().dtype, .threads = 1};
     EngineHarness harness(GoldenPath(GetParam().model), options);
     std::vector<Generation> solo;
-    for (const EngineRequest& request : MixedRequests(harness.checkpoint().config().vocab)) {
+    for (const EngineRequest& request : MixedRequests(harness.checkpoint().config.vocab)) {
       solo.push_back(harness.RunOne(request));
     }
     return solo;
@@ -155,7 +155,7 @@ TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
   std::mt19937 random(11);
   for (int threads : {1, 2, 3}) {
     EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype, .threads = threads});
-    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config().vocab);
+    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     for (int round = 0; round < 3; ++round) {
       std::vector<int> arrivals(requests.size(), 0);
       for (int& arrival : arrivals) arrival = round == 0 ? 0 : static_cast<int>(random() % 20);
@@ -177,7 +177,7 @@ TEST_P(Invariance, ChunkingDoesNotChangeABit) {
                                                          .sequences_max = 8,
                                                          .tokens_max = chunk + 15,
                                                          .prefill_tokens_max = chunk});
-    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config().vocab);
+    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     const std::vector<Generation> chunked = harness.Run(requests);
     for (size_t i = 0; i < requests.size(); ++i) {
       ExpectSame(chunked[i], solo[i], "request " + std::to_string(i + 1) + ", chunk " + std::to_string(chunk));
@@ -194,9 +194,9 @@ TEST_P(Invariance, OverlapChangesNoBit) {
     options.overlap = overlap;
     EngineHarness harness(GoldenPath(GetParam().model), options);
     if (!overlap) {
-      requests = MixedRequests(harness.checkpoint().config().vocab);
+      requests = MixedRequests(harness.checkpoint().config.vocab);
       for (EngineRequest& request : requests) {
-        if (request.shaper != nullptr) AskForEverything(harness.checkpoint().config().vocab, &request, {{5}});
+        if (request.shaper != nullptr) AskForEverything(harness.checkpoint().config.vocab, &request, {{5}});
       }
       const std::vector<Generation> whole = harness.Run(requests);
       for (size_t i = 0; i < requests.size(); i += 2) {
@@ -379,7 +379,7 @@ TEST_P(PoisonedWeights, FailTheRequestThatMeetsThemAndNoOther) {
   for (const EngineRequest& request : healthy) expected.push_back(clean.RunOne(request));
 
   EngineHarness poisoned(dir.path(), options);
-  ASSERT_EQ(poisoned.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.embed_tokens.weight"});
+  ASSERT_EQ(poisoned.checkpoint().tensors.NonFinite(), std::vector<std::string>{"model.embed_tokens.weight"});
   EngineRequest in_prompt = Greedy(4, healthy[0].request.prompt, 30);
   in_prompt.request.prompt[3] = kPoison;
   EngineRequest in_answer = Greedy(5, healthy[1].request.prompt, 30);
@@ -412,7 +412,8 @@ TEST_P(PoisonedWeights, FailEveryRequestWhenEveryoneMeetsThem) {
     const TempDir dir;
     WriteWith(dir, "gqa_untied", "model.layers.1.mlp.down_proj.weight", 77, value);
     EngineHarness harness(dir.path(), {.dtype = GetParam()});
-    EXPECT_EQ(harness.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.layers.1.mlp.down_proj.weight"});
+    EXPECT_EQ(harness.checkpoint().tensors.NonFinite(),
+              std::vector<std::string>{"model.layers.1.mlp.down_proj.weight"});
     for (uint64_t id = 1; id <= 3; ++id) {
       const Generation generation = harness.RunOne(Greedy(id, {5, 6, 8}, 4));
       EXPECT_EQ(generation.finish, FinishReason::kError) << value;

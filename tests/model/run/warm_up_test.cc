@@ -146,7 +146,7 @@ TEST(WarmUp, LeavesNothingThatRequestsNotice) {
     if (warm) {
       options.around = [&options](Executor& inner) -> std::unique_ptr<Executor> {
         const auto checkpoint = Checkpoint::Open(GoldenPath("gqa_untied")).value();
-        const absl::Status status = WarmUp(inner, OptionsOf(options, checkpoint->config().context));
+        const absl::Status status = WarmUp(inner, OptionsOf(options, checkpoint->config.context));
         EXPECT_TRUE(status.ok()) << status;
         return nullptr;
       };

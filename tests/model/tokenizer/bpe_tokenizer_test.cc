@@ -202,7 +202,7 @@ TEST(BpeTokenizer, TheDefaultModelGivesTheIdsOfHuggingFace) {
   if (!std::filesystem::exists(model)) GTEST_SKIP() << model << " is not there; ./hydrant up fetches it";
   const auto checkpoint = Checkpoint::Open(model);
   ASSERT_THAT(checkpoint, IsOk());
-  const Tokenizer& tokenizer = (*checkpoint)->tokenizer();
+  const Tokenizer& tokenizer = *(*checkpoint)->tokenizer;
   for (const Ours& golden : kOurs) {
     ExpectGolden(tokenizer, golden.text, golden.smollm);
     EXPECT_EQ(tokenizer.Decode(golden.smollm, false), golden.text);

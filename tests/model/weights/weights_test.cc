@@ -12,7 +12,10 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "tests/model/checkpoint/family_checkpoint.h"
+#include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/model/checkpoint/tiny_directory.h"
+#include "tests/model/weights/recording_device.h"
+#include "tests/model/weights/shaped_tensors.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -32,7 +35,7 @@ class WeightsTest : public testing::Test {
     tiny.WriteTo(dir_.path());
     auto checkpoint = Checkpoint::Open(dir_.path());
     EXPECT_THAT(checkpoint, IsOk());
-    return LoadWeights(**checkpoint, *device_, dtype, 128);
+    return LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, dtype, 128));
   }
 
   // [cols, rows]: the transposed weight. Adding zeros to one product rounds nothing.
@@ -151,7 +154,10 @@ TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
     ASSERT_THAT(checkpoint, IsOk());
     size_t bytes = weights.step_bytes();
     if (weights.own_head != nullptr) bytes += weights.embedding->bytes();
-    const auto told = static_cast<double>(WeightBytes((*checkpoint)->config(), dtype));
+    EXPECT_EQ(static_cast<size_t>(PlanWeights(**checkpoint, *device_, dtype, 128).bytes()), bytes) << DTypeName(dtype);
+    const Checkpoint& opened = **checkpoint;
+    const WeightPlan unpadded = PlanWeights(opened.config, opened.tensors, PlainDevice(), dtype, 128);
+    const auto told = static_cast<double>(unpadded.bytes());
     EXPECT_LE(told, static_cast<double>(bytes)) << static_cast<int>(dtype);
     // Padding is much of so small a model, but never half of it.
     EXPECT_GE(told * 1.5, static_cast<double>(bytes)) << static_cast<int>(dtype);
@@ -162,26 +168,68 @@ TEST_F(WeightsTest, ProjectionsAndPositionsAreCounted) {
   FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
   const auto checkpoint = Checkpoint::Open(dir_.path());
   ASSERT_THAT(checkpoint, IsOk());
-  const ModelConfig& config = (*checkpoint)->config();
-  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, DType::kF32, 100));
+  const auto unpadded = [&](DType dtype) {
+    const Checkpoint& opened = **checkpoint;
+    return PlanWeights(opened.config, opened.tensors, PlainDevice(), dtype, 100);
+  };
   ASSERT_NE(weights.positions, nullptr);
   EXPECT_EQ(weights.rope, nullptr);
   EXPECT_EQ(weights.positions->spec().rows, 100) << "no more than may be asked for";
-  EXPECT_EQ(PositionBytes(config, DType::kF32, 100), 100 * 32 * 4);
-  EXPECT_EQ(PositionBytes(config, DType::kBF16, 100), 100 * 32 * 2);
+  EXPECT_EQ(unpadded(DType::kF32).position_bytes(), 100 * 32 * 4);
+  EXPECT_EQ(unpadded(DType::kBF16).position_bytes(), 100 * 32 * 2);
   EXPECT_EQ(weights.embedding->spec().cols, 16);
   EXPECT_EQ(weights.project_in->spec().rows, 32);
   EXPECT_EQ(weights.project_out->spec().rows, 16);
   // Table of 258 x 16, two projections of 16 x 32, two layers of 4 x 32 x 32 + 2 x 32 x 48.
-  EXPECT_EQ(WeightBytes(config, DType::kF32), 4 * (258 * 16 + 2 * 16 * 32 + 2 * (4 * 32 * 32 + 2 * 32 * 48)));
-  EXPECT_GE(weights.step_bytes(), static_cast<size_t>(WeightBytes(config, DType::kF32)));
+  EXPECT_EQ(unpadded(DType::kF32).bytes(), 4 * (258 * 16 + 2 * 16 * 32 + 2 * (4 * 32 * 32 + 2 * 32 * 48)));
+  EXPECT_GE(weights.step_bytes(), static_cast<size_t>(unpadded(DType::kF32).bytes()));
+}
+
+// Blocks of 32 that share d = 1 and m = row.
+std::string BlocksOfQ4_1(int64_t rows) {
+  std::string data;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto m = static_cast<uint16_t>(0x3C00 + row);
+    data += Raw<uint16_t>(0x3C00) + Raw(m) + std::string(16, static_cast<char>(row));
+  }
+  return data;
+}
+
+TEST_F(WeightsTest, ADeviceThatSupportsAFormatReadsItsRowsAsStored) {
+  GgufBuilder file = TinyGguf();
+  const std::string k = BlocksOfQ4_1(16), gate = BlocksOfQ4_1(64);
+  file.At("blk.1.attn_k.weight") = {"blk.1.attn_k.weight", {32, 16}, GgufBuilder::kQ4_1, k};
+  file.At("blk.1.ffn_gate.weight") = {"blk.1.ffn_gate.weight", {32, 64}, GgufBuilder::kQ4_1, gate};
+  file.At("blk.0.ffn_gate.weight") = {"blk.0.ffn_gate.weight", {32, 64}, GgufBuilder::kQ4_1, gate};
+  file.At("blk.0.ffn_up.weight") = {"blk.0.ffn_up.weight", {32, 64}, GgufBuilder::kQ4_1, gate};
+  const auto checkpoint = Checkpoint::Open(dir_.Write("mixed.gguf", file.Build()));
+  ASSERT_THAT(checkpoint, IsOk());
+  RecordingDevice device({WeightFormat::kQ4_1});
+  const Weights weights = LoadWeights(**checkpoint, device, PlanWeights(**checkpoint, device, DType::kBF16, 100));
+
+  const auto& qkv = static_cast<const RecordedWeight&>(*weights.layers[1].qkv);
+  ASSERT_EQ(qkv.parts.size(), 3u) << "q and v are expanded, k is not";
+  EXPECT_EQ(qkv.spec().parts[1].format, WeightFormat::kQ4_1);
+  EXPECT_EQ(qkv.parts[1].size(), 16u * 20u);
+  EXPECT_EQ(qkv.parts[1].substr(20, 20), k.substr(40, 20)) << "un-permuted: row 1 of a head is stored as its row 2";
+  EXPECT_EQ(qkv.parts[2], file.At("blk.1.attn_v.weight").data);
+
+  const auto& up = static_cast<const RecordedWeight&>(*weights.layers[0].up);
+  ASSERT_EQ(up.parts.size(), 1u) << "gate and up in one format";
+  EXPECT_EQ(up.spec().format, WeightFormat::kQ4_1);
+  EXPECT_EQ(up.parts[0], gate + gate);
+
+  const auto& mixed = static_cast<const RecordedWeight&>(*weights.layers[1].up);
+  EXPECT_EQ(mixed.spec().format, WeightFormat::kBF16) << "two formats: both are expanded";
+  EXPECT_EQ(mixed.parts[0].size(), 128u * 32u * sizeof(float));
 }
 
 TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {
   FamilyCheckpoint("opt_plain").WriteTo(dir_.path(), "F32");
   const auto checkpoint = Checkpoint::Open(dir_.path());
   ASSERT_THAT(checkpoint, IsOk());
-  const Weights weights = LoadWeights(**checkpoint, *device_, DType::kF32, 100);
+  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, DType::kF32, 100));
   std::vector<float> norm(32);
   for (const NormWeight& weight : {weights.final_norm, weights.layers[1].attention_norm}) {
     device_->CopyToHost(norm.data(), weight.weight, 32 * sizeof(float));

@@ -50,7 +50,7 @@ struct Problem {
   reference::Values stored() const { return reference::RoundTo(dtype, reference::ToDouble(w)); }
 
   std::unique_ptr<LinearWeight> Pack(CpuDevice& device, bool gated = false) const {
-    return device.MakeLinear({rows, cols, dtype, gated}, ReaderOf(w, cols), b);
+    return device.MakeLinear({rows, cols, FormatOf(dtype), gated}, ReaderOf(w, cols), b);
   }
 };
 
@@ -68,7 +68,7 @@ Floats Multiply(CpuDevice& device, const LinearWeight& weight, const Floats& x, 
   return y;
 }
 
-const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16"; }
+const char* ShortName(DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16"; }
 
 class CpuLinearTest : public ::testing::TestWithParam<std::tuple<CpuIsa, DType>> {
  protected:
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuLinearTest,
                                             ::testing::Values(DType::kF32, DType::kF16, DType::kBF16)),
                          [](const auto& isa) {
                            return std::string(IsaName(std::get<0>(isa.param))) + "_" +
-                                  DTypeName(std::get<1>(isa.param));
+                                  ShortName(std::get<1>(isa.param));
                          });
 
 TEST_P(CpuLinearTest, AgreesWithTheOracle) {
@@ -270,7 +270,7 @@ TEST(CpuLinear, Bf16RoundsToNearestEven) {
   for (CpuIsa isa : SupportedIsas()) {
     const auto device = MakeDevice(isa);
     const Floats w = {1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 1.0f + 0x1.8p-8f, -1.0f - 0x1p-8f, 3.4e38f, 1e-40f};
-    const auto table = device->MakeLinear({6, 1, DType::kBF16}, ReaderOf(w, 1), {});
+    const auto table = device->MakeLinear({6, 1, WeightFormat::kBF16}, ReaderOf(w, 1), {});
     const std::vector<int32_t> ids = {0, 1, 2, 3, 4};
     device->BeginStep({ids, {}});
     Floats x(5);

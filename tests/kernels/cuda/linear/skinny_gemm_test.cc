@@ -59,7 +59,7 @@ TEST_P(SkinnyGemmTest, EveryFinishAgreesWithTheOracle) {
   const Values xr = RoundTo(dtype, ToDouble(x)), wr = RoundTo(dtype, ToDouble(w));
   const Values product = reference::Linear(xr, n, wr, rows, cols, ToDouble(bias));
   const Values magnitude = reference::LinearMagnitude(xr, n, wr, rows, cols, ToDouble(bias));
-  LinearSpec spec{.rows = rows, .cols = cols, .dtype = dtype};
+  LinearSpec spec{.rows = rows, .cols = cols, .format = FormatOf(dtype)};
   const auto weight = device_->MakeLinear(spec, ReaderOf(w, cols), bias);
   const Matrix in = On(n, cols, x);
   const auto bound = [&, cols = cols](size_t i) { return static_cast<double>(2 * cols + 2) * 0x1p-24 * magnitude[i]; };
@@ -107,7 +107,8 @@ TEST_P(SkinnyGemmTest, ARowIsTheSameInAnyCompany) {
   const auto [dtype, shape] = GetParam();
   const auto [n, rows, cols] = shape;
   const Floats w = Random(rows * cols, 1, 0.1f), x = Random(64 * cols, 2);
-  const auto weight = device_->MakeLinear({.rows = rows, .cols = cols, .dtype = dtype}, ReaderOf(w, cols), {});
+  const auto weight =
+      device_->MakeLinear({.rows = rows, .cols = cols, .format = FormatOf(dtype)}, ReaderOf(w, cols), {});
   Matrix in = On(64, cols, x);
   const Matrix all = On(64, rows);
   const Matrix few = On(n, rows);

@@ -1,6 +1,6 @@
 // Compiled with -O3 (CMakeLists.txt): the loops are written so that the compiler vectorises them, once for every
 // instruction set below, and the widest one the machine has is chosen at run time.
-#include "model/files/stored_type.h"
+#include "model/files/dequantize.h"
 
 #include <bit>
 #include <cassert>
@@ -11,18 +11,6 @@ namespace {
 
 constexpr int64_t kQuantBlock = 32;
 constexpr int64_t kKBlock = 256;
-
-constexpr StoredTypeInfo kInfos[] = {
-    {"F32", 1, 4},
-    {"F16", 1, 2},
-    {"BF16", 1, 2},
-    {"Q8_0", kQuantBlock, 34},
-    {"Q4_0", kQuantBlock, 18},
-    {"Q4_1", kQuantBlock, 20},
-    {"Q4_K", kKBlock, 144},
-    {"Q5_K", kKBlock, 176},
-    {"Q6_K", kKBlock, 210},
-};
 
 #define HYDRANT_INLINE inline __attribute__((always_inline))
 
@@ -146,43 +134,43 @@ HYDRANT_INLINE bool AllFinite(const float* values, int64_t n) {
   return bad == 0;
 }
 
-HYDRANT_INLINE bool Expand(StoredType type, const uint8_t* stored, int64_t n, float* out) {
-  switch (type) {
-    case StoredType::kF32:
+HYDRANT_INLINE bool Expand(WeightFormat format, const uint8_t* stored, int64_t n, float* out) {
+  switch (format) {
+    case WeightFormat::kF32:
       std::memcpy(out, stored, static_cast<size_t>(n) * sizeof(float));
       break;
-    case StoredType::kF16:
+    case WeightFormat::kF16:
       ExpandF16(stored, n, out);
       break;
-    case StoredType::kBF16:
+    case WeightFormat::kBF16:
       ExpandBF16(stored, n, out);
       break;
-    case StoredType::kQ8_0:
+    case WeightFormat::kQ8_0:
       ExpandQ8_0(stored, n, out);
       break;
-    case StoredType::kQ4_0:
+    case WeightFormat::kQ4_0:
       ExpandQ4_0(stored, n, out);
       break;
-    case StoredType::kQ4_1:
+    case WeightFormat::kQ4_1:
       ExpandQ4_1(stored, n, out);
       break;
-    case StoredType::kQ4_K:
+    case WeightFormat::kQ4_K:
       ExpandQ4_K(stored, n, out);
       break;
-    case StoredType::kQ5_K:
+    case WeightFormat::kQ5_K:
       ExpandQ5_K(stored, n, out);
       break;
-    case StoredType::kQ6_K:
+    case WeightFormat::kQ6_K:
       ExpandQ6_K(stored, n, out);
       break;
   }
   return AllFinite(out, n);  // the row is still in the nearest cache
 }
 
-using ExpandFunction = bool (*)(StoredType, const uint8_t*, int64_t, float*);
+using ExpandFunction = bool (*)(WeightFormat, const uint8_t*, int64_t, float*);
 
-bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* out) {
-  return Expand(type, stored, n, out);
+bool ExpandBaseline(WeightFormat format, const uint8_t* stored, int64_t n, float* out) {
+  return Expand(format, stored, n, out);
 }
 
 #if defined(__x86_64__)
@@ -192,9 +180,9 @@ bool ExpandBaseline(StoredType type, const uint8_t* stored, int64_t n, float* ou
 #define HYDRANT_TARGET_AVX2 "avx2,prefer-vector-width=256"
 #endif
 // No FMA in either: d * q + m must round twice everywhere, or a model would load differently on different machines.
-__attribute__((target(HYDRANT_TARGET_AVX2))) bool ExpandAvx2(StoredType type, const uint8_t* stored, int64_t n,
+__attribute__((target(HYDRANT_TARGET_AVX2))) bool ExpandAvx2(WeightFormat format, const uint8_t* stored, int64_t n,
                                                              float* out) {
-  return Expand(type, stored, n, out);
+  return Expand(format, stored, n, out);
 }
 
 ExpandFunction Choose() { return __builtin_cpu_supports("avx2") ? ExpandAvx2 : ExpandBaseline; }
@@ -204,12 +192,10 @@ ExpandFunction Choose() { return ExpandBaseline; }
 
 }  // namespace
 
-const StoredTypeInfo& InfoOf(StoredType type) { return kInfos[static_cast<size_t>(type)]; }
-
-bool DequantizeRow(StoredType type, const void* stored, int64_t elements, float* out) {
-  assert(elements % InfoOf(type).block_elements == 0);
+bool DequantizeRow(WeightFormat format, const void* stored, int64_t elements, float* out) {
+  assert(elements % InfoOf(format).block_elements == 0);
   static const ExpandFunction expand = Choose();
-  return expand(type, static_cast<const uint8_t*>(stored), elements, out);
+  return expand(format, static_cast<const uint8_t*>(stored), elements, out);
 }
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-#include "model/files/stored_type.h"
+#include "model/files/dequantize.h"
 
 #include <gtest/gtest.h>
 
@@ -25,13 +25,13 @@ double HalfValue(uint16_t half) {
   return exponent == 0 ? sign * std::ldexp(mantissa, -24) : sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
 
-std::vector<float> Expand(StoredType type, const std::string& bytes, bool* finite = nullptr) {
-  const StoredTypeInfo& info = InfoOf(type);
+std::vector<float> Expand(WeightFormat format, const std::string& bytes, bool* finite = nullptr) {
+  const WeightFormatInfo& info = InfoOf(format);
   std::vector<float> out(bytes.size() / static_cast<size_t>(info.block_bytes) *
                          static_cast<size_t>(info.block_elements));
   // From an odd address: safetensors promises no alignment.
   std::string shifted = "x" + bytes;
-  const bool all_finite = DequantizeRow(type, shifted.data() + 1, static_cast<int64_t>(out.size()), out.data());
+  const bool all_finite = DequantizeRow(format, shifted.data() + 1, static_cast<int64_t>(out.size()), out.data());
   if (finite != nullptr) *finite = all_finite;
   return out;
 }
@@ -54,13 +54,13 @@ void PutHalf(std::string& bytes, size_t at, std::mt19937& random) {
   std::memcpy(bytes.data() + at, &half, 2);
 }
 
-TEST(StoredType, EveryHalfBecomesItsValue) {
+TEST(DequantizeRow, EveryHalfBecomesItsValue) {
   std::string bytes(2 * 65536, '\0');
   for (uint32_t half = 0; half < 65536; ++half) {
     const auto bits = static_cast<uint16_t>(half);
     std::memcpy(bytes.data() + 2 * half, &bits, 2);
   }
-  const std::vector<float> values = Expand(StoredType::kF16, bytes);
+  const std::vector<float> values = Expand(WeightFormat::kF16, bytes);
   for (uint32_t half = 0; half < 65536; ++half) {
     const double expected = HalfValue(static_cast<uint16_t>(half));
     if (std::isnan(expected)) {
@@ -71,32 +71,32 @@ TEST(StoredType, EveryHalfBecomesItsValue) {
   }
 }
 
-TEST(StoredType, BFloat16IsTheUpperHalfOfAFloat) {
+TEST(DequantizeRow, BFloat16IsTheUpperHalfOfAFloat) {
   std::mt19937 random(1);
   for (const size_t count : {1, 15, 16, 17, 100}) {
     const std::string bytes = RandomBytes(2 * count, random);
-    const std::vector<float> values = Expand(StoredType::kBF16, bytes);
+    const std::vector<float> values = Expand(WeightFormat::kBF16, bytes);
     for (size_t i = 0; i < count; ++i) {
       ASSERT_EQ(std::bit_cast<uint32_t>(values[i]), static_cast<uint32_t>(Half(bytes, 2 * i)) << 16);
     }
   }
 }
 
-TEST(StoredType, F32IsCopied) {
+TEST(DequantizeRow, F32IsCopied) {
   std::mt19937 random(2);
   const std::string bytes = RandomBytes(4 * 17, random);
-  const std::vector<float> values = Expand(StoredType::kF32, bytes);
+  const std::vector<float> values = Expand(WeightFormat::kF32, bytes);
   EXPECT_EQ(std::memcmp(values.data(), bytes.data(), bytes.size()), 0);
 }
 
-class StoredTypeBlocks : public testing::TestWithParam<int> {};
+class DequantizeRowBlocks : public testing::TestWithParam<int> {};
 
 // Exact equality: the products have at most 11 + 8 significant bits, so fp32 rounds only the sum of Q4_1.
-TEST_P(StoredTypeBlocks, Q8_0IsScaleTimesCode) {
+TEST_P(DequantizeRowBlocks, Q8_0IsScaleTimesCode) {
   std::mt19937 random(3);
   std::string bytes = RandomBytes(static_cast<size_t>(34 * GetParam()), random);
   for (int b = 0; b < GetParam(); ++b) PutHalf(bytes, static_cast<size_t>(34 * b), random);
-  const std::vector<float> values = Expand(StoredType::kQ8_0, bytes);
+  const std::vector<float> values = Expand(WeightFormat::kQ8_0, bytes);
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t block = i / 32 * 34;
     const double expected = HalfValue(Half(bytes, block)) * static_cast<int8_t>(bytes[block + 2 + i % 32]);
@@ -104,11 +104,11 @@ TEST_P(StoredTypeBlocks, Q8_0IsScaleTimesCode) {
   }
 }
 
-TEST_P(StoredTypeBlocks, Q4_0IsScaleTimesCodeMinusEight) {
+TEST_P(DequantizeRowBlocks, Q4_0IsScaleTimesCodeMinusEight) {
   std::mt19937 random(4);
   std::string bytes = RandomBytes(static_cast<size_t>(18 * GetParam()), random);
   for (int b = 0; b < GetParam(); ++b) PutHalf(bytes, static_cast<size_t>(18 * b), random);
-  const std::vector<float> values = Expand(StoredType::kQ4_0, bytes);
+  const std::vector<float> values = Expand(WeightFormat::kQ4_0, bytes);
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t block = i / 32 * 18, in_block = i % 32;
     const auto pair = static_cast<uint8_t>(bytes[block + 2 + in_block % 16]);
@@ -117,14 +117,14 @@ TEST_P(StoredTypeBlocks, Q4_0IsScaleTimesCodeMinusEight) {
   }
 }
 
-TEST_P(StoredTypeBlocks, Q4_1IsScaleTimesCodePlusMinimum) {
+TEST_P(DequantizeRowBlocks, Q4_1IsScaleTimesCodePlusMinimum) {
   std::mt19937 random(5);
   std::string bytes = RandomBytes(static_cast<size_t>(20 * GetParam()), random);
   for (int b = 0; b < GetParam(); ++b) {
     PutHalf(bytes, static_cast<size_t>(20 * b), random);
     PutHalf(bytes, static_cast<size_t>(20 * b + 2), random);
   }
-  const std::vector<float> values = Expand(StoredType::kQ4_1, bytes);
+  const std::vector<float> values = Expand(WeightFormat::kQ4_1, bytes);
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t block = i / 32 * 20, in_block = i % 32;
     const auto pair = static_cast<uint8_t>(bytes[block + 4 + in_block % 16]);
@@ -134,7 +134,7 @@ TEST_P(StoredTypeBlocks, Q4_1IsScaleTimesCodePlusMinimum) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Blocks, StoredTypeBlocks, testing::Values(1, 2, 15, 16, 17));
+INSTANTIATE_TEST_SUITE_P(Blocks, DequantizeRowBlocks, testing::Values(1, 2, 15, 16, 17));
 
 std::string FromHex(const std::string& hex) {
   std::string bytes;
@@ -143,12 +143,12 @@ std::string FromHex(const std::string& hex) {
 }
 
 // Exact equality: all products but Q6_K's last are exact in fp32, and that one is rounded once.
-TEST(StoredType, KQuantsAreWhatLlamaCppMakesOfThem) {
+TEST(DequantizeRow, KQuantsAreWhatLlamaCppMakesOfThem) {
   std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/k_quants.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);
-  for (const auto& [name, type] : {std::pair("Q4_K", StoredType::kQ4_K), std::pair("Q5_K", StoredType::kQ5_K),
-                                   std::pair("Q6_K", StoredType::kQ6_K)}) {
-    EXPECT_EQ(InfoOf(type).name, name);
+  for (const auto& [name, type] : {std::pair("Q4_K", WeightFormat::kQ4_K), std::pair("Q5_K", WeightFormat::kQ5_K),
+                                   std::pair("Q6_K", WeightFormat::kQ6_K)}) {
+    EXPECT_EQ(InfoOf(format).name, name);
     const std::string blocks = FromHex(goldens.at(name).at("blocks").get<std::string>());
     const std::string bytes = FromHex(goldens.at(name).at("values").get<std::string>());
     std::vector<float> expected(bytes.size() / 4);
@@ -160,22 +160,22 @@ TEST(StoredType, KQuantsAreWhatLlamaCppMakesOfThem) {
   }
 }
 
-TEST(StoredType, ReportsValuesThatAreNotFinite) {
+TEST(DequantizeRow, ReportsValuesThatAreNotFinite) {
   bool finite = false;
-  Expand(StoredType::kF32, std::string(4 * 33, '\0'), &finite);
+  Expand(WeightFormat::kF32, std::string(4 * 33, '\0'), &finite);
   EXPECT_TRUE(finite);
   for (const uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0x7F800001u}) {
     for (const size_t at : {0, 16, 32}) {
       std::string bytes(4 * 33, '\0');
       std::memcpy(bytes.data() + 4 * at, &bits, 4);
-      Expand(StoredType::kF32, bytes, &finite);
+      Expand(WeightFormat::kF32, bytes, &finite);
       EXPECT_FALSE(finite) << bits << " at " << at;
     }
   }
   std::string block(34, '\1');
   const uint16_t infinity = 0x7C00;
   std::memcpy(block.data(), &infinity, 2);
-  Expand(StoredType::kQ8_0, block, &finite);
+  Expand(WeightFormat::kQ8_0, block, &finite);
   EXPECT_FALSE(finite);
 }
 

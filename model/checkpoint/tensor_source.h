@@ -1,0 +1,81 @@
+// TensorSource is a validated tensor of a checkpoint, on the host; TensorRole says what it is for.
+//
+// Thread: any. Rows may be read by several threads at once.
+#ifndef HYDRANT_MODEL_CHECKPOINT_TENSOR_SOURCE_H_
+#define HYDRANT_MODEL_CHECKPOINT_TENSOR_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "kernels/types.h"
+
+namespace hydrant {
+
+// What a tensor is for, in every family. Weights are [out, in], row-major as seen through TensorSource.
+enum class TensorRole : uint8_t {
+  kEmbedding,   // [vocab, embedding_cols]
+  kHead,        // [vocab, embedding_cols]; absent when embeddings are tied
+  kPositions,   // [position_rows, hidden]
+  kProjectIn,   // [hidden, embedding_cols]
+  kProjectOut,  // [embedding_cols, hidden]
+  kFinalNorm,
+  kFinalNormBias,
+  kAttentionNorm,
+  kAttentionNormBias,
+  kQ,
+  kQBias,
+  kK,
+  kKBias,
+  kV,
+  kVBias,
+  kQNorm,  // [head_dim]
+  kKNorm,  // [head_dim]
+  kO,
+  kOBias,
+  kMlpNorm,
+  kMlpNormBias,
+  kGate,
+  kGateBias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias,
+};
+
+// Vectors are [1, n]. Rows are in the order that the layers want, whatever that of the file: un-permuted (q, k of GGUF's
+// llama), picked from a fused tensor (q, k, v of GPT-NeoX).
+class TensorSource {
+ public:
+  TensorSource(std::string name, int64_t rows, int64_t cols, WeightFormat format)
+      : name_(std::move(name)), rows_(rows), cols_(cols), format_(format) {}
+  virtual ~TensorSource() = default;
+
+  const std::string& name() const { return name_; }  // the file's, for messages
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  WeightFormat format() const { return format_; }  // what its elements are stored in
+
+  // Rows [begin, end) as fp32 into out [end - begin, cols].
+  virtual void ReadRows(int64_t begin, int64_t end, float* out) const = 0;
+
+  // Whether a row lies in the file as the layers want it, so that it can be had without being expanded. Not so where the order
+  // of elements changes within a row: the vectors of a permuted or fused tensor.
+  virtual bool has_stored_rows() const { return false; }
+  // The bytes of rows [begin, end) into out [end - begin, RowBytes(format, cols)]. Nothing looks at what they mean: whether they
+  // are finite is for the caller to see. REQUIRES has_stored_rows().
+  virtual void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const;
+
+  // Whether a row that ReadRows has read so far held a NaN or an infinity.
+  virtual bool non_finite() const { return false; }
+
+ private:
+  std::string name_;
+  int64_t rows_, cols_;
+  WeightFormat format_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_CHECKPOINT_TENSOR_SOURCE_H_

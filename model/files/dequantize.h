@@ -1,0 +1,19 @@
+// DequantizeRow expands a row of a model file's tensor to fp32.
+//
+// Thread: any.
+#ifndef HYDRANT_MODEL_FILES_DEQUANTIZE_H_
+#define HYDRANT_MODEL_FILES_DEQUANTIZE_H_
+
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace hydrant {
+
+// out[0, elements) = the row at `stored`, which may be unaligned. REQUIRES: elements is a multiple of the format's
+// block_elements. Returns false when a value is not finite.
+bool DequantizeRow(WeightFormat format, const void* stored, int64_t elements, float* out);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_FILES_DEQUANTIZE_H_

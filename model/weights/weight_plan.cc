@@ -1,0 +1,172 @@
+#include "model/weights/weight_plan.h"
+
+#include <algorithm>
+#include <cassert>
+#include <string_view>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+struct PartNames {
+  TensorRole tensor;
+  std::optional<TensorRole> bias = {};
+};
+
+class Planner {
+ public:
+  Planner(const TensorTable& tensors, const WeightDevice& device, DType dtype)
+      : tensors_(tensors), device_(device), dtype_(dtype) {}
+
+  void Add(WeightRole role, int32_t layer, const std::vector<PartNames>& names, bool gated = false) {
+    PlannedWeight weight{.role = role, .layer = layer, .gated = gated};
+    for (const PartNames& name : names) {
+      const TensorSource& source = Source(name.tensor, layer);
+      assert(weight.parts.empty() || weight.cols == source.cols());
+      weight.cols = source.cols();
+      weight.parts.push_back(PartOf(source, name, layer));
+    }
+    if (gated && weight.parts[0].computed != weight.parts[1].computed) {
+      for (WeightPart& part : weight.parts) part.computed = FormatOf(dtype_);
+    }
+    Push(std::move(weight));
+  }
+
+  // Rows [first, first + rows) of a tensor outside layers.
+  void AddSlice(WeightRole role, TensorRole tensor, int64_t first, int64_t rows) {
+    const TensorSource& source = Source(tensor, 0);
+    assert(first + rows <= source.rows());
+    WeightPart part = PartOf(source, {tensor}, 0);
+    part.first_row = first;
+    part.rows = rows;
+    Push({.role = role, .cols = source.cols(), .parts = {part}});
+  }
+
+  WeightPlan Done(int32_t positions_max, int64_t rope_bytes) {
+    plan_.positions_max = positions_max;
+    plan_.rope_bytes = rope_bytes;
+    return std::move(plan_);
+  }
+
+ private:
+  const TensorSource& Source(TensorRole role, int32_t layer) const {
+    const TensorSource* source = tensors_.Find(role, layer);
+    assert(source != nullptr);
+    return *source;
+  }
+
+  WeightPart PartOf(const TensorSource& source, const PartNames& name, int32_t layer) const {
+    const bool kept = IsQuantised(source.format()) && source.has_stored_rows() && device_.supports(source.format());
+    WeightPart part{.tensor = name.tensor,
+                    .rows = source.rows(),
+                    .stored = source.format(),
+                    .computed = kept ? source.format() : FormatOf(dtype_)};
+    if (name.bias.has_value() && tensors_.Find(*name.bias, layer) != nullptr) part.bias = name.bias;
+    return part;
+  }
+
+  void Push(PlannedWeight weight) {
+    weight.bytes = device_.linear_bytes(weight.Spec(), weight.biased());
+    plan_.weights.push_back(std::move(weight));
+  }
+
+  const TensorTable& tensors_;
+  const WeightDevice& device_;
+  DType dtype_;
+  WeightPlan plan_;
+};
+
+// The names of a set of formats, in their order.
+std::string Names(std::vector<WeightFormat> formats) {
+  std::sort(formats.begin(), formats.end());
+  formats.erase(std::unique(formats.begin(), formats.end()), formats.end());
+  std::string text;
+  for (const WeightFormat format : formats) {
+    if (!text.empty()) text += ", ";
+    text += IsQuantised(format) ? InfoOf(format).name : DTypeName(DTypeOf(format));
+  }
+  return text;
+}
+
+}  // namespace
+
+int64_t PlannedWeight::rows() const {
+  int64_t rows = 0;
+  for (const WeightPart& part : parts) rows += part.rows;
+  return rows;
+}
+
+bool PlannedWeight::biased() const {
+  return std::any_of(parts.begin(), parts.end(), [](const WeightPart& part) { return part.bias.has_value(); });
+}
+
+LinearSpec PlannedWeight::Spec() const {
+  LinearSpec spec{.rows = rows(), .cols = cols, .format = parts.front().computed, .gated = gated};
+  const bool mixed =
+      std::any_of(parts.begin(), parts.end(), [&](const WeightPart& part) { return part.computed != spec.format; });
+  if (!mixed) return spec;
+  for (const WeightPart& part : parts) spec.parts.push_back({part.rows, part.computed});
+  return spec;
+}
+
+int64_t WeightPlan::bytes() const {
+  int64_t sum = 0;
+  for (const PlannedWeight& weight : weights) {
+    if (weight.role != WeightRole::kPositions) sum += weight.bytes;
+  }
+  return sum;
+}
+
+int64_t WeightPlan::position_bytes() const {
+  int64_t sum = rope_bytes;
+  for (const PlannedWeight& weight : weights) {
+    if (weight.role == WeightRole::kPositions) sum += weight.bytes;
+  }
+  return sum;
+}
+
+std::string WeightPlan::Formats() const {
+  std::vector<WeightFormat> stored, computed;
+  for (const PlannedWeight& weight : weights) {
+    for (const WeightPart& part : weight.parts) {
+      stored.push_back(part.stored);
+      computed.push_back(part.computed);
+    }
+  }
+  const std::string multiplied = Names(std::move(computed)), in_file = Names(std::move(stored));
+  return multiplied == in_file ? multiplied : multiplied + " (stored as " + in_file + ")";
+}
+
+WeightDevice WeightDevice::Of(const Device& device) {
+  return {[&device](WeightFormat format) { return device.Supports(format); },
+          [&device](const LinearSpec& spec, bool biased) { return device.LinearBytes(spec, biased); }};
+}
+
+WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device, DType dtype,
+                       int32_t positions_max) {
+  using enum TensorRole;
+  Planner planner(tensors, device, dtype);
+  planner.Add(WeightRole::kEmbedding, 0, {{kEmbedding}});
+  if (!config.tied_embeddings) planner.Add(WeightRole::kOwnHead, 0, {{kHead}});
+  if (config.projected()) {
+    planner.Add(WeightRole::kProjectIn, 0, {{kProjectIn}});
+    planner.Add(WeightRole::kProjectOut, 0, {{kProjectOut}});
+  }
+  for (int32_t i = 0; i < config.layers; ++i) {
+    planner.Add(WeightRole::kQkv, i, {{kQ, kQBias}, {kK, kKBias}, {kV, kVBias}});
+    planner.Add(WeightRole::kO, i, {{kO, kOBias}});
+    if (config.gated) {
+      planner.Add(WeightRole::kUp, i, {{kGate, kGateBias}, {kUp, kUpBias}}, /*gated=*/true);
+    } else {
+      planner.Add(WeightRole::kUp, i, {{kUp, kUpBias}});
+    }
+    planner.Add(WeightRole::kDown, i, {{kDown, kDownBias}});
+  }
+  if (config.position_rows == 0) {
+    return planner.Done(positions_max, int64_t{positions_max} * config.rope_dims * static_cast<int64_t>(sizeof(float)));
+  }
+  planner.AddSlice(WeightRole::kPositions, kPositions, config.position_offset, std::min(positions_max, config.context));
+  return planner.Done(positions_max, 0);
+}
+
+}  // namespace hydrant

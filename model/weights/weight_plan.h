@@ -1,0 +1,91 @@
+// WeightPlan says what becomes of a checkpoint's matrices on a device: of which tensors each is made, in which formats, and in
+// how many bytes. LoadWeights walks it, sizing adds it up, the log describes it.
+//
+// Thread: any (plain data, pure functions).
+//
+// Invariants
+//  1. A part that keeps a quantised format is stored in it, can be had as stored, and the device supports it; every other part is
+//     expanded, all of them to one type.
+//  2. The parts of a gated weight have one format: every device multiplies them side by side.
+//  3. PlannedWeight::bytes is LinearWeight::bytes() of what LoadWeights makes of it.
+#ifndef HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
+#define HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/checkpoint/tensor_source.h"
+#include "model/checkpoint/tensor_table.h"
+#include "model/config/model_config.h"
+
+namespace hydrant {
+
+// What a matrix is for. The field of Weights or LayerWeights that it goes to has the same name.
+enum class WeightRole : uint8_t {
+  kEmbedding,
+  kOwnHead,
+  kProjectIn,
+  kProjectOut,
+  kQkv,
+  kO,
+  kUp,
+  kDown,
+  kPositions,
+};
+
+// The rows that one tensor gives a matrix.
+struct WeightPart {
+  TensorRole tensor = TensorRole::kEmbedding;
+  std::optional<TensorRole> bias = {};  // of these rows; none: the checkpoint has no such tensor
+  int64_t first_row = 0;                // of the tensor
+  int64_t rows = 0;
+  WeightFormat stored = WeightFormat::kF32;    // in the file
+  WeightFormat computed = WeightFormat::kF32;  // on the device
+};
+
+struct PlannedWeight {
+  WeightRole role = WeightRole::kEmbedding;
+  int32_t layer = 0;  // of roles within layers
+  int64_t cols = 0;
+  bool gated = false;
+  std::vector<WeightPart> parts;  // one after the other
+  int64_t bytes = 0;
+
+  int64_t rows() const;
+  bool biased() const;
+  LinearSpec Spec() const;
+};
+
+struct WeightPlan {
+  std::vector<PlannedWeight> weights;
+  int32_t positions_max = 0;  // of the rotary table, or of that of learned positions
+  int64_t rope_bytes = 0;     // of the rotary table; 0 beside learned positions
+
+  // Of all matrices, learned positions aside. Norms are not worth counting.
+  int64_t bytes() const;
+  // Of learned positions, or of the rotary table.
+  int64_t position_bytes() const;
+  // For the log: the types that are multiplied and, where they are others, those that are stored: "bfloat16 (stored as Q8_0, Q4_1)".
+  std::string Formats() const;
+};
+
+// What a plan asks of a device.
+struct WeightDevice {
+  std::function<bool(WeightFormat)> supports;                           // Device::Supports
+  std::function<int64_t(const LinearSpec&, bool biased)> linear_bytes;  // Device::LinearBytes
+
+  static WeightDevice Of(const Device& device);  // which must outlive it
+};
+
+// What is not kept as it is stored is expanded to `dtype`. `positions_max` bounds the rotary table, or that of learned positions.
+// REQUIRES: `tensors` has every tensor that the config calls for, with its shape.
+WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device, DType dtype,
+                       int32_t positions_max);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
