@@ -1,9 +1,12 @@
 #include "model/checkpoint/gguf_architecture.h"
 
+#include <array>
+
 namespace hydrant {
 namespace {
 
-constexpr TensorName kLlamaNames[] = {
+// What llama, qwen2 and qwen3 have in common.
+constexpr auto kBaseNames = std::to_array<TensorName>({
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
@@ -18,52 +21,28 @@ constexpr TensorName kLlamaNames[] = {
     {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
     {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
     {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
-    {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
     {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
-    {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
     {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
-    {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
-};
+});
 
-constexpr TensorName kQwen2Names[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
-    {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
-    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
-    {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
-    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
-    {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
-    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
-    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
-    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
-    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
-};
+constexpr auto kLlamaNames =
+    WithMore(kBaseNames, {
+                             {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
+                             {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
+                             {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
+                         });
 
-constexpr TensorName kQwen3Names[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
-    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_q.bias"},
-    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
-    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_k.bias"},
-    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
-    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_v.bias"},
-    {TensorRole::kQNorm, Presence::kRequired, "blk.#.attn_q_norm.weight"},
-    {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
-    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
-    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_gate.weight"},
-    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
-    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
-};
+constexpr auto kQwen2Names = WithChanges(kBaseNames, {
+                                                         {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
+                                                         {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
+                                                         {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
+                                                     });
+
+constexpr auto kQwen3Names =
+    WithMore(kBaseNames, {
+                             {TensorRole::kQNorm, Presence::kRequired, "blk.#.attn_q_norm.weight"},
+                             {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
+                         });
 
 // The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
 constexpr TensorName kNeoxNames[] = {

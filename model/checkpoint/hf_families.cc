@@ -1,9 +1,11 @@
 #include "model/checkpoint/hf_families.h"
 
+#include <array>
+
 namespace hydrant {
 namespace {
 
-constexpr TensorName kLlamaNames[] = {
+constexpr auto kLlamaNames = std::to_array<TensorName>({
     {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
@@ -23,48 +25,23 @@ constexpr TensorName kLlamaNames[] = {
     {TensorRole::kUpBias, Presence::kMlpBias, "model.layers.#.mlp.up_proj.bias"},
     {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
     {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.down_proj.bias"},
-};
+});
 // Old files store the rotary frequencies; a tied head may be stored all the same.
 constexpr std::string_view kLlamaKnown[] = {"model.layers.#.self_attn.rotary_emb.inv_freq", "lm_head.weight"};
 
-constexpr TensorName kQwen2Names[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
-    {TensorRole::kQBias, Presence::kRequired, "model.layers.#.self_attn.q_proj.bias"},
-    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
-    {TensorRole::kKBias, Presence::kRequired, "model.layers.#.self_attn.k_proj.bias"},
-    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
-    {TensorRole::kVBias, Presence::kRequired, "model.layers.#.self_attn.v_proj.bias"},
-    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
-    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
-    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
-};
+// No flag of theirs asks for biases of the MLP, nor in qwen2's case of attention's output.
+constexpr auto kQwen2Names =
+    WithChanges(kLlamaNames, {
+                                 {TensorRole::kQBias, Presence::kRequired, "model.layers.#.self_attn.q_proj.bias"},
+                                 {TensorRole::kKBias, Presence::kRequired, "model.layers.#.self_attn.k_proj.bias"},
+                                 {TensorRole::kVBias, Presence::kRequired, "model.layers.#.self_attn.v_proj.bias"},
+                             });
 
-constexpr TensorName kQwen3Names[] = {
-    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
-    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
-    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
-    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
-    {TensorRole::kQBias, Presence::kAttentionBias, "model.layers.#.self_attn.q_proj.bias"},
-    {TensorRole::kQNorm, Presence::kRequired, "model.layers.#.self_attn.q_norm.weight"},
-    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
-    {TensorRole::kKBias, Presence::kAttentionBias, "model.layers.#.self_attn.k_proj.bias"},
-    {TensorRole::kKNorm, Presence::kRequired, "model.layers.#.self_attn.k_norm.weight"},
-    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
-    {TensorRole::kVBias, Presence::kAttentionBias, "model.layers.#.self_attn.v_proj.bias"},
-    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
-    {TensorRole::kOBias, Presence::kAttentionBias, "model.layers.#.self_attn.o_proj.bias"},
-    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
-    {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_proj.weight"},
-    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.up_proj.weight"},
-    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.down_proj.weight"},
-};
+constexpr auto kQwen3Names =
+    WithMore(kLlamaNames, {
+                              {TensorRole::kQNorm, Presence::kRequired, "model.layers.#.self_attn.q_norm.weight"},
+                              {TensorRole::kKNorm, Presence::kRequired, "model.layers.#.self_attn.k_norm.weight"},
+                          });
 
 constexpr TensorName kOptNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "model.decoder.embed_tokens.weight"},
