@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/nearest_name.h"
 #include "api/wire/ordered_json.h"
 #include "kernels/kv_cache_view.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/request/chat_tools.h"
 #include "api/request/refused_fields.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
 
 namespace hydrant {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/object_reader.h"
 #include "nlohmann/json.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/request/refused_fields.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/object_reader.h"
 
 namespace hydrant {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "api/request/refused_fields.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
 
 namespace hydrant {

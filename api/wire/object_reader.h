@@ -18,7 +18,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "api/wire/api_error.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 
 namespace hydrant {
 

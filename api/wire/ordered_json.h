@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/object_reader.h"
 #include "nlohmann/json.hpp"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "loadgen/client/response_reader.h"
 
 namespace hydrant {

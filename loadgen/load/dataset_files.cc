@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "loadgen/client/json_scan.h"
 
 namespace hydrant {

@@ -8,7 +8,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/hf_config.h"
 #include "model/files/file_error.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 #include "model/files/safetensors_file.h"
 #include "model/vocabulary/directory_tokenizer.h"
 

@@ -10,7 +10,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/tensor_table.h"
 #include "model/config/model_config.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 
 namespace hydrant {
 

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "model/checkpoint/hf_families.h"
 #include "model/config/model_config.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 
 namespace hydrant {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 
 namespace hydrant {
 namespace {

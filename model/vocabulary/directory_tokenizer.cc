@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "model/files/file_error.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 #include "model/tokenizer/bpe_tokenizer.h"
 #include "model/vocabulary/sentencepiece.h"
 #include "model/vocabulary/tokenizer_json.h"

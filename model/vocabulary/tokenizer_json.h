@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 #include "model/tokenizer/tokenizer_spec.h"
 
 namespace hydrant {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 #include "model/tokenizer/tokenizer_spec.h"
 
 namespace hydrant {

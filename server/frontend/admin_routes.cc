@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
 #include "server/frontend/routes.h"

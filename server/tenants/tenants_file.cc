@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "api/kv/kv_reader.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
 #include "scheduler/tenant.h"

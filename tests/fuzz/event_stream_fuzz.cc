@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "loadgen/client/sse_reader.h"
 #include "loadgen/client/stream_event.h"
 #include "tests/fuzz/fuzz.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "api/response/tool_call_parser.h"
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

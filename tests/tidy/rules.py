@@ -164,8 +164,8 @@ def sources_are_built(tree):
 # Pattern over code, folders it applies to (None: everywhere), paths where it is allowed, and why it is banned.
 BANNED = [
     (r"(\.|->)(template )?(get|get_to|get_ptr|get_ref|value)<", LIBRARIES,
-     ("api/wire/json_reader.h", "api/wire/json_reader.cc", "model/files/json_reader.h",
-      "model/files/json_reader.cc", "model/jinja/library/from_json.cc"),  # by the type that the value has
+     ("api/wire/json_body.h", "api/wire/json_body.cc", "model/files/json_document.h",
+      "model/files/json_document.cc", "model/jinja/library/from_json.cc"),  # by the type that the value has
      "JSON is read through the checked reader: get<int>() turns -1, 1e30 and true into numbers"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(", ("tests",),
      ("tests/kernels/cpu/runtime/thread_pool_test.cc",),  # sleeping and waking up is what it tests

@@ -75,7 +75,7 @@ PLANTED = {
             {"server/a.cc": "tcp::resolver resolver(io);\n"},
         ],
         {
-            "api/wire/json_reader.cc": "j.get<int64_t>();\n",
+            "api/wire/json_body.cc": "j.get<int64_t>();\n",
             "api/a.cc": '// j.get<int>() is a silent cast\nstd::get<0>(t); x.get(); const char* s = "printf(";\n',
             "model/a.cc": "std::snprintf(b, n, f); int operand(int); operand(1); DefaultRand(2);\n",
             "server/main.cc": "std::fprintf(stderr, s);\n",

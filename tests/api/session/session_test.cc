@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 #include "api/wire/limits.h"
 
 namespace hydrant {

@@ -1,4 +1,4 @@
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 
 #include <cassert>
 #include <limits>

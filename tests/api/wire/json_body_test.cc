@@ -1,4 +1,4 @@
-#include "api/wire/json_reader.h"
+#include "api/wire/json_body.h"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ void Dump(JsonView value, std::string* out) {
 
 std::string Nested(int depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
-TEST(JsonReaderTest, ValidTextsRoundTrip) {
+TEST(JsonBody, ValidTextsRoundTrip) {
   const char* const cases[] = {
       "null",
       "true",
@@ -73,7 +73,7 @@ TEST(JsonReaderTest, ValidTextsRoundTrip) {
   }
 }
 
-TEST(JsonReaderTest, InvalidTextsGiveAByteOffsetAndNothingElse) {
+TEST(JsonBody, InvalidTextsGiveAByteOffsetAndNothingElse) {
   struct Case {
     const char* name;
     std::string text;
@@ -130,13 +130,13 @@ TEST(JsonReaderTest, InvalidTextsGiveAByteOffsetAndNothingElse) {
   }
 }
 
-TEST(JsonReaderTest, SkipsAByteOrderMark) {
+TEST(JsonBody, SkipsAByteOrderMark) {
   const ApiResult<JsonBody> document = Parse("\xef\xbb\xbf{\"a\":1}");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 1);
 }
 
-TEST(JsonReaderTest, DepthEndsAt64) {
+TEST(JsonBody, DepthEndsAt64) {
   EXPECT_TRUE(Parse(Nested(63)).ok());
   EXPECT_TRUE(Parse(Nested(64)).ok());
   for (const int depth : {65, 1000, 100'000}) {
@@ -149,13 +149,13 @@ TEST(JsonReaderTest, DepthEndsAt64) {
   EXPECT_EQ(open.error().code, "json_too_deep");
 }
 
-TEST(JsonReaderTest, DepthCountsOpenLevelsNotBrackets) {
+TEST(JsonBody, DepthCountsOpenLevelsNotBrackets) {
   std::string text = "[";
   for (int i = 0; i < 1000; ++i) text += i == 0 ? "[]" : ",[]";
   EXPECT_TRUE(Parse(text + "]").ok());
 }
 
-TEST(JsonReaderTest, NodesEndAtTheLimit) {
+TEST(JsonBody, NodesEndAtTheLimit) {
   RequestLimits limits;
   limits.json_nodes_max = 4;
   EXPECT_TRUE(JsonBody::Parse("[1,2,3]", limits).ok());
@@ -167,7 +167,7 @@ TEST(JsonReaderTest, NodesEndAtTheLimit) {
   EXPECT_EQ(object.error().code, "json_too_many_nodes");
 }
 
-TEST(JsonReaderTest, MillionsOfElementsAreRefusedEarly) {
+TEST(JsonBody, MillionsOfElementsAreRefusedEarly) {
   std::string text = "[0";
   for (int i = 0; i < 2'000'000; ++i) text += ",0";
   const ApiResult<JsonBody> document = Parse(text + "]");
@@ -175,7 +175,7 @@ TEST(JsonReaderTest, MillionsOfElementsAreRefusedEarly) {
   EXPECT_EQ(document.error().code, "json_too_many_nodes");
 }
 
-TEST(JsonReaderTest, LastDuplicateMemberWins) {
+TEST(JsonBody, LastDuplicateMemberWins) {
   const ApiResult<JsonBody> document = Parse(R"({"a":1,"b":2,"a":3})");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 3);
@@ -183,7 +183,7 @@ TEST(JsonReaderTest, LastDuplicateMemberWins) {
   EXPECT_FALSE(document.value().root()["c"].valid());
 }
 
-TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
+TEST(JsonBody, NumbersKeepTheirKindAndRange) {
   struct Case {
     const char* text;
     bool is_integer;
@@ -222,7 +222,7 @@ TEST(JsonReaderTest, NumbersKeepTheirKindAndRange) {
   }
 }
 
-TEST(JsonReaderTest, TextsOfOneBudgetShareIt) {
+TEST(JsonBody, TextsOfOneBudgetShareIt) {
   RequestLimits limits;
   limits.json_nodes_max = 10;
   JsonBudget budget(limits);
@@ -235,7 +235,7 @@ TEST(JsonReaderTest, TextsOfOneBudgetShareIt) {
   EXPECT_TRUE(JsonBody::Parse("[1,2,3,4,5,6,7,8,9]", limits).ok()) << "one of its own";
 }
 
-TEST(JsonReaderTest, EscapedNulIsAByteOfTheString) {
+TEST(JsonBody, EscapedNulIsAByteOfTheString) {
   const ApiResult<JsonBody> document = Parse(R"({"p\u0000":"a\u0000b\ud83d\ude00"})");
   ASSERT_TRUE(document.ok());
   const JsonView member = document.value().root()[std::string_view("p\0", 2)];

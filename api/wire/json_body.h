@@ -1,5 +1,5 @@
-// The checked JSON reader of requests (model/files/json_reader.h is the one of model files). JsonBody holds a parsed body; JsonView is one value in it; ObjectReader
-// (object_reader.h) takes typed, ranged members out of an object.
+// JsonBody is the parsed body of a request; JsonView is one value in it, read with checks. ObjectReader (object_reader.h) takes
+// typed, ranged members out of an object.
 //
 // Thread: any (a document is immutable after Parse).
 //
@@ -9,8 +9,8 @@
 //  3. A conversion never changes a value: no truncation, no wrap, no bool as number, no "5" as 5. An integer is an
 //     integer literal (16.0 and 1e2 are not); a number is either.
 //  4. No message holds input: a syntax error gives a byte offset.
-#ifndef HYDRANT_API_WIRE_JSON_READER_H_
-#define HYDRANT_API_WIRE_JSON_READER_H_
+#ifndef HYDRANT_API_WIRE_JSON_BODY_H_
+#define HYDRANT_API_WIRE_JSON_BODY_H_
 
 #include <cstdint>
 #include <optional>
@@ -117,4 +117,4 @@ class JsonView {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_API_WIRE_JSON_READER_H_
+#endif  // HYDRANT_API_WIRE_JSON_BODY_H_

@@ -1,4 +1,4 @@
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 
 #include <cassert>
 #include <cmath>

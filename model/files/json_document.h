@@ -1,9 +1,9 @@
-// JsonReader is the only way model/ reads JSON: a checked view of a parsed document. Numbers are never cast, nothing throws,
+// JsonDocument is the only way model/ reads JSON; JsonValue is one value in it, read with checks. Numbers are never cast, nothing throws,
 // and every refusal names the file and the field.
 //
 // Thread: any (immutable once parsed).
-#ifndef HYDRANT_MODEL_FILES_JSON_READER_H_
-#define HYDRANT_MODEL_FILES_JSON_READER_H_
+#ifndef HYDRANT_MODEL_FILES_JSON_DOCUMENT_H_
+#define HYDRANT_MODEL_FILES_JSON_DOCUMENT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -92,4 +92,4 @@ class JsonDocument {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_MODEL_FILES_JSON_READER_H_
+#endif  // HYDRANT_MODEL_FILES_JSON_DOCUMENT_H_

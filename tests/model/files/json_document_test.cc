@@ -1,4 +1,4 @@
-#include "model/files/json_reader.h"
+#include "model/files/json_document.h"
 
 #include <gtest/gtest.h>
 
@@ -17,16 +17,16 @@ struct Bad {
   const char* name;
   std::string text;
 };
-class JsonReaderRefusal : public testing::TestWithParam<Bad> {};
+class JsonDocumentRefusal : public testing::TestWithParam<Bad> {};
 
-TEST_P(JsonReaderRefusal, IsOneLineThatNamesTheFileAndRepeatsNothing) {
+TEST_P(JsonDocumentRefusal, IsOneLineThatNamesTheFileAndRepeatsNothing) {
   const auto document = JsonDocument::Parse(GetParam().text, kLimits, "x.json");
   EXPECT_THAT(document, RefusedWith("x.json: "));
   EXPECT_EQ(document.status().message().find("SECRET"), absl::string_view::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    , JsonReaderRefusal,
+    , JsonDocumentRefusal,
     testing::Values(Bad{"Empty", ""}, Bad{"Truncated", R"({"a": "SECRET)"}, Bad{"Trailing", "{} SECRET"},
                     Bad{"TwoDocuments", "{}{}"}, Bad{"NulAfterTheEnd", std::string("{}\0", 3)},
                     Bad{"GarbageAfterANul", std::string("{}\0SECRET", 9)}, Bad{"Comment", "{} // x"},
@@ -51,11 +51,11 @@ INSTANTIATE_TEST_SUITE_P(
                                              "1]"}),
     [](const auto& test) { return test.param.name; });
 
-TEST(JsonReader, AcceptsTheDepthOfItsLimit) {
+TEST(JsonDocument, AcceptsTheDepthOfItsLimit) {
   EXPECT_THAT(JsonDocument::Parse(std::string(64, '[') + std::string(64, ']'), kLimits, "x"), IsOk());
 }
 
-class JsonReaderValue : public testing::Test {
+class JsonDocumentValue : public testing::Test {
  protected:
   JsonValue Parse(std::string_view text) {
     auto parsed = JsonDocument::Parse(text, kLimits, "x.json");
@@ -66,7 +66,7 @@ class JsonReaderValue : public testing::Test {
   std::unique_ptr<JsonDocument> document_;
 };
 
-TEST_F(JsonReaderValue, ReadsIntegersExactlyOrNotAtAll) {
+TEST_F(JsonDocumentValue, ReadsIntegersExactlyOrNotAtAll) {
   const JsonValue root = Parse(R"([3, -1, 3.7, 1e3, true, "3", null, 9223372036854775807, 18446744073709551615])");
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(*root[0].Int(0, 10), 3);
@@ -77,7 +77,7 @@ TEST_F(JsonReaderValue, ReadsIntegersExactlyOrNotAtAll) {
   EXPECT_THAT(root[8].Int(0, kMax), RefusedWith("18446744073709551615 is out of range"));
 }
 
-TEST_F(JsonReaderValue, ReadsNumbersBoolsAndStrings) {
+TEST_F(JsonDocumentValue, ReadsNumbersBoolsAndStrings) {
   const JsonValue root = Parse(R"([1, -2, 0.5, true, "é"])");
   EXPECT_EQ(*root[0].Number(), 1);
   EXPECT_EQ(*root[1].Number(), -2);
@@ -89,7 +89,7 @@ TEST_F(JsonReaderValue, ReadsNumbersBoolsAndStrings) {
   EXPECT_THAT(root[0].String(), RefusedWith("is not a string"));
 }
 
-TEST_F(JsonReaderValue, TreatsNullAsAbsent) {
+TEST_F(JsonDocumentValue, TreatsNullAsAbsent) {
   const JsonValue root = Parse(R"({"a": null})");
   EXPECT_FALSE(root.Find("a"));
   EXPECT_FALSE(root.Find("b"));
@@ -101,14 +101,14 @@ TEST_F(JsonReaderValue, TreatsNullAsAbsent) {
   EXPECT_THAT(root.At("a"), RefusedWith("'a': is missing"));
 }
 
-TEST_F(JsonReaderValue, NamesThePathOfAField) {
+TEST_F(JsonDocumentValue, NamesThePathOfAField) {
   const JsonValue root = Parse(R"({"a": [{"b": {}}, {"b": "x"}]})");
   EXPECT_THAT(root.Find("a").value()[1].Find("b")->Int(0, 1), RefusedWith("x.json: 'a[1].b': is not an integer"));
   EXPECT_THAT(root.Find("a").value()[0].Find("b")->At("c"), RefusedWith("'a[0].b.c': is missing"));
   EXPECT_THAT(root.At("z"), RefusedWith("x.json: 'z': is missing"));
 }
 
-TEST_F(JsonReaderValue, ScalarsHaveNoMembersAndNoElements) {
+TEST_F(JsonDocumentValue, ScalarsHaveNoMembersAndNoElements) {
   const JsonValue root = Parse("7");
   EXPECT_EQ(root.size(), 0u);
   EXPECT_FALSE(root.Find("a"));
