@@ -11,6 +11,7 @@
 #include "model/files/dequantize.h"
 #include "model/files/file_error.h"
 #include "model/files/gguf_file.h"
+#include "model/text/str_cat.h"
 #include "model/tokenizer/bpe_tokenizer.h"
 #include "model/vocabulary/gguf_tokenizer.h"
 
@@ -22,28 +23,28 @@ constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 // The metadata keys of one architecture.
 struct Keys {
   Keys(std::string_view a, std::string_view norm_eps_key)
-      : hidden(Cat(a, ".embedding_length")),
-        layers(Cat(a, ".block_count")),
-        query_heads(Cat(a, ".attention.head_count")),
-        kv_heads(Cat(a, ".attention.head_count_kv")),
-        key_length(Cat(a, ".attention.key_length")),
-        value_length(Cat(a, ".attention.value_length")),
-        ffn(Cat(a, ".feed_forward_length")),
-        vocab(Cat(a, ".vocab_size")),
-        context(Cat(a, ".context_length")),
-        norm_eps(Cat(a, norm_eps_key)),
-        parallel_residual(Cat(a, ".use_parallel_residual")),
-        sliding_window(Cat(a, ".attention.sliding_window")),
-        experts(Cat(a, ".expert_count")),
-        rope_dims(Cat(a, ".rope.dimension_count")),
-        rope_theta(Cat(a, ".rope.freq_base")),
-        rope_kind(Cat(a, ".rope.scaling.type")),
-        rope_factor(Cat(a, ".rope.scaling.factor")),
-        rope_factor_old(Cat(a, ".rope.scale_linear")),
-        rope_attention_factor(Cat(a, ".rope.scaling.attn_factor")),
-        rope_original_context(Cat(a, ".rope.scaling.original_context_length")),
-        rope_beta_fast(Cat(a, ".rope.scaling.yarn_beta_fast")),
-        rope_beta_slow(Cat(a, ".rope.scaling.yarn_beta_slow")) {}
+      : hidden(StrCat(a, ".embedding_length")),
+        layers(StrCat(a, ".block_count")),
+        query_heads(StrCat(a, ".attention.head_count")),
+        kv_heads(StrCat(a, ".attention.head_count_kv")),
+        key_length(StrCat(a, ".attention.key_length")),
+        value_length(StrCat(a, ".attention.value_length")),
+        ffn(StrCat(a, ".feed_forward_length")),
+        vocab(StrCat(a, ".vocab_size")),
+        context(StrCat(a, ".context_length")),
+        norm_eps(StrCat(a, norm_eps_key)),
+        parallel_residual(StrCat(a, ".use_parallel_residual")),
+        sliding_window(StrCat(a, ".attention.sliding_window")),
+        experts(StrCat(a, ".expert_count")),
+        rope_dims(StrCat(a, ".rope.dimension_count")),
+        rope_theta(StrCat(a, ".rope.freq_base")),
+        rope_kind(StrCat(a, ".rope.scaling.type")),
+        rope_factor(StrCat(a, ".rope.scaling.factor")),
+        rope_factor_old(StrCat(a, ".rope.scale_linear")),
+        rope_attention_factor(StrCat(a, ".rope.scaling.attn_factor")),
+        rope_original_context(StrCat(a, ".rope.scaling.original_context_length")),
+        rope_beta_fast(StrCat(a, ".rope.scaling.yarn_beta_fast")),
+        rope_beta_slow(StrCat(a, ".rope.scaling.yarn_beta_slow")) {}
 
   std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
       parallel_residual, sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old,
@@ -255,7 +256,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> ReadGgufCheckpoint(const std::string
   if (!named) return FileError(file.name(), "'general.architecture'", "is missing");
   std::string supported;
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
-    supported += Cat(supported.empty() ? "" : ", ", architecture.name);
+    supported += StrCat(supported.empty() ? "" : ", ", architecture.name);
     if (architecture.name != *named) continue;
     HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(*checkpoint));
     checkpoint->files.push_back(std::move(mapped));

@@ -9,6 +9,7 @@
 #include "model/checkpoint/hf_families.h"
 #include "model/checkpoint/hf_rope.h"
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -237,12 +238,12 @@ absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* 
       std::find_if(families.begin(), families.end(), [&](const HfFamily& f) { return f.model_type == type; });
   if (family == families.end()) {
     std::string supported;
-    for (const HfFamily& f : families) supported += Cat(supported.empty() ? "" : ", ", f.model_type);
+    for (const HfFamily& f : families) supported += StrCat(supported.empty() ? "" : ", ", f.model_type);
     return type_field.Error(Quoted(type), " is not supported; these are: ", supported);
   }
   for (const std::string_view key : {"auto_map", "trust_remote_code"}) {
     if (config.Find(key))
-      warnings.push_back(Cat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
+      warnings.push_back(StrCat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
   }
   HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family, warnings).Run(generation));
   HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", family->fields));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "model/files/dequantize.h"
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -57,7 +58,7 @@ bool InLayers(std::string_view name) { return name.find('#') != name.npos; }
 
 std::string NameIn(std::string_view name, int32_t layer) {
   const size_t hash = name.find('#');
-  return hash == name.npos ? std::string(name) : Cat(name.substr(0, hash), layer, name.substr(hash + 1));
+  return hash == name.npos ? std::string(name) : StrCat(name.substr(0, hash), layer, name.substr(hash + 1));
 }
 
 // Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
@@ -177,8 +178,8 @@ class Binder {
     const auto extra = std::count(taken_.begin(), taken_.end(), false);
     if (extra == 0) return;
     const size_t first = static_cast<size_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
-    warnings.push_back(Cat(tensors_[first].file, ": tensor ", Quoted(tensors_[first].name),
-                           extra > 1 ? Cat(" and ", extra - 1, " more: are") : ": is", " not used"));
+    warnings.push_back(StrCat(tensors_[first].file, ": tensor ", Quoted(tensors_[first].name),
+                              extra > 1 ? StrCat(" and ", extra - 1, " more: are") : ": is", " not used"));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -94,8 +95,8 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
 void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
                          std::vector<std::string>& warnings) {
   if (window >= config.context) return;
-  warnings.push_back(Cat(file, ": ", Quoted(field), ": the context is ", window, " tokens instead of ", config.context,
-                         "; within the window, windowed and full attention are the same"));
+  warnings.push_back(StrCat(file, ": ", Quoted(field), ": the context is ", window, " tokens instead of ",
+                            config.context, "; within the window, windowed and full attention are the same"));
   config.context = window;
 }
 

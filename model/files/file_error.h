@@ -8,28 +8,17 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 
 // Text from a file, fit for a message: quoted, control and non-ASCII bytes escaped, at most 80 bytes of it.
 std::string Quoted(std::string_view text);
 
-// absl::StrCat that takes std::string_view too, which this distribution's absl does not know.
-inline absl::string_view CatPart(std::string_view text) { return {text.data(), text.size()}; }
-template <typename T>
-const T& CatPart(const T& part) {
-  return part;
-}
-template <typename... Parts>
-std::string Cat(const Parts&... parts) {
-  return absl::StrCat(CatPart(parts)...);
-}
-
 // "file: field: message". `field` may be empty.
 template <typename... Parts>
 absl::Status FileError(std::string_view file, std::string_view field, const Parts&... message) {
-  return absl::InvalidArgumentError(Cat(file, ": ", field, field.empty() ? "" : ": ", message...));
+  return absl::InvalidArgumentError(StrCat(file, ": ", field, field.empty() ? "" : ": ", message...));
 }
 
 }  // namespace hydrant

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -159,9 +160,9 @@ absl::StatusOr<size_t> GgufFile::ScalarBytes(Type type) {
 
 absl::Status GgufFile::ParseMetadata(Cursor& cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    HYDRANT_ASSIGN_OR_RETURN(const std::string_view key, cursor.String(Cat("metadata key ", i)));
+    HYDRANT_ASSIGN_OR_RETURN(const std::string_view key, cursor.String(StrCat("metadata key ", i)));
     if (key.empty() || key.size() > kNameBytesMax) {
-      return FileError(name_, Cat("metadata key ", i), "has ", key.size(), " bytes, not 1 to ", kNameBytesMax);
+      return FileError(name_, StrCat("metadata key ", i), "has ", key.size(), " bytes, not 1 to ", kNameBytesMax);
     }
     HYDRANT_ASSIGN_OR_RETURN(const Value value, ParseValue(cursor, key));
     if (!values_.emplace(key, value).second) return FileError(name_, Quoted(key), "appears twice");
@@ -209,9 +210,9 @@ absl::Status GgufFile::ParseTensors(Cursor& cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     RawTensor tensor;
     tensor.file = name_;
-    HYDRANT_ASSIGN_OR_RETURN(const std::string_view tensor_name, cursor.String(Cat("tensor ", i)));
+    HYDRANT_ASSIGN_OR_RETURN(const std::string_view tensor_name, cursor.String(StrCat("tensor ", i)));
     if (tensor_name.empty() || tensor_name.size() > kNameBytesMax) {
-      return FileError(name_, Cat("tensor ", i), "its name has ", tensor_name.size(), " bytes, not 1 to ",
+      return FileError(name_, StrCat("tensor ", i), "its name has ", tensor_name.size(), " bytes, not 1 to ",
                        kNameBytesMax);
     }
     tensor.name = std::string(tensor_name);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/text/str_cat.h"
+
 namespace hydrant {
 namespace {
 
@@ -50,7 +52,7 @@ class TreeBuilder : public nlohmann::json_sax<json> {
  private:
   bool Count() {
     if (++nodes_ <= limits_.nodes_max) return true;
-    reason_ = Cat("has more than ", limits_.nodes_max, " values");
+    reason_ = StrCat("has more than ", limits_.nodes_max, " values");
     return false;
   }
 
@@ -70,7 +72,7 @@ class TreeBuilder : public nlohmann::json_sax<json> {
 
   bool Open(json empty) {
     if (open_.size() >= static_cast<size_t>(limits_.depth_max)) {
-      reason_ = Cat("is nested deeper than ", limits_.depth_max);
+      reason_ = StrCat("is nested deeper than ", limits_.depth_max);
       return false;
     }
     json* const opened = Add(std::move(empty));
@@ -98,13 +100,13 @@ bool FindPath(const json& node, const json* wanted, std::string& path) {
   const size_t length = path.size();
   if (node.is_object()) {
     for (const auto& member : node.items()) {
-      path += Cat(length == 0 ? "" : ".", member.key());
+      path += StrCat(length == 0 ? "" : ".", member.key());
       if (FindPath(member.value(), wanted, path)) return true;
       path.resize(length);
     }
   } else if (node.is_array()) {
     for (size_t i = 0; i < node.size(); ++i) {
-      path += Cat("[", i, "]");
+      path += StrCat("[", i, "]");
       if (FindPath(node[i], wanted, path)) return true;
       path.resize(length);
     }
@@ -172,7 +174,7 @@ absl::StatusOr<JsonValue> JsonValue::At(std::string_view key) const {
   if (!node_->is_object()) return WrongType("an object");
   if (const std::optional<JsonValue> found = Find(key)) return *found;
   const std::string path = Path();
-  return FileError(file(), Quoted(Cat(path, path.empty() ? "" : ".", key)), "is missing");
+  return FileError(file(), Quoted(StrCat(path, path.empty() ? "" : ".", key)), "is missing");
 }
 
 bool JsonValue::Has(std::string_view key) const { return node_->is_object() && node_->contains(key); }
@@ -229,7 +231,7 @@ absl::StatusOr<JsonDocument> JsonDocument::Parse(std::string_view text, const Js
     // Reported like any other bad text.
   }
   if (!parsed) {
-    const std::string where = builder.position() > 0 ? Cat(" at byte ", builder.position()) : "";
+    const std::string where = builder.position() > 0 ? StrCat(" at byte ", builder.position()) : "";
     return FileError(file, "", builder.reason(), where);
   }
   return JsonDocument(std::move(root), std::move(file));

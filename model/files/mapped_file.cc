@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -101,7 +102,7 @@ class FileDescriptor {
 };
 
 absl::Status OpenError(std::string_view name, int error) {
-  if (error == ENOENT) return absl::NotFoundError(Cat(name, ": no such file"));
+  if (error == ENOENT) return absl::NotFoundError(StrCat(name, ": no such file"));
   if (error == ELOOP)
     return FileError(name, "", "is a symbolic link; a model directory must hold the files themselves");
   return FileError(name, "", "cannot be opened: ", std::strerror(error));

@@ -5,9 +5,9 @@
 #include "absl/status/status.h"
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/interpreter.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/library/from_json.h"
 #include "model/jinja/parse/parser.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

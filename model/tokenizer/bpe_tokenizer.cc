@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 #include "model/tokenizer/byte_alphabet.h"
 #include "model/tokenizer/word_cache.h"
@@ -131,7 +132,7 @@ absl::Status BpeTokenizer::MakeMatchers(const TokenizerSpec& spec) {
   for (const std::vector<AddedToken>& added : tokens) {
     for (const AddedToken& token : added) {
       if (token.content.size() > kLiteralBytesMax) {
-        return FileError(spec.file, Cat("token ", token.id), "is looked for in text and has ", token.content.size(),
+        return FileError(spec.file, StrCat("token ", token.id), "is looked for in text and has ", token.content.size(),
                          " bytes; at most ", kLiteralBytesMax, " are supported");
       }
     }
@@ -243,7 +244,7 @@ absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
     for (int i = 0; i < 3; ++i) {
       const auto id = ids.find(parts[i]);
       if (id == ids.end()) {
-        return FileError(spec.file, Cat("merge ", rank), Quoted(parts[i]), " is not in the vocabulary");
+        return FileError(spec.file, StrCat("merge ", rank), Quoted(parts[i]), " is not in the vocabulary");
       }
       found[i] = id->second;
     }

@@ -1,12 +1,13 @@
 #include "model/tokenizer/pcre2_code.h"
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 
 std::string Pcre2Message(int error) {
   PCRE2_UCHAR8 text[256];
-  if (pcre2_get_error_message_8(error, text, sizeof(text)) < 0) return Cat("error ", error);
+  if (pcre2_get_error_message_8(error, text, sizeof(text)) < 0) return StrCat("error ", error);
   return reinterpret_cast<const char*>(text);
 }
 

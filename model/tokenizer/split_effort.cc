@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 #include "model/tokenizer/pcre2_code.h"
 
@@ -242,8 +243,8 @@ absl::StatusOr<std::vector<std::string>> SplitAlphabet(std::string_view translat
   candidates.insert(reader.members.begin(), reader.members.end());
   std::vector<Membership> classes;
   for (const std::string& source : reader.classes) {
-    HYDRANT_ASSIGN_OR_RETURN(
-        Pcre2Code code, CompilePcre2(Cat("\\A", source, "\\z"), reader.caseless ? PCRE2_CASELESS : 0, pattern, file));
+    HYDRANT_ASSIGN_OR_RETURN(Pcre2Code code, CompilePcre2(StrCat("\\A", source, "\\z"),
+                                                          reader.caseless ? PCRE2_CASELESS : 0, pattern, file));
     classes.emplace_back(std::move(code));
     const auto in_class = [&](const std::string& character) { return classes.back().Has(character); };
     if (std::any_of(candidates.begin(), candidates.end(), in_class)) continue;

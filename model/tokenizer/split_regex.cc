@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 #include "model/tokenizer/pcre2_code.h"
 #include "model/tokenizer/split_effort.h"
 
@@ -68,15 +69,15 @@ class Translator {
     at_ += 2;
     switch (c) {
       case 's':
-        out_ += Cat(in_class ? "" : "[", kSpace, in_class ? "" : "]");
+        out_ += StrCat(in_class ? "" : "[", kSpace, in_class ? "" : "]");
         return absl::OkStatus();
       case 'w':
-        out_ += Cat(in_class ? "" : "[", kWord, in_class ? "" : "]");
+        out_ += StrCat(in_class ? "" : "[", kWord, in_class ? "" : "]");
         return absl::OkStatus();
       case 'S':
       case 'W':
-        if (in_class) return Refuse(Cat("[…", escape, "…]"));
-        out_ += Cat("[^", c == 'S' ? kSpace : kWord, "]");
+        if (in_class) return Refuse(StrCat("[…", escape, "…]"));
+        out_ += StrCat("[^", c == 'S' ? kSpace : kWord, "]");
         return absl::OkStatus();
       case 'd':
         out_ += "\\p{Nd}";
@@ -125,7 +126,7 @@ class Translator {
     }
     // In Oniguruma \x80 and above are bytes of the encoding, not characters.
     if (in_[at_ + 1] == 'x' && next == end && digits[0] >= '8') return Refuse(in_.substr(at_, 4));
-    out_ += Cat("\\x{", digits, "}");
+    out_ += StrCat("\\x{", digits, "}");
     at_ = next;
     return absl::OkStatus();
   }
@@ -140,7 +141,7 @@ class Translator {
         continue;
       }
       // Oniguruma nests classes and intersects them.
-      if (in_[at_] == '[' || in_.substr(at_, 2) == "&&") return Refuse(Cat("[…", in_.substr(at_, 2), "…]"));
+      if (in_[at_] == '[' || in_.substr(at_, 2) == "&&") return Refuse(StrCat("[…", in_.substr(at_, 2), "…]"));
       out_ += in_[at_++];
     }
     if (at_ == in_.size()) return Refuse("[ without ]");

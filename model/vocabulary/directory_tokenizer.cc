@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "model/files/file_error.h"
 #include "model/files/json_document.h"
+#include "model/text/str_cat.h"
 #include "model/tokenizer/bpe_tokenizer.h"
 #include "model/vocabulary/sentencepiece.h"
 #include "model/vocabulary/tokenizer_json.h"
@@ -116,7 +117,7 @@ class LegacyReader {
       if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
       const size_t space = line.find(' ');
       if (space == line.npos || space == 0 || space + 1 == line.size() || line.find(' ', space + 1) != line.npos) {
-        return FileError(file, Cat("line ", number), Quoted(line), " is not a pair");
+        return FileError(file, StrCat("line ", number), Quoted(line), " is not a pair");
       }
       spec_.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     }
@@ -185,7 +186,7 @@ class LegacyReader {
         entry.special = true;
       } else {
         warnings_.push_back(
-            Cat(spec_.file, ": ", name, " ", Quoted(token->content), " is not in the vocabulary; ignored"));
+            StrCat(spec_.file, ": ", name, " ", Quoted(token->content), " is not in the vocabulary; ignored"));
       }
     }
     return absl::OkStatus();
@@ -242,7 +243,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Build(TokenizerSpec& spec, int3
                                              [&](const AddedToken& token) { return token.id < vocab; });
   for (auto token = outside; token != spec.added.end(); ++token) {
     warnings.push_back(
-        Cat(spec.file, ": added token ", Quoted(token->content), ": id ", token->id, " has no embedding; ignored"));
+        StrCat(spec.file, ": added token ", Quoted(token->content), ": id ", token->id, " has no embedding; ignored"));
   }
   spec.added.erase(outside, spec.added.end());
   return BpeTokenizer::Create(spec, vocab);

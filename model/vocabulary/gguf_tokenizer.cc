@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 #include "model/vocabulary/sentencepiece.h"
 
 namespace hydrant {
@@ -133,7 +134,7 @@ absl::Status ReadByteLevel(const GgufFile& file, TokenizerSpec& spec, bool& add_
   if (pre == std::end(kPres)) return FileError(file.name(), "'tokenizer.ggml.pre'", Quoted(name), " is not supported");
   if (pre->name == "default") {
     warnings.push_back(
-        Cat(file.name(), ": 'tokenizer.ggml.pre': does not say how the model splits text; assuming GPT-2's way"));
+        StrCat(file.name(), ": 'tokenizer.ggml.pre': does not say how the model splits text; assuming GPT-2's way"));
   }
   HYDRANT_ASSIGN_OR_RETURN(spec.pieces, ReadPieces(file));
   HYDRANT_ASSIGN_OR_RETURN(const auto types, ReadTypes(file, spec.pieces.size()));

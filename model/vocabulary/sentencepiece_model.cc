@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 #include "model/vocabulary/sentencepiece.h"
 
@@ -96,9 +97,9 @@ absl::Status ReadPiece(std::string_view bytes, std::string_view file, SentencePi
   }
   if (!reader.valid()) return NotAMessage(file);
   const size_t id = vocabulary.pieces.size();
-  if (type < 1 || type > 6) return FileError(file, Cat("piece ", id), "has type ", type);
+  if (type < 1 || type > 6) return FileError(file, StrCat("piece ", id), "has type ", type);
   if (piece.empty() || ValidUtf8Prefix(piece) < piece.size()) {
-    return FileError(file, Cat("piece ", id), Quoted(piece), " is empty or not UTF-8");
+    return FileError(file, StrCat("piece ", id), Quoted(piece), " is empty or not UTF-8");
   }
   vocabulary.pieces.push_back(piece);
   vocabulary.scores.push_back(score);
@@ -128,7 +129,7 @@ absl::Status ReadTrainerSpec(std::string_view bytes, std::string_view file, Sent
     const std::string name = model_type == 1   ? "unigram"
                              : model_type == 3 ? "word"
                              : model_type == 4 ? "char"
-                                               : Cat(model_type);
+                                               : StrCat(model_type);
     return FileError(file, "trainer_spec", "model type ", Quoted(name), " is not supported ('bpe' is)");
   }
   return absl::OkStatus();

@@ -5,7 +5,7 @@
 
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/operators.h"
-#include "model/jinja/core/str_cat.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/text.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "model/jinja/core/builtins.h"
 #include "model/jinja/core/fault.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/string_operations.h"
 #include "model/jinja/core/workspace.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 
 namespace hydrant::jinja {

@@ -4,8 +4,8 @@
 
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/operators.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/workspace.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "model/jinja/core/fault.h"
-#include "model/jinja/core/str_cat.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

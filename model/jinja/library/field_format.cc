@@ -10,9 +10,9 @@
 #include "model/jinja/core/numbers.h"
 #include "model/jinja/core/operators.h"
 #include "model/jinja/core/printing.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/string_operations.h"
 #include "model/jinja/core/workspace.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 
 namespace hydrant::jinja {

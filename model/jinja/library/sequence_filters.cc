@@ -7,9 +7,9 @@
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/operators.h"
 #include "model/jinja/core/printing.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/workspace.h"
 #include "model/jinja/library/attribute_path.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 namespace {

@@ -6,8 +6,8 @@
 #include "model/jinja/core/numbers.h"
 #include "model/jinja/core/operators.h"
 #include "model/jinja/core/printing.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/core/workspace.h"
+#include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 
 namespace hydrant::jinja {

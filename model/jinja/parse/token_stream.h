@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "model/jinja/core/fault.h"
-#include "model/jinja/core/str_cat.h"
 #include "model/jinja/parse/lexer.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
 

@@ -1,0 +1,29 @@
+// StrCat puts strings and numbers together: absl's, taking std::string_view too, which this distribution's absl does not know.
+//
+// Thread: any.
+#ifndef HYDRANT_MODEL_TEXT_STR_CAT_H_
+#define HYDRANT_MODEL_TEXT_STR_CAT_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace hydrant {
+
+// A part as absl knows it, for its other functions, too.
+inline absl::string_view AbslPart(std::string_view text) { return {text.data(), text.size()}; }
+template <typename T>
+const T& AbslPart(const T& part) {
+  return part;
+}
+
+template <typename... Parts>
+std::string StrCat(const Parts&... parts) {
+  return absl::StrCat(AbslPart(parts)...);
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_TEXT_STR_CAT_H_
