@@ -63,7 +63,7 @@ using StoredRowReader = std::function<void(int64_t begin, int64_t end, std::byte
 // Where a weight's rows come from. A RowReader is one, too: of a weight without quantised rows.
 struct WeightRows {
   RowReader fp32;
-  // Of the rows that LinearSpec gives a quantised format, part by part; null where there are none.
+  // Reads the rows that LinearSpec gives a quantised format, part by part; null where there are none.
   StoredRowReader stored = {};
 
   WeightRows(RowReader reader) : fp32(std::move(reader)) {}  // NOLINT(google-explicit-constructor)

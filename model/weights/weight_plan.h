@@ -65,9 +65,9 @@ struct WeightPlan {
   int32_t positions_max = 0;  // of the rotary table, or of that of learned positions
   int64_t rope_bytes = 0;     // of the rotary table; 0 beside learned positions
 
-  // Of all matrices, learned positions aside. Norms are not worth counting.
+  // The bytes of all matrices, learned positions aside. Norms are not worth counting.
   int64_t bytes() const;
-  // Of learned positions, or of the rotary table.
+  // The bytes of learned positions, or of the rotary table.
   int64_t position_bytes() const;
   // For the log: the types that are multiplied and, where they are others, those that are stored: "bfloat16 (stored as Q8_0, Q4_1)".
   std::string Formats() const;

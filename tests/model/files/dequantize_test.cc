@@ -148,7 +148,7 @@ TEST(DequantizeRow, KQuantsAreWhatLlamaCppMakesOfThem) {
   const nlohmann::json goldens = nlohmann::json::parse(file);
   for (const auto& [name, type] : {std::pair("Q4_K", WeightFormat::kQ4_K), std::pair("Q5_K", WeightFormat::kQ5_K),
                                    std::pair("Q6_K", WeightFormat::kQ6_K)}) {
-    EXPECT_EQ(InfoOf(format).name, name);
+    EXPECT_EQ(InfoOf(type).name, name);
     const std::string blocks = FromHex(goldens.at(name).at("blocks").get<std::string>());
     const std::string bytes = FromHex(goldens.at(name).at("values").get<std::string>());
     std::vector<float> expected(bytes.size() / 4);

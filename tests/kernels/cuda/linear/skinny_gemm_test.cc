@@ -140,8 +140,8 @@ TEST(SkinnyGemm, SumsOfEightSplitsAndOfFewRowsAgreeWithTheOracle) {
   constexpr int64_t kRows = 130, kCols = 2100;
   const cuda::Stream stream;
   const Floats w = Random(kRows * kCols, 1, 0.1f);
-  const cuda::CudaLinear linear({.rows = kRows, .cols = kCols, .dtype = DType::kBF16}, ReaderOf(w, kCols), {}, false,
-                                stream);
+  const cuda::CudaLinear linear({.rows = kRows, .cols = kCols, .format = WeightFormat::kBF16}, ReaderOf(w, kCols), {},
+                                false, stream);
   const Values wr = RoundTo(DType::kBF16, ToDouble(w));
   for (const int32_t multiprocessors : {5, 8}) {
     ASSERT_EQ(cuda::SplitSkinny(kRows, kCols, false, multiprocessors).splits, multiprocessors);
