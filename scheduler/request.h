@@ -1,24 +1,22 @@
-// Request is what the scheduler needs to know of a generation: validated by the caller and immutable once added, but for
-// budget.keep, which a shrink lowers. How
-// tokens are sampled and which of them are evicted travels beside it (server/engine/engine_core.h), unseen here.
+// Request is what the scheduler needs to know of a sequence: validated by the caller and immutable once added, but for
+// budget.keep, which a shrink lowers. How tokens are sampled and which of them are evicted travels beside it
+// (server/engine/sequence_request.h), unseen here.
 #ifndef HYDRANT_SCHEDULER_REQUEST_H_
 #define HYDRANT_SCHEDULER_REQUEST_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "block_manager/kv_budget.h"
 #include "block_manager/prefix_use.h"
+#include "scheduler/request_options.h"
+#include "scheduler/token_ids.h"
 
 namespace hydrant {
 
-struct Request {
-  uint64_t id = 0;              // unique among unfinished requests
-  int32_t tenant = 0;           // index into the tenants (SchedulerOptions, SetTenants)
-  int32_t priority = 0;         // lower goes earlier, within the tenant
-  std::vector<int32_t> prompt;  // >= 1 token
-  int32_t max_tokens = 16;      // >= 0; 0 computes the prompt only
-  int32_t min_tokens = 0;       // no stop token ends the sequence before this many
+struct Request : RequestOptions {
+  uint64_t id = 0;     // unique among unfinished requests
+  int32_t tenant = 0;  // index into the tenants (SchedulerOptions, SetTenants)
+  TokenIds prompt;     // >= 1 token
   KvBudget budget;
   PrefixUse prefix;
   // A turn of a session (0: of none): when it ends by itself its KV is parked under the session's number, as that of `turn`.
@@ -26,10 +24,8 @@ struct Request {
   // rest of the prompt is computed; else all of it. The prompt is the whole history either way: `resumes` says that it
   // begins with the tokens of that turn.
   uint64_t session = 0;
-  uint64_t turn = 0;     // unique among the session's, not 0
-  uint64_t resumes = 0;  // 0: nothing
-  std::vector<int32_t> stop_token_ids;
-  bool ignore_eos = false;
+  uint64_t turn = 0;       // unique among the session's, not 0
+  uint64_t resumes = 0;    // 0: nothing
   int64_t arrival_us = 0;  // monotonic
 };
 

@@ -20,23 +20,22 @@
 #include "api/request/sampling_fields.h"
 #include "api/wire/api_error.h"
 #include "api/wire/object_reader.h"
+#include "scheduler/request_options.h"
 
 namespace hydrant {
 
-struct GenerationFields : SamplingFields {
+// Of RequestOptions, max_tokens is read by the endpoint: >= 1, 0 only with echo, or kRestOfContext, as many as the context
+// has room for. min_tokens <= max_tokens, where that is known.
+struct GenerationFields : SamplingFields, RequestOptions {
   // Read by the endpoint, because each has its own names and defaults for them.
-  int32_t max_tokens = 16;  // >= 1; 0 only with echo; kRestOfContext: as many as the context has room for
-  int32_t logprobs = -1;    // -1: none; k >= 0: of the token itself and the k best
+  int32_t logprobs = -1;  // -1: none; k >= 0: of the token itself and the k best
   bool echo = false;
   bool add_special_tokens = true;  // to prompts of text
 
-  int32_t min_tokens = 0;  // <= max_tokens, where that is known
-  int32_t n = 1;           // samples per prompt
+  int32_t n = 1;  // samples per prompt
 
   std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;
   bool include_stop_str_in_output = false;
-  bool ignore_eos = false;
 
   bool stream = false;
   bool include_usage = false;
@@ -61,7 +60,6 @@ struct GenerationFields : SamplingFields {
   bool session_append = false;  // the prompt is what is new, behind all that the session holds
 
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
-  int32_t priority = 0;    // lower goes earlier, among its tenant's requests
   std::string request_id;  // empty: the server makes one; else IsRequestId
 };
 

@@ -21,10 +21,6 @@ constexpr double kPrefillRateAtFirst = 1000;
 // Prompts that would wait longer than this are better sent elsewhere.
 constexpr double kWaitTargetS = 60;
 
-int32_t TokensToCompute(const GenerationSequence& sequence) {
-  return static_cast<int32_t>(sequence.prompt->size()) - sequence.parked_tokens;
-}
-
 // Moves `rate` towards `amount / seconds` as far as `seconds` are worth.
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
@@ -68,7 +64,7 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   const auto sequences = static_cast<int64_t>(job.sequences.size());
   assert(sequences > 0);
   int64_t tokens = 0;
-  for (const GenerationSequence& sequence : job.sequences) tokens += TokensToCompute(sequence);
+  for (const SequenceRequest& sequence : job.sequences) tokens += sequence.tokens_to_compute();
 
   if (dead()) return std::nullopt;
   const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
@@ -76,7 +72,7 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
   if (tokens_before + tokens > WaitingTokensMax()) room = false;
   const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
-  job.first_id = first_id;
+  for (size_t i = 0; i < job.sequences.size(); ++i) job.sequences[i].request.id = first_id + i;
   if (room && inbox_.TryPush(std::move(job))) return first_id;
   open_sequences_.fetch_sub(sequences, std::memory_order_relaxed);
   waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
@@ -168,7 +164,7 @@ void Engine::FailEverything() {
     for (GenerationJob& job : batch_.items) {
       EventRouter::Route to;
       to.mailbox = std::move(job.mailbox);
-      router_.Add(job.first_id, std::move(to));
+      router_.Add(job.sequences.front().request.id, std::move(to));
     }
     batch_.items.clear();
   };
@@ -245,58 +241,34 @@ void Engine::TakeOrders() {
 }
 
 void Engine::Accept(GenerationJob& job) {
-  const auto count = static_cast<int32_t>(job.sequences.size());
-  for (int32_t choice = 0; choice < count; ++choice) {
-    GenerationSequence& from = job.sequences[static_cast<size_t>(choice)];
-    const uint64_t id = job.first_id + static_cast<uint64_t>(choice);
-    EventRouter::Route route;
-    route.mailbox = job.mailbox;
-    route.choice = choice;
-    route.waiting_tokens = TokensToCompute(from);
-    route.with_logprobs = from.logprobs >= 0;
-    route.ledger = job.ledger;
-    router_.Add(id, std::move(route));
-    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(id, from);
-
-    EngineRequest request;
-    request.request.id = id;
-    request.request.tenant = job.tenant;
-    request.request.priority = job.priority;
-    request.request.prompt = *from.prompt;
-    request.request.max_tokens = from.max_tokens;
-    request.request.min_tokens = from.min_tokens;
-    request.request.budget = from.budget;
-    request.request.prefix = from.prefix;
-    request.request.stop_token_ids = std::move(from.stop_token_ids);
-    request.request.ignore_eos = from.ignore_eos;
-    request.request.arrival_us = job.arrival_us;
-    request.sampling = from.sampling;
-    request.policy = from.policy;
-    request.logprobs = from.logprobs;
-    request.prompt_logprobs = from.prompt_logprobs;
-    request.policy_label = from.policy_label;
-    request.forced_ids = std::move(from.forced_ids);
-    request.prompt_ranks = from.prompt_ranks;
-    request.end_finder = std::move(from.end_finder);
-    request.shaper = std::move(from.shaper);
-    request.request.session = from.session;
-    request.request.turn = from.turn;
-    request.request.resumes = from.resumes;
-    const absl::Status status = core_->Add(std::move(request));
-    if (status.ok()) continue;
-    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
-    // The one thing that could not be known for certain before is what a session still has parked.
-    if (from.resumes != 0 && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
-      Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
-      continue;
-    }
-    // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
-    // whose KV cannot be kept for it while it waits may come again.
-    if (from.resumes == 0 || !absl::IsResourceExhausted(status)) {
-      Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
-    }
-    Settle(router_.Refuse(id, SequenceEnd::kRefused));
+  int32_t choice = 0;
+  for (SequenceRequest& sequence : job.sequences) {
+    const uint64_t id = sequence.request.id;
+    const bool resumes = sequence.request.resumes != 0;
+    router_.Add(id, {.mailbox = job.mailbox,
+                     .choice = choice++,
+                     .waiting_tokens = sequence.tokens_to_compute(),
+                     .with_logprobs = sequence.logprobs >= 0,
+                     .ledger = job.ledger});
+    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
+    const absl::Status status = core_->Add(std::move(sequence));
+    if (!status.ok()) Refuse(id, resumes, status);
   }
+}
+
+void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
+  if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
+  // The one thing that could not be known for certain before is what a session still has parked.
+  if (resumes && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
+    Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
+    return;
+  }
+  // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
+  // whose KV cannot be kept for it while it waits may come again.
+  if (!resumes || !absl::IsResourceExhausted(status)) {
+    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+  }
+  Settle(router_.Refuse(id, SequenceEnd::kRefused));
 }
 
 void Engine::Settle(const EventRouter::Settled& settled) {

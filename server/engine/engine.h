@@ -75,6 +75,8 @@ class Engine : public GenerationQueue {
   void Loop();
   void TakeOrders();
   void Accept(GenerationJob& job);
+  // `resumes`: the sequence was to go on from what its session has parked.
+  void Refuse(uint64_t id, bool resumes, const absl::Status& status);
   void FailEverything();
   void Settle(const EventRouter::Settled& settled);
   void Publish();

@@ -36,12 +36,12 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
   events_.reserve(rows);
 }
 
-int64_t EngineCore::PositionsNeeded(const EngineRequest& request) const {
+int64_t EngineCore::PositionsNeeded(const SequenceRequest& request) const {
   if (request.policy.rolling) return scheduler_.PeakSlots(request.request);
   return static_cast<int64_t>(request.request.prompt.size()) + request.request.max_tokens;
 }
 
-absl::Status EngineCore::Check(const EngineRequest& request) const {
+absl::Status EngineCore::Check(const SequenceRequest& request) const {
   for (int32_t id : request.request.prompt) {
     if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
   }
@@ -71,20 +71,14 @@ absl::Status EngineCore::Check(const EngineRequest& request) const {
   return absl::OkStatus();
 }
 
-absl::Status EngineCore::Add(EngineRequest request) {
+absl::Status EngineCore::Add(SequenceRequest request) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
-  extras_[static_cast<size_t>(*index)] = {.sampling = request.sampling,
-                                          .asked = request.policy,
-                                          .policy = request.policy,
-                                          .logprobs = request.logprobs,
-                                          .prompt_logprobs = request.prompt_logprobs,
-                                          .prompt_ranks = request.prompt_ranks,
-                                          .policy_label = request.policy_label,
-                                          .forced_ids = std::move(request.forced_ids),
-                                          .end_finder = std::move(request.end_finder),
-                                          .shaper = std::move(request.shaper)};
+  Extras& extras = extras_[static_cast<size_t>(*index)];
+  extras = Extras();
+  extras.options = std::move(request);
+  extras.policy = extras.options.policy;
   return absl::OkStatus();
 }
 
@@ -117,10 +111,10 @@ std::span<const EngineEvent> EngineCore::Step() {
 bool EngineCore::Independent(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;
-  if (extras.shaper != nullptr && !extras.shaper->only_counts()) return false;
+  if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
   // The device does not know that a text has ended with a stop string, and what a row behind does to scores and victims nobody
   // could undo before they are parked.
-  return extras.end_finder == nullptr || request.session == 0 || !request.budget.limited();
+  return extras.options.end_finder == nullptr || request.session == 0 || !request.budget.limited();
 }
 
 void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
@@ -183,7 +177,8 @@ void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
     const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
     const EvictionPolicy& policy = extras.policy;
     if (from.cut_to > 0) {
-      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(from.live - from.cut_to);
+      evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] +=
+          static_cast<uint64_t>(from.live - from.cut_to);
     }
     input.restores.push_back(
         {from.session, from.live, from.cut_to, from.computed, from.rows, from.block_table, &policy});
@@ -204,7 +199,7 @@ void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
 
 void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   Extras& extras = extras_[static_cast<size_t>(from.sequence)];
-  if (from.lowered) extras.policy = extras.asked.Lowered(from.keep);
+  if (from.lowered) extras.policy = extras.options.policy.Lowered(from.keep);
   row->state_row = from.state_row;
   row->tokens = from.tokens;
   row->position = from.position;
@@ -216,26 +211,26 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   row->reuse_victim = from.reuse_victim;
   row->choose_victim = from.choose_victim;
   row->shrink_to = from.shrink_to;
-  row->losses = {from.loss_keep_max, from.loss_cuts, &extras.asked};
+  row->losses = {from.loss_keep_max, from.loss_cuts, &extras.options.policy};
   row->sample = from.sample;
   row->ends = from.ends;
-  row->logprobs = extras.logprobs;
+  row->logprobs = extras.options.logprobs;
   // The number of the token it samples.
   const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
-  const bool forced = from.sample && next < std::ssize(extras.forced_ids);
-  row->forced_id = forced ? extras.forced_ids[static_cast<size_t>(next)] : -1;
-  if (from.sample && !forced && extras.shaper != nullptr) {
-    row->adjustments = extras.shaper->Next(/*ahead=*/from.tokens[0] == kTokenInFlight);
+  const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);
+  row->forced_id = forced ? extras.options.forced_ids[static_cast<size_t>(next)] : -1;
+  if (from.sample && !forced && extras.options.shaper != nullptr) {
+    row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kTokenInFlight);
   }
   row->policy = &extras.policy;
-  row->sampling = &extras.sampling;
-  if (from.prefill && extras.prompt_logprobs >= 0) {
+  row->sampling = &extras.options.sampling;
+  if (from.prefill && extras.options.prompt_logprobs >= 0) {
     // Token i predicts token i + 1, so the last token of the prompt has no target.
-    const std::vector<int32_t>& prompt = scheduler_.sequence(from.sequence).request.prompt;
+    const TokenIds& prompt = scheduler_.sequence(from.sequence).request.prompt;
     const size_t begin = static_cast<size_t>(from.position) + 1;
     row->targets = std::span<const int32_t>(prompt).subspan(begin, std::min(from.tokens.size(), prompt.size() - begin));
-    row->target_logprobs = extras.prompt_logprobs;
-    row->target_ranks = extras.prompt_ranks;
+    row->target_logprobs = extras.options.prompt_logprobs;
+    row->target_ranks = extras.options.prompt_ranks;
   }
 }
 
@@ -289,7 +284,7 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
     out->blocks = sequence.blocks.size();
     out->budget = sequence.request.budget;
     out->policy = policy;
-    out->policy_label = extras.policy_label;
+    out->policy_label = extras.options.policy_label;
     out->tokens = sequence.request.prompt;
     out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
     assert(std::ssize(out->tokens) == sequence.known);
@@ -349,7 +344,7 @@ void EngineCore::BuildResults(const Flight& flight) {
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     result.losses = output.losses;
     if (!sequence.ended()) {
-      evicted_tokens_[static_cast<size_t>(extras.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
+      evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
     }
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
@@ -357,8 +352,8 @@ void EngineCore::BuildResults(const Flight& flight) {
       if (!sound) result.failure = RowFailure::kNumbers;
       // Nobody reads what comes behind an end.
       const bool read = sound && !sequence.retired();
-      if (read && extras.shaper != nullptr) extras.shaper->Push(result.token);
-      if (read && extras.end_finder != nullptr) result.ends = extras.end_finder->Push(result.token);
+      if (read && extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
+      if (read && extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
     }
     for (const SampleResult& target : output.targets) {
       if (!target.finite) result.failure = RowFailure::kNumbers;
@@ -401,8 +396,8 @@ void EngineCore::BuildEvents(Flight& flight, std::span<const SchedulerEvent> eve
       event = &append(*next++);
       // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
       if (event->finish != FinishReason::kNone) {
-        extras.end_finder.reset();
-        extras.shaper.reset();
+        extras.options.end_finder.reset();
+        extras.options.shaper.reset();
         if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
       }
     } else {

@@ -25,40 +25,12 @@
 #include "kernels/sampling.h"
 #include "model/run/executor.h"
 #include "scheduler/scheduler.h"
-#include "server/engine/logit_shaper.h"
+#include "server/engine/sequence_request.h"
 
 namespace hydrant {
 
-// Labels under which evicted tokens are counted: the server gives every policy name an index below this.
-inline constexpr int32_t kPolicyLabelsMax = 16;
-
 // Of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 of one with 32 layers of 8 KV heads.
 inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
-
-// Finds the end of a sequence in its text, which only its driver can read: stop strings. Engine thread.
-class EndFinder {
- public:
-  virtual ~EndFinder() = default;
-  // `token` is the sequence's next one. True: it ends with it.
-  virtual bool Push(int32_t token) = 0;
-};
-
-// A request with everything the device needs besides. Plain data, validated by the caller; Add checks what would break
-// somebody else (sizes, ids, capacity).
-struct EngineRequest {
-  Request request;
-  SamplingParams sampling;
-  EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
-  int32_t logprobs = -1;  // of generated tokens: -1 none, k >= 0 the token's own and the k best
-  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
-  bool prompt_ranks = false;     // and their ranks
-  int32_t policy_label = 0;      // [0, kPolicyLabelsMax)
-  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
-  // reported as if it had been sampled). For measuring perplexity under eviction.
-  std::vector<int32_t> forced_ids;
-  std::shared_ptr<EndFinder> end_finder;  // null: only tokens end it
-  std::shared_ptr<LogitShaper> shaper;    // of its own, made with its prompt; null: nothing is asked of tokens
-};
 
 // Spans and pointers are valid until the next Step.
 struct EngineEvent {
@@ -104,7 +76,7 @@ struct KvReading {
   int32_t blocks = 0;     // kRunning: held
   KvBudget budget;        // kRunning: in force
   EvictionPolicy policy;  // kRunning: likewise
-  int32_t policy_label = 0;     // kRunning: EngineRequest::policy_label
+  int32_t policy_label = 0;     // kRunning: DecodeOptions::policy_label
   std::vector<int32_t> tokens;  // kRunning: the prompt and what was generated
   int64_t read_us = 0;          // that the engine thread spent on it
   bool sides_read = false;      // `sides` holds the scores and positions of `live` slots
@@ -185,7 +157,7 @@ class EngineCore {
 
   // Errors: those of Scheduler::Add; INVALID_ARGUMENT for tokens outside the vocabulary, more
   // positions than the context has, or a policy that contradicts the budget.
-  absl::Status Add(EngineRequest request);
+  absl::Status Add(SequenceRequest request);
 
   // Returns false if the id is unknown or already ended.
   bool Cancel(uint64_t id);
@@ -237,26 +209,18 @@ class EngineCore {
   bool in_flight() const { return in_flight_ > 0; }
 
  private:
-  // What EngineRequest has beside Request, by sequence index.
+  // What the core knows of a sequence that the scheduler does not, by sequence index.
   struct Extras {
-    SamplingParams sampling;
-    EvictionPolicy asked;   // as the request came
-    EvictionPolicy policy;  // lowered to the budget in force
-    int32_t logprobs = -1;
-    int32_t prompt_logprobs = -1;
-    bool prompt_ranks = false;
-    int32_t policy_label = 0;
-    std::vector<int32_t> forced_ids;
-    std::shared_ptr<EndFinder> end_finder;
-    std::shared_ptr<LogitShaper> shaper;
-    SampleResult last;  // of the token with which it ended, while a row behind it is in flight
-    bool lost = false;  // so was the step that was to bring its KV into the pool: its next row fails
+    DecodeOptions options;  // as the request came
+    EvictionPolicy policy;  // options.policy, lowered to the budget in force
+    SampleResult last;      // of the token with which it ended, while a row behind it is in flight
+    bool lost = false;      // so was the step that was to bring its KV into the pool: its next row fails
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
   // Positions of the rotary table that the request may come to use.
-  int64_t PositionsNeeded(const EngineRequest& request) const;
-  absl::Status Check(const EngineRequest& request) const;
+  int64_t PositionsNeeded(const SequenceRequest& request) const;
+  absl::Status Check(const SequenceRequest& request) const;
   // A plan from its making to its Commit.
   struct Flight {
     const StepPlan* plan = nullptr;

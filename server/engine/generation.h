@@ -1,4 +1,4 @@
-// What the HTTP side asks of the engine, and what comes back: plain data that knows neither JSON nor the scheduler.
+// What the HTTP side asks of the engine, and what comes back: plain data that knows no JSON.
 #ifndef HYDRANT_SERVER_ENGINE_GENERATION_H_
 #define HYDRANT_SERVER_ENGINE_GENERATION_H_
 
@@ -7,41 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "block_manager/kv_budget.h"
-#include "block_manager/prefix_use.h"
-#include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
+#include "server/engine/sequence_request.h"
 
 namespace hydrant {
 
-class EndFinder;
-class LogitShaper;
 class StreamMailbox;
-
-// One sequence to generate, checked in every respect.
-struct GenerationSequence {
-  std::shared_ptr<const std::vector<int32_t>> prompt;  // never null; the samples of one prompt share it
-  int32_t max_tokens = 16;
-  int32_t min_tokens = 0;
-  std::vector<int32_t> stop_token_ids;
-  std::vector<int32_t> forced_ids;  // EngineRequest::forced_ids
-  bool ignore_eos = false;
-  SamplingParams sampling;
-  int32_t logprobs = -1;         // of generated tokens; -1: none
-  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …
-  bool prompt_ranks = false;     // and their ranks
-  KvBudget budget;
-  PrefixUse prefix;
-  EvictionPolicy policy;
-  int32_t policy_label = 0;               // EngineRequest::policy_label
-  std::shared_ptr<EndFinder> end_finder;  // EngineRequest::end_finder; its own
-  std::shared_ptr<LogitShaper> shaper;    // EngineRequest::shaper; its own
-  // Request's members of these names.
-  uint64_t session = 0;
-  uint64_t turn = 0;
-  uint64_t resumes = 0;
-  int32_t parked_tokens = 0;  // of the prompt, which will hardly have to be computed
-};
 
 // Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not
 // happened: a sequence that ends without a call (the engine died) was not computed.
@@ -54,15 +25,11 @@ class SequenceLedger {
   virtual void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) = 0;
 };
 
-// The sequences of one request: sequence i reports as choice i, under the id first_id + i.
+// The sequences of one request: sequence i reports as choice i. The engine numbers them, one after the other.
 struct GenerationJob {
-  uint64_t first_id = 0;
-  int32_t tenant = 0;                      // Request::tenant
-  int32_t priority = 0;                    // Request::priority
-  std::shared_ptr<SequenceLedger> ledger;  // may be null
-  int64_t arrival_us = 0;                  // monotonic
-  std::vector<GenerationSequence> sequences;
+  std::vector<SequenceRequest> sequences;  // not empty
   std::shared_ptr<StreamMailbox> mailbox;
+  std::shared_ptr<SequenceLedger> ledger;  // may be null
 };
 
 enum class SequenceEnd : uint8_t {

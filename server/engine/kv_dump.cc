@@ -42,11 +42,11 @@ absl::StatusOr<std::unique_ptr<KvDump>> KvDump::Open(const std::string& path, st
   return std::unique_ptr<KvDump>(new KvDump(std::move(file), std::move(preset_names)));
 }
 
-void KvDump::OnAccept(uint64_t id, const GenerationSequence& sequence) {
-  Record& record = records_[id];
-  record.prompt = *sequence.prompt;
+void KvDump::OnAccept(const SequenceRequest& sequence) {
+  Record& record = records_[sequence.request.id];
+  record.prompt = sequence.request.prompt;
   record.policy = sequence.policy;
-  record.budget = sequence.budget;
+  record.budget = sequence.request.budget;
   record.label = sequence.policy_label;
 }
 

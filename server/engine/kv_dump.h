@@ -25,13 +25,13 @@ namespace hydrant {
 
 class KvDump : public KvDumpSink {
  public:
-  // `preset_names[label]` is the name of EngineRequest::policy_label.
+  // `preset_names[label]` is the name of DecodeOptions::policy_label.
   static absl::StatusOr<std::unique_ptr<KvDump>> Open(const std::string& path, std::vector<std::string> preset_names);
 
   // The core whose state rows the sink's calls mean. Before the first step.
   void Attach(const EngineCore& core) { core_ = &core; }
 
-  void OnAccept(uint64_t id, const GenerationSequence& sequence);
+  void OnAccept(const SequenceRequest& sequence);
   void OnRefuse(uint64_t id) { records_.erase(id); }
   // Books the tokens of a step and writes what has ended.
   void OnEvents(std::span<const EngineEvent> events);

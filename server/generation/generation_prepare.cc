@@ -63,7 +63,7 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   ApiResult<TurnPrompt> made = turn != nullptr ? MakeTurnPrompt(from, request, turn->past(), tokenizer)
                                                : PromptAlone(from, request.add_special_tokens, tokenizer);
   if (!made.ok()) return made.error();
-  prompt.ids = std::move(made.value().ids);
+  std::vector<int32_t> ids = std::move(made.value().ids);
   prompt.hidden_specials = made.value().hidden_specials;
   prompt.text = std::move(made.value().text);
   prompt.plain = std::move(made.value().plain);
@@ -71,10 +71,11 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   from.text = {};
   from.ids = {};
   if (request.truncate_prompt_tokens.has_value()) {
-    TruncatePrompt(&prompt.ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
+    TruncatePrompt(&ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
     prompt.text.reset();  // it may say more than the tokens
-    prompt.goes_on = turn != nullptr && GoesOn(prompt.ids, turn->past());
+    prompt.goes_on = turn != nullptr && GoesOn(ids, turn->past());
   }
+  prompt.ids = std::move(ids);
   return prompt;
 }
 

@@ -16,6 +16,7 @@
 #include "api/request/completion_request.h"
 #include "api/response/answer.h"
 #include "model/tokenizer/tokenizer.h"
+#include "scheduler/token_ids.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
@@ -56,18 +57,18 @@ struct TenantRules {
 
 // A prompt as the engine will see it.
 struct PreparedPrompt {
-  std::vector<int32_t> ids;
+  TokenIds ids;
   int32_t hidden_specials = 0;  // leading ids the server added
   bool show_specials = false;   // an echo shows special tokens: they were sent as text
   KvSpec spec;                  // what `kv` was made of
   KvResolution kv;
   // Of a session's turn.
   bool goes_on = false;             // TurnPrompt::goes_on
-  uint64_t resumes = 0;             // GenerationSequence::resumes
-  int32_t parked = 0;               // GenerationSequence::parked_tokens
+  uint64_t resumes = 0;             // Request::resumes
+  int32_t parked = 0;               // SequenceRequest::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text
   std::vector<TextRange> plain;     // TurnPrompt::plain
-  // GenerationSequence::shaper of every sample, before its first token; null when nothing is asked of tokens.
+  // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };
 

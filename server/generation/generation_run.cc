@@ -38,13 +38,13 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
     : turn_(std::exchange(prepared.turn, std::nullopt)),
       session_id_(turn_.has_value() ? turn_->id() : std::string()),
       writer_(std::exchange(prepared.writer, nullptr)),
-      shared_(std::make_shared<const PreparedGeneration>(std::move(prepared))),
-      prepared_(*shared_),
+      prepared_(std::move(prepared)),
       context_(context),
       queue_(queue),
       metrics_(metrics),
       arrival_us_(arrival_us),
       tenant_(tenant),
+      prefix_salt_(context.prefix_salts.Of(std::to_string(tenant), prepared_.fields.cache_salt)),
       head_{std::string(writer_->id_prefix()) + id, static_cast<int64_t>(std::time(nullptr)),
             context.request.model_names.front(), context.system_fingerprint},
       stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
@@ -88,60 +88,58 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 }
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
-  const GenerationFields& fields = prepared_.fields;
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
                                              std::move(wake));
   GenerationJob job;
-  job.arrival_us = arrival_us_;
-  job.tenant = tenant_;
-  job.priority = fields.priority;
-  job.ledger = std::move(ledger);
   job.mailbox = mailbox_;
+  job.ledger = std::move(ledger);
   job.sequences.reserve(choices_.size());
-  const PrefixSalt prefix_salt = context_.prefix_salts.Of(std::to_string(tenant_), fields.cache_salt);
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)];
-    GenerationSequence& sequence = job.sequences.emplace_back();
-    sequence.prompt = {shared_, &prompt.ids};
-    sequence.max_tokens = fields.max_tokens;
-    sequence.min_tokens = fields.min_tokens;
-    sequence.stop_token_ids = fields.stop_token_ids;
-    sequence.forced_ids = fields.forced_token_ids;
-    sequence.ignore_eos = fields.ignore_eos;
-    sequence.logprobs = fields.logprobs;
-    sequence.prompt_logprobs = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs);
-    sequence.prompt_ranks = fields.prompt_logprobs >= 0;
-    sequence.budget = prompt.kv.budget;
-    if (context_.prefix_caching) {
-      sequence.prefix = SharePrefixes(prompt.kv.policy, prefix_salt, sequence.prompt_logprobs >= 0);
-    }
-    sequence.policy = prompt.kv.policy;
-    sequence.policy_label = prompt.kv.policy_label;
-    if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
-    if (!fields.stop.empty()) {
-      sequence.end_finder =
-          std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
-    }
-    if (turn_.has_value()) {
-      sequence.session = turn_->session();
-      sequence.turn = turn_->turn();
-      sequence.resumes = prompt.resumes;
-      sequence.parked_tokens = prompt.parked;
-    }
-    SamplingParams& sampling = sequence.sampling;
-    sampling.temperature = fields.temperature;
-    sampling.top_p = fields.top_p;
-    sampling.top_k = fields.top_k;
-    sampling.min_p = fields.min_p;
-    // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in
-    // two requests.
-    const auto sample = static_cast<uint64_t>(i % static_cast<size_t>(fields.n));
-    sampling.seed = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed();
-  }
+  for (size_t i = 0; i < choices_.size(); ++i) job.sequences.push_back(MakeSequence(i));
   const std::optional<uint64_t> first_id = queue_.TrySubmit(std::move(job));
   if (!first_id.has_value()) return false;
   first_id_ = *first_id;
   return true;
+}
+
+SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
+  const GenerationFields& fields = prepared_.fields;
+  const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[choice].prompt)];
+  SequenceRequest sequence;
+  Request& request = sequence.request;
+  static_cast<RequestOptions&>(request) = fields;
+  request.tenant = tenant_;
+  request.arrival_us = arrival_us_;
+  request.prompt = prompt.ids;
+  request.budget = prompt.kv.budget;
+  if (turn_.has_value()) {
+    request.session = turn_->session();
+    request.turn = turn_->turn();
+    request.resumes = prompt.resumes;
+  }
+  sequence.parked_tokens = prompt.parked;
+  sequence.policy = prompt.kv.policy;
+  sequence.policy_label = prompt.kv.policy_label;
+  sequence.logprobs = fields.logprobs;
+  sequence.prompt_logprobs = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs);
+  sequence.prompt_ranks = fields.prompt_logprobs >= 0;
+  if (context_.prefix_caching) {
+    request.prefix = SharePrefixes(prompt.kv.policy, prefix_salt_, sequence.prompt_logprobs >= 0);
+  }
+  sequence.forced_ids = fields.forced_token_ids;
+  if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
+  if (!fields.stop.empty()) {
+    sequence.end_finder =
+        std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
+  }
+  // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in two
+  // requests.
+  const auto sample = static_cast<uint64_t>(choice % static_cast<size_t>(fields.n));
+  sequence.sampling = {.temperature = fields.temperature,
+                       .top_p = fields.top_p,
+                       .top_k = fields.top_k,
+                       .min_p = fields.min_p,
+                       .seed = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed()};
+  return sequence;
 }
 
 void GenerationRun::Absorb() {
@@ -267,7 +265,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   if (fields.logprobs >= 0) delta.logprobs = &output.logprobs;
   if (fields.return_token_ids) {
     delta.token_ids = &output.token_ids;
-    if (!choice.announced) delta.prompt_token_ids = &prompt.ids;
+    if (!choice.announced) delta.prompt_token_ids = &prompt.ids.vector();
   }
   choice.announced = true;
   Usage usage;

@@ -14,7 +14,9 @@
 
 #include "api/response/answer.h"
 #include "api/wire/api_error.h"
+#include "block_manager/prefix_index.h"
 #include "server/engine/generation.h"
+#include "server/engine/sequence_request.h"
 #include "server/engine/stream_mailbox.h"
 #include "server/generation/choice_assembler.h"
 #include "server/generation/generation_prepare.h"
@@ -71,6 +73,7 @@ class GenerationRun {
     int64_t last_token_us = -1;
   };
 
+  SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
   void Finish(int32_t index);
   void EndTurn(SequenceEnd end);
@@ -81,13 +84,13 @@ class GenerationRun {
   std::optional<SessionTurn> turn_;  // until it has ended
   const std::string session_id_;     // empty: none
   const std::unique_ptr<AnswerWriter> writer_;
-  const std::shared_ptr<const PreparedGeneration> shared_;  // with the engine, which reads the prompts
-  const PreparedGeneration& prepared_;
+  const PreparedGeneration prepared_;
   const ServingContext& context_;
   GenerationQueue& queue_;
   Metrics& metrics_;
   const int64_t arrival_us_;
   const int32_t tenant_;
+  const PrefixSalt prefix_salt_;
   const AnswerHead head_;
   const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
 

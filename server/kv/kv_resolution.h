@@ -20,7 +20,7 @@ namespace hydrant {
 struct KvResolution {
   KvBudget budget;
   EvictionPolicy policy;
-  int32_t policy_label = 0;  // EngineRequest::policy_label, an index into KvPolicyLabels()
+  int32_t policy_label = 0;  // DecodeOptions::policy_label, an index into KvPolicyLabels()
 };
 
 // What the presets depend on besides the request.

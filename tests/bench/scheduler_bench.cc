@@ -31,7 +31,7 @@ SchedulerOptions Options(int32_t sequences) {
 Request MakeRequest(uint64_t id, Load load) {
   Request request;
   request.id = id;
-  request.prompt.assign(load == kChurn ? 16 : 40, 5);
+  request.prompt = std::vector<int32_t>(load == kChurn ? 16 : 40, 5);
   request.max_tokens = load == kChurn ? 16 : 900;
   request.stop_token_ids = {3, 4};
   if (load == kDecodeAtBudget) request.budget = KvBudget::Exact(32);
@@ -112,7 +112,7 @@ void EngineCoreStep(benchmark::State& state) {
   uint64_t id = 0;
   const auto refill = [&] {
     while (core->scheduler().running() + core->scheduler().waiting() < sequences) {
-      EngineRequest request;
+      SequenceRequest request;
       request.request = MakeRequest(++id, load);
       request.policy.evicts = request.request.budget.limited();
       request.policy.heavy = 16;

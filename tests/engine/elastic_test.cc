@@ -22,14 +22,14 @@ std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
   return ids;
 }
 
-EngineRequest Elastic(EngineRequest request, int32_t floor) {
+SequenceRequest Elastic(SequenceRequest request, int32_t floor) {
   request.request.budget.floor = floor;
   return request;
 }
 
 // Four in progress that fill a pool of 16 blocks, two of which agreed to give way, and two that come when they decode.
 struct Company {
-  std::vector<EngineRequest> requests;
+  std::vector<SequenceRequest> requests;
   std::vector<int> arrivals;
 };
 
@@ -40,7 +40,7 @@ Company MakeCompany() {
   sinks.rolling = true;
   Company company;
   const auto add = [&](const EvictionPolicy& policy, int32_t prompt, int32_t max_tokens,
-                       int arrival) -> EngineRequest& {
+                       int arrival) -> SequenceRequest& {
     const uint64_t id = company.requests.size() + 1;
     company.arrivals.push_back(arrival);
     return company.requests.emplace_back(With(Greedy(id, Ids(random, prompt), max_tokens), policy));
@@ -51,7 +51,7 @@ Company MakeCompany() {
   add(kH2o, 63, 120, 0);
   add(kH2o, 30, 40, 40);
   add(EvictionPolicy(), 17, 20, 45);
-  for (EngineRequest& request : company.requests) request.logprobs = 0;
+  for (SequenceRequest& request : company.requests) request.logprobs = 0;
   return company;
 }
 
@@ -61,7 +61,7 @@ TEST_P(ElasticTest, OnlyTheTokensOfThoseWhoAgreedDependOnTheLoad) {
   const Company company = MakeCompany();
   std::vector<Generation> alone;
   EngineHarness wide(GoldenPath(GetParam()), {.blocks = 64});
-  for (const EngineRequest& request : company.requests) alone.push_back(wide.RunOne(request));
+  for (const SequenceRequest& request : company.requests) alone.push_back(wide.RunOne(request));
 
   std::vector<std::vector<int32_t>> changed;
   for (const int32_t chunk : {64, 16}) {
@@ -104,8 +104,8 @@ TEST_P(ElasticTest, TheLowerBudgetsPolicyChoosesFromThenOn) {
   Victims victims;
   EngineHarness harness(GoldenPath(GetParam()), {.blocks = 5, .dump = &victims});
   std::mt19937 random(43);
-  const std::vector<EngineRequest> requests = {Elastic(With(Greedy(1, Ids(random, 60), 80), kH2o), 31),
-                                               With(Greedy(2, Ids(random, 20), 1), EvictionPolicy())};
+  const std::vector<SequenceRequest> requests = {Elastic(With(Greedy(1, Ids(random, 60), 80), kH2o), 31),
+                                                 With(Greedy(2, Ids(random, 20), 1), EvictionPolicy())};
   const std::vector<Generation> generations = harness.Run(requests, {0, 20});
   EXPECT_EQ(generations[0].budget, 47);
   ASSERT_EQ(victims.steps.size(), 79u);
@@ -137,19 +137,21 @@ INSTANTIATE_TEST_SUITE_P(Models, ElasticTest, testing::Values("mha_tied", "gqa_t
 TEST(ElasticSession, GoesOnFromALowerBudget) {
   EngineHarness harness(GoldenPath("gqa_tied"), {.blocks = 12, .parked_blocks_max = 8});
   std::mt19937 random(47);
-  EngineRequest first = Elastic(With(Greedy(1, Ids(random, 60), 80), kH2o), 31);
+  SequenceRequest first = Elastic(With(Greedy(1, Ids(random, 60), 80), kH2o), 31);
   first.request.session = 7;
   first.request.turn = 1;
   const std::vector<Generation> turn =
       harness.Run({first, With(Greedy(2, Ids(random, 140), 1), EvictionPolicy())}, {0, 20});
   ASSERT_EQ(turn[0].budget, 47);
-  EngineRequest second = first;
+  SequenceRequest second = first;
   second.request.id = 3;
   const std::vector<int32_t> said = turn[0].tokens();
-  second.request.prompt.insert(second.request.prompt.end(), said.begin(), said.end());
+  std::vector<int32_t> history = first.request.prompt;
+  history.insert(history.end(), said.begin(), said.end());
+  history.resize(history.size() + 5, 9);
+  second.request.prompt = std::move(history);
   second.request.turn = 2;
   second.request.resumes = 1;
-  second.request.prompt.resize(second.request.prompt.size() + 5, 9);
   const Generation next = harness.RunOne(second);
   EXPECT_EQ(next.restored, 139);
   EXPECT_EQ(next.budget, 63);

@@ -85,11 +85,12 @@ inline EngineCoreOptions Options() {
   return options;
 }
 
-inline EngineRequest MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_tokens, int32_t keep = 0) {
-  EngineRequest request;
+inline SequenceRequest MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_tokens, int32_t keep = 0) {
+  SequenceRequest request;
   request.request.id = id;
-  request.request.prompt.resize(static_cast<size_t>(prompt_length));
-  for (int32_t i = 0; i < prompt_length; ++i) request.request.prompt[static_cast<size_t>(i)] = i % kVocab;
+  std::vector<int32_t> prompt(static_cast<size_t>(prompt_length));
+  for (int32_t i = 0; i < prompt_length; ++i) prompt[static_cast<size_t>(i)] = i % kVocab;
+  request.request.prompt = std::move(prompt);
   request.request.max_tokens = max_tokens;
   request.sampling.seed = id;
   if (keep > 0) {
@@ -116,7 +117,7 @@ class EndsAfter : public EndFinder {
   int32_t left_;
 };
 
-inline EngineRequest SessionTurnOf(uint64_t session, EngineRequest request) {
+inline SequenceRequest SessionTurnOf(uint64_t session, SequenceRequest request) {
   request.request.session = session;
   request.request.turn = 3;
   return request;

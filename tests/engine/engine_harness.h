@@ -91,7 +91,7 @@ class EngineHarness {
   EngineCore& engine() { return *engine_; }
 
   // Adds requests[i] before step arrivals[i] (all at once when empty) and runs until every one has ended.
-  std::vector<Generation> Run(const std::vector<EngineRequest>& requests, const std::vector<int>& arrivals = {}) {
+  std::vector<Generation> Run(const std::vector<SequenceRequest>& requests, const std::vector<int>& arrivals = {}) {
     std::vector<Generation> generations(requests.size());
     std::map<uint64_t, size_t> index_of;
     size_t ended = 0;
@@ -102,7 +102,7 @@ class EngineHarness {
       }
       for (size_t i = 0; i < requests.size(); ++i) {
         if ((arrivals.empty() ? 0 : arrivals[i]) != step) continue;
-        EngineRequest request = requests[i];
+        SequenceRequest request = requests[i];
         // The request may be run again: its own shaper stays where it is.
         if (request.shaper != nullptr) request.shaper = std::make_shared<LogitShaper>(*request.shaper);
         const absl::Status added = engine_->Add(std::move(request));
@@ -129,7 +129,7 @@ class EngineHarness {
     return generations;
   }
 
-  Generation RunOne(const EngineRequest& request) { return Run({request}).front(); }
+  Generation RunOne(const SequenceRequest& request) { return Run({request}).front(); }
 
   // Steps that were launched while another was in flight.
   int64_t steps_ahead() const { return steps_ahead_; }
@@ -145,8 +145,8 @@ class EngineHarness {
 };
 
 // A greedy request.
-inline EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
-  EngineRequest request;
+inline SequenceRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {
+  SequenceRequest request;
   request.request.id = id;
   request.request.prompt = std::move(prompt);
   request.request.max_tokens = max_tokens;
@@ -156,7 +156,7 @@ inline EngineRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t ma
 }
 
 // Gives `request` a policy and the budget that goes with it.
-inline EngineRequest With(EngineRequest request, const EvictionPolicy& policy, int32_t beta = 0) {
+inline SequenceRequest With(SequenceRequest request, const EvictionPolicy& policy, int32_t beta = 0) {
   request.policy = policy;
   request.request.budget = !policy.evicts ? KvBudget::Unlimited()
                            : beta > 0     ? KvBudget::Periodic(policy.keep(), beta)
@@ -165,7 +165,7 @@ inline EngineRequest With(EngineRequest request, const EvictionPolicy& policy, i
 }
 
 // Lets `request` use the prefix cache, after its policy is set.
-inline EngineRequest Sharing(EngineRequest request, const PrefixSalt& salt = PrefixSalt()) {
+inline SequenceRequest Sharing(SequenceRequest request, const PrefixSalt& salt = PrefixSalt()) {
   request.request.prefix = SharePrefixes(request.policy, salt, request.prompt_logprobs >= 0);
   return request;
 }

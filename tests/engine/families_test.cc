@@ -30,7 +30,7 @@ constexpr float kLogprobTolerance = 5e-4f;
 
 // Prompts of 1, 15, 16, 17 and 100 tokens.
 std::vector<Generation> RunGreedy(EngineHarness& harness, const json& goldens) {
-  std::vector<EngineRequest> requests;
+  std::vector<SequenceRequest> requests;
   for (const json& golden : goldens) {
     requests.push_back(
         Greedy(requests.size() + 1, Ids(golden.at("prompt_ids")), static_cast<int32_t>(golden.at("tokens").size())));
@@ -143,8 +143,8 @@ TEST_P(Families, H2oKeepsAndEvictsWhatTheIndependentOneDoes) {
     SCOPED_TRACE(golden.at("policy").dump());
     recorder = Recorder();
     const std::vector<int32_t> tokens = Ids(golden.at("tokens"));
-    EngineRequest request = With(Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size())),
-                                 PolicyOf(golden.at("policy")));
+    SequenceRequest request = With(Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size())),
+                                   PolicyOf(golden.at("policy")));
     request.logprobs = 0;
     const Generation generation = harness.RunOne(request);
     EXPECT_EQ(generation.tokens(), tokens);

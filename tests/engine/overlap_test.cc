@@ -87,7 +87,7 @@ TEST_F(OverlapTest, AStepBehindAnEndMayBeWithoutMemory) {
 }
 
 TEST_F(OverlapTest, ARowAheadIsFedByTheDeviceAndForcedByTheNextId) {
-  EngineRequest request = MakeRequest(1, 10, 20);
+  SequenceRequest request = MakeRequest(1, 10, 20);
   request.forced_ids = {50, 51, 52, 53};
   ASSERT_TRUE(core->Add(request).ok());
   core->Step();
@@ -103,7 +103,7 @@ TEST_F(OverlapTest, ARowAheadIsFedByTheDeviceAndForcedByTheNextId) {
 }
 
 TEST_F(OverlapTest, WhoeverNeedsItsTokensHasThemFirst) {
-  EngineRequest request = MakeRequest(1, 10, 20);
+  SequenceRequest request = MakeRequest(1, 10, 20);
   LogitRules rules;
   rules.bad_words = {{3, 4}};
   request.shaper =
@@ -120,7 +120,7 @@ TEST_F(OverlapTest, WhoeverNeedsItsTokensHasThemFirst) {
 }
 
 TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
-  EngineRequest request = MakeRequest(1, 10, 20);
+  SequenceRequest request = MakeRequest(1, 10, 20);
   LogitRules rules;
   rules.frequency = 0.5f;
   request.shaper =
@@ -139,7 +139,7 @@ TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
 
 // What a row behind did to its scores could not be undone.
 TEST_F(OverlapTest, StopStringsOfABudgetedSessionAreLookedForFirst) {
-  EngineRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
+  SequenceRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
   request.end_finder = std::make_shared<EndsAfter>(4);
   ASSERT_TRUE(core->Add(request).ok());
   while (!core->idle()) {
@@ -150,7 +150,7 @@ TEST_F(OverlapTest, StopStringsOfABudgetedSessionAreLookedForFirst) {
 
 // What its reader finds the end in is told of no token behind it.
 TEST_F(OverlapTest, ATextEndsOnceWithARowBehindIt) {
-  EngineRequest request = MakeRequest(1, 10, 20);
+  SequenceRequest request = MakeRequest(1, 10, 20);
   request.end_finder = std::make_shared<EndsAfter>(4);
   ASSERT_TRUE(core->Add(request).ok());
   ASSERT_TRUE(core->Add(MakeRequest(2, 10, 20)).ok());

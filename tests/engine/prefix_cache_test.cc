@@ -90,10 +90,10 @@ class PrefixCache : public testing::TestWithParam<Setting> {
   HarnessOptions Options(int32_t blocks, int32_t spare_sides) const {
     return {.dtype = GetParam().dtype, .threads = 2, .blocks = blocks, .spare_sides = spare_sides};
   }
-  std::vector<EngineRequest> Requests(const Policy& policy) const {
-    std::vector<EngineRequest> requests;
+  std::vector<SequenceRequest> Requests(const Policy& policy) const {
+    std::vector<SequenceRequest> requests;
     for (const std::vector<int32_t>& prompt : Prompts()) {
-      EngineRequest request = With(Greedy(requests.size() + 1, prompt, 18), policy.policy, policy.beta);
+      SequenceRequest request = With(Greedy(requests.size() + 1, prompt, 18), policy.policy, policy.beta);
       request.request.budget.prompt_stride = policy.stride;
       request.logprobs = 0;
       requests.push_back(request);
@@ -101,17 +101,17 @@ class PrefixCache : public testing::TestWithParam<Setting> {
     return requests;
   }
   // Each alone in an empty cache.
-  std::vector<Generation> Cold(const std::vector<EngineRequest>& requests) const {
+  std::vector<Generation> Cold(const std::vector<SequenceRequest>& requests) const {
     EngineHarness harness(GoldenPath(GetParam().model), Options(64, 0));
     std::vector<Generation> cold;
-    for (const EngineRequest& request : requests) cold.push_back(harness.RunOne(request));
+    for (const SequenceRequest& request : requests) cold.push_back(harness.RunOne(request));
     return cold;
   }
 };
 
 TEST_P(PrefixCache, AHitChangesNothing) {
   for (const Policy& policy : Policies()) {
-    const std::vector<EngineRequest> requests = Requests(policy);
+    const std::vector<SequenceRequest> requests = Requests(policy);
     const std::vector<Generation> cold = Cold(requests);
     EngineHarness harness(GoldenPath(GetParam().model), Options(200, 400));
     int32_t cached = 0;
@@ -129,13 +129,13 @@ TEST_P(PrefixCache, AHitChangesNothing) {
 // All at once and in random order, in a pool that is too small for what they leave behind: hits, revivals, lost blocks,
 // dropped snapshots and several owners of one block, all policies mixed.
 TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
-  std::vector<EngineRequest> requests;
+  std::vector<SequenceRequest> requests;
   for (const Policy& policy : Policies()) {
-    for (EngineRequest& request : Requests(policy)) requests.push_back(request);
+    for (SequenceRequest& request : Requests(policy)) requests.push_back(request);
   }
   for (size_t i = 0; i < requests.size(); ++i) requests[i].request.id = i + 1;
   const std::vector<Generation> cold = Cold(requests);
-  for (EngineRequest& request : requests) request = Sharing(request);
+  for (SequenceRequest& request : requests) request = Sharing(request);
   std::mt19937 random(23);
   for (const auto& [blocks, sides] : {std::pair{200, 400}, std::pair{40, 60}, std::pair{20, 20}}) {
     EngineHarness harness(GoldenPath(GetParam().model), Options(blocks, sides));
@@ -155,7 +155,7 @@ TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
 
 TEST_P(PrefixCache, PromptLogProbabilitiesAreComputedInFull) {
   EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
-  std::vector<EngineRequest> requests = Requests(Policies()[0]);
+  std::vector<SequenceRequest> requests = Requests(Policies()[0]);
   harness.RunOne(Sharing(requests[0]));
   requests[0].prompt_logprobs = 0;
   requests[0].request.id = 100;
@@ -166,7 +166,7 @@ TEST_P(PrefixCache, PromptLogProbabilitiesAreComputedInFull) {
 
 TEST_P(PrefixCache, OtherSaltsSeeNothing) {
   EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
-  std::vector<EngineRequest> requests = Requests(Policies()[1]);
+  std::vector<SequenceRequest> requests = Requests(Policies()[1]);
   harness.RunOne(Sharing(requests[0], {1, 1}));
   requests[0].request.id = 100;
   EXPECT_EQ(harness.RunOne(Sharing(requests[0], {1, 2})).cached, 0);

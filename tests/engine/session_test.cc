@@ -71,13 +71,13 @@ class Sessions : public testing::TestWithParam<const char*> {
     for (int32_t turn = 0; turn < kTurns; ++turn) {
       const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 50 : 1 + 9 * turn);
       history.insert(history.end(), said.begin(), said.end());
-      EngineRequest request = With(Greedy(next_id++, history, 14), policy.policy, policy.beta);
+      SequenceRequest request = With(Greedy(next_id++, history, 14), policy.policy, policy.beta);
       if (policy.makes_room) request.request.budget.turn_heavy = policy.policy.heavy;
       request.logprobs = 0;
       request.request.session = kSession;
       request.request.turn = static_cast<uint64_t>(turn + 1);
       request.request.resumes = static_cast<uint64_t>(turn);
-      std::vector<EngineRequest> together = {request};
+      std::vector<SequenceRequest> together = {request};
       std::mt19937 others(static_cast<uint32_t>(turn));
       for (int32_t i = 0; company && i < 5; ++i) {
         together.push_back(
@@ -133,7 +133,7 @@ TEST_P(Sessions, OverlapChangesNoBitOfTheNextTurn) {
       std::vector<int32_t> history = RandomIds(random, 45);
       if (!overlap) stop = harness.RunOne(With(Greedy(9, history, 20), policy.policy)).tokens()[8];
       for (int32_t turn = 0; turn < 3; ++turn) {
-        EngineRequest request = With(Greedy(static_cast<uint64_t>(turn) + 1, history, 20), policy.policy);
+        SequenceRequest request = With(Greedy(static_cast<uint64_t>(turn) + 1, history, 20), policy.policy);
         request.logprobs = 0;
         request.request.session = kSession;
         request.request.turn = static_cast<uint64_t>(turn) + 1;
@@ -169,7 +169,7 @@ TEST_P(SessionsInFp32, WithoutEvictionATurnIsWhatTheWholeHistoryWouldBe) {
   for (int32_t turn = 0; turn < kTurns; ++turn) {
     const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 50 : 1 + 9 * turn);
     history.insert(history.end(), said.begin(), said.end());
-    EngineRequest request = Greedy(static_cast<uint64_t>(turn + 1), history, 14);
+    SequenceRequest request = Greedy(static_cast<uint64_t>(turn + 1), history, 14);
     request.logprobs = 0;
     const std::vector<int32_t> answer = turns[static_cast<size_t>(turn)].tokens();
     request.forced_ids = answer;
@@ -200,7 +200,7 @@ TEST_P(Sessions, ATurnMakesRoomForItsTokensFirst) {
       std::mt19937 random(37);
       std::vector<int32_t> history = RandomIds(random, 60);
       const auto turn = [&](uint64_t id) {
-        EngineRequest request = With(Greedy(id, history, 10), {.evicts = true, .heavy = 20, .recent = 20});
+        SequenceRequest request = With(Greedy(id, history, 10), {.evicts = true, .heavy = 20, .recent = 20});
         request.logprobs = 0;
         request.request.session = kSession;
         request.request.turn = id;
@@ -233,7 +233,7 @@ TEST_P(Sessions, ACancelledTurnLeavesTheOneBefore) {
   const Policy h2o = Policies()[1];
   std::vector<int32_t> history = RandomIds(random, 60);
   const auto turn = [&](uint64_t id, const std::vector<int32_t>& prompt, uint64_t resumes) {
-    EngineRequest request = With(Greedy(id, prompt, 10), h2o.policy);
+    SequenceRequest request = With(Greedy(id, prompt, 10), h2o.policy);
     request.request.session = kSession;
     request.request.turn = id;
     request.request.resumes = resumes;
@@ -279,7 +279,7 @@ TEST_P(SessionGoldens, TwentyTurnsKeepAndSayWhatTheIndependentH2oDoes) {
       const std::vector<int32_t> tokens = Ids(told.at("tokens"));
       const int32_t known = static_cast<int32_t>(history.size());
       history.insert(history.end(), said.begin(), said.end());
-      EngineRequest request = With(Greedy(++id, history, static_cast<int32_t>(tokens.size())), policy);
+      SequenceRequest request = With(Greedy(++id, history, static_cast<int32_t>(tokens.size())), policy);
       request.logprobs = 0;
       request.request.session = session;
       request.request.turn = turn + 1;
@@ -319,7 +319,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SessionsInFp32, testing::Values("gqa_untied"),
 TEST_P(Sessions, WhatIsReadOfASessionIsWhatItsSlotsHold) {
   EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .blocks = 100, .parked_blocks_max = 64});
   std::mt19937 random(31);
-  EngineRequest request = With(Greedy(1, RandomIds(random, 60), 8), {.evicts = true, .heavy = 20, .recent = 20});
+  SequenceRequest request = With(Greedy(1, RandomIds(random, 60), 8), {.evicts = true, .heavy = 20, .recent = 20});
   request.request.session = kSession;
   request.request.turn = 1;
   ASSERT_TRUE(harness.engine().Add(request).ok());

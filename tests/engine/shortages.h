@@ -30,8 +30,8 @@ inline void ExpectShortagesCostAStepAtMost(EngineHarness& harness, const Shortag
   };
   const auto chats = [&] {
     const EvictionPolicy h2o{.evicts = true, .heavy = 8, .recent = 8};
-    std::vector<EngineRequest> requests = {Greedy(++id, prompt_of(21), 6), With(Greedy(++id, prompt_of(40), 8), h2o),
-                                           Greedy(++id, prompt_of(17), 3)};
+    std::vector<SequenceRequest> requests = {Greedy(++id, prompt_of(21), 6), With(Greedy(++id, prompt_of(40), 8), h2o),
+                                             Greedy(++id, prompt_of(17), 3)};
     requests[0].prompt_logprobs = 1;
     requests[1].logprobs = 2;
     requests[2].request.session = kSession;
@@ -40,7 +40,7 @@ inline void ExpectShortagesCostAStepAtMost(EngineHarness& harness, const Shortag
   };
   // The session's next turn, from wherever the engine has it.
   const auto next_turn = [&](uint64_t last) {
-    EngineRequest request = Greedy(++id, prompt_of(30), 3);
+    SequenceRequest request = Greedy(++id, prompt_of(30), 3);
     request.request.session = kSession;
     request.request.resumes = last;
     request.request.turn = request.request.id;
@@ -58,7 +58,7 @@ inline void ExpectShortagesCostAStepAtMost(EngineHarness& harness, const Shortag
   int ended = 0, calls = 0;
   for (bool short_once = true; short_once; calls += shortages.stride) {
     SCOPED_TRACE("there is memory " + std::to_string(calls) + " times");
-    const std::vector<EngineRequest> requests = chats();
+    const std::vector<SequenceRequest> requests = chats();
     shortages.begin(calls);
     const std::vector<Generation> got = harness.Run(requests);
     const Generation next = harness.RunOne(next_turn(requests[2].request.id));

@@ -18,7 +18,9 @@ inline Request MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_token
                            KvBudget budget = KvBudget::Unlimited()) {
   Request request;
   request.id = id;
-  for (int32_t i = 0; i < prompt_length; ++i) request.prompt.push_back(1000 + i);
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < prompt_length; ++i) prompt.push_back(1000 + i);
+  request.prompt = std::move(prompt);
   request.max_tokens = max_tokens;
   request.budget = budget;
   return request;

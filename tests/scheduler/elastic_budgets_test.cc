@@ -229,7 +229,9 @@ TEST_F(ElasticBudgetsTest, SharedBlocksAreCopiedBeforeACut) {
   ASSERT_EQ(sharing.scheduler.counters().prefix_hits, 32u);
   ASSERT_TRUE(sharing.scheduler.sequence(0).shares);
   Request third = MakeRequest(3, 16 * 8 - 1, 2);
-  for (int32_t& token : third.prompt) token += 5000;
+  std::vector<int32_t> other = third.prompt;
+  for (int32_t& token : other) token += 5000;
+  third.prompt = std::move(other);
   ASSERT_TRUE(sharing.scheduler.Add(third).ok());
   size_t copies = 0;
   for (int32_t step = 0; step < 3; ++step) {

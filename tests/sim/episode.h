@@ -54,7 +54,7 @@ class Episode {
   void AddRequest();
   absl::StatusCode AnswerDue(const SimRequest& request) const;
   void ExpectEnd(SimRequest& request);
-  void MakeTurn(uint64_t session, EngineRequest& made);
+  void MakeTurn(uint64_t session, SequenceRequest& made);
   void BeginTurn(SimRequest& request);
   void EndTurn(SimRequest& request);
   void RunOracle(SimRequest& request);

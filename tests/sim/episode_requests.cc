@@ -46,7 +46,7 @@ void Episode::AddRequest() {
   BeginTurn(request);
 
   const absl::StatusCode expected = AnswerDue(request);
-  EngineRequest added = request.request;
+  SequenceRequest added = request.request;
   SpoilRequest(options_.bug, workload_.tenants().size(), added.request);
   const absl::Status status = core_->Add(std::move(added));
   // Without the contract, a cap or floor that is ignored has to be seen by what it lets happen.
@@ -97,11 +97,11 @@ void Episode::ExpectEnd(SimRequest& request) {
 }
 
 // The next turn of a session says all of its past and something new. A session that is busy is left alone.
-void Episode::MakeTurn(uint64_t session, EngineRequest& made) {
+void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
   Session& own = sessions_[session];
   if (own.busy) return;
   if (own.last != nullptr) {
-    const EngineRequest& first = own.last->request;
+    const SequenceRequest& first = own.last->request;
     made.policy = first.policy;
     made.request.budget = first.request.budget;
     made.request.tenant = first.request.tenant;
@@ -112,11 +112,11 @@ void Episode::MakeTurn(uint64_t session, EngineRequest& made) {
     history.insert(history.end(), said.begin(), said.begin() + std::min<int64_t>(std::ssize(said), 20));
     // A prompt whose tokens are asked for one by one cannot leave any out.
     made.prompt_logprobs = -1;
-    made.request.prompt = std::move(history);
     made.request.resumes = own.last->id();
     if (workload_.random().Chance(10)) {
-      made.request.prompt[0] = (made.request.prompt[0] + 1) % workload_.core().vocab;  // edited: its server sees that
+      history[0] = (history[0] + 1) % workload_.core().vocab;  // edited: its server sees that
     }
+    made.request.prompt = std::move(history);
     if (made.request.prompt[0] != own.last->solo.text[0]) made.request.resumes = 0;
   }
   made.request.session = session;

@@ -13,7 +13,7 @@
 namespace hydrant::sim {
 
 struct SimRequest {
-  EngineRequest request;  // as it was added; without its prompt once it has ended
+  SequenceRequest request;  // as it was added; without its prompt once it has ended
   int32_t prompt_tokens = 0;
   int64_t blocks_alone = 0;  // it needs at most when it starts from nothing
   Fate fate;

@@ -50,7 +50,7 @@ EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy) {
   return lowered;
 }
 
-SoloRun SoloRunner::Run(const EngineRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
+SoloRun SoloRunner::Run(const SequenceRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
                         std::span<const Shrinking> shrinkings, SoloRun memory) {
   request_ = &request;
   fate_ = &fate;
@@ -228,7 +228,7 @@ int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens) {
   return stays < live ? stays : 0;
 }
 
-int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live) {
+int32_t SoloPeakSlots(const SequenceRequest& request, int32_t begin, int32_t live) {
   // Played, not derived: grow token by token and cut where the paper does.
   const KvBudget& budget = request.request.budget;
   const int32_t cut_at = budget.periodic ? budget.keep + budget.slack : budget.keep + 1;

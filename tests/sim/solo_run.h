@@ -14,7 +14,7 @@
 
 namespace hydrant::sim {
 
-// What is special about a request's life besides its EngineRequest.
+// What is special about a request's life besides its SequenceRequest.
 struct Fate {
   int32_t fail_generated = -1;  // the row that samples this token (0 = first) fails
   bool fail_by_id = false;      // … with an id outside the vocabulary instead of non-finite logits
@@ -87,7 +87,7 @@ class SoloRunner {
       : pairs_(pairs), vocab_(vocab), eos_ids_(std::move(eos_ids)) {}
 
   // `ranks`: the request's. With `before` it goes on where that run ended. `memory`: a run nobody needs any more.
-  SoloRun Run(const EngineRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
+  SoloRun Run(const SequenceRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
               std::span<const Shrinking> shrinkings, SoloRun memory);
 
  private:
@@ -107,7 +107,7 @@ class SoloRunner {
   const std::vector<int32_t> eos_ids_;
 
   // Of the run in progress. Until something is evicted all pairs keep the same: all tokens.
-  const EngineRequest* request_ = nullptr;
+  const SequenceRequest* request_ = nullptr;
   const Fate* fate_ = nullptr;
   FakeRanks* ranks_ = nullptr;
   SoloRun run_;
@@ -120,7 +120,7 @@ class SoloRunner {
 };
 
 // Slots the request would occupy at most if it used all of max_tokens, going on from `live` slots of `begin` tokens.
-int32_t SoloPeakSlots(const EngineRequest& request, int32_t begin, int32_t live);
+int32_t SoloPeakSlots(const SequenceRequest& request, int32_t begin, int32_t live);
 
 // What a session's `live` slots are cut to so that `tokens` more come to fit into the budget; 0: nothing has to go.
 int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens);

@@ -179,9 +179,9 @@ KvBudget Workload::Budget() {
   return budget;
 }
 
-EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
+SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   Random& r = random_;
-  EngineRequest made;
+  SequenceRequest made;
   Request& request = made.request;
   request.id = id;
   request.tenant = crowd_[static_cast<size_t>(r.Below(static_cast<int32_t>(crowd_.size())))];
@@ -207,7 +207,7 @@ EngineRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   return made;
 }
 
-Fate Workload::MakeFate(const EngineRequest& request) {
+Fate Workload::MakeFate(const SequenceRequest& request) {
   Random& r = random_;
   Fate fate;
   fate.score_bits = score_bits_;

@@ -49,8 +49,8 @@ class Workload {
   bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
   bool exhausted() const { return requests_left_ == 0; }
 
-  EngineRequest MakeRequest(uint64_t id, int64_t now_us);
-  Fate MakeFate(const EngineRequest& request);
+  SequenceRequest MakeRequest(uint64_t id, int64_t now_us);
+  Fate MakeFate(const SequenceRequest& request);
   // A text that was computed: later prompts may begin with it.
   void Remember(const std::vector<int32_t>& text);
 

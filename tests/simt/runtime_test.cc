@@ -61,10 +61,10 @@ TEST(SimtRuntime, AnErrorOfTheDeviceEndsTheEngineAndTellsEverybody) {
     const auto submit = [&] {
       GenerationJob job;
       job.mailbox = mailboxes.emplace_back(std::make_shared<StreamMailbox>(1, 1 << 20, [] {}));
-      GenerationSequence& sequence = job.sequences.emplace_back();
-      sequence.prompt = std::make_shared<std::vector<int32_t>>(20, 5);
-      sequence.max_tokens = 400;
-      sequence.ignore_eos = true;
+      SequenceRequest& sequence = job.sequences.emplace_back();
+      sequence.request.prompt = std::vector<int32_t>(20, 5);
+      sequence.request.max_tokens = 400;
+      sequence.request.ignore_eos = true;
       return engine.TrySubmit(std::move(job)).has_value();
     };
     for (int i = 0; i < 6; ++i) ASSERT_TRUE(submit()) << "four run, two wait";

@@ -27,13 +27,13 @@ std::vector<int32_t> RandomPrompt(std::mt19937& random, int32_t length, int32_t 
 }
 
 // `request`, cut after every `stride` tokens of its prompt.
-EngineRequest Budgeted(EngineRequest request, int32_t stride) {
+SequenceRequest Budgeted(SequenceRequest request, int32_t stride) {
   request.request.budget.prompt_stride = stride;
   return request;
 }
 
 // Penalties, biases, bans and a least length.
-void AskForEverything(int32_t vocab, EngineRequest* request,
+void AskForEverything(int32_t vocab, SequenceRequest* request,
                       const std::vector<std::vector<int32_t>>& bad_words = {{5}, {7, 8}}) {
   LogitRules rules;
   rules.biases = {{3, 1.5f}, {vocab - 1, -2.0f}};
@@ -51,7 +51,7 @@ void AskForEverything(int32_t vocab, EngineRequest* request,
 }
 
 // Requests that differ in everything: length around block edges, policy, cadence, prefill, temperature, log-probabilities.
-std::vector<EngineRequest> MixedRequests(int32_t vocab) {
+std::vector<SequenceRequest> MixedRequests(int32_t vocab) {
   std::mt19937 random(7);
   const EvictionPolicy h2o{.evicts = true, .heavy = 8, .recent = 8};
   const EvictionPolicy first{.evicts = true, .heavy = 10, .recent = 7, .gqa_reduce = GqaReduce::kFirst};
@@ -76,7 +76,7 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
     policy.rolling = true;
     return policy;
   };
-  std::vector<EngineRequest> requests = {
+  std::vector<SequenceRequest> requests = {
       Greedy(1, RandomPrompt(random, 1, vocab), 40),
       With(Greedy(2, RandomPrompt(random, 15, vocab), 40), h2o),
       With(Greedy(3, RandomPrompt(random, 16, vocab), 33), window),
@@ -97,7 +97,7 @@ std::vector<EngineRequest> MixedRequests(int32_t vocab) {
       With(Greedy(18, RandomPrompt(random, 141, vocab), 30), rolling(plus)),
       Budgeted(With(Greedy(19, RandomPrompt(random, 150, vocab), 30), rolling(h2o)), 64),
   };
-  for (EngineRequest& request : requests) {
+  for (SequenceRequest& request : requests) {
     request.logprobs = 3;
     if (request.request.id % 2 == 0) {
       request.sampling.temperature = 0.9f;
@@ -143,7 +143,7 @@ class Invariance : public testing::TestWithParam<Setting> {
     HarnessOptions options{.dtype = GetParam().dtype, .threads = 1};
     EngineHarness harness(GoldenPath(GetParam().model), options);
     std::vector<Generation> solo;
-    for (const EngineRequest& request : MixedRequests(harness.checkpoint().config.vocab)) {
+    for (const SequenceRequest& request : MixedRequests(harness.checkpoint().config.vocab)) {
       solo.push_back(harness.RunOne(request));
     }
     return solo;
@@ -155,7 +155,7 @@ TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
   std::mt19937 random(11);
   for (int threads : {1, 2, 3}) {
     EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype, .threads = threads});
-    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
+    const std::vector<SequenceRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     for (int round = 0; round < 3; ++round) {
       std::vector<int> arrivals(requests.size(), 0);
       for (int& arrival : arrivals) arrival = round == 0 ? 0 : static_cast<int>(random() % 20);
@@ -177,7 +177,7 @@ TEST_P(Invariance, ChunkingDoesNotChangeABit) {
                                                          .sequences_max = 8,
                                                          .tokens_max = chunk + 15,
                                                          .prefill_tokens_max = chunk});
-    const std::vector<EngineRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
+    const std::vector<SequenceRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     const std::vector<Generation> chunked = harness.Run(requests);
     for (size_t i = 0; i < requests.size(); ++i) {
       ExpectSame(chunked[i], solo[i], "request " + std::to_string(i + 1) + ", chunk " + std::to_string(chunk));
@@ -188,14 +188,14 @@ TEST_P(Invariance, ChunkingDoesNotChangeABit) {
 // Half of the requests end with a token that nobody could foresee, behind which a row was on its way.
 TEST_P(Invariance, OverlapChangesNoBit) {
   std::vector<Generation> one_by_one;
-  std::vector<EngineRequest> requests;
+  std::vector<SequenceRequest> requests;
   for (const bool overlap : {false, true}) {
     HarnessOptions options{.dtype = GetParam().dtype};
     options.overlap = overlap;
     EngineHarness harness(GoldenPath(GetParam().model), options);
     if (!overlap) {
       requests = MixedRequests(harness.checkpoint().config.vocab);
-      for (EngineRequest& request : requests) {
+      for (SequenceRequest& request : requests) {
         if (request.shaper != nullptr) AskForEverything(harness.checkpoint().config.vocab, &request, {{5}});
       }
       const std::vector<Generation> whole = harness.Run(requests);
@@ -253,7 +253,7 @@ TEST(ModelExecutor, ABudgetedPromptMayBeLongerThanThePool) {
   EngineHarness harness(GoldenPath("gqa_tied"), {.blocks = 6, .dump = &kept});
   std::mt19937 random(5);
   const EvictionPolicy h2o{.evicts = true, .heavy = 16, .recent = 16};
-  const EngineRequest whole = With(Greedy(1, RandomPrompt(random, 200, 288), 8), h2o);
+  const SequenceRequest whole = With(Greedy(1, RandomPrompt(random, 200, 288), 8), h2o);
   EXPECT_EQ(harness.engine().Add(whole).code(), absl::StatusCode::kOutOfRange);
   const Generation generation = harness.RunOne(Budgeted(whole, 48));
   EXPECT_EQ(generation.sampled.size(), 8u);
@@ -275,7 +275,7 @@ TEST(ModelExecutor, APromptThatFitsItsBudgetIsTheSameBudgetedOrNot) {
   EngineHarness harness(GoldenPath("gqa_tied"), {});
   std::mt19937 random(6);
   const EvictionPolicy h2o{.evicts = true, .heavy = 50, .recent = 50};
-  const EngineRequest request = With(Greedy(1, RandomPrompt(random, 100, 288), 30), h2o);
+  const SequenceRequest request = With(Greedy(1, RandomPrompt(random, 100, 288), 30), h2o);
   ExpectSame(harness.RunOne(Budgeted(request, 32)), harness.RunOne(request), "100 tokens, budget 100");
 }
 
@@ -291,7 +291,7 @@ TEST(ModelExecutor, ARollingSequenceOutgrowsTheContext) {
   const Generation periodic = harness.RunOne(With(Greedy(2, prompt, 700), policy, /*beta=*/40));
   EXPECT_EQ(periodic.finish, FinishReason::kLength);
 
-  const EngineRequest too_long = With(Greedy(3, RandomPrompt(random, 1000, 288), 10), policy);
+  const SequenceRequest too_long = With(Greedy(3, RandomPrompt(random, 1000, 288), 10), policy);
   EXPECT_FALSE(harness.engine().Add(too_long).ok());
   EXPECT_EQ(harness.RunOne(Budgeted(too_long, 256)).evicted, 1000 + 9 - 33);
   policy.heavy = 512 - 16;
@@ -308,7 +308,7 @@ TEST(ModelExecutor, RollingWithoutEvictionIsWhatAbsoluteIs) {
   EngineHarness harness(GoldenPath("gqa_untied"), {});
   std::mt19937 random(10);
   EvictionPolicy policy{.evicts = true, .heavy = 100, .recent = 100};
-  EngineRequest request = With(Greedy(1, RandomPrompt(random, 90, 288), 60), policy);
+  SequenceRequest request = With(Greedy(1, RandomPrompt(random, 90, 288), 60), policy);
   request.logprobs = 0;
   const Generation absolute = harness.RunOne(request);
   request.request.id = 2;
@@ -324,10 +324,10 @@ TEST(ModelExecutor, ScoringAForcedTokenEqualsScoringItAsPrompt) {
   EngineHarness harness(GoldenPath("gqa_untied"), {});
   std::mt19937 random(5);
   const std::vector<int32_t> ids = RandomPrompt(random, 60, 288);
-  EngineRequest scored = Greedy(1, ids, 1);
+  SequenceRequest scored = Greedy(1, ids, 1);
   scored.prompt_logprobs = 0;
   const Generation as_prompt = harness.RunOne(scored);
-  EngineRequest forced = Greedy(2, {ids.begin(), ids.begin() + 40}, 20);
+  SequenceRequest forced = Greedy(2, {ids.begin(), ids.begin() + 40}, 20);
   forced.logprobs = 0;
   forced.forced_ids = {ids.begin() + 40, ids.end()};
   const Generation as_output = harness.RunOne(forced);
@@ -364,7 +364,7 @@ TEST_P(PoisonedWeights, FailTheRequestThatMeetsThemAndNoOther) {
   WriteWith(dir, "gqa_untied", "model.embed_tokens.weight", kPoison * kHidden + 5,
             std::numeric_limits<float>::quiet_NaN());
   std::mt19937 random(13);
-  std::vector<EngineRequest> healthy;
+  std::vector<SequenceRequest> healthy;
   for (uint64_t id = 1; id <= 3; ++id) {
     std::vector<int32_t> prompt = RandomPrompt(random, 20 + 7 * static_cast<int32_t>(id), 288);
     std::replace(prompt.begin(), prompt.end(), kPoison, kPoison + 1);
@@ -376,17 +376,18 @@ TEST_P(PoisonedWeights, FailTheRequestThatMeetsThemAndNoOther) {
   const HarnessOptions options{.dtype = GetParam(), .blocks = 16};
   EngineHarness clean(GoldenPath("gqa_untied"), options);
   std::vector<Generation> expected;
-  for (const EngineRequest& request : healthy) expected.push_back(clean.RunOne(request));
+  for (const SequenceRequest& request : healthy) expected.push_back(clean.RunOne(request));
 
   EngineHarness poisoned(dir.path(), options);
-  ASSERT_EQ(poisoned.checkpoint().tensors.NonFinite(), std::vector<std::string>{"model.embed_tokens.weight"});
-  EngineRequest in_prompt = Greedy(4, healthy[0].request.prompt, 30);
-  in_prompt.request.prompt[3] = kPoison;
-  EngineRequest in_answer = Greedy(5, healthy[1].request.prompt, 30);
+  ASSERT_EQ(poisoned.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.embed_tokens.weight"});
+  std::vector<int32_t> poisoned_prompt = healthy[0].request.prompt;
+  poisoned_prompt[3] = kPoison;
+  SequenceRequest in_prompt = Greedy(4, std::move(poisoned_prompt), 30);
+  SequenceRequest in_answer = Greedy(5, healthy[1].request.prompt, 30);
   in_answer.forced_ids.assign(30, 11);
   in_answer.forced_ids[9] = kPoison;
   for (int round = 0; round < 3; ++round) {
-    std::vector<EngineRequest> requests = healthy;
+    std::vector<SequenceRequest> requests = healthy;
     requests.insert(requests.begin() + round, in_prompt);
     requests.insert(requests.begin(), in_answer);
     for (size_t i = 0; i < requests.size(); ++i) requests[i].request.id += 10 * static_cast<uint64_t>(round);
@@ -434,7 +435,7 @@ TEST(ModelExecutor, ALoadedModelDoesNotReadItsFiles) {
   std::filesystem::copy(GoldenPath("gqa_tied"), dir.File("hf"), std::filesystem::copy_options::recursive);
   dir.Write("tiny.gguf", TinyGguf().Build());
   for (const auto& [model, weights] : {std::pair("hf", "hf/model.safetensors"), std::pair("tiny.gguf", "tiny.gguf")}) {
-    const EngineRequest request = Greedy(1, {40, 41, 42}, 20);
+    const SequenceRequest request = Greedy(1, {40, 41, 42}, 20);
     EngineHarness before(dir.File(model), {});
     const Generation expected = before.RunOne(request);
     EngineHarness harness(dir.File(model), {});

@@ -31,7 +31,7 @@ TEST_P(Goldens, GreedyTokensAndLogProbabilitiesEqualTransformers) {
   for (const json& golden : file.at("prompts")) {
     SCOPED_TRACE(golden.at("name").get<std::string>());
     const std::vector<int32_t> tokens = Ids(golden.at("tokens"));
-    EngineRequest request = Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size()));
+    SequenceRequest request = Greedy(++id, Ids(golden.at("prompt_ids")), static_cast<int32_t>(tokens.size()));
     request.logprobs = 5;
     request.prompt_logprobs = 0;
     const Generation generation = harness.RunOne(request);

@@ -152,11 +152,11 @@ TEST(WarmUp, LeavesNothingThatRequestsNotice) {
       };
     }
     EngineHarness harness(GoldenPath("gqa_untied"), options);
-    std::vector<EngineRequest> requests;
+    std::vector<SequenceRequest> requests;
     for (uint64_t id = 1; id <= 6; ++id) {
       std::vector<int32_t> prompt;
       for (uint64_t i = 0; i < 7 * id; ++i) prompt.push_back(static_cast<int32_t>(2 + (i * i + id * 31) % 280));
-      EngineRequest request = Greedy(id, prompt, 30);
+      SequenceRequest request = Greedy(id, prompt, 30);
       EvictionPolicy policy{.evicts = id % 3 != 0, .heavy = 6, .recent = 6};
       policy.rolling = id % 3 == 1;
       request = With(request, policy);

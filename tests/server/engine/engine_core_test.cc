@@ -35,7 +35,7 @@ class EngineCoreTest : public testing::Test {
 };
 
 TEST_F(EngineCoreTest, ARowCarriesWhatTheDeviceNeeds) {
-  EngineRequest request = MakeRequest(5, 40, 3, 16);
+  SequenceRequest request = MakeRequest(5, 40, 3, 16);
   request.logprobs = 2;
   ASSERT_TRUE(core->Add(request).ok());
   core->Step();
@@ -59,7 +59,7 @@ TEST_F(EngineCoreTest, ARowCarriesWhatTheDeviceNeeds) {
 }
 
 TEST_F(EngineCoreTest, ATextEndsWhereItsReaderFindsTheEnd) {
-  EngineRequest request = MakeRequest(1, 5, 10);
+  SequenceRequest request = MakeRequest(1, 5, 10);
   const auto finder = std::make_shared<EndsAfter>(3);
   request.end_finder = finder;
   ASSERT_TRUE(core->Add(request).ok());
@@ -79,8 +79,8 @@ TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
   LogitRules rules;
   rules.repetition = 1.5f;
   const auto shared = std::make_shared<const LogitRules>(rules);
-  EngineRequest request = MakeRequest(1, 70, 4);  // in two chunks
-  request.request.prompt.assign(70, 3);
+  SequenceRequest request = MakeRequest(1, 70, 4);  // in two chunks
+  request.request.prompt = std::vector<int32_t>(70, 3);
   request.shaper = std::make_shared<LogitShaper>(shared, request.request.prompt);
   request.forced_ids = {9};
   const std::weak_ptr<LogitShaper> shaper = request.shaper;
@@ -115,7 +115,7 @@ TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
 }
 
 TEST_F(EngineCoreTest, ACancelledRequestTakesNobodysReaderAlong) {
-  EngineRequest request = MakeRequest(1, 5, 10);
+  SequenceRequest request = MakeRequest(1, 5, 10);
   request.end_finder = std::make_shared<EndsAfter>(5);
   ASSERT_TRUE(core->Add(request).ok());
   ASSERT_TRUE(core->Cancel(1));
@@ -129,7 +129,7 @@ TEST_F(EngineCoreTest, ACancelledRequestTakesNobodysReaderAlong) {
 
 TEST_F(EngineCoreTest, AStopTokenCountsBeforeAnEndInTheText) {
   executor.sampled.id = 2;
-  EngineRequest request = MakeRequest(1, 5, 10);
+  SequenceRequest request = MakeRequest(1, 5, 10);
   request.end_finder = std::make_shared<EndsAfter>(1);
   ASSERT_TRUE(core->Add(request).ok());
   EXPECT_EQ(core->Step()[0].finish, FinishReason::kStop);
@@ -141,7 +141,7 @@ TEST(EngineCoreSessions, AStepSaysWhatItParkedAndWhatWasDropped) {
   options.scheduler.parked_blocks_max = 2;
   const auto core = *EngineCore::Create(options, executor, [] { return 1; });
   for (uint64_t id = 1; id <= 2; ++id) {
-    EngineRequest request = MakeRequest(id, 20, 1);
+    SequenceRequest request = MakeRequest(id, 20, 1);
     request.request.session = 10 + id;
     request.request.turn = id;
     ASSERT_TRUE(core->Add(request).ok());
@@ -166,7 +166,7 @@ TEST(EngineCoreSessions, AStepSaysWhatItParkedAndWhatWasDropped) {
 // Two budgets of 20 blocks are promised 40 of 64; the third request needs 29.
 TEST_F(EngineCoreTest, ALoweredBudgetLowersItsPolicyWithTheShareOfTheRecent) {
   for (uint64_t id : {1, 2}) {
-    EngineRequest request = MakeRequest(id, 20, 400, 319);
+    SequenceRequest request = MakeRequest(id, 20, 400, 319);
     if (id == 1) request.request.budget.floor = 100;
     request.policy.recent = 80;
     request.policy.heavy = 239;
@@ -196,7 +196,7 @@ TEST_F(EngineCoreTest, ALoweredBudgetLowersItsPolicyWithTheShareOfTheRecent) {
 
 TEST_F(EngineCoreTest, TokensComeWithTheirLogprobs) {
   executor.sampled.top = {{7, -0.5f}, {9, -1.5f}};
-  EngineRequest request = MakeRequest(1, 5, 2);
+  SequenceRequest request = MakeRequest(1, 5, 2);
   request.logprobs = 2;
   ASSERT_TRUE(core->Add(request).ok());
   const std::span<const EngineEvent> events = core->Step();
@@ -214,7 +214,7 @@ TEST_F(EngineCoreTest, PromptLogprobsArriveInOrderOverTheChunks) {
   for (const int32_t prompt_length : {1, 2, 64, 65, 150}) {
     for (const int32_t max_tokens : {0, 1, 2}) {
       SCOPED_TRACE(testing::Message() << prompt_length << " prompt tokens, max_tokens " << max_tokens);
-      EngineRequest request = MakeRequest(1, prompt_length, max_tokens);
+      SequenceRequest request = MakeRequest(1, prompt_length, max_tokens);
       request.prompt_logprobs = 0;
       ASSERT_TRUE(core->Add(request).ok());
       std::vector<int32_t> targets;
@@ -252,7 +252,7 @@ TEST_F(EngineCoreTest, AnAnswerThatIsNoTokenEndsItsRequestAlone) {
   for (const FailCase& c : cases) {
     SCOPED_TRACE(c.name);
     for (uint64_t id : {1, 2, 3}) {
-      EngineRequest request = MakeRequest(id, 5, 2);
+      SequenceRequest request = MakeRequest(id, 5, 2);
       request.prompt_logprobs = 0;
       ASSERT_TRUE(core->Add(request).ok());
     }
@@ -278,7 +278,7 @@ TEST_F(EngineCoreTest, AnAnswerThatIsNoTokenEndsItsRequestAlone) {
 TEST_F(EngineCoreTest, AStepWithoutMemoryEndsItsRequestsAndNoOther) {
   for (uint64_t id : {1, 2}) ASSERT_TRUE(core->Add(MakeRequest(id, 5, 9)).ok());
   core->Step();
-  EngineRequest waits = MakeRequest(3, 60, 2);
+  SequenceRequest waits = MakeRequest(3, 60, 2);
   waits.prompt_logprobs = 0;
   ASSERT_TRUE(core->Add(waits).ok());
   executor.starve = [](const StepInput& input) { return input.rows.size() == 3; };
@@ -315,7 +315,7 @@ TEST(EngineCoreSessions, WhoseRestoreWasLostWithAStepFailsWithTheNext) {
   ASSERT_THAT(core->parked(), SizeIs(1));
 
   ASSERT_TRUE(core->Add(MakeRequest(2, 32, 4)).ok());
-  EngineRequest resumes = SessionTurnOf(11, MakeRequest(3, 30, 2));
+  SequenceRequest resumes = SessionTurnOf(11, MakeRequest(3, 30, 2));
   resumes.request.resumes = 3;
   resumes.request.turn = 4;
   ASSERT_TRUE(core->Add(resumes).ok());
@@ -369,11 +369,11 @@ TEST_F(EngineCoreTest, WhatThereIsNoMemoryToReadIsLeftOut) {
 }
 
 TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
-  const auto code = [this](const EngineRequest& request) { return core->Add(request).code(); };
-  EngineRequest request = MakeRequest(1, 5, 2);
-  request.request.prompt[3] = kVocab;
+  const auto code = [this](const SequenceRequest& request) { return core->Add(request).code(); };
+  SequenceRequest request = MakeRequest(1, 5, 2);
+  request.request.prompt = {0, 1, 2, kVocab, 4};
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
-  request.request.prompt[3] = -1;
+  request.request.prompt = {0, 1, 2, -1, 4};
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(MakeRequest(1, 500, 13)), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(MakeRequest(1, 500, 12)), absl::StatusCode::kOk) << "exactly the context";
@@ -432,7 +432,7 @@ TEST_F(EngineCoreTest, CancelInFlightDropsTheToken) {
 }
 
 TEST_F(EngineCoreTest, CountersTellBlocksSlotsAndEvictions) {
-  EngineRequest request = MakeRequest(1, 40, 10, 16);
+  SequenceRequest request = MakeRequest(1, 40, 10, 16);
   request.policy_label = 3;
   ASSERT_TRUE(core->Add(request).ok());
   request = MakeRequest(2, 20, 10, 16);
@@ -481,7 +481,7 @@ TEST(EngineCoreCounters, WhoIsHeldBackByTheirTenantsCapDoesNotWaitForCapacity) {
 }
 
 TEST_F(EngineCoreTest, TimesAndReportFollowTheClock) {
-  EngineRequest request = MakeRequest(1, 5, 1);
+  SequenceRequest request = MakeRequest(1, 5, 1);
   request.request.arrival_us = -3;
   ASSERT_TRUE(core->Add(request).ok());
   // The clock is read before Plan (10), before Launch (20), after Await (30) and at the end (40).

@@ -61,9 +61,9 @@ class EngineTest : public testing::Test {
     GenerationJob job;
     job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, [] {});
     job.sequences.resize(static_cast<size_t>(sequences));
-    for (GenerationSequence& sequence : job.sequences) {
-      sequence.prompt = std::make_shared<std::vector<int32_t>>(prompt, 'x');
-      sequence.max_tokens = max_tokens;
+    for (SequenceRequest& sequence : job.sequences) {
+      sequence.request.prompt = std::vector<int32_t>(static_cast<size_t>(prompt), 'x');
+      sequence.request.max_tokens = max_tokens;
     }
     Sent sent;
     sent.mailbox = job.mailbox;

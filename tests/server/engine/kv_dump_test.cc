@@ -42,22 +42,17 @@ TEST(KvDump, WritesALinePerSequenceWhenItEnds) {
     ASSERT_TRUE(core.ok());
     (*dump)->Attach(**core);
 
-    GenerationSequence sequence;
-    sequence.prompt = std::make_shared<const std::vector<int32_t>>(std::vector<int32_t>{1, 2, 3});
-    sequence.budget = KvBudget::Exact(2);
+    SequenceRequest sequence;
+    sequence.request.id = 7;
+    sequence.request.prompt = {1, 2, 3};
+    sequence.request.max_tokens = 2;
+    sequence.request.budget = KvBudget::Exact(2);
     sequence.policy.evicts = true;
     sequence.policy.heavy = 1;
     sequence.policy.recent = 1;
     sequence.policy_label = 1;
-    (*dump)->OnAccept(7, sequence);
-    EngineRequest request;
-    request.request.id = 7;
-    request.request.prompt = *sequence.prompt;
-    request.request.max_tokens = 2;
-    request.request.budget = sequence.budget;
-    request.policy = sequence.policy;
-    request.policy_label = 1;
-    ASSERT_TRUE((*core)->Add(request).ok());
+    (*dump)->OnAccept(sequence);
+    ASSERT_TRUE((*core)->Add(sequence).ok());
 
     (*dump)->OnEvents((*core)->Step());
     EXPECT_EQ(Contents(path), "") << "nothing before the end";
@@ -81,9 +76,9 @@ TEST(KvDump, ARefusedSequenceLeavesNothing) {
   const std::string path = dir.File("dump.jsonl");
   auto dump = KvDump::Open(path, KvPolicyLabels());
   ASSERT_TRUE(dump.ok());
-  GenerationSequence sequence;
-  sequence.prompt = std::make_shared<const std::vector<int32_t>>();
-  (*dump)->OnAccept(7, sequence);
+  SequenceRequest sequence;
+  sequence.request.id = 7;
+  (*dump)->OnAccept(sequence);
   (*dump)->OnRefuse(7);
   EngineEvent end;
   end.id = 7;

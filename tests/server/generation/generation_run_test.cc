@@ -88,11 +88,11 @@ class GenerationRunTest : public testing::Test {
 
 TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
-  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  const std::vector<SequenceRequest>& sequences = queue_.job.sequences;
   ASSERT_EQ(sequences.size(), 4u);
-  EXPECT_EQ(*sequences[1].prompt, ByteIds("a"));
-  EXPECT_EQ(*sequences[2].prompt, ByteIds("bc"));
-  EXPECT_EQ(sequences[2].prompt, sequences[3].prompt) << "one copy, however many samples";
+  EXPECT_EQ(sequences[1].request.prompt, ByteIds("a"));
+  EXPECT_EQ(sequences[2].request.prompt, ByteIds("bc"));
+  EXPECT_EQ(sequences[2].request.prompt.data(), sequences[3].request.prompt.data()) << "one copy, however many samples";
   EXPECT_EQ(sequences[0].sampling.seed, 5u);
   EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
   EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";
@@ -109,7 +109,7 @@ TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
 
 TEST_F(GenerationRunTest, EverySampleHasRulesOfItsOwn) {
   const auto run = Start(R"({"prompt": ["a", "b"], "n": 2, "repetition_penalty": 1.5})");
-  const std::vector<GenerationSequence>& sequences = queue_.job.sequences;
+  const std::vector<SequenceRequest>& sequences = queue_.job.sequences;
   ASSERT_EQ(sequences.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     ASSERT_NE(sequences[i].shaper, nullptr);
