@@ -29,30 +29,6 @@ struct Request : RequestOptions {
   int64_t arrival_us = 0;  // monotonic
 };
 
-enum class FinishReason : uint8_t {
-  kNone,      // not finished
-  kStop,      // a stop token
-  kText,      // the driver found the end in the text: a stop string
-  kLength,    // max_tokens
-  kAbort,     // cancelled
-  kError,     // its row failed: non-finite logits or a token outside the vocabulary
-  kNoMemory,  // there was no memory for a step that it was part of
-};
-inline constexpr int32_t kFinishReasons = 7;
-
-// What it computed counts: nobody cancelled it, and nothing went wrong.
-constexpr bool EndsByItself(FinishReason finish) {
-  return finish == FinishReason::kStop || finish == FinishReason::kText || finish == FinishReason::kLength;
-}
-
-// Moments of a request's life, -1 = not reached. Monotonic.
-struct RequestTimes {
-  int64_t arrival_us = -1;
-  int64_t admitted_us = -1;  // left the queue
-  int64_t first_token_us = -1;
-  int64_t last_token_us = -1;
-};
-
 }  // namespace hydrant
 
 #endif  // HYDRANT_SCHEDULER_REQUEST_H_

@@ -49,7 +49,7 @@
 #include "scheduler/parking.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_counters.h"
-#include "scheduler/scheduler_event.h"
+#include "scheduler/sequence_event.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
 #include "scheduler/sequence_table.h"
@@ -132,7 +132,7 @@ class Scheduler {
   const StepPlan& plan() const { return builder_.plan(); }
 
   // Of the older plan in flight. results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
-  std::span<const SchedulerEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
+  std::span<const SequenceEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
 
   int32_t running() const { return static_cast<int32_t>(sequences_.running().size()); }
   std::span<const int32_t> running_sequences() const { return sequences_.running(); }  // indices, oldest first
@@ -142,7 +142,7 @@ class Scheduler {
   int32_t sequence_indices() const { return sequences_.size(); }
   const Sequence& sequence(int32_t index) const { return sequences_.at(index); }
   // Where an unfinished sequence stands, as an event without a token.
-  SchedulerEvent EventOf(int32_t index) const { return commit_.EventOf(index); }
+  SequenceEvent EventOf(int32_t index) const { return commit_.EventOf(index); }
   const Tenant& tenant(int32_t index) const { return tenants_.at(index); }
   std::span<const Tenant> tenants() const { return tenants_.all(); }
   // Requests the last Plan admitted. Valid until the next.

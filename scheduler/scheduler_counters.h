@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "scheduler/request.h"
+#include "scheduler/sequence_event.h"
 
 namespace hydrant {
 

@@ -28,6 +28,7 @@
 
 #include "block_manager/block_table.h"
 #include "scheduler/request.h"
+#include "scheduler/sequence_event.h"
 
 namespace hydrant {
 

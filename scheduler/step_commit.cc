@@ -32,7 +32,7 @@ StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequence
   pending_.reserve(static_cast<size_t>(sequences.size()));
 }
 
-std::span<const SchedulerEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results,
+std::span<const SequenceEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results,
                                                  bool more_in_flight, int64_t now_us) {
   assert(results.size() == plan.rows.size());
   more_in_flight_ = more_in_flight;
@@ -44,7 +44,7 @@ std::span<const SchedulerEvent> StepCommit::Take(StepPlan& plan, std::span<const
 }
 
 void StepCommit::End(int32_t index) {
-  const SchedulerEvent event = MakeEvent(index, -1, -1);
+  const SequenceEvent event = MakeEvent(index, -1, -1);
   pending_.push_back(event);
   Retire(index, event);
   sequences_.Sweep();
@@ -70,8 +70,8 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
   int32_t token = -1;
   if (sequence.retired()) {
     // Cancelled in flight: nobody wants what this step found out.
-  } else if (result.failure != RowFailure::kNone) {
-    sequence.finish = result.failure == RowFailure::kNumbers ? FinishReason::kError : FinishReason::kNoMemory;
+  } else if (result.failure != FinishReason::kNone) {
+    sequence.finish = result.failure;
   } else if (row.sample) {
     token = result.token;
     TakeToken(sequence, result, now_us);
@@ -97,7 +97,7 @@ void StepCommit::EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_i
 // What the row did besides its token.
 void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
   // A row behind a cancelled one may have computed a token that never came to be.
-  const bool failed = result.failure != RowFailure::kNone;
+  const bool failed = result.failure != FinishReason::kNone;
   const bool valid = !failed && sequence.computed <= sequence.known;
   if (sequence.shares) Share(sequence, plan, row, valid);
   // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
@@ -171,10 +171,10 @@ void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t 
   if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;
 }
 
-SchedulerEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t token) const {
+SequenceEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t token) const {
   const Sequence& from = sequences_.at(index);
-  SchedulerEvent event;
-  event.request_id = from.request.id;
+  SequenceEvent event;
+  event.id = from.request.id;
   event.sequence = index;
   event.row = row_index;
   event.token = token;
@@ -193,7 +193,7 @@ SchedulerEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t t
   return event;
 }
 
-void StepCommit::Retire(int32_t index, const SchedulerEvent& last) {
+void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   Sequence& sequence = sequences_.at(index);
   Tenant& tenant = tenants_.of(sequence);
   assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);

@@ -19,7 +19,7 @@
 #include "block_manager/block_manager.h"
 #include "scheduler/parking.h"
 #include "scheduler/scheduler_counters.h"
-#include "scheduler/scheduler_event.h"
+#include "scheduler/sequence_event.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/tenant_list.h"
@@ -36,7 +36,7 @@ class StepCommit {
 
   // results[i] belongs to plan.rows[i]. `more_in_flight`: so is the plan behind this one. The events are valid until the next call:
   // those of End first, then those of the rows in their order.
-  std::span<const SchedulerEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
+  std::span<const SequenceEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
                                        int64_t now_us);
 
   // Ends a sequence that no step holds; its event comes with the next Take. REQUIRES: it is retired with kAbort, and in no queue.
@@ -45,7 +45,7 @@ class StepCommit {
   bool has_pending() const { return !pending_.empty(); }
 
   // Where an unfinished sequence stands, as an event without a token.
-  SchedulerEvent EventOf(int32_t index) const { return MakeEvent(index, -1, -1); }
+  SequenceEvent EventOf(int32_t index) const { return MakeEvent(index, -1, -1); }
 
  private:
   void TakeRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
@@ -54,8 +54,8 @@ class StepCommit {
   void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
   void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
-  SchedulerEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
-  void Retire(int32_t index, const SchedulerEvent& last);
+  SequenceEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
+  void Retire(int32_t index, const SequenceEvent& last);
 
   const std::span<const int32_t> eos_ids_;
   SequenceTable& sequences_;
@@ -65,8 +65,8 @@ class StepCommit {
   SchedulerCounters& counters_;
 
   bool more_in_flight_ = false;          // in the Take in progress
-  std::vector<SchedulerEvent> pending_;  // of End, for the next Take
-  std::vector<SchedulerEvent> events_;   // of the last Take
+  std::vector<SequenceEvent> pending_;  // of End, for the next Take
+  std::vector<SequenceEvent> events_;   // of the last Take
 };
 
 }  // namespace hydrant

@@ -9,6 +9,7 @@
 
 #include "block_manager/prefix_use.h"
 #include "scheduler/park_plan.h"
+#include "scheduler/sequence_event.h"
 
 namespace hydrant {
 
@@ -64,15 +65,11 @@ struct StepPlan {
 };
 
 // What the executor said about one row.
-enum class RowFailure : uint8_t {
-  kNone,
-  kNumbers,   // the row's are meaningless; its request ends, nobody else's
-  kNoMemory,  // the step was not computed: all of its rows fail
-};
-
 struct RowResult {
   int32_t token = -1;  // the sampled token; ignored when the row did not sample
-  RowFailure failure = RowFailure::kNone;
+  // kError: the row's numbers are meaningless; its request ends, nobody else's. kNoMemory: the step was not computed, so all
+  // of its rows fail.
+  FinishReason failure = FinishReason::kNone;
   bool ends = false;                   // the text is complete with the token; a stop token counts first
   std::span<const float> losses = {};  // [PlanRow::loss_cuts]: shares of the score mass; empty where it failed
 };

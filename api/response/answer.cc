@@ -4,16 +4,11 @@
 
 namespace hydrant {
 
-std::string_view AnswerFinishName(AnswerFinish reason) {
-  switch (reason) {
-    case AnswerFinish::kStop:
-      return "stop";
-    case AnswerFinish::kLength:
-      return "length";
-    case AnswerFinish::kAbort:
-      break;
-  }
-  return "abort";
+std::string_view AnswerFinishName(FinishReason reason) {
+  static constexpr std::string_view kNames[kFinishReasons] = {
+      "", "stop", "stop", "length", "abort", "abort", "abort", "abort", "abort",
+  };
+  return kNames[static_cast<size_t>(reason)];
 }
 
 std::string LogprobTokenText(std::string_view bytes) {

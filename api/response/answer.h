@@ -18,11 +18,12 @@
 #include <variant>
 #include <vector>
 
+#include "scheduler/sequence_event.h"
+
 namespace hydrant {
 
-enum class AnswerFinish : uint8_t { kStop, kLength, kAbort };
-
-std::string_view AnswerFinishName(AnswerFinish reason);
+// The word for how a choice ended. Only ends by itself and "abort" are ever answered with; the others are errors.
+std::string_view AnswerFinishName(FinishReason reason);
 
 // The matched stop string, the matched stop token id, or nothing (end of sequence, length).
 using StopReason = std::variant<std::monostate, std::string, int32_t>;
@@ -78,7 +79,7 @@ struct AnswerChoice {
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
   std::optional<std::vector<PositionLogprobs>> prompt_logprobs;  // with prompt_logprobs; of all prompt tokens
-  AnswerFinish finish_reason = AnswerFinish::kStop;
+  FinishReason finish_reason = FinishReason::kStop;
   StopReason stop_reason;
   std::optional<std::vector<int32_t>> token_ids;         // with return_token_ids
   std::optional<std::vector<int32_t>> prompt_token_ids;  // with return_token_ids
@@ -97,7 +98,7 @@ struct AnswerDelta {
   bool first = false;  // nothing of this choice was sent before
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
-  std::optional<AnswerFinish> finish_reason;                // on the chunk of the last token
+  std::optional<FinishReason> finish_reason;                // on the chunk of the last token
   const StopReason* stop_reason = nullptr;
   const std::vector<int32_t>* token_ids = nullptr;         // with return_token_ids: those of this chunk
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // with return_token_ids: on the choice's first chunk

@@ -67,8 +67,9 @@ void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls, int32
 }
 
 // A model that called tools ended its turn with that.
-std::string_view FinishName(AnswerFinish finish, bool has_calls) {
-  return has_calls && finish == AnswerFinish::kStop ? "tool_calls" : AnswerFinishName(finish);
+std::string_view FinishName(FinishReason finish, bool has_calls) {
+  const bool stopped = finish == FinishReason::kStop || finish == FinishReason::kText;
+  return has_calls && stopped ? "tool_calls" : AnswerFinishName(finish);
 }
 
 void Append(ToolCallParser::Output more, ToolCallParser::Output* output) {

@@ -260,7 +260,7 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
   // The one thing that could not be known for certain before is what a session still has parked.
   if (resumes && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
-    Settle(router_.Refuse(id, SequenceEnd::kTooLarge));
+    Settle(router_.Refuse(id, FinishReason::kTooLarge));
     return;
   }
   // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
@@ -268,7 +268,7 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
   if (!resumes || !absl::IsResourceExhausted(status)) {
     Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
   }
-  Settle(router_.Refuse(id, SequenceEnd::kRefused));
+  Settle(router_.Refuse(id, FinishReason::kRefused));
 }
 
 void Engine::Settle(const EventRouter::Settled& settled) {

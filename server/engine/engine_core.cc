@@ -98,7 +98,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   Flight& oldest = flight(0);
   Answer(oldest);
   BuildResults(oldest);
-  const std::span<const SchedulerEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
+  const std::span<const SequenceEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
   BuildEvents(oldest, events);
@@ -337,7 +337,7 @@ void EngineCore::BuildResults(const Flight& flight) {
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
     const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
     if (flight.lost || extras.lost) {
-      result.failure = RowFailure::kNoMemory;
+      result.failure = FinishReason::kNoMemory;
       continue;
     }
     assert(output.targets.size() == flight.input.rows[i].targets.size());
@@ -349,39 +349,25 @@ void EngineCore::BuildResults(const Flight& flight) {
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
-      if (!sound) result.failure = RowFailure::kNumbers;
+      if (!sound) result.failure = FinishReason::kError;
       // Nobody reads what comes behind an end.
       const bool read = sound && !sequence.retired();
       if (read && extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
       if (read && extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
     }
     for (const SampleResult& target : output.targets) {
-      if (!target.finite) result.failure = RowFailure::kNumbers;
+      if (!target.finite) result.failure = FinishReason::kError;
     }
   }
 }
 
-void EngineCore::BuildEvents(Flight& flight, std::span<const SchedulerEvent> events) {
+void EngineCore::BuildEvents(Flight& flight, std::span<const SequenceEvent> events) {
   const StepPlan& plan = *flight.plan;
   events_.clear();
   // Events of Cancel come first, then those of rows in the order of rows.
   auto next = events.begin();
-  const auto append = [this](const SchedulerEvent& from) -> EngineEvent& {
-    EngineEvent& event = events_.emplace_back();
-    event.id = from.request_id;
-    event.token = from.token;
-    event.finish = from.finish;
-    event.stop_token = from.stop_token;
-    event.generated = from.generated;
-    event.live = from.live;
-    event.budget = from.budget;
-    event.evicted = from.evicted;
-    event.cached = from.cached;
-    event.restored = from.restored;
-    event.blocks = from.blocks;
-    event.prompt_computed = from.prompt_computed;
-    event.times = from.times;
-    return event;
+  const auto append = [this](const SequenceEvent& from) -> EngineEvent& {
+    return events_.emplace_back(EngineEvent{from});
   };
   for (; next != events.end() && next->row < 0; ++next) append(*next);
   for (size_t i = 0; i < plan.rows.size(); ++i) {

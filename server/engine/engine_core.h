@@ -33,25 +33,12 @@ namespace hydrant {
 inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
 
 // Spans and pointers are valid until the next Step.
-struct EngineEvent {
-  uint64_t id = 0;
-  int32_t token = -1;                     // -1: no new token
+struct EngineEvent : SequenceEvent {
   const SampleResult* sampled = nullptr;  // the token with its log-probabilities; null without a token
   // Results for prompt tokens [prompt_begin, prompt_begin + prompt_logprobs.size()), in prompt order from token 1 on;
   // only when the request asked for them.
   std::span<const SampleResult> prompt_logprobs;
   int32_t prompt_begin = 0;
-  FinishReason finish = FinishReason::kNone;
-  int32_t stop_token = -1;      // kStop: the id, when it is one of the request's stop_token_ids; -1 when it is an eos
-  int32_t generated = 0;        // tokens so far, this one included
-  int32_t live = 0;             // slots after the step
-  int32_t budget = 0;           // in force after the step; 0: unlimited
-  int32_t evicted = 0;          // tokens dropped so far, per layer and head
-  int32_t blocks = 0;           // held after the step; on a terminal event: held until just now
-  int32_t prompt_computed = 0;  // prompt tokens computed so far: all that the prompt is charged for
-  int32_t cached = 0;           // prompt tokens taken over from the prefix cache
-  int32_t restored = 0;         // prompt tokens whose KV the session had parked
-  RequestTimes times;
 };
 
 // A session's KV that left the pool when its turn ended.
@@ -248,7 +235,7 @@ class EngineCore {
   void ReadSides(const ReadOp& read, KvReading* out);
   void MoveSessions();
   void BuildResults(const Flight& flight);
-  void BuildEvents(Flight& flight, std::span<const SchedulerEvent> events);
+  void BuildEvents(Flight& flight, std::span<const SequenceEvent> events);
 
   const EngineCoreOptions options_;
   Executor& executor_;

@@ -5,33 +5,9 @@
 #include <utility>
 
 namespace hydrant {
-namespace {
-
-SequenceEnd Translate(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return SequenceEnd::kNone;
-    case FinishReason::kStop:
-      return SequenceEnd::kStop;
-    case FinishReason::kText:
-      return SequenceEnd::kText;
-    case FinishReason::kLength:
-      return SequenceEnd::kLength;
-    case FinishReason::kAbort:
-      return SequenceEnd::kAbort;
-    case FinishReason::kError:
-      return SequenceEnd::kError;
-    case FinishReason::kNoMemory:
-      return SequenceEnd::kNoMemory;
-  }
-  return SequenceEnd::kError;
-}
-
-}  // namespace
-
-bool EventRouter::Push(const Route& route, TokenEvent event, const SequenceStatus& status) {
+bool EventRouter::Push(const Route& route, TokenEvent event, const SequenceProgress& progress) {
   event.choice = route.choice;
-  const StreamMailbox::Pushed pushed = route.mailbox->PushToken(std::move(event), status);
+  const StreamMailbox::Pushed pushed = route.mailbox->PushToken(std::move(event), progress);
   if (pushed.wake) signalled_.push_back(route.mailbox);
   return pushed.pause;
 }
@@ -55,22 +31,11 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
       route.ledger->OnEnded(route.choice, event.prompt_computed, event.generated);
     }
     TokenEvent token;
-    token.token = event.token;
+    static_cast<SequenceOutcome&>(token) = event;
     token.time_us = now_us;
-    token.end = Translate(event.finish);
-    token.stop_token = event.stop_token;
     if (route.with_logprobs && event.sampled != nullptr)
       token.logprobs = std::make_unique<SampleResult>(*event.sampled);
-    const SequenceStatus status = {event.live,
-                                   event.budget,
-                                   event.evicted,
-                                   event.cached,
-                                   event.restored,
-                                   event.blocks,
-                                   event.times.admitted_us,
-                                   event.times.first_token_us,
-                                   event.times.last_token_us};
-    if (Push(route, std::move(token), status)) settled.paused.push_back(event.id);
+    if (Push(route, std::move(token), event)) settled.paused.push_back(event.id);
     settled.prompt_tokens += std::exchange(route.waiting_tokens, 0);
     if (event.finish != FinishReason::kNone) {
       ++settled.sequences;
@@ -89,13 +54,13 @@ void EventRouter::Admitted(std::span<const uint64_t> ids) {
   }
 }
 
-EventRouter::Settled EventRouter::Refuse(uint64_t id, SequenceEnd end) {
+EventRouter::Settled EventRouter::Refuse(uint64_t id, FinishReason finish) {
   const auto found = routes_.find(id);
   assert(found != routes_.end());
   TokenEvent event;
-  event.end = end;
+  event.finish = finish;
   if (found->second.ledger != nullptr) found->second.ledger->OnEnded(found->second.choice, 0, 0);
-  Push(found->second, std::move(event), SequenceStatus());
+  Push(found->second, std::move(event), SequenceProgress());
   Settled settled;
   settled.sequences = 1;
   settled.prompt_tokens = found->second.waiting_tokens;

@@ -42,7 +42,7 @@ class EventRouter {
 
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
   // Ends a sequence that never reached the engine: kRefused or kTooLarge.
-  Settled Refuse(uint64_t id, SequenceEnd end);
+  Settled Refuse(uint64_t id, FinishReason finish);
   // These left the queue.
   void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
@@ -53,7 +53,7 @@ class EventRouter {
 
  private:
   // True: the sequence is to be paused.
-  bool Push(const Route& route, TokenEvent event, const SequenceStatus& status);
+  bool Push(const Route& route, TokenEvent event, const SequenceProgress& progress);
   void Flush();
 
   FanOut fan_out_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/sampling.h"
+#include "scheduler/sequence_event.h"
 #include "server/engine/sequence_request.h"
 
 namespace hydrant {
@@ -32,26 +33,11 @@ struct GenerationJob {
   std::shared_ptr<SequenceLedger> ledger;  // may be null
 };
 
-enum class SequenceEnd : uint8_t {
-  kNone,      // goes on
-  kStop,      // a stop token
-  kText,      // a stop string
-  kLength,    // max_tokens
-  kAbort,     // cancelled
-  kError,     // its numbers were not finite
-  kNoMemory,  // there was no memory for a step of it
-  kRefused,   // the engine would not take it
-  kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
-};
-
-// A token, an end, or both.
-struct TokenEvent {
+// A token, an end, or both, on its way to a connection.
+struct TokenEvent : SequenceOutcome {
   int32_t choice = 0;
-  int32_t token = -1;  // -1: none
   int64_t time_us = 0;
   std::unique_ptr<SampleResult> logprobs;  // null when not asked for
-  SequenceEnd end = SequenceEnd::kNone;
-  int32_t stop_token = -1;  // kStop: the id, when it is one of the request's stop_token_ids
 };
 
 // Log-probabilities of prompt tokens [begin, begin + results.size()).
@@ -59,19 +45,6 @@ struct PromptEvent {
   int32_t choice = 0;
   int32_t begin = 0;
   std::vector<SampleResult> results;
-};
-
-// Where a sequence stands. Moments are monotonic microseconds, -1 = not reached.
-struct SequenceStatus {
-  int32_t live = 0;
-  int32_t budget = 0;  // in force; 0: unlimited
-  int32_t evicted = 0;
-  int32_t cached = 0;    // prompt tokens taken over from the prefix cache
-  int32_t restored = 0;  // prompt tokens whose KV the session had parked
-  int32_t blocks = 0;
-  int64_t admitted_us = -1;
-  int64_t first_token_us = -1;
-  int64_t last_token_us = -1;
 };
 
 // Work accepted and not finished.

@@ -13,11 +13,11 @@ int64_t Bytes(const SampleResult& result) {
 
 bool StreamMailbox::Signal() { return !std::exchange(signalled_, true); }
 
-StreamMailbox::Pushed StreamMailbox::PushToken(TokenEvent event, const SequenceStatus& status) {
+StreamMailbox::Pushed StreamMailbox::PushToken(TokenEvent event, const SequenceProgress& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   pending_bytes_ += static_cast<int64_t>(sizeof(event)) + (event.logprobs == nullptr ? 0 : Bytes(*event.logprobs));
   filling_.status[static_cast<size_t>(event.choice)] = status;
-  const bool goes_on = event.end == SequenceEnd::kNone;
+  const bool goes_on = event.finish == FinishReason::kNone;
   filling_.tokens.push_back(std::move(event));
   Pushed pushed;
   pushed.wake = Signal();

@@ -25,8 +25,8 @@ namespace hydrant {
 struct StreamBatch {
   std::vector<TokenEvent> tokens;
   std::vector<PromptEvent> prompts;
-  std::vector<SequenceStatus> status;  // [choices], always the latest
-  bool failed = false;                 // the engine is gone; nothing more comes
+  std::vector<SequenceProgress> status;  // [choices], always the latest
+  bool failed = false;                   // the engine is gone; nothing more comes
 
   void Clear() {
     tokens.clear();
@@ -46,7 +46,7 @@ class StreamMailbox {
     bool wake = false;   // the connection has to be woken
     bool pause = false;  // the reader is too far behind
   };
-  Pushed PushToken(TokenEvent event, const SequenceStatus& status);
+  Pushed PushToken(TokenEvent event, const SequenceProgress& status);
   // Bounded by the prompt, so never a reason to pause.
   bool PushPrompt(PromptEvent event);
   bool Fail();

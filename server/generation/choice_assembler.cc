@@ -66,21 +66,21 @@ void ChoiceAssembler::EchoPrompt() {
 void ChoiceAssembler::AddToken(const TokenEvent& event) {
   assert(!finished());
   if (!echoed_) EchoPrompt();
-  end_ = event.end;
+  finish_ = event.finish;
   if (event.token >= 0) {
     ++generated_;
     output_.token_ids.push_back(event.token);
     if (event.logprobs != nullptr)
       output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs));
     // The token that stops a sequence is counted and reported, but is not text.
-    const bool is_text = event.end != SequenceEnd::kStop || request_.include_stop_str_in_output;
+    const bool is_text = event.finish != FinishReason::kStop || request_.include_stop_str_in_output;
     const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
     characters_ += CountCharacters(piece);
     output_.text += generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece);
   }
   ++pending_tokens_;
   if (matcher_.matched()) {
-    end_ = SequenceEnd::kStop;
+    finish_ = FinishReason::kStop;
     stop_reason_ = matcher_.match();
     return;
   }
@@ -88,24 +88,11 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   if (event.stop_token >= 0) stop_reason_ = event.stop_token;
   output_.text += matcher_.Push(detokenizer_.Finish());
   if (matcher_.matched()) {
-    end_ = SequenceEnd::kStop;
+    finish_ = FinishReason::kStop;
     stop_reason_ = matcher_.match();
     return;
   }
   output_.text += matcher_.Finish();
-}
-
-AnswerFinish ChoiceAssembler::finish_reason() const {
-  assert(finished());
-  switch (end_) {
-    case SequenceEnd::kStop:
-    case SequenceEnd::kText:
-      return AnswerFinish::kStop;
-    case SequenceEnd::kLength:
-      return AnswerFinish::kLength;
-    default:
-      return AnswerFinish::kAbort;
-  }
 }
 
 std::vector<PositionLogprobs> ChoiceAssembler::TakePromptLogprobs() {

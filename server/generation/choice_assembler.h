@@ -30,11 +30,10 @@ class ChoiceAssembler {
   // REQUIRES: !finished().
   void AddToken(const TokenEvent& event);
   // Ends it from outside.
-  void Abort() { end_ = SequenceEnd::kAbort; }
+  void Abort() { finish_ = FinishReason::kAbort; }
 
-  bool finished() const { return end_ != SequenceEnd::kNone; }
-  SequenceEnd end() const { return end_; }
-  AnswerFinish finish_reason() const;  // REQUIRES: finished()
+  bool finished() const { return finish_ != FinishReason::kNone; }
+  FinishReason finish_reason() const { return finish_; }
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }
 
@@ -69,7 +68,7 @@ class ChoiceAssembler {
   bool echoed_ = false;
   int32_t characters_ = 0;  // of the choice's text before the next token
   int32_t generated_ = 0;
-  SequenceEnd end_ = SequenceEnd::kNone;
+  FinishReason finish_ = FinishReason::kNone;
   StopReason stop_reason_;
   Output output_;
   int32_t pending_tokens_ = 0;

@@ -14,20 +14,19 @@
 namespace hydrant {
 namespace {
 
-FinishedReason Reason(SequenceEnd end) {
-  switch (end) {
-    case SequenceEnd::kStop:
-    case SequenceEnd::kText:
-      return FinishedReason::kStop;
-    case SequenceEnd::kLength:
-      return FinishedReason::kLength;
-    case SequenceEnd::kError:
-    case SequenceEnd::kNoMemory:
-    case SequenceEnd::kRefused:
-    case SequenceEnd::kTooLarge:
-      return FinishedReason::kError;
+// What a request is answered with when a sequence of it ends like this; nullopt: with what was generated.
+std::optional<ApiError> ErrorOf(FinishReason finish) {
+  switch (finish) {
+    case FinishReason::kError:
+      return ServerError("The model produced numbers that are not finite.", "numerical_error");
+    case FinishReason::kNoMemory:
+      return Overloaded("The server is out of memory.", "out_of_memory", 1);
+    case FinishReason::kRefused:
+      return Overloaded("The engine could not accept the request.", "engine_refused", 1);
+    case FinishReason::kTooLarge:
+      return SessionTooLong();
     default:
-      return FinishedReason::kAbort;
+      return std::nullopt;
   }
 }
 
@@ -156,7 +155,7 @@ void GenerationRun::Absorb() {
 
 void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   assert(!choice.assembler->finished() && !choice.ended_in_engine);
-  choice.ended_in_engine = event.end != SequenceEnd::kNone;
+  choice.ended_in_engine = event.finish != FinishReason::kNone;
   if (event.token >= 0) {
     if (choice.last_token_us < 0) {
       metrics_.ObserveFirstToken(tenant_, event.time_us - arrival_us_);
@@ -167,32 +166,24 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
     if (answer_.has_value()) answer_->Add(event.token);
   }
   choice.assembler->AddToken(event);
-  if (event.end == SequenceEnd::kError) {
-    error_ = ServerError("The model produced numbers that are not finite.", "numerical_error");
-  } else if (event.end == SequenceEnd::kNoMemory) {
-    error_ = Overloaded("The server is out of memory.", "out_of_memory", 1);
-  } else if (event.end == SequenceEnd::kRefused) {
-    error_ = Overloaded("The engine could not accept the request.", "engine_refused", 1);
-  } else if (event.end == SequenceEnd::kTooLarge) {
-    error_ = SessionTooLong();
-  }
+  if (std::optional<ApiError> error = ErrorOf(event.finish)) error_ = std::move(error);
   // The engine finds stop strings too, so both end with the same token.
   assert(choice.assembler->finished() == choice.ended_in_engine);
   if (!choice.ended_in_engine) return;
-  if (turn_.has_value()) EndTurn(event.end);
+  if (turn_.has_value()) EndTurn(event.finish);
   Finish(event.choice);
 }
 
 // Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
 // leaves the session as it was.
-void GenerationRun::EndTurn(SequenceEnd end) {
-  if (end != SequenceEnd::kStop && end != SequenceEnd::kText && end != SequenceEnd::kLength) {
+void GenerationRun::EndTurn(FinishReason finish) {
+  if (!EndsByItself(finish)) {
     turn_.reset();
     return;
   }
   const PreparedPrompt& prompt = prepared_.prompts.front();
   // A token that only says that the text is over is no part of it.
-  const bool drop_last = end == SequenceEnd::kStop && !prepared_.fields.include_stop_str_in_output;
+  const bool drop_last = finish == FinishReason::kStop && !prepared_.fields.include_stop_str_in_output;
   SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.plain, drop_last);
   past.hidden_specials = prompt.hidden_specials;
   past.spec = prompt.spec;
@@ -205,19 +196,13 @@ void GenerationRun::Finish(int32_t index) {
   const Choice& choice = choices_[static_cast<size_t>(index)];
   --open_;
   SequenceReport report;
-  report.reason = Reason(choice.assembler->end());
+  if (!batch_.status.empty()) static_cast<SequenceProgress&>(report) = batch_.status[static_cast<size_t>(index)];
+  report.times.arrival_us = arrival_us_;
+  report.generated = choice.assembler->generated();
+  report.reason = choice.assembler->finish_reason();
   report.prompt_tokens = static_cast<int32_t>(prepared_.prompts[static_cast<size_t>(choice.prompt)].ids.size());
-  report.generated_tokens = choice.assembler->generated();
   report.max_tokens = prepared_.fields.max_tokens;
-  report.arrival_us = arrival_us_;
   report.ended_us = MonotonicUs();
-  if (!batch_.status.empty()) {
-    const SequenceStatus& status = batch_.status[static_cast<size_t>(index)];
-    report.cached_tokens = status.cached + status.restored;
-    report.admitted_us = status.admitted_us;
-    report.first_token_us = status.first_token_us;
-    report.last_token_us = status.last_token_us;
-  }
   metrics_.ObserveSequence(tenant_, report);
   if (open_ > 0) return;
   int32_t most = 0;
@@ -243,7 +228,7 @@ Usage GenerationRun::MakeUsage() const {
 }
 
 KvReport GenerationRun::MakeKvReport() const {
-  const SequenceStatus& status = batch_.status.back();
+  const SequenceProgress& status = batch_.status.back();
   KvReport report;
   report.live = status.live;
   report.budget = status.budget;

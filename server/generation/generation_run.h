@@ -76,7 +76,7 @@ class GenerationRun {
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
   void Finish(int32_t index);
-  void EndTurn(SequenceEnd end);
+  void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);

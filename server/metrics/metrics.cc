@@ -211,7 +211,7 @@ struct Metrics::Series {
   Histogram* step_tokens;
   Histogram* batch_tokens;
   Counter* auth_failures;
-  Counter* success[kFinishedReasons];
+  Counter* success[kFinishReasons];  // by FinishReason; several have one word
   Histogram* first_token;
   Histogram* token_gap;
   Histogram* token_gap_alias;
@@ -252,9 +252,11 @@ void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
 }
 
 void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
-  static constexpr const char* kReasons[kFinishedReasons] = {"stop", "length", "abort", "error", "repetition"};
-  for (int32_t i = 0; i < kFinishedReasons; ++i) {
-    success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kReasons[i]}});
+  // By FinishReason, in vLLM's words. Nothing ends with kNone: its place has the word of vLLM's that nothing here ends with.
+  static constexpr const char* kWords[kFinishReasons] = {"repetition", "stop",  "stop",  "length", "abort",
+                                                         "error",      "error", "error", "error"};
+  for (int32_t i = 0; i < kFinishReasons; ++i) {
+    success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kWords[i]}});
   }
   first_token = VllmHistogram("time_to_first_token_seconds", "From arrival to the first token.", FirstTokenBuckets());
   token_gap = VllmHistogram("inter_token_latency_seconds", "Between two tokens of a sequence.", TokenGapBuckets());
@@ -367,22 +369,23 @@ void Metrics::ObserveTokenGap(int32_t tenant, int64_t us) {
 }
 
 void Metrics::ObserveSequence(int32_t tenant, const SequenceReport& report) {
+  const RequestTimes& times = report.times;
+  assert(report.reason != FinishReason::kNone);
   series_->success[static_cast<int32_t>(report.reason)]->Increment();
   series_->params_max_tokens->Observe(report.max_tokens);
   series_->request_prompt_tokens->Observe(report.prompt_tokens);
-  series_->request_generation_tokens->Observe(report.generated_tokens);
-  series_->e2e->Observe(Seconds(report.ended_us - report.arrival_us));
-  if (report.admitted_us < 0) return;
-  series_->queue->Observe(Seconds(report.admitted_us - report.arrival_us));
-  series_->tenant(tenant).queue->Observe(Seconds(report.admitted_us - report.arrival_us));
-  if (report.first_token_us < 0) return;
-  series_->prefill_computed->Observe(report.prompt_tokens - report.cached_tokens);
-  series_->prefill->Observe(Seconds(report.first_token_us - report.admitted_us));
-  series_->inference->Observe(Seconds(report.last_token_us - report.admitted_us));
-  series_->decode->Observe(Seconds(report.last_token_us - report.first_token_us));
-  if (report.generated_tokens > 1) {
-    series_->time_per_token->Observe(Seconds(report.last_token_us - report.first_token_us) /
-                                     (report.generated_tokens - 1));
+  series_->request_generation_tokens->Observe(report.generated);
+  series_->e2e->Observe(Seconds(report.ended_us - times.arrival_us));
+  if (times.admitted_us < 0) return;
+  series_->queue->Observe(Seconds(times.admitted_us - times.arrival_us));
+  series_->tenant(tenant).queue->Observe(Seconds(times.admitted_us - times.arrival_us));
+  if (times.first_token_us < 0) return;
+  series_->prefill_computed->Observe(report.prompt_tokens - report.cached - report.restored);
+  series_->prefill->Observe(Seconds(times.first_token_us - times.admitted_us));
+  series_->inference->Observe(Seconds(times.last_token_us - times.admitted_us));
+  series_->decode->Observe(Seconds(times.last_token_us - times.first_token_us));
+  if (report.generated > 1) {
+    series_->time_per_token->Observe(Seconds(times.last_token_us - times.first_token_us) / (report.generated - 1));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "api/session/session.h"
+#include "scheduler/sequence_event.h"
 
 namespace hydrant {
 
@@ -31,10 +32,6 @@ struct MetricsOptions {
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 
-// How a sequence ended, as vLLM counts it.
-enum class FinishedReason : uint8_t { kStop, kLength, kAbort, kError, kRepetition };
-inline constexpr int32_t kFinishedReasons = 5;
-
 // Why a request was turned away before the engine saw it.
 enum class RejectReason : uint8_t {
   kInvalid,
@@ -50,18 +47,12 @@ enum class RejectReason : uint8_t {
 inline constexpr int32_t kRejectReasons = 8;
 const char* RejectReasonName(RejectReason reason);  // its label
 
-// A finished sequence. Moments are monotonic microseconds, -1 = not reached.
-struct SequenceReport {
-  FinishedReason reason = FinishedReason::kStop;
+// A finished sequence: where it stood at its end, as far as its connection has heard.
+struct SequenceReport : SequenceProgress {
+  FinishReason reason = FinishReason::kStop;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, not computed
-  int32_t generated_tokens = 0;
   int32_t max_tokens = 0;
-  int64_t arrival_us = -1;
-  int64_t admitted_us = -1;
-  int64_t first_token_us = -1;
-  int64_t last_token_us = -1;
-  int64_t ended_us = -1;
+  int64_t ended_us = -1;  // monotonic
 };
 
 class Metrics {

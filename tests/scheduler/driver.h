@@ -82,16 +82,16 @@ class Driver {
       std::vector<float>& loss = losses[results.size()];
       for (int32_t cut = 1; cut <= row.loss_cuts; ++cut) loss.push_back(static_cast<float>(cut) * losses_of(id));
       const bool fails = failing == id;
-      results.push_back({row.sample ? token_of(id) : -1, fails ? failure : RowFailure::kNone, /*ends=*/false, loss});
+      results.push_back({row.sample ? token_of(id) : -1, fails ? failure : FinishReason::kNone, /*ends=*/false, loss});
     }
     std::vector<PlanRow> rows = plan.rows;
     ++now_us;
     step_events.clear();
-    for (const SchedulerEvent& event : scheduler.Commit(plan, results, now_us)) {
+    for (const SequenceEvent& event : scheduler.Commit(plan, results, now_us)) {
       step_events.push_back(event);
-      EXPECT_FALSE(finished.contains(event.request_id)) << "an event after the terminal one";
-      if (event.token >= 0) tokens[event.request_id].push_back(event.token);
-      if (event.finish != FinishReason::kNone) finished[event.request_id] = event;
+      EXPECT_FALSE(finished.contains(event.id)) << "an event after the terminal one";
+      if (event.token >= 0) tokens[event.id].push_back(event.token);
+      if (event.finish != FinishReason::kNone) finished[event.id] = event;
     }
     EXPECT_TRUE(scheduler.CheckIntegrity().ok()) << scheduler.CheckIntegrity();
     return rows;
@@ -118,11 +118,11 @@ class Driver {
   std::function<float(uint64_t id)> losses_of = [](uint64_t) { return 0.01f; };  // of every block a budget falls by
   std::function<void()> between;                                                 // called between Plan and Commit
   uint64_t failing = 0;                                                          // request whose row fails
-  RowFailure failure = RowFailure::kNumbers;                                     // in this way
+  FinishReason failure = FinishReason::kError;                                   // in this way
   int64_t now_us = 0;
-  std::vector<SchedulerEvent> step_events;
+  std::vector<SequenceEvent> step_events;
   std::map<uint64_t, std::vector<int32_t>> tokens;
-  std::map<uint64_t, SchedulerEvent> finished;
+  std::map<uint64_t, SequenceEvent> finished;
 };
 
 }  // namespace hydrant

@@ -158,7 +158,7 @@ TEST(PlanAhead, WhatEndsWithARowAheadEndsOnceThatIsOver) {
   driver.token_of = [](uint64_t id) { return id == 1 ? 2 : 7; };  // 2 is an eos
   driver.Step();
   ASSERT_THAT(driver.step_events, SizeIs(1));
-  EXPECT_EQ(driver.step_events[0].request_id, 2u);
+  EXPECT_EQ(driver.step_events[0].id, 2u);
   const uint64_t generated = driver.scheduler.counters().generated_tokens;
   const size_t tokens = driver.tokens[1].size();
   EXPECT_FALSE(driver.scheduler.Cancel(1)) << "it has ended";
@@ -320,8 +320,8 @@ TEST(PlanAhead, EventsAreThoseOfStepsOneByOne) {
     driver.Add(MakeRequest(4, 3, 30));
     while (!driver.scheduler.idle()) {
       driver.Step();
-      for (const SchedulerEvent& event : driver.step_events) {
-        seen[ahead][event.request_id].push_back({event.live, event.evicted});
+      for (const SequenceEvent& event : driver.step_events) {
+        seen[ahead][event.id].push_back({event.live, event.evicted});
         EXPECT_EQ(event.blocks, BlocksForSlots(event.live));
       }
     }

@@ -28,7 +28,7 @@ TEST(StepCommit, ABudgetHoldsItsBlocksHoweverLongItRuns) {
   EXPECT_THAT(std::vector<int32_t>(used.begin(), used.begin() + 5), ElementsAre(32, 64, 96, 16, 17));
   for (size_t i = 4; i + 1 < used.size(); ++i) EXPECT_EQ(used[i], 17) << "step " << i;
   EXPECT_EQ(used.back(), 0);
-  const SchedulerEvent& end = driver.finished.at(1);
+  const SequenceEvent& end = driver.finished.at(1);
   EXPECT_EQ(end.live, 257);
   EXPECT_EQ(end.evicted, 2000 + 499 - 257);
   EXPECT_EQ(evicted_by_rows, end.evicted);
@@ -99,7 +99,7 @@ TEST(StepCommit, MaxTokensZeroComputesThePromptOnly) {
 TEST(StepCommit, AFailedRowEndsItsRequestOnly) {
   for (const bool starves : {false, true}) {
     Driver driver(SmallOptions(64));
-    driver.failure = starves ? RowFailure::kNoMemory : RowFailure::kNumbers;
+    driver.failure = starves ? FinishReason::kNoMemory : FinishReason::kError;
     for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 5, 4)).ok());
     driver.Step();
     driver.failing = 2;

@@ -79,7 +79,8 @@ void PlanDigest::AddStep(std::span<const EngineEvent> events, const Scheduler& s
   AddIds(scheduler.running_sequences());
   for (const Tenant& tenant : scheduler.tenants()) AddTenant(tenant);
   const SchedulerCounters& counters = scheduler.counters();
-  for (uint64_t finished : counters.finished) Add(finished);
+  // The reasons behind these are not the scheduler's.
+  for (size_t i = 0; i <= static_cast<size_t>(FinishReason::kNoMemory); ++i) Add(counters.finished[i]);
   for (uint64_t freed : counters.freed_blocks) Add(freed);
   const BlockManager& blocks = scheduler.block_manager();
   AddAll(scheduler.shrinks_for(), scheduler.waiting(), counters.steps, counters.admitted, counters.prompt_tokens,

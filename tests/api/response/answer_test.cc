@@ -14,9 +14,9 @@ TEST(AnswerTest, PartialCharactersStayDistinct) {
 }
 
 TEST(AnswerTest, FinishReasonsHaveTheirNames) {
-  EXPECT_EQ(AnswerFinishName(AnswerFinish::kStop), "stop");
-  EXPECT_EQ(AnswerFinishName(AnswerFinish::kLength), "length");
-  EXPECT_EQ(AnswerFinishName(AnswerFinish::kAbort), "abort");
+  EXPECT_EQ(AnswerFinishName(FinishReason::kStop), "stop");
+  EXPECT_EQ(AnswerFinishName(FinishReason::kLength), "length");
+  EXPECT_EQ(AnswerFinishName(FinishReason::kAbort), "abort");
 }
 
 TEST(AnswerTest, HeadsNameTheObjectAndEscapeTheRest) {

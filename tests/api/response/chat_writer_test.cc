@@ -25,7 +25,7 @@ TEST(ChatWriter, WritesExactlyTheDocumentedBody) {
   ChatWriter writer({});
   writer.Begin(Head());
   Answer answer;
-  answer.choices.push_back({.text = "hi", .finish_reason = AnswerFinish::kLength});
+  answer.choices.push_back({.text = "hi", .finish_reason = FinishReason::kLength});
   answer.usage = {3, 2, 1};
   EXPECT_EQ(
       writer.Body(answer),
@@ -41,7 +41,7 @@ TEST(ChatWriter, StreamsTheRoleFirstAndTheFinishWithTheLastText) {
   writer.Begin(Head());
   std::string out;
   writer.AppendChunk(&out, {.first = true, .text = "a"});
-  writer.AppendChunk(&out, {.text = "b", .finish_reason = AnswerFinish::kStop});
+  writer.AppendChunk(&out, {.text = "b", .finish_reason = FinishReason::kStop});
   const std::vector<Json> events = Events(out);
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
@@ -71,7 +71,7 @@ TEST(ChatWriter, MakesToolCallsOfTextStreamedOrNot) {
   std::string out;
   for (size_t i = 0; i < call.size(); ++i) {
     AnswerDelta delta{.first = i == 0, .text = std::string_view(call).substr(i, 1)};
-    if (i + 1 == call.size()) delta.finish_reason = AnswerFinish::kStop;
+    if (i + 1 == call.size()) delta.finish_reason = FinishReason::kStop;
     streamed.AppendChunk(&out, delta);
   }
   const std::vector<Json> events = Events(out);

@@ -34,7 +34,7 @@ TEST(CompletionBodyTest, HasExactlyTheDocumentedShape) {
   Answer response;
   AnswerChoice choice;
   choice.text = "hi";
-  choice.finish_reason = AnswerFinish::kLength;
+  choice.finish_reason = FinishReason::kLength;
   response.choices.push_back(choice);
   response.usage = {3, 2, 1};
   EXPECT_EQ(BodyOf(response),
@@ -55,7 +55,7 @@ TEST(CompletionBodyTest, OptionalMembersAppearWhenGiven) {
   AnswerChoice second;
   second.index = 1;
   second.stop_reason = 42;
-  second.finish_reason = AnswerFinish::kAbort;
+  second.finish_reason = FinishReason::kAbort;
   response.choices = {first, second};
   response.kv = KvReport{257, 256, 900, 17, ""};
   const Json body = Json::parse(BodyOf(response, head));
@@ -211,7 +211,7 @@ TEST(CompletionWriterTest, TheLastChunkCarriesReasonFingerprintAndKv) {
   CompletionWriter writer = Begun(Head());
   std::string out;
   AnswerDelta delta;
-  delta.finish_reason = AnswerFinish::kStop;
+  delta.finish_reason = FinishReason::kStop;
   const StopReason reason = std::string("END");
   delta.stop_reason = &reason;
   const KvReport kv{257, 256, 1, 17, ""};

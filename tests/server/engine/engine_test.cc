@@ -77,7 +77,7 @@ class EngineTest : public testing::Test {
     EXPECT_TRUE(Eventually([&] {
       (void)mailbox.Take(&batch);
       for (TokenEvent& event : batch.tokens) {
-        if (event.end != SequenceEnd::kNone) --ends;
+        if (event.finish != FinishReason::kNone) --ends;
         events.push_back(std::move(event));
       }
       if (failed != nullptr) *failed = batch.failed;
@@ -101,7 +101,7 @@ TEST_F(EngineTest, EverySequenceGetsItsTokensAndOneEnd) {
   const std::vector<TokenEvent> events = ReadAll(*sent.mailbox, 2);
   ASSERT_EQ(events.size(), 6u);
   for (const TokenEvent& event : events) EXPECT_GT(event.time_us, 0);
-  EXPECT_EQ(events.back().end, SequenceEnd::kLength);
+  EXPECT_EQ(events.back().finish, FinishReason::kLength);
   EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
   EXPECT_EQ(engine_->backlog().prompt_tokens, 0);
   EXPECT_GE(steps_, 3);
@@ -167,7 +167,7 @@ TEST_F(EngineTest, ACancelEndsASequenceWithinAStep) {
   engine_->Cancel(*sent.id);
   executor_.Release();
   const std::vector<TokenEvent> events = ReadAll(*sent.mailbox, 1);
-  EXPECT_EQ(events.back().end, SequenceEnd::kAbort);
+  EXPECT_EQ(events.back().finish, FinishReason::kAbort);
   EXPECT_LE(executor_.steps, 2);
   EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 0; }));
 }
@@ -230,8 +230,8 @@ TEST_F(EngineTest, StopEndsEverythingWithAnEvent) {
   std::thread stopper([&] { engine_->Stop(); });
   ASSERT_TRUE(Eventually([&] { return !Submit(1, 1).id.has_value(); })) << "closed";
   executor_.Release();
-  EXPECT_EQ(ReadAll(*running.mailbox, 1).back().end, SequenceEnd::kAbort);
-  EXPECT_EQ(ReadAll(*waiting.mailbox, 1).back().end, SequenceEnd::kAbort);
+  EXPECT_EQ(ReadAll(*running.mailbox, 1).back().finish, FinishReason::kAbort);
+  EXPECT_EQ(ReadAll(*waiting.mailbox, 1).back().finish, FinishReason::kAbort);
   stopper.join();
   EXPECT_FALSE(Submit(1, 1).id.has_value());
   EXPECT_EQ(engine_->counters().blocks_used, 0);
@@ -261,8 +261,8 @@ TEST_F(EngineTest, ADeviceThatFailsKillsTheEngineOnceAndTellsEverybody) {
 TEST_F(EngineTest, WhatTheCoreRefusesFailsAlone) {
   Start();
   const Sent bad = Submit(90, 90);  // beyond the context: checked before it came here, in a server
-  EXPECT_EQ(ReadAll(*bad.mailbox, 1).back().end, SequenceEnd::kRefused);
-  EXPECT_EQ(ReadAll(*Submit(5, 2).mailbox, 1).back().end, SequenceEnd::kLength);
+  EXPECT_EQ(ReadAll(*bad.mailbox, 1).back().finish, FinishReason::kRefused);
+  EXPECT_EQ(ReadAll(*Submit(5, 2).mailbox, 1).back().finish, FinishReason::kLength);
   EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
 }
 

@@ -88,7 +88,7 @@ TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
   ends[2].generated = 4;
   f.router.Deliver(ends, 0);
   EXPECT_THAT(ledger->ended, ElementsAre(ElementsAre(0, 16, 0), ElementsAre(0, 30, 4)));
-  f.router.Refuse(10, SequenceEnd::kRefused);
+  f.router.Refuse(10, FinishReason::kRefused);
   EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
 }
 
@@ -130,12 +130,12 @@ TEST(EventRouter, OnlyTheSequenceWithTheSlowReaderIsPaused) {
 
 TEST(EventRouter, ARefusedSequenceEndsAndIsForgotten) {
   Fixture f;
-  const EventRouter::Settled settled = f.router.Refuse(3, SequenceEnd::kRefused);
+  const EventRouter::Settled settled = f.router.Refuse(3, FinishReason::kRefused);
   EXPECT_EQ(settled.sequences, 1);
   EXPECT_EQ(settled.prompt_tokens, 30);
   (void)f.other->Take(&f.batch);
   ASSERT_EQ(f.batch.tokens.size(), 1u);
-  EXPECT_EQ(f.batch.tokens[0].end, SequenceEnd::kRefused);
+  EXPECT_EQ(f.batch.tokens[0].finish, FinishReason::kRefused);
   EXPECT_THAT(f.router.OpenIds(), ElementsAre(1u, 2u));
 }
 
@@ -151,18 +151,18 @@ TEST(EventRouter, FailAllTellsEveryMailboxAndForgetsAll) {
 TEST(EventRouter, EveryFinishReasonHasItsEnd) {
   const struct {
     FinishReason reason;
-    SequenceEnd end;
-  } cases[] = {{FinishReason::kStop, SequenceEnd::kStop},
-               {FinishReason::kLength, SequenceEnd::kLength},
-               {FinishReason::kAbort, SequenceEnd::kAbort},
-               {FinishReason::kError, SequenceEnd::kError},
-               {FinishReason::kNoMemory, SequenceEnd::kNoMemory}};
+    FinishReason end;
+  } cases[] = {{FinishReason::kStop, FinishReason::kStop},
+               {FinishReason::kLength, FinishReason::kLength},
+               {FinishReason::kAbort, FinishReason::kAbort},
+               {FinishReason::kError, FinishReason::kError},
+               {FinishReason::kNoMemory, FinishReason::kNoMemory}};
   for (const auto& test : cases) {
     Fixture f;
     f.router.Deliver(std::vector{Token(3, -1, test.reason)}, 0);
     (void)f.other->Take(&f.batch);
     ASSERT_EQ(f.batch.tokens.size(), 1u);
-    EXPECT_EQ(f.batch.tokens[0].end, test.end);
+    EXPECT_EQ(f.batch.tokens[0].finish, test.end);
   }
 }
 

@@ -34,7 +34,7 @@ TEST(StreamMailbox, AsksForOneWakeUpUntilItIsEmptied) {
 
 TEST(StreamMailbox, TheStatusOfEachChoiceIsTheLatest) {
   StreamMailbox mailbox(2, 1 << 20, [] {});
-  SequenceStatus status;
+  SequenceProgress status;
   for (int32_t live = 1; live <= 3; ++live) {
     status.live = live;
     mailbox.PushToken(Token(0, live % 2), status);
@@ -68,7 +68,7 @@ TEST(StreamMailbox, LogProbabilitiesCountAndTheLastTokenNeverPauses) {
   heavy.logprobs->top.resize(1000);
   EXPECT_TRUE(mailbox.PushToken(std::move(heavy), {}).pause);
   TokenEvent last = Token(2);
-  last.end = SequenceEnd::kLength;
+  last.finish = FinishReason::kLength;
   EXPECT_FALSE(mailbox.PushToken(std::move(last), {}).pause);
 }
 

@@ -23,10 +23,10 @@ class ChoiceAssemblerTest : public testing::Test {
     return ChoiceAssembler(tokenizer_, request_, *stops_, prompt_, hidden_specials, show_specials);
   }
 
-  static TokenEvent Token(int32_t id, SequenceEnd end = SequenceEnd::kNone) {
+  static TokenEvent Token(int32_t id, FinishReason end = FinishReason::kNone) {
     TokenEvent event;
     event.token = id;
-    event.end = end;
+    event.finish = end;
     return event;
   }
   static TokenEvent WithLogprob(int32_t id) {
@@ -39,11 +39,11 @@ class ChoiceAssemblerTest : public testing::Test {
   }
   // Adds each byte, and with the last one the end; returns what became visible with each.
   static std::vector<std::string> Add(ChoiceAssembler& assembler, const std::string& text,
-                                      SequenceEnd end = SequenceEnd::kNone) {
+                                      FinishReason end = FinishReason::kNone) {
     std::vector<std::string> pieces;
     for (size_t i = 0; i < text.size() && !assembler.finished(); ++i) {
       const auto byte = static_cast<unsigned char>(text[i]);
-      assembler.AddToken(Token(byte, i + 1 == text.size() ? end : SequenceEnd::kNone));
+      assembler.AddToken(Token(byte, i + 1 == text.size() ? end : FinishReason::kNone));
       pieces.push_back(assembler.Take().text);
     }
     return pieces;
@@ -74,8 +74,8 @@ TEST_F(ChoiceAssemblerTest, AnAnswerKeepsTheSpaceOfItsFirstWord) {
 
 TEST_F(ChoiceAssemblerTest, AnEndInsideACharacterShowsAReplacement) {
   ChoiceAssembler assembler = Make();
-  EXPECT_THAT(Add(assembler, "a\xe2\x82", SequenceEnd::kLength), ElementsAre("a", "", "\xef\xbf\xbd"));
-  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kLength);
+  EXPECT_THAT(Add(assembler, "a\xe2\x82", FinishReason::kLength), ElementsAre("a", "", "\xef\xbf\xbd"));
+  EXPECT_EQ(assembler.finish_reason(), FinishReason::kLength);
 }
 
 TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
@@ -83,7 +83,7 @@ TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "oEEND!"), ElementsAre("o", "", "E", "", ""));
   EXPECT_TRUE(assembler.finished());
-  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kStop);
+  EXPECT_EQ(assembler.finish_reason(), FinishReason::kStop);
   EXPECT_EQ(std::get<std::string>(assembler.stop_reason()), "END");
   EXPECT_EQ(assembler.generated(), 5);
 }
@@ -91,7 +91,7 @@ TEST_F(ChoiceAssemblerTest, AStopStringEndsItBeforeTheEngineKnows) {
 TEST_F(ChoiceAssemblerTest, AHeldBackBeginningComesWithTheEnd) {
   request_.stop = {"END"};
   ChoiceAssembler assembler = Make();
-  EXPECT_THAT(Add(assembler, "oEN", SequenceEnd::kLength), ElementsAre("o", "", "EN"));
+  EXPECT_THAT(Add(assembler, "oEN", FinishReason::kLength), ElementsAre("o", "", "EN"));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(assembler.stop_reason()));
 }
 
@@ -115,7 +115,7 @@ TEST_F(ChoiceAssemblerTest, TheTokenThatStopsIsCountedButIsNoText) {
     request_.include_stop_str_in_output = include;
     ChoiceAssembler assembler = Make();
     assembler.AddToken(Token('a'));
-    TokenEvent stop = Token('!', SequenceEnd::kStop);
+    TokenEvent stop = Token('!', FinishReason::kStop);
     stop.stop_token = '!';
     assembler.AddToken(stop);
     const ChoiceAssembler::Output output = assembler.Take();
@@ -128,9 +128,9 @@ TEST_F(ChoiceAssemblerTest, TheTokenThatStopsIsCountedButIsNoText) {
 
 TEST_F(ChoiceAssemblerTest, AnEndOfSequenceHasNoStopReason) {
   ChoiceAssembler assembler = Make();
-  assembler.AddToken(Token(ByteTokenizer::kEos, SequenceEnd::kStop));
+  assembler.AddToken(Token(ByteTokenizer::kEos, FinishReason::kStop));
   EXPECT_EQ(assembler.Take().text, "");
-  EXPECT_EQ(assembler.finish_reason(), AnswerFinish::kStop);
+  EXPECT_EQ(assembler.finish_reason(), FinishReason::kStop);
   EXPECT_TRUE(std::holds_alternative<std::monostate>(assembler.stop_reason()));
 }
 
@@ -184,7 +184,7 @@ TEST_F(ChoiceAssemblerTest, AnEchoWithoutGenerationIsThePrompt) {
   request_.echo = true;
   request_.max_tokens = 0;
   ChoiceAssembler assembler = Make();
-  assembler.AddToken(Token(-1, SequenceEnd::kLength));
+  assembler.AddToken(Token(-1, FinishReason::kLength));
   const ChoiceAssembler::Output output = assembler.Take();
   EXPECT_EQ(output.text, "hi");
   EXPECT_THAT(output.token_ids, IsEmpty());
@@ -193,11 +193,11 @@ TEST_F(ChoiceAssemblerTest, AnEchoWithoutGenerationIsThePrompt) {
 
 TEST_F(ChoiceAssemblerTest, EveryEndHasItsReason) {
   const struct {
-    SequenceEnd end;
-    AnswerFinish reason;
-  } cases[] = {{SequenceEnd::kStop, AnswerFinish::kStop},
-               {SequenceEnd::kLength, AnswerFinish::kLength},
-               {SequenceEnd::kAbort, AnswerFinish::kAbort}};
+    FinishReason end;
+    FinishReason reason;
+  } cases[] = {{FinishReason::kStop, FinishReason::kStop},
+               {FinishReason::kLength, FinishReason::kLength},
+               {FinishReason::kAbort, FinishReason::kAbort}};
   for (const auto& test : cases) {
     ChoiceAssembler assembler = Make();
     EXPECT_FALSE(assembler.finished());
@@ -207,7 +207,7 @@ TEST_F(ChoiceAssemblerTest, EveryEndHasItsReason) {
   }
   ChoiceAssembler aborted = Make();
   aborted.Abort();
-  EXPECT_EQ(aborted.finish_reason(), AnswerFinish::kAbort);
+  EXPECT_EQ(aborted.finish_reason(), FinishReason::kAbort);
 }
 
 }  // namespace

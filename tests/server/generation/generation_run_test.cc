@@ -57,12 +57,12 @@ class GenerationRunTest : public testing::Test {
     EXPECT_TRUE(run->Submit([] {}, nullptr));
     return run;
   }
-  void Send(int32_t choice, int32_t token, SequenceEnd end = SequenceEnd::kNone) {
+  void Send(int32_t choice, int32_t token, FinishReason end = FinishReason::kNone) {
     TokenEvent event;
     event.choice = choice;
     event.token = token;
-    event.end = end;
-    SequenceStatus status;
+    event.finish = end;
+    SequenceProgress status;
     status.live = 17;
     status.budget = 16;
     status.blocks = 2;
@@ -97,7 +97,7 @@ TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
   EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";
   EXPECT_EQ(sequences[3].prompt_logprobs, 1);
-  for (int32_t choice = 0; choice < 4; ++choice) Send(choice, 'p' + choice, SequenceEnd::kLength);
+  for (int32_t choice = 0; choice < 4; ++choice) Send(choice, 'p' + choice, FinishReason::kLength);
   run->Absorb();
   ASSERT_TRUE(run->done());
   const std::string body = run->Body();
@@ -136,7 +136,7 @@ TEST_F(GenerationRunTest, LogProbabilitiesOfThePromptAreReportedBesideAnEcho) {
     result.top = {{'x', -0.5f}, {'y', -1.5f}};
   }
   (void)queue_.job.mailbox->PushPrompt(std::move(event));
-  Send(0, 'z', SequenceEnd::kLength);
+  Send(0, 'z', FinishReason::kLength);
   run->Absorb();
   const std::string body = run->Body();
   EXPECT_THAT(body, HasSubstr(R"("prompt_logprobs":[null,{"105":{"logprob":-3.5,"rank":30,"decoded_token":"i"},)"
@@ -158,7 +158,7 @@ TEST_F(GenerationRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {
   EXPECT_THAT(first, HasSubstr(R"("finish_reason":null)"));
   EXPECT_THAT(first, Not(HasSubstr("usage")));
   EXPECT_EQ(Events(*run), "") << "nothing new";
-  Send(0, 'y', SequenceEnd::kLength);
+  Send(0, 'y', FinishReason::kLength);
   const std::string last = Events(*run);
   EXPECT_THAT(last, HasSubstr(R"("text":"y")"));
   EXPECT_THAT(last, HasSubstr(R"("finish_reason":"length")"));
@@ -187,7 +187,7 @@ TEST_F(GenerationRunTest, AnIntervalHoldsTokensBackButNeverTheFirstOrTheLast) {
   EXPECT_EQ(Events(*run), "");
   Send(0, '4');
   EXPECT_THAT(Events(*run), HasSubstr("234"));
-  Send(0, '5', SequenceEnd::kLength);
+  Send(0, '5', FinishReason::kLength);
   EXPECT_THAT(Events(*run), HasSubstr(R"("text":"5")"));
 }
 
@@ -195,7 +195,7 @@ TEST_F(GenerationRunTest, UsageAndKvComeWhenAskedFor) {
   const auto run =
       Start(R"({"prompt": "abc", "stream": true, "stream_options": {"include_usage": true}, "kv_report": true,
                              "kv": {"policy": "h2o", "budget": 16}})");
-  Send(0, 'x', SequenceEnd::kLength);
+  Send(0, 'x', FinishReason::kLength);
   const std::string out = Events(*run);
   const size_t usage = out.find(R"("choices":[])");
   ASSERT_NE(usage, std::string::npos) << out;
@@ -209,11 +209,11 @@ TEST_F(GenerationRunTest, AStopStringEndsTheSequenceWhereTheEngineFindsIt) {
   EXPECT_NE(queue_.job.sequences[0].end_finder, queue_.job.sequences[1].end_finder) << "each has read its own text";
   for (const char c : std::string("yes no")) {
     const bool ends = queue_.job.sequences[0].end_finder->Push(c);
-    Send(0, c, ends ? SequenceEnd::kText : SequenceEnd::kNone);
+    Send(0, c, ends ? FinishReason::kText : FinishReason::kNone);
   }
   run->Absorb();
   EXPECT_FALSE(run->done());
-  Send(1, 'z', SequenceEnd::kLength);
+  Send(1, 'z', FinishReason::kLength);
   run->Absorb();
   ASSERT_TRUE(run->done());
   EXPECT_THAT(queue_.cancelled, IsEmpty());
@@ -233,7 +233,7 @@ TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt)
   {
     const auto run = Start(body);
     Send(0, 'c');
-    Send(0, 'd', SequenceEnd::kLength);
+    Send(0, 'd', FinishReason::kLength);
   }
   EXPECT_THAT(queue_.cancelled, IsEmpty());
   EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
@@ -248,7 +248,7 @@ TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt)
 TEST_F(GenerationRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {
   {
     const auto run = Start(R"({"prompt": "a", "n": 3})");
-    Send(1, 'x', SequenceEnd::kLength);
+    Send(1, 'x', FinishReason::kLength);
     run->Absorb();
   }
   EXPECT_THAT(queue_.cancelled, ElementsAre(100u, 102u));
@@ -268,12 +268,12 @@ TEST_F(GenerationRunTest, ARequestTheQueueRefusedCancelsNothing) {
 
 TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
   const struct {
-    SequenceEnd end;
+    FinishReason end;
     int status;
     const char* code;
-  } cases[] = {{SequenceEnd::kError, 500, "numerical_error"},
-               {SequenceEnd::kNoMemory, 503, "out_of_memory"},
-               {SequenceEnd::kRefused, 503, "engine_refused"}};
+  } cases[] = {{FinishReason::kError, 500, "numerical_error"},
+               {FinishReason::kNoMemory, 503, "out_of_memory"},
+               {FinishReason::kRefused, 503, "engine_refused"}};
   for (const auto& test : cases) {
     const auto run = Start(R"({"prompt": "a"})");
     Send(0, -1, test.end);

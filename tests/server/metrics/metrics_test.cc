@@ -254,14 +254,14 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
 TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   Metrics metrics(Options());
   SequenceReport report;
-  report.reason = FinishedReason::kLength;
+  report.reason = FinishReason::kLength;
   report.prompt_tokens = 30;
-  report.generated_tokens = 5;
+  report.generated = 5;
   report.max_tokens = 5;
-  report.arrival_us = 0;
-  report.admitted_us = 1'000'000;
-  report.first_token_us = 3'000'000;
-  report.last_token_us = 7'000'000;
+  report.times.arrival_us = 0;
+  report.times.admitted_us = 1'000'000;
+  report.times.first_token_us = 3'000'000;
+  report.times.last_token_us = 7'000'000;
   report.ended_us = 8'000'000;
   metrics.ObserveSequence(0, report);
   metrics.ObserveRequest(2, 5);
@@ -271,8 +271,8 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   metrics.CountRequest(0);
   metrics.CountReject(0, RejectReason::kOverloaded);
   SequenceReport waiting;  // cancelled in the queue
-  waiting.reason = FinishedReason::kAbort;
-  waiting.arrival_us = 0;
+  waiting.reason = FinishReason::kAbort;
+  waiting.times.arrival_us = 0;
   waiting.ended_us = 1'000'000;
   metrics.ObserveSequence(0, waiting);
 
