@@ -32,8 +32,8 @@ StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequence
   pending_.reserve(static_cast<size_t>(sequences.size()));
 }
 
-std::span<const SequenceEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results,
-                                                 bool more_in_flight, int64_t now_us) {
+std::span<const SequenceEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
+                                                int64_t now_us) {
   assert(results.size() == plan.rows.size());
   more_in_flight_ = more_in_flight;
   events_.clear();

@@ -37,7 +37,7 @@ class StepCommit {
   // results[i] belongs to plan.rows[i]. `more_in_flight`: so is the plan behind this one. The events are valid until the next call:
   // those of End first, then those of the rows in their order.
   std::span<const SequenceEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
-                                       int64_t now_us);
+                                      int64_t now_us);
 
   // Ends a sequence that no step holds; its event comes with the next Take. REQUIRES: it is retired with kAbort, and in no queue.
   void End(int32_t index);
@@ -64,7 +64,7 @@ class StepCommit {
   Parking& parking_;
   SchedulerCounters& counters_;
 
-  bool more_in_flight_ = false;          // in the Take in progress
+  bool more_in_flight_ = false;         // in the Take in progress
   std::vector<SequenceEvent> pending_;  // of End, for the next Take
   std::vector<SequenceEvent> events_;   // of the last Take
 };

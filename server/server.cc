@@ -141,7 +141,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
 }
 
 HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& manager, const Limits& limits,
-                                  ServingContext context) {
+                                  const ModelConfig& model, ServingContext context) {
   HttpServerOptions options;
   options.limits = limits;
   options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
@@ -152,6 +152,7 @@ HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& ma
   options.shutdown_delay_s = config.shutdown_delay_s;
   options.shutdown_timeout_s = config.shutdown_timeout_s;
   options.context = std::move(context);
+  options.kv_shape = {model.layers, model.kv_heads};
   options.model_root = NameOf(config.model_path, true);
   options.version = kVersion;
   options.ui = config.ui;
@@ -286,8 +287,9 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
-  parts->http = std::make_unique<HttpServer>(MakeHttpOptions(config, manager, sizing.limits, std::move(context)),
-                                             *parts->metrics, *parts->tenants);
+  parts->http = std::make_unique<HttpServer>(
+      MakeHttpOptions(config, manager, sizing.limits, checkpoint.config(), std::move(context)), *parts->metrics,
+      *parts->tenants);
   Metrics& metrics = *parts->metrics;
   HttpServer& http = *parts->http;
   EngineHooks hooks;
@@ -304,26 +306,10 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   hooks.kv_dump = parts->kv_dump.get();
   parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
   Engine& engine = *parts->engine;
-  EngineView view;
-  view.queue = &engine;
-  view.stalled = [&engine] { return engine.stalled(); };
-  view.metrics = [&engine, &metrics, &sessions] {
-    const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
-    return metrics.Render(counters, sessions.counts(), engine.stalled());
-  };
-  view.counters = [&engine] { return engine.counters(); };
-  view.pause_admission = [&engine](bool paused) { engine.PauseAdmission(paused); };
-  view.reset_prefixes = [&engine] { engine.ResetPrefixes(); };
-  const ModelConfig& model = checkpoint.config;
-  view.kv = {{model.layers, model.kv_heads},
-             [&engine](uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
-               engine.ReadKv(session, evicts, std::move(out), std::move(done));
-             }};
-  view.stop = [&engine] { engine.Stop(); };
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
                             [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});
   engine.Start();
-  return http.Open(std::move(view));
+  return http.Open(engine);
 }
 
 absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, Parts* parts) {

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "server/engine/engine_core.h"
+#include "server/engine/engine_port.h"
 #include "server/engine/event_router.h"
-#include "server/engine/generation.h"
 #include "server/engine/inbox.h"
 #include "server/engine/step_pacer.h"
 #include "server/process/limits.h"
@@ -39,14 +39,14 @@ struct EngineHooks {
   KvDump* kv_dump = nullptr;  // outlives the engine
 };
 
-class Engine : public GenerationQueue {
+class Engine : public EnginePort {
  public:
   // `limits` gives queue bounds and the stall threshold. The core's executor outlives the engine.
   Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks);
   ~Engine() override;
 
   void Start();
-  void Stop();
+  void Stop() override;
 
   std::optional<uint64_t> TrySubmit(GenerationJob job) override;
   void Cancel(uint64_t id) override { inbox_.PushCancel(id); }
@@ -55,19 +55,15 @@ class Engine : public GenerationQueue {
   }
   Backlog backlog() const override;
 
-  // Orders of the operator, carried out between two steps and before any job submitted later.
-  void SetTenants(std::vector<TenantOptions> tenants);
-  void PauseAdmission(bool paused);
-  // EngineCore::ResetPrefixes and DropSession, between two steps.
-  void ResetPrefixes();
-  void DropSession(uint64_t session);
-  // EngineCore::ReadKv, between two steps. `done` is called once: on the engine thread when it is done, or, with source
-  // kNone, by whoever gives up because the engine has ended.
-  void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done);
+  void SetTenants(std::vector<TenantOptions> tenants) override;
+  void PauseAdmission(bool paused) override;
+  void ResetPrefixes() override;
+  void DropSession(uint64_t session) override;
+  void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override;
 
-  EngineCounters counters() const;
+  EngineCounters counters() const override;
   // Dead, or busy with one step for longer than limits.engine_stall_s.
-  bool stalled() const;
+  bool stalled() const override;
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
  private:

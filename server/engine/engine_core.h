@@ -25,100 +25,11 @@
 #include "kernels/sampling.h"
 #include "model/run/executor.h"
 #include "scheduler/scheduler.h"
+#include "server/engine/engine_types.h"
+#include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
 
 namespace hydrant {
-
-// Of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 of one with 32 layers of 8 KV heads.
-inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
-
-// Spans and pointers are valid until the next Step.
-struct EngineEvent : SequenceEvent {
-  const SampleResult* sampled = nullptr;  // the token with its log-probabilities; null without a token
-  // Results for prompt tokens [prompt_begin, prompt_begin + prompt_logprobs.size()), in prompt order from token 1 on;
-  // only when the request asked for them.
-  std::span<const SampleResult> prompt_logprobs;
-  int32_t prompt_begin = 0;
-};
-
-// A session's KV that left the pool when its turn ended.
-struct ParkedTurn {
-  uint64_t session = 0;
-  uint64_t turn = 0;
-  int32_t computed = 0;  // tokens it stands for
-  int32_t live = 0;      // slots
-};
-
-// Where a session's KV stands between two steps, to be looked at.
-struct KvReading {
-  enum class Source : uint8_t {
-    kNone,     // the engine has nothing of it
-    kRunning,  // a turn is being computed
-    kParked,
-  };
-  Source source = Source::kNone;
-  uint64_t turn = 0;      // kParked: which turn left it
-  int32_t computed = 0;   // logical length
-  int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces
-  int32_t blocks = 0;     // kRunning: held
-  KvBudget budget;        // kRunning: in force
-  EvictionPolicy policy;  // kRunning: likewise
-  int32_t policy_label = 0;     // kRunning: DecodeOptions::policy_label
-  std::vector<int32_t> tokens;  // kRunning: the prompt and what was generated
-  int64_t read_us = 0;          // that the engine thread spent on it
-  bool sides_read = false;      // `sides` holds the scores and positions of `live` slots
-  KvSides sides;
-};
-
-// What the last step did, for histograms of steps. All zero when it had no rows.
-struct StepReport {
-  int32_t rows = 0;
-  int32_t decode_tokens = 0;
-  int32_t prefill_tokens = 0;
-  double decode_cost = 0.0;  // these three: as in StepPlan
-  double prefill_cost = 0.0;
-  bool several_tenants = false;
-  int64_t plan_us = 0;    // Plan and building the executor's input; with overlap perhaps while the device was busy
-  int64_t device_us = 0;  // Launch, or the end of the step before it, to Await's return
-  int64_t commit_us = 0;  // Commit and building the events
-};
-
-// One tenant's part of it.
-struct TenantCounters {
-  int32_t running = 0;
-  int32_t waiting = 0;
-  int32_t waiting_deferred =
-      0;               // of these: a larger pool would not let them in, but the operator, or the tenant's own cap
-  int64_t blocks = 0;  // held
-  int64_t reserved_blocks = 0;  // held or promised
-  int64_t live_slots = 0;
-  int64_t logical_tokens = 0;  // of its running sequences: what they would hold without eviction
-  double service = 0;          // the counter that decides whose turn it is
-  double charged = 0;          // grows by what was charged only
-  uint64_t prompt_tokens = 0;
-  uint64_t generated_tokens = 0;
-};
-
-// A snapshot of everything metrics need; counters only grow. Plain values: copy it to publish it to another thread.
-struct EngineCounters {
-  SchedulerCounters scheduler;
-  std::array<uint64_t, kPolicyLabelsMax> evicted_tokens = {};  // by policy_label
-  int32_t running = 0;
-  int32_t waiting = 0;
-  int32_t blocks_free = 0;
-  int32_t blocks_used = 0;
-  int32_t blocks_cached = 0;
-  int32_t sides_spare = 0;      // side blocks beyond the blocks' own
-  int32_t sides_snapshots = 0;  // of them in score snapshots
-  int32_t snapshots = 0;
-  int32_t parked_sessions = 0;
-  int64_t parked_blocks = 0;
-  uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room, or found none
-  int64_t live_slots = 0;                    // of all running sequences
-  uint64_t stalls = 0;                       // steps that took longer than the stall threshold; the engine's
-  uint64_t steps_lost = 0;                   // that there was no memory for
-  std::vector<TenantCounters> tenants = {};  // by tenant index
-};
 
 struct EngineCoreOptions {
   SchedulerOptions scheduler;

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_port.h"
+#include "server/engine/engine_types.h"
 #include "server/engine/stream_mailbox.h"
 
 namespace hydrant {

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "model/run/model_executor.h"
 #include "server/engine/engine_core.h"
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 
 namespace hydrant {
 

@@ -11,7 +11,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "server/engine/engine_core.h"
+#include "scheduler/step_limits.h"
+#include "server/engine/engine_types.h"
 
 namespace hydrant {
 

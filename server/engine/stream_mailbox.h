@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 
 namespace hydrant {
 

@@ -101,9 +101,10 @@ HttpResponse Tenants(const State& state) {
     const auto index = static_cast<size_t>(entry->index());
     if (index < entries.size()) entries[index] = entry.get();
   }
-  const EngineCounters engine = state.sources.counters();
+  const EngineCounters engine = state.sources.engine.counters();
   std::string out = absl::StrCat("{\"paused\":", Bool(state.paused.load(std::memory_order_relaxed)),
-                                 ",\"draining\":", Bool(state.sources.draining()), ",\"tenants\":[");
+                                 ",\"draining\":", Bool(state.sources.service.unready.load(std::memory_order_relaxed)),
+                                 ",\"tenants\":[");
   for (size_t i = 0; i < names.size(); ++i) {
     if (i > 0) out.push_back(',');
     AppendTenant(state, names[i], entries[i], i, engine, &out);
@@ -132,11 +133,12 @@ HttpResponse Abort(const State& state, const std::string& body) {
     reader.Fail("request_ids", "'request_ids' (not empty) or 'tenant' is required.", "missing_field");
   }
   if (error.has_value()) return ErrorResponse(*error);
-  return JsonResponse(absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.queue), "}"));
+  return JsonResponse(
+      absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.engine), "}"));
 }
 
 HttpResponse Pause(State& state, bool paused) {
-  state.sources.pause(paused);
+  state.sources.engine.PauseAdmission(paused);
   state.paused.store(paused, std::memory_order_relaxed);
   return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
 }
@@ -166,13 +168,13 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   routes.push_back(Route("POST", "/pause", false, [state](const std::string&) { return Pause(*state, true); }));
   routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
   routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {
-    state->sources.reset_prefixes();
+    state->sources.engine.ResetPrefixes();
     return JsonResponse("{\"success\":true}");
   }));
   // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
   routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));
-  AddHealthRoutes(state->sources.stalled, &routes);
-  AddMetricsRoute(state->sources.metrics_text, /*open=*/false, &routes);
+  AddHealthRoutes(state->sources.engine, &routes);
+  AddMetricsRoute(state->sources.metrics, state->sources.engine, state->sources.sessions, /*open=*/false, &routes);
   return routes;
 }
 

@@ -18,10 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_port.h"
 #include "server/frontend/request_directory.h"
 #include "server/http/http_service.h"
 #include "server/metrics/metrics.h"
+#include "server/sessions/session_store.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
@@ -30,16 +31,12 @@ namespace hydrant {
 struct AdminSources {
   TenantRegistry& tenants;
   RequestDirectory& requests;
-  GenerationQueue& queue;
-  const Metrics& metrics;
+  EnginePort& engine;
+  Metrics& metrics;
+  SessionStore& sessions;
+  const HttpService& service;  // of the tenants' port
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;  // returns the number of requests in flight
-  std::function<bool()> draining;
-  std::function<void(bool paused)> pause;
-  std::function<void()> reset_prefixes;
-  std::function<EngineCounters()> counters;
-  std::function<bool()> stalled;
-  std::function<std::string()> metrics_text;
 };
 
 std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources);

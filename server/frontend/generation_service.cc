@@ -64,9 +64,9 @@ class GenerationService::OpenRequest {
   bool open_ = false;
 };
 
-GenerationService::GenerationService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
                                      asio::thread_pool& workers, RequestDirectory& directory)
-    : context_(context), queue_(queue), metrics_(metrics), workers_(workers), directory_(directory) {}
+    : context_(context), engine_(engine), metrics_(metrics), workers_(workers), directory_(directory) {}
 
 asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare) {
   struct InFlight {
@@ -84,7 +84,7 @@ asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFu
 HttpResponse GenerationService::Answer(const ApiError& error, const TenantAccount& account) const {
   HttpResponse response = ErrorResponse(error);
   if (error.status == 503) {
-    const Backlog backlog = queue_.backlog();
+    const Backlog backlog = engine_.backlog();
     AddRateFields("requests", backlog.sequences_max, backlog.sequences_max - backlog.sequences, error.retry_after_s,
                   &response.fields);
     AddRateFields("tokens", backlog.prompt_tokens_max, backlog.prompt_tokens_max - backlog.prompt_tokens,
@@ -104,7 +104,7 @@ asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, Refusal 
 }
 
 asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, PrepareFunction prepare) {
-  if (draining()) {
+  if (refusing()) {
     Refusal refusal = {Overloaded("The server is shutting down.", "draining", 5), RejectReason::kDraining};
     co_await Reject(exchange, std::move(refusal));
     co_return;
@@ -134,7 +134,7 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   }
   std::string id = prepared->value().fields.request_id;
   if (id.empty()) id = exchange.request_id();
-  GenerationRun run(std::move(prepared->value()), context_, queue_, metrics_, exchange.arrival_us(), id,
+  GenerationRun run(std::move(prepared->value()), context_, engine_, metrics_, exchange.arrival_us(), id,
                     tenant.index());
   prepared.reset();
   co_await Generate(exchange, run, open);
@@ -143,12 +143,12 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
 asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run, OpenRequest& open) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Refusal> refusal;
-  std::shared_ptr<SequenceLedger> ledger = RequestAccount::TryOpen(tenant.account, run.accounts(), queue_.backlog(),
+  std::shared_ptr<SequenceLedger> ledger = RequestAccount::TryOpen(tenant.account, run.accounts(), engine_.backlog(),
                                                                    tenant.queue_share, MonotonicUs(), &refusal);
   if (ledger != nullptr) {
     exchange.WatchClient();
     if (!run.Submit(exchange.Waker(), std::move(ledger))) {
-      const int32_t retry_after_s = RetryAfterS(queue_.backlog().wait_s);
+      const int32_t retry_after_s = RetryAfterS(engine_.backlog().wait_s);
       refusal = {Overloaded("The server has no room for another request.", "queue_full", retry_after_s),
                  RejectReason::kOverloaded};
     }

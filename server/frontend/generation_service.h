@@ -17,7 +17,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 #include "server/frontend/request_directory.h"
 #include "server/generation/generation_prepare.h"
 #include "server/http/http_exchange.h"
@@ -31,7 +31,7 @@ class GenerationRun;
 class GenerationService {
  public:
   // The arguments outlive the service.
-  GenerationService(const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+  GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
                     boost::asio::thread_pool& workers, RequestDirectory& directory);
 
   // `prepare` is the endpoint's.
@@ -41,8 +41,8 @@ class GenerationService {
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, Refusal refusal);
 
   // From now on new requests get 503.
-  void Drain() { draining_.store(true, std::memory_order_relaxed); }
-  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+  void Refuse() { refusing_.store(true, std::memory_order_relaxed); }
+  bool refusing() const { return refusing_.load(std::memory_order_relaxed); }
   // Requests being prepared or generated.
   int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
@@ -57,12 +57,12 @@ class GenerationService {
   HttpResponse Answer(const ApiError& error, const TenantAccount& account) const;
 
   const ServingContext& context_;
-  GenerationQueue& queue_;
+  EnginePort& engine_;
   Metrics& metrics_;
   boost::asio::thread_pool& workers_;
   RequestDirectory& directory_;
   // Relaxed: flags and numbers, nothing is published through them.
-  std::atomic<bool> draining_ = false;
+  std::atomic<bool> refusing_ = false;
   std::atomic<int64_t> in_flight_ = 0;
 };
 

@@ -111,20 +111,19 @@ EventRouter::FanOut HttpServer::fan_out() {
   };
 }
 
-absl::Status HttpServer::Open(EngineView engine) {
-  engine_ = std::move(engine);
-  generations_ = std::make_unique<GenerationService>(options_.context, *engine_.queue, metrics_, workers_, directory_);
-  inspector_ =
-      std::make_unique<KvInspector>(engine_.kv, *options_.context.sessions, *options_.context.tokenizer, workers_);
+absl::Status HttpServer::Open(EnginePort& engine) {
+  engine_ = &engine;
+  generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, workers_, directory_);
+  inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
+                                             *options_.context.tokenizer, workers_);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
   service_.routes =
-      MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version,
-                  engine_.stalled, [this] { return service_.draining.load(std::memory_order_relaxed); },
-                  tenants_.shared() ? nullptr : engine_.metrics, options_.ui});
+      MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version, engine,
+                  service_, tenants_.shared() ? nullptr : &metrics_, options_.ui});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;
@@ -148,7 +147,7 @@ void HttpServer::Tell(std::string_view lines) const {
 
 void HttpServer::FeedWatchdog() {
   // Twice per period, as sd_watchdog_enabled(3) advises. That this runs shows that the io threads do.
-  if (!engine_.stalled()) Tell("WATCHDOG=1");
+  if (!engine_->stalled()) Tell("WATCHDOG=1");
   watchdog_timer_.expires_after(std::chrono::microseconds(options_.watchdog_us / 2));
   watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) FeedWatchdog();
@@ -158,10 +157,8 @@ void HttpServer::FeedWatchdog() {
 absl::Status HttpServer::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_service_.routes = MakeAdminRoutes(
-      {tenants_, directory_, *engine_.queue, metrics_, [this] { return ReloadTenants(); }, [this] { return Drain(); },
-       [this] { return service_.draining.load(std::memory_order_relaxed); }, engine_.pause_admission,
-       engine_.reset_prefixes, engine_.counters, engine_.stalled, engine_.metrics});
+  admin_service_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
+                                           service_, [this] { return ReloadTenants(); }, [this] { return Drain(); }});
   if (admin.port.has_value()) {
     if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
     admin_listener_.Start();
@@ -184,12 +181,12 @@ absl::Status HttpServer::ReloadTenants() {
 }
 
 int64_t HttpServer::Drain() {
-  if (!service_.draining.exchange(true, std::memory_order_relaxed)) {
+  if (!service_.unready.exchange(true, std::memory_order_relaxed)) {
     Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
     if (options_.shutdown_delay_s > 0) {
       asio::post(control_, [this] { RefuseLater(); });
     } else {
-      generations_->Drain();
+      generations_->Refuse();
     }
   }
   return generations_->in_flight();
@@ -198,7 +195,7 @@ int64_t HttpServer::Drain() {
 void HttpServer::RefuseLater() {
   refuse_timer_.expires_after(std::chrono::microseconds(static_cast<int64_t>(options_.shutdown_delay_s * 1e6)));
   refuse_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) generations_->Drain();
+    if (!error) generations_->Refuse();
   });
 }
 
@@ -220,7 +217,7 @@ void HttpServer::OnSignal() {
     if (error) return;
     if (number == SIGHUP) {
       OnHangup();
-    } else if (!draining_) {
+    } else if (!stopping_) {
       Log(LogLevel::kInfo, "told to stop: draining");
       BeginDrain();
     } else {
@@ -265,8 +262,8 @@ void HttpServer::Fail(int exit_code) {
 }
 
 void HttpServer::BeginDrain() {
-  if (draining_) return;
-  draining_ = true;
+  if (stopping_) return;
+  stopping_ = true;
   Tell("STOPPING=1\nSTATUS=Draining");
   Drain();
   const double patience_s = options_.shutdown_delay_s + options_.shutdown_timeout_s;
@@ -275,7 +272,7 @@ void HttpServer::BeginDrain() {
 }
 
 void HttpServer::PollDrain() {
-  if ((generations_->draining() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
+  if ((generations_->refusing() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
     return;
@@ -285,7 +282,7 @@ void HttpServer::PollDrain() {
     CancelRunning();
   }
   // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.
-  if (options_.socket.has_value() && generations_->draining()) listener_.Stop();
+  if (options_.socket.has_value() && generations_->refusing()) listener_.Stop();
   drain_timer_.expires_after(kDrainPoll);
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollDrain();
@@ -295,11 +292,11 @@ void HttpServer::PollDrain() {
 void HttpServer::CancelRunning() {
   if (cancelled_) return;
   cancelled_ = true;
-  generations_->Drain();
+  generations_->Refuse();
   deadline_us_ = MonotonicUs() + kFlushUs;
   // Ends within one step. The other io thread goes on meanwhile.
   const StuckGuard guard(options_.limits.engine_stall_s);
-  engine_.stop();
+  engine_->Stop();
 }
 
 }  // namespace hydrant

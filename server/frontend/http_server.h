@@ -1,4 +1,4 @@
-// HttpServer is the whole HTTP side over any GenerationQueue: routes, listener, io threads, workers, drain. Tests run
+// HttpServer is the whole HTTP side over any EnginePort: routes, listener, io threads, workers, drain. Tests run
 // it over engines of their own.
 //
 // Thread: construction, Open, Run and destruction on one thread; the rest any.
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/engine/engine_port.h"
 #include "server/engine/event_router.h"
 #include "server/frontend/generation_service.h"
 #include "server/frontend/request_directory.h"
@@ -50,6 +51,7 @@ struct HttpServerOptions {
   double shutdown_delay_s = 0;            // of a drain: new requests are served for so long still
   double shutdown_timeout_s = 30;         // after that: running ones are ended
   ServingContext context;
+  KvShape kv_shape;        // of the model
   std::string model_root;  // what was loaded, for /v1/models
   std::string version;
   bool ui = true;
@@ -57,18 +59,6 @@ struct HttpServerOptions {
   // Takes lines of sd_notify(3), any number of times. May be null.
   std::function<void(std::string_view lines)> notify;
   int64_t watchdog_us = 0;  // ServiceManager::watchdog_us
-};
-
-// What the HTTP side needs of the engine beyond GenerationQueue.
-struct EngineView {
-  GenerationQueue* queue = nullptr;
-  std::function<bool()> stalled;
-  std::function<std::string()> metrics;
-  std::function<EngineCounters()> counters;
-  std::function<void(bool)> pause_admission;
-  std::function<void()> reset_prefixes;
-  KvSource kv;
-  std::function<void()> stop;  // cancels what runs; returns when the engine thread has ended. Called once
 };
 
 class HttpServer {
@@ -83,7 +73,7 @@ class HttpServer {
   EventRouter::FanOut fan_out();
 
   // Binds the ports and accepts from now on. Errors: HttpListener::Open's.
-  absl::Status Open(EngineView engine);
+  absl::Status Open(EnginePort& engine);
   uint16_t port() const { return listener_.port(); }
   uint16_t admin_port() const { return admin_listener_.port(); }  // 0: none
   const Limits& limits() const { return options_.limits; }
@@ -115,7 +105,7 @@ class HttpServer {
   const HttpServerOptions options_;
   Metrics& metrics_;
   TenantRegistry& tenants_;
-  EngineView engine_;
+  EnginePort* engine_ = nullptr;  // Open's
   AuthLimiter auth_limiter_;
   RequestDirectory directory_;
   HttpService service_;
@@ -137,7 +127,7 @@ class HttpServer {
   boost::asio::steady_timer reload_timer_;
   boost::asio::steady_timer watchdog_timer_;
   bool reload_due_ = false;  // the timer runs
-  bool draining_ = false;
+  bool stopping_ = false;
   bool cancelled_ = false;
   int64_t deadline_us_ = 0;
   int exit_code_ = 0;

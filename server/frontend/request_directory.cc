@@ -18,7 +18,7 @@ RequestDirectory::Entry::~Entry() {
   directory_.open_.erase(place_);
 }
 
-int32_t RequestDirectory::Abort(const Selection& selection, GenerationQueue& queue) {
+int32_t RequestDirectory::Abort(const Selection& selection, EnginePort& engine) {
   const absl::flat_hash_set<std::string> wanted(selection.ids.begin(), selection.ids.end());
   int32_t aborted = 0;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -30,7 +30,7 @@ int32_t RequestDirectory::Abort(const Selection& selection, GenerationQueue& que
     }
     request.aborted = true;
     ++aborted;
-    for (int32_t i = 0; i < request.count; ++i) queue.Cancel(request.first_id + static_cast<uint64_t>(i));
+    for (int32_t i = 0; i < request.count; ++i) engine.Cancel(request.first_id + static_cast<uint64_t>(i));
   }
   return aborted;
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 
 namespace hydrant {
 
@@ -47,7 +47,7 @@ class RequestDirectory {
     std::optional<int32_t> tenant;  // nullopt: of any
   };
   // Cancels them; each ends with finish_reason "abort". Returns how many requests that were.
-  int32_t Abort(const Selection& selection, GenerationQueue& queue);
+  int32_t Abort(const Selection& selection, EnginePort& engine);
 
  private:
   std::mutex mutex_;

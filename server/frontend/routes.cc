@@ -121,31 +121,37 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(Simple("GET", "/load", false,
                           [&generations](const HttpHead&) { return JsonResponse(LoadJson(generations.in_flight())); }));
 
-  AddHealthRoutes(sources->stalled, &routes);
+  AddHealthRoutes(sources->engine, &routes);
   routes.push_back(Simple("GET", "/ready", true, [sources](const HttpHead&) {
-    if (sources->draining()) return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
-    if (sources->stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
+    if (sources->service.unready.load(std::memory_order_relaxed)) {
+      return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
+    }
+    if (sources->engine.stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
     return Empty(200);
   }));
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
   if (sources->ui) AddUiRoutes(&routes);
   // Where several tenants share the port, what one does is not the others' business.
-  if (sources->metrics) AddMetricsRoute(sources->metrics, /*open=*/true, &routes);
+  if (sources->metrics != nullptr) {
+    AddMetricsRoute(*sources->metrics, sources->engine, *context.sessions, /*open=*/true, &routes);
+  }
   return routes;
 }
 
-void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* routes) {
-  const auto health = [stalled = std::move(stalled)](const HttpHead&) { return Empty(stalled() ? 503 : 200); };
+void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes) {
+  const auto health = [&engine](const HttpHead&) { return Empty(engine.stalled() ? 503 : 200); };
   routes->push_back(Simple("GET", "/health", true, health));
   routes->push_back(Simple("GET", "/ping", true, health));
   routes->push_back(Simple("POST", "/ping", true, health));
   routes->back().body = false;
 }
 
-void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes) {
-  routes->push_back(Simple("GET", "/metrics", open, [metrics = std::move(metrics)](const HttpHead&) {
-    HttpResponse response = JsonResponse(metrics());
+void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& sessions, bool open,
+                     std::vector<HttpRoute>* routes) {
+  routes->push_back(Simple("GET", "/metrics", open, [&metrics, &engine, &sessions](const HttpHead&) {
+    const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
+    HttpResponse response = JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled()));
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;
   }));

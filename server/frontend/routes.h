@@ -5,14 +5,16 @@
 #define HYDRANT_SERVER_FRONTEND_ROUTES_H_
 
 #include <boost/asio/thread_pool.hpp>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "api/response/models.h"
+#include "server/engine/engine_port.h"
 #include "server/frontend/generation_service.h"
 #include "server/http/http_service.h"
 #include "server/live_view/kv_inspector.h"
+#include "server/metrics/metrics.h"
+#include "server/sessions/session_store.h"
 
 namespace hydrant {
 
@@ -24,17 +26,18 @@ struct RouteSources {
   boost::asio::thread_pool& workers;
   ModelCard model;
   std::string version;
-  std::function<bool()> stalled;         // the engine does not move
-  std::function<bool()> draining;        // a balancer should send new requests elsewhere
-  std::function<std::string()> metrics;  // Prometheus text; null: not served here
+  const EnginePort& engine;
+  const HttpService& service;  // whose `unready` /ready tells
+  Metrics* metrics;            // null: /metrics is not served here
   bool ui = true;
 };
 
 std::vector<HttpRoute> MakeRoutes(RouteSources sources);
 
-// GET /health, GET and POST /ping; GET /metrics. The operator's listener has them as well.
-void AddHealthRoutes(std::function<bool()> stalled, std::vector<HttpRoute>* routes);
-void AddMetricsRoute(std::function<std::string()> metrics, bool open, std::vector<HttpRoute>* routes);
+// GET /health, GET and POST /ping; GET /metrics. The operator's listener has them as well. The arguments outlive the routes.
+void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes);
+void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& sessions, bool open,
+                     std::vector<HttpRoute>* routes);
 
 }  // namespace hydrant
 

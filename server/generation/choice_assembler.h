@@ -13,7 +13,7 @@
 #include "api/request/generation_fields.h"
 #include "api/response/answer.h"
 #include "model/tokenizer/tokenizer.h"
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 #include "server/generation/stop_matcher.h"
 
 namespace hydrant {

@@ -32,14 +32,14 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
 
 }  // namespace
 
-GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue,
+GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& context, EnginePort& engine,
                              Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
     : turn_(std::exchange(prepared.turn, std::nullopt)),
       session_id_(turn_.has_value() ? turn_->id() : std::string()),
       writer_(std::exchange(prepared.writer, nullptr)),
       prepared_(std::move(prepared)),
       context_(context),
-      queue_(queue),
+      engine_(engine),
       metrics_(metrics),
       arrival_us_(arrival_us),
       tenant_(tenant),
@@ -73,7 +73,7 @@ GenerationRun::~GenerationRun() {
     Finish(static_cast<int32_t>(i));
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
-    if (!choices_[i].ended_in_engine) queue_.Cancel(first_id_ + i);
+    if (!choices_[i].ended_in_engine) engine_.Cancel(first_id_ + i);
   }
 }
 
@@ -94,7 +94,7 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   job.ledger = std::move(ledger);
   job.sequences.reserve(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) job.sequences.push_back(MakeSequence(i));
-  const std::optional<uint64_t> first_id = queue_.TrySubmit(std::move(job));
+  const std::optional<uint64_t> first_id = engine_.TrySubmit(std::move(job));
   if (!first_id.has_value()) return false;
   first_id_ = *first_id;
   return true;
@@ -142,7 +142,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
 }
 
 void GenerationRun::Absorb() {
-  if (mailbox_->Take(&batch_)) queue_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
+  if (mailbox_->Take(&batch_)) engine_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
   }

@@ -15,7 +15,7 @@
 #include "api/response/answer.h"
 #include "api/wire/api_error.h"
 #include "block_manager/prefix_index.h"
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 #include "server/engine/sequence_request.h"
 #include "server/engine/stream_mailbox.h"
 #include "server/generation/choice_assembler.h"
@@ -28,9 +28,9 @@ namespace hydrant {
 
 class GenerationRun {
  public:
-  // `context`, `queue` and `metrics` outlive the run. `id`: of the request, without the endpoint's prefix. `tenant` is an
+  // `context`, `engine` and `metrics` outlive the run. `id`: of the request, without the endpoint's prefix. `tenant` is an
   // index.
-  GenerationRun(PreparedGeneration prepared, const ServingContext& context, GenerationQueue& queue, Metrics& metrics,
+  GenerationRun(PreparedGeneration prepared, const ServingContext& context, EnginePort& engine, Metrics& metrics,
                 int64_t arrival_us, std::string id, int32_t tenant);
   // Cancels what has not ended.
   ~GenerationRun();
@@ -86,7 +86,7 @@ class GenerationRun {
   const std::unique_ptr<AnswerWriter> writer_;
   const PreparedGeneration prepared_;
   const ServingContext& context_;
-  GenerationQueue& queue_;
+  EnginePort& engine_;
   Metrics& metrics_;
   const int64_t arrival_us_;
   const int32_t tenant_;

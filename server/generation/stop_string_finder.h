@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "model/tokenizer/tokenizer.h"
-#include "server/engine/engine_core.h"
+#include "server/engine/sequence_request.h"
 #include "server/generation/stop_strings.h"
 
 namespace hydrant {

@@ -34,7 +34,7 @@ HttpExchange::HttpExchange(HttpConnection& connection, HttpHead head)
 }
 
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
-  if (response.close || connection_.service_.draining.load(std::memory_order_relaxed) || !body_read_) {
+  if (response.close || connection_.service_.unready.load(std::memory_order_relaxed) || !body_read_) {
     connection_.keep_alive_ = false;
   }
   // Only an origin that CheckHead admitted gets here with a response of interest to a page.

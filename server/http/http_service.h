@@ -38,9 +38,9 @@ struct HttpService {
 
   // Relaxed: a number for the cap, nothing is published through it.
   std::atomic<int64_t> connections = 0;
-  // Set once, when the server stops taking work: every response then ends its connection. Relaxed: a response that
-  // misses it is answered as if it had come earlier.
-  std::atomic<bool> draining = false;
+  // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
+  // Relaxed: a response that misses it is answered as if it had come earlier.
+  std::atomic<bool> unready = false;
 };
 
 }  // namespace hydrant

@@ -33,13 +33,13 @@ asio::awaitable<void> Pause() {
 }
 
 // Has the engine read, and resumes the coroutine on its own executor.
-asio::awaitable<void> ReadOnEngine(const KvSource& source, uint64_t session, bool evicts,
+asio::awaitable<void> ReadOnEngine(EnginePort& engine, uint64_t session, bool evicts,
                                    std::shared_ptr<KvReading> reading) {
   auto start = [&](auto handler) {
     const auto executor = asio::get_associated_executor(handler);
     // The engine's calls can be copied; a handler cannot.
     auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-    source.read(session, evicts, std::move(reading), [kept, executor, guard = asio::make_work_guard(executor)] {
+    engine.ReadKv(session, evicts, std::move(reading), [kept, executor, guard = asio::make_work_guard(executor)] {
       asio::post(executor, [kept]() mutable { std::move (*kept)(); });
     });
   };
@@ -71,9 +71,9 @@ class KvInspector::Visit {
   int32_t count_ = 0;
 };
 
-KvInspector::KvInspector(KvSource source, SessionStore& sessions, const Tokenizer& tokenizer,
+KvInspector::KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
                          asio::thread_pool& workers)
-    : source_(std::move(source)), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
+    : engine_(engine), shape_(shape), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
 
 asio::awaitable<void> KvInspector::Serve(HttpExchange& exchange, std::string id) {
   HttpResponse response = co_await Answer(exchange, id);
@@ -85,7 +85,7 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
   const int32_t tenant = exchange.caller()->index();
   const std::string& text = exchange.head().query;
   const ApiResult<SessionKvQuery> query = ReadSessionKvQuery(
-      [&text](std::string_view name) { return QueryValue(text, name); }, source_.shape.layers, source_.shape.kv_heads);
+      [&text](std::string_view name) { return QueryValue(text, name); }, shape_.layers, shape_.kv_heads);
   if (!query.ok()) co_return ErrorResponse(query.error());
   const Visit visit(*this, tenant);
   if (!visit.admitted()) {
@@ -107,8 +107,8 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;
   co_await Offload(workers_, [&] {
-    response = JsonResponse(
-        SessionKvJson(MakeSessionKv(id, view.value(), *reading, source_.shape, tokenizer_, query.value())));
+    response =
+        JsonResponse(SessionKvJson(MakeSessionKv(id, view.value(), *reading, shape_, tokenizer_, query.value())));
   });
   co_return response;
 }
@@ -132,7 +132,7 @@ asio::awaitable<std::shared_ptr<const KvReading>> KvInspector::Read(uint64_t ses
   }
   const auto reading = std::make_shared<KvReading>();
   const int64_t taken_us = MonotonicUs();
-  co_await ReadOnEngine(source_, session, evicts, reading);
+  co_await ReadOnEngine(engine_, session, evicts, reading);
   const std::lock_guard<std::mutex> lock(mutex_);
   reading_ = false;
   rest_until_us_ = MonotonicUs() + kRest * reading->read_us;

@@ -17,25 +17,18 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/engine/engine_port.h"
 #include "server/http/http_exchange.h"
 #include "server/live_view/kv_map.h"
 #include "server/sessions/session_store.h"
 
 namespace hydrant {
-
-// The engine as the inspector sees it.
-struct KvSource {
-  KvShape shape;
-  // Engine::ReadKv.
-  std::function<void(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done)> read;
-};
 
 class KvInspector {
  public:
@@ -45,7 +38,8 @@ class KvInspector {
   static constexpr size_t kKeptMax = 4;
 
   // The arguments outlive the inspector.
-  KvInspector(KvSource source, SessionStore& sessions, const Tokenizer& tokenizer, boost::asio::thread_pool& workers);
+  KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
+              boost::asio::thread_pool& workers);
 
   // Answers about the session `id` of the caller's tenant. 404 as SessionStore::Get.
   boost::asio::awaitable<void> Serve(HttpExchange& exchange, std::string id);
@@ -62,7 +56,8 @@ class KvInspector {
   // What the engine has of the session, at most kFreshUs old, or, with `now`, read after the call.
   boost::asio::awaitable<std::shared_ptr<const KvReading>> Read(uint64_t session, bool evicts, bool now);
 
-  const KvSource source_;
+  EnginePort& engine_;
+  const KvShape shape_;
   SessionStore& sessions_;
   const Tokenizer& tokenizer_;
   boost::asio::thread_pool& workers_;

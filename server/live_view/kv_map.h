@@ -11,7 +11,7 @@
 
 #include "api/session/session_kv.h"
 #include "model/tokenizer/tokenizer.h"
-#include "server/engine/engine_core.h"
+#include "server/engine/kv_reading.h"
 #include "server/sessions/session_store.h"
 
 namespace hydrant {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "api/session/session.h"
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_types.h"
 
 namespace hydrant {
 

@@ -35,7 +35,7 @@
 #include "api/session/session.h"
 #include "api/wire/api_error.h"
 #include "model/tokenizer/tokenizer.h"
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_types.h"
 #include "server/kv/kv_resolution.h"
 
 namespace hydrant {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "api/wire/api_error.h"
-#include "server/engine/generation.h"
+#include "server/engine/engine_port.h"
 #include "server/metrics/metrics.h"
 #include "server/tenants/tenant_config.h"
 #include "server/tenants/token_bucket.h"

@@ -170,6 +170,7 @@ TestServer::TestServer(TestServerOptions options) {
   context.request_sequences_max = limits.request_sequences_max();
   context.logprobs_kept_max = limits.logprobs_kept_max;
   context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
+  http.kv_shape = {kTestLayers, kTestKvHeads};
   http.model_root = "test-model.gguf";
   http.version = "1.2.3";
 
@@ -214,26 +215,11 @@ TestServer::TestServer(TestServerOptions options) {
   hooks.on_parked = [this](std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
     sessions_->OnParked(dropped, parked);
   };
-  engine_ = std::make_unique<Engine>(std::move(*core), http_->limits(), std::move(hooks));
-  EngineView view;
-  view.queue = engine_.get();
-  view.stalled = [this] { return engine_->stalled(); };
-  view.metrics = [this] { return metrics_->Render(engine_->counters(), sessions_->counts(), engine_->stalled()); };
-  view.counters = [this] { return engine_->counters(); };
-  view.pause_admission = [this](bool paused) { engine_->PauseAdmission(paused); };
-  view.reset_prefixes = [this] { engine_->ResetPrefixes(); };
+  engine_ = std::make_unique<TestedEngine>(std::move(*core), http_->limits(), std::move(hooks));
   tenants_->SetHooks({[this](const std::string& name) { metrics_->AddTenant(name); },
                       [this](const std::vector<TenantOptions>& set) { engine_->SetTenants(set); }});
-  view.kv = {{kTestLayers, kTestKvHeads},
-             [this](uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
-               engine_->ReadKv(session, evicts, std::move(out), std::move(done));
-             }};
-  view.stop = [this] {
-    stopping_ = true;
-    engine_->Stop();
-  };
   engine_->Start();
-  const absl::Status opened = http_->Open(std::move(view));
+  const absl::Status opened = http_->Open(*engine_);
   EXPECT_TRUE(opened.ok()) << opened;
   thread_ = std::thread([this] { exit_code_ = http_->Run(); });
 }

@@ -98,6 +98,18 @@ struct TestServerOptions {
   std::string tenants_path;  // not empty: the tenants are in this file
 };
 
+// Notes that it was told to stop.
+class TestedEngine : public Engine {
+ public:
+  using Engine::Engine;
+  void Stop() override {
+    stopping = true;
+    Engine::Stop();
+  }
+
+  std::atomic<bool> stopping = false;
+};
+
 class TestServer {
  public:
   explicit TestServer(TestServerOptions options = {});
@@ -109,7 +121,7 @@ class TestServer {
   TenantRegistry& tenants() { return *tenants_; }
   HttpServer& http() { return *http_; }
   // The server has told the engine to end what runs.
-  bool stopping() const { return stopping_; }
+  bool stopping() const { return engine_->stopping; }
   // Waits until Run has returned, and gives its exit code.
   int Join();
 
@@ -122,10 +134,9 @@ class TestServer {
   std::unique_ptr<TenantRegistry> tenants_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<SessionStore> sessions_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<TestedEngine> engine_;
   std::unique_ptr<HttpServer> http_;
   int exit_code_ = -1;
-  std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
 

@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <vector>
+
+#include "tests/support/stub_engine.h"
 
 namespace hydrant {
 namespace {
@@ -12,12 +13,9 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-class RecordingQueue : public GenerationQueue {
+class RecordingQueue : public StubEngine {
  public:
-  std::optional<uint64_t> TrySubmit(GenerationJob) override { return std::nullopt; }
   void Cancel(uint64_t id) override { cancelled.push_back(id); }
-  void Resume(uint64_t, int32_t) override {}
-  Backlog backlog() const override { return {}; }
 
   std::vector<uint64_t> cancelled;
 };

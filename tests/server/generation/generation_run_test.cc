@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_types.h"
 #include "server/engine/logit_shaper.h"
 #include "tests/server/generation/byte_context.h"
+#include "tests/support/stub_engine.h"
 
 namespace hydrant {
 namespace {
@@ -22,7 +23,7 @@ using testing::IsEmpty;
 using testing::Not;
 
 // Takes jobs and orders; the test plays the engine through the mailbox.
-class FakeQueue : public GenerationQueue {
+class FakeQueue : public StubEngine {
  public:
   std::optional<uint64_t> TrySubmit(GenerationJob submitted) override {
     if (full) return std::nullopt;
@@ -31,7 +32,6 @@ class FakeQueue : public GenerationQueue {
   }
   void Cancel(uint64_t id) override { cancelled.push_back(id); }
   void Resume(uint64_t first_id, int32_t count) override { resumed.emplace_back(first_id, count); }
-  Backlog backlog() const override { return {}; }
 
   bool full = false;
   GenerationJob job;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "server/engine/engine_core.h"
+#include "server/engine/engine_types.h"
 
 namespace hydrant {
 namespace {

@@ -1,14 +1,19 @@
-// What the HTTP side asks of the engine, and what comes back: plain data that knows no JSON.
-#ifndef HYDRANT_SERVER_ENGINE_GENERATION_H_
-#define HYDRANT_SERVER_ENGINE_GENERATION_H_
+// EnginePort is the engine as the HTTP side sees it; beside it what is asked of the engine and what comes back, plain data
+// that knows no JSON.
+#ifndef HYDRANT_SERVER_ENGINE_ENGINE_PORT_H_
+#define HYDRANT_SERVER_ENGINE_ENGINE_PORT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "kernels/sampling.h"
 #include "scheduler/sequence_event.h"
+#include "scheduler/tenant.h"
+#include "server/engine/engine_types.h"
+#include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
 
 namespace hydrant {
@@ -56,10 +61,11 @@ struct Backlog {
   double wait_s = 0;  // an estimate of how long a new request would wait
 };
 
-// The engine as the HTTP side sees it. Thread: any.
-class GenerationQueue {
+// Thread: any.
+class EnginePort {
  public:
-  virtual ~GenerationQueue() = default;
+  virtual ~EnginePort() = default;
+
   // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
   // happens. An accepted sequence reports exactly one end.
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
@@ -69,8 +75,23 @@ class GenerationQueue {
   // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
   virtual void Resume(uint64_t first_id, int32_t count) = 0;
   virtual Backlog backlog() const = 0;
+
+  // Orders, carried out between two steps and before any job submitted later: EngineCore's methods of these names.
+  virtual void SetTenants(std::vector<TenantOptions> tenants) = 0;
+  virtual void PauseAdmission(bool paused) = 0;
+  virtual void ResetPrefixes() = 0;
+  virtual void DropSession(uint64_t session) = 0;
+  // Likewise. `done` is called once: on the engine thread when it is done, or, with source kNone, by whoever gives up because
+  // the engine has ended.
+  virtual void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) = 0;
+
+  virtual EngineCounters counters() const = 0;  // as of the last step
+  // Dead, or busy with one step for too long.
+  virtual bool stalled() const = 0;
+  // Cancels what runs; returns when the engine's thread has ended.
+  virtual void Stop() = 0;
 };
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_ENGINE_GENERATION_H_
+#endif  // HYDRANT_SERVER_ENGINE_ENGINE_PORT_H_

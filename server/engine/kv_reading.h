@@ -1,0 +1,42 @@
+// KvReading is a copy of what the engine has of one session's KV, to be looked at.
+//
+// Thread: any (plain data); the engine fills it (EngineCore::ReadKv).
+#ifndef HYDRANT_SERVER_ENGINE_KV_READING_H_
+#define HYDRANT_SERVER_ENGINE_KV_READING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "block_manager/kv_budget.h"
+#include "kernels/eviction_policy.h"
+#include "model/run/executor.h"
+
+namespace hydrant {
+
+// Of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 of one with 32 layers of 8 KV heads.
+inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
+
+// Where a session's KV stands between two steps, to be looked at.
+struct KvReading {
+  enum class Source : uint8_t {
+    kNone,     // the engine has nothing of it
+    kRunning,  // a turn is being computed
+    kParked,
+  };
+  Source source = Source::kNone;
+  uint64_t turn = 0;      // kParked: which turn left it
+  int32_t computed = 0;   // logical length
+  int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces
+  int32_t blocks = 0;     // kRunning: held
+  KvBudget budget;        // kRunning: in force
+  EvictionPolicy policy;  // kRunning: likewise
+  int32_t policy_label = 0;     // kRunning: DecodeOptions::policy_label
+  std::vector<int32_t> tokens;  // kRunning: the prompt and what was generated
+  int64_t read_us = 0;          // that the engine thread spent on it
+  bool sides_read = false;      // `sides` holds the scores and positions of `live` slots
+  KvSides sides;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_ENGINE_KV_READING_H_
