@@ -71,10 +71,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   const ModelConfig& model = checkpoint.config;
   ServingContext context;
   RequestContext& request = context.request;
-  request.limits.json_depth_max = limits.json_depth_max;
-  request.limits.json_nodes_max = limits.json_nodes_max;
-  request.limits.prompts_max = limits.prompts_max;
-  request.limits.n_max = limits.choices_max;
+  request.limits = limits;
   request.model_names = {config.served_model_name.empty() ? NameOf(config.model_path, false)
                                                           : config.served_model_name};
   request.vocab_size = model.vocab;
@@ -87,13 +84,8 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.tokenizer;
   context.eos_ids = model.eos_ids;
-  context.blocks = limits.blocks;
+  context.limits = limits;
   context.prefix_caching = config.prefix_caching;
-  context.request_tokens_max = limits.request_tokens_max();
-  context.request_sequences_max = limits.request_sequences_max();
-  context.logprobs_kept_max = limits.logprobs_kept_max;
-  context.rolling_tokens_max = limits.rolling_tokens_max;
-  context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;
 }

@@ -24,7 +24,7 @@ std::vector<std::string> Describe(const Limits& limits) {
       absl::StrCat("engine: sequences ", limits.sequences_max, " running + ", limits.waiting_sequences_max,
                    " waiting, jobs not yet seen ", limits.inbox_max, ", tokens per step ", limits.batch_tokens_max,
                    ", stalled after ", limits.engine_stall_s, " s"),
-      absl::StrCat("request: ", limits.prompts_max, " prompts x ", limits.choices_max, " samples, ",
+      absl::StrCat("request: ", limits.prompts_max, " prompts x ", limits.n_max, " samples, ",
                    limits.request_tokens_max(), " prompt tokens of all samples, ", limits.logprobs_kept_max,
                    " log-probabilities kept, ", limits.rolling_tokens_max,
                    " tokens generated with rolling positions; JSON ", limits.json_depth_max, " levels, ",

@@ -1,5 +1,5 @@
-// RequestLimits bounds what one request body may hold. The server copies them from its Limits; the defaults are the
-// documented ones.
+// RequestLimits bounds what one request body may hold. The server's Limits begin with them; the defaults are the documented
+// ones.
 //
 // Thread: any (plain data).
 #ifndef HYDRANT_API_WIRE_LIMITS_H_

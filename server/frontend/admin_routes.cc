@@ -114,7 +114,7 @@ HttpResponse Tenants(const State& state) {
 }
 
 HttpResponse Abort(const State& state, const std::string& body) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, state.sources.service.limits);
   if (!document.ok()) return ErrorResponse(document.error());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);

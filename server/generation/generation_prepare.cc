@@ -19,18 +19,18 @@ struct Totals {
 
   std::optional<ApiError> Add(const GenerationFields& request, int64_t length, const ServingContext& context) {
     tokens += request.n * length;
-    if (tokens > context.request_tokens_max) {
+    if (tokens > context.limits.request_tokens_max()) {
       return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
-                                                 context.request_tokens_max, "."));
+                                                 context.limits.request_tokens_max(), "."));
     }
     const int32_t of_prompt = std::max(request.echo ? request.logprobs : -1, request.prompt_logprobs);
     logprobs += request.n * length * (of_prompt + 1);
     // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
     if (!request.stream) logprobs += int64_t{request.n} * request.max_tokens * (request.logprobs + 1);
-    if (logprobs <= context.logprobs_kept_max) return std::nullopt;
+    if (logprobs <= context.limits.logprobs_kept_max) return std::nullopt;
     const std::string_view field = request.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs";
     return InvalidField(
-        field, absl::StrCat("'", std::string(field), "': this request asks for more than ", context.logprobs_kept_max,
+        field, absl::StrCat("'", std::string(field), "': this request asks for more than ", context.limits.logprobs_kept_max,
                             " log-probabilities, all tokens and samples together."));
   }
 };
@@ -48,8 +48,8 @@ std::optional<ApiError> CheckKept(const KvBudget& budget, int64_t tokens, const 
 std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, int64_t slots, const KvResolution& kv,
                                     const ServingContext& context) {
   if (!kv.policy.rolling) return CheckPromptLength(prompt_tokens, max_tokens, context.request.context);
-  if (max_tokens > context.rolling_tokens_max) {
-    return InvalidField("max_tokens", absl::StrCat("'max_tokens' may be at most ", context.rolling_tokens_max,
+  if (max_tokens > context.limits.rolling_tokens_max) {
+    return InvalidField("max_tokens", absl::StrCat("'max_tokens' may be at most ", context.limits.rolling_tokens_max,
                                                    " with rolling positions."));
   }
   return CheckRollingLength(prompt_tokens, slots, context.request.context);
@@ -130,7 +130,7 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
 }
 
 int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
-  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.blocks) : context.blocks;
+  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
 }
 
 // The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
@@ -139,7 +139,7 @@ int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
 // promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
 int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
                       const ServingContext& context, const TenantRules& rules) {
-  int64_t room = spec.rolls() ? std::min(context.request.context, context.rolling_tokens_max)
+  int64_t room = spec.rolls() ? std::min(context.request.context, context.limits.rolling_tokens_max)
                               : context.request.context - prompt_tokens;
   if (!spec.evicts()) {
     room = std::min(room, BlocksOf(rules, context) * kBlockSlots - prompt_tokens);
@@ -148,7 +148,7 @@ int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, con
   if (rules.tokens_max > 0) room = std::min(room, rules.tokens_max / fields.n - prompt_tokens);
   if (!fields.stream && fields.logprobs >= 0) {
     const int64_t of_prompt = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs) + 1;
-    const int64_t positions = context.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
+    const int64_t positions = context.limits.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
     room = std::min(room, positions / (fields.logprobs + 1));
   }
   const int32_t cap = context.request.max_new_tokens;
@@ -211,9 +211,9 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
                                        const TenantRules& tenant, PreparedGeneration* prepared) {
   GenerationFields& fields = prepared->fields;
   assert(prompts.size() == 1 || (fields.session_id.empty() && fields.max_tokens != kRestOfContext));
-  if (fields.n * std::ssize(prompts) > context.request_sequences_max) {
+  if (fields.n * std::ssize(prompts) > context.limits.request_sequences_max()) {
     return InvalidField(
-        "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.request_sequences_max, "."));
+        "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.limits.request_sequences_max(), "."));
   }
   if (!fields.session_id.empty()) {
     ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);

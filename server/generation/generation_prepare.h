@@ -20,6 +20,7 @@
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
+#include "server/process/limits.h"
 #include "server/sessions/session_store.h"
 #include "server/tenants/prefix_salts.h"
 
@@ -32,16 +33,10 @@ struct ServingContext {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> eos_ids;
   ChatSetup chat;
-  int32_t blocks = 0;  // of the pool
+  Limits limits;
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;  // never null in a server; outlives it
-  // Limits of the same names.
-  int64_t request_tokens_max = 1 << 20;
-  int64_t request_sequences_max = 16384;
-  int64_t logprobs_kept_max = 1 << 20;
-  int32_t rolling_tokens_max = 1 << 20;
-  int64_t stream_buffer_bytes_max = 256 << 10;
   std::string system_fingerprint;
 };
 

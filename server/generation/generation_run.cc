@@ -87,7 +87,7 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 }
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
-  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.stream_buffer_bytes_max,
+  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.limits.stream_buffer_bytes_max,
                                              std::move(wake));
   GenerationJob job;
   job.mailbox = mailbox_;

@@ -5,13 +5,16 @@
 
 #include <cstdint>
 
+#include "api/wire/limits.h"
+
 namespace hydrant {
 
 // Names of tenants a process may ever have, those of earlier configurations included: each has series of metrics of its
 // own, and all of them are walked when /metrics is rendered.
 inline constexpr int32_t kTenantsMax = 256;
 
-struct Limits {
+// What one request body may hold (RequestLimits) is part of it: readers of bodies are handed that part.
+struct Limits : RequestLimits {
   // --- HTTP ---------------------------------------------------------------------------------------------------------
   int32_t header_bytes_max = 8 << 10;  // request line and fields; also a chunked body's trailer
   int32_t header_fields_max = 100;
@@ -35,11 +38,7 @@ struct Limits {
   int32_t tcp_keepalive_probes = 3;
   int32_t tcp_user_timeout_ms = 60'000;
 
-  // --- JSON and fields ----------------------------------------------------------------------------------------------
-  int32_t json_depth_max = 64;
-  int32_t json_nodes_max = 200'000;
-  int32_t prompts_max = 1024;
-  int32_t choices_max = 16;
+  // --- requests -----------------------------------------------------------------------------------------------------
   // Log-probabilities that one response may hold at once: positions x (the token's own and the candidates). Each costs
   // some 80 bytes until the response is out, so 80 MiB; 180,000 positions with five candidates.
   int64_t logprobs_kept_max = 1 << 20;
@@ -53,10 +52,10 @@ struct Limits {
   int32_t blocks = 0;                     // of 16 slots
   int32_t spare_sides = 0;                // side blocks beyond the blocks' own: score snapshots and sharers' scores
   int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine
-  int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x choices_max
+  int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x n_max
 
   // Prompt tokens of one request, each counted once per sample: as many as one prompt of a full context can make.
-  int64_t request_tokens_max() const { return int64_t{choices_max} * context_max; }
+  int64_t request_tokens_max() const { return int64_t{n_max} * context_max; }
   // Sequences of one request; more could never be queued.
   int64_t request_sequences_max() const { return int64_t{sequences_max} + waiting_sequences_max; }
 

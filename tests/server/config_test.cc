@@ -53,7 +53,7 @@ TEST(Config, TheDefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(limits.json_nodes_max, 200'000);
   EXPECT_EQ(limits.header_timeout_s, 10);
   EXPECT_EQ(limits.body_timeout_s, 30);
-  EXPECT_EQ(limits.choices_max, 16);
+  EXPECT_EQ(limits.n_max, 16);
   EXPECT_EQ(limits.prompts_max, 1024);
   EXPECT_EQ(limits.stream_buffer_bytes_max, 256 << 10);
   EXPECT_EQ(limits.stream_stall_s, 30);

@@ -262,7 +262,7 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
                          &limits.tcp_keepalive_idle_s,  &limits.tcp_keepalive_interval_s,
                          &limits.tcp_keepalive_probes,  &limits.tcp_user_timeout_ms,
                          &limits.json_depth_max,        &limits.json_nodes_max,
-                         &limits.prompts_max,           &limits.choices_max,
+                         &limits.prompts_max,           &limits.n_max,
                          &limits.rolling_tokens_max,    &limits.inbox_max,
                          &limits.waiting_sequences_max, &config.blocks_override,
                          &config.batch_tokens_max,      &config.max_model_len}) {

@@ -165,11 +165,7 @@ TestServer::TestServer(TestServerOptions options) {
   context.request.context = options.context;
   context.kv = {4, 2, options.context};
   context.tokenizer = std::make_shared<ByteTokenizer>();
-  context.blocks = options.blocks;
-  context.request_tokens_max = limits.request_tokens_max();
-  context.request_sequences_max = limits.request_sequences_max();
-  context.logprobs_kept_max = limits.logprobs_kept_max;
-  context.stream_buffer_bytes_max = limits.stream_buffer_bytes_max;
+  context.limits = limits;
   http.kv_shape = {kTestLayers, kTestKvHeads};
   http.model_root = "test-model.gguf";
   http.version = "1.2.3";

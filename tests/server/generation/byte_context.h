@@ -16,7 +16,8 @@ inline ServingContext ByteContext(int32_t context_max) {
   context.request.context = context_max;
   context.kv = {4, 2, context_max};
   context.tokenizer = std::make_shared<ByteTokenizer>();
-  context.blocks = 100;
+  context.limits.context_max = context_max;
+  context.limits.blocks = 100;
   return context;
 }
 

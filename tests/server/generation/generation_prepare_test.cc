@@ -78,9 +78,12 @@ TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
 
 TEST(PrepareCompletion, ARequestIsBoundedAsAWhole) {
   ServingContext context = ByteContext(100);
-  context.request_tokens_max = 60;
-  context.request_sequences_max = 8;
-  context.logprobs_kept_max = 100;
+  context.limits.n_max = 3;
+  context.limits.context_max = 20;
+  ASSERT_EQ(context.limits.request_tokens_max(), 60);
+  context.limits.sequences_max = 8;
+  context.limits.waiting_sequences_max = 0;
+  context.limits.logprobs_kept_max = 100;
   const struct {
     const char* name;
     const char* body;
@@ -173,9 +176,9 @@ TEST(PreparePrompts, ADefaultLengthIsNeverWhatARequestIsRefusedFor) {
   EXPECT_EQ(longest(context, {.kv_budget_max = 100}), 90);
   EXPECT_EQ(longest(context, {.tokens_max = 300}), 290);
   EXPECT_EQ(longest(context, {.tokens_max = 300}, {}, 3), 90);
-  context.logprobs_kept_max = 600;
+  context.limits.logprobs_kept_max = 600;
   EXPECT_EQ(longest(context, {}, {}, 2, 2), 100);
-  context.blocks = 20;
+  context.limits.blocks = 20;
   EXPECT_EQ(longest(context, {}), 310);
   const KvSpec h2o{.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kTokens, .budget_tokens = 32};
   EXPECT_EQ(longest(context, {}, h2o), 990);

@@ -294,7 +294,7 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
 }
 
 TEST_F(GenerationRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
-  context_.stream_buffer_bytes_max = 1;
+  context_.limits.stream_buffer_bytes_max = 1;
   const auto run = Start(R"({"prompt": "a", "n": 2, "stream": true})");
   Send(0, 'x');
   run->Absorb();
