@@ -19,21 +19,16 @@
 #include "api/request/generation_fields.h"
 #include "api/request/request_context.h"
 #include "api/wire/api_error.h"
+#include "model/text/byte_range.h"
 
 namespace hydrant {
-
-// Bytes [begin, end) of a prompt's text.
-struct PlainRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
 
 // A prompt as a request gives it, or as a chat template made it.
 struct RequestPrompt {
   bool is_ids = false;
-  std::string text;               // !is_ids: not empty, valid UTF-8, may hold NUL
-  std::vector<int32_t> ids;       // is_ids: not empty
-  std::vector<PlainRange> plain;  // of the text, ascending and disjoint: never part of a special token
+  std::string text;              // !is_ids: not empty, valid UTF-8, may hold NUL
+  std::vector<int32_t> ids;      // is_ids: not empty
+  std::vector<ByteRange> plain;  // of the text, ascending and disjoint: never part of a special token
 };
 
 struct CompletionRequest : GenerationFields {

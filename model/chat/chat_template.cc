@@ -100,10 +100,9 @@ absl::StatusOr<ChatTemplate::Prompt> ChatTemplate::Render(const Inputs& inputs) 
     const absl::Status status = CutAtMark(prompt.text);
     if (!status.ok()) return status;
   }
-  for (const jinja::ByteRange& range : rendering->client) {
-    if (range.begin < prompt.text.size())
-      prompt.client.push_back({range.begin, std::min(range.end, prompt.text.size())});
-  }
+  prompt.client = std::move(rendering->client);
+  while (!prompt.client.empty() && prompt.client.back().begin >= prompt.text.size()) prompt.client.pop_back();
+  if (!prompt.client.empty()) prompt.client.back().end = std::min(prompt.client.back().end, prompt.text.size());
   return prompt;
 }
 

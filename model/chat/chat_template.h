@@ -32,7 +32,7 @@ class ChatTemplate {
   };
   struct Prompt {
     std::string text;
-    std::vector<TextRange> client;  // ascending, disjoint
+    std::vector<ByteRange> client;  // ascending, disjoint
   };
 
   // `bos` and `eos` are the tokens' texts, empty where the model has none. kInvalidArgument: not a template.

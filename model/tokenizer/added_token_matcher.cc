@@ -84,10 +84,10 @@ const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view te
 }
 
 std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text,
-                                                               std::span<const TextRange> plain) const {
+                                                               std::span<const ByteRange> plain) const {
   std::vector<Segment> segments;
   size_t done = 0;   // text before it is in segments
-  TextRange spaces;  // white space seen last behind a token, so that tokens of white space do not each look through it
+  ByteRange spaces;  // white space seen last behind a token, so that tokens of white space do not each look through it
   auto range = plain.begin();
   for (size_t at = 0; at < text.size();) {
     if (!first_[static_cast<unsigned char>(text[at])]) {

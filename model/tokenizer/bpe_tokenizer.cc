@@ -21,10 +21,10 @@ namespace {
 constexpr double kGrowthMax = 256;
 
 // The parts of `ranges` inside `text`, counted from its beginning.
-std::vector<TextRange> RangesWithin(std::span<const TextRange> ranges, TextRange text) {
-  std::vector<TextRange> within;
+std::vector<ByteRange> RangesWithin(std::span<const ByteRange> ranges, ByteRange text) {
+  std::vector<ByteRange> within;
   auto range = std::upper_bound(ranges.begin(), ranges.end(), text.begin,
-                                [](size_t begin, const TextRange& candidate) { return begin < candidate.end; });
+                                [](size_t begin, const ByteRange& candidate) { return begin < candidate.end; });
   for (; range != ranges.end() && range->begin < text.end; ++range) {
     within.push_back({std::max(range->begin, text.begin) - text.begin, std::min(range->end, text.end) - text.begin});
   }
@@ -115,7 +115,7 @@ absl::Status BpeTokenizer::MakeMatchers(const TokenizerSpec& spec) {
   for (AddedToken token : spec.added) {
     token.special = token.special || controls(token.id);
     if (token.normalized && !normalizer_.empty()) {
-      std::vector<TextRange> no_ranges;
+      std::vector<ByteRange> no_ranges;
       token.content = contents.emplace_back(normalizer_.Apply(token.content, no_ranges));
     }
     tokens[token.normalized ? 1 : 0].push_back(token);
@@ -262,7 +262,7 @@ size_t BpeTokenizer::Index(int32_t id) const {
 
 std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   Call call(splitter_, text.size());
-  const TextRange all{0, text.size()};
+  const ByteRange all{0, text.size()};
   const auto plain = options.parse_special_tokens ? options.plain : std::span(&all, 1);
   if (options.add_special_tokens) call.ids = prefix_ids_;
   // Prose has a token per four bytes.
@@ -280,7 +280,7 @@ std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOpt
 }
 
 // Text in which no raw added token is left: normalised, cut at the normalised added tokens.
-void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<TextRange> plain, Call& call) const {
+void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<ByteRange> plain, Call& call) const {
   std::string normalized;
   if (!normalizer_.empty()) {
     normalized = normalizer_.Apply(text, plain);

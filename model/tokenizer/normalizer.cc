@@ -66,13 +66,13 @@ std::string ChangeValid(std::string_view text, const Change& change) {
   return out;
 }
 
-std::string Normalize(std::string_view text, NormalForm form, std::vector<TextRange>& ranges) {
+std::string Normalize(std::string_view text, NormalForm form, std::vector<ByteRange>& ranges) {
   const auto change = [&](std::string_view part) {
     return ChangeValid(part, [&](std::string_view valid) { return Normalized(valid, form); });
   };
-  const std::vector<TextRange> before = ranges;
+  const std::vector<ByteRange> before = ranges;
   TextRewriter rewriter(text, ranges);
-  for (const TextRange& range : before) {
+  for (const ByteRange& range : before) {
     if (range.begin == range.end || range.end <= rewriter.at()) continue;
     size_t begin = std::max(range.begin, rewriter.at()), end = range.end;
     while (begin > rewriter.at() && !MayCut(text, begin)) --begin;
@@ -96,7 +96,7 @@ void AppendLower(uint32_t code_point, std::string& out) {
 
 // Character by character: `change` gets a code point and appends what it becomes.
 template <typename Change>
-std::string ChangeEach(std::string_view text, std::vector<TextRange>& ranges, const Change& change) {
+std::string ChangeEach(std::string_view text, std::vector<ByteRange>& ranges, const Change& change) {
   TextRewriter rewriter(text, ranges);
   std::string by;
   while (rewriter.at() < text.size()) {
@@ -112,7 +112,7 @@ std::string ChangeEach(std::string_view text, std::vector<TextRange>& ranges, co
   return rewriter.Finish();
 }
 
-std::string Strip(std::string_view text, bool left, bool right, std::vector<TextRange>& ranges) {
+std::string Strip(std::string_view text, bool left, bool right, std::vector<ByteRange>& ranges) {
   size_t begin = 0, end = 0;  // of what stays
   bool stays = false;
   for (size_t at = 0; at < text.size();) {
@@ -134,7 +134,7 @@ std::string Strip(std::string_view text, bool left, bool right, std::vector<Text
 }
 
 std::string Replace(std::string_view text, std::string_view pattern, std::string_view by,
-                    std::vector<TextRange>& ranges) {
+                    std::vector<ByteRange>& ranges) {
   TextRewriter rewriter(text, ranges);
   for (size_t at = text.find(pattern); at != text.npos; at = text.find(pattern, rewriter.at())) {
     rewriter.Keep(at - rewriter.at());
@@ -144,7 +144,7 @@ std::string Replace(std::string_view text, std::string_view pattern, std::string
 }
 
 std::string ReplaceRegex(std::string_view text, const SplitRegex& regex, std::string_view by,
-                         std::vector<TextRange>& ranges) {
+                         std::vector<ByteRange>& ranges) {
   TextRewriter rewriter(text, ranges);
   SplitRegex::Matcher matcher(regex);
   for (size_t base = 0; base < text.size();) {
@@ -188,7 +188,7 @@ absl::StatusOr<Normalizer> Normalizer::Create(const std::vector<NormalizerStep>&
   return normalizer;
 }
 
-std::string Normalizer::Apply(std::string_view text, std::vector<TextRange>& ranges) const {
+std::string Normalizer::Apply(std::string_view text, std::vector<ByteRange>& ranges) const {
   std::string current(text);
   for (const Step& step : steps_) {
     const NormalizerStep& what = step.what;

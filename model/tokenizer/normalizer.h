@@ -28,7 +28,7 @@ class Normalizer {
   // The normalised text, linear in `text` but for O(n log n) in runs of combining marks. Bytes that are not UTF-8 stay. The
   // ranges (ascending, disjoint) move along: one whose border lies inside characters that change together grows by them, and
   // those that come to overlap become one.
-  std::string Apply(std::string_view text, std::vector<TextRange>& ranges) const;
+  std::string Apply(std::string_view text, std::vector<ByteRange>& ranges) const;
 
  private:
   struct Step {

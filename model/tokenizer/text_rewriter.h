@@ -17,7 +17,7 @@ namespace hydrant {
 class TextRewriter {
  public:
   // `ranges`: ascending, disjoint; overwritten by Finish.
-  TextRewriter(std::string_view from, std::vector<TextRange>& ranges) : from_(from), ranges_(ranges) {
+  TextRewriter(std::string_view from, std::vector<ByteRange>& ranges) : from_(from), ranges_(ranges) {
     out_.reserve(from.size() + from.size() / 8);
   }
 
@@ -43,7 +43,7 @@ class TextRewriter {
     while (begins_ < ranges_.size()) ranges_[begins_++].begin = out_.size();
     while (ends_ < ranges_.size()) ranges_[ends_++].end = out_.size();
     size_t kept = 0;
-    for (const TextRange& range : ranges_) {
+    for (const ByteRange& range : ranges_) {
       if (range.begin >= range.end) continue;
       if (kept > 0 && range.begin < ranges_[kept - 1].end) {
         ranges_[kept - 1].end = range.end;
@@ -59,17 +59,17 @@ class TextRewriter {
   // Borders in the next `bytes`: where they were if these are kept, else a begin moves to the front and an end to the end.
   void Move(size_t bytes, size_t out_end, bool kept) {
     for (; begins_ < ranges_.size() && ranges_[begins_].begin < at_ + bytes; ++begins_) {
-      TextRange& range = ranges_[begins_];
+      ByteRange& range = ranges_[begins_];
       range.begin = kept ? out_.size() + range.begin - at_ : out_.size();
     }
     for (; ends_ < begins_ && ranges_[ends_].end <= at_ + bytes; ++ends_) {
-      TextRange& range = ranges_[ends_];
+      ByteRange& range = ranges_[ends_];
       range.end = kept ? out_.size() + range.end - at_ : out_end;
     }
   }
 
   std::string_view from_;
-  std::vector<TextRange>& ranges_;
+  std::vector<ByteRange>& ranges_;
   size_t at_ = 0;
   size_t begins_ = 0, ends_ = 0;  // ranges whose begin, and whose end, has been moved
   std::string out_;

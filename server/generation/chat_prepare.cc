@@ -53,7 +53,7 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;
   prompt.text = std::move(rendered->text);
-  for (const TextRange& range : rendered->client) prompt.plain.push_back({range.begin, range.end});
+  prompt.plain = std::move(rendered->client);
   return prompt;
 }
 

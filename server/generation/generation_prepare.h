@@ -62,7 +62,7 @@ struct PreparedPrompt {
   uint64_t resumes = 0;             // Request::resumes
   int32_t parked = 0;               // SequenceRequest::parked_tokens
   std::optional<std::string> text;  // TurnPrompt::text
-  std::vector<TextRange> plain;     // TurnPrompt::plain
+  std::vector<ByteRange> plain;     // TurnPrompt::plain
   // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };

@@ -9,9 +9,9 @@ namespace hydrant {
 namespace {
 
 // The plain ranges of what was said in bytes [begin, end), counted from `begin`; those that touch as one.
-std::vector<TextRange> PlainWithin(const RequestPrompt& said, size_t begin, size_t end) {
-  std::vector<TextRange> ranges;
-  for (const PlainRange& range : said.plain) {
+std::vector<ByteRange> PlainWithin(const RequestPrompt& said, size_t begin, size_t end) {
+  std::vector<ByteRange> ranges;
+  for (const ByteRange& range : said.plain) {
     const size_t from = std::max(range.begin, begin), to = std::min(range.end, end);
     if (from >= to) continue;
     if (!ranges.empty() && ranges.back().end == from - begin) {
@@ -23,7 +23,7 @@ std::vector<TextRange> PlainWithin(const RequestPrompt& said, size_t begin, size
   return ranges;
 }
 
-bool Overlap(std::span<const TextRange> a, std::span<const TextRange> b) {
+bool Overlap(std::span<const ByteRange> a, std::span<const ByteRange> b) {
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (a[i].end <= b[j].begin) {
       ++i;
@@ -38,7 +38,7 @@ bool Overlap(std::span<const TextRange> a, std::span<const TextRange> b) {
 
 // What was said from byte `begin` on.
 void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
-  const std::vector<TextRange> plain = PlainWithin(said, begin, said.text.size());
+  const std::vector<ByteRange> plain = PlainWithin(said, begin, said.text.size());
   const std::vector<int32_t> more =
       tokenizer.Encode(std::string_view(said.text).substr(begin), {.add_special_tokens = false, .plain = plain});
   ids->insert(ids->end(), more.begin(), more.end());
@@ -62,7 +62,7 @@ ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& sai
 // client's in a chat, which sends it back, and not in a raw prompt: there only its special tokens count, which in what a
 // client says would be text.
 bool SamePlain(const SessionPast& past, const RequestPrompt& said) {
-  const std::vector<TextRange> all = PlainWithin(said, 0, said.text.size());
+  const std::vector<ByteRange> all = PlainWithin(said, 0, said.text.size());
   return PlainWithin(said, 0, past.prompt_bytes) == past.plain && !Overlap(all, past.answer_specials);
 }
 
@@ -92,7 +92,7 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
     prompt.ids = said.ids;
     return prompt;
   }
-  const std::vector<TextRange> plain = PlainWithin(said, 0, said.text.size());
+  const std::vector<ByteRange> plain = PlainWithin(said, 0, said.text.size());
   prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .plain = plain});
   if (add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
   return prompt;

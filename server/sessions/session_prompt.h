@@ -19,7 +19,7 @@ struct TurnPrompt {
   std::vector<int32_t> ids;
   int32_t hidden_specials = 0;      // leading ids the server added
   std::optional<std::string> text;  // all of it; absent when the past's is
-  std::vector<TextRange> plain;     // of `text`, ascending, disjoint and apart: what a client wrote
+  std::vector<ByteRange> plain;     // of `text`, ascending, disjoint and apart: what a client wrote
   bool goes_on = false;             // GoesOn
 };
 

@@ -52,8 +52,8 @@ struct SessionPast {
   // Of `text`, ascending, disjoint and apart. What a client wrote in the prompt, which no special token takes a byte of; and
   // behind the prompt what the answer's special tokens are shown as.
   size_t prompt_bytes = 0;
-  std::vector<TextRange> plain;
-  std::vector<TextRange> answer_specials;
+  std::vector<ByteRange> plain;
+  std::vector<ByteRange> answer_specials;
   uint64_t turn = 0;  // the last
   KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life
   KvResolution kv;

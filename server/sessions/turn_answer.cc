@@ -13,7 +13,7 @@ void TurnAnswer::Add(int32_t token) {
 }
 
 void TurnAnswer::TakeLast() {
-  const TextRange range = {text_.size(), text_.size() + last_.size()};
+  const ByteRange range = {text_.size(), text_.size() + last_.size()};
   text_ += last_;
   last_.clear();
   if (!std::exchange(last_is_special_, false) || range.begin == range.end) return;
@@ -25,7 +25,7 @@ void TurnAnswer::TakeLast() {
 }
 
 SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
-                                 const std::vector<TextRange>& plain, bool drop_last) {
+                                 const std::vector<ByteRange>& plain, bool drop_last) {
   SessionPast past;
   past.tokens.reserve(prompt.size() + tokens_.size());  // no more: sessions are many
   past.tokens = prompt;
@@ -41,7 +41,7 @@ SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::
   past.text->append(*prompt_text).append(text_).append(detokenizer_.Finish());
   past.prompt_bytes = prompt_text->size();
   past.plain = plain;
-  for (const TextRange& range : specials_) {
+  for (const ByteRange& range : specials_) {
     past.answer_specials.push_back({past.prompt_bytes + range.begin, past.prompt_bytes + range.end});
   }
   return past;

@@ -27,7 +27,7 @@ class TurnAnswer {
   // Tokens and text of the whole past: `prompt` and its text with the client's `plain` ranges, then the answer, without its
   // last token when `drop_last`. Nothing may be added afterwards.
   SessionPast PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
-                       const std::vector<TextRange>& plain, bool drop_last);
+                       const std::vector<ByteRange>& plain, bool drop_last);
 
  private:
   void TakeLast();
@@ -40,7 +40,7 @@ class TurnAnswer {
   std::string last_;     // of the last
   bool between_ = true;  // the last token begins with a character
   bool last_is_special_ = false;
-  std::vector<TextRange> specials_;  // of text_
+  std::vector<ByteRange> specials_;  // of text_
 };
 
 }  // namespace hydrant

@@ -22,7 +22,7 @@ void Fuzz(std::string_view input) {
   const auto prompt = parsed->Render({messages, tools, none, none, true, false, 1721952000});
   if (!prompt.ok()) return;
   size_t end = 0;
-  for (const TextRange& range : prompt->client) {
+  for (const ByteRange& range : prompt->client) {
     Require(range.begin >= end && range.begin < range.end, "ranges ascend and are disjoint");
     Require(range.end <= prompt->text.size(), "ranges are inside the text");
     end = range.end;

@@ -50,8 +50,8 @@ std::string Lossy(std::string_view bytes) {
 }
 
 // The ids of a text, once everything that holds for every tokenizer has been checked.
-std::vector<int32_t> Checked(const Tokenizer& tokenizer, std::string_view text, const std::vector<TextRange>& plain) {
-  const TextRange all{0, text.size()};
+std::vector<int32_t> Checked(const Tokenizer& tokenizer, std::string_view text, const std::vector<ByteRange>& plain) {
+  const ByteRange all{0, text.size()};
   const auto none_parsed = tokenizer.Encode(text, {.add_special_tokens = false, .parse_special_tokens = false});
   Require(none_parsed == tokenizer.Encode(text, {.add_special_tokens = false, .plain = std::span(&all, 1)}),
           "all plain is none parsed");
@@ -100,7 +100,7 @@ void Fuzz(std::string_view input) {
   const std::string_view text = input.substr(2);
   const size_t begin = std::min<size_t>(static_cast<unsigned char>(input[0]), text.size());
   const size_t end = std::min<size_t>(begin + static_cast<unsigned char>(input[1]), text.size());
-  const std::vector<TextRange> plain = {{begin, end}};
+  const std::vector<ByteRange> plain = {{begin, end}};
   for (const auto& tokenizer : kByteLevel) {
     const auto ids = Checked(*tokenizer, text, plain);
     std::string bytes;

@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Open(const std::filesystem::pat
 
 json Answer(const Tokenizer& tokenizer, const json& request) {
   if (request.contains("text")) {
-    std::vector<TextRange> plain;
+    std::vector<ByteRange> plain;
     for (const json& range : request.value("plain", json::array())) plain.push_back({range[0], range[1]});
     return {{"ids", tokenizer.Encode(request["text"].get<std::string>(),
                                      {request.value("add", true), request.value("parse", true), plain})}};

@@ -15,18 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "model/text/byte_range.h"
+
 namespace hydrant::jinja {
 
 enum class Origin : uint8_t { kTemplate, kClient };
 
 inline Origin Either(Origin a, Origin b) { return a == Origin::kClient ? a : b; }
-
-// Bytes [begin, end).
-struct ByteRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool operator==(const ByteRange&) const = default;
-};
 
 class Text {
  public:

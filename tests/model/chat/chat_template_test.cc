@@ -26,7 +26,7 @@ absl::StatusOr<ChatTemplate::Prompt> Render(std::string_view source, const Json&
 
 std::string ClientText(const ChatTemplate::Prompt& prompt) {
   std::string text;
-  for (const TextRange& range : prompt.client) text += prompt.text.substr(range.begin, range.end - range.begin) + "|";
+  for (const ByteRange& range : prompt.client) text += prompt.text.substr(range.begin, range.end - range.begin) + "|";
   return text;
 }
 
@@ -61,7 +61,7 @@ TEST(ChatTemplate, TrustsNoMemberOfToolsAndDocuments) {
     size_t found = 0;
     for (size_t at = 0; (at = prompt->text.find("<|im_start|>", at)) != std::string::npos; ++at, ++found) {
       bool inside = false;
-      for (const TextRange& range : prompt->client) inside |= range.begin <= at && at < range.end;
+      for (const ByteRange& range : prompt->client) inside |= range.begin <= at && at < range.end;
       EXPECT_TRUE(inside) << "key '" << key << "' in " << prompt->text;
     }
     EXPECT_EQ(found, 2u);

@@ -25,7 +25,7 @@ AddedToken Token(int32_t id, std::string_view content, Options options = {}) {
 
 // Text as itself, tokens as {id}.
 std::string Show(const std::vector<AddedToken>& tokens, std::string_view text,
-                 const std::vector<TextRange>& plain = {}) {
+                 const std::vector<ByteRange>& plain = {}) {
   std::string shown;
   for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, plain)) {
     shown += segment.id >= 0 ? "{" + std::to_string(segment.id) + "}" : "[" + std::string(segment.text) + "]";

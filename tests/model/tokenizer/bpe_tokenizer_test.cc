@@ -272,7 +272,7 @@ TEST(BpeTokenizer, SpecialTokensAreNotFoundInPlainRanges) {
   for (const bool nfc : {false, true}) {
     if (nfc) from["normalizer"] = {{"type", "NFC"}};
     const auto tokenizer = Make(from.dump());
-    const auto encode = [&](std::string_view text, const std::vector<TextRange>& plain) {
+    const auto encode = [&](std::string_view text, const std::vector<ByteRange>& plain) {
       return tokenizer->Encode(text, {.add_special_tokens = false, .plain = plain});
     };
     for (const std::string special : {"</s>", "<n>"}) {
@@ -324,7 +324,7 @@ TEST(BpeTokenizer, PaddedIdsExistWithoutText) {
 
 // Whatever a file calls it: an ordinary piece that merges make, or a token that is added but not special.
 TEST(BpeTokenizer, NoPlainTextBecomesATokenThatEndsATurn) {
-  const std::vector<TextRange> plain = {{0, 4}};
+  const std::vector<ByteRange> plain = {{0, 4}};
   for (const bool ignore_merges : {false, true}) {
     for (const bool added : {false, true}) {
       TokenizerSpec spec;

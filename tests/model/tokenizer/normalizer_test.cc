@@ -13,14 +13,14 @@ namespace {
 
 using Kind = NormalizerStep::Kind;
 
-std::string Apply(const std::vector<NormalizerStep>& steps, std::string_view text, std::vector<TextRange>& ranges) {
+std::string Apply(const std::vector<NormalizerStep>& steps, std::string_view text, std::vector<ByteRange>& ranges) {
   const auto normalizer = Normalizer::Create(steps, "t.json");
   EXPECT_THAT(normalizer, IsOk());
   return normalizer.ok() ? normalizer->Apply(text, ranges) : "";
 }
 
 std::string Apply(const std::vector<NormalizerStep>& steps, std::string_view text) {
-  std::vector<TextRange> none;
+  std::vector<ByteRange> none;
   return Apply(steps, text, none);
 }
 
@@ -73,7 +73,7 @@ TEST(Normalizer, TellsHowMuchLongerItMakesText) {
                                              {.kind = Kind::kReplaceRegex, .pattern = "x?", .content = "y"}};
   EXPECT_EQ(Normalizer::Create(steps, "t.json")->growth(), 11 * 3 * 1 * 3);
   // What it tells is never less than what happens.
-  std::vector<TextRange> ranges;
+  std::vector<ByteRange> ranges;
   const auto normalizer = Normalizer::Create(steps, "t.json");
   for (const std::string_view text : {" ", "\uFDFA", "b", "\u0390"}) {
     EXPECT_LE(static_cast<double>(normalizer->Apply(text, ranges).size()),
@@ -86,13 +86,13 @@ struct Moves {
   const char* name;
   std::vector<NormalizerStep> steps;
   std::string text;
-  std::vector<TextRange> before, after;
+  std::vector<ByteRange> before, after;
 };
 void PrintTo(const Moves& moves, std::ostream* out) { *out << moves.name; }
 
 class NormalizerRanges : public testing::TestWithParam<Moves> {};
 TEST_P(NormalizerRanges, MoveAlong) {
-  std::vector<TextRange> ranges = GetParam().before;
+  std::vector<ByteRange> ranges = GetParam().before;
   EXPECT_EQ(Apply(GetParam().steps, GetParam().text, ranges), Apply(GetParam().steps, GetParam().text));
   ASSERT_EQ(ranges.size(), GetParam().after.size());
   for (size_t i = 0; i < ranges.size(); ++i) {

@@ -134,7 +134,7 @@ TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
 }
 
 // A chat's prompt: `plain` is what the client wrote in it.
-TurnPrompt ChatPromptOf(const std::string& text, std::vector<PlainRange> plain, const SessionPast* past) {
+TurnPrompt ChatPromptOf(const std::string& text, std::vector<ByteRange> plain, const SessionPast* past) {
   const RequestPrompt said = {.is_ids = false, .text = text, .ids = {}, .plain = std::move(plain)};
   return MakeTurnPrompt(said, CompletionRequest(), past, PairTokenizer()).value();
 }
@@ -149,7 +149,7 @@ TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}, {7, 9}}, &past).ids, kept);
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}}, &past).ids, kept) << "whoever says the answer";
   const Ids text = Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '.', ' ', 'y'});
-  for (const PlainRange range : {PlainRange{0, 6}, PlainRange{0, 5}, PlainRange{3, 4}}) {
+  for (const ByteRange range : {ByteRange{0, 6}, ByteRange{0, 5}, ByteRange{3, 4}}) {
     const TurnPrompt prompt = ChatPromptOf("<bos>xab. y", {range}, &past);
     EXPECT_EQ(prompt.ids, text) << range.begin;
     EXPECT_FALSE(prompt.goes_on);
@@ -181,7 +181,7 @@ TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
 }
 
 TEST(MakeTurnPrompt, TellsWhatIsTheClients) {
-  const std::vector<TextRange> ranges = {{1, 3}, {4, 5}};
+  const std::vector<ByteRange> ranges = {{1, 3}, {4, 5}};
   EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).plain, ranges);
   SessionPast past = PastOf(ByteIds("xabab"));
   past.plain = ranges;
