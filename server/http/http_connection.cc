@@ -9,6 +9,7 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
@@ -51,6 +52,17 @@ bool Matches(const HttpRoute& route, std::string_view path) {
 
 bool Accepts(const HttpRoute& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
+}
+
+HttpResponse PreflightResponse(const std::string& allow) {
+  HttpResponse response;
+  response.status = 204;
+  response.content_type.clear();
+  response.fields = {
+      {"access-control-allow-methods", allow},
+      {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id, x-session-affinity"},
+      {"access-control-max-age", "600"}};
+  return response;
 }
 
 // "application/json; charset=utf-8" -> "application/json".
@@ -177,61 +189,64 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
   co_return true;
 }
 
-ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** route, HttpResponse* preflight) const {
-  ApiError none;
-  none.status = 0;
-  const HttpHead& head = exchange.head();
-  if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
-    return NotImplemented("The method is not known here.");
-  }
-  std::string allow;
-  bool open = true;
+HttpConnection::Found HttpConnection::FindRoute(const HttpHead& head) const {
+  Found found;
   for (const HttpRoute& candidate : service_.routes) {
     if (!Matches(candidate, head.path)) continue;
-    if (!candidate.open) open = false;
-    if (Accepts(candidate, head.method)) *route = &candidate;
-    absl::StrAppend(&allow, allow.empty() ? "" : ", ", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
+    if (!candidate.open) found.open = false;
+    if (Accepts(candidate, head.method)) found.route = &candidate;
+    absl::StrAppend(&found.allow, found.allow.empty() ? "" : ", ", candidate.method,
+                    candidate.method == "GET" ? ", HEAD" : "");
   }
-  const std::string* origin = head.Find("origin");
+  found.preflight = head.method == "OPTIONS" && head.Find("origin") != nullptr && !found.allow.empty() &&
+                    head.Find("access-control-request-method") != nullptr;
+  return found;
+}
+
+std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const Found& found) const {
+  const HttpHead& head = exchange.head();
+  // A preflight carries no key by its nature.
+  if (!found.open && !found.preflight) {
+    if (std::optional<ApiError> error = Authenticate(exchange)) return error;
+  }
+  if (std::optional<ApiError> error = CheckOrigin(head)) return error;
+  if (found.preflight) return std::nullopt;
+  // Neither asks for a resource of ours, so the question of whether there is one does not arise.
+  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, DELETE");
+  if (found.allow.empty()) return RouteNotFound();
+  if (found.route == nullptr) return MethodNotAllowed(found.allow);
+  if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
+  return found.route->method == "POST" ? CheckBodyHead(head, *found.route) : std::nullopt;
+}
+
+std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) const {
+  ApiResult<Caller> caller = service_.authenticate(exchange.head().Find("authorization"), peer_);
+  if (!caller.ok()) return caller.error();
+  exchange.SetCaller(std::move(caller.value()));
+  return std::nullopt;
+}
+
+std::optional<ApiError> HttpConnection::CheckOrigin(const HttpHead& head) const {
   const std::string* host = head.Find("host");
-  // A preflight carries no key by its nature (Fetch standard, CORS-preflight fetch).
-  const bool is_preflight = head.method == "OPTIONS" && origin != nullptr && !allow.empty() &&
-                            head.Find("access-control-request-method") != nullptr;
-  if (!open && !is_preflight) {
-    ApiResult<Caller> caller = service_.authenticate(head.Find("authorization"), peer_);
-    if (!caller.ok()) return caller.error();
-    exchange.caller_ = std::move(caller.value());
-  }
   if (host != nullptr && !service_.origins.AdmitsHost(*host)) {
     return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
                      "host_not_allowed");
   }
+  const std::string* origin = head.Find("origin");
   if (origin != nullptr && !service_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
     return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.",
                      "origin_not_allowed");
   }
-  if (is_preflight) {
-    preflight->status = 204;
-    preflight->content_type.clear();
-    preflight->fields = {
-        {"access-control-allow-methods", allow},
-        {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id, x-session-affinity"},
-        {"access-control-max-age", "600"}};
-    return none;
-  }
-  // Neither asks for a resource of ours, so the question of whether there is one does not arise.
-  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, DELETE");
-  if (allow.empty()) return RouteNotFound();
-  if (*route == nullptr) return MethodNotAllowed(allow);
-  if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
-  if ((*route)->method != "POST") return none;
+  return std::nullopt;
+}
 
+std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, const HttpRoute& route) const {
   // Before everything that not every POST needs: whatever is let through here has its body read into memory.
   if (head.framing == BodyFraming::kLength &&
       head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
     return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
   }
-  if (!(*route)->body) return none;
+  if (!route.body) return std::nullopt;
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
   const std::string* encoding = head.Find("content-encoding");
   if (encoding != nullptr && !EqualsIgnoreCase(*encoding, "identity")) {
@@ -241,30 +256,33 @@ ApiError HttpConnection::CheckHead(HttpExchange& exchange, const HttpRoute** rou
   if (type != nullptr && MediaType(*type) != "application/json") {
     return UnsupportedMediaType("The Content-Type of a request must be application/json.");
   }
-  return none;
+  return std::nullopt;
 }
 
 asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
-  exchange.body_read_ = exchange.head().framing == BodyFraming::kNone;
-  const HttpRoute* route = nullptr;
-  HttpResponse preflight;
-  ApiError error = CheckHead(exchange, &route, &preflight);
-  if (error.status != 0) {
-    // An unknown method may have any framing.
-    if (error.status == 501) exchange.body_read_ = false;
-    co_await exchange.RespondError(std::move(error));
+  const HttpHead& head = exchange.head();
+  if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
+    // It may have any framing: its body counts as not read.
+    co_await exchange.RespondError(NotImplemented("The method is not known here."));
     co_return;
   }
-  if (preflight.status == 204) {
-    co_await exchange.Respond(std::move(preflight));
+  exchange.SetBodyRead(head.framing == BodyFraming::kNone);
+  const Found found = FindRoute(head);
+  if (std::optional<ApiError> error = CheckHead(exchange, found)) {
+    co_await exchange.RespondError(std::move(*error));
+    co_return;
+  }
+  if (found.preflight) {
+    HttpResponse response = PreflightResponse(found.allow);
+    co_await exchange.Respond(std::move(response));
     co_return;
   }
   // A body that comes with a GET is not read; the response ends the connection.
-  if (!exchange.body_read_ && route->method == "POST") {
+  if (!exchange.body_read() && found.route->method == "POST") {
     const bool got = co_await ReadBody(exchange);
     if (!got) co_return;
   }
-  co_await route->handle(exchange);
+  co_await found.route->handle(exchange);
 }
 
 asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
@@ -276,7 +294,7 @@ asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
     ArmDeadline(service_.limits.body_timeout_s);  // WriteAll has one of its own
   }
   ChunkedDecoder decoder(service_.limits);
-  std::string& body = exchange.body_;
+  std::string& body = exchange.body_so_far();
   while (true) {
     HttpProgress progress = HttpProgress::kNeedMore;
     size_t used = 0;
@@ -305,7 +323,7 @@ asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
     co_return false;
   }
   DisarmDeadline();
-  exchange.body_read_ = true;
+  exchange.SetBodyRead(true);
   co_return true;
 }
 
@@ -430,6 +448,33 @@ void HttpConnection::LoseClient() {
   error_code ignored;
   socket_.cancel(ignored);  // a write that waits for room
   Wake();
+}
+
+bool HttpConnection::KeepsAlive() {
+  if (service_.unready.load(std::memory_order_relaxed)) keep_alive_ = false;
+  return keep_alive_;
+}
+
+void HttpConnection::WatchClient() {
+  watching_ = true;
+  ArmWatch();
+}
+
+asio::awaitable<void> HttpConnection::WaitForWake() {
+  if (!woken_ && !client_gone_) {
+    error_code ignored;
+    wake_timer_.expires_at(asio::steady_timer::time_point::max());
+    co_await wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  woken_ = false;
+}
+
+std::function<void()> HttpConnection::Waker() {
+  return [weak = weak_from_this(), executor = socket_.get_executor()] {
+    asio::post(executor, [weak] {
+      if (const std::shared_ptr<HttpConnection> connection = weak.lock()) connection->Wake();
+    });
+  };
 }
 
 void HttpConnection::Wake() {

@@ -16,7 +16,9 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,39 +27,58 @@
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
 #include "server/http/http_service.h"
+#include "server/http/response_stream.h"
 
 namespace hydrant {
 
 // Of any stream: TCP or a Unix socket.
 using HttpSocket = boost::asio::generic::stream_protocol::socket;
 
-class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+class HttpConnection : public ResponseStream, public std::enable_shared_from_this<HttpConnection> {
  public:
   HttpConnection(HttpSocket socket, HttpService& service);
-  ~HttpConnection();
+  ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   // Spawns Run on the socket's strand.
   static void Start(HttpSocket socket, HttpService& service);
 
- private:
-  friend class HttpExchange;
+  boost::asio::awaitable<bool> WriteAll(std::string_view data) override;
+  void CloseAfterResponse() override { keep_alive_ = false; }
+  bool KeepsAlive() override;
+  void WatchClient() override;
+  bool client_gone() const override { return client_gone_; }
+  boost::asio::awaitable<void> WaitForWake() override;
+  std::function<void()> Waker() override;
 
+ private:
   enum class ReadResult : uint8_t { kBytes, kClosed, kTimeout };
 
   boost::asio::awaitable<void> Run();
   // False: no further request comes, or it was refused (and answered).
   boost::asio::awaitable<bool> ReadHead(HttpHead* head);
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
-  // What is wrong with the request, from its head alone; the route to take when nothing is. Finds out who asks.
-  ApiError CheckHead(HttpExchange& exchange, const HttpRoute** route, HttpResponse* preflight) const;
+
+  // What the routes have for a request.
+  struct Found {
+    const HttpRoute* route = nullptr;  // null: none for this method
+    std::string allow;                 // methods of the path; empty: there is nothing
+    bool open = true;                  // no route of the path needs a key
+    bool preflight = false;            // asks what a page may ask (Fetch standard, CORS-preflight fetch)
+  };
+  Found FindRoute(const HttpHead& head) const;
+  // What is wrong with a request, from its head alone, found by the three in this order. Authenticate finds out who asks.
+  std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found) const;
+  std::optional<ApiError> Authenticate(HttpExchange& exchange) const;
+  std::optional<ApiError> CheckOrigin(const HttpHead& head) const;
+  std::optional<ApiError> CheckBodyHead(const HttpHead& head, const HttpRoute& route) const;
+
   boost::asio::awaitable<bool> ReadBody(HttpExchange& exchange);
   boost::asio::awaitable<bool> Refuse(ApiError error);
   boost::asio::awaitable<void> Linger();
 
   boost::asio::awaitable<ReadResult> ReadSome();
-  boost::asio::awaitable<bool> WriteAll(std::string_view data);
   void ArmDeadline(double seconds);
   void DisarmDeadline();
   void ArmWatch();

@@ -1,15 +1,10 @@
 #include "server/http/http_exchange.h"
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cassert>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/request/generation_fields.h"
-#include "server/http/http_connection.h"
 #include "server/process/clock.h"
 #include "server/process/random_id.h"
 
@@ -17,7 +12,6 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
 
 // What a page of an allowed origin may read of a response.
 constexpr const char* kExposedFields =
@@ -27,17 +21,15 @@ constexpr const char* kExposedFields =
 
 }  // namespace
 
-HttpExchange::HttpExchange(HttpConnection& connection, HttpHead head)
-    : connection_(connection), head_(std::move(head)), arrival_us_(MonotonicUs()) {
+HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head)
+    : stream_(stream), head_(std::move(head)), arrival_us_(MonotonicUs()) {
   const std::string* id = head_.Find("x-request-id");
   request_id_ = id != nullptr && IsRequestId(*id, RequestLimits().request_id_bytes_max) ? *id : RandomId();
 }
 
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
-  if (response.close || connection_.service_.unready.load(std::memory_order_relaxed) || !body_read_) {
-    connection_.keep_alive_ = false;
-  }
-  // Only an origin that CheckHead admitted gets here with a response of interest to a page.
+  if (response.close || !body_read_) stream_.CloseAfterResponse();
+  // Only an origin that CheckOrigin admitted gets here with a response of interest to a page.
   if (const std::string* origin = head_.Find("origin"); origin != nullptr && response.status != 403) {
     response.fields.emplace_back("access-control-allow-origin", *origin);
     response.fields.emplace_back("access-control-expose-headers", kExposedFields);
@@ -52,10 +44,10 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   status_ = response.status;
   std::string out;
   out.reserve(512 + response.body.size());
-  AppendHead(response, head_.version_minor, connection_.keep_alive_, static_cast<int64_t>(response.body.size()),
+  AppendHead(response, head_.version_minor, stream_.KeepsAlive(), static_cast<int64_t>(response.body.size()),
              request_id_, &out);
   if (head_.method != "HEAD") out.append(response.body);
-  co_await connection_.WriteAll(out);
+  co_await stream_.WriteAll(out);
 }
 
 HttpResponse ErrorResponse(const ApiError& error) {
@@ -80,12 +72,12 @@ void HttpExchange::BeginStream(HttpResponse head) {
   head = WithCommonFields(std::move(head));
   status_ = head.status;
   streaming_ = true;
-  AppendHead(head, head_.version_minor, connection_.keep_alive_, -1, request_id_, &stream_head_);
+  AppendHead(head, head_.version_minor, stream_.KeepsAlive(), -1, request_id_, &stream_head_);
 }
 
 asio::awaitable<bool> HttpExchange::Write(std::string_view piece) {
   assert(streaming_);
-  if (piece.empty()) co_return !connection_.client_gone_;
+  if (piece.empty()) co_return !stream_.client_gone();
   std::string out = std::move(stream_head_);
   stream_head_.clear();
   if (chunked_) {
@@ -94,7 +86,7 @@ asio::awaitable<bool> HttpExchange::Write(std::string_view piece) {
   } else {
     out.append(piece);
   }
-  const bool ok = co_await connection_.WriteAll(out);
+  const bool ok = co_await stream_.WriteAll(out);
   co_return ok;
 }
 
@@ -103,31 +95,7 @@ asio::awaitable<void> HttpExchange::EndStream() {
   std::string out = std::move(stream_head_);
   stream_head_.clear();
   if (chunked_) out.append("0\r\n\r\n");
-  co_await connection_.WriteAll(out);
-}
-
-void HttpExchange::WatchClient() {
-  connection_.watching_ = true;
-  connection_.ArmWatch();
-}
-
-bool HttpExchange::client_gone() const { return connection_.client_gone_; }
-
-asio::awaitable<void> HttpExchange::WaitForWake() {
-  if (!connection_.woken_ && !connection_.client_gone_) {
-    error_code ignored;
-    connection_.wake_timer_.expires_at(asio::steady_timer::time_point::max());
-    co_await connection_.wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-  }
-  connection_.woken_ = false;
-}
-
-std::function<void()> HttpExchange::Waker() {
-  return [weak = connection_.weak_from_this(), executor = connection_.socket_.get_executor()] {
-    asio::post(executor, [weak] {
-      if (const std::shared_ptr<HttpConnection> connection = weak.lock()) connection->Wake();
-    });
-  };
+  co_await stream_.WriteAll(out);
 }
 
 }  // namespace hydrant

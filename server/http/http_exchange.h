@@ -15,17 +15,17 @@
 #include "server/http/caller.h"
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
+#include "server/http/response_stream.h"
 
 namespace hydrant {
-
-class HttpConnection;
 
 // The response that carries `error`.
 HttpResponse ErrorResponse(const ApiError& error);
 
 class HttpExchange {
  public:
-  HttpExchange(HttpConnection& connection, HttpHead head);
+  // `stream` outlives the exchange.
+  HttpExchange(ResponseStream& stream, HttpHead head);
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
@@ -50,20 +50,22 @@ class HttpExchange {
   boost::asio::awaitable<bool> Write(std::string_view piece);
   boost::asio::awaitable<void> EndStream();
 
-  // From here on notice a client that hangs up, also while nothing is written.
-  void WatchClient();
-  bool client_gone() const;
-  // Returns once somebody has called the waker since the last return, or the client is gone.
-  boost::asio::awaitable<void> WaitForWake();
-  // A function for any thread, good for longer than the exchange.
-  std::function<void()> Waker();
+  // ResponseStream's.
+  void WatchClient() { stream_.WatchClient(); }
+  bool client_gone() const { return stream_.client_gone(); }
+  boost::asio::awaitable<void> WaitForWake() { return stream_.WaitForWake(); }
+  std::function<void()> Waker() { return stream_.Waker(); }
+
+  // Whoever reads the request says what it found. A response that leaves bytes of its request unread ends the connection.
+  void SetCaller(Caller caller) { caller_ = std::move(caller); }
+  std::string& body_so_far() { return body_; }
+  void SetBodyRead(bool read) { body_read_ = read; }
+  bool body_read() const { return body_read_; }
 
  private:
-  friend class HttpConnection;
-
   HttpResponse WithCommonFields(HttpResponse response) const;
 
-  HttpConnection& connection_;
+  ResponseStream& stream_;
   HttpHead head_;
   std::string body_;
   std::string request_id_;

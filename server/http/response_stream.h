@@ -1,0 +1,35 @@
+// ResponseStream is a connection as the response to one of its requests sees it: where bytes go, and what becomes of the client.
+//
+// Thread: the connection's strand (Waker's result aside: any).
+#ifndef HYDRANT_SERVER_HTTP_RESPONSE_STREAM_H_
+#define HYDRANT_SERVER_HTTP_RESPONSE_STREAM_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <string_view>
+
+namespace hydrant {
+
+class ResponseStream {
+ public:
+  virtual ~ResponseStream() = default;
+
+  // False: the client is gone, or did not take the bytes within stream_stall_s.
+  virtual boost::asio::awaitable<bool> WriteAll(std::string_view data) = 0;
+  // The connection ends with this response.
+  virtual void CloseAfterResponse() = 0;
+  // It does not. Asked once, when the response's head is written.
+  virtual bool KeepsAlive() = 0;
+
+  // From here on notice a client that hangs up, also while nothing is written.
+  virtual void WatchClient() = 0;
+  virtual bool client_gone() const = 0;
+  // Returns once somebody has called the waker since the last return, or the client is gone.
+  virtual boost::asio::awaitable<void> WaitForWake() = 0;
+  // A function for any thread, good for longer than the connection.
+  virtual std::function<void()> Waker() = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_RESPONSE_STREAM_H_
