@@ -15,9 +15,8 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
   const int32_t tokens_max = static_cast<int32_t>(prompt.size()) - use.rows_computed_min;
   uint64_t parent = PrefixIndex::kRoot;
   size_t usable = 0;
-  for (size_t i = 0; static_cast<int32_t>(i + 1) * kSlotsPerBlock <= tokens_max; ++i) {
-    const int32_t block =
-        index_.Find(use.salt, parent, BlockTokens(prompt.subspan(i * kSlotsPerBlock, kSlotsPerBlock)));
+  for (size_t i = 0; static_cast<int32_t>(i + 1) * kBlockSlots <= tokens_max; ++i) {
+    const int32_t block = index_.Find(use.salt, parent, BlockTokens(prompt.subspan(i * kBlockSlots, kBlockSlots)));
     if (block < 0) break;
     parent = index_.serial(block);
     match->blocks.push_back(block);
@@ -40,7 +39,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t own
 }
 
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match,
-                         std::vector<SideStart>* starts, int32_t owner) {
+                         std::vector<SideInit>* starts, int32_t owner) {
   const int32_t matched = static_cast<int32_t>(match.blocks.size());
   assert(table.idle() && reserved_blocks >= std::max(1, matched) && CanAdmit(reserved_blocks, match));
   table.reserved_ = reserved_blocks;
@@ -69,7 +68,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const Prefi
   for (int32_t i = 0; i < matched; ++i) {
     const size_t at = static_cast<size_t>(i);
     table.sides_[at] = taken_sides_[at];
-    starts->push_back({snapshot.empty() ? -1 : snapshot[at], taken_sides_[at], i * kSlotsPerBlock});
+    starts->push_back({snapshot.empty() ? -1 : snapshot[at], taken_sides_[at], i * kBlockSlots});
   }
 }
 
@@ -108,8 +107,8 @@ void BlockManager::PublishNext(BlockTable& table, const PrefixSalt& salt, BlockT
 }
 
 bool BlockManager::BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out) {
-  const int32_t blocks = slots / kSlotsPerBlock;
-  assert(slots % kSlotsPerBlock == 0 && blocks >= 1 && blocks <= table.size());
+  const int32_t blocks = slots / kBlockSlots;
+  assert(slots % kBlockSlots == 0 && blocks >= 1 && blocks <= table.size());
   // A block that a match or an earlier step made known may have one; one that this step computes cannot.
   const int32_t last = table.blocks_[static_cast<size_t>(blocks) - 1];
   if (!MayPublish(table) || sides_.HasSnapshot(last, kind) || !sides_.CanTake(blocks, -1, kind)) return false;
@@ -118,7 +117,7 @@ bool BlockManager::BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKi
 }
 
 void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> sides) {
-  const int32_t blocks = slots / kSlotsPerBlock;
+  const int32_t blocks = slots / kBlockSlots;
   const int32_t last = blocks <= table.size() ? table.blocks_[static_cast<size_t>(blocks) - 1] : -1;
   if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !sides_.HasSnapshot(last, kind)) {
     sides_.Keep(last, kind, std::move(sides));
@@ -129,11 +128,11 @@ void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreK
 
 void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots) {
   assert(table.copies_.empty());
-  const int64_t end = std::min<int64_t>(BlocksForSlots(slots), full_slots / kSlotsPerBlock);
+  const int64_t end = std::min<int64_t>(BlocksForSlots(slots), full_slots / kBlockSlots);
   assert(end <= table.size() && table.size() + end <= table.reserved_);
   for (int32_t i = 0; i < end; ++i) {
     const size_t at = static_cast<size_t>(i);
-    table.copies_.push_back({i, table.blocks_[at], table.sides_[at], TakeBlock()});
+    table.copies_.push_back({table.blocks_[at], table.sides_[at], TakeBlock(), i});
     --promised_;
   }
   assert(promised_ >= 0 && promised_ <= pool_.available());
@@ -141,7 +140,7 @@ void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slo
 
 int32_t BlockManager::FinishCopies(BlockTable& table) {
   int32_t freed = 0;
-  for (const TableCopy& copy : table.copies_) {
+  for (const BlockCopy& copy : table.copies_) {
     const size_t at = static_cast<size_t>(copy.index);
     DropSide(copy.from, copy.from_side);
     freed += DropBlock(table, copy.from) ? 1 : 0;
@@ -178,7 +177,7 @@ int32_t BlockManager::Truncate(BlockTable& table, int32_t size) {
 
 int32_t BlockManager::DropCopies(BlockTable& table) {
   int32_t freed = 0;
-  for (const TableCopy& copy : table.copies_) {
+  for (const BlockCopy& copy : table.copies_) {
     freed += pool_.DropReference(copy.to) ? 1 : 0;
     ++promised_;
   }
@@ -236,7 +235,7 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
           absl::StrCat("a table holds ", table->held(), " blocks with ", table->reserved(), " reserved"));
     }
     promised += table->reserved() - table->held();
-    for (const TableCopy& copy : table->copies()) ++holders[static_cast<size_t>(copy.to)];
+    for (const BlockCopy& copy : table->copies()) ++holders[static_cast<size_t>(copy.to)];
     for (size_t i = 0; i < table->blocks().size(); ++i) {
       const int32_t block = table->blocks()[i], side = table->sides()[i] - sides_.first();
       if (block < 0 || block >= pool_.total()) return absl::InternalError(absl::StrCat("a table lists block ", block));

@@ -55,7 +55,7 @@ class BlockManager {
   // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the side blocks
   // to prepare before any row of the next step, in this order.
   // REQUIRES: table.idle(), reserved_blocks >= 1 and >= the match's, CanAdmit(reserved_blocks, match), owner >= 0.
-  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideStart>* starts,
+  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideInit>* starts,
              int32_t owner = 0);
   void Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner = 0);
 
@@ -68,11 +68,11 @@ class BlockManager {
   template <typename TokensOf>
   void Publish(BlockTable& table, const PrefixSalt& salt, int32_t tokens, const TokensOf& tokens_of) {
     if (!MayPublish(table)) return;
-    while ((table.published_ + 1) * kSlotsPerBlock <= tokens) PublishNext(table, salt, tokens_of(table.published_));
+    while ((table.published_ + 1) * kBlockSlots <= tokens) PublishNext(table, salt, tokens_of(table.published_));
   }
 
   // Side blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
-  // there is one already or no room for it. REQUIRES: slots is a multiple of kSlotsPerBlock.
+  // there is one already or no room for it. REQUIRES: slots is a multiple of kBlockSlots.
   bool BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out);
   // They hold the scores now and become a snapshot if the table's block before `slots` is published; else they are given
   // back.

@@ -56,7 +56,7 @@ class BlockTable {
   std::span<const int32_t> blocks() const { return blocks_; }
   std::span<const int32_t> sides() const { return sides_; }  // [size()]
   // Copies that the step in flight makes; their targets are held already.
-  std::span<const TableCopy> copies() const { return copies_; }
+  std::span<const BlockCopy> copies() const { return copies_; }
   int32_t size() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t held() const { return static_cast<int32_t>(blocks_.size() + copies_.size()); }
   int32_t reserved() const { return reserved_; }  // the most blocks the sequence may still come to hold
@@ -71,7 +71,7 @@ class BlockTable {
   int32_t reserved_ = 0;
   std::vector<int32_t> blocks_;
   std::vector<int32_t> sides_;  // sides_[i] == blocks_[i]: the block's own
-  std::vector<TableCopy> copies_;
+  std::vector<BlockCopy> copies_;
 
   // Where the table stands in the prefix index: its first `published_` blocks are nodes or equal to nodes, the last of
   // them with serial `parent_`.

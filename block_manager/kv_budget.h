@@ -21,17 +21,15 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace hydrant {
+#include "kernels/step/block_ops.h"
 
-// Token slots in a block. The same number as kBlockSlots in kernels/device.h, which this folder may not include;
-// server/engine/engine_core.cc, which sees both, asserts that they agree.
-inline constexpr int32_t kSlotsPerBlock = 16;
+namespace hydrant {
 
 // The stride of prefill "budgeted". A chunk's rows are one matrix product, and below about this many it is bound by the
 // weights' way through memory; twice as many would double what a small budget needs.
 inline constexpr int32_t kBudgetedPrefillStride = 256;
 
-constexpr int64_t BlocksForSlots(int64_t slots) { return (slots + kSlotsPerBlock - 1) / kSlotsPerBlock; }
+constexpr int64_t BlocksForSlots(int64_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots; }
 
 // What one decode step does to the counts of its sequence.
 struct DecodeCounts {
@@ -141,9 +139,9 @@ struct LowerBudgets {
   int32_t count = 0;
 };
 constexpr LowerBudgets LowerBudgetsOf(const KvBudget& budget) {
-  const int32_t most = (budget.keep - 1 + budget.slack) / kSlotsPerBlock;
+  const int32_t most = (budget.keep - 1 + budget.slack) / kBlockSlots;
   const int32_t least = static_cast<int32_t>(BlocksForSlots(int64_t{budget.floor} + budget.slack));
-  return {most * kSlotsPerBlock - budget.slack, std::max(0, most - least + 1)};
+  return {most * kBlockSlots - budget.slack, std::max(0, most - least + 1)};
 }
 
 // Decode steps of a request: the first token comes from the prompt's last row.

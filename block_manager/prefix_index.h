@@ -32,7 +32,7 @@ struct PrefixSalt {
   friend bool operator==(const PrefixSalt&, const PrefixSalt&) = default;
 };
 
-using BlockTokens = std::span<const int32_t, kSlotsPerBlock>;
+using BlockTokens = std::span<const int32_t, kBlockSlots>;
 
 class PrefixIndex {
  public:
@@ -61,7 +61,7 @@ class PrefixIndex {
   struct Key {
     PrefixSalt salt;
     uint64_t parent = 0;
-    std::array<int32_t, kSlotsPerBlock> tokens = {};
+    std::array<int32_t, kBlockSlots> tokens = {};
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Node {

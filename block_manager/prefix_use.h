@@ -35,28 +35,12 @@ struct PrefixMatch {
   ScoreKind score_kind = 0;
   bool from_snapshot = false;
 
-  int32_t tokens() const { return static_cast<int32_t>(blocks.size()) * kSlotsPerBlock; }
+  int32_t tokens() const { return static_cast<int32_t>(blocks.size()) * kBlockSlots; }
   void clear() {
     blocks.clear();
     revived = sides = 0;
     from_snapshot = false;
   }
-};
-
-// A side block to prepare before the step: scores from another one (-1: zeros), positions `position`, `position` + 1, …
-struct SideStart {
-  int32_t from = -1;
-  int32_t to = 0;
-  int32_t position = 0;
-};
-
-// A block to copy after the step's forward pass, with scores and positions, because its sequence is about to change it
-// and others may read it: entry `index` of the table becomes `to`.
-struct TableCopy {
-  int32_t index = 0;
-  int32_t from = 0;
-  int32_t from_side = 0;
-  int32_t to = 0;
 };
 
 }  // namespace hydrant

@@ -7,12 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/step/block_ops.h"
 #include "kernels/types.h"
 
 namespace hydrant {
-
-// Token slots in a block: one head's tile of 16 x head_dim elements is the unit of every KV kernel.
-inline constexpr int32_t kBlockSlots = 16;
 
 // The slots of the blocks that `slots` slots lie in.
 constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }

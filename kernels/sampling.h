@@ -13,7 +13,7 @@
 //   min_p     keeps weight[i] >= min_p
 //   top_k     keeps the first top_k by (logit descending, id ascending): exactly k, so top_k = 1 is greedy
 //   top_p     keeps, in that order, every token whose better tokens hold less than top_p of the mass left so far
-//   u         uniform in [0, 1) from Philox (kernels/philox.h), key `seed`, counter `position`
+//   u         uniform in [0, 1) from Philox (kernels/philox.h), `key`, counter `position`
 //   id        the first in ascending id order at which the cumulative weight of the kept exceeds u times their total
 // A logit of -inf is a token that cannot be drawn; NaN, +inf, or a row without a finite logit is an error of the row.
 #ifndef HYDRANT_KERNELS_SAMPLING_H_
@@ -25,14 +25,15 @@
 
 namespace hydrant {
 
-// Plain data, validated by the caller (api/): every field is finite and inside its range.
+// Plain data, validated by the caller: the reader of requests (api/request) writes into it. Every field is finite and inside
+// its range.
 struct SamplingParams {
   float temperature = 1.0f;  // [0, 2]; 0 = greedy (lowest id on a tie)
   float top_p = 1.0f;        // (0, 1]
   int32_t top_k = 0;         // <= 0 = off
   float min_p = 0.0f;        // [0, 1]
-  uint64_t seed =
-      0;  // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch
+  // Philox key; the counter is the position of the sampled token, so a draw never depends on the batch.
+  uint64_t key = 0;
 };
 
 struct TokenBias {

@@ -10,15 +10,10 @@
 #include <span>
 
 #include "kernels/eviction_policy.h"
+#include "kernels/step/block_ops.h"
+#include "kernels/step/row_plan.h"
 
 namespace hydrant {
-
-// Where the scores of a prefill row's first `slots` slots go as they are when the tile of 16 rows that ends there has been
-// added and nothing after it.
-struct ScoreSnapshot {
-  int32_t slots = 0;                    // multiple of kBlockSlots, within the row's tokens
-  std::span<const int32_t> sides = {};  // [slots / kBlockSlots]
-};
 
 // One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
 // token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
@@ -54,17 +49,15 @@ struct BatchRow {
 // Steps that a device has room for on their way to it: the next one may be queued while it computes the last.
 inline constexpr int32_t kStepsInFlight = 2;
 
-// In the place of a decode row's token: the id last sampled for its state row (SampleRequest::state_row), which the device has.
-// A row behind an end (SampleRequest::ends) is left out: it changes nothing in the cache, and its outputs mean nothing.
-inline constexpr int32_t kSampledId = -1;
-
 // What a device remembers in the place of an id that was an end.
 inline constexpr int32_t kNoNextId = -2;
 
 // The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
 struct StepBatch {
-  std::span<const int32_t> token_ids;  // [tokens], each in the vocabulary or kSampledId
-  std::span<const BatchRow> rows;      // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
+  // [tokens], each in the vocabulary or kSampledId. A row of kSampledId behind an end (SampleRequest::ends) is left out: it changes
+  // nothing in the cache, and its outputs mean nothing.
+  std::span<const int32_t> token_ids;
+  std::span<const BatchRow> rows;  // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
 };
 
 // Lowers one sequence to `live_to` slots: per (layer, KV head) the policy's cut chooses the survivors, those in slots
@@ -97,20 +90,6 @@ struct LossOp {
 
   std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
   int32_t position_end() const { return policy.rolling ? live : logical_length; }  // as ShrinkOp's
-};
-
-// A side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
-struct SideInit {
-  int32_t from = -1;
-  int32_t to = 0;
-  int32_t position = 0;
-};
-
-// K and V of a block, with the scores and positions beside it, become those of another one and of its own side block.
-struct BlockCopy {
-  int32_t from = 0;
-  int32_t from_side = 0;
-  int32_t to = 0;
 };
 
 // The largest step that scratch memory is there for.

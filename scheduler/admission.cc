@@ -48,7 +48,7 @@ absl::Status Admission::Check(const Request& request) const {
                                               " prompt tokens, max_tokens ", request.max_tokens,
                                               "); its tenant can have ", blocks_max));
   }
-  return CheckSlotsAtWorst(request, blocks_max * kSlotsPerBlock);
+  return CheckSlotsAtWorst(request, blocks_max * kBlockSlots);
 }
 
 int64_t Admission::PeakSlots(const Request& request) const {
@@ -165,7 +165,7 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPl
   const int32_t rows = sequence.prompt_length() - parked.computed;
   const int32_t cut = request.budget.TurnCut(parked.live, rows);
   plan.restores.push_back(
-      {request.session, index, parked.live, cut, parked.computed, rows, {blocks.begin(), blocks.end()}});
+      {{request.session, parked.live, cut, parked.computed, rows}, index, {blocks.begin(), blocks.end()}});
   sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
   sequence.live = sequence.held = cut > 0 ? cut : parked.live;
   // Whoever takes these blocks in this step does so after the cut.

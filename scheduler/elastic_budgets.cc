@@ -35,12 +35,12 @@ void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
   planner_.AddSequence(index, sequence.request.tenant);
   const LowerBudgets lower = LowerBudgetsOf(budget);
   for (int32_t i = 0; i < lower.count; ++i) {
-    const KvBudget lowered = budget.Lowered(lower.keep_max - i * kSlotsPerBlock);
+    const KvBudget lowered = budget.Lowered(lower.keep_max - i * kBlockSlots);
     const bool cut = live_in > lowered.keep;
     int64_t needed = BlocksForSlots(lowered.PeakSlots(std::min(live_in, lowered.keep), steps));
     if (sequence.shares && cut) {
       // What others may read is copied first, within the reservation.
-      const int64_t copies = std::min<int64_t>(BlocksForSlots(lowered.keep), live_in / kSlotsPerBlock);
+      const int64_t copies = std::min<int64_t>(BlocksForSlots(lowered.keep), live_in / kBlockSlots);
       if (BlocksForSlots(live_in) + copies > reserved) continue;
     } else if (sequence.shares) {
       needed = SharedDecodeBlocks(live_in, steps, lowered);

@@ -27,7 +27,7 @@
 //  4. Within a tenant, admission goes by priority and then by arrival. Between tenants it goes by tenant.h, which says
 //     why nobody waits for ever: with 3, a wait is at most the time the sequences before it need to run to their
 //     max_tokens.
-//  5. Prefill chunks end on multiples of kSlotsPerBlock slots, those aside that end a prompt or come before a cut in it.
+//  5. Prefill chunks end on multiples of kBlockSlots slots, those aside that end a prompt or come before a cut in it.
 //  6. A budget is lowered only while somebody waits for blocks who is let in for it, never below its floor, and never raised.
 //  7. Counts do not depend on data, but for which of several elastic budgets falls: what a plan frees is decided when it is
 //     made, and freed when it is committed.
@@ -115,7 +115,7 @@ class Scheduler {
   const StepPlan& Plan(int64_t now_us);
 
   // The plan behind the one in flight, when that is nothing but one more token for everybody who goes on; their tokens are
-  // kTokenInFlight. Null when it may be something else: prompts, cuts, copies of shared blocks, shrinks, a step that is divided
+  // kSampledId. Null when it may be something else: prompts, cuts, copies of shared blocks, shrinks, a step that is divided
   // between tenants, somebody who may be let in, sessions to be moved; or when a sequence that is not `independent`, by its
   // index, would have a row: the driver needs its token first. Then the plan in flight is committed before the next is made.
   //

@@ -8,10 +8,10 @@
 namespace hydrant {
 
 absl::Status SchedulerOptions::Validate() const {
-  if (blocks < 1 || blocks > std::numeric_limits<int32_t>::max() / kSlotsPerBlock) {
+  if (blocks < 1 || blocks > std::numeric_limits<int32_t>::max() / kBlockSlots) {
     return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
   }
-  if (spare_sides < 0 || spare_sides > std::numeric_limits<int32_t>::max() / kSlotsPerBlock - blocks) {
+  if (spare_sides < 0 || spare_sides > std::numeric_limits<int32_t>::max() / kBlockSlots - blocks) {
     return absl::InvalidArgumentError(absl::StrCat("there cannot be ", spare_sides, " spare side blocks"));
   }
   // The bound on both keeps indices and sums far from overflow.
@@ -20,14 +20,13 @@ absl::Status SchedulerOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("sequences in progress and waiting requests must be 1 to ", kSequencesLimit));
   }
-  if (tokens_max < sequences_max + kSlotsPerBlock - 1) {
+  if (tokens_max < sequences_max + kBlockSlots - 1) {
     return absl::InvalidArgumentError(absl::StrCat("a step of ", tokens_max, " tokens has no room for ", sequences_max,
                                                    " sequences and a block of prefill: at least ",
-                                                   sequences_max + kSlotsPerBlock - 1, " are needed"));
+                                                   sequences_max + kBlockSlots - 1, " are needed"));
   }
-  if (prefill_tokens_max < kSlotsPerBlock) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prefill beside decodes needs at least ", kSlotsPerBlock, " tokens"));
+  if (prefill_tokens_max < kBlockSlots) {
+    return absl::InvalidArgumentError(absl::StrCat("prefill beside decodes needs at least ", kBlockSlots, " tokens"));
   }
   return ValidateTenants(tenants, blocks, sequences_max);
 }

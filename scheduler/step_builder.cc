@@ -11,7 +11,7 @@ namespace {
 // there, or to the last block edge within reach. The first of them goes into slot `live`.
 int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
   if (tokens <= tokens_left) return tokens;
-  const int32_t end = (live + tokens_left) / kSlotsPerBlock * kSlotsPerBlock;
+  const int32_t end = (live + tokens_left) / kBlockSlots * kBlockSlots;
   return std::max(0, end - live);
 }
 
@@ -43,8 +43,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
 }
 
 void StepBuilder::Limit(const StepLimits& limits) {
-  assert(std::min(limits.alone, limits.beside_decodes) >= kSlotsPerBlock && limits.shared > 0 &&
-         limits.shared_lag >= 1);
+  assert(std::min(limits.alone, limits.beside_decodes) >= kBlockSlots && limits.shared > 0 && limits.shared_lag >= 1);
   limits_ = limits;
 }
 
@@ -149,7 +148,7 @@ void StepBuilder::PlanDecode(int32_t index) {
   PlanRow& row = plan_->rows.emplace_back();
   row.sequence = index;
   row.state_row = sequence.state_row;
-  row.tokens = std::span<const int32_t>(ahead ? &kTokenInFlight : &sequence.last_token, 1);
+  row.tokens = std::span<const int32_t>(ahead ? &kSampledId : &sequence.last_token, 1);
   row.position = sequence.scheduled;
   row.live = sequence.live;
   row.prompt_length = sequence.prompt_length();
@@ -220,8 +219,8 @@ void StepBuilder::PlanPrompts() {
                                            : std::max(0.0, cost_max - plan_->prefill_cost);
     int32_t tokens = prefill_cost_.TokensFor(sequences_.at(index).live, cost_left);
     // To the end of the block that the share ends in: what that is too much is the others' in the next step.
-    if (plan_->shared && tokens > 0) tokens += kSlotsPerBlock - 1;
-    if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kSlotsPerBlock);
+    if (plan_->shared && tokens > 0) tokens += kBlockSlots - 1;
+    if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kBlockSlots);
     tokens = std::min(tokens, tokens_left);
     if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
   }
@@ -281,15 +280,15 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   if (!use.publishes || use.side != SideNeed::kSnapshot) return;
   const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
   // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
-  const int32_t again = (sequence.prompt_length() - 1) / kSlotsPerBlock * kSlotsPerBlock;
-  const int32_t whole = sequence.prompt_length() / kSlotsPerBlock * kSlotsPerBlock;
+  const int32_t again = (sequence.prompt_length() - 1) / kBlockSlots * kBlockSlots;
+  const int32_t whole = sequence.prompt_length() / kBlockSlots * kBlockSlots;
   for (int32_t slots = row->position; slots < end;) {
     int32_t next = NextSnapshot(slots);
     if (slots < again) next = std::min(next, again);
     if (slots < whole) next = std::min(next, whole);
     slots = next;
     if (slots > end) break;
-    PlanSnapshot snapshot{slots, {}};
+    ScoreSnapshot snapshot{slots, {}};
     if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.sides)) continue;
     plan_->snapshots.push_back(std::move(snapshot));
     ++row->snapshot_end;

@@ -12,7 +12,7 @@
 //     and of a tenant's the one whose last row is longest ago goes first.
 //  4. Where there are prompts to compute a step has a chunk of them. Tenants take turns (Tenant::prefilled), and of a tenant's
 //     prompts the one admitted longest ago goes first.
-//  5. Chunks end on multiples of kSlotsPerBlock slots, but for those that end a prompt or come before a cut in it.
+//  5. Chunks end on multiples of kBlockSlots slots, but for those that end a prompt or come before a cut in it.
 #ifndef HYDRANT_SCHEDULER_STEP_BUILDER_H_
 #define HYDRANT_SCHEDULER_STEP_BUILDER_H_
 

@@ -117,14 +117,14 @@ void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult&
 void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid) {
   const PrefixUse& use = sequence.request.prefix;
   if (valid && use.publishes) {
-    int32_t tokens[kSlotsPerBlock];
+    int32_t tokens[kBlockSlots];
     block_manager_.Publish(sequence.blocks, use.salt, sequence.computed, [&](int32_t block) {
-      for (int32_t i = 0; i < kSlotsPerBlock; ++i) tokens[i] = sequence.token(block * kSlotsPerBlock + i);
+      for (int32_t i = 0; i < kBlockSlots; ++i) tokens[i] = sequence.token(block * kBlockSlots + i);
       return BlockTokens(tokens);
     });
   }
   for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
-    PlanSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
+    ScoreSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
     block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.sides));
   }
   if (!row.choose_victim && row.shrink_to == 0) return;

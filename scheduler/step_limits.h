@@ -9,8 +9,8 @@ struct StepLimits {
   static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
 
   // Of prompts, `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs.
-  double alone = kUnbounded;           // >= kSlotsPerBlock
-  double beside_decodes = kUnbounded;  // >= kSlotsPerBlock
+  double alone = kUnbounded;           // >= kBlockSlots
+  double beside_decodes = kUnbounded;  // >= kBlockSlots
   // Of everything, when several tenants have something to compute (step_shares.h).
   double shared = kUnbounded;  // > 0
   double shared_lag = 3.0;     // >= 1: so many such steps one of these tenants may catch up with at once

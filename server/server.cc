@@ -280,7 +280,7 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   parts->http = std::make_unique<HttpServer>(
-      MakeHttpOptions(config, manager, sizing.limits, checkpoint.config(), std::move(context)), *parts->metrics,
+      MakeHttpOptions(config, manager, sizing.limits, checkpoint.config, std::move(context)), *parts->metrics,
       *parts->tenants);
   Metrics& metrics = *parts->metrics;
   HttpServer& http = *parts->http;

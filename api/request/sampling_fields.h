@@ -11,25 +11,19 @@
 
 #include "api/request/request_context.h"
 #include "api/wire/object_reader.h"
+#include "kernels/sampling.h"
 
 namespace hydrant {
 
-struct LogitBias {
-  int32_t id = 0;
-  float bias = 0.0f;  // in [-100, 100], not 0
-};
-
-struct SamplingFields {
-  float temperature = 1.0f;  // 0 = greedy; below 1e-6 counts as 0
-  float top_p = 1.0f;        // at least the smallest normal float
-  int32_t top_k = 0;         // <= 0: off
-  float min_p = 0.0f;
+// Of SamplingParams, a temperature below 1e-6 counts as 0, and top_p is at least the smallest normal float; `key` is the
+// server's to make of `seed`, for each sample another.
+struct SamplingFields : SamplingParams {
   std::optional<int64_t> seed;  // absent: the server draws one
 
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   float repetition_penalty = 1.0f;
-  std::vector<LogitBias> logit_bias;       // by id, none twice
+  std::vector<TokenBias> logit_bias;       // by id, none twice; in [-100, 100], not 0
   std::vector<int32_t> allowed_token_ids;  // ascending, none twice; empty: all
   std::vector<std::string> bad_words;      // none empty
 };

@@ -213,7 +213,7 @@ Values SamplingDistribution(ValuesView logits, const SamplingParams& params) {
 }
 
 int32_t Draw(ValuesView distribution, const SamplingParams& params, int64_t position, double* margin) {
-  const double u = PhiloxUniform(params.seed, position);
+  const double u = PhiloxUniform(params.key, position);
   double below = 0.0;
   int32_t id = 0, last = 0;
   for (; id < std::ssize(distribution); ++id) {

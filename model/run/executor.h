@@ -18,6 +18,9 @@
 #include "kernels/eviction_policy.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
+#include "kernels/step/block_ops.h"
+#include "kernels/step/row_plan.h"
+#include "kernels/step/session_ops.h"
 #include "kernels/step_batch.h"
 
 namespace hydrant {
@@ -30,29 +33,10 @@ struct LossQuestion {
   const EvictionPolicy* policy = nullptr;  // the one the request began with
 };
 
-// One sequence's share of a step.
-struct StepRow {
-  int32_t state_row = 0;  // the sequence's place in device state while it is in progress
-  // To compute now, at positions [position, position + tokens.size()). kSampledId, of a generated token: the one that the last row
-  // of this state row samples, which may be in flight; 0 where that row fails.
-  std::span<const int32_t> tokens = {};
-  int32_t position = 0;
-  int32_t live = 0;  // slots occupied before this step
-  int32_t prompt_length = 0;
-  std::span<const int32_t> block_table = {};      // covers live plus the step's fresh slots
-  std::span<const int32_t> side_table = {};       // beside it: whose scores and positions these slots have
-  std::span<const ScoreSnapshot> snapshots = {};  // of the scores, on the way through a prompt
-  // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
-  std::span<const BlockCopy> copies = {};
-  bool prefill = false;        // prompt tokens; else exactly one generated token
-  bool reuse_victim = false;   // decode at the budget: overwrite the victim, live stays
-  bool choose_victim = false;  // decode: choose the next victim after scoring
-  int32_t shrink_to = 0;       // > 0: after the forward pass, cut to this many slots
-  bool sample = false;         // sample a token from the last token's logits
-  // Of what it samples: ids behind which a row of kSampledId leaves no trace in the cache. What that row samples means nothing.
-  std::span<const int32_t> ends = {};
-  int32_t forced_id = -1;  // >= 0: take this token instead of sampling one (teacher forcing)
-  int32_t logprobs = -1;   // of the sampled token: -1 none, k >= 0 its own and the k best
+struct StepRow : RowPlan {
+  std::span<const ScoreSnapshot> snapshots = {};  // of the scores, by ascending slots
+  int32_t forced_id = -1;                         // >= 0: take this token instead of sampling one (teacher forcing)
+  int32_t logprobs = -1;                          // of the sampled token: -1 none, k >= 0 its own and the k best
   // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
   // of the prompt has no target.
   std::span<const int32_t> targets = {};
@@ -64,26 +48,13 @@ struct StepRow {
   const LogitAdjustments* adjustments = nullptr;  // of the sampled token; null: none. Valid until Launch returns
 };
 
-// Copies a session's KV out of the pool, in the place of what was parked for it before.
-struct ParkOp {
-  uint64_t session = 0;
-  int32_t cut_from = 0;  // > 0: slots occupied; they are cut to `live` first
-  int32_t live = 0;
-  int32_t computed = 0;  // logical length
+struct ParkOp : SessionPark {
   std::span<const int32_t> block_table = {};
   std::span<const int32_t> side_table = {};
   const EvictionPolicy* policy = nullptr;
 };
 
-// Copies a session's parked KV into fresh blocks, then makes room there. What is parked stays.
-struct RestoreOp {
-  uint64_t session = 0;
-  int32_t live = 0;
-  // > 0: it is cut to so many slots, the policy's heavy ones of all but the newest tokens, and those. Done before the next
-  // operation: that may get the blocks that become free.
-  int32_t cut_to = 0;
-  int32_t computed = 0;  // logical length
-  int32_t rows = 0;      // tokens that will be computed before the scores are used: they decay by as many rows
+struct RestoreOp : SessionRestore {
   std::span<const int32_t> block_table = {};
   const EvictionPolicy* policy = nullptr;
 };

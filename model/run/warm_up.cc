@@ -96,21 +96,16 @@ class Steps {
     read.reads.push_back({.live = keep, .sides = table, .out = &sides});
     Run(read);
     StepInput park;
-    park.parks.push_back({.session = kSession,
-                          .live = keep,
-                          .computed = position + 1,
-                          .block_table = table,
-                          .side_table = table,
-                          .policy = &policy_});
+    park.parks.push_back({{.session = kSession, .live = keep, .computed = position + 1},
+                          /*block_table=*/table,
+                          /*side_table=*/table,
+                          &policy_});
     if (!Run(park).unparked.empty()) throw std::bad_alloc();
     StepInput restore;
-    restore.restores.push_back({.session = kSession,
-                                .live = keep,
-                                .cut_to = keep - 1,
-                                .computed = position + 1,
-                                .rows = 1,
-                                .block_table = table,
-                                .policy = &policy_});
+    restore.restores.push_back(
+        {{.session = kSession, .live = keep, .cut_to = keep - 1, .computed = position + 1, .rows = 1},
+         table,
+         &policy_});
     restore.rows.push_back(Row(0, fed_, position + 1, keep - 1));
     restore.rows[0].prompt_length = kPrompt;
     Run(restore);
@@ -121,16 +116,17 @@ class Steps {
 
  private:
   StepRow Row(int32_t state_row, std::span<const int32_t> tokens, int32_t position, int32_t live) const {
-    return {.state_row = state_row,
-            .tokens = tokens,
-            .position = position,
-            .live = live,
-            .block_table = Blocks(state_row % options_.blocks, 1),
-            .side_table = Blocks(state_row % options_.blocks, 1),
-            .sample = true,
-            .logprobs = 1,
-            .policy = &policy_,
-            .sampling = &sampling_};
+    StepRow row;
+    row.state_row = state_row;
+    row.tokens = tokens;
+    row.position = position;
+    row.live = live;
+    row.block_table = row.side_table = Blocks(state_row % options_.blocks, 1);
+    row.sample = true;
+    row.logprobs = 1;
+    row.policy = &policy_;
+    row.sampling = &sampling_;
+    return row;
   }
   std::span<const int32_t> Tokens(int32_t count) const { return std::span(prompt_).first(static_cast<size_t>(count)); }
   std::span<const int32_t> Blocks(int32_t begin, int32_t count) const {

@@ -11,9 +11,6 @@
 
 namespace hydrant {
 
-static_assert(kSlotsPerBlock == kBlockSlots, "the block manager and the device disagree about the size of a block");
-static_assert(kTokenInFlight == kSampledId, "the scheduler and the device disagree about a token nobody knows yet");
-
 absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
                                                                EngineClock clock) {
   if (absl::Status status = options.scheduler.Validate(); !status.ok()) return status;
@@ -180,47 +177,30 @@ void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
       evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] +=
           static_cast<uint64_t>(from.live - from.cut_to);
     }
-    input.restores.push_back(
-        {from.session, from.live, from.cut_to, from.computed, from.rows, from.block_table, &policy});
+    input.restores.push_back({from, from.block_table, &policy});
   }
-  for (const SideStart& from : plan.side_starts) input.side_inits.push_back({from.from, from.to, from.position});
-  CollectSharing(plan, flight);
-  size_t copies_begin = 0;
+  input.side_inits = plan.side_starts;
   for (const PlanRow& from : plan.rows) {
     StepRow& row = input.rows.emplace_back();
     BuildRow(from, &row);
-    row.snapshots = std::span(flight->snapshots)
+    row.snapshots = std::span(plan.snapshots)
                         .subspan(static_cast<size_t>(from.snapshot_begin),
                                  static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
-    row.copies = std::span(flight->copies).subspan(copies_begin, from.copies.size());
-    copies_begin += from.copies.size();
   }
 }
 
 void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   Extras& extras = extras_[static_cast<size_t>(from.sequence)];
   if (from.lowered) extras.policy = extras.options.policy.Lowered(from.keep);
-  row->state_row = from.state_row;
-  row->tokens = from.tokens;
-  row->position = from.position;
-  row->live = from.live;
-  row->prompt_length = from.prompt_length;
-  row->block_table = from.block_table;
-  row->side_table = from.side_table;
-  row->prefill = from.prefill;
-  row->reuse_victim = from.reuse_victim;
-  row->choose_victim = from.choose_victim;
-  row->shrink_to = from.shrink_to;
+  static_cast<RowPlan&>(*row) = from;
   row->losses = {from.loss_keep_max, from.loss_cuts, &extras.options.policy};
-  row->sample = from.sample;
-  row->ends = from.ends;
   row->logprobs = extras.options.logprobs;
   // The number of the token it samples.
   const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
   const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);
   row->forced_id = forced ? extras.options.forced_ids[static_cast<size_t>(next)] : -1;
   if (from.sample && !forced && extras.options.shaper != nullptr) {
-    row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kTokenInFlight);
+    row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kSampledId);
   }
   row->policy = &extras.policy;
   row->sampling = &extras.options.sampling;
@@ -249,8 +229,7 @@ void EngineCore::MoveSessions() {
   moves_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
-    moves_.parks.push_back(
-        {from.session, from.cut_from, from.live, from.computed, from.block_table, from.side_table, &policy});
+    moves_.parks.push_back({from, from.block_table, from.side_table, &policy});
     parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
   std::vector<uint64_t> unparked;
@@ -314,16 +293,6 @@ void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
     out->sides_read = out->sides.blocks > 0;
   } catch (const std::bad_alloc&) {
     // As of those that would take too much.
-  }
-}
-
-// What the scheduler says in its own words, in the device's; rows get spans of it.
-void EngineCore::CollectSharing(const StepPlan& plan, Flight* flight) {
-  flight->snapshots.clear();
-  for (const PlanSnapshot& from : plan.snapshots) flight->snapshots.push_back({from.slots, from.sides});
-  flight->copies.clear();
-  for (const PlanRow& row : plan.rows) {
-    for (const TableCopy& copy : row.copies) flight->copies.push_back({copy.from, copy.from_side, copy.to});
   }
 }
 

@@ -123,11 +123,9 @@ class EngineCore {
   struct Flight {
     const StepPlan* plan = nullptr;
     StepInput input;
-    std::vector<ScoreSnapshot> snapshots;  // of input's rows
-    std::vector<BlockCopy> copies;         // of input's rows
-    Executor::Ticket ticket;               // of a plan with rows
-    bool lost = false;                     // there was no memory for it: nothing is to be awaited
-    bool answered = false;                 // Await has returned: `output` is there
+    Executor::Ticket ticket;  // of a plan with rows
+    bool lost = false;        // there was no memory for it: nothing is to be awaited
+    bool answered = false;    // Await has returned: `output` is there
     StepOutput output;
     int64_t begin_us = 0;
     int64_t launch_us = 0;
@@ -142,7 +140,6 @@ class EngineCore {
   void Report(const Flight& flight);
   void BuildInput(const StepPlan& plan, Flight* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
-  static void CollectSharing(const StepPlan& plan, Flight* flight);
   void ReadSides(const ReadOp& read, KvReading* out);
   void MoveSessions();
   void BuildResults(const Flight& flight);

@@ -44,15 +44,13 @@ StepPacer::StepPacer(int32_t tokens_max)
       alone_s_(kAloneS),
       beside_(BesideMost()),
       shared_(BesideMost()) {
-  assert(tokens_max >= kSlotsPerBlock);
+  assert(tokens_max >= kBlockSlots);
 }
 
 // What would take kBesideDecodesS if the decodes took no time.
 double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / alone_s_); }
 
-double StepPacer::Within(double cost) const {
-  return std::clamp<double>(cost, kSlotsPerBlock, kDepthMost * tokens_max_);
-}
+double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kBlockSlots, kDepthMost * tokens_max_); }
 
 double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
 

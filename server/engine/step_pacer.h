@@ -18,12 +18,12 @@ namespace hydrant {
 
 class StepPacer {
  public:
-  // REQUIRES: tokens_max >= kSlotsPerBlock.
+  // REQUIRES: tokens_max >= kBlockSlots.
   explicit StepPacer(int32_t tokens_max);
 
   void Observe(const StepReport& report);
 
-  // For the next step, each at least kSlotsPerBlock.
+  // For the next step, each at least kBlockSlots.
   StepLimits limits() const;
 
  private:

@@ -43,9 +43,9 @@ HttpResponse TokenizeNow(const std::string& body, const ServingContext& context)
   if (request.value().return_token_strs) {
     // A string per token costs fifty times the text.
     if (static_cast<int64_t>(tokens.size()) > context.limits.request_tokens_max()) {
-      return ErrorResponse(InvalidField(
-          "return_token_strs",
-          absl::StrCat("'return_token_strs' is possible for at most ", context.limits.request_tokens_max(), " tokens.")));
+      return ErrorResponse(
+          InvalidField("return_token_strs", absl::StrCat("'return_token_strs' is possible for at most ",
+                                                         context.limits.request_tokens_max(), " tokens.")));
     }
     pieces.emplace();
     for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));

@@ -30,8 +30,8 @@ struct Totals {
     if (logprobs <= context.limits.logprobs_kept_max) return std::nullopt;
     const std::string_view field = request.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs";
     return InvalidField(
-        field, absl::StrCat("'", std::string(field), "': this request asks for more than ", context.limits.logprobs_kept_max,
-                            " log-probabilities, all tokens and samples together."));
+        field, absl::StrCat("'", std::string(field), "': this request asks for more than ",
+                            context.limits.logprobs_kept_max, " log-probabilities, all tokens and samples together."));
   }
 };
 
@@ -112,7 +112,7 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
                                                             const ServingContext& context) {
   LogitRules rules;
   rules.allowed = fields.allowed_token_ids;
-  for (const LogitBias& bias : fields.logit_bias) rules.biases.push_back({bias.id, bias.bias});
+  rules.biases = fields.logit_bias;
   ApiResult<std::vector<std::vector<int32_t>>> bad_words = EncodeBadWords(fields.bad_words, *context.tokenizer);
   if (!bad_words.ok()) return bad_words.error();
   rules.bad_words = std::move(bad_words.value());
@@ -212,8 +212,8 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
   GenerationFields& fields = prepared->fields;
   assert(prompts.size() == 1 || (fields.session_id.empty() && fields.max_tokens != kRestOfContext));
   if (fields.n * std::ssize(prompts) > context.limits.request_sequences_max()) {
-    return InvalidField(
-        "prompt", absl::StrCat("'n' times the number of prompts may be at most ", context.limits.request_sequences_max(), "."));
+    return InvalidField("prompt", absl::StrCat("'n' times the number of prompts may be at most ",
+                                               context.limits.request_sequences_max(), "."));
   }
   if (!fields.session_id.empty()) {
     ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);

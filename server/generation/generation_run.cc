@@ -87,8 +87,8 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 }
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
-  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()), context_.limits.stream_buffer_bytes_max,
-                                             std::move(wake));
+  mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()),
+                                             context_.limits.stream_buffer_bytes_max, std::move(wake));
   GenerationJob job;
   job.mailbox = mailbox_;
   job.ledger = std::move(ledger);
@@ -133,11 +133,8 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in two
   // requests.
   const auto sample = static_cast<uint64_t>(choice % static_cast<size_t>(fields.n));
-  sequence.sampling = {.temperature = fields.temperature,
-                       .top_p = fields.top_p,
-                       .top_k = fields.top_k,
-                       .min_p = fields.min_p,
-                       .seed = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed()};
+  sequence.sampling = fields;
+  sequence.sampling.key = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed();
   return sequence;
 }
 

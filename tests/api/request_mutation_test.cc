@@ -71,7 +71,7 @@ void CheckRequest(const CompletionRequest& request) {
   ASSERT_TRUE(request.min_p >= 0.0f && request.min_p <= 1.0f);
   ASSERT_TRUE(std::abs(request.presence_penalty) <= 2.0f && std::abs(request.frequency_penalty) <= 2.0f);
   ASSERT_TRUE(request.repetition_penalty > 0.0f && request.repetition_penalty <= 10.0f);
-  for (const LogitBias& bias : request.logit_bias) {
+  for (const TokenBias& bias : request.logit_bias) {
     ASSERT_TRUE(bias.id >= 0 && bias.id < kVocab && std::abs(bias.bias) <= 100.0f);
   }
   for (const int32_t id : request.allowed_token_ids) ASSERT_TRUE(id >= 0 && id < kVocab);

@@ -66,14 +66,15 @@ class Driver {
     const double begin = Now();
     for (int32_t i = 0; i < cohort.count; ++i) {
       StepInput input;
-      StepRow row{.state_row = cohort.first + i,
-                  .tokens = prompt,
-                  .prompt_length = tokens,
-                  .block_table = table(cohort, i),
-                  .prefill = true,
-                  .sample = true,
-                  .policy = &cohort.policy,
-                  .sampling = &greedy_};
+      StepRow row;
+      row.state_row = cohort.first + i;
+      row.tokens = prompt;
+      row.prompt_length = tokens;
+      row.block_table = table(cohort, i);
+      row.prefill = true;
+      row.sample = true;
+      row.policy = &cohort.policy;
+      row.sampling = &greedy_;
       if (cut) row.shrink_to = cohort.policy.keep();
       input.rows.push_back(row);
       Run(input);
@@ -91,17 +92,18 @@ class Driver {
     const int32_t live_after = reuse ? cohort.live : cohort.live + 1;
     StepInput input;
     for (int32_t i = 0; i < cohort.count; ++i) {
-      input.rows.push_back(StepRow{.state_row = cohort.first + i,
-                                   .tokens = std::span(cohort.ids).subspan(static_cast<size_t>(i), 1),
-                                   .position = cohort.position,
-                                   .live = cohort.live,
-                                   .prompt_length = cohort.prompt_length,
-                                   .block_table = table(cohort, i),
-                                   .reuse_victim = reuse,
-                                   .choose_victim = cohort.policy.evicts && live_after == cohort.policy.keep() + 1,
-                                   .sample = true,
-                                   .policy = &cohort.policy,
-                                   .sampling = &greedy_});
+      StepRow& row = input.rows.emplace_back();
+      row.state_row = cohort.first + i;
+      row.tokens = std::span(cohort.ids).subspan(static_cast<size_t>(i), 1);
+      row.position = cohort.position;
+      row.live = cohort.live;
+      row.prompt_length = cohort.prompt_length;
+      row.block_table = table(cohort, i);
+      row.reuse_victim = reuse;
+      row.choose_victim = cohort.policy.evicts && live_after == cohort.policy.keep() + 1;
+      row.sample = true;
+      row.policy = &cohort.policy;
+      row.sampling = &greedy_;
     }
     const double begin = Now();
     const StepOutput output = Run(input);

@@ -111,10 +111,10 @@ TEST(BlockManager, GrowthWithinReservationsNeverFailsOverRandomLives) {
     }
     switch (pick(3)) {
       case 0:
-        manager.Extend(table, pick(table.reserved() * kSlotsPerBlock + 1));
+        manager.Extend(table, pick(table.reserved() * kBlockSlots + 1));
         break;
       case 1: {
-        const int32_t slots = pick(table.size() * kSlotsPerBlock + 1);
+        const int32_t slots = pick(table.size() * kBlockSlots + 1);
         const int32_t needed = std::max<int32_t>(1, static_cast<int32_t>(BlocksForSlots(slots)));
         manager.Shrink(table, slots, needed + pick(table.reserved() - needed + 1));
         break;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr PrefixSalt kAnna{1, 10}, kBert{1, 11};
 
-std::array<int32_t, kSlotsPerBlock> Tokens(int32_t first) {
-  std::array<int32_t, kSlotsPerBlock> tokens;
-  for (int32_t i = 0; i < kSlotsPerBlock; ++i) tokens[static_cast<size_t>(i)] = first + i;
+std::array<int32_t, kBlockSlots> Tokens(int32_t first) {
+  std::array<int32_t, kBlockSlots> tokens;
+  for (int32_t i = 0; i < kBlockSlots; ++i) tokens[static_cast<size_t>(i)] = first + i;
   return tokens;
 }
 
@@ -28,7 +28,7 @@ TEST(PrefixIndex, FindsABlockByEverythingBeforeIt) {
   EXPECT_EQ(index.Find(kAnna, PrefixIndex::kRoot, Tokens(0)), 2);
   EXPECT_EQ(index.Find(kAnna, parent, Tokens(100)), 3);
   EXPECT_EQ(index.Find(kAnna, PrefixIndex::kRoot, Tokens(100)), -1) << "the same tokens after something else";
-  std::array<int32_t, kSlotsPerBlock> other = Tokens(100);
+  std::array<int32_t, kBlockSlots> other = Tokens(100);
   ++other.back();
   EXPECT_EQ(index.Find(kAnna, parent, other), -1);
 }

@@ -31,7 +31,7 @@ PrefixUse Scored() {
 void Publish(BlockManager& manager, BlockTable& table, const std::vector<int32_t>& prompt,
              const PrefixSalt& salt = PrefixSalt()) {
   manager.Publish(table, salt, static_cast<int32_t>(prompt.size()), [&](int32_t block) {
-    return BlockTokens(std::span(prompt).subspan(static_cast<size_t>(block) * kSlotsPerBlock, kSlotsPerBlock));
+    return BlockTokens(std::span(prompt).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
   });
 }
 
@@ -219,7 +219,7 @@ TEST(Sharing, ScoredRequestsMatchWhereASnapshotIs) {
 
   manager.Match(Scored(), Prompt(65), &match);
   BlockTable second;
-  std::vector<SideStart> starts;
+  std::vector<SideInit> starts;
   manager.Admit(second, 5, match, &starts);
   ASSERT_EQ(starts.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {

@@ -92,7 +92,7 @@ inline SequenceRequest MakeRequest(uint64_t id, int32_t prompt_length, int32_t m
   for (int32_t i = 0; i < prompt_length; ++i) prompt[static_cast<size_t>(i)] = i % kVocab;
   request.request.prompt = std::move(prompt);
   request.request.max_tokens = max_tokens;
-  request.sampling.seed = id;
+  request.sampling.key = id;
   if (keep > 0) {
     request.request.budget = KvBudget::Exact(keep);
     request.policy.evicts = true;

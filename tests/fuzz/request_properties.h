@@ -37,7 +37,7 @@ inline void CheckSampling(const SamplingFields& fields, const RequestLimits& lim
           "penalties are in range");
   Require(static_cast<int32_t>(fields.logit_bias.size()) <= limits.logit_bias_max, "biases are bounded");
   for (size_t i = 0; i < fields.logit_bias.size(); ++i) {
-    const LogitBias& bias = fields.logit_bias[i];
+    const TokenBias& bias = fields.logit_bias[i];
     Require(bias.id >= 0 && bias.id < kVocab && Within(std::abs(bias.bias), 1e-38f, 100), "a bias is one");
     Require(i == 0 || fields.logit_bias[i - 1].id < bias.id, "biases ascend");
   }

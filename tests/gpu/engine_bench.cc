@@ -153,15 +153,16 @@ class Bench {
       const int32_t count = std::min(chunk, tokens - at);
       const bool last = at + count == tokens;
       StepInput input;
-      StepRow row{.tokens = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
-                  .position = at,
-                  .live = live,
-                  .prompt_length = tokens,
-                  .block_table = table,
-                  .prefill = true,
-                  .sample = last,
-                  .policy = &policy,
-                  .sampling = &greedy_};
+      StepRow row;
+      row.tokens = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
+      row.position = at;
+      row.live = live;
+      row.prompt_length = tokens;
+      row.block_table = table;
+      row.prefill = true;
+      row.sample = last;
+      row.policy = &policy;
+      row.sampling = &greedy_;
       live += count;
       if ((last || stride > 0) && policy.evicts && live > policy.keep()) row.shrink_to = live = policy.keep();
       input.rows.push_back(row);
@@ -184,18 +185,17 @@ class Bench {
       input.clear();
       const int32_t now = policy.evicts ? policy.keep() + 1 : live + step;
       for (int32_t i = 0; i < batch; ++i) {
-        input.rows.push_back(
-            {.state_row = i,
-             .tokens = std::span(ahead && step > 0 ? fed : ids).subspan(static_cast<size_t>(i), 1),
-             .position = (policy.evicts ? arguments_.context : live) + step,  // old enough for anything to be a victim
-             .live = now,
-             .prompt_length = 1,
-             .block_table = tables[static_cast<size_t>(i)],
-             .reuse_victim = policy.evicts,
-             .choose_victim = policy.evicts,
-             .sample = true,
-             .policy = &policy,
-             .sampling = &greedy_});
+        StepRow& row = input.rows.emplace_back();
+        row.state_row = i;
+        row.tokens = std::span(ahead && step > 0 ? fed : ids).subspan(static_cast<size_t>(i), 1);
+        row.position = (policy.evicts ? arguments_.context : live) + step;  // old enough for anything to be a victim
+        row.live = now;
+        row.prompt_length = 1;
+        row.block_table = tables[static_cast<size_t>(i)];
+        row.reuse_victim = row.choose_victim = policy.evicts;
+        row.sample = true;
+        row.policy = &policy;
+        row.sampling = &greedy_;
       }
       tickets[step % 2] = executor_->Launch(input);
     };

@@ -87,7 +87,7 @@ TEST_P(SamplingTest, BrokenRowsAreReportedWhereverTheNumberSits) {
 TEST_P(SamplingTest, MinusInfinityIsNeverDrawn) {
   std::vector<float> logits(600, -kInfinity);
   logits[3] = logits[290] = logits[599] = 1.0f;
-  const SamplingParams params{.temperature = 2.0f, .seed = 5};
+  const SamplingParams params{.temperature = 2.0f, .key = 5};
   for (int64_t position = 0; position < 500 / GetParam().share; ++position) {
     EXPECT_THAT(Draw(logits, params, position), testing::AnyOf(3, 290, 599));
   }
@@ -123,7 +123,7 @@ TEST_P(SamplingTest, DrawsWhatTheOracleDraws) {
         if (seed % 4 == 0)
           std::transform(logits.begin(), logits.end(), logits.begin(), [](float x) { return std::round(x); });
         SamplingParams params = filter.params;
-        params.seed = seed * 77;
+        params.key = seed * 77;
         double margin = 0.0;
         const SampleRequest request{.params = &params, .position = static_cast<int64_t>(seed) + 3};
         const SampleResult expected = reference::Sample(ToDouble(logits), request, &margin);
@@ -146,7 +146,7 @@ TEST_P(SamplingTest, FrequenciesFollowTheDistribution) {
   const std::vector<float> logits = RandomLogits(40, 9, 1.5f);
   for (const FilterCase& filter : kFilters) {
     SamplingParams params = filter.params;
-    params.seed = 123;
+    params.key = 123;
     const Values p = reference::SamplingDistribution(ToDouble(logits), params);
     std::vector<int> counts(logits.size(), 0);
     for (int64_t position = 0; position < draws; ++position)
@@ -182,7 +182,7 @@ TEST_P(SamplingTest, LogprobsAreThoseOfTheRawLogits) {
   const std::vector<float> logits = RandomLogits(49152, 4);
   const Values expected = reference::LogSoftmax(ToDouble(logits));
   const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
-  const SamplingParams params{.temperature = 0.7f, .top_k = 50, .seed = 8};
+  const SamplingParams params{.temperature = 0.7f, .top_k = 50, .key = 8};
   for (int32_t wanted : {0, 1, 5, 20}) {
     const SampleResult result = Sample(logits, {.params = &params, .position = 9, .logprobs = wanted});
     // Half an ulp of a number below 16, and the sum's relative error of about 1e-6.
@@ -246,7 +246,7 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   const LogitAdjustments view = adjusted.view();
   for (int32_t row = 0; row < kRows; ++row) {
     params[static_cast<size_t>(row)] = kFilters[row].params;
-    params[static_cast<size_t>(row)].seed = static_cast<uint64_t>(row);
+    params[static_cast<size_t>(row)].key = static_cast<uint64_t>(row);
     requests.push_back({.logits_row = row,
                         .params = &params[static_cast<size_t>(row)],
                         .adjustments = row % 2 == 0 ? &view : nullptr,
@@ -309,7 +309,7 @@ TEST_P(SamplingTest, TheNextStepFindsTheIdsOfItsStateRows) {
   std::vector<float> logits = RandomLogits(3 * kVocab, 3);
   logits[2 * kVocab + 5] = std::nanf("");
   const auto memory = OnDevice(*device, logits);
-  const SamplingParams draw{.seed = 4};
+  const SamplingParams draw{.key = 4};
   const SampleRequest requests[] = {{.logits_row = 0, .params = &draw, .position = 11, .state_row = 3},
                                     {.logits_row = 1, .scored_id = 44, .state_row = 0},
                                     {.logits_row = 2, .params = &draw, .position = 13, .state_row = 1},
@@ -349,7 +349,7 @@ TEST_P(SamplingTest, DistributionsAreThoseOfTransformers) {
                                 .top_p = ask.value("top_p", 1.0f),
                                 .top_k = ask.value("top_k", 0),
                                 .min_p = ask.value("min_p", 0.0f),
-                                .seed = 11};
+                                .key = 11};
     const Values ours =
         reference::SamplingDistribution(reference::AdjustedLogits(ToDouble(logits), adjustments), params);
     for (size_t id = 0; id < p.size(); ++id) EXPECT_NEAR(ours[id], p[id], 1e-6) << id;
@@ -417,7 +417,7 @@ TEST_P(SamplingTest, TheLastIdCountsOnceMore) {
   const std::vector<float> logits = RandomLogits(400, 8);
   const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
   const std::vector<int32_t> prompt = {ranked[2]}, output = {ranked[1], ranked[1], ranked[4]};
-  const SamplingParams draw{.temperature = 0.8f, .seed = 3};
+  const SamplingParams draw{.temperature = 0.8f, .key = 3};
   int32_t changed = 0;
   for (int32_t best = 0; best < 5; ++best) {
     const int32_t last = ranked[static_cast<size_t>(best)];

@@ -53,7 +53,7 @@ TEST(PlanAhead, ARowContinuesTheOneInFlight) {
   const PlanRow first = driver.Step().front();
   ASSERT_THAT(driver.in_flight, SizeIs(1));
   const PlanRow& ahead = driver.in_flight.front()->rows.front();
-  EXPECT_EQ(ahead.tokens[0], kTokenInFlight);
+  EXPECT_EQ(ahead.tokens[0], kSampledId);
   EXPECT_EQ(ahead.position, first.position + 1);
   EXPECT_EQ(ahead.live, first.live + 1);
   EXPECT_EQ(ahead.state_row, first.state_row);
@@ -109,7 +109,7 @@ TEST(PlanAhead, WhatIsNotCertainIsNotPlanned) {
     driver.Step();
     EXPECT_EQ(!driver.in_flight.empty(), each.planned);
     for (const StepPlan* plan : driver.in_flight) {
-      for (const PlanRow& row : plan->rows) EXPECT_EQ(row.tokens[0], kTokenInFlight);
+      for (const PlanRow& row : plan->rows) EXPECT_EQ(row.tokens[0], kSampledId);
     }
     driver.scheduler.PauseAdmission(false);
     driver.scheduler.SetPaused(1, false);

@@ -47,7 +47,7 @@ TEST(StepBuilder, ABudgetedPromptIsCutOnTheWay) {
     computed += tokens;
     live += tokens;
     const bool stops = computed % 80 == 0 || computed == 1000;
-    EXPECT_TRUE(stops || live % kSlotsPerBlock == 0) << live;
+    EXPECT_TRUE(stops || live % kBlockSlots == 0) << live;
     EXPECT_EQ(row.shrink_to, stops && live > 40 ? 40 : 0);
     EXPECT_EQ(row.evicted, stops ? live - 40 : 0);
     EXPECT_EQ(row.sample, computed == 1000);

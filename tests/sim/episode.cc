@@ -97,9 +97,9 @@ void Episode::Act() {
   if (workload_.LimitsStepsNow()) {
     const SchedulerOptions& scheduler = workload_.core().scheduler;
     StepLimits limits;
-    limits.alone = workload_.random().Between(kSlotsPerBlock, scheduler.tokens_max);
-    limits.beside_decodes = workload_.random().Between(kSlotsPerBlock, scheduler.prefill_tokens_max);
-    limits.shared = workload_.random().Between(1, 3 * kSlotsPerBlock);
+    limits.alone = workload_.random().Between(kBlockSlots, scheduler.tokens_max);
+    limits.beside_decodes = workload_.random().Between(kBlockSlots, scheduler.prefill_tokens_max);
+    limits.shared = workload_.random().Between(1, 3 * kBlockSlots);
     core_->LimitSteps(limits);
     executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;
   }

@@ -49,7 +49,7 @@ bool FakeExecutor::CheckPrefill(const StepRow& row, const SimRequest& request, i
   const PromptStop& stop = request.solo.StopAfter(row.position + 1);
   if (!expect("a chunk across a stop", end > stop.end, false)) return false;
   *live_in = request.live + tokens;
-  if (end < stop.end && !expect("the chunk's end modulo 16", *live_in % kSlotsPerBlock, 0)) return false;
+  if (end < stop.end && !expect("the chunk's end modulo 16", *live_in % kBlockSlots, 0)) return false;
   const bool samples = end == request.prompt_length() && request.request.request.max_tokens > 0;
   return expect("live", row.live, request.live) &&
          expect("shrink_to", row.shrink_to, end == stop.end ? stop.cut_to : 0) &&
@@ -127,8 +127,8 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
 bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int32_t place) {
   const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(place)]);
   const FakeMemory::Side& side = memory_.side(row.side_table[static_cast<size_t>(place)]);
-  const int32_t first = place * kSlotsPerBlock;
-  const size_t count = static_cast<size_t>(std::min(row.live - first, kSlotsPerBlock));
+  const int32_t first = place * kBlockSlots;
+  const size_t count = static_cast<size_t>(std::min(row.live - first, kBlockSlots));
   for (size_t pair = 0; pair < static_cast<size_t>(options_.pairs); ++pair) {
     for (size_t i = 0; i < count; ++i) {
       if (!CheckSlot(row, request, static_cast<int32_t>(pair), first + static_cast<int32_t>(i), block.cells[pair][i],
@@ -158,7 +158,7 @@ bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int3
 
 // Nobody else may hold what the row writes into `slot`.
 bool FakeExecutor::CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot) {
-  if (memory_.block(row.block_table[static_cast<size_t>(slot / kSlotsPerBlock)]).holders == 1) return true;
+  if (memory_.block(row.block_table[static_cast<size_t>(slot / kBlockSlots)]).holders == 1) return true;
   return failure_.Set("step ", step_, ": request ", request.id(), " writes into a block that others hold");
 }
 

@@ -35,7 +35,7 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
 bool FakeExecutor::OnItsWay(const SimRequest& request) const {
   for (const Flight& flight : flights_) {
     for (const StepRow& row : flight.input->rows) {
-      if (row.sampling->seed == request.id()) return true;
+      if (row.sampling->key == request.id()) return true;
     }
   }
   return false;
@@ -69,7 +69,7 @@ void FakeExecutor::CheckWhoDecodes(const StepInput& input) {
   const std::vector<int32_t> due = options_.overlap ? DueWithOneOnItsWay() : due_of_;
   std::vector<int32_t> left_out = due;
   for (const StepRow& row : input.rows) {
-    const uint64_t id = row.sampling->seed;
+    const uint64_t id = row.sampling->key;
     if (!row.prefill && id > 0 && id <= requests_.size()) --left_out[TenantOf(*requests_[id - 1])];
   }
   for (size_t tenant = 0; tenant < left_out.size(); ++tenant) {
@@ -129,7 +129,7 @@ int32_t FakeExecutor::TokenOf(const StepRow& row) const {
 // What the device computed in this step is not numbers.
 void FakeExecutor::FailRows(std::span<const StepRow> rows) {
   for (const StepRow& row : rows) {
-    const uint64_t id = row.sampling->seed;
+    const uint64_t id = row.sampling->key;
     if (!row.sample || id == 0 || id > requests_.size() || !requests_[id - 1]->started) continue;
     SimRequest& request = *requests_[id - 1];
     if (request.computed >= request.solo.computed()) continue;  // it has ended
@@ -139,7 +139,7 @@ void FakeExecutor::FailRows(std::span<const StepRow> rows) {
 }
 
 SimRequest* FakeExecutor::RequestOf(const StepRow& row) {
-  const uint64_t id = row.sampling->seed;
+  const uint64_t id = row.sampling->key;
   if (id == 0 || id > requests_.size() || row.state_row < 0 || row.state_row >= options_.state_rows) {
     failure_.Set("a row of request ", id, " in state row ", row.state_row);
     return nullptr;
@@ -182,13 +182,13 @@ bool FakeExecutor::SeeShrinking(const StepRow& row, SimRequest& request) {
 
 void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks) {
   const PrefixUse& use = request.request.request.prefix;
-  if (!use.looks_up || request.computed != 0 || cached % kSlotsPerBlock != 0 ||
-      cached > request.prompt_length() - use.rows_computed_min || std::ssize(blocks) < cached / kSlotsPerBlock ||
+  if (!use.looks_up || request.computed != 0 || cached % kBlockSlots != 0 ||
+      cached > request.prompt_length() - use.rows_computed_min || std::ssize(blocks) < cached / kBlockSlots ||
       (request.solo.first_pruned >= 0 && cached >= request.solo.first_pruned)) {
     failure_.Set("step ", step_, ": request ", request.id(), " takes over ", cached, " tokens");
     return;
   }
-  for (int32_t block : blocks.first(static_cast<size_t>(cached / kSlotsPerBlock))) {
+  for (int32_t block : blocks.first(static_cast<size_t>(cached / kBlockSlots))) {
     memory_.Hold(block);
     request.blocks.push_back(block);
     request.seen.emplace_back();
@@ -317,10 +317,10 @@ void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
     failure_.Set("step ", step_, ": a row behind the end of request ", request.id(), " spoils its session's scores");
   }
   if (row.reuse_victim || !CheckWrites(row, request, row.live)) return;
-  const size_t place = static_cast<size_t>(row.live / kSlotsPerBlock);
+  const size_t place = static_cast<size_t>(row.live / kBlockSlots);
   const FakeMemory::Cell nobodys = {~uint64_t{0}, row.position, TokenOf(row)};
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    memory_.Write(pair, row.block_table[place], row.live % kSlotsPerBlock, nobodys, ShareOf(nobodys));
+    memory_.Write(pair, row.block_table[place], row.live % kBlockSlots, nobodys, ShareOf(nobodys));
   }
 }
 
@@ -343,16 +343,16 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
   }
   uint64_t added = 0;
   for (int32_t i = 0; i < tokens;) {
-    const int32_t slot = row.live + i, offset = slot % kSlotsPerBlock;
-    const int32_t count = std::min(kSlotsPerBlock - offset, tokens - i);
+    const int32_t slot = row.live + i, offset = slot % kBlockSlots;
+    const int32_t count = std::min(kBlockSlots - offset, tokens - i);
     if (!CheckWrites(row, request, slot)) return false;
-    std::array<FakeMemory::Cell, kSlotsPerBlock> cells;
+    std::array<FakeMemory::Cell, kBlockSlots> cells;
     for (int32_t j = 0; j < count; ++j) {
       const int32_t position = row.position + i + j;
       cells[static_cast<size_t>(j)] = {request.keys[static_cast<size_t>(position)], position,
                                        row.tokens[static_cast<size_t>(i + j)]};
     }
-    const size_t place = static_cast<size_t>(slot / kSlotsPerBlock);
+    const size_t place = static_cast<size_t>(slot / kBlockSlots);
     added += memory_.WriteAllPairs(row.block_table[place], row.side_table[place], offset,
                                    std::span(cells).first(static_cast<size_t>(count)));
     i += count;
@@ -367,8 +367,8 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
 // Scores as they are on the way through the row's tokens.
 bool FakeExecutor::TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end) {
   for (const ScoreSnapshot& snapshot : row.snapshots) {
-    if (snapshot.slots <= row.live || snapshot.slots > end || snapshot.slots % kSlotsPerBlock != 0 ||
-        snapshot.sides.size() != static_cast<size_t>(snapshot.slots / kSlotsPerBlock)) {
+    if (snapshot.slots <= row.live || snapshot.slots > end || snapshot.slots % kBlockSlots != 0 ||
+        snapshot.sides.size() != static_cast<size_t>(snapshot.slots / kBlockSlots)) {
       return failure_.Set("step ", step_, ": a snapshot at ", snapshot.slots, " of a chunk to ", end);
     }
     AddRow(row, request, snapshot.slots, snapshot.slots - 1);
@@ -394,8 +394,8 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
       return failure_.Set("step ", step_, ": request ", request.id(), " writes slot ", slot, " of ", row.live);
     }
     if (!CheckWrites(row, request, slot)) return false;
-    const size_t place = static_cast<size_t>(slot / kSlotsPerBlock);
-    const int32_t block = row.block_table[place], side = row.side_table[place], offset = slot % kSlotsPerBlock;
+    const size_t place = static_cast<size_t>(slot / kBlockSlots);
+    const int32_t block = row.block_table[place], side = row.side_table[place], offset = slot % kBlockSlots;
     uint64_t& sum = request.sums[static_cast<size_t>(pair)];
     sum -= memory_.Write(pair, block, offset, cell, share);
     // What may still be read must be what the oracle kept: every cell is of this text, and their sum is the set's.

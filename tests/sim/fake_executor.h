@@ -132,12 +132,12 @@ class FakeExecutor : public Executor {
   bool FillHoles(const SimRequest& request, int32_t pair, int32_t live_to, uint64_t best_dropped);
 
   const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t pair, int32_t slot) const {
-    return memory_.block(table[static_cast<size_t>(slot / kSlotsPerBlock)])
-        .cells[static_cast<size_t>(pair)][static_cast<size_t>(slot % kSlotsPerBlock)];
+    return memory_.block(table[static_cast<size_t>(slot / kBlockSlots)])
+        .cells[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
   }
   int32_t PositionAt(std::span<const int32_t> side_table, int32_t pair, int32_t slot) const {
-    return memory_.side(side_table[static_cast<size_t>(slot / kSlotsPerBlock)])
-        .positions[static_cast<size_t>(pair)][static_cast<size_t>(slot % kSlotsPerBlock)];
+    return memory_.side(side_table[static_cast<size_t>(slot / kBlockSlots)])
+        .positions[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
   }
 
   const Options options_;

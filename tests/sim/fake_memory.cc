@@ -57,7 +57,7 @@ void FakeMemory::InitSide(int32_t from, int32_t to, int32_t position) {
   Side& side = sides_[static_cast<size_t>(to)];
   side.state = from < 0 ? 0 : sides_[static_cast<size_t>(from)].state;
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    for (int32_t i = 0; i < kSlotsPerBlock; ++i) side.positions[pair][static_cast<size_t>(i)] = position + i;
+    for (int32_t i = 0; i < kBlockSlots; ++i) side.positions[pair][static_cast<size_t>(i)] = position + i;
   }
   side.version = ++versions_;
 }

@@ -28,12 +28,12 @@ class FakeMemory {
     uint64_t version = 0;
     int32_t holders = 0;  // requests that hold it
     PairSums sums = {};   // of the shares of its cells
-    std::array<std::array<Cell, kSlotsPerBlock>, kPairsMax> cells;
+    std::array<std::array<Cell, kBlockSlots>, kPairsMax> cells;
   };
   struct Side {
     uint64_t version = 0;  // of the positions
     uint64_t state = 0;    // SimRequest::ScoreState: every row adds to the scores of all slots
-    std::array<std::array<int32_t, kSlotsPerBlock>, kPairsMax> positions;
+    std::array<std::array<int32_t, kBlockSlots>, kPairsMax> positions;
   };
 
   FakeMemory(int32_t blocks, int32_t spare_sides, int32_t pairs)

@@ -9,7 +9,7 @@ namespace hydrant::sim {
 // Cuts the slots in the blocks of table_ in every pair: the best ones and the newest stay.
 bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
                        int32_t live_to) {
-  const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kSlotsPerBlock;
+  const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kBlockSlots;
   for (int32_t pair = 0; live_to < live_from && pair < options_.pairs; ++pair) {
     if (!RankSlots(request, pair, policy, logical_length, live_from, live_to)) return false;
     worst_first_ = ranks_;
@@ -18,7 +18,7 @@ bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_
     if (!FillHoles(request, pair, live_to, *last)) return false;
     // What is cut is gone, in the block that stays too.
     for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) {
-      memory_.Erase(pair, table_[static_cast<size_t>(slot / kSlotsPerBlock)], slot % kSlotsPerBlock);
+      memory_.Erase(pair, table_[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots);
     }
   }
   request.sums_known = false;
@@ -53,8 +53,8 @@ bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t li
   for (size_t slot = static_cast<size_t>(live_to); slot < ranks_.size(); ++slot) {
     if (ranks_[slot] <= best_dropped) continue;
     while (ranks_[hole] > best_dropped) ++hole;
-    const size_t place = hole / kSlotsPerBlock;
-    const int32_t offset = static_cast<int32_t>(hole % kSlotsPerBlock), from = static_cast<int32_t>(slot);
+    const size_t place = hole / kBlockSlots;
+    const int32_t offset = static_cast<int32_t>(hole % kBlockSlots), from = static_cast<int32_t>(slot);
     if (memory_.block(table_[place]).holders != 1) {
       return failure_.Set("step ", step_, ": request ", request.id(), " cuts in a block that others hold");
     }
@@ -94,10 +94,10 @@ void FakeExecutor::Park(const ParkOp& park) {
     parked_kv.sides.push_back(memory_.side(side_table_[i]));
   }
   // What a row behind the end wrote is no part of it.
-  const size_t last = static_cast<size_t>(park.live / kSlotsPerBlock);
+  const size_t last = static_cast<size_t>(park.live / kBlockSlots);
   for (size_t pair = 0; last < parked_kv.blocks.size() && pair < static_cast<size_t>(options_.pairs); ++pair) {
     FakeMemory::Block& block = parked_kv.blocks[last];
-    FakeMemory::Cell& cell = block.cells[pair][static_cast<size_t>(park.live % kSlotsPerBlock)];
+    FakeMemory::Cell& cell = block.cells[pair][static_cast<size_t>(park.live % kBlockSlots)];
     block.sums[pair] -= ShareOf(cell);
     cell = FakeMemory::Cell();
   }

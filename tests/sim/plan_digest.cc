@@ -23,7 +23,7 @@ void PlanDigest::AddRow(const PlanRow& row) {
   AddIds(row.block_table);
   AddIds(row.side_table);
   AddIds(row.ends);
-  for (const TableCopy& copy : row.copies) AddAll(copy.index, copy.from, copy.from_side, copy.to);
+  for (const BlockCopy& copy : row.copies) AddAll(copy.index, copy.from, copy.from_side, copy.to);
 }
 
 void PlanDigest::AddPlan(const StepPlan& plan) {
@@ -36,9 +36,9 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
     AddAll(restore.session, restore.sequence, restore.live, restore.cut_to, restore.computed, restore.rows);
     AddIds(restore.block_table);
   }
-  for (const SideStart& start : plan.side_starts) AddAll(start.from, start.to, start.position);
+  for (const SideInit& start : plan.side_starts) AddAll(start.from, start.to, start.position);
   for (const PlanRow& row : plan.rows) AddRow(row);
-  for (const PlanSnapshot& snapshot : plan.snapshots) {
+  for (const ScoreSnapshot& snapshot : plan.snapshots) {
     Add(static_cast<uint64_t>(snapshot.slots));
     AddIds(snapshot.sides);
   }

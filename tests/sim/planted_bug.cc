@@ -211,11 +211,11 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
       break;
     case PlantedBug::kHitTooLong:
       // In the first row of a request that took something over, the block behind it is passed off as computed.
-      if (row.prefill && row.position > 0 && row.tokens.size() > kSlotsPerBlock) {
-        row.position += kSlotsPerBlock;
-        row.live += kSlotsPerBlock;
-        row.tokens = row.tokens.subspan(kSlotsPerBlock);
-        if (!row.targets.empty()) row.targets = row.targets.subspan(kSlotsPerBlock);
+      if (row.prefill && row.position > 0 && row.tokens.size() > kBlockSlots) {
+        row.position += kBlockSlots;
+        row.live += kBlockSlots;
+        row.tokens = row.tokens.subspan(kBlockSlots);
+        if (!row.targets.empty()) row.targets = row.targets.subspan(kBlockSlots);
       }
       break;
     default:
@@ -225,10 +225,10 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
 
 void BuggyExecutor::SpoilShrinking(StepRow& row) {
   if (row.prefill || !row.policy->evicts) {
-    first_policies_.erase(row.sampling->seed);
+    first_policies_.erase(row.sampling->key);
     return;
   }
-  const EvictionPolicy first = first_policies_.emplace(row.sampling->seed, *row.policy).first->second;
+  const EvictionPolicy first = first_policies_.emplace(row.sampling->key, *row.policy).first->second;
   if (first.keep() == row.policy->keep()) return;
   switch (bug_) {
     case PlantedBug::kShrinkForgotten:
@@ -259,7 +259,7 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
       if (!now_->copies.empty()) row.block_table = now_->copies.back();
       break;
     case PlantedBug::kLiveTooHigh:
-      if (row.live + 1 < static_cast<int32_t>(row.block_table.size()) * kSlotsPerBlock && row.live > 0) ++row.live;
+      if (row.live + 1 < static_cast<int32_t>(row.block_table.size()) * kBlockSlots && row.live > 0) ++row.live;
       break;
     case PlantedBug::kLiveTooLow:
       if (row.live > 1) --row.live;

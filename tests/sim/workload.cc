@@ -46,7 +46,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   cancel_in_flight_percent_ = r.Chance(40) ? 0 : r.Between(1, 30);
   fail_percent_ = r.Chance(50) ? 0 : r.Between(1, 20);
   // Up to a little more than the pool holds, so that some must be refused.
-  prompt_max_ = std::min(r.Chance(50) ? 60 : 240, scheduler.blocks * kSlotsPerBlock + 8);
+  prompt_max_ = std::min(r.Chance(50) ? 60 : 240, scheduler.blocks * kBlockSlots + 8);
   output_max_ = r.Chance(20) ? 3 : r.Between(4, 60);
   unlimited_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
   periodic_percent_ = r.Chance(20) ? 100 : r.Between(0, 60);
@@ -75,7 +75,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
 void Workload::Hurry() {
   Random& r = random_;
   SchedulerOptions& scheduler = core_.scheduler;
-  prompt_max_ = std::min(480, scheduler.blocks * kSlotsPerBlock + 8);
+  prompt_max_ = std::min(480, scheduler.blocks * kBlockSlots + 8);
   output_max_ = r.Between(1, 6);
   scheduler.tokens_max = scheduler.sequences_max + r.Between(60, 600);
   scheduler.prefill_tokens_max = r.Between(60, 600);
@@ -102,7 +102,7 @@ std::vector<int32_t> Workload::Prompt() {
     const std::vector<int32_t>& text = remembered_[static_cast<size_t>(random_.Below(std::ssize(remembered_)))];
     const int32_t whole = static_cast<int32_t>(text.size());
     int32_t shared = random_.Chance(50) ? whole : random_.Between(1, whole);
-    if (random_.Chance(40)) shared = std::max(1, shared / kSlotsPerBlock * kSlotsPerBlock);
+    if (random_.Chance(40)) shared = std::max(1, shared / kBlockSlots * kBlockSlots);
     prompt.assign(text.begin(), text.begin() + std::min(shared, prompt_max_));
     if (random_.Chance(20)) return prompt;
   }
@@ -194,7 +194,7 @@ SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   if (r.Chance(20)) request.stop_token_ids = {r.Below(core_.vocab), 2};
   request.arrival_us = now_us;
 
-  made.sampling.seed = id;  // by which the fake executor knows whose row it is
+  made.sampling.key = id;  // by which the fake executor knows whose row it is
   made.policy = Policy(request.budget);
   if (made.policy.heavy > 0 && r.Chance(turn_heavy_percent_)) request.budget.turn_heavy = made.policy.heavy;
   made.logprobs = r.Chance(20) ? r.Below(5) : -1;

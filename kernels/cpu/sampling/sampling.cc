@@ -76,7 +76,7 @@ int32_t Draw(const SamplingKernels& kernels, std::span<const float> logits, floa
              const SamplingScratch& scratch) {
   const SamplingParams& params = *request.params;
   const int64_t vocab = std::ssize(logits);
-  const double u = PhiloxUniform(params.seed, request.position);
+  const double u = PhiloxUniform(params.key, request.position);
   const double total = kernels.exp_weights(logits.data(), vocab, largest, 1.0f / params.temperature, scratch.weights,
                                            scratch.block_sums);
   const bool filtered = params.min_p > 0.0f || params.top_p < 1.0f || (params.top_k > 0 && params.top_k < vocab);

@@ -42,7 +42,7 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   task.end_count = static_cast<int32_t>(request.ends.size());
   if (request.scored_id >= 0) return task;
   task.params = *request.params;
-  task.uniform = PhiloxUniform(request.params->seed, request.position);
+  task.uniform = PhiloxUniform(request.params->key, request.position);
   if (request.adjustments == nullptr) return task;
   const LogitAdjustments& adjustments = *request.adjustments;
   task.adjusts = true;

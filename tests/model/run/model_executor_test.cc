@@ -101,7 +101,7 @@ std::vector<SequenceRequest> MixedRequests(int32_t vocab) {
     request.logprobs = 3;
     if (request.request.id % 2 == 0) {
       request.sampling.temperature = 0.9f;
-      request.sampling.seed = request.request.id;
+      request.sampling.key = request.request.id;
       request.sampling.top_p = 0.95f;
     }
     if (request.request.id == 6) request.prompt_logprobs = 2;

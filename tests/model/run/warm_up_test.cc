@@ -163,7 +163,7 @@ TEST(WarmUp, LeavesNothingThatRequestsNotice) {
       request.logprobs = 3;
       if (id % 2 == 0) {
         request.sampling.temperature = 0.8f;
-        request.sampling.seed = id;
+        request.sampling.key = id;
       }
       requests.push_back(request);
     }

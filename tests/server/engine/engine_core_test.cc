@@ -41,7 +41,7 @@ TEST_F(EngineCoreTest, ARowCarriesWhatTheDeviceNeeds) {
   core->Step();
   ASSERT_THAT(executor.rows, SizeIs(1));
   const StepRow& row = executor.rows[0];
-  EXPECT_EQ(row.sampling->seed, 5u);
+  EXPECT_EQ(row.sampling->key, 5u);
   EXPECT_EQ(row.policy->heavy, 8);
   EXPECT_EQ(row.policy->recent, 8);
   EXPECT_EQ(row.logprobs, 2);
@@ -257,7 +257,7 @@ TEST_F(EngineCoreTest, AnAnswerThatIsNoTokenEndsItsRequestAlone) {
       ASSERT_TRUE(core->Add(request).ok());
     }
     executor.spoil = [&c](const StepRow& row, RowOutput& answer) {
-      if (row.sampling->seed == 2) c.spoil(answer);
+      if (row.sampling->key == 2) c.spoil(answer);
     };
     std::map<uint64_t, EngineEvent> events;
     for (const EngineEvent& event : core->Step()) events[event.id] = event;

@@ -93,9 +93,9 @@ TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   EXPECT_EQ(sequences[1].request.prompt, ByteIds("a"));
   EXPECT_EQ(sequences[2].request.prompt, ByteIds("bc"));
   EXPECT_EQ(sequences[2].request.prompt.data(), sequences[3].request.prompt.data()) << "one copy, however many samples";
-  EXPECT_EQ(sequences[0].sampling.seed, 5u);
-  EXPECT_EQ(sequences[1].sampling.seed, 6u) << "samples differ";
-  EXPECT_EQ(sequences[2].sampling.seed, 5u) << "equal prompts draw alike";
+  EXPECT_EQ(sequences[0].sampling.key, 5u);
+  EXPECT_EQ(sequences[1].sampling.key, 6u) << "samples differ";
+  EXPECT_EQ(sequences[2].sampling.key, 5u) << "equal prompts draw alike";
   EXPECT_EQ(sequences[3].prompt_logprobs, 1);
   for (int32_t choice = 0; choice < 4; ++choice) Send(choice, 'p' + choice, FinishReason::kLength);
   run->Absorb();
@@ -147,7 +147,7 @@ TEST_F(GenerationRunTest, LogProbabilitiesOfThePromptAreReportedBesideAnEcho) {
 
 TEST_F(GenerationRunTest, WithoutASeedEverySampleDrawsItsOwn) {
   const auto run = Start(R"({"prompt": "a", "n": 2})");
-  EXPECT_NE(queue_.job.sequences[0].sampling.seed, queue_.job.sequences[1].sampling.seed);
+  EXPECT_NE(queue_.job.sequences[0].sampling.key, queue_.job.sequences[1].sampling.key);
 }
 
 TEST_F(GenerationRunTest, AChunkPerTokenTheEndOnTheLastThenDone) {

@@ -93,7 +93,7 @@ struct Streak {
 
   const bool fed;
   std::unique_ptr<CudaDevice> device;
-  SamplingParams params = {.temperature = 1.5f, .seed = 3};
+  SamplingParams params = {.temperature = 1.5f, .key = 3};
   std::unique_ptr<LinearWeight> words, head;
   std::unique_ptr<DeviceBuffer> x, last, logits;
   std::vector<int32_t> table = {0};
@@ -134,7 +134,7 @@ TEST(SampleQueue, ManyCallsMayBeOnTheirWay) {
   const auto memory = device->Allocate(values.size() * sizeof(float));
   device->CopyToDevice(memory->data(), values.data(), values.size() * sizeof(float));
   const Matrix logits{.data = memory->data(), .rows = 3, .cols = kVocab};
-  const SamplingParams params = {.seed = 8};
+  const SamplingParams params = {.key = 8};
   const auto request = [&params](size_t call, int32_t row) {
     return SampleRequest{.logits_row = row,
                          .params = &params,

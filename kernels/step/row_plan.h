@@ -1,0 +1,42 @@
+// RowPlan is one sequence's share of a step, as the scheduler plans it and the executor reads it: each adds what it alone knows
+// (PlanRow in scheduler/step_plan.h, StepRow in model/run/executor.h).
+//
+// Thread: any (plain data). Spans are the planner's, valid until the step is committed.
+#ifndef HYDRANT_KERNELS_STEP_ROW_PLAN_H_
+#define HYDRANT_KERNELS_STEP_ROW_PLAN_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/step/block_ops.h"
+
+namespace hydrant {
+
+// In the place of a decode row's token: the id last sampled for its state row, which the device has; that of a step on its way.
+inline constexpr int32_t kSampledId = -1;
+
+struct RowPlan {
+  int32_t state_row = 0;  // the sequence's place in device state, from admission until its terminal event
+  // To compute now, at positions [position, position + tokens.size()). kSampledId, of a generated token: the one that the last
+  // row of this state row samples, which may be in flight; 0 where that row fails.
+  std::span<const int32_t> tokens = {};
+  int32_t position = 0;
+  int32_t live = 0;  // slots occupied before the step
+  int32_t prompt_length = 0;
+  std::span<const int32_t> block_table = {};  // covers every slot the step touches
+  std::span<const int32_t> side_table = {};   // beside it: whose scores and positions these slots have
+  // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
+  std::span<const BlockCopy> copies = {};
+  bool prefill = false;        // prompt tokens; else exactly one generated token
+  bool reuse_victim = false;   // decode at the budget: overwrite the victim, live stays
+  bool choose_victim = false;  // decode: choose the next victim after scoring
+  int32_t shrink_to = 0;       // > 0: the step ends with a cut to this many slots
+  bool sample = false;         // a token from the last token's logits
+  // Of a session: ids that end the sequence when this row samples them. A row ahead behind such an id must leave no trace in the
+  // cache; what it samples means nothing.
+  std::span<const int32_t> ends = {};
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_STEP_ROW_PLAN_H_
