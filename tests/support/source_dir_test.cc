@@ -9,7 +9,7 @@ namespace {
 
 TEST(SourceDir, IsWhereTheTestWasBuiltUnlessTheEnvironmentNamesAnother) {
   unsetenv("HYDRANT_SOURCES");
-  EXPECT_TRUE(std::filesystem::exists(SourceDir() + "/tests/source_dir_test.cc")) << SourceDir();
+  EXPECT_TRUE(std::filesystem::exists(SourceDir() + "/tests/support/source_dir_test.cc")) << SourceDir();
   const std::string built = SourceDir();
   setenv("HYDRANT_SOURCES", "elsewhere", 1);
   EXPECT_EQ(SourceDir(), "elsewhere");
