@@ -2,6 +2,7 @@
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/select.cuh"
 #include "kernels/cuda/sampling/sampling.h"
+#include "kernels/step_batch.h"
 
 namespace hydrant::cuda {
 namespace {

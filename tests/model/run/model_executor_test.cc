@@ -379,7 +379,7 @@ TEST_P(PoisonedWeights, FailTheRequestThatMeetsThemAndNoOther) {
   for (const SequenceRequest& request : healthy) expected.push_back(clean.RunOne(request));
 
   EngineHarness poisoned(dir.path(), options);
-  ASSERT_EQ(poisoned.checkpoint().NonFiniteTensors(), std::vector<std::string>{"model.embed_tokens.weight"});
+  ASSERT_EQ(poisoned.checkpoint().tensors.NonFinite(), std::vector<std::string>{"model.embed_tokens.weight"});
   std::vector<int32_t> poisoned_prompt = healthy[0].request.prompt;
   poisoned_prompt[3] = kPoison;
   SequenceRequest in_prompt = Greedy(4, std::move(poisoned_prompt), 30);
