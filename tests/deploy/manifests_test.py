@@ -25,7 +25,7 @@ SPARE_S = 10
 def setUpModule():
     global MODEL, HELP
     MODEL = small_model()
-    HELP = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    HELP = subprocess.run([BINARY, "serve", "--help-all"], capture_output=True, text=True, check=True).stdout
 
 
 def tearDownModule():
