@@ -268,7 +268,8 @@ TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
               auto* scores = reinterpret_cast<float*>(expected.data());
               for (size_t i = 0; i < expected.size() / sizeof(float); ++i) scores[i] *= factor;
             }
-            EXPECT_EQ(std::memcmp(expected.data(), pieces[piece].data, expected.size()), 0) << piece;
+            const auto* data = static_cast<const std::byte*>(pieces[piece].data);
+            EXPECT_TRUE(std::equal(expected.begin(), expected.end(), data)) << piece;
             at += pieces[piece].bytes;
           }
         }
