@@ -137,7 +137,7 @@ def answers(server):
 
 
 def served(binary, model, device, dtype, flags):
-    flags = ("--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching", *flags)
+    flags = ("--log-level", "debug", "--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching", *flags)
     server = ServerProcess(binary, model, flags)
     try:
         ids = answers(server)

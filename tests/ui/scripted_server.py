@@ -7,7 +7,7 @@ import pathlib
 import threading
 import urllib.parse
 
-UI = pathlib.Path(__file__).resolve().parents[2] / "server" / "ui"
+UI = pathlib.Path(__file__).resolve().parents[2] / "server" / "live_view" / "ui"
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LAYERS, HEADS = 3, 2
 
