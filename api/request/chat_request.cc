@@ -166,9 +166,8 @@ void ReadConversation(ObjectReader* request, const RequestContext& context, Json
 
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {
   JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
   if (!document.ok()) return document.error();
-  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);

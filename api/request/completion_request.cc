@@ -56,9 +56,9 @@ void ReadPrompts(ObjectReader* reader, const RequestContext& context, Completion
 }  // namespace
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
   if (!document.ok()) return document.error();
-  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);

@@ -11,9 +11,8 @@ namespace hydrant {
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
   JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, &budget);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
   if (!document.ok()) return document.error();
-  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
@@ -72,9 +71,9 @@ std::string TokenizerInfoJson(const TokenizerInfo& info) {
 }
 
 ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
   if (!document.ok()) return document.error();
-  if (!document.value().root().is_object()) return InvalidField("", "The body must be a JSON object.", "invalid_json");
 
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);

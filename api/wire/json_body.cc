@@ -142,6 +142,14 @@ ApiResult<JsonBody> JsonBody::Parse(std::string_view text, const RequestLimits& 
   return Parse(text, &budget, error_offset);
 }
 
+ApiResult<JsonBody> JsonBody::ParseObject(std::string_view text, JsonBudget* budget) {
+  ApiResult<JsonBody> document = Parse(text, budget);
+  if (document.ok() && !document.value().root().is_object()) {
+    return InvalidField("", "The body must be a JSON object.", "invalid_json");
+  }
+  return document;
+}
+
 ApiResult<JsonBody> JsonBody::Parse(std::string_view text, JsonBudget* budget, size_t* error_offset) {
   const auto invalid_at = [error_offset](size_t offset) {
     if (error_offset != nullptr) *error_offset = offset;

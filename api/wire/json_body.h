@@ -44,6 +44,8 @@ class JsonBody {
   static ApiResult<JsonBody> Parse(std::string_view text, JsonBudget* budget, size_t* error_offset = nullptr);
   // With a budget of its own.
   static ApiResult<JsonBody> Parse(std::string_view text, const RequestLimits& limits, size_t* error_offset = nullptr);
+  // The body of a request: an object. Errors: those of Parse; 400 invalid_json for another value.
+  static ApiResult<JsonBody> ParseObject(std::string_view text, JsonBudget* budget);
 
   JsonView root() const;
 
