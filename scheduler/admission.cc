@@ -116,14 +116,18 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
     --waiting_;
     admitted_.push_back(sequence.request.id);
     ++counters_.admitted;
-    if (sequence.shares && CountsOverlaps()) tenant->overlap = block_manager_.overlap(sequence.request.tenant);
+    if (sequence.shares) tenant->overlap = block_manager_.overlap(sequence.request.tenant);
   }
 }
 
-// A request that does not fit alone may fit with what others hold already.
+bool Admission::FitsAlone(int64_t private_blocks, const Tenant& tenant) const {
+  return block_manager_.CanAdmit(private_blocks) && !tenant.CapHoldsBack(private_blocks);
+}
+
+// A request that does not fit alone, into the pool or under its tenant's cap, may fit with what others hold already.
 int64_t Admission::BlocksNeeded(const Sequence& sequence, const Tenant& tenant) {
   const int64_t alone = PrivateBlocks(sequence.request);
-  if (block_manager_.CanAdmit(alone)) return alone;
+  if (FitsAlone(alone, tenant)) return alone;
   const int64_t shared = SharedBlocks(sequence.request, tenant);
   return shared == 0 ? alone : std::min(alone, shared - std::ssize(match_.blocks) + match_.revived);
 }
@@ -140,7 +144,7 @@ int64_t Admission::SharedBlocks(const Request& request, const Tenant& tenant) {
   block_manager_.Match(use, std::span(request.prompt).first(static_cast<size_t>(end)), &match_);
   const int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
   const int64_t cap = tenant.options.blocks_max;
-  return cap > 0 && tenant.reserved + blocks > cap ? 0 : blocks;
+  return cap > 0 && tenant.claimed() + blocks - std::ssize(match_.blocks) + match_.revived > cap ? 0 : blocks;
 }
 
 // REQUIRES: ChooseTenant let it in. What a request needs alone is enough for that.
@@ -185,7 +189,7 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   int64_t other_floors = 0;
   for (const Tenant& other : tenants_.all()) other_floors += &other == &tenant ? 0 : other.unused_floor();
   const int64_t shared_blocks = SharedBlocks(request, tenant);
-  const bool alone_fits = block_manager_.CanAdmit(private_blocks);
+  const bool alone_fits = FitsAlone(private_blocks, tenant);
   if (shared_blocks == 0 || !block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
     return false;
   }
@@ -200,17 +204,9 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   return true;
 }
 
-// Without floors nobody needs to know.
-bool Admission::CountsOverlaps() const {
-  const std::span<const Tenant> tenants = std::as_const(tenants_).all();
-  return tenants.size() > 1 && std::any_of(tenants.begin(), tenants.end(),
-                                           [](const Tenant& tenant) { return tenant.options.floor_blocks > 0; });
-}
-
 // A block that several sequences hold takes memory once, and is in the reservation of each.
 void Admission::CountOverlaps() {
-  const bool counts = CountsOverlaps();
-  for (int32_t i = 0; i < tenants_.size(); ++i) tenants_.at(i).overlap = counts ? block_manager_.overlap(i) : 0;
+  for (int32_t i = 0; i < tenants_.size(); ++i) tenants_.at(i).overlap = block_manager_.overlap(i);
 }
 
 }  // namespace hydrant

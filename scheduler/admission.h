@@ -8,8 +8,8 @@
 //  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival.
 //  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
 //     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
-//  3. What others have not used of their floors is left to them, and no tenant's reservations exceed its cap but by what was let in
-//     before the cap was lowered, and one request after that.
+//  3. What others have not used of their floors is left to them, and no tenant claims more blocks than its cap but by what was let
+//     in before the cap was lowered, and one request after that.
 //  4. A request that was accepted can be let in when nothing else runs (Check), whatever its session loses meanwhile.
 #ifndef HYDRANT_SCHEDULER_ADMISSION_H_
 #define HYDRANT_SCHEDULER_ADMISSION_H_
@@ -72,9 +72,9 @@ class Admission {
 
  private:
   int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
+  bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;
   int64_t SharedBlocks(const Request& request, const Tenant& tenant);
   int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
-  bool CountsOverlaps() const;
   void CountOverlaps();
   void AdmitWaiting(int64_t now_us, StepPlan& plan);
   void Reserve(int32_t index, StepPlan& plan);

@@ -9,11 +9,6 @@
 namespace hydrant {
 namespace {
 
-bool CapHoldsBack(const Tenant& tenant, int64_t blocks) {
-  // With nothing of its own running it would wait for nobody: a cap that was lowered meanwhile lets it pass once.
-  return tenant.options.blocks_max > 0 && tenant.reserved > 0 && tenant.reserved + blocks > tenant.options.blocks_max;
-}
-
 // A head of line that its own tenant does not hold back.
 struct Candidate {
   Tenant* tenant = nullptr;
@@ -64,7 +59,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     if (tenant.queue.empty()) continue;
     const Candidate one = {&tenant, head_of(tenant)};
     const bool was_held_back = tenant.held_back;
-    tenant.held_back = CapHoldsBack(tenant, one.head.blocks);
+    tenant.held_back = tenant.CapHoldsBack(one.head.blocks);
     if (tenant.held_back) continue;
     if (was_held_back) Lift(tenant, tenants, turns);
     KeepFirst(&best, one, turns.policy);

@@ -42,7 +42,7 @@ struct TenantOptions {
   std::string name = "default";
   double weight = 1.0;       // > 0
   int32_t floor_blocks = 0;  // always there for it: nobody else is promised what it has not reserved of these
-  int32_t blocks_max = 0;    // reserved by all its sequences at most; 0 = the whole pool
+  int32_t blocks_max = 0;    // claimed by all its sequences at most; 0 = the whole pool
 };
 
 struct Tenant {
@@ -70,6 +70,11 @@ struct Tenant {
   int64_t claimed() const { return reserved - overlap; }  // blocks of the pool
   int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - claimed()); }
   int32_t unused_rows() const { return std::max(0, floor_rows - running); }
+  // Whether its own cap keeps it from claiming `blocks` more. With nothing of its own running it would wait for nobody: a cap
+  // that was lowered meanwhile lets it pass once.
+  bool CapHoldsBack(int64_t blocks) const {
+    return options.blocks_max > 0 && reserved > 0 && claimed() + blocks > options.blocks_max;
+  }
   // `tokens` of a prompt are computed, which takes the time of `cost` at its beginning. Tokens that need no computing are neither
   // due nor charged.
   void ChargePrompt(int32_t tokens, double cost) {
@@ -97,7 +102,7 @@ struct Tenant {
 
 // The request at the head of a tenant's line.
 struct HeadOfLine {
-  int64_t blocks = 0;    // it needs reserved
+  int64_t blocks = 0;    // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;  // lower: came earlier
 };
 using HeadOf = std::function<HeadOfLine(const Tenant&)>;

@@ -204,5 +204,41 @@ TEST(Admission, WhatSequencesShareUsesAFloorOnce) {
   driver.Drain();
 }
 
+// Three sequences of five blocks share three of them: together they take nine blocks of the pool, not fifteen.
+TEST(Admission, WhatSequencesShareCountsOnceAgainstTheirTenantsCap) {
+  for (const int32_t cap : {8, 9}) {
+    SchedulerOptions options = SmallOptions(64, 16);
+    options.tenants = {{.name = "a", .blocks_max = cap}};
+    Driver driver(options);
+    ASSERT_TRUE(driver.scheduler.Add(Shared(1, 50, 30)).ok());
+    driver.Step();
+    driver.Step();
+    for (uint64_t id : {2u, 3u}) ASSERT_TRUE(driver.scheduler.Add(Shared(id, 50, 30)).ok());
+    driver.Step();
+    const Tenant& a = driver.scheduler.tenant(0);
+    EXPECT_EQ(a.running, cap == 9 ? 3 : 2) << "only with what it shares does the second one fit under the cap";
+    EXPECT_EQ(a.claimed(), cap == 9 ? 9 : 7);
+    driver.Drain();
+    EXPECT_EQ(driver.finished[3].cached, 48);
+  }
+}
+
+// What nobody holds any more is revived from the cache: that takes room, in the pool and under the cap.
+TEST(Admission, WhatIsRevivedCountsAgainstTheCap) {
+  SchedulerOptions options = SmallOptions(64, 16);
+  options.tenants = {{.name = "a", .blocks_max = 9}};
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 50, 3)).ok());
+  driver.Drain();
+  ASSERT_EQ(driver.scheduler.block_manager().pool().cached(), 3);
+  Request other = MakeRequest(2, 64, 17);  // 5 blocks
+  ASSERT_TRUE(driver.scheduler.Add(std::move(other)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(3, 50, 30)).ok());  // 5 blocks, of which 3 are revived
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  driver.Drain();
+  EXPECT_EQ(driver.finished[3].cached, 48);
+}
+
 }  // namespace
 }  // namespace hydrant

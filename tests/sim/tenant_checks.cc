@@ -92,13 +92,9 @@ void TenantChecks::SeeEnd(const SimRequest& request) {
 }
 
 void TenantChecks::CheckCaps(const Scheduler& scheduler) {
-  std::vector<int64_t> held(cap_max_.size(), 0);
-  for (int32_t index : scheduler.running_sequences()) {
-    const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
-    held[static_cast<size_t>(request.request.request.tenant)] += static_cast<int64_t>(request.blocks.size());
-  }
-  for (size_t i = 0; i < held.size(); ++i) {
-    if (held[i] > cap_max_[i]) failure_.Set("tenant ", i, " holds ", held[i], " blocks; its cap is ", cap_max_[i]);
+  for (size_t i = 0; i < cap_max_.size(); ++i) {
+    const int64_t claimed = Claimed(scheduler, scheduler.tenant(static_cast<int32_t>(i)));
+    if (claimed > cap_max_[i]) failure_.Set("tenant ", i, " claims ", claimed, " blocks; its cap is ", cap_max_[i]);
   }
 }
 

@@ -1,7 +1,7 @@
 // TenantChecks holds a simulated scheduler to what it promises to tenants, as far as that can be said without repeating
 // the scheduler:
 //
-//  cap       the blocks a tenant holds stay within the largest cap it had
+//  cap       the blocks a tenant holds or is promised, each counted once, stay within the largest cap it had
 //  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
 //  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, and
 //            once a prompt was cancelled on its way by what a third one's may
