@@ -20,18 +20,19 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
     if (block < 0) break;
     parent = index_.serial(block);
     match->blocks.push_back(block);
-    const int32_t sides = static_cast<int32_t>(i) + 1;
-    const bool fits = use.side == SideNeed::kNothing ||
-                      (use.side == SideNeed::kZeros
-                           ? sides_.CanTake(sides, -1, 0)
-                           : sides_.HasSnapshot(block, use.score_kind) && sides_.CanTake(sides, block, use.score_kind));
+    const int32_t score_blocks = static_cast<int32_t>(i) + 1;
+    const bool fits =
+        use.scores == ScoreNeed::kNothing ||
+        (use.scores == ScoreNeed::kZeros ? score_blocks_.CanTake(score_blocks, -1, 0)
+                                         : score_blocks_.HasSnapshot(block, use.score_kind) &&
+                                               score_blocks_.CanTake(score_blocks, block, use.score_kind));
     if (fits) usable = i + 1;
   }
   match->blocks.resize(usable);
   for (int32_t block : match->blocks) match->revived += pool_.references(block) == 0 ? 1 : 0;
-  match->sides = use.side == SideNeed::kNothing ? 0 : static_cast<int32_t>(usable);
+  match->score_blocks = use.scores == ScoreNeed::kNothing ? 0 : static_cast<int32_t>(usable);
   match->score_kind = use.score_kind;
-  match->from_snapshot = use.side == SideNeed::kSnapshot && usable > 0;
+  match->from_snapshot = use.scores == ScoreNeed::kSnapshot && usable > 0;
 }
 
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner) {
@@ -39,7 +40,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t own
 }
 
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match,
-                         std::vector<SideInit>* starts, int32_t owner) {
+                         std::vector<ScoreInit>* starts, int32_t owner) {
   const int32_t matched = static_cast<int32_t>(match.blocks.size());
   assert(table.idle() && reserved_blocks >= std::max(1, matched) && CanAdmit(reserved_blocks, match));
   table.reserved_ = reserved_blocks;
@@ -48,27 +49,27 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const Prefi
   overlaps_[static_cast<size_t>(owner)] += matched - match.revived;
   // Once and for all, so that growing never moves the ids a step in flight looks at.
   table.blocks_.reserve(static_cast<size_t>(reserved_blocks));
-  table.sides_.reserve(static_cast<size_t>(reserved_blocks));
+  table.score_blocks_.reserve(static_cast<size_t>(reserved_blocks));
   promised_ += reserved_blocks - matched;
   for (int32_t block : match.blocks) pool_.AddReference(block);
   table.blocks_.assign(match.blocks.begin(), match.blocks.end());
-  table.sides_.assign(match.blocks.begin(), match.blocks.end());
+  table.score_blocks_.assign(match.blocks.begin(), match.blocks.end());
   table.published_ = matched;
   table.parent_ = matched > 0 ? index_.serial(match.blocks.back()) : PrefixIndex::kRoot;
   table.publisher_ = resets_;
   assert(promised_ <= pool_.available());
-  if (match.sides == 0) return;
+  if (match.score_blocks == 0) return;
 
-  assert(match.sides == matched);
-  taken_sides_.clear();
+  assert(match.score_blocks == matched);
+  taken_score_blocks_.clear();
   const int32_t spared = match.from_snapshot ? match.blocks.back() : -1;
-  sides_.Take(matched, spared, match.score_kind, &taken_sides_);
+  score_blocks_.Take(matched, spared, match.score_kind, &taken_score_blocks_);
   std::span<const int32_t> snapshot;
-  if (match.from_snapshot) snapshot = sides_.FindSnapshot(spared, match.score_kind);
+  if (match.from_snapshot) snapshot = score_blocks_.FindSnapshot(spared, match.score_kind);
   for (int32_t i = 0; i < matched; ++i) {
     const size_t at = static_cast<size_t>(i);
-    table.sides_[at] = taken_sides_[at];
-    starts->push_back({snapshot.empty() ? -1 : snapshot[at], taken_sides_[at], i * kBlockSlots});
+    table.score_blocks_[at] = taken_score_blocks_[at];
+    starts->push_back({snapshot.empty() ? -1 : snapshot[at], taken_score_blocks_[at], i * kBlockSlots});
   }
 }
 
@@ -80,7 +81,7 @@ int32_t BlockManager::TakeBlock() {
 
 void BlockManager::Forget(int32_t block) {
   index_.Forget(block);
-  sides_.DropSnapshots(block);
+  score_blocks_.DropSnapshots(block);
 }
 
 void BlockManager::Extend(BlockTable& table, int32_t slots) {
@@ -88,7 +89,7 @@ void BlockManager::Extend(BlockTable& table, int32_t slots) {
   assert(size + std::ssize(table.copies_) <= table.reserved_);
   while (table.size() < size) {
     table.blocks_.push_back(TakeBlock());
-    table.sides_.push_back(table.blocks_.back());
+    table.score_blocks_.push_back(table.blocks_.back());
     --promised_;
   }
   assert(promised_ >= 0 && promised_ <= pool_.available());
@@ -111,19 +112,21 @@ bool BlockManager::BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKi
   assert(slots % kBlockSlots == 0 && blocks >= 1 && blocks <= table.size());
   // A block that a match or an earlier step made known may have one; one that this step computes cannot.
   const int32_t last = table.blocks_[static_cast<size_t>(blocks) - 1];
-  if (!MayPublish(table) || sides_.HasSnapshot(last, kind) || !sides_.CanTake(blocks, -1, kind)) return false;
-  sides_.Take(blocks, -1, kind, out);
+  if (!MayPublish(table) || score_blocks_.HasSnapshot(last, kind) || !score_blocks_.CanTake(blocks, -1, kind))
+    return false;
+  score_blocks_.Take(blocks, -1, kind, out);
   return true;
 }
 
-void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> sides) {
+void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind,
+                                  std::vector<int32_t> score_blocks) {
   const int32_t blocks = slots / kBlockSlots;
   const int32_t last = blocks <= table.size() ? table.blocks_[static_cast<size_t>(blocks) - 1] : -1;
-  if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !sides_.HasSnapshot(last, kind)) {
-    sides_.Keep(last, kind, std::move(sides));
+  if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !score_blocks_.HasSnapshot(last, kind)) {
+    score_blocks_.Keep(last, kind, std::move(score_blocks));
     return;
   }
-  for (int32_t side : sides) sides_.GiveBack(side);
+  for (int32_t score_block : score_blocks) score_blocks_.GiveBack(score_block);
 }
 
 void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots) {
@@ -132,7 +135,7 @@ void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slo
   assert(end <= table.size() && table.size() + end <= table.reserved_);
   for (int32_t i = 0; i < end; ++i) {
     const size_t at = static_cast<size_t>(i);
-    table.copies_.push_back({table.blocks_[at], table.sides_[at], TakeBlock(), i});
+    table.copies_.push_back({table.blocks_[at], table.score_blocks_[at], TakeBlock(), i});
     --promised_;
   }
   assert(promised_ >= 0 && promised_ <= pool_.available());
@@ -142,17 +145,17 @@ int32_t BlockManager::FinishCopies(BlockTable& table) {
   int32_t freed = 0;
   for (const BlockCopy& copy : table.copies_) {
     const size_t at = static_cast<size_t>(copy.index);
-    DropSide(copy.from, copy.from_side);
+    DropScoreBlock(copy.from, copy.from_score_block);
     freed += DropBlock(table, copy.from) ? 1 : 0;
-    table.blocks_[at] = table.sides_[at] = copy.to;
+    table.blocks_[at] = table.score_blocks_[at] = copy.to;
     ++promised_;
   }
   table.copies_.clear();
   return freed;
 }
 
-void BlockManager::DropSide(int32_t block, int32_t side) {
-  if (side != block) sides_.GiveBack(side);
+void BlockManager::DropScoreBlock(int32_t block, int32_t score_block) {
+  if (score_block != block) score_blocks_.GiveBack(score_block);
 }
 
 // True when nobody else holds it.
@@ -166,10 +169,10 @@ int32_t BlockManager::Truncate(BlockTable& table, int32_t size) {
   int32_t freed = 0;
   // From the end: of a prefix's cached-free blocks the last one is then taken first, and what is left can still be found.
   while (table.size() > size) {
-    DropSide(table.blocks_.back(), table.sides_.back());
+    DropScoreBlock(table.blocks_.back(), table.score_blocks_.back());
     freed += DropBlock(table, table.blocks_.back()) ? 1 : 0;
     table.blocks_.pop_back();
-    table.sides_.pop_back();
+    table.score_blocks_.pop_back();
     ++promised_;
   }
   return freed;
@@ -226,8 +229,8 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
   std::vector<int32_t> holders(static_cast<size_t>(pool_.total()), 0);
   std::vector<int32_t> owners(static_cast<size_t>(pool_.total()), -1);
   std::vector<int64_t> overlaps(overlaps_.size(), 0);
-  std::vector<bool> side_held(static_cast<size_t>(sides_.total()), false);
-  int32_t sides_held = 0;
+  std::vector<bool> score_block_held(static_cast<size_t>(score_blocks_.total()), false);
+  int32_t score_blocks_held = 0;
   int64_t promised = 0;
   for (const BlockTable* table : tables) {
     if (table->held() > table->reserved()) {
@@ -237,7 +240,7 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
     promised += table->reserved() - table->held();
     for (const BlockCopy& copy : table->copies()) ++holders[static_cast<size_t>(copy.to)];
     for (size_t i = 0; i < table->blocks().size(); ++i) {
-      const int32_t block = table->blocks()[i], side = table->sides()[i] - sides_.first();
+      const int32_t block = table->blocks()[i], score_block = table->score_blocks()[i] - score_blocks_.first();
       if (block < 0 || block >= pool_.total()) return absl::InternalError(absl::StrCat("a table lists block ", block));
       int32_t& owner = owners[static_cast<size_t>(block)];
       if (owner >= 0 && owner != table->owner_) {
@@ -247,12 +250,14 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
       if (owner >= 0) ++overlaps[static_cast<size_t>(owner)];
       owner = table->owner_;
       ++holders[static_cast<size_t>(block)];
-      if (table->sides()[i] == block) continue;
-      if (side < 0 || side >= sides_.total() || side_held[static_cast<size_t>(side)]) {
-        return absl::InternalError(absl::StrCat("side block ", table->sides()[i], " is held twice or not a spare one"));
+      if (table->score_blocks()[i] == block) continue;
+      if (score_block < 0 || score_block >= score_blocks_.total() ||
+          score_block_held[static_cast<size_t>(score_block)]) {
+        return absl::InternalError(
+            absl::StrCat("score block ", table->score_blocks()[i], " is held twice or not a spare one"));
       }
-      side_held[static_cast<size_t>(side)] = true;
-      ++sides_held;
+      score_block_held[static_cast<size_t>(score_block)] = true;
+      ++score_blocks_held;
     }
   }
   for (int32_t block = 0; block < pool_.total(); ++block) {
@@ -265,9 +270,9 @@ absl::Status BlockManager::CheckIntegrity(std::span<const BlockTable* const> tab
     }
   }
   if (overlaps != overlaps_) return absl::InternalError("what owners hold more than once is counted wrong");
-  if (sides_held > sides_.handed_out()) {
-    return absl::InternalError(
-        absl::StrCat("the tables hold ", sides_held, " spare side blocks, ", sides_.handed_out(), " are handed out"));
+  if (score_blocks_held > score_blocks_.handed_out()) {
+    return absl::InternalError(absl::StrCat("the tables hold ", score_blocks_held, " spare score blocks, ",
+                                            score_blocks_.handed_out(), " are handed out"));
   }
   if (promised != promised_) {
     return absl::InternalError(absl::StrCat("the tables are promised ", promised, " blocks, the sum says ", promised_));

@@ -19,7 +19,7 @@
 //  4. A reservation only falls.
 //  5. A published block is full, and what is in it does not change while it is published.
 //  6. overlap(o) = blocks in the tables of owner o, less the distinct ones; all tables that hold a block have the same owner.
-//  7. Every spare side block is free, in a snapshot, or in one table.
+//  7. Every spare score block is free, in a snapshot, or in one table.
 #ifndef HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 #define HYDRANT_BLOCK_MANAGER_BLOCK_MANAGER_H_
 
@@ -33,15 +33,15 @@
 #include "block_manager/kv_budget.h"
 #include "block_manager/prefix_index.h"
 #include "block_manager/prefix_use.h"
-#include "block_manager/side_pool.h"
+#include "block_manager/score_pool.h"
 
 namespace hydrant {
 
 class BlockManager {
  public:
-  // REQUIRES: blocks >= 0, spare_sides >= 0. `hash_mask`: PrefixIndex.
-  explicit BlockManager(int32_t blocks, int32_t spare_sides = 0, uint64_t hash_mask = ~uint64_t{0})
-      : pool_(blocks), index_(blocks, hash_mask), sides_(blocks, spare_sides) {}
+  // REQUIRES: blocks >= 0, spare_score_blocks >= 0. `hash_mask`: PrefixIndex.
+  explicit BlockManager(int32_t blocks, int32_t spare_score_blocks = 0, uint64_t hash_mask = ~uint64_t{0})
+      : pool_(blocks), index_(blocks, hash_mask), score_blocks_(blocks, spare_score_blocks) {}
 
   // The longest prefix of `prompt` that the request may take over now. `match` keeps its memory. Valid until the next
   // change.
@@ -52,10 +52,10 @@ class BlockManager {
     return CanAdmit(reserved_blocks - static_cast<int64_t>(match.blocks.size()) + match.revived);
   }
 
-  // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the side blocks
+  // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the score blocks
   // to prepare before any row of the next step, in this order.
   // REQUIRES: table.idle(), reserved_blocks >= 1 and >= the match's, CanAdmit(reserved_blocks, match), owner >= 0.
-  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<SideInit>* starts,
+  void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<ScoreInit>* starts,
              int32_t owner = 0);
   void Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner = 0);
 
@@ -71,12 +71,12 @@ class BlockManager {
     while ((table.published_ + 1) * kBlockSlots <= tokens) PublishNext(table, salt, tokens_of(table.published_));
   }
 
-  // Side blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
+  // Score blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
   // there is one already or no room for it. REQUIRES: slots is a multiple of kBlockSlots.
   bool BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out);
   // They hold the scores now and become a snapshot if the table's block before `slots` is published; else they are given
   // back.
-  void FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> sides);
+  void FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> score_blocks);
 
   // Takes a fresh block for every full one among the first `slots` slots of a table with `full_slots` slots: the step in
   // flight copies them. REQUIRES: within the reservation; no copies are planned.
@@ -101,7 +101,7 @@ class BlockManager {
 
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }
-  const SidePool& sides() const { return sides_; }
+  const ScorePool& score_blocks() const { return score_blocks_; }
   int32_t promised() const { return promised_; }
   // How much more the tables of an owner hold than there are blocks in them: a block that k of them hold is there once.
   int64_t overlap(int32_t owner) const {
@@ -116,18 +116,18 @@ class BlockManager {
   void Forget(int32_t block);
   bool MayPublish(const BlockTable& table) const { return table.publisher_ == resets_; }
   void PublishNext(BlockTable& table, const PrefixSalt& salt, BlockTokens tokens);
-  void DropSide(int32_t block, int32_t side);
+  void DropScoreBlock(int32_t block, int32_t score_block);
   bool DropBlock(const BlockTable& table, int32_t block);
   int32_t Truncate(BlockTable& table, int32_t size);
   int32_t DropCopies(BlockTable& table);
 
   BlockPool pool_;
   PrefixIndex index_;
-  SidePool sides_;
+  ScorePool score_blocks_;
   int32_t promised_ = 0;
   uint64_t resets_ = 0;
-  std::vector<int64_t> overlaps_;     // [owner]; grows with the owners
-  std::vector<int32_t> taken_sides_;  // scratch of Admit
+  std::vector<int64_t> overlaps_;            // [owner]; grows with the owners
+  std::vector<int32_t> taken_score_blocks_;  // scratch of Admit
 };
 
 }  // namespace hydrant

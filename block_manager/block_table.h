@@ -1,12 +1,12 @@
 // BlockTable is the list of blocks one sequence holds: slot s lives in blocks()[s / 16] at offset s % 16, in every
-// layer and KV head of the table's layer group. Beside each block stands the side block with the scores and positions of
+// layer and KV head of the table's layer group. Beside each block stands the score block with the scores and positions of
 // these slots: the block's own, or a spare one while K and V are another sequence's as well. Only BlockManager changes it.
 //
 // Thread: engine.
 //
 // Invariants
 //  1. held() <= reserved(): the manager has promised the difference, so growing up to it cannot fail.
-//  2. blocks() and sides() do not move while the table grows within its reservation (steps in flight hold spans of them).
+//  2. blocks() and score_blocks() do not move while the table grows within its reservation (steps in flight hold spans of them).
 //  3. A table is empty, and has no reservation, when it is destroyed or assigned to.
 #ifndef HYDRANT_BLOCK_MANAGER_BLOCK_TABLE_H_
 #define HYDRANT_BLOCK_MANAGER_BLOCK_TABLE_H_
@@ -34,7 +34,7 @@ class BlockTable {
         owner_(other.owner_),
         reserved_(std::exchange(other.reserved_, 0)),
         blocks_(std::exchange(other.blocks_, {})),
-        sides_(std::exchange(other.sides_, {})),
+        score_blocks_(std::exchange(other.score_blocks_, {})),
         copies_(std::exchange(other.copies_, {})),
         published_(std::exchange(other.published_, 0)),
         parent_(std::exchange(other.parent_, 0)),
@@ -45,7 +45,7 @@ class BlockTable {
     owner_ = other.owner_;
     reserved_ = std::exchange(other.reserved_, 0);
     blocks_ = std::exchange(other.blocks_, {});
-    sides_ = std::exchange(other.sides_, {});
+    score_blocks_ = std::exchange(other.score_blocks_, {});
     copies_ = std::exchange(other.copies_, {});
     published_ = std::exchange(other.published_, 0);
     parent_ = std::exchange(other.parent_, 0);
@@ -54,7 +54,7 @@ class BlockTable {
   }
 
   std::span<const int32_t> blocks() const { return blocks_; }
-  std::span<const int32_t> sides() const { return sides_; }  // [size()]
+  std::span<const int32_t> score_blocks() const { return score_blocks_; }  // [size()]
   // Copies that the step in flight makes; their targets are held already.
   std::span<const BlockCopy> copies() const { return copies_; }
   int32_t size() const { return static_cast<int32_t>(blocks_.size()); }
@@ -70,7 +70,7 @@ class BlockTable {
   int32_t owner_ = 0;  // for whom its blocks are counted, from Admit to Release
   int32_t reserved_ = 0;
   std::vector<int32_t> blocks_;
-  std::vector<int32_t> sides_;  // sides_[i] == blocks_[i]: the block's own
+  std::vector<int32_t> score_blocks_;  // score_blocks_[i] == blocks_[i]: the block's own
   std::vector<BlockCopy> copies_;
 
   // Where the table stands in the prefix index: its first `published_` blocks are nodes or equal to nodes, the last of

@@ -7,22 +7,22 @@
 
 #include "block_manager/kv_budget.h"
 #include "block_manager/prefix_index.h"
-#include "block_manager/side_pool.h"
+#include "block_manager/score_pool.h"
 
 namespace hydrant {
 
 // What a sequence needs beside the shared K and V of a prefix it did not compute itself.
-enum class SideNeed : uint8_t {
+enum class ScoreNeed : uint8_t {
   kNothing,   // it never evicts: neither scores nor positions are read
-  kZeros,     // side blocks of its own, with scores that start at 0: none are kept, or the prefix's rows do not count
-  kSnapshot,  // side blocks of its own that start from a score snapshot of the prefix
+  kZeros,     // score blocks of its own, with scores that start at 0: none are kept, or the prefix's rows do not count
+  kSnapshot,  // score blocks of its own that start from a score snapshot of the prefix
 };
 
 struct PrefixUse {
   bool publishes = false;  // its blocks may be found by others
   bool looks_up = false;   // it may use what others computed
   PrefixSalt salt;
-  SideNeed side = SideNeed::kNothing;
+  ScoreNeed scores = ScoreNeed::kNothing;
   ScoreKind score_kind = 0;       // of the snapshots it reads and leaves
   int32_t rows_computed_min = 1;  // the last rows of the prompt that must be computed whatever is cached; >= 1
 };
@@ -31,14 +31,14 @@ struct PrefixUse {
 struct PrefixMatch {
   std::vector<int32_t> blocks;  // computed, published, in order
   int32_t revived = 0;          // of them cached-free: using them makes them unavailable to others
-  int32_t sides = 0;            // side blocks its sequence will need
+  int32_t score_blocks = 0;     // score blocks its sequence will need
   ScoreKind score_kind = 0;
   bool from_snapshot = false;
 
   int32_t tokens() const { return static_cast<int32_t>(blocks.size()) * kBlockSlots; }
   void clear() {
     blocks.clear();
-    revived = sides = 0;
+    revived = score_blocks = 0;
     from_snapshot = false;
   }
 };

@@ -192,13 +192,13 @@ class Device {
   // y[i] = x[indices[i]].
   virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
   // Over all layers and KV heads, before the step's layers, one after the other.
-  virtual void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) = 0;
+  virtual void InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) = 0;
   // Over all layers and KV heads, in any order: no target is another one's source. Runs after the step's layers.
   virtual void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) = 0;
-  // Copies blocks and the side blocks beside them to host memory: layout.block_bytes() each, in the device's own order.
-  virtual void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
-                            std::byte* out) = 0;
-  // Fills blocks and their own side blocks from what ExportBlocks wrote. Scores are multiplied by `score_factor`.
+  // Copies blocks and the score blocks beside them to host memory: layout.block_bytes() each, in the device's own order.
+  virtual void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks,
+                            const KvCacheView& kv, std::byte* out) = 0;
+  // Fills blocks and their own score blocks from what ExportBlocks wrote. Scores are multiplied by `score_factor`.
   virtual void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                             const std::byte* in) = 0;
 

@@ -21,27 +21,27 @@ struct KvCacheLayout {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   DType dtype = DType::kF32;
-  int32_t state_rows = 0;   // sequences that can be in progress at once
-  int32_t spare_sides = 0;  // side blocks [blocks, blocks + spare_sides) belong to no block
-  bool inspected = false;   // KvCacheView::logical_position is there
+  int32_t state_rows = 0;          // sequences that can be in progress at once
+  int32_t spare_score_blocks = 0;  // score blocks [blocks, blocks + spare_score_blocks) belong to no block
+  bool inspected = false;          // KvCacheView::logical_position is there
 
   // Bytes of K, or of V.
   size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
   // Elements of `score`, or of `position`.
-  size_t side_count() const { return slots(sides()); }
-  int32_t sides() const { return blocks + spare_sides; }
+  size_t score_count() const { return slots(score_blocks()); }
+  int32_t score_blocks() const { return blocks + spare_score_blocks; }
   // Bytes of one block's K, V, scores and positions over all layers and KV heads; of the last two alone.
   size_t block_bytes() const {
-    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + side_block_bytes();
+    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + score_block_bytes();
   }
-  size_t side_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
+  size_t score_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
   // Elements from the start of `score` or `position` to [side][layer][kv_head].
-  constexpr int64_t side_offset(int32_t layer, int64_t side, int32_t kv_head) const {
-    return ((side * layers + layer) * kv_heads + kv_head) * kBlockSlots;
+  constexpr int64_t score_offset(int32_t layer, int64_t score_block, int32_t kv_head) const {
+    return ((score_block * layers + layer) * kv_heads + kv_head) * kBlockSlots;
   }
   // Elements from the start of `k` or `v` to the tile [block][layer][kv_head].
   constexpr int64_t tile_offset(int32_t layer, int64_t block, int32_t kv_head) const {
-    return side_offset(layer, block, kv_head) * head_dim;
+    return score_offset(layer, block, kv_head) * head_dim;
   }
   // Elements from the start of `victim` to [state_row][layer][kv_head].
   constexpr int64_t victim_offset(int32_t layer, int64_t state_row, int32_t kv_head) const {
@@ -65,7 +65,7 @@ struct KvCacheLayout {
 // layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and whole blocks move in
 // one copy.
 //
-// Scores and positions are addressed by *side block* in the same way. A block's own side block has its number; a sequence
+// Scores and positions are addressed by *score block* in the same way. A block's own score block has its number; a sequence
 // that shares a block with others has a spare one beside it.
 //
 // The position of a slot is where its key stands: the token's logical position or, under a rolling policy, its rank, so that
@@ -74,10 +74,10 @@ struct KvCacheView {
   KvCacheLayout layout;
   void* k = nullptr;            // [block][layer][kv_head][16][head_dim]
   void* v = nullptr;            // [block][layer][kv_head][16][head_dim]
-  float* score = nullptr;       // [side block][layer][kv_head][16]
-  int32_t* position = nullptr;  // [side block][layer][kv_head][16]
+  float* score = nullptr;       // [score block][layer][kv_head][16]
+  int32_t* position = nullptr;  // [score block][layer][kv_head][16]
   int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites
-  // [side block][layer][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
+  // [score block][layer][kv_head][16], for inspection only, else null: the token's logical position whatever the policy.
   int32_t* logical_position = nullptr;
 };
 

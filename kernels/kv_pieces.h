@@ -21,12 +21,12 @@ struct KvPiece {
 inline constexpr size_t kScorePiece = 2;
 using KvPieces = std::array<KvPiece, 5>;
 
-inline KvPieces KvPiecesOf(const KvCacheView& kv, int32_t block, int32_t side) {
+inline KvPieces KvPiecesOf(const KvCacheView& kv, int32_t block, int32_t score_block) {
   const KvCacheLayout& layout = kv.layout;
   const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
   const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
   const int64_t tile = layout.tile_offset(0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
-  const int64_t beside = layout.side_offset(0, side, 0);
+  const int64_t beside = layout.score_offset(0, score_block, 0);
   return {KvPiece{static_cast<std::byte*>(kv.k) + tile, kv_bytes},
           KvPiece{static_cast<std::byte*>(kv.v) + tile, kv_bytes}, KvPiece{kv.score + beside, slots * sizeof(float)},
           KvPiece{kv.position + beside, slots * sizeof(int32_t)},

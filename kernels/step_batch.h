@@ -29,10 +29,10 @@ struct BatchRow {
   bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
   EvictionPolicy policy;
   std::span<const int32_t> block_table;           // covers every slot the step touches
-  std::span<const int32_t> side_table = {};       // beside it; empty: each block's own
+  std::span<const int32_t> score_table = {};      // beside it; empty: each block's own
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
 
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
   // Where its first token stands, and its query with it: KvCacheView's position.
   int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
@@ -69,9 +69,9 @@ struct ShrinkOp {
   bool prompt_cut = false;     // the cut that ends the prompt: policy.pool_width and policy.store_pooled apply
   EvictionPolicy policy;
   std::span<const int32_t> block_table;
-  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+  std::span<const int32_t> score_table = {};  // beside it; empty: each block's own
 
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
   // KvCacheView's positions are below it; the newest token's is the one before.
   int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
 };
@@ -85,10 +85,10 @@ struct LossOp {
   int32_t keep_max = 0;
   EvictionPolicy policy;  // the one the request began with: Lowered gives each cut's
   std::span<const int32_t> block_table;
-  std::span<const int32_t> side_table = {};  // beside it; empty: each block's own
+  std::span<const int32_t> score_table = {};  // beside it; empty: each block's own
   std::span<float> losses;
 
-  std::span<const int32_t> sides() const { return side_table.empty() ? block_table : side_table; }
+  std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
   int32_t position_end() const { return policy.rolling ? live : logical_length; }  // as ShrinkOp's
 };
 

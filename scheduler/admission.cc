@@ -193,7 +193,8 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   if (shared_blocks == 0 || !block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
     return false;
   }
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.side_starts, request.tenant);
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_starts,
+                       request.tenant);
   sequence.shares = true;
   // Needed until the first eviction only.
   const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);

@@ -13,7 +13,7 @@ struct PlanPark : SessionPark {
   uint64_t turn = 0;
   int32_t sequence = 0;  // whose policy it is; its index is free for another request afterwards
   std::vector<int32_t> block_table;
-  std::vector<int32_t> side_table;
+  std::vector<int32_t> score_table;
 };
 
 struct PlanRestore : SessionRestore {

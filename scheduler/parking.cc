@@ -66,7 +66,7 @@ void Parking::Park(int32_t index, Sequence& sequence) {
   }
   ReleaseTables(/*of_dropped_sessions=*/true);
   park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
-  park.side_table.assign(sequence.blocks.sides().begin(), sequence.blocks.sides().end());
+  park.score_table.assign(sequence.blocks.score_blocks().begin(), sequence.blocks.score_blocks().end());
   parks_.push_back(std::move(park));
   tables_.push_back(std::move(sequence.blocks));
   ++counters_.parks;

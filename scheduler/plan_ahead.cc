@@ -7,7 +7,7 @@ namespace {
 
 // Its rows compute one token each and change nothing but the slot they write.
 bool IsPlain(const StepPlan& plan, const SequenceTable& sequences) {
-  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.side_starts.empty()) return false;
+  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.score_starts.empty()) return false;
   return std::all_of(plan.rows.begin(), plan.rows.end(), [&sequences](const PlanRow& row) {
     const bool first_eviction = row.choose_victim && sequences.at(row.sequence).shares;
     return !row.prefill && row.shrink_to == 0 && !row.lowered && row.loss_cuts == 0 && !first_eviction;

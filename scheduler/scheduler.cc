@@ -10,7 +10,7 @@ namespace hydrant {
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : eos_ids_(options.eos_ids),
-      block_manager_(options.blocks, options.spare_sides, options.prefix_hash_mask),
+      block_manager_(options.blocks, options.spare_score_blocks, options.prefix_hash_mask),
       sequences_(options.sequences_max, options.waiting_max),
       tenants_(options.policy, options.blocks, options.sequences_max),
       parking_(options.parked_blocks_max, tenants_, block_manager_, counters_),

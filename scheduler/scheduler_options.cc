@@ -11,8 +11,8 @@ absl::Status SchedulerOptions::Validate() const {
   if (blocks < 1 || blocks > std::numeric_limits<int32_t>::max() / kBlockSlots) {
     return absl::InvalidArgumentError(absl::StrCat("the KV pool cannot have ", blocks, " blocks"));
   }
-  if (spare_sides < 0 || spare_sides > std::numeric_limits<int32_t>::max() / kBlockSlots - blocks) {
-    return absl::InvalidArgumentError(absl::StrCat("there cannot be ", spare_sides, " spare side blocks"));
+  if (spare_score_blocks < 0 || spare_score_blocks > std::numeric_limits<int32_t>::max() / kBlockSlots - blocks) {
+    return absl::InvalidArgumentError(absl::StrCat("there cannot be ", spare_score_blocks, " spare score blocks"));
   }
   // The bound on both keeps indices and sums far from overflow.
   constexpr int32_t kSequencesLimit = 1 << 20;

@@ -12,8 +12,8 @@ namespace hydrant {
 
 struct SchedulerOptions {
   int32_t blocks = 0;  // in the KV pool
-  int32_t spare_sides =
-      0;  // side blocks beyond the blocks' own (block_manager/side_pool.h); 0: only dense requests hit
+  int32_t spare_score_blocks =
+      0;  // score blocks beyond the blocks' own (block_manager/score_pool.h); 0: only dense requests hit
   int64_t parked_blocks_max = 0;  // blocks' worth of parked KV, in whole sessions; the least recently used goes first
   uint64_t prefix_hash_mask = ~uint64_t{0};  // PrefixIndex: for tests that want collisions
   int32_t sequences_max = 256;               // in progress at once

@@ -17,7 +17,7 @@ int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
 
 // Where score snapshots are taken: four per octave from 64 tokens on (64, 80, 96, 112, 128, 160, …), so that a prefix loses
 // at most a quarter of itself by being rounded down to one, and a prompt's snapshots together have fewer than seven times its
-// side blocks.
+// score blocks.
 int32_t NextSnapshot(int32_t tokens) {
   constexpr int32_t kFirst = 64;
   if (tokens < kFirst) return kFirst;
@@ -54,7 +54,7 @@ StepPlan& StepBuilder::NextPlan() {
   plan_->number = number;
   plan_->rows.clear();
   plan_->restores.clear();
-  plan_->side_starts.clear();
+  plan_->score_starts.clear();
   plan_->snapshots.clear();
   plan_->decode_tokens = 0;
   plan_->prefill_tokens = 0;
@@ -74,7 +74,7 @@ void StepBuilder::AddRows(bool somebody_is_blocked) {
   plan_->several_tenants = step_shares_.several();
   PlanDecodes(somebody_is_blocked);
   PlanPrompts();
-  assert((plan_->side_starts.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+  assert((plan_->score_starts.empty() && plan_->restores.empty()) || !plan_->rows.empty());
 }
 
 const StepPlan* StepBuilder::PlanAhead() {
@@ -153,7 +153,7 @@ void StepBuilder::PlanDecode(int32_t index) {
   row.live = sequence.live;
   row.prompt_length = sequence.prompt_length();
   row.block_table = sequence.blocks.blocks();
-  row.side_table = sequence.blocks.sides();
+  row.score_table = sequence.blocks.score_blocks();
   if (sequence.shares && (counts.choose_victim || counts.shrink_to > 0)) {
     const int32_t kept = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
     block_manager_.PlanCopies(sequence.blocks, kept, counts.live_after);
@@ -247,7 +247,7 @@ int32_t StepBuilder::PlanPrefill(int32_t index, int32_t tokens_left) {
   row.live = sequence.live;
   row.prompt_length = prompt_length;
   row.block_table = sequence.blocks.blocks();
-  row.side_table = sequence.blocks.sides();
+  row.score_table = sequence.blocks.score_blocks();
   row.prefill = true;
   row.keep = budget.keep;
   row.shrink_to = stops ? budget.PromptCut(sequence.live + tokens) : 0;
@@ -277,7 +277,7 @@ int32_t StepBuilder::PlanPrefill(int32_t index, int32_t tokens_left) {
 void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   const PrefixUse& use = sequence.request.prefix;
   row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_->snapshots.size());
-  if (!use.publishes || use.side != SideNeed::kSnapshot) return;
+  if (!use.publishes || use.scores != ScoreNeed::kSnapshot) return;
   const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
   // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
   const int32_t again = (sequence.prompt_length() - 1) / kBlockSlots * kBlockSlots;
@@ -289,7 +289,7 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
     slots = next;
     if (slots > end) break;
     ScoreSnapshot snapshot{slots, {}};
-    if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.sides)) continue;
+    if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.score_blocks)) continue;
     plan_->snapshots.push_back(std::move(snapshot));
     ++row->snapshot_end;
   }

@@ -125,7 +125,7 @@ void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, b
   }
   for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
     ScoreSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
-    block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.sides));
+    block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.score_blocks));
   }
   if (!row.choose_victim && row.shrink_to == 0) return;
   counters_.AddFreed(FreeCause::kShared, block_manager_.FinishCopies(sequence.blocks));

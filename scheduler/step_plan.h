@@ -30,7 +30,7 @@ struct StepPlan {
   uint64_t number = 0;  // 1, 2, 3, …
   // Before any row, in this order.
   std::vector<PlanRestore> restores;
-  std::vector<SideInit> side_starts;
+  std::vector<ScoreInit> score_starts;
   std::vector<PlanRow> rows;  // decode rows first
   std::vector<ScoreSnapshot> snapshots;
   int32_t decode_tokens = 0;

@@ -114,7 +114,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
                                   const TenantRegistry& tenants, bool overlap) {
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
-  options.scheduler.spare_sides = limits.spare_sides;
+  options.scheduler.spare_score_blocks = limits.spare_score_blocks;
   options.scheduler.sequences_max = limits.sequences_max;
   // A job is counted against the bound when it is submitted, so the scheduler's queue never has to refuse one.
   options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
@@ -160,7 +160,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.context = sizing.limits.context_max;
   options.blocks = sizing.limits.blocks;
   options.prefix_caching = context.prefix_caching;
-  options.side_block_bytes = sizing.side_block_bytes;
+  options.score_block_bytes = sizing.score_block_bytes;
   options.block_slots = kBlockSlots;
   options.cache_dtype = DTypeName(sizing.kv_dtype);
   options.policy_names = KvPolicyLabels();
@@ -243,7 +243,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   executor_options.weight_dtype = sizing->weight_dtype;
   executor_options.kv_dtype = sizing->kv_dtype;
   executor_options.blocks = sizing->limits.blocks;
-  executor_options.spare_sides = sizing->limits.spare_sides;
+  executor_options.spare_score_blocks = sizing->limits.spare_score_blocks;
   executor_options.sequences_max = sizing->limits.sequences_max;
   executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
   executor_options.context_max = sizing->limits.context_max;

@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   return free_bytes;
 }
 
-// Two spare side blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
+// Two spare score blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
 // share. In bf16 with heads of 64 they are 6 % of the pool.
 int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
@@ -102,9 +102,9 @@ constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
 absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, const DeviceFacts& device,
                       const HostFacts& host, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
-  sizing->side_block_bytes = static_cast<int64_t>(KvCache::BytesPerSideBlock(model));
+  sizing->score_block_bytes = static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
   const int64_t block_bytes =
-      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)) + spares * sizing->side_block_bytes;
+      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)) + spares * sizing->score_block_bytes;
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
   std::string source;
@@ -129,7 +129,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   // Slots are counted in 32 bits.
   const int64_t blocks_max = std::numeric_limits<int32_t>::max() / kBlockSlots / (1 + spares);
   sizing->limits.blocks = static_cast<int32_t>(std::min(blocks, blocks_max));
-  sizing->limits.spare_sides = spares * sizing->limits.blocks;
+  sizing->limits.spare_score_blocks = spares * sizing->limits.blocks;
   sizing->explanation.push_back(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ",
                                              model.kv_heads, " heads x ", kBlockSlots, " slots x (2 x ", model.head_dim,
                                              " x ", DTypeBytes(sizing->kv_dtype), " + 8 x ", 1 + spares, ")"));

@@ -35,7 +35,7 @@ struct Sizing {
   DType weight_dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
   Limits limits;
-  int64_t side_block_bytes = 0;          // KvCache::BytesPerSideBlock
+  int64_t score_block_bytes = 0;         // KvCache::BytesPerScoreBlock
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
   std::vector<std::string> warnings;     // lines for the log: what an operator would not expect
 };

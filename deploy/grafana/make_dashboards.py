@@ -224,7 +224,7 @@ def kv():
         stat("Held", "Live of logical tokens. 1: nothing was evicted.", f"{live} / ({logical} > 0)", unit="percentunit"),
         stat("Evicted per second", "Positions dropped, once per sequence.", total_rate("hydrant_evicted_tokens_total")),
         POOL,
-        graph("Held and promised", "Admission promises a sequence the most it may still need, so sequences can wait beside blocks that are not in "
+        graph("Held and promised", "Admission promises a sequence the most it may still need, so sequences can wait bescore blocks that are not in "
               "use: lower max_tokens, or give budgets. Shared blocks count once per sequence.",
               [(f"sum({of('hydrant_blocks')})", "held"), (f"sum({of('hydrant_reserved_blocks')})", "held or promised"),
                (f"sum({of('hydrant_kv_blocks')})", "pool")]),
@@ -245,7 +245,7 @@ def kv():
         graph("Prefix cache", "Share of looked-up prompt tokens that were found. It falls when the pool is so full that cached blocks give way.",
               [(f"{total_rate('vllm:prefix_cache_hits_total')} / ({total_rate('vllm:prefix_cache_queries_total')} > 0)", "found")], unit="percentunit"),
         BY_SOURCE,
-        graph("Score snapshots", "Let requests that evict use cached prefixes. Falling under load: other sequences need the side blocks.",
+        graph("Score snapshots", "Let requests that evict use cached prefixes. Falling under load: other sequences need the score blocks.",
               [(f"sum({of('hydrant_prefix_snapshots')})", "snapshots")], width=4),
         graph("Memory of snapshots", "Part of the pool's memory, not beside it.",
               [(f"sum({of('hydrant_prefix_snapshot_bytes')})", "bytes")], unit="bytes", width=4),

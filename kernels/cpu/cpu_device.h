@@ -68,9 +68,9 @@ class CpuDevice final : public Device {
   void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
                  Matrix out) override;
   void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
-  void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) override;
+  void InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) override;
   void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;
-  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks, const KvCacheView& kv,
                     std::byte* out) override;
   void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                     const std::byte* in) override;

@@ -55,18 +55,18 @@ void CpuDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Mat
          *attention_);
 }
 
-void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv) {
+void CpuDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) {
   const int64_t pairs = int64_t{kv.layout.layers} * kv.layout.kv_heads;
   pool_.ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t pair = begin; pair < end; ++pair) {
       const int32_t layer = static_cast<int32_t>(pair / kv.layout.kv_heads);
       const int32_t head = static_cast<int32_t>(pair % kv.layout.kv_heads);
-      for (const SideInit& init : inits) {
-        const int64_t to = kv.layout.side_offset(layer, init.to, head);
+      for (const ScoreInit& init : inits) {
+        const int64_t to = kv.layout.score_offset(layer, init.to, head);
         if (init.from < 0) {
           std::memset(kv.score + to, 0, kBlockSlots * sizeof(float));
         } else {
-          std::memcpy(kv.score + to, kv.score + kv.layout.side_offset(layer, init.from, head),
+          std::memcpy(kv.score + to, kv.score + kv.layout.score_offset(layer, init.from, head),
                       kBlockSlots * sizeof(float));
         }
         std::iota(kv.position + to, kv.position + to + kBlockSlots, init.position);
@@ -80,7 +80,7 @@ void CpuDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv
 void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) {
   pool_.ParallelFor(std::ssize(copies), 1, [&](int64_t begin, int64_t end, int) {
     for (const BlockCopy& copy : copies.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
-      const KvPieces from = KvPiecesOf(kv, copy.from, copy.from_side);
+      const KvPieces from = KvPiecesOf(kv, copy.from, copy.from_score_block);
       const KvPieces to = KvPiecesOf(kv, copy.to, copy.to);
       for (size_t piece = 0; piece < to.size(); ++piece) {
         std::memcpy(to[piece].data, from[piece].data, from[piece].bytes);
@@ -89,14 +89,14 @@ void CpuDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView&
   });
 }
 
-void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
-                             std::byte* out) {
-  assert(blocks.size() == sides.size());
+void CpuDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks,
+                             const KvCacheView& kv, std::byte* out) {
+  assert(blocks.size() == score_blocks.size());
   const size_t block_bytes = kv.layout.block_bytes();
   pool_.ParallelFor(std::ssize(blocks), 1, [&](int64_t begin, int64_t end, int) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       std::byte* to = out + i * block_bytes;
-      for (const KvPiece& from : KvPiecesOf(kv, blocks[i], sides[i])) {
+      for (const KvPiece& from : KvPiecesOf(kv, blocks[i], score_blocks[i])) {
         std::memcpy(to, from.data, from.bytes);
         to += from.bytes;
       }

@@ -71,9 +71,9 @@ class CudaDevice final : public Device {
   void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
                  Matrix out) override;
   void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
-  void InitSides(std::span<const SideInit> inits, const KvCacheView& kv) override;
+  void InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) override;
   void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;
-  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
+  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks, const KvCacheView& kv,
                     std::byte* out) override;
   void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
                     const std::byte* in) override;
@@ -101,7 +101,7 @@ class CudaDevice final : public Device {
   void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const cuda::Input& x,
                     int64_t n, const cuda::Output& y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
-  cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> sides);
+  cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);
 
   const bool host_visible_;
   const bool graphs_wanted_;

@@ -30,7 +30,7 @@ template <typename Ops>
 size_t TableBytes(const Ops& ops) {
   size_t bytes = 0;
   for (const auto& op : ops) {
-    bytes += cuda::Uploads::PacketBytes(op.block_table) + cuda::Uploads::PacketBytes(op.side_table);
+    bytes += cuda::Uploads::PacketBytes(op.block_table) + cuda::Uploads::PacketBytes(op.score_table);
   }
   return bytes;
 }
@@ -61,11 +61,11 @@ void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Ma
   Done();
 }
 
-void CudaDevice::InitSides(std::span<const SideInit> inits, const KvCacheView& kv) {
+void CudaDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) {
   uploads_->Begin(cuda::Uploads::PacketBytes(inits));
-  const SideInit* at = uploads_->Add(inits);
+  const ScoreInit* at = uploads_->Add(inits);
   uploads_->Send();
-  cuda::LaunchInitSides(stream_, at, static_cast<int32_t>(inits.size()), kv);
+  cuda::LaunchInitScores(stream_, at, static_cast<int32_t>(inits.size()), kv);
   Done();
 }
 
@@ -80,20 +80,20 @@ void CudaDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView
   Done();
 }
 
-cuda::PackedBlocks CudaDevice::SendTables(std::span<const int32_t> blocks, std::span<const int32_t> sides) {
-  uploads_->Begin(cuda::Uploads::PacketBytes(blocks) + cuda::Uploads::PacketBytes(sides));
+cuda::PackedBlocks CudaDevice::SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks) {
+  uploads_->Begin(cuda::Uploads::PacketBytes(blocks) + cuda::Uploads::PacketBytes(score_blocks));
   cuda::PackedBlocks packed = {};
   packed.blocks = uploads_->Add(blocks);
-  packed.sides = uploads_->Add(sides);
+  packed.score_blocks = uploads_->Add(score_blocks);
   uploads_->Send();
   return packed;
 }
 
-void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> sides, const KvCacheView& kv,
-                              std::byte* out) {
-  assert(blocks.size() == sides.size());
+void CudaDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks,
+                              const KvCacheView& kv, std::byte* out) {
+  assert(blocks.size() == score_blocks.size());
   const auto bytes = static_cast<int64_t>(blocks.size() * kv.layout.block_bytes());
-  staging_->Export(SendTables(blocks, sides), bytes, kv, out);
+  staging_->Export(SendTables(blocks, score_blocks), bytes, kv, out);
 }
 
 void CudaDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
@@ -118,7 +118,7 @@ void CudaDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
                pools ? op.policy.pool_width / 2 : 0,
                op.policy,
                blocks,
-               op.side_table.empty() ? blocks : uploads_->Add(op.side_table)};
+               op.score_table.empty() ? blocks : uploads_->Add(op.score_table)};
   }
   const cuda::Cut* at = uploads_->Add<cuda::Cut>(cuts);
   uploads_->Send();
@@ -145,13 +145,13 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
   const size_t bytes = pairs * cuts.size() * sizeof(double);
   // It stays: to free memory waits for the device.
   if (losses_ == nullptr || losses_->bytes() < bytes) losses_ = std::make_unique<cuda::CudaBuffer>(bytes + bytes / 2);
-  uploads_->Begin(cuda::Uploads::PacketBytes(std::span(cuts)) + cuda::Uploads::PacketBytes(op.sides()));
+  uploads_->Begin(cuda::Uploads::PacketBytes(std::span(cuts)) + cuda::Uploads::PacketBytes(op.score_blocks()));
   cuda::LossCase loss = {op.live,
                          op.position_end(),
                          op.policy.scores(),
                          uploads_->Add<cuda::Weighing>(cuts),
                          static_cast<int32_t>(cuts.size()),
-                         uploads_->Add(op.sides()),
+                         uploads_->Add(op.score_blocks()),
                          static_cast<double*>(losses_->data())};
   uploads_->Send();
   cuda::LaunchLosses(stream_, loss, kv);

@@ -96,17 +96,17 @@ StepRow StepTable::ToRow(const BatchRow& row) {
   to.first_scored = scores ? row.first_scored() : row.position + row.token_count;
   to.tables = static_cast<int64_t>(tables_.size());
   tables_.insert(tables_.end(), row.block_table.begin(), row.block_table.end());
-  to.sides = to.tables;
-  if (!row.side_table.empty()) {
-    assert(row.side_table.size() == row.block_table.size());
-    to.sides = static_cast<int64_t>(tables_.size());
-    tables_.insert(tables_.end(), row.side_table.begin(), row.side_table.end());
+  to.score_blocks = to.tables;
+  if (!row.score_table.empty()) {
+    assert(row.score_table.size() == row.block_table.size());
+    to.score_blocks = static_cast<int64_t>(tables_.size());
+    tables_.insert(tables_.end(), row.score_table.begin(), row.score_table.end());
   }
   to.first_snapshot = static_cast<int32_t>(snapshots_.size());
   to.snapshots = static_cast<int32_t>(row.snapshots.size());
   for (const ScoreSnapshot& snapshot : row.snapshots) {
     snapshots_.push_back({snapshot.slots, 0, static_cast<int64_t>(tables_.size())});
-    tables_.insert(tables_.end(), snapshot.sides.begin(), snapshot.sides.end());
+    tables_.insert(tables_.end(), snapshot.score_blocks.begin(), snapshot.score_blocks.end());
   }
   return to;
 }

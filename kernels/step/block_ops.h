@@ -14,18 +14,18 @@ namespace hydrant {
 // of allocation.
 inline constexpr int32_t kBlockSlots = 16;
 
-// Before any row: a side block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
-struct SideInit {
+// Before any row: a score block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
+struct ScoreInit {
   int32_t from = -1;
   int32_t to = 0;
   int32_t position = 0;
 };
 
 // After the forward pass: K and V of a block, with the scores and positions beside it, become those of another one and of its
-// own side block, because the sequence is about to change it and others may read it.
+// own score block, because the sequence is about to change it and others may read it.
 struct BlockCopy {
   int32_t from = 0;
-  int32_t from_side = 0;
+  int32_t from_score_block = 0;
   int32_t to = 0;
   int32_t index = 0;  // entry of the sequence's table that becomes `to`; a device does not look at it
 };
@@ -33,8 +33,8 @@ struct BlockCopy {
 // On the way through a prompt: where the scores of a row's first `slots` slots go as they are when the tile of 16 rows that ends
 // there has been added and nothing after it.
 struct ScoreSnapshot {
-  int32_t slots = 0;           // multiple of kBlockSlots, within the row's tokens
-  std::vector<int32_t> sides;  // [slots / kBlockSlots]
+  int32_t slots = 0;                  // multiple of kBlockSlots, within the row's tokens
+  std::vector<int32_t> score_blocks;  // [slots / kBlockSlots]
 };
 
 }  // namespace hydrant

@@ -24,7 +24,7 @@ struct RowPlan {
   int32_t live = 0;  // slots occupied before the step
   int32_t prompt_length = 0;
   std::span<const int32_t> block_table = {};  // covers every slot the step touches
-  std::span<const int32_t> side_table = {};   // beside it: whose scores and positions these slots have
+  std::span<const int32_t> score_table = {};  // beside it: whose scores and positions these slots have
   // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
   std::span<const BlockCopy> copies = {};
   bool prefill = false;        // prompt tokens; else exactly one generated token

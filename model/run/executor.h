@@ -50,7 +50,7 @@ struct StepRow : RowPlan {
 
 struct ParkOp : SessionPark {
   std::span<const int32_t> block_table = {};
-  std::span<const int32_t> side_table = {};
+  std::span<const int32_t> score_table = {};
   const EvictionPolicy* policy = nullptr;
 };
 
@@ -61,20 +61,20 @@ struct RestoreOp : SessionRestore {
 
 // Scores and positions of a sequence's first slots, whole blocks of them, as the cache has them:
 // [block][layer][kv_head][16]. The vectors only grow; what they hold beyond these blocks means nothing.
-struct KvSides {
+struct KvScores {
   int32_t blocks = 0;
   std::vector<float> scores;
   std::vector<int32_t> positions;
   bool logical = false;  // positions in the text whatever the policy; else, under a rolling one, ranks
 };
 
-// Copies out what is beside a sequence's slots, to be looked at: `sides` names them, or, where it is empty, they are what is
+// Copies out what is beside a sequence's slots, to be looked at: `score_blocks` names them, or, where it is empty, they are what is
 // parked for `session`.
 struct ReadOp {
   uint64_t session = 0;
   int32_t live = 0;  // > 0
-  std::span<const int32_t> sides = {};
-  KvSides* out = nullptr;
+  std::span<const int32_t> score_blocks = {};
+  KvScores* out = nullptr;
 };
 
 // A step has rows; between steps there may be one with drops, parks and reads alone.
@@ -83,7 +83,7 @@ struct StepInput {
   std::vector<uint64_t> drops;  // sessions whose parked KV is forgotten
   std::vector<ParkOp> parks;
   std::vector<RestoreOp> restores;
-  std::vector<SideInit> side_inits;
+  std::vector<ScoreInit> score_inits;
   std::vector<StepRow> rows;
   std::vector<ReadOp> reads;  // without rows
 
@@ -91,7 +91,7 @@ struct StepInput {
     drops.clear();
     parks.clear();
     restores.clear();
-    side_inits.clear();
+    score_inits.clear();
     rows.clear();
     reads.clear();
   }

@@ -19,10 +19,10 @@ KvCacheLayout OneBlock(const ModelConfig& config, DType dtype) {
 KvCache::KvCache(Device& device, const KvCacheLayout& layout)
     : k_(device.Allocate(layout.kv_bytes())),
       v_(device.Allocate(layout.kv_bytes())),
-      score_(device.Allocate(layout.side_count() * sizeof(float))),
-      position_(device.Allocate(layout.side_count() * sizeof(int32_t))),
+      score_(device.Allocate(layout.score_count() * sizeof(float))),
+      position_(device.Allocate(layout.score_count() * sizeof(int32_t))),
       victim_(device.Allocate(layout.victim_count() * sizeof(int32_t))),
-      logical_position_(layout.inspected ? device.Allocate(layout.side_count() * sizeof(int32_t)) : nullptr) {
+      logical_position_(layout.inspected ? device.Allocate(layout.score_count() * sizeof(int32_t)) : nullptr) {
   assert(layout.blocks > 0);
   view_ =
       KvCacheView{.layout = layout,
@@ -36,8 +36,8 @@ KvCache::KvCache(Device& device, const KvCacheLayout& layout)
 
 size_t KvCache::BytesPerBlock(const ModelConfig& config, DType dtype) { return OneBlock(config, dtype).block_bytes(); }
 
-size_t KvCache::BytesPerSideBlock(const ModelConfig& config) {
-  return OneBlock(config, DType::kF32).side_block_bytes();
+size_t KvCache::BytesPerScoreBlock(const ModelConfig& config) {
+  return OneBlock(config, DType::kF32).score_block_bytes();
 }
 
 }  // namespace hydrant

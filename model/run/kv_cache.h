@@ -22,8 +22,8 @@ class KvCache {
   // Device bytes of one block over all layers and KV heads, side arrays included: the unit in which a memory limit
   // becomes a number of blocks.
   static size_t BytesPerBlock(const ModelConfig& config, DType dtype);
-  // The part of these that holds scores and positions: one side block.
-  static size_t BytesPerSideBlock(const ModelConfig& config);
+  // The part of these that holds scores and positions: one score block.
+  static size_t BytesPerScoreBlock(const ModelConfig& config);
 
  private:
   std::unique_ptr<DeviceBuffer> k_, v_, score_, position_, victim_, logical_position_;

@@ -23,30 +23,30 @@ KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& 
                        .head_dim = config.head_dim,
                        .dtype = options.kv_dtype,
                        .state_rows = options.sequences_max,
-                       .spare_sides = options.spare_sides,
+                       .spare_score_blocks = options.spare_score_blocks,
                        .inspected = options.dump != nullptr};
 }
 
 struct Tables {
   std::span<const int32_t> blocks;
-  std::span<const int32_t> sides;
+  std::span<const int32_t> score_blocks;
 };
 
 // What the row's tables are once its copies are made. Copied tables are appended to `storage`, which does not move.
 Tables TablesAfterCopies(const StepRow& row, std::vector<int32_t>* storage) {
-  if (row.copies.empty()) return {row.block_table, row.side_table};
+  if (row.copies.empty()) return {row.block_table, row.score_table};
   const size_t begin = storage->size(), count = row.block_table.size();
-  assert(row.side_table.size() == count && storage->capacity() - begin >= 2 * count);
+  assert(row.score_table.size() == count && storage->capacity() - begin >= 2 * count);
   storage->insert(storage->end(), row.block_table.begin(), row.block_table.end());
-  storage->insert(storage->end(), row.side_table.begin(), row.side_table.end());
+  storage->insert(storage->end(), row.score_table.begin(), row.score_table.end());
   const std::span<int32_t> blocks = std::span(*storage).subspan(begin, count);
-  const std::span<int32_t> sides = std::span(*storage).subspan(begin + count, count);
+  const std::span<int32_t> score_blocks = std::span(*storage).subspan(begin + count, count);
   // Copies are of the table's first blocks, in order.
   for (size_t i = 0; i < row.copies.size(); ++i) {
     assert(blocks[i] == row.copies[i].from);
-    blocks[i] = sides[i] = row.copies[i].to;
+    blocks[i] = score_blocks[i] = row.copies[i].to;
   }
-  return {blocks, sides};
+  return {blocks, score_blocks};
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
   if (input.rows.empty()) return;
   assert(input.reads.empty());
   FlattenRows(input);
-  if (!input.side_inits.empty()) device_.InitSides(input.side_inits, kv_cache_.view());
+  if (!input.score_inits.empty()) device_.InitScores(input.score_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
   CollectWishes(input, flight);
   SampleWishes(flight);
@@ -137,12 +137,12 @@ void ModelExecutor::Park(const ParkOp& park) {
                        .logical_length = park.computed,
                        .policy = *park.policy,
                        .block_table = park.block_table,
-                       .side_table = park.side_table};
+                       .score_table = park.score_table};
     device_.Shrink({&cut, 1}, view);
   }
   const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
   const std::span<std::byte> parked = parked_.Put(park.session, blocks * view.layout.block_bytes());
-  device_.ExportBlocks(park.block_table.first(blocks), park.side_table.first(blocks), view, parked.data());
+  device_.ExportBlocks(park.block_table.first(blocks), park.score_table.first(blocks), view, parked.data());
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
@@ -179,29 +179,29 @@ void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   }
 }
 
-// A side block is one piece of each array, so this is two copies for 16 slots of all layers and heads.
+// A score block is one piece of each array, so this is two copies for 16 slots of all layers and heads.
 void ModelExecutor::Read(const ReadOp& read) {
   const KvCacheView& view = kv_cache_.view();
   const KvCacheLayout& layout = view.layout;
-  KvSides& out = *read.out;
+  KvScores& out = *read.out;
   out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
   out.logical = layout.inspected;
   const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
   const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);
   if (out.scores.size() < total) out.scores.resize(total);
   if (out.positions.size() < total) out.positions.resize(total);
-  const std::byte* parked = read.sides.empty() ? parked_.Read(read.session).data() : nullptr;
+  const std::byte* parked = read.score_blocks.empty() ? parked_.Read(read.session).data() : nullptr;
   const int32_t* from = layout.inspected ? view.logical_position : view.position;
   for (size_t i = 0; i < static_cast<size_t>(out.blocks); ++i) {
     float* scores = out.scores.data() + i * slots;
     int32_t* positions = out.positions.data() + i * slots;
     if (parked == nullptr) {
-      const int64_t beside = layout.side_offset(0, read.sides[i], 0);
+      const int64_t beside = layout.score_offset(0, read.score_blocks[i], 0);
       device_.CopyToHost(scores, view.score + beside, bytes);
       device_.CopyToHost(positions, from + beside, bytes);
     } else {
       // A parked block ends with its pieces beside K and V (kernels/kv_pieces.h), of which the logical positions are last.
-      const std::byte* beside = parked + (i + 1) * layout.block_bytes() - layout.side_block_bytes();
+      const std::byte* beside = parked + (i + 1) * layout.block_bytes() - layout.score_block_bytes();
       std::memcpy(scores, beside, bytes);
       std::memcpy(positions, beside + (layout.inspected ? 2 : 1) * bytes, bytes);
     }
@@ -224,7 +224,7 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
                              .choose_victim = row.choose_victim,
                              .policy = *row.policy,
                              .block_table = row.block_table,
-                             .side_table = row.side_table,
+                             .score_table = row.score_table,
                              .snapshots = row.snapshots});
     assert(rows_.back().first_position() + rows_.back().token_count <= options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
@@ -290,7 +290,7 @@ void ModelExecutor::MeasureLosses(const StepInput& input, StepOutput* output) {
                        .keep_max = row.losses.keep_max,
                        .policy = *row.losses.policy,
                        .block_table = row.block_table,
-                       .side_table = row.side_table,
+                       .score_table = row.score_table,
                        .losses = losses});
   }
   if (!losses_.empty()) device_.MeasureLosses(losses_, kv_cache_.view());
@@ -312,14 +312,14 @@ void ModelExecutor::CutAfterForward(const StepInput& input) {
     const StepRow& row = input.rows[i];
     if (row.shrink_to == 0) continue;
     const int32_t computed = row.position + static_cast<int32_t>(row.tokens.size());
-    const auto [blocks, sides] = TablesAfterCopies(row, &cut_tables_);
+    const auto [blocks, score_blocks] = TablesAfterCopies(row, &cut_tables_);
     shrinks_.push_back(ShrinkOp{.live_from = rows_[i].live_after(),
                                 .live_to = row.shrink_to,
                                 .logical_length = computed,
                                 .prompt_cut = row.prefill && computed == row.prompt_length,
                                 .policy = *row.policy,
                                 .block_table = blocks,
-                                .side_table = sides});
+                                .score_table = score_blocks});
   }
   if (!shrinks_.empty()) device_.Shrink(shrinks_, kv_cache_.view());
 }
@@ -366,11 +366,12 @@ std::vector<int32_t> ModelExecutor::LivePositions(const StepRow& row, int32_t li
   std::vector<int32_t> storage;
   storage.reserve(2 * row.block_table.size());
   const Tables tables = TablesAfterCopies(row, &storage);
-  const std::span<const int32_t> sides = tables.sides.empty() ? tables.blocks : tables.sides;
+  const std::span<const int32_t> score_blocks = tables.score_blocks.empty() ? tables.blocks : tables.score_blocks;
   std::vector<int32_t> positions(static_cast<size_t>(WholeBlocks(live)));
   for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
-    const int32_t side = sides[static_cast<size_t>(slot / kBlockSlots)];
-    device_.CopyToHost(positions.data() + slot, view.logical_position + view.layout.side_offset(layer, side, kv_head),
+    const int32_t score_block = score_blocks[static_cast<size_t>(slot / kBlockSlots)];
+    device_.CopyToHost(positions.data() + slot,
+                       view.logical_position + view.layout.score_offset(layer, score_block, kv_head),
                        kBlockSlots * sizeof(int32_t));
   }
   positions.resize(static_cast<size_t>(live));

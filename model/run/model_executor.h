@@ -36,12 +36,12 @@ class KvDumpSink {
 struct ModelExecutorOptions {
   DType weight_dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
-  int32_t blocks = 0;            // of the KV pool
-  int32_t spare_sides = 0;       // side blocks beyond the blocks' own
-  int32_t sequences_max = 0;     // state rows, and rows in one step
-  int32_t batch_tokens_max = 0;  // tokens in one step
-  int32_t context_max = 0;       // rows of the position table: bounds a rolling sequence's slots, another one's length
-  KvDumpSink* dump = nullptr;    // outlives the executor; null: off, at no cost
+  int32_t blocks = 0;              // of the KV pool
+  int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
+  int32_t sequences_max = 0;       // state rows, and rows in one step
+  int32_t batch_tokens_max = 0;    // tokens in one step
+  int32_t context_max = 0;     // rows of the position table: bounds a rolling sequence's slots, another one's length
+  KvDumpSink* dump = nullptr;  // outlives the executor; null: off, at no cost
 };
 
 class ModelExecutor : public Executor {
@@ -101,7 +101,7 @@ class ModelExecutor : public Executor {
   std::vector<int32_t> token_ids_;
   std::vector<BatchRow> rows_;
   std::vector<BlockCopy> copies_;
-  std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][sides] each
+  std::vector<int32_t> cut_tables_;  // tables of the step's cuts with the copies in place: [blocks][score blocks] each
   std::vector<ShrinkOp> shrinks_;
   std::vector<LossOp> losses_;
   std::vector<int32_t> logits_indices_;

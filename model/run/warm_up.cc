@@ -42,7 +42,7 @@ class Steps {
       StepRow row = Row(static_cast<int32_t>(input.rows.size()), Tokens(count), 0, 0);
       row.prompt_length = count;
       row.prefill = true;
-      row.block_table = row.side_table = Blocks(block, WholeBlocks(count) / kBlockSlots);
+      row.block_table = row.score_table = Blocks(block, WholeBlocks(count) / kBlockSlots);
       if (policy_.evicts && count > policy_.keep()) row.shrink_to = policy_.keep();
       input.rows.push_back(row);
       tokens -= count;
@@ -81,9 +81,9 @@ class Steps {
   void Rest() {
     const int32_t live = kPrompt + 1, position = live + 1, keep = policy_.keep();
     const std::span<const int32_t> table = Blocks(0, 1);
-    const BlockCopy copy{.from = 0, .from_side = 0, .to = 1};
+    const BlockCopy copy{.from = 0, .from_score_block = 0, .to = 1};
     StepInput asked;
-    asked.side_inits.push_back({.from = -1, .to = options_.blocks - 1, .position = 0});
+    asked.score_inits.push_back({.from = -1, .to = options_.blocks - 1, .position = 0});
     asked.rows.push_back(Row(0, fed_, position, live));
     asked.rows[0].prompt_length = kPrompt;
     asked.rows[0].losses = {.keep_max = keep, .cuts = 1, .policy = &policy_};
@@ -91,14 +91,14 @@ class Steps {
     asked.rows[0].shrink_to = keep;
     Run(asked);
 
-    KvSides sides;
+    KvScores score_blocks;
     StepInput read;
-    read.reads.push_back({.live = keep, .sides = table, .out = &sides});
+    read.reads.push_back({.live = keep, .score_blocks = table, .out = &score_blocks});
     Run(read);
     StepInput park;
     park.parks.push_back({{.session = kSession, .live = keep, .computed = position + 1},
                           /*block_table=*/table,
-                          /*side_table=*/table,
+                          /*score_table=*/table,
                           &policy_});
     if (!Run(park).unparked.empty()) throw std::bad_alloc();
     StepInput restore;
@@ -121,7 +121,7 @@ class Steps {
     row.tokens = tokens;
     row.position = position;
     row.live = live;
-    row.block_table = row.side_table = Blocks(state_row % options_.blocks, 1);
+    row.block_table = row.score_table = Blocks(state_row % options_.blocks, 1);
     row.sample = true;
     row.logprobs = 1;
     row.policy = &policy_;

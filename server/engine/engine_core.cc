@@ -179,7 +179,7 @@ void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
     }
     input.restores.push_back({from, from.block_table, &policy});
   }
-  input.side_inits = plan.side_starts;
+  input.score_inits = plan.score_starts;
   for (const PlanRow& from : plan.rows) {
     StepRow& row = input.rows.emplace_back();
     BuildRow(from, &row);
@@ -229,7 +229,7 @@ void EngineCore::MoveSessions() {
   moves_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
-    moves_.parks.push_back({from, from.block_table, from.side_table, &policy});
+    moves_.parks.push_back({from, from.block_table, from.score_table, &policy});
     parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
   std::vector<uint64_t> unparked;
@@ -247,7 +247,7 @@ void EngineCore::MoveSessions() {
 
 void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
   out->source = KvReading::Source::kNone;
-  out->sides_read = false;
+  out->score_blocks_read = false;
   out->tokens.clear();
   for (const int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
@@ -267,7 +267,7 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
     out->tokens = sequence.request.prompt;
     out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
     assert(std::ssize(out->tokens) == sequence.known);
-    if (policy.evicts) ReadSides({.live = out->live, .sides = sequence.blocks.sides()}, out);
+    if (policy.evicts) ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
     return;
   }
   const ParkedCounts* parked = scheduler_.parked().Find(session);
@@ -276,21 +276,21 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
   out->turn = parked->turn;
   out->computed = parked->computed;
   out->live = parked->live;
-  if (evicts) ReadSides({.session = session, .live = parked->live}, out);
+  if (evicts) ReadScores({.session = session, .live = parked->live}, out);
 }
 
-void EngineCore::ReadSides(const ReadOp& read, KvReading* out) {
+void EngineCore::ReadScores(const ReadOp& read, KvReading* out) {
   const int64_t bytes_per_slot = int64_t{options_.pairs} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
   if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
   // Tickets are awaited in their order.
   if (in_flight_ > 0) Answer(flight(0));
   moves_.clear();
   moves_.reads.push_back(read);
-  moves_.reads.back().out = &out->sides;
-  out->sides.blocks = 0;
+  moves_.reads.back().out = &out->score_blocks;
+  out->score_blocks.blocks = 0;
   try {
     executor_.Await(executor_.Launch(moves_));
-    out->sides_read = out->sides.blocks > 0;
+    out->score_blocks_read = out->score_blocks.blocks > 0;
   } catch (const std::bad_alloc&) {
     // As of those that would take too much.
   }
@@ -398,10 +398,10 @@ EngineCounters EngineCore::counters() const {
     tenant.logical_tokens += sequence.scheduled;
     tenant.blocks += sequence.blocks.size();
   }
-  const SidePool& sides = scheduler_.block_manager().sides();
-  counters.sides_spare = sides.total();
-  counters.sides_snapshots = sides.in_snapshots();
-  counters.snapshots = sides.snapshots();
+  const ScorePool& score_blocks = scheduler_.block_manager().score_blocks();
+  counters.score_blocks_spare = score_blocks.total();
+  counters.score_blocks_in_snapshots = score_blocks.in_snapshots();
+  counters.snapshots = score_blocks.snapshots();
   counters.parked_sessions = scheduler_.parked().size();
   counters.parked_blocks = scheduler_.parked().blocks();
   counters.parked_lost = scheduler_.parked().lost();

@@ -140,7 +140,7 @@ class EngineCore {
   void Report(const Flight& flight);
   void BuildInput(const StepPlan& plan, Flight* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
-  void ReadSides(const ReadOp& read, KvReading* out);
+  void ReadScores(const ReadOp& read, KvReading* out);
   void MoveSessions();
   void BuildResults(const Flight& flight);
   void BuildEvents(Flight& flight, std::span<const SequenceEvent> events);

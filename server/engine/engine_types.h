@@ -72,8 +72,8 @@ struct EngineCounters {
   int32_t blocks_free = 0;
   int32_t blocks_used = 0;
   int32_t blocks_cached = 0;
-  int32_t sides_spare = 0;      // side blocks beyond the blocks' own
-  int32_t sides_snapshots = 0;  // of them in score snapshots
+  int32_t score_blocks_spare = 0;         // score blocks beyond the blocks' own
+  int32_t score_blocks_in_snapshots = 0;  // of them in score snapshots
   int32_t snapshots = 0;
   int32_t parked_sessions = 0;
   int64_t parked_blocks = 0;

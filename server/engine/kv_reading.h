@@ -30,11 +30,11 @@ struct KvReading {
   int32_t blocks = 0;     // kRunning: held
   KvBudget budget;        // kRunning: in force
   EvictionPolicy policy;  // kRunning: likewise
-  int32_t policy_label = 0;     // kRunning: DecodeOptions::policy_label
-  std::vector<int32_t> tokens;  // kRunning: the prompt and what was generated
-  int64_t read_us = 0;          // that the engine thread spent on it
-  bool sides_read = false;      // `sides` holds the scores and positions of `live` slots
-  KvSides sides;
+  int32_t policy_label = 0;        // kRunning: DecodeOptions::policy_label
+  std::vector<int32_t> tokens;     // kRunning: the prompt and what was generated
+  int64_t read_us = 0;             // that the engine thread spent on it
+  bool score_blocks_read = false;  // `score_blocks` holds the scores and positions of `live` slots
+  KvScores score_blocks;
 };
 
 }  // namespace hydrant

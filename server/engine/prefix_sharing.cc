@@ -18,12 +18,12 @@ PrefixUse SharePrefixes(const EvictionPolicy& policy, const PrefixSalt& salt, bo
   use.salt = salt;
   if (policy.rolling) use.salt.high ^= kRollingSalt;
   if (!policy.evicts) return use;
-  use.side = SideNeed::kZeros;
+  use.scores = ScoreNeed::kZeros;
   if (!policy.scores()) return use;
   if (policy.score_rows > 0) {
     use.rows_computed_min = std::max(1, policy.score_rows);
   } else if (policy.decay == 1.0f) {
-    use.side = SideNeed::kSnapshot;
+    use.scores = ScoreNeed::kSnapshot;
     use.score_kind = static_cast<ScoreKind>(static_cast<int>(policy.gqa_reduce) * 2 + (policy.square ? 1 : 0));
   } else {
     use.looks_up = false;

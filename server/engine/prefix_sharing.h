@@ -1,7 +1,7 @@
 // SharePrefixes says what a request may take from the prefix cache and leave there, given how its tokens are evicted.
 //
 //   never evicts               shares K and V, nothing else is read
-//   no scores                  side blocks with positions; scores stay 0
+//   no scores                  score blocks with positions; scores stay 0
 //   scores of the last W rows  the same, and the last W rows of the prompt are always computed
 //   scores of all rows         from a snapshot of the prefix's scores
 //   scores that decay, of all rows: how much a row counts depends on how long the prompt is; the request publishes only

@@ -13,8 +13,9 @@ namespace {
 // Walks over the slots of a reading: [block][pair][16].
 class Slots {
  public:
-  Slots(const KvReading& reading, int32_t pairs) : sides_(reading.sides), live_(reading.live), pairs_(pairs) {
-    assert(sides_.blocks * kBlockSlots >= live_);
+  Slots(const KvReading& reading, int32_t pairs)
+      : score_blocks_(reading.score_blocks), live_(reading.live), pairs_(pairs) {
+    assert(score_blocks_.blocks * kBlockSlots >= live_);
   }
 
   template <typename Visit>  // (pair, position, score)
@@ -35,10 +36,11 @@ class Slots {
     const size_t begin =
         (static_cast<size_t>(block) * static_cast<size_t>(pairs_) + static_cast<size_t>(pair)) * kBlockSlots;
     const auto count = static_cast<size_t>(std::min(kBlockSlots, live_ - block * kBlockSlots));
-    for (size_t slot = begin; slot < begin + count; ++slot) visit(pair, sides_.positions[slot], sides_.scores[slot]);
+    for (size_t slot = begin; slot < begin + count; ++slot)
+      visit(pair, score_blocks_.positions[slot], score_blocks_.scores[slot]);
   }
 
-  const KvSides& sides_;
+  const KvScores& score_blocks_;
   const int32_t live_;
   const int32_t pairs_;
 };
@@ -194,9 +196,9 @@ SessionKv MakeSessionKv(const std::string& id, const SessionStore::View& view, c
   kv.blocks = running ? reading.blocks : static_cast<int32_t>(BlocksForSlots(reading.live));
   if (!policy.evicts) {
     HoldEverything(window, shape, query, &kv);
-  } else if (policy.rolling && reading.sides_read && !reading.sides.logical) {
+  } else if (policy.rolling && reading.score_blocks_read && !reading.score_blocks.logical) {
     kv.unknown = KvUnknown::kRolling;
-  } else if (reading.live > 0 && !reading.sides_read) {
+  } else if (reading.live > 0 && !reading.score_blocks_read) {
     kv.unknown = KvUnknown::kTooMany;
   } else {
     const Slots slots(reading, shape.pairs());

@@ -197,7 +197,7 @@ struct Metrics::Series {
 
   // Brought up to date at a scrape.
   std::vector<Sampled<Scrape>> sampled;
-  int64_t side_block_bytes = 0;
+  int64_t score_block_bytes = 0;
   std::vector<Counter*> evicted;  // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
@@ -282,7 +282,7 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
 }
 
 void Metrics::Series::AddOurs(const MetricsOptions& options) {
-  side_block_bytes = options.side_block_bytes;
+  score_block_bytes = options.score_block_bytes;
   for (const SampledSeries<Scrape>& row : EngineSeries()) sampled.push_back(AddSampled(row, {}));
   for (const std::string& name : options.policy_names) {
     evicted.push_back(AddCounter("hydrant_evicted_tokens_total",
@@ -397,7 +397,7 @@ void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
-  const Scrape scrape{engine, sessions, stalled, series.side_block_bytes};
+  const Scrape scrape{engine, sessions, stalled, series.score_block_bytes};
   for (const Series::Sampled<Scrape>& sample : series.sampled) sample.Update(scrape);
   for (size_t i = 0; i < series.evicted.size(); ++i) {
     RaiseTo(series.evicted[i], static_cast<double>(engine.evicted_tokens[i]));

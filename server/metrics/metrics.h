@@ -28,7 +28,7 @@ struct MetricsOptions {
   std::string cache_dtype;
   std::vector<std::string> policy_names;  // by policy_label
   bool prefix_caching = false;
-  int64_t side_block_bytes = 0;                         // of one side block: the unit of score snapshots
+  int64_t score_block_bytes = 0;                        // of one score block: the unit of score snapshots
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 

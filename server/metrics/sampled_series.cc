@@ -60,7 +60,7 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"hydrant_prefix_snapshots", "Score snapshots of cached prefixes.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.snapshots); }},
     {"hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", nullptr, nullptr,
-     [](const Scrape& s) { return static_cast<double>(s.engine.sides_snapshots * s.side_block_bytes); }},
+     [](const Scrape& s) { return static_cast<double>(s.engine.score_blocks_in_snapshots * s.score_block_bytes); }},
     {"hydrant_freed_blocks_total", kFreed, "cause", "prefill",
      [](const Scrape& s) {
        return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)]);

@@ -16,7 +16,7 @@ struct Scrape {
   const EngineCounters& engine;
   const SessionCounts& sessions;
   bool stalled = false;  // found so just now; the engine counts a stall when it is over
-  int64_t side_block_bytes = 0;
+  int64_t score_block_bytes = 0;
 
   int32_t waiting_deferred() const;
   double kv_usage() const;  // blocks in use; 1 means all

@@ -85,8 +85,8 @@ class Cache {
                   .state_rows = rows};
     kv_.k = Allocate(kv_.layout.kv_bytes());
     kv_.v = Allocate(kv_.layout.kv_bytes());
-    kv_.score = static_cast<float*>(Allocate(kv_.layout.side_count() * sizeof(float)));
-    kv_.position = static_cast<int32_t*>(Allocate(kv_.layout.side_count() * sizeof(int32_t)));
+    kv_.score = static_cast<float*>(Allocate(kv_.layout.score_count() * sizeof(float)));
+    kv_.position = static_cast<int32_t*>(Allocate(kv_.layout.score_count() * sizeof(int32_t)));
     kv_.victim = static_cast<int32_t*>(Allocate(kv_.layout.victim_count() * sizeof(int32_t)));
     std::mt19937 random(1);
     for (void* side : {kv_.k, kv_.v}) {

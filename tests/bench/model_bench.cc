@@ -115,9 +115,9 @@ class Driver {
   }
 
   // Seconds to copy out the scores and positions of the cohort's first sequence.
-  double Read(const Cohort& cohort, KvSides* sides) {
+  double Read(const Cohort& cohort, KvScores* score_blocks) {
     StepInput input;
-    input.reads.push_back({.live = cohort.live, .sides = table(cohort, 0), .out = sides});
+    input.reads.push_back({.live = cohort.live, .score_blocks = table(cohort, 0), .out = score_blocks});
     const double begin = Now();
     Run(input);
     return Now() - begin;
@@ -261,11 +261,11 @@ void BenchKvMap(Driver& driver, Report& report) {
     Cohort cohort{.policy = {.evicts = true, .heavy = budget / 2, .recent = budget / 2}};
     driver.Prefill(cohort, budget + 8);
     std::vector<double> again, first;
-    KvSides kept;
+    KvScores kept;
     for (int i = 0; i < 64; ++i) {
       driver.Decode(cohort);
       again.push_back(driver.Read(cohort, &kept));
-      KvSides fresh;
+      KvScores fresh;
       first.push_back(driver.Read(cohort, &fresh));
     }
     const std::string what = "KV map, budget " + std::to_string(budget);

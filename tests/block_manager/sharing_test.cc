@@ -24,7 +24,7 @@ PrefixUse Dense() {
 
 PrefixUse Scored() {
   PrefixUse use = Dense();
-  use.side = SideNeed::kSnapshot;
+  use.scores = ScoreNeed::kSnapshot;
   return use;
 }
 
@@ -200,12 +200,12 @@ TEST(Sharing, ScoredRequestsMatchWhereASnapshotIs) {
   BlockTable table;
   manager.Admit(table, 4);
   manager.Extend(table, 64);
-  std::vector<int32_t> sides;
-  ASSERT_TRUE(manager.BeginSnapshot(table, 32, 0, &sides));
-  ASSERT_EQ(sides.size(), 2u);
+  std::vector<int32_t> score_blocks;
+  ASSERT_TRUE(manager.BeginSnapshot(table, 32, 0, &score_blocks));
+  ASSERT_EQ(score_blocks.size(), 2u);
   Publish(manager, table, prompt);
-  manager.FinishSnapshot(table, 32, 0, sides);
-  EXPECT_EQ(manager.sides().in_snapshots(), 2);
+  manager.FinishSnapshot(table, 32, 0, score_blocks);
+  EXPECT_EQ(manager.score_blocks().in_snapshots(), 2);
   std::vector<int32_t> again;
   EXPECT_FALSE(manager.BeginSnapshot(table, 32, 0, &again)) << "there is one";
 
@@ -219,33 +219,33 @@ TEST(Sharing, ScoredRequestsMatchWhereASnapshotIs) {
 
   manager.Match(Scored(), Prompt(65), &match);
   BlockTable second;
-  std::vector<SideInit> starts;
+  std::vector<ScoreInit> starts;
   manager.Admit(second, 5, match, &starts);
   ASSERT_EQ(starts.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(starts[i].from, sides[i]);
-    EXPECT_EQ(starts[i].to, second.sides()[i]);
+    EXPECT_EQ(starts[i].from, score_blocks[i]);
+    EXPECT_EQ(starts[i].to, second.score_blocks()[i]);
     EXPECT_EQ(starts[i].position, static_cast<int32_t>(i) * 16);
     EXPECT_EQ(second.blocks()[i], table.blocks()[i]);
-    EXPECT_NE(second.sides()[i], table.sides()[i]);
+    EXPECT_NE(second.score_blocks()[i], table.score_blocks()[i]);
   }
   ExpectIntegrity(manager, {&table, &second});
   manager.Release(table);
   manager.Release(second);
-  EXPECT_EQ(manager.sides().handed_out(), 0);
+  EXPECT_EQ(manager.score_blocks().handed_out(), 0);
 }
 
 TEST(Sharing, ASnapshotDiesWithItsBlock) {
   BlockManager manager(2, 10);
   BlockTable table = Computed(manager, Prompt(32));
-  std::vector<int32_t> sides;
-  manager.BeginSnapshot(table, 32, 0, &sides);
-  manager.FinishSnapshot(table, 32, 0, sides);
+  std::vector<int32_t> score_blocks;
+  manager.BeginSnapshot(table, 32, 0, &score_blocks);
+  manager.FinishSnapshot(table, 32, 0, score_blocks);
   manager.Release(table);
   manager.Admit(table, 1);
   manager.Extend(table, 16);
-  EXPECT_EQ(manager.sides().snapshots(), 0);
-  EXPECT_EQ(manager.sides().free(), 10);
+  EXPECT_EQ(manager.score_blocks().snapshots(), 0);
+  EXPECT_EQ(manager.score_blocks().free(), 10);
   manager.Release(table);
 }
 
@@ -254,13 +254,13 @@ TEST(Sharing, WithoutSideBlocksAScoredRequestSharesNothing) {
   const std::vector<int32_t> prompt = Prompt(64);
   BlockTable table = Computed(manager, prompt);
   PrefixUse zeros = Dense();
-  zeros.side = SideNeed::kZeros;
+  zeros.scores = ScoreNeed::kZeros;
   PrefixMatch match;
   manager.Match(zeros, Prompt(65), &match);
-  EXPECT_EQ(match.blocks.size(), 1u) << "as much as there are side blocks for";
-  std::vector<int32_t> sides;
-  EXPECT_FALSE(manager.BeginSnapshot(table, 32, 0, &sides));
-  EXPECT_TRUE(sides.empty());
+  EXPECT_EQ(match.blocks.size(), 1u) << "as much as there are score blocks for";
+  std::vector<int32_t> score_blocks;
+  EXPECT_FALSE(manager.BeginSnapshot(table, 32, 0, &score_blocks));
+  EXPECT_TRUE(score_blocks.empty());
   manager.Release(table);
 }
 

@@ -33,7 +33,7 @@ class ScriptedExecutor : public Executor {
     const StepInput* input = inputs_.front();
     inputs_.pop_front();
     for (const ReadOp& read : input->reads) {
-      reads.push_back({read.session, read.live, std::ssize(read.sides)});
+      reads.push_back({read.session, read.live, std::ssize(read.score_blocks)});
       read.out->blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
     }
     StepOutput output;
@@ -63,7 +63,7 @@ class ScriptedExecutor : public Executor {
   struct Read {
     uint64_t session;
     int32_t live;
-    int64_t sides;
+    int64_t score_blocks;
   };
   std::vector<Read> reads;
   int32_t launches = 0;

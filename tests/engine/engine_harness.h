@@ -27,7 +27,7 @@ struct HarnessOptions {
   DType dtype = DType::kF32;
   int threads = 2;
   int32_t blocks = 256;
-  int32_t spare_sides = 0;
+  int32_t spare_score_blocks = 0;
   int32_t sequences_max = 16;
   int32_t tokens_max = 256;         // in one step
   int32_t prefill_tokens_max = 64;  // beside decodes
@@ -63,7 +63,7 @@ class EngineHarness {
                                           ModelExecutorOptions{.weight_dtype = options.dtype,
                                                                .kv_dtype = options.dtype,
                                                                .blocks = options.blocks,
-                                                               .spare_sides = options.spare_sides,
+                                                               .spare_score_blocks = options.spare_score_blocks,
                                                                .sequences_max = options.sequences_max,
                                                                .batch_tokens_max = options.tokens_max,
                                                                .context_max = config.context,
@@ -72,7 +72,7 @@ class EngineHarness {
     executor_ = std::move(*executor);
     EngineCoreOptions core;
     core.scheduler.blocks = options.blocks;
-    core.scheduler.spare_sides = options.spare_sides;
+    core.scheduler.spare_score_blocks = options.spare_score_blocks;
     core.scheduler.parked_blocks_max = options.parked_blocks_max;
     core.scheduler.sequences_max = options.sequences_max;
     core.scheduler.tokens_max = options.tokens_max;

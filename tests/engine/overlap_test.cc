@@ -182,7 +182,7 @@ TEST_F(OverlapTest, KvIsReadBehindTheStepInFlight) {
   KvReading reading;
   core->ReadKv(11, true, &reading);
   EXPECT_EQ(reading.source, KvReading::Source::kParked);
-  EXPECT_TRUE(reading.sides_read);
+  EXPECT_TRUE(reading.score_blocks_read);
   core->ReadKv(12, false, &reading);
   EXPECT_EQ(reading.source, KvReading::Source::kRunning);
   EXPECT_EQ(reading.live, reading.computed);

@@ -87,8 +87,8 @@ struct Setting {
 
 class PrefixCache : public testing::TestWithParam<Setting> {
  protected:
-  HarnessOptions Options(int32_t blocks, int32_t spare_sides) const {
-    return {.dtype = GetParam().dtype, .threads = 2, .blocks = blocks, .spare_sides = spare_sides};
+  HarnessOptions Options(int32_t blocks, int32_t spare_score_blocks) const {
+    return {.dtype = GetParam().dtype, .threads = 2, .blocks = blocks, .spare_score_blocks = spare_score_blocks};
   }
   std::vector<SequenceRequest> Requests(const Policy& policy) const {
     std::vector<SequenceRequest> requests;
@@ -137,8 +137,8 @@ TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
   const std::vector<Generation> cold = Cold(requests);
   for (SequenceRequest& request : requests) request = Sharing(request);
   std::mt19937 random(23);
-  for (const auto& [blocks, sides] : {std::pair{200, 400}, std::pair{40, 60}, std::pair{20, 20}}) {
-    EngineHarness harness(GoldenPath(GetParam().model), Options(blocks, sides));
+  for (const auto& [blocks, score_blocks] : {std::pair{200, 400}, std::pair{40, 60}, std::pair{20, 20}}) {
+    EngineHarness harness(GoldenPath(GetParam().model), Options(blocks, score_blocks));
     std::vector<int> arrivals(requests.size());
     for (int& arrival : arrivals) arrival = static_cast<int>(random() % 200);
     const std::vector<Generation> warm = harness.Run(requests, arrivals);

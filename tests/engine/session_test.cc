@@ -332,18 +332,19 @@ TEST_P(Sessions, WhatIsReadOfASessionIsWhatItsSlotsHold) {
   harness.engine().ReadKv(kSession, true, &parked);
   ASSERT_EQ(running.source, KvReading::Source::kRunning);
   ASSERT_EQ(parked.source, KvReading::Source::kParked);
-  ASSERT_TRUE(running.sides_read && parked.sides_read);
+  ASSERT_TRUE(running.score_blocks_read && parked.score_blocks_read);
   EXPECT_EQ(running.live, 41);
   EXPECT_EQ(parked.live, 40);
   EXPECT_EQ(parked.computed, 60 + 7);
-  const size_t pairs = parked.sides.positions.size() / static_cast<size_t>(parked.sides.blocks * kBlockSlots);
+  const size_t pairs =
+      parked.score_blocks.positions.size() / static_cast<size_t>(parked.score_blocks.blocks * kBlockSlots);
   for (size_t pair = 0; pair < pairs; ++pair) {
     const auto positions_of = [pair, pairs](const KvReading& reading) {
       std::set<int32_t> positions;
       for (size_t slot = 0; slot < static_cast<size_t>(reading.live); ++slot) {
         const size_t at = (slot / kBlockSlots * pairs + pair) * kBlockSlots + slot % kBlockSlots;
-        EXPECT_TRUE(positions.insert(reading.sides.positions[at]).second) << "no token is in two slots";
-        EXPECT_GE(reading.sides.scores[at], 0);
+        EXPECT_TRUE(positions.insert(reading.score_blocks.positions[at]).second) << "no token is in two slots";
+        EXPECT_GE(reading.score_blocks.scores[at], 0);
       }
       return positions;
     };

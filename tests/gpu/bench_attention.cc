@@ -52,9 +52,9 @@ bool SameWrite(Bench& bench, const BenchCache& cache, const Rope& rope, const st
     return reference::Rope(rope.spec, position, Doubles(&before[from], kDim), 1, kDim);
   };
   const auto q = bench.Read<float>(after + at, kDim);
-  const size_t side = cache.Side(sequence, 0, 0, slot);
+  const size_t score_at = cache.ScoreAt(sequence, 0, 0, slot);
   const auto read = [&](const void* from) {
-    return bench.Read<__nv_bfloat16>(static_cast<const __nv_bfloat16*>(from) + side * kDim, kDim);
+    return bench.Read<__nv_bfloat16>(static_cast<const __nv_bfloat16*>(from) + score_at * kDim, kDim);
   };
   const auto near = [](const std::vector<__nv_bfloat16>& stored, const Values& expected) {
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -65,8 +65,8 @@ bool SameWrite(Bench& bench, const BenchCache& cache, const Rope& rope, const st
   };
   return Near(q.data(), rotated(at), 1e-5) && near(read(cache.view.k), rotated(key)) &&
          near(read(cache.view.v), Doubles(&before[value], kDim)) &&
-         bench.Read<int32_t>(cache.view.position + side, 1)[0] == position &&
-         bench.Read<float>(cache.view.score + side, 1)[0] == 0.0f;
+         bench.Read<int32_t>(cache.view.position + score_at, 1)[0] == position &&
+         bench.Read<float>(cache.view.score + score_at, 1)[0] == 0.0f;
 }
 
 // A prompt of `tokens`, or (`live` > 0) a token each of so many sequences, in the places of their victims.
@@ -131,12 +131,12 @@ enum class Kind { kPlain, kScored, kVictims };
 
 // Checks the victim of every KV head of the last sequence, by the scores and positions that the last launch left.
 bool SameVictims(Bench& bench, const BenchCache& cache, int32_t sequence, int32_t live, int32_t candidates_end) {
-  const auto scores = bench.Read<float>(cache.view.score, cache.layout.side_count());
+  const auto scores = bench.Read<float>(cache.view.score, cache.layout.score_count());
   const auto victims = bench.Read<int32_t>(cache.view.victim, cache.layout.victim_count());
   for (int32_t head = 0; head < kKvHeads; ++head) {
     int32_t expected = 0;  // positions are the slots': of equal scores the last one goes
     for (int32_t slot = 0; slot < std::min(live, candidates_end); ++slot) {
-      if (scores[cache.Side(sequence, 0, head, slot)] <= scores[cache.Side(sequence, 0, head, expected)])
+      if (scores[cache.ScoreAt(sequence, 0, head, slot)] <= scores[cache.ScoreAt(sequence, 0, head, expected)])
         expected = slot;
     }
     if (victims[static_cast<size_t>(cache.layout.victim_offset(0, sequence, head))] != expected) return false;
@@ -228,9 +228,9 @@ void PromptAttention(Bench& bench, int32_t tokens) {
         LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.scored(group),
                            static_cast<const float*>(sums.data()), cache.view);
       },
-      /*repeats=*/3, /*run=*/1, [&] { cache.RestoreSides(bench); });
+      /*repeats=*/3, /*run=*/1, [&] { cache.RestoreScores(bench); });
   // Every query's probabilities come to one, over all heads of a group and all keys.
-  const auto scores = bench.Read<float>(cache.view.score, cache.layout.side_count());
+  const auto scores = bench.Read<float>(cache.view.score, cache.layout.score_count());
   double added = 0.0;
   for (size_t i = 0; i < scores.size(); ++i)
     added += static_cast<double>(scores[i]) - static_cast<double>(cache.scores[i]);

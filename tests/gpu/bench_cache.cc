@@ -27,8 +27,8 @@ BenchCache::BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t l
                 "cudaMemcpyAsync");
     }
   }
-  positions.resize(layout.side_count());
-  scores.resize(layout.side_count());
+  positions.resize(layout.score_count());
+  scores.resize(layout.score_count());
   const size_t of_block = static_cast<size_t>(layers) * kKvHeads * kBlockSlots;
   for (size_t i = 0; i < positions.size(); ++i) {
     positions[i] = static_cast<int32_t>(i / of_block % static_cast<size_t>(each)) * kBlockSlots +
@@ -53,18 +53,18 @@ BenchCache::BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t l
 reference::Values BenchCache::HeadZero(const std::vector<__nv_bfloat16>& from, int32_t count) const {
   reference::Values values;
   for (int32_t slot = 0; slot < count; ++slot) {
-    const reference::Values one = Doubles(&from[Side(0, 0, 0, slot) * kDim], kDim);
+    const reference::Values one = Doubles(&from[ScoreAt(0, 0, 0, slot) * kDim], kDim);
     values.insert(values.end(), one.begin(), one.end());
   }
   return values;
 }
 
-size_t BenchCache::Side(int32_t sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
-  return static_cast<size_t>(layout.side_offset(layer, sequence * each + slot / kBlockSlots, kv_head) +
+size_t BenchCache::ScoreAt(int32_t sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
+  return static_cast<size_t>(layout.score_offset(layer, sequence * each + slot / kBlockSlots, kv_head) +
                              slot % kBlockSlots);
 }
 
-void BenchCache::RestoreSides(Bench& bench) {
+void BenchCache::RestoreScores(Bench& bench) {
   CheckCuda(cudaMemcpyAsync(view.position, positions.data(), position->bytes(), cudaMemcpyHostToDevice, bench.stream()),
             "cudaMemcpyAsync");
   CheckCuda(cudaMemcpyAsync(view.score, scores.data(), score->bytes(), cudaMemcpyHostToDevice, bench.stream()),

@@ -21,9 +21,9 @@ struct BenchCache {
   // Keys or values of slots [0, count) of sequence 0, layer 0 and KV head 0, from the host.
   reference::Values HeadZero(const std::vector<__nv_bfloat16>& from, int32_t count) const;
   // Elements from the start of the scores or positions to a slot of a sequence.
-  size_t Side(int32_t sequence, int32_t layer, int32_t kv_head, int32_t slot) const;
+  size_t ScoreAt(int32_t sequence, int32_t layer, int32_t kv_head, int32_t slot) const;
   // Puts all scores and positions back.
-  void RestoreSides(Bench& bench);
+  void RestoreScores(Bench& bench);
 
   const int32_t each;  // blocks of a sequence
   KvCacheLayout layout;

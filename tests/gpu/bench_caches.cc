@@ -29,20 +29,20 @@ void Cuts(Bench& bench, int32_t from, int32_t to) {
         LaunchCuts(bench.stream(), static_cast<const Cut*>(on_device->data()), 1, from, kBlocks,
                    static_cast<std::byte*>(scratch.data()), cache.view);
       },
-      /*repeats=*/15, /*run=*/1, [&] { cache.RestoreSides(bench); });
+      /*repeats=*/15, /*run=*/1, [&] { cache.RestoreScores(bench); });
   // Every KV head must hold the newest tokens, and those of the others with the highest scores.
-  const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.side_count());
+  const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.score_count());
   bool correct = true;
   for (int32_t head = 0; head < kKvHeads; ++head) {
     std::vector<std::pair<float, int32_t>> candidates;  // the best first: score downwards, then position
     for (int32_t slot = 0; slot < from - policy.recent; ++slot) {
-      candidates.emplace_back(-cache.scores[cache.Side(0, 0, head, slot)], slot);
+      candidates.emplace_back(-cache.scores[cache.ScoreAt(0, 0, head, slot)], slot);
     }
     std::sort(candidates.begin(), candidates.end());
     std::vector<int32_t> expected, kept;
     for (int32_t i = 0; i < policy.heavy; ++i) expected.push_back(candidates[static_cast<size_t>(i)].second);
     for (int32_t slot = from - policy.recent; slot < from; ++slot) expected.push_back(slot);
-    for (int32_t slot = 0; slot < to; ++slot) kept.push_back(positions[cache.Side(0, 0, head, slot)]);
+    for (int32_t slot = 0; slot < to; ++slot) kept.push_back(positions[cache.ScoreAt(0, 0, head, slot)]);
     std::sort(expected.begin(), expected.end());
     std::sort(kept.begin(), kept.end());
     correct = correct && kept == expected;
@@ -64,7 +64,7 @@ void Losses(Bench& bench, int32_t live, int32_t count, int32_t layers) {
     cuts.push_back({keep, policy.Lowered(keep).recent});
   }
   const size_t pairs = static_cast<size_t>(layers) * kKvHeads;
-  const auto at = bench.Upload(cuts), sides = bench.Upload(cache.tables[0]);
+  const auto at = bench.Upload(cuts), score_blocks = bench.Upload(cache.tables[0]);
   const CudaBuffer out(pairs * cuts.size() * sizeof(double));
   bench.Poison(out);
   const LossCase loss = {live,
@@ -72,7 +72,7 @@ void Losses(Bench& bench, int32_t live, int32_t count, int32_t layers) {
                          true,
                          static_cast<const Weighing*>(at->data()),
                          count,
-                         static_cast<const int32_t*>(sides->data()),
+                         static_cast<const int32_t*>(score_blocks->data()),
                          static_cast<double*>(out.data())};
   const double seconds = bench.Time([&](int) { LaunchLosses(bench.stream(), loss, cache.view); });
   const auto losses = bench.Read<double>(out.data(), pairs * cuts.size());
@@ -83,7 +83,7 @@ void Losses(Bench& bench, int32_t live, int32_t count, int32_t layers) {
       std::vector<double> candidates;
       double all = 0.0, dropped = 0.0;
       for (int32_t slot = 0; slot < live; ++slot) {
-        const auto score = static_cast<double>(cache.scores[cache.Side(0, layer, head, slot)]);
+        const auto score = static_cast<double>(cache.scores[cache.ScoreAt(0, layer, head, slot)]);
         all += score;
         if (slot < live - cuts[cut].recent) candidates.push_back(score);
       }
@@ -96,17 +96,17 @@ void Losses(Bench& bench, int32_t live, int32_t count, int32_t layers) {
               seconds, 8.0 * live * static_cast<double>(pairs), correct);
 }
 
-// Half of them zero, half of them from another side block.
-void Sides(Bench& bench, int32_t count, int32_t layers) {
+// Half of them zero, half of them from another score block.
+void ScoreBlocks(Bench& bench, int32_t count, int32_t layers) {
   BenchCache cache(bench, 1, count * 2 * kBlockSlots, layers);
-  std::vector<SideInit> inits;
+  std::vector<ScoreInit> inits;
   for (int32_t i = 0; i < count; ++i) inits.push_back({i % 2 == 0 ? -1 : count + i, i, 1000 + i * kBlockSlots});
   const auto at = bench.Upload(inits);
   const double seconds = bench.TimeCaptured(
-      [&](int) { LaunchInitSides(bench.stream(), static_cast<const SideInit*>(at->data()), count, cache.view); });
-  const auto scores = bench.Read<float>(cache.view.score, cache.layout.side_count());
-  const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.side_count());
-  const size_t slots = scores.size() / static_cast<size_t>(cache.each);  // of a side block
+      [&](int) { LaunchInitScores(bench.stream(), static_cast<const ScoreInit*>(at->data()), count, cache.view); });
+  const auto scores = bench.Read<float>(cache.view.score, cache.layout.score_count());
+  const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.score_count());
+  const size_t slots = scores.size() / static_cast<size_t>(cache.each);  // of a score block
   bool correct = true;
   for (size_t i = 0; i < scores.size(); ++i) {
     const size_t block = i / slots;
@@ -114,11 +114,11 @@ void Sides(Bench& bench, int32_t count, int32_t layers) {
       correct = correct && scores[i] == cache.scores[i] && positions[i] == cache.positions[i];
       continue;
     }
-    const SideInit& init = inits[block];
+    const ScoreInit& init = inits[block];
     const float score = init.from < 0 ? 0.0f : cache.scores[static_cast<size_t>(init.from) * slots + i % slots];
     correct = correct && scores[i] == score && positions[i] == init.position + static_cast<int32_t>(i % kBlockSlots);
   }
-  bench.Bytes("L2: " + std::to_string(count) + " side blocks, " + OfLayers(layers), seconds,
+  bench.Bytes("L2: " + std::to_string(count) + " score blocks, " + OfLayers(layers), seconds,
               10.0 * static_cast<double>(slots) * count, correct);
 }
 
@@ -184,7 +184,7 @@ void BenchCaches(Bench& bench) {
   const int32_t layers = bench.small() ? 2 : 32;
   Cuts(bench, bench.small() ? 96 : 32768, bench.small() ? 48 : 2048);
   Losses(bench, bench.small() ? 80 : 2048, bench.small() ? 3 : 64, layers);
-  Sides(bench, bench.small() ? 3 : 128, layers);
+  ScoreBlocks(bench, bench.small() ? 3 : 128, layers);
   Copies(bench, bench.small() ? 2 : 64, layers);
   Parking(bench, bench.small() ? 40 : 32768);
 }

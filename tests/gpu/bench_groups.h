@@ -9,7 +9,7 @@ namespace hydrant::cuda {
 void BenchProducts(Bench& bench);   // of one to 2,048 rows
 void BenchRows(Bench& bench);       // embedding, norms, what stands between products
 void BenchAttention(Bench& bench);  // rotation and writes, generated tokens, prompts
-void BenchCaches(Bench& bench);     // cuts, losses, side blocks, copies, parking
+void BenchCaches(Bench& bench);     // cuts, losses, score blocks, copies, parking
 void BenchSampling(Bench& bench);
 
 }  // namespace hydrant::cuda

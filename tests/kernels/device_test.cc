@@ -1,5 +1,5 @@
 // What every device owes besides the arithmetic: a row behind an end is fed like any other, and leaves no trace; blocks leave for
-// the host's memory and come back; side blocks and blocks are filled from others.
+// the host's memory and come back; score blocks and blocks are filled from others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -144,9 +144,9 @@ void FillWithAnything(const KvCacheView& kv) {
   };
   fill(kv.k, kv.layout.kv_bytes());
   fill(kv.v, kv.layout.kv_bytes());
-  fill(kv.position, kv.layout.side_count() * sizeof(int32_t));
-  if (kv.logical_position != nullptr) fill(kv.logical_position, kv.layout.side_count() * sizeof(int32_t));
-  std::generate_n(kv.score, kv.layout.side_count(), [&] { return static_cast<float>(random() % 1000) / 64.0f; });
+  fill(kv.position, kv.layout.score_count() * sizeof(int32_t));
+  if (kv.logical_position != nullptr) fill(kv.logical_position, kv.layout.score_count() * sizeof(int32_t));
+  std::generate_n(kv.score, kv.layout.score_count(), [&] { return static_cast<float>(random() % 1000) / 64.0f; });
 }
 
 // All that a cache holds, to be changed as an op should change it.
@@ -154,10 +154,10 @@ struct CacheCopy {
   explicit CacheCopy(const KvCacheView& kv)
       : k(Bytes(kv.k, kv.layout.kv_bytes())),
         v(Bytes(kv.v, kv.layout.kv_bytes())),
-        scores(kv.score, kv.score + kv.layout.side_count()),
-        positions(kv.position, kv.position + kv.layout.side_count()) {
+        scores(kv.score, kv.score + kv.layout.score_count()),
+        positions(kv.position, kv.position + kv.layout.score_count()) {
     if (kv.logical_position == nullptr) return;
-    logical.assign(kv.logical_position, kv.logical_position + kv.layout.side_count());
+    logical.assign(kv.logical_position, kv.logical_position + kv.layout.score_count());
   }
   bool operator==(const CacheCopy&) const = default;
 
@@ -194,13 +194,13 @@ class BlocksTest : public testing::TestWithParam<TestedDevice> {
   }
 };
 
-TEST_P(BlocksTest, SidesBeginWithZerosOrAsAnotherOneIsThen) {
+TEST_P(BlocksTest, ScoreBlocksBeginWithZerosOrAsAnotherOneIsThen) {
   // The fourth has what the third has just got, the last what the first has.
-  const std::vector<SideInit> inits = {{-1, 3, 0}, {-1, 0, 48}, {7, 1, 100}, {1, 2, 1000}, {3, 11, 16}};
+  const std::vector<ScoreInit> inits = {{-1, 3, 0}, {-1, 0, 48}, {7, 1, 100}, {1, 2, 1000}, {3, 11, 16}};
   for (const auto& fixture : Caches()) {
     CacheCopy expected(fixture->kv);
     const size_t slots = expected.scores.size() / kBlocks;
-    for (const SideInit& init : inits) {
+    for (const ScoreInit& init : inits) {
       for (size_t i = 0; i < slots; ++i) {
         const size_t to = static_cast<size_t>(init.to) * slots + i;
         expected.scores[to] = init.from < 0 ? 0.0f : expected.scores[static_cast<size_t>(init.from) * slots + i];
@@ -208,21 +208,21 @@ TEST_P(BlocksTest, SidesBeginWithZerosOrAsAnotherOneIsThen) {
         if (!expected.logical.empty()) expected.logical[to] = expected.positions[to];
       }
     }
-    fixture->device->InitSides(inits, fixture->kv);
+    fixture->device->InitScores(inits, fixture->kv);
     EXPECT_TRUE(CacheCopy(fixture->kv) == expected);
   }
 }
 
-TEST_P(BlocksTest, CopiesHaveEveryByteOfTheirBlocksAndSides) {
+TEST_P(BlocksTest, CopiesHaveEveryByteOfTheirBlocksAndScores) {
   const std::vector<BlockCopy> copies = {{4, 9, 6}, {0, 0, 8}, {11, 2, 1}};
   for (const auto& fixture : Caches()) {
     CacheCopy expected(fixture->kv);
     for (const BlockCopy& copy : copies) {
       CacheCopy::Copy(expected.k, kBlocks, copy.from, copy.to);
       CacheCopy::Copy(expected.v, kBlocks, copy.from, copy.to);
-      CacheCopy::Copy(expected.scores, kBlocks, copy.from_side, copy.to);
-      CacheCopy::Copy(expected.positions, kBlocks, copy.from_side, copy.to);
-      CacheCopy::Copy(expected.logical, kBlocks, copy.from_side, copy.to);
+      CacheCopy::Copy(expected.scores, kBlocks, copy.from_score_block, copy.to);
+      CacheCopy::Copy(expected.positions, kBlocks, copy.from_score_block, copy.to);
+      CacheCopy::Copy(expected.logical, kBlocks, copy.from_score_block, copy.to);
     }
     fixture->device->CopyBlocks(copies, fixture->kv);
     EXPECT_TRUE(CacheCopy(fixture->kv) == expected);
@@ -234,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(EveryDevice, BlocksTest, testing::ValuesIn(TestedDevice
 
 class ParkingTest : public testing::TestWithParam<TestedDevice> {};
 
-// Blocks leave with any side blocks, one behind the other in the order of kv_pieces.h, and come back into others.
+// Blocks leave with any score blocks, one behind the other in the order of kv_pieces.h, and come back into others.
 TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
   for (const bool inspected : {false, true}) {
     for (const DType dtype : {DType::kF32, DType::kF16}) {
@@ -242,14 +242,14 @@ TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
       if (inspected) fixture.Inspect();
       const KvCacheView& kv = fixture.kv;
       FillWithAnything(kv);
-      const std::vector<int32_t> blocks = {7, 0, 11, 3}, sides = {7, 2, 11, 9}, targets = {1, 10, 4, 5};
+      const std::vector<int32_t> blocks = {7, 0, 11, 3}, score_blocks = {7, 2, 11, 9}, targets = {1, 10, 4, 5};
       const size_t block_bytes = kv.layout.block_bytes();
       std::vector<std::byte> parked(blocks.size() * block_bytes + 1, std::byte{0x77});
-      fixture.device->ExportBlocks(blocks, sides, kv, parked.data());
+      fixture.device->ExportBlocks(blocks, score_blocks, kv, parked.data());
       EXPECT_EQ(parked.back(), std::byte{0x77});
       const std::byte* at = parked.data();
       for (size_t i = 0; i < blocks.size(); ++i) {
-        for (const KvPiece& piece : KvPiecesOf(kv, blocks[i], sides[i])) {
+        for (const KvPiece& piece : KvPiecesOf(kv, blocks[i], score_blocks[i])) {
           EXPECT_EQ(std::memcmp(at, piece.data, piece.bytes), 0);
           at += piece.bytes;
         }

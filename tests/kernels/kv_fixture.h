@@ -133,8 +133,8 @@ class KvFixture {
               .state_rows = state_rows};
     kv.k = Allocate(layout.kv_bytes());
     kv.v = Allocate(layout.kv_bytes());
-    kv.score = static_cast<float*>(Allocate(layout.side_count() * sizeof(float)));
-    kv.position = static_cast<int32_t*>(Allocate(layout.side_count() * sizeof(int32_t)));
+    kv.score = static_cast<float*>(Allocate(layout.score_count() * sizeof(float)));
+    kv.position = static_cast<int32_t*>(Allocate(layout.score_count() * sizeof(int32_t)));
     kv.victim = static_cast<int32_t*>(Allocate(layout.victim_count() * sizeof(int32_t)));
     free_blocks_.resize(static_cast<size_t>(blocks));
     std::iota(free_blocks_.begin(), free_blocks_.end(), 0);
@@ -144,7 +144,7 @@ class KvFixture {
   // Position() and Positions() are logical ones under rolling policies, too. Before the first step.
   void Inspect() {
     kv.layout.inspected = true;
-    kv.logical_position = static_cast<int32_t*>(Allocate(kv.layout.side_count() * sizeof(int32_t)));
+    kv.logical_position = static_cast<int32_t*>(Allocate(kv.layout.score_count() * sizeof(int32_t)));
   }
 
   // Fills the cache with what a former owner may have left.
@@ -152,7 +152,7 @@ class KvFixture {
     const auto fill = [](void* data, size_t bytes) { std::fill_n(static_cast<uint8_t*>(data), bytes, uint8_t{0xff}); };
     fill(kv.k, kv.layout.kv_bytes());  // NaN in every element type
     fill(kv.v, kv.layout.kv_bytes());
-    fill(kv.score, kv.layout.side_count() * sizeof(float));
+    fill(kv.score, kv.layout.score_count() * sizeof(float));
   }
 
   // `slots` is the most the sequence will occupy.
@@ -221,15 +221,15 @@ class KvFixture {
 
   // Score of a slot, and the position of its token.
   float& Score(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
-    return kv.score[Side(sequence, layer, kv_head, slot)];
+    return kv.score[ScoreAt(sequence, layer, kv_head, slot)];
   }
   int32_t& Position(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
     int32_t* positions = kv.logical_position != nullptr ? kv.logical_position : kv.position;
-    return positions[Side(sequence, layer, kv_head, slot)];
+    return positions[ScoreAt(sequence, layer, kv_head, slot)];
   }
   // Where the slot's key stands.
   int32_t CachedPosition(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
-    return kv.position[Side(sequence, layer, kv_head, slot)];
+    return kv.position[ScoreAt(sequence, layer, kv_head, slot)];
   }
   int32_t VictimSlot(const TestSequence& sequence, int32_t layer, int32_t kv_head) const {
     return kv.victim[(sequence.state_row * shape.layers + layer) * shape.kv_heads + kv_head];
@@ -272,7 +272,7 @@ class KvFixture {
     }
     return static_cast<float*>(activations_.back()->data());
   }
-  size_t Side(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
+  size_t ScoreAt(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) const {
     const size_t tile =
         static_cast<size_t>((sequence.Block(slot) * kv.layout.layers + layer) * shape.kv_heads + kv_head);
     return tile * kBlockSlots + static_cast<size_t>(slot % kBlockSlots);

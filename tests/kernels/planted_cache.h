@@ -118,8 +118,8 @@ class PlantedCache {
       }
     }
     const KvCacheView& kv = fixture_.kv;
-    const std::vector<float> scores(kv.score, kv.score + kv.layout.side_count());
-    const std::vector<int32_t> planted(kv.position, kv.position + kv.layout.side_count());
+    const std::vector<float> scores(kv.score, kv.score + kv.layout.score_count());
+    const std::vector<int32_t> planted(kv.position, kv.position + kv.layout.score_count());
     const auto memory = OnDevice(device, qkv);
     const BatchRow row{
         .token_count = slots_, .prompt_length = slots_, .prefill = true, .block_table = sequence_.block_table};

@@ -167,7 +167,7 @@ TEST(Admission, ARequestThatDoesNotFitAloneMayFitBesideWhatItShares) {
 
 TEST(Admission, WithoutRoomForCopiesARequestSharesNothingAndRuns) {
   Driver driver(SmallOptions(5));
-  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 70, 4, KvBudget::Exact(20), SideNeed::kZeros)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 70, 4, KvBudget::Exact(20), ScoreNeed::kZeros)).ok());
   driver.Drain();
   EXPECT_EQ(driver.finished[1].finish, FinishReason::kLength);
   EXPECT_EQ(driver.scheduler.block_manager().pool().cached(), 0);

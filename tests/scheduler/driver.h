@@ -28,10 +28,10 @@ inline Request MakeRequest(uint64_t id, int32_t prompt_length, int32_t max_token
 
 // One whose blocks others may find, and that looks for theirs.
 inline Request Shared(uint64_t id, int32_t prompt_length, int32_t max_tokens, KvBudget budget = KvBudget::Unlimited(),
-                      SideNeed side = SideNeed::kNothing) {
+                      ScoreNeed scores = ScoreNeed::kNothing) {
   Request request = MakeRequest(id, prompt_length, max_tokens, budget);
   request.prefix.publishes = request.prefix.looks_up = true;
-  request.prefix.side = side;
+  request.prefix.scores = scores;
   return request;
 }
 

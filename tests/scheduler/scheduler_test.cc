@@ -121,7 +121,7 @@ TEST_P(SteadyState, StepsAllocateNothing) {
   const uint64_t before = AllocationCount();
   run(60);
   const uint64_t during = AllocationCount() - before;
-  // Only a table that was never used may ask for memory: its blocks and its side blocks, per sequence admitted meanwhile.
+  // Only a table that was never used may ask for memory: its blocks and its score blocks, per sequence admitted meanwhile.
   EXPECT_LE(during, 2 * (scheduler.counters().admitted - admitted_before));
   EXPECT_GT(scheduler.counters().evicted_tokens, 0u);
 

@@ -183,15 +183,16 @@ TEST(StepBuilder, PromptWithinTheBudgetIsNotCut) {
 TEST(StepBuilder, AScoredPromptLeavesSnapshotsOnALadder) {
   SchedulerOptions options = SmallOptions(64);
   options.tokens_max = 512;
-  options.spare_sides = 256;
+  options.spare_score_blocks = 256;
   Driver driver(options);
-  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 200, 2, KvBudget::Exact(32), SideNeed::kSnapshot)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 200, 2, KvBudget::Exact(32), ScoreNeed::kSnapshot)).ok());
   driver.Step();
   // 64, 80, 96, 112, 128, 160, 192: and 192 is also where the same prompt would be taken up again.
-  EXPECT_EQ(driver.scheduler.block_manager().sides().snapshots(), 7);
-  EXPECT_EQ(driver.scheduler.block_manager().sides().in_snapshots(), (64 + 80 + 96 + 112 + 128 + 160 + 192) / 16);
+  EXPECT_EQ(driver.scheduler.block_manager().score_blocks().snapshots(), 7);
+  EXPECT_EQ(driver.scheduler.block_manager().score_blocks().in_snapshots(),
+            (64 + 80 + 96 + 112 + 128 + 160 + 192) / 16);
   driver.Drain();
-  ASSERT_TRUE(driver.scheduler.Add(Shared(2, 150, 2, KvBudget::Exact(32), SideNeed::kSnapshot)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(2, 150, 2, KvBudget::Exact(32), ScoreNeed::kSnapshot)).ok());
   EXPECT_EQ(driver.Step()[0].position, 128) << "rounded down to a snapshot";
 }
 

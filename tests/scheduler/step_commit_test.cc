@@ -172,9 +172,9 @@ TEST(StepCommit, CountersAddUp) {
 
 TEST(StepCommit, ACutCopiesTheFullBlocksThatItKeeps) {
   SchedulerOptions options = SmallOptions(32);
-  options.spare_sides = 32;
+  options.spare_score_blocks = 32;
   Driver driver(options);
-  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 60, 5, KvBudget::Exact(24), SideNeed::kZeros)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 60, 5, KvBudget::Exact(24), ScoreNeed::kZeros)).ok());
   size_t copies = 0;
   driver.between = [&] {
     for (int32_t index : driver.scheduler.running_sequences()) {

@@ -49,16 +49,16 @@ TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
   EXPECT_EQ(BlockBytes(Model(), DType::kF32), 30 * 3 * 16 * (2 * 64 * 4 + 8));
 }
 
-TEST(Sizing, APrefixCacheHasTwoSpareSideBlocksPerBlock) {
+TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
   Config config;
   config.kv_cache_memory_bytes = int64_t{100} * 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8);
   const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
   EXPECT_EQ(sizing.limits.blocks, 100);
-  EXPECT_EQ(sizing.limits.spare_sides, 200);
-  EXPECT_EQ(sizing.side_block_bytes, 30 * 3 * 16 * 8);
+  EXPECT_EQ(sizing.limits.spare_score_blocks, 200);
+  EXPECT_EQ(sizing.score_block_bytes, 30 * 3 * 16 * 8);
   config.prefix_caching = false;
   EXPECT_GT(DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks, 105);
-  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, kHost)->limits.spare_sides, 0);
+  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, kHost)->limits.spare_score_blocks, 0);
 }
 
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {

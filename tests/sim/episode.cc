@@ -15,7 +15,7 @@ Episode::Episode(const EpisodeOptions& options)
     : options_(options),
       overlap_(options.overlap.value_or(Mix(options.seed + 77) % 2 == 0)),
       workload_(options.seed),
-      executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_sides, workload_.pairs(),
+      executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_score_blocks, workload_.pairs(),
                  workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract, overlap_},
                 requests_, failure_),
       oracle_(workload_.pairs(), workload_.core().vocab, workload_.core().scheduler.eos_ids),

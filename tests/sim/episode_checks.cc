@@ -177,7 +177,8 @@ void Episode::CheckFinal() {
   if (failure_.any()) return;
   const EngineCounters counters = core_->counters();
   if (ends_ != added_) failure_.Set(added_, " requests, ", ends_, " ends");
-  if (core_->scheduler().block_manager().sides().handed_out() != 0) failure_.Set("idle with side blocks handed out");
+  if (core_->scheduler().block_manager().score_blocks().handed_out() != 0)
+    failure_.Set("idle with score blocks handed out");
   if (counters.scheduler.restored_tokens != executor_.restored_tokens()) {
     failure_.Set(counters.scheduler.restored_tokens, " tokens were restored, ", executor_.restored_tokens(), " seen");
   }

@@ -92,22 +92,22 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
   const int32_t blocks = static_cast<int32_t>(BlocksForSlots(row.live));
   for (int32_t i = 0; i < blocks; ++i) {
     const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(i)]);
-    const FakeMemory::Side& side = memory_.side(row.side_table[static_cast<size_t>(i)]);
-    if (row.policy->evicts && side.state != state) {
-      return failure_.Set("step ", step_, ": request ", request.id(), " finds beside block ", i,
+    const FakeMemory::ScoreBlock& score_block = memory_.score_block(row.score_table[static_cast<size_t>(i)]);
+    if (row.policy->evicts && score_block.state != state) {
+      return failure_.Set("step ", step_, ": request ", request.id(), " finds bescore block ", i,
                           " scores over the wrong rows");
     }
     SimRequest::Versions& seen = request.seen[static_cast<size_t>(i)];
-    if (same_slots && seen.block == block.version && seen.side == side.version) continue;
+    if (same_slots && seen.block == block.version && seen.score_block == score_block.version) continue;
     seen_all = false;
     if (!CheckBlock(row, request, i)) return false;
-    seen = {block.version, side.version};
+    seen = {block.version, score_block.version};
   }
   for (int32_t pair = 0; pair < options_.pairs; ++pair) {
     const int32_t slot = request.unseen_slot[static_cast<size_t>(pair)];
     if (!same_slots || slot < 0 || slot >= row.live) continue;
     if (!CheckSlot(row, request, pair, slot, CellAt(row.block_table, pair, slot),
-                   PositionAt(row.side_table, pair, slot))) {
+                   PositionAt(row.score_table, pair, slot))) {
       return false;
     }
   }
@@ -126,13 +126,13 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
 // The slots in block `place` of the row's table.
 bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int32_t place) {
   const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(place)]);
-  const FakeMemory::Side& side = memory_.side(row.side_table[static_cast<size_t>(place)]);
+  const FakeMemory::ScoreBlock& score_block = memory_.score_block(row.score_table[static_cast<size_t>(place)]);
   const int32_t first = place * kBlockSlots;
   const size_t count = static_cast<size_t>(std::min(row.live - first, kBlockSlots));
   for (size_t pair = 0; pair < static_cast<size_t>(options_.pairs); ++pair) {
     for (size_t i = 0; i < count; ++i) {
       if (!CheckSlot(row, request, static_cast<int32_t>(pair), first + static_cast<int32_t>(i), block.cells[pair][i],
-                     side.positions[pair][i])) {
+                     score_block.positions[pair][i])) {
         return false;
       }
     }

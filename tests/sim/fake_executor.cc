@@ -10,7 +10,7 @@ FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<S
     : options_(options),
       requests_(requests),
       failure_(failure),
-      memory_(options.blocks, options.spare_sides, options.pairs),
+      memory_(options.blocks, options.spare_score_blocks, options.pairs),
       victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.pairs), -1),
       sampled_(static_cast<size_t>(options.state_rows), 0),
       row_user_(static_cast<size_t>(options.state_rows), 0),
@@ -105,7 +105,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
   for (uint64_t session : input.drops) parked(session).live = -1;
   for (const ParkOp& park : input.parks) Park(park);
   for (const RestoreOp& restore : input.restores) Restore(restore);
-  for (const SideInit& init : input.side_inits) memory_.InitSide(init.from, init.to, init.position);
+  for (const ScoreInit& init : input.score_inits) memory_.InitScore(init.from, init.to, init.position);
   output.rows.resize(input.rows.size());
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
@@ -200,14 +200,14 @@ void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const
 
 bool FakeExecutor::ClaimBlocks(const StepRow& row, SimRequest& request, int32_t live_in) {
   const size_t needed = static_cast<size_t>(BlocksForSlots(live_in));
-  if (row.live < 0 || row.block_table.size() < needed || row.side_table.size() != row.block_table.size()) {
+  if (row.live < 0 || row.block_table.size() < needed || row.score_table.size() != row.block_table.size()) {
     return failure_.Set("request ", request.id(), ": ", row.block_table.size(), " blocks for ", live_in, " slots");
   }
   const size_t owned = static_cast<size_t>(BlocksForSlots(row.live));
   for (size_t i = 0; i < needed; ++i) {
-    const int32_t block = row.block_table[i], side = row.side_table[i];
-    if (!memory_.has_side(side)) {
-      return failure_.Set("side block ", side, " does not exist");
+    const int32_t block = row.block_table[i], score_block = row.score_table[i];
+    if (!memory_.has_score_block(score_block)) {
+      return failure_.Set("score block ", score_block, " does not exist");
     }
     if (i < owned) {
       if (i >= request.blocks.size() || request.blocks[i] != block) {
@@ -328,7 +328,8 @@ void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
 void FakeExecutor::AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position) {
   if (!row.policy->evicts) return;
   const uint64_t state = request.ScoreState(position);
-  for (int32_t side : row.side_table.first(static_cast<size_t>(BlocksForSlots(live)))) memory_.SetState(side, state);
+  for (int32_t score_block : row.score_table.first(static_cast<size_t>(BlocksForSlots(live))))
+    memory_.SetState(score_block, state);
 }
 
 bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t* read) {
@@ -353,7 +354,7 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
                                        row.tokens[static_cast<size_t>(i + j)]};
     }
     const size_t place = static_cast<size_t>(slot / kBlockSlots);
-    added += memory_.WriteAllPairs(row.block_table[place], row.side_table[place], offset,
+    added += memory_.WriteAllPairs(row.block_table[place], row.score_table[place], offset,
                                    std::span(cells).first(static_cast<size_t>(count)));
     i += count;
   }
@@ -368,12 +369,12 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
 bool FakeExecutor::TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end) {
   for (const ScoreSnapshot& snapshot : row.snapshots) {
     if (snapshot.slots <= row.live || snapshot.slots > end || snapshot.slots % kBlockSlots != 0 ||
-        snapshot.sides.size() != static_cast<size_t>(snapshot.slots / kBlockSlots)) {
+        snapshot.score_blocks.size() != static_cast<size_t>(snapshot.slots / kBlockSlots)) {
       return failure_.Set("step ", step_, ": a snapshot at ", snapshot.slots, " of a chunk to ", end);
     }
     AddRow(row, request, snapshot.slots, snapshot.slots - 1);
-    for (size_t i = 0; i < snapshot.sides.size(); ++i) {
-      memory_.PutSide(memory_.side(row.side_table[i]), snapshot.sides[i]);
+    for (size_t i = 0; i < snapshot.score_blocks.size(); ++i) {
+      memory_.PutScoreBlock(memory_.score_block(row.score_table[i]), snapshot.score_blocks[i]);
     }
   }
   return true;
@@ -395,7 +396,7 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
     }
     if (!CheckWrites(row, request, slot)) return false;
     const size_t place = static_cast<size_t>(slot / kBlockSlots);
-    const int32_t block = row.block_table[place], side = row.side_table[place], offset = slot % kBlockSlots;
+    const int32_t block = row.block_table[place], score_block = row.score_table[place], offset = slot % kBlockSlots;
     uint64_t& sum = request.sums[static_cast<size_t>(pair)];
     sum -= memory_.Write(pair, block, offset, cell, share);
     // What may still be read must be what the oracle kept: every cell is of this text, and their sum is the set's.
@@ -404,8 +405,8 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
                           ": the kept set is not the oracle's");
     }
     sum += share;
-    memory_.WritePosition(pair, side, offset, row.position);
-    request.seen[place] = {memory_.block(block).version, memory_.side(side).version};
+    memory_.WritePosition(pair, score_block, offset, row.position);
+    request.seen[place] = {memory_.block(block).version, memory_.score_block(score_block).version};
     request.unseen_slot[static_cast<size_t>(pair)] = slot;
     victim = row.choose_victim ? ChooseVictim(row, request, pair, slot) : -1;
   }
@@ -433,16 +434,16 @@ int32_t FakeExecutor::ChooseVictim(const StepRow& row, SimRequest& request, int3
 bool FakeExecutor::CopyBlocks(const StepRow& row, SimRequest& request) {
   if (row.copies.empty() && row.shrink_to == 0) return true;
   table_.assign(row.block_table.begin(), row.block_table.end());
-  side_table_.assign(row.side_table.begin(), row.side_table.end());
+  score_table_.assign(row.score_table.begin(), row.score_table.end());
   for (size_t i = 0; i < row.copies.size(); ++i) {
     const BlockCopy& copy = row.copies[i];
-    if (i >= table_.size() || copy.from != table_[i] || copy.from_side != side_table_[i]) {
+    if (i >= table_.size() || copy.from != table_[i] || copy.from_score_block != score_table_[i]) {
       return failure_.Set("step ", step_, ": request ", request.id(), " copies block ", copy.from, " at place ", i);
     }
     if (!Claim(copy.to, request)) return false;
     memory_.PutBlock(memory_.block(copy.from), copy.to);
-    memory_.PutSide(memory_.side(copy.from_side), copy.to);
-    table_[i] = side_table_[i] = copy.to;
+    memory_.PutScoreBlock(memory_.score_block(copy.from_score_block), copy.to);
+    table_[i] = score_table_[i] = copy.to;
     request.blocks[i] = copy.to;
     memory_.Drop(copy.from);
     ++copied_blocks_;

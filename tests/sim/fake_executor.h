@@ -33,7 +33,7 @@ class FakeExecutor : public Executor {
  public:
   struct Options {
     int32_t blocks = 0;
-    int32_t spare_sides = 0;
+    int32_t spare_score_blocks = 0;
     int32_t pairs = 1;
     int32_t state_rows = 1;
     int32_t vocab = 2;
@@ -85,7 +85,7 @@ class FakeExecutor : public Executor {
   // What a session left, block by block.
   struct Parked {
     std::vector<FakeMemory::Block> blocks;
-    std::vector<FakeMemory::Side> sides;
+    std::vector<FakeMemory::ScoreBlock> score_blocks;
     int32_t live = -1;           // -1: nothing
     SimRequest* user = nullptr;  // whose turn had a row last
   };
@@ -135,8 +135,8 @@ class FakeExecutor : public Executor {
     return memory_.block(table[static_cast<size_t>(slot / kBlockSlots)])
         .cells[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
   }
-  int32_t PositionAt(std::span<const int32_t> side_table, int32_t pair, int32_t slot) const {
-    return memory_.side(side_table[static_cast<size_t>(slot / kBlockSlots)])
+  int32_t PositionAt(std::span<const int32_t> score_table, int32_t pair, int32_t slot) const {
+    return memory_.score_block(score_table[static_cast<size_t>(slot / kBlockSlots)])
         .positions[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
   }
 
@@ -148,7 +148,7 @@ class FakeExecutor : public Executor {
   std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
   std::vector<Parked> parked_;    // by session
   std::vector<int32_t> table_;    // a row's tables once its copies are made
-  std::vector<int32_t> side_table_;
+  std::vector<int32_t> score_table_;
   std::vector<uint64_t> row_user_;  // [state_row], number of the last step that used it
 
   // Scratch of Cut, by slot: the rank of its token, the highest for recent ones. And a copy, in another order.

@@ -6,15 +6,15 @@ namespace hydrant::sim {
 
 void FakeMemory::Clear(int32_t block) {
   Block& cleared = at(block);
-  Side& side = sides_[static_cast<size_t>(block)];
+  ScoreBlock& score_block = score_blocks_[static_cast<size_t>(block)];
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
     cleared.cells[pair].fill(Cell());
-    side.positions[pair].fill(-1);
+    score_block.positions[pair].fill(-1);
   }
   cleared.sums = {};
   cleared.version = ++versions_;
-  side.state = 0;
-  side.version = ++versions_;
+  score_block.state = 0;
+  score_block.version = ++versions_;
 }
 
 uint64_t FakeMemory::Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share) {
@@ -27,9 +27,9 @@ uint64_t FakeMemory::Write(int32_t pair, int32_t block, int32_t offset, const Ce
   return before;
 }
 
-uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t side, int32_t offset, std::span<const Cell> cells) {
+uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells) {
   Block& written = at(block);
-  Side& beside = sides_[static_cast<size_t>(side)];
+  ScoreBlock& beside = score_blocks_[static_cast<size_t>(score_block)];
   uint64_t shares = 0;
   for (const Cell& cell : cells) shares += ShareOf(cell);
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
@@ -47,19 +47,19 @@ uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t side, int32_t offset, 
   return shares;
 }
 
-void FakeMemory::WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position) {
-  Side& written = sides_[static_cast<size_t>(side)];
+void FakeMemory::WritePosition(int32_t pair, int32_t score_block, int32_t offset, int32_t position) {
+  ScoreBlock& written = score_blocks_[static_cast<size_t>(score_block)];
   written.positions[static_cast<size_t>(pair)][static_cast<size_t>(offset)] = position;
   written.version = ++versions_;
 }
 
-void FakeMemory::InitSide(int32_t from, int32_t to, int32_t position) {
-  Side& side = sides_[static_cast<size_t>(to)];
-  side.state = from < 0 ? 0 : sides_[static_cast<size_t>(from)].state;
+void FakeMemory::InitScore(int32_t from, int32_t to, int32_t position) {
+  ScoreBlock& score_block = score_blocks_[static_cast<size_t>(to)];
+  score_block.state = from < 0 ? 0 : score_blocks_[static_cast<size_t>(from)].state;
   for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    for (int32_t i = 0; i < kBlockSlots; ++i) side.positions[pair][static_cast<size_t>(i)] = position + i;
+    for (int32_t i = 0; i < kBlockSlots; ++i) score_block.positions[pair][static_cast<size_t>(i)] = position + i;
   }
-  side.version = ++versions_;
+  score_block.version = ++versions_;
 }
 
 void FakeMemory::PutBlock(const Block& from, int32_t to) {
@@ -69,11 +69,11 @@ void FakeMemory::PutBlock(const Block& from, int32_t to) {
   block.version = ++versions_;
 }
 
-void FakeMemory::PutSide(const Side& from, int32_t to) {
-  Side& side = sides_[static_cast<size_t>(to)];
-  std::copy_n(from.positions.begin(), pairs_, side.positions.begin());
-  side.state = from.state;
-  side.version = ++versions_;
+void FakeMemory::PutScoreBlock(const ScoreBlock& from, int32_t to) {
+  ScoreBlock& score_block = score_blocks_[static_cast<size_t>(to)];
+  std::copy_n(from.positions.begin(), pairs_, score_block.positions.begin());
+  score_block.state = from.state;
+  score_block.version = ++versions_;
 }
 
 }  // namespace hydrant::sim

@@ -1,8 +1,8 @@
 // FakeMemory is what the fake device holds: in every (layer and KV head pair) of every block 16 cells that remember whose
-// token is there, and beside a block the side block with positions and scores. Every pair chooses its own victims, so the
+// token is there, and beside a block the score block with positions and scores. Every pair chooses its own victims, so the
 // contents really differ per pair.
 //
-// Each block and side block has a version that no other content ever had: whoever found it in order needs to look again
+// Each block and score block has a version that no other content ever had: whoever found it in order needs to look again
 // only when the version is another. What changes a version is in this class alone.
 #ifndef HYDRANT_TESTS_SIM_FAKE_MEMORY_H_
 #define HYDRANT_TESTS_SIM_FAKE_MEMORY_H_
@@ -30,45 +30,49 @@ class FakeMemory {
     PairSums sums = {};   // of the shares of its cells
     std::array<std::array<Cell, kBlockSlots>, kPairsMax> cells;
   };
-  struct Side {
+  struct ScoreBlock {
     uint64_t version = 0;  // of the positions
     uint64_t state = 0;    // SimRequest::ScoreState: every row adds to the scores of all slots
     std::array<std::array<int32_t, kBlockSlots>, kPairsMax> positions;
   };
 
-  FakeMemory(int32_t blocks, int32_t spare_sides, int32_t pairs)
-      : pairs_(pairs), blocks_(static_cast<size_t>(blocks)), sides_(static_cast<size_t>(blocks + spare_sides)) {}
+  FakeMemory(int32_t blocks, int32_t spare_score_blocks, int32_t pairs)
+      : pairs_(pairs),
+        blocks_(static_cast<size_t>(blocks)),
+        score_blocks_(static_cast<size_t>(blocks + spare_score_blocks)) {}
 
   bool has_block(int32_t block) const { return block >= 0 && block < std::ssize(blocks_); }
-  bool has_side(int32_t side) const { return side >= 0 && side < std::ssize(sides_); }
+  bool has_score_block(int32_t score_block) const {
+    return score_block >= 0 && score_block < std::ssize(score_blocks_);
+  }
   const Block& block(int32_t block) const { return blocks_[static_cast<size_t>(block)]; }
-  const Side& side(int32_t side) const { return sides_[static_cast<size_t>(side)]; }
+  const ScoreBlock& score_block(int32_t score_block) const { return score_blocks_[static_cast<size_t>(score_block)]; }
   int32_t held_blocks() const { return held_blocks_; }
 
   void Hold(int32_t block) { held_blocks_ += at(block).holders++ == 0 ? 1 : 0; }
   void Drop(int32_t block) { held_blocks_ -= --at(block).holders == 0 ? 1 : 0; }
 
-  // Puts nothing into a block and the side block of its own.
+  // Puts nothing into a block and the score block of its own.
   void Clear(int32_t block);
   // `share`: of the cell. Returns the share of the cell before.
   uint64_t Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
   // The same for cells from `offset` on in all pairs, with their positions beside them. Returns the sum of their shares.
-  uint64_t WriteAllPairs(int32_t block, int32_t side, int32_t offset, std::span<const Cell> cells);
+  uint64_t WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells);
   void Erase(int32_t pair, int32_t block, int32_t offset) { Write(pair, block, offset, Cell(), 0); }
-  void WritePosition(int32_t pair, int32_t side, int32_t offset, int32_t position);
-  void SetState(int32_t side, uint64_t state) { sides_[static_cast<size_t>(side)].state = state; }
-  // Side block `to` gets the state of `from` (-1: none) and positions from `position` on.
-  void InitSide(int32_t from, int32_t to, int32_t position);
+  void WritePosition(int32_t pair, int32_t score_block, int32_t offset, int32_t position);
+  void SetState(int32_t score_block, uint64_t state) { score_blocks_[static_cast<size_t>(score_block)].state = state; }
+  // Score block `to` gets the state of `from` (-1: none) and positions from `position` on.
+  void InitScore(int32_t from, int32_t to, int32_t position);
   // The contents alone.
   void PutBlock(const Block& from, int32_t to);
-  void PutSide(const Side& from, int32_t to);
+  void PutScoreBlock(const ScoreBlock& from, int32_t to);
 
  private:
   Block& at(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
 
   const int32_t pairs_;
   std::vector<Block> blocks_;
-  std::vector<Side> sides_;  // the blocks' own, then spare ones
+  std::vector<ScoreBlock> score_blocks_;  // the blocks' own, then spare ones
   int32_t held_blocks_ = 0;
   uint64_t versions_ = 0;
 };

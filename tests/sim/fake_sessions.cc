@@ -32,7 +32,7 @@ bool FakeExecutor::RankSlots(SimRequest& request, int32_t pair, const EvictionPo
   const std::vector<uint64_t>& ranks = request.ranks.Before(pair, logical_length);
   int32_t candidates = 0;
   for (int32_t slot = 0; slot < live_from; ++slot) {
-    const int32_t position = PositionAt(side_table_, pair, slot);
+    const int32_t position = PositionAt(score_table_, pair, slot);
     if (position < 0 || position >= logical_length - policy.recent) continue;
     ranks_[static_cast<size_t>(slot)] = ranks[static_cast<size_t>(position)];
     ++candidates;
@@ -60,7 +60,7 @@ bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t li
     }
     const FakeMemory::Cell cell = CellAt(table_, pair, from);
     memory_.Write(pair, table_[place], offset, cell, ShareOf(cell));
-    memory_.WritePosition(pair, side_table_[place], offset, PositionAt(side_table_, pair, from));
+    memory_.WritePosition(pair, score_table_[place], offset, PositionAt(score_table_, pair, from));
     ++hole;
   }
   return true;
@@ -84,14 +84,14 @@ void FakeExecutor::Park(const ParkOp& park) {
     return;
   }
   table_.assign(park.block_table.begin(), park.block_table.end());
-  side_table_.assign(park.side_table.begin(), park.side_table.end());
+  score_table_.assign(park.score_table.begin(), park.score_table.end());
   if (park.cut_from > 0 && !Cut(request, *park.policy, park.computed, park.cut_from, park.live)) return;
   parked_kv.live = park.live;
   parked_kv.blocks.clear();
-  parked_kv.sides.clear();
+  parked_kv.score_blocks.clear();
   for (size_t i = 0; i < static_cast<size_t>(BlocksForSlots(park.live)); ++i) {
     parked_kv.blocks.push_back(memory_.block(table_[i]));
-    parked_kv.sides.push_back(memory_.side(side_table_[i]));
+    parked_kv.score_blocks.push_back(memory_.score_block(score_table_[i]));
   }
   // What a row behind the end wrote is no part of it.
   const size_t last = static_cast<size_t>(park.live / kBlockSlots);
@@ -121,11 +121,11 @@ void FakeExecutor::Restore(const RestoreOp& restore) {
       return;
     }
     memory_.PutBlock(parked_kv.blocks[i], block);
-    memory_.PutSide(parked_kv.sides[i], block);
+    memory_.PutScoreBlock(parked_kv.score_blocks[i], block);
   }
   if (restore.cut_to == 0) return;
   table_.assign(restore.block_table.begin(), restore.block_table.end());
-  side_table_ = table_;
+  score_table_ = table_;
   SimRequest& turn = *parked_kv.user;
   if (turn.gone || turn.before == nullptr || turn.solo.cut_before != restore.cut_to || turn.begin != restore.computed ||
       turn.prompt_length() - turn.begin != restore.rows) {

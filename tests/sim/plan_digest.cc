@@ -21,14 +21,14 @@ void PlanDigest::AddRow(const PlanRow& row) {
          row.loss_cuts, row.sample, row.evicted, row.copies.size());
   AddIds(row.tokens);
   AddIds(row.block_table);
-  AddIds(row.side_table);
+  AddIds(row.score_table);
   AddIds(row.ends);
-  for (const BlockCopy& copy : row.copies) AddAll(copy.index, copy.from, copy.from_side, copy.to);
+  for (const BlockCopy& copy : row.copies) AddAll(copy.index, copy.from, copy.from_score_block, copy.to);
 }
 
 void PlanDigest::AddPlan(const StepPlan& plan) {
   ++plans_;
-  AddAll(plan.number, plan.restores.size(), plan.side_starts.size(), plan.rows.size(), plan.snapshots.size(),
+  AddAll(plan.number, plan.restores.size(), plan.score_starts.size(), plan.rows.size(), plan.snapshots.size(),
          plan.decode_tokens, plan.prefill_tokens, plan.several_tenants, plan.shared);
   AddCost(plan.decode_cost);
   AddCost(plan.prefill_cost);
@@ -36,11 +36,11 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
     AddAll(restore.session, restore.sequence, restore.live, restore.cut_to, restore.computed, restore.rows);
     AddIds(restore.block_table);
   }
-  for (const SideInit& start : plan.side_starts) AddAll(start.from, start.to, start.position);
+  for (const ScoreInit& start : plan.score_starts) AddAll(start.from, start.to, start.position);
   for (const PlanRow& row : plan.rows) AddRow(row);
   for (const ScoreSnapshot& snapshot : plan.snapshots) {
     Add(static_cast<uint64_t>(snapshot.slots));
-    AddIds(snapshot.sides);
+    AddIds(snapshot.score_blocks);
   }
   if (on_plan) on_plan(plan);
 }
@@ -51,7 +51,7 @@ void PlanDigest::AddMoves(const Scheduler& scheduler) {
   for (const PlanPark& park : scheduler.parks()) {
     AddAll(park.session, park.turn, park.sequence, park.cut_from, park.live, park.computed);
     AddIds(park.block_table);
-    AddIds(park.side_table);
+    AddIds(park.score_table);
   }
 }
 
@@ -86,8 +86,8 @@ void PlanDigest::AddStep(std::span<const EngineEvent> events, const Scheduler& s
   AddAll(scheduler.shrinks_for(), scheduler.waiting(), counters.steps, counters.admitted, counters.prompt_tokens,
          counters.generated_tokens, counters.evicted_tokens, counters.prefix_queries, counters.prefix_hits,
          counters.shrinks, counters.parks, counters.restores, counters.restored_tokens, blocks.promised(),
-         blocks.pool().free(), blocks.pool().cached(), blocks.pool().operations(), blocks.sides().free(),
-         blocks.sides().in_snapshots(), scheduler.parked().blocks(), scheduler.parked().size(),
+         blocks.pool().free(), blocks.pool().cached(), blocks.pool().operations(), blocks.score_blocks().free(),
+         blocks.score_blocks().in_snapshots(), scheduler.parked().blocks(), scheduler.parked().size(),
          scheduler.parked().lost());
 }
 

@@ -1,5 +1,5 @@
 // PlanDigest is a 64-bit hash of everything a scheduler decided in an episode: two builds that plan alike, byte for byte, have
-// equal digests for equal seeds. It takes in each plan in the order of launches, with every field of rows, restores, side blocks,
+// equal digests for equal seeds. It takes in each plan in the order of launches, with every field of rows, restores, score blocks,
 // snapshots and copies and with the contents of every span; what leaves the pool between steps; and after every step the events,
 // who was admitted, the counters and the accounts of the tenants.
 //

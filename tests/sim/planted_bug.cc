@@ -61,10 +61,10 @@ const char* NameOf(PlantedBug bug) {
       return "CopyForgotten";
     case PlantedBug::kCopyOfAnother:
       return "CopyOfAnother";
-    case PlantedBug::kOwnSide:
-      return "OwnSide";
-    case PlantedBug::kSideNotPrepared:
-      return "SideNotPrepared";
+    case PlantedBug::kOwnScoreBlock:
+      return "OwnScoreBlock";
+    case PlantedBug::kScoreBlockNotPrepared:
+      return "ScoreBlockNotPrepared";
     case PlantedBug::kSnapshotLost:
       return "SnapshotLost";
     case PlantedBug::kHitTooLong:
@@ -173,7 +173,8 @@ void BuggyExecutor::SpoilInput() {
   for (StepRow& row : now_->input.rows) SpoilSharing(row);
   now_->policies.clear();
   for (StepRow& row : now_->input.rows) SpoilShrinking(row);
-  if (bug_ == PlantedBug::kSideNotPrepared && !now_->input.side_inits.empty()) now_->input.side_inits.pop_back();
+  if (bug_ == PlantedBug::kScoreBlockNotPrepared && !now_->input.score_inits.empty())
+    now_->input.score_inits.pop_back();
   if (bug_ == PlantedBug::kRowDropped && now_->input.rows.size() >= 2 && now_->input.rows[0].targets.empty() &&
       now_->input.rows[0].losses.cuts == 0) {
     now_->dropped_row = 0;
@@ -200,11 +201,11 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
     case PlantedBug::kCopyOfAnother:
       if (row.copies.size() < 2) break;
       now_->block_copies.assign(row.copies.begin(), row.copies.end());
-      std::swap(now_->block_copies[0].from_side, now_->block_copies[1].from_side);
+      std::swap(now_->block_copies[0].from_score_block, now_->block_copies[1].from_score_block);
       row.copies = now_->block_copies;
       break;
-    case PlantedBug::kOwnSide:
-      row.side_table = row.block_table;
+    case PlantedBug::kOwnScoreBlock:
+      row.score_table = row.block_table;
       break;
     case PlantedBug::kSnapshotLost:
       row.snapshots = {};

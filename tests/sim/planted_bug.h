@@ -16,42 +16,42 @@ namespace hydrant::sim {
 enum class PlantedBug : uint8_t {
   kNone,
   // In what the executor is told.
-  kSwappedTables,        // two rows get each other's blocks
-  kForeignBlock,         // one block of a row is another row's
-  kStaleBlock,           // one block of a row is the one its table had before
-  kLiveTooHigh,          // one slot that was never written
-  kLiveTooLow,           // one slot forgotten
-  kVictimNotReused,      // the token takes a fresh slot although a victim waits
-  kVictimNotChosen,      // the slot to overwrite stays the old one
-  kCutForgotten,         // no cut at the end of the prompt or period
-  kCutTooDeep,           // one slot more is dropped
-  kInnerCutForgotten,    // a cut inside a prompt is not made
-  kStrideIgnored,        // a prompt that asked to be cut on the way is computed in full
-  kShrinkForgotten,      // a budget falls, and nothing is cut
-  kShrinkWithOldPolicy,  // … and the executor goes on with the one before
-  kShrinkOfRecentAlone,  // … at the cost of the recent tokens alone
-  kBudgetFloorIgnored,   // a budget falls to half its floor
-  kGuaranteeIgnored,     // a budget falls although nobody agreed
-  kWrongToken,           // a token nobody sampled is computed
-  kTokenInFlightLost,    // a row ahead computes another token than was sampled
-  kEndsForgotten,        // … and behind an end it leaves its trace
-  kEndsMadeUp,           // … and is left out where there is no end
-  kPositionOff,          // a position is used twice
-  kRowDropped,           // a row is not computed; its last answer is repeated
-  kStateRowsSwapped,     // two sequences use each other's device state
-  kWrongPolicy,          // one more recent token is protected than asked
-  kCopyForgotten,        // a shared block is not copied before its sequence changes it
-  kCopyOfAnother,        // one copy is made of the wrong block
-  kOwnSide,              // scores go beside the shared block instead of into the sequence's own side block
-  kSideNotPrepared,      // a side block keeps what it held before
-  kSnapshotLost,         // side blocks are kept as a snapshot that nobody wrote
-  kHitTooLong,           // one block more is taken over than was found
-  kParkCutForgotten,     // the victim that waits is parked with the rest, and the last slot is not
-  kRestoreLost,          // a session goes on without what was parked for it
-  kRestoreOfAnother,     // … with what was parked for somebody else
-  kParkedTooOld,         // a session goes on from the turn before the last
-  kTurnCutForgotten,     // no room is made for a turn
-  kSaltIgnored,          // everybody shares with everybody
+  kSwappedTables,          // two rows get each other's blocks
+  kForeignBlock,           // one block of a row is another row's
+  kStaleBlock,             // one block of a row is the one its table had before
+  kLiveTooHigh,            // one slot that was never written
+  kLiveTooLow,             // one slot forgotten
+  kVictimNotReused,        // the token takes a fresh slot although a victim waits
+  kVictimNotChosen,        // the slot to overwrite stays the old one
+  kCutForgotten,           // no cut at the end of the prompt or period
+  kCutTooDeep,             // one slot more is dropped
+  kInnerCutForgotten,      // a cut inside a prompt is not made
+  kStrideIgnored,          // a prompt that asked to be cut on the way is computed in full
+  kShrinkForgotten,        // a budget falls, and nothing is cut
+  kShrinkWithOldPolicy,    // … and the executor goes on with the one before
+  kShrinkOfRecentAlone,    // … at the cost of the recent tokens alone
+  kBudgetFloorIgnored,     // a budget falls to half its floor
+  kGuaranteeIgnored,       // a budget falls although nobody agreed
+  kWrongToken,             // a token nobody sampled is computed
+  kTokenInFlightLost,      // a row ahead computes another token than was sampled
+  kEndsForgotten,          // … and behind an end it leaves its trace
+  kEndsMadeUp,             // … and is left out where there is no end
+  kPositionOff,            // a position is used twice
+  kRowDropped,             // a row is not computed; its last answer is repeated
+  kStateRowsSwapped,       // two sequences use each other's device state
+  kWrongPolicy,            // one more recent token is protected than asked
+  kCopyForgotten,          // a shared block is not copied before its sequence changes it
+  kCopyOfAnother,          // one copy is made of the wrong block
+  kOwnScoreBlock,          // scores go beside the shared block instead of into the sequence's own score block
+  kScoreBlockNotPrepared,  // a score block keeps what it held before
+  kSnapshotLost,           // score blocks are kept as a snapshot that nobody wrote
+  kHitTooLong,             // one block more is taken over than was found
+  kParkCutForgotten,       // the victim that waits is parked with the rest, and the last slot is not
+  kRestoreLost,            // a session goes on without what was parked for it
+  kRestoreOfAnother,       // … with what was parked for somebody else
+  kParkedTooOld,           // a session goes on from the turn before the last
+  kTurnCutForgotten,       // no room is made for a turn
+  kSaltIgnored,            // everybody shares with everybody
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good

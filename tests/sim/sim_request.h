@@ -62,7 +62,7 @@ struct SimRequest {
   // What it found in its blocks when it looked last: while the versions are the same there is nothing new to find.
   struct Versions {
     uint64_t block = 0;
-    uint64_t side = 0;
+    uint64_t score_block = 0;
   };
   std::vector<Versions> seen;  // [blocks.size()]
   bool sums_known = false;

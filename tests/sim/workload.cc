@@ -54,7 +54,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   budgeted_percent_ = r.Chance(50) ? 0 : r.Between(10, 100);
   score_bits_ = r.Chance(50) ? FakeRanks::kScoreBits : r.Between(1, 3);
   sharing_ = r.Chance(75);
-  scheduler.spare_sides = !sharing_ || r.Chance(10) ? 0 : r.Chance(50) ? r.Between(1, 12) : 4 * scheduler.blocks;
+  scheduler.spare_score_blocks = !sharing_ || r.Chance(10) ? 0 : r.Chance(50) ? r.Between(1, 12) : 4 * scheduler.blocks;
   if (r.Chance(30)) scheduler.prefix_hash_mask = static_cast<uint64_t>(r.Below(4));
   salts_ = r.Chance(50) ? 1 : r.Between(2, 3);
   reuse_percent_ = r.Between(20, 95);

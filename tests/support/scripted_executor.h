@@ -68,7 +68,7 @@ class ScriptedExecutor : public Executor {
  private:
   // Token i lies in slot i of every pair, with score i + 1.
   static void Read(const ReadOp& read) {
-    KvSides& out = *read.out;
+    KvScores& out = *read.out;
     out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
     out.scores.clear();
     out.positions.clear();

@@ -41,7 +41,9 @@ class LayerView {
 
   std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
   std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
-  int64_t Side(int64_t side, int32_t kv_head) const { return layout_.side_offset(layer_, side, kv_head); }
+  int64_t ScoreAt(int64_t score_block, int32_t kv_head) const {
+    return layout_.score_offset(layer_, score_block, kv_head);
+  }
   int32_t* Victim(int32_t state_row, int32_t kv_head) const {
     assert(0 <= state_row && state_row < layout_.state_rows);
     return kv_.victim + layout_.victim_offset(layer_, state_row, kv_head);
@@ -55,10 +57,10 @@ class LayerView {
             .block_table = row.block_table.data()};
   }
   ScoreView Scores(const BatchRow& row, int32_t kv_head) const {
-    return {.score = kv_.score + Side(0, kv_head),
-            .position = kv_.position + Side(0, kv_head),
+    return {.score = kv_.score + ScoreAt(0, kv_head),
+            .position = kv_.position + ScoreAt(0, kv_head),
             .stride = int64_t{layout_.layers} * layout_.kv_heads * kBlockSlots,
-            .side_table = row.sides().data()};
+            .score_table = row.score_blocks().data()};
   }
 
  private:
@@ -111,11 +113,12 @@ class KvWriter {
         const bool fresh = !row.reuse_victim && offset == 0;
         call_.kernels.write_kv(call_.kv.layout.dtype, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
                                head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
-        const int64_t side = view_.Side(row.sides()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
-        if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[side]);
-        call_.kv.position[side] = position;
-        call_.kv.score[side] = 0.0f;
-        if (call_.kv.logical_position != nullptr) call_.kv.logical_position[side] = row.position + i;
+        const int64_t score_at =
+            view_.ScoreAt(row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
+        if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[score_at]);
+        call_.kv.position[score_at] = position;
+        call_.kv.score[score_at] = 0.0f;
+        if (call_.kv.logical_position != nullptr) call_.kv.logical_position[score_at] = row.position + i;
       }
     }
   }
@@ -128,7 +131,7 @@ class KvWriter {
   // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
   void CloseGap(const BatchRow& row, int32_t head, int32_t gap) const {
     for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
-      int32_t* ranks = call_.kv.position + view_.Side(row.sides()[static_cast<size_t>(block)], head);
+      int32_t* ranks = call_.kv.position + view_.ScoreAt(row.score_blocks()[static_cast<size_t>(block)], head);
       for (int32_t i = 0; i < kBlockSlots; ++i) ranks[i] -= ranks[i] > gap ? 1 : 0;
     }
   }
@@ -261,8 +264,8 @@ class AttentionRun {
   void TakeSnapshot(const BatchRow& row, const ScoreSnapshot& snapshot, int32_t head) const {
     for (int32_t i = 0; i < snapshot.slots / kBlockSlots; ++i) {
       const size_t at = static_cast<size_t>(i);
-      std::memcpy(call_.kv.score + view_.Side(snapshot.sides[at], head),
-                  call_.kv.score + view_.Side(row.sides()[at], head), kBlockSlots * sizeof(float));
+      std::memcpy(call_.kv.score + view_.ScoreAt(snapshot.score_blocks[at], head),
+                  call_.kv.score + view_.ScoreAt(row.score_blocks()[at], head), kBlockSlots * sizeof(float));
     }
   }
 

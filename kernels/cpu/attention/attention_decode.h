@@ -131,9 +131,9 @@ HYDRANT_SIMD void SumValues(const DecodeSplit& split, const TileStream& stream, 
     const float* w = weights + tile * kLanes;
     const char* ahead = TileStream::Ahead(stream, count + tile);
     if (dim == 0 && split.scores.score != nullptr) {
-      const int64_t side = split.scores.side_table[block_begin + tile] * split.scores.stride;
-      _mm_prefetch(reinterpret_cast<const char*>(split.scores.score + side), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(split.scores.position + side), _MM_HINT_T0);
+      const int64_t score_at = split.scores.score_table[block_begin + tile] * split.scores.stride;
+      _mm_prefetch(reinterpret_cast<const char*>(split.scores.score + score_at), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(split.scores.position + score_at), _MM_HINT_T0);
     }
     for (int64_t i = 0; i < kLanes / 2; ++i) {
       if (dim == 0) Prefetch(ahead + i * row_bytes, 0, row_bytes);
@@ -186,7 +186,7 @@ HYDRANT_SIMD void ScoreBlocks(const DecodeSplit& split, const TileStream& stream
     RotatedTile rotated[kTiles];
     const float* keys[kTiles];
     for (int t = 0; t < kTiles; ++t) {
-      const int32_t* positions = split.scores.position + split.scores.side_table[block + t] * split.scores.stride;
+      const int32_t* positions = split.scores.position + split.scores.score_table[block + t] * split.scores.stride;
       RotateTile<Tile>(k[t], split.rope, positions, split.slot_end - (block + t) * kLanes, head_dim, rotated[t].key);
       keys[t] = rotated[t].key;
     }
@@ -379,8 +379,8 @@ struct ScoreUpdate {
   HYDRANT_SIMD void Block(ScoreUpdate& update, int64_t block, int64_t count, const float* factor) {
     const DecodeJoin& join = update.join;
     const ScoreView& view = join.scores;
-    const int64_t side = view.side_table[block] * view.stride;
-    F32x16 score = Load(view.score + side);
+    const int64_t score_at = view.score_table[block] * view.stride;
+    F32x16 score = Load(view.score + score_at);
     if (factor != nullptr) {
       const float* w = join.weights + block * kLanes;
       F32x16 sum = Zero();
@@ -395,13 +395,13 @@ struct ScoreUpdate {
       }
       score = FlushScore(MulAdd(update.decay, score, sum * update.mean));
       if (count == kLanes) {
-        Store(view.score + side, score);
+        Store(view.score + score_at, score);
       } else {
-        StoreN(view.score + side, score, count);
+        StoreN(view.score + score_at, score, count);
       }
     }
     if (join.choose_victim) {
-      VictimSearch::Visit(update.search, score, view.position + side, static_cast<int32_t>(block * kLanes), count,
+      VictimSearch::Visit(update.search, score, view.position + score_at, static_cast<int32_t>(block * kLanes), count,
                           join.candidates_end);
     }
   }

@@ -66,7 +66,7 @@ void WriteKv(DType dtype, const float* k, const float* v, int32_t head_dim, std:
 
 void AddScores(const ScoreView& scores, const float* sums, int32_t blocks) {
   for (int64_t block = 0; block < blocks; ++block) {
-    float* score = scores.score + scores.side_table[block] * scores.stride;
+    float* score = scores.score + scores.score_table[block] * scores.stride;
     Store(score, FlushScore(Load(score) + Load(sums + block * kLanes)));
   }
 }

@@ -36,10 +36,10 @@ struct TileView {
 
 // The scores and positions beside the tiles.
 struct ScoreView {
-  float* score = nullptr;             // [16] of side block 0
-  const int32_t* position = nullptr;  // [16] of side block 0
-  ptrdiff_t stride = 0;               // elements from side block to side block
-  const int32_t* side_table = nullptr;
+  float* score = nullptr;             // [16] of score block 0
+  const int32_t* position = nullptr;  // [16] of score block 0
+  ptrdiff_t stride = 0;               // elements from score block to score block
+  const int32_t* score_table = nullptr;
 };
 
 // A vector that starts inside a row of the rotary table may end this many elements behind it.

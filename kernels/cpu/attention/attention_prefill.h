@@ -200,7 +200,7 @@ void RotateKeys(const PrefillTile& work) {
   for (int64_t tile = 0; tile <= work.tile; ++tile) {
     RotatedTile rotated;
     RotateTile<typename Math::Tile>(TileOf<typename Math::Tile>(work.tiles.k, work.tiles, tile), work.rope,
-                                    work.scores.position + work.scores.side_table[tile] * work.scores.stride,
+                                    work.scores.position + work.scores.score_table[tile] * work.scores.stride,
                                     tile == work.tile ? work.row_end : kLanes, head_dim, rotated.key);
     Math::StoreKeys(rotated.key, head_dim, keys + tile * kLanes * head_dim);
   }

@@ -16,12 +16,12 @@ class Pair {
       : op_(op), kv_(kv), layer_(layer), kv_head_(kv_head), pooled_(pooled) {}
 
   int64_t Block(int32_t slot) const { return op_.block_table[static_cast<size_t>(slot / kBlockSlots)]; }
-  int64_t Side(int32_t slot) const {
-    const int32_t side = op_.sides()[static_cast<size_t>(slot / kBlockSlots)];
-    return kv_.layout.side_offset(layer_, side, kv_head_) + slot % kBlockSlots;
+  int64_t ScoreAt(int32_t slot) const {
+    const int32_t score_block = op_.score_blocks()[static_cast<size_t>(slot / kBlockSlots)];
+    return kv_.layout.score_offset(layer_, score_block, kv_head_) + slot % kBlockSlots;
   }
-  int32_t Position(int32_t slot) const { return kv_.position[Side(slot)]; }
-  float& Score(int32_t slot) const { return kv_.score[Side(slot)]; }
+  int32_t Position(int32_t slot) const { return kv_.position[ScoreAt(slot)]; }
+  float& Score(int32_t slot) const { return kv_.score[ScoreAt(slot)]; }
   bool Recent(int32_t slot) const { return Position(slot) >= op_.position_end() - op_.policy.recent; }
 
   // Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as
@@ -52,9 +52,9 @@ class Pair {
     } else {
       MoveElements<uint16_t>(from, to);
     }
-    kv_.score[Side(to)] = kv_.score[Side(from)];
-    kv_.position[Side(to)] = kv_.position[Side(from)];
-    if (kv_.logical_position != nullptr) kv_.logical_position[Side(to)] = kv_.logical_position[Side(from)];
+    kv_.score[ScoreAt(to)] = kv_.score[ScoreAt(from)];
+    kv_.position[ScoreAt(to)] = kv_.position[ScoreAt(from)];
+    if (kv_.logical_position != nullptr) kv_.logical_position[ScoreAt(to)] = kv_.logical_position[ScoreAt(from)];
   }
 
   // Ranks of the slots [0, live_to) among each other.
@@ -64,7 +64,7 @@ class Pair {
     }
     std::sort(keys, keys + op_.live_to);
     for (int32_t rank = 0; rank < op_.live_to; ++rank) {
-      kv_.position[Side(static_cast<int32_t>(keys[rank] & 0xffffffffu))] = rank;
+      kv_.position[ScoreAt(static_cast<int32_t>(keys[rank] & 0xffffffffu))] = rank;
     }
   }
 

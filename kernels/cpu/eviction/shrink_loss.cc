@@ -18,8 +18,8 @@ class Walk {
       order_[slot] = slot;
       by_age_[slot] = -1;
       // The order of ShrinkPair: score descending, then position ascending.
-      keys_[slot] = (uint64_t{~std::bit_cast<uint32_t>(kv.score[Side(slot)])} << 32) | Position(slot);
-      total_ += kv.score[Side(slot)];
+      keys_[slot] = (uint64_t{~std::bit_cast<uint32_t>(kv.score[ScoreAt(slot)])} << 32) | Position(slot);
+      total_ += kv.score[ScoreAt(slot)];
     }
     std::sort(order_, order_ + op.live, [this](int32_t a, int32_t b) { return keys_[a] < keys_[b]; });
     // All cuts keep fewer than `live` slots, so no age beyond that is ever recent.
@@ -60,12 +60,12 @@ class Walk {
   static constexpr uint64_t kDropped = 0, kHeavy = 1, kRecent = 2;  // what keys_ says once the slots are in order
   static constexpr double kFinite = 1e300;
 
-  int64_t Side(int32_t slot) const {
-    const int32_t side = op_.sides()[static_cast<size_t>(slot / kBlockSlots)];
-    return kv_.layout.side_offset(layer_, side, kv_head_) + slot % kBlockSlots;
+  int64_t ScoreAt(int32_t slot) const {
+    const int32_t score_block = op_.score_blocks()[static_cast<size_t>(slot / kBlockSlots)];
+    return kv_.layout.score_offset(layer_, score_block, kv_head_) + slot % kBlockSlots;
   }
-  uint32_t Position(int32_t slot) const { return static_cast<uint32_t>(kv_.position[Side(slot)]); }
-  double Mass(int32_t slot) const { return weighs_slots_ ? 1.0 : static_cast<double>(kv_.score[Side(slot)]); }
+  uint32_t Position(int32_t slot) const { return static_cast<uint32_t>(kv_.position[ScoreAt(slot)]); }
+  double Mass(int32_t slot) const { return weighs_slots_ ? 1.0 : static_cast<double>(kv_.score[ScoreAt(slot)]); }
 
   const LossOp& op_;
   const KvCacheView& kv_;

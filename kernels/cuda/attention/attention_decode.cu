@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += blockDim.x) {
     const int32_t slot = begin + i;
     const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
-    const int32_t position = key_rope.table != nullptr ? kv.position[cache.Side(slot)] : 0;
+    const int32_t position = key_rope.table != nullptr ? kv.position[cache.ScoreAt(slot)] : 0;
     for (int32_t g = 0; g < group; ++g) {
       const float logit = Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
       weights[g][i] = logit;
@@ -94,8 +94,8 @@ __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache,
   uint64_t best = ~uint64_t{0};  // score, then the position downwards: the smallest is the victim
   int32_t best_slot = -1;
   for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
-    const int64_t side = cache.Side(slot);
-    float score = cache.kv.score[side];
+    const int64_t score_at = cache.ScoreAt(slot);
+    float score = cache.kv.score[score_at];
     if (policy.scores()) {
       float sum = 0.0f;
       for (int32_t g = 0; g < heads; ++g) {
@@ -103,9 +103,9 @@ __device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache,
         sum = policy.square ? fmaf(p, p, sum) : sum + p;
       }
       score = FlushScore(fmaf(policy.decay, score, sum * mean));
-      cache.kv.score[side] = score;
+      cache.kv.score[score_at] = score;
     }
-    const int32_t position = cache.kv.position[side];
+    const int32_t position = cache.kv.position[score_at];
     if (!row.choose_victim || position >= row.candidates_end) continue;
     // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
     const uint64_t candidate = (uint64_t{__float_as_uint(score)} << 32) | ~static_cast<uint32_t>(position);

@@ -29,7 +29,7 @@ __device__ float Logit(const AttentionShape& shape, const float* queries, const 
   const int32_t slot = key_tile * kTile + s;
   if (r < rows.begin || r >= rows.end || slot > query_tile * kTile + r) return -INFINITY;
   const int32_t head_dim = cache.kv.layout.head_dim;
-  const int32_t position = rope.table != nullptr ? cache.kv.position[cache.Side(slot)] : 0;
+  const int32_t position = rope.table != nullptr ? cache.kv.position[cache.ScoreAt(slot)] : 0;
   const T* key = static_cast<const T*>(cache.kv.k) + cache.Element(slot);
   return Dot(queries + r * head_dim, key, head_dim, rope, position) * (shape.scale * kLog2E);
 }
@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(kThreads)
   if (key_tile > last_tile) return;
   // Threads 0 to 15 hold the scores of the tile's slots, the last of which may not be occupied.
   const bool holds = threadIdx.x < kTile && key_tile * kTile + static_cast<int32_t>(threadIdx.x) < live;
-  const int64_t side = cache.Side(key_tile * kTile) + threadIdx.x % kTile;
-  float score = holds ? kv.score[side] : 0.0f;
+  const int64_t score_at = cache.ScoreAt(key_tile * kTile) + threadIdx.x % kTile;
+  float score = holds ? kv.score[score_at] : 0.0f;
   const int32_t first_tile = FirstScoredTile(row);
   for (int32_t tile = max(first_tile, key_tile); tile <= last_tile; ++tile) {
     const TileRows rows = RowsOf(row, tile);
@@ -161,13 +161,13 @@ __global__ void __launch_bounds__(kThreads)
       for (int32_t i = 0; i < row.snapshots; ++i) {
         const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
         if (snapshot.slots != (tile + 1) * kTile || key_tile * kTile >= snapshot.slots) continue;
-        const int32_t to = step.tables[snapshot.sides + key_tile];
-        kv.score[kv.layout.side_offset(shape.layer, to, head) + threadIdx.x] = score;
+        const int32_t to = step.tables[snapshot.score_blocks + key_tile];
+        kv.score[kv.layout.score_offset(shape.layer, to, head) + threadIdx.x] = score;
       }
     }
     __syncthreads();
   }
-  if (holds) kv.score[side] = score;
+  if (holds) kv.score[score_at] = score;
 }
 
 dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {

@@ -336,14 +336,14 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t key[kDim / 16][4];
   float score[2] = {};  // of keys g and g + 8, in all four lanes that have them
   bool holds[2] = {};
-  int64_t side = 0;  // of key g
+  int64_t score_at = 0;  // of key g
   if (works) {
     LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
-    side = cache.Side(int64_t{own_tile} * kTile) + g;
+    score_at = cache.ScoreAt(int64_t{own_tile} * kTile) + g;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       holds[half] = own_tile * kTile + g + half * 8 < live;
-      if (holds[half]) score[half] = kv.score[side + half * 8];
+      if (holds[half]) score[half] = kv.score[score_at + half * 8];
     }
   }
 
@@ -388,8 +388,8 @@ __global__ void __launch_bounds__(kThreads)
         for (int32_t i = 0; i < row.snapshots; ++i) {
           const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
           if (snapshot.slots != (tile + 1) * kTile || own_tile * kTile >= snapshot.slots || t != 0) continue;
-          const int32_t to = step.tables[snapshot.sides + own_tile];
-          float* scores = kv.score + kv.layout.side_offset(shape.layer, to, kv_head) + g;
+          const int32_t to = step.tables[snapshot.score_blocks + own_tile];
+          float* scores = kv.score + kv.layout.score_offset(shape.layer, to, kv_head) + g;
           scores[0] = score[0];
           scores[8] = score[1];
         }
@@ -401,7 +401,7 @@ __global__ void __launch_bounds__(kThreads)
   if (t != 0) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if (holds[half]) kv.score[side + half * 8] = score[half];
+    if (holds[half]) kv.score[score_at + half * 8] = score[half];
   }
 }
 

@@ -16,7 +16,7 @@ inline constexpr float kLog2E = 1.4426950408889634f;
 struct HeadCache {
   const KvCacheView& kv;
   const int32_t* blocks;
-  const int32_t* sides;
+  const int32_t* score_blocks;
   int32_t layer;
   int32_t head;
 
@@ -25,14 +25,14 @@ struct HeadCache {
     return kv.layout.tile_offset(layer, blocks[slot / kBlockSlots], head) + slot % kBlockSlots * kv.layout.head_dim;
   }
   // Index of the slot's score and position.
-  __device__ int64_t Side(int64_t slot) const {
-    return kv.layout.side_offset(layer, sides[slot / kBlockSlots], head) + slot % kBlockSlots;
+  __device__ int64_t ScoreAt(int64_t slot) const {
+    return kv.layout.score_offset(layer, score_blocks[slot / kBlockSlots], head) + slot % kBlockSlots;
   }
 };
 
 __device__ inline HeadCache CacheOf(const StepView& step, const StepRow& row, const KvCacheView& kv, int32_t layer,
                                     int32_t head) {
-  return {kv, step.tables + row.tables, step.tables + row.sides, layer, head};
+  return {kv, step.tables + row.tables, step.tables + row.score_blocks, layer, head};
 }
 
 // The row is behind an end: what it computes stays outside the cache.

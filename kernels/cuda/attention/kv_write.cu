@@ -44,7 +44,7 @@ __device__ void RotateHead(const RopeView& rope, int32_t position, float* x) {
 // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
 __device__ void CloseGap(const HeadCache& cache, int32_t live, int32_t gap) {
   for (int32_t slot = static_cast<int32_t>(threadIdx.x % kWarp); slot < live; slot += kWarp) {
-    int32_t& rank = cache.kv.position[cache.Side(slot)];
+    int32_t& rank = cache.kv.position[cache.ScoreAt(slot)];
     if (rank > gap) --rank;
   }
   __syncwarp();
@@ -85,16 +85,16 @@ __global__ void __launch_bounds__(kThreads)
       row.reuse_victim ? kv.victim[layout.victim_offset(shape.layer, row.state_row, kv_head)] : row.live + i;
   StoreHead(x, layout.head_dim, static_cast<T*>(is_key ? kv.k : kv.v) + cache.Element(slot));
   if (!is_key) return;
-  const int64_t side = cache.Side(slot);
+  const int64_t score_at = cache.ScoreAt(slot);
   if (row.policy.rolling && row.reuse_victim) {
-    const int32_t gap = kv.position[side];
+    const int32_t gap = kv.position[score_at];
     __syncwarp();
     CloseGap(cache, row.live, gap);
   }
   if (threadIdx.x % kWarp != 0) return;
-  kv.position[side] = position;
-  kv.score[side] = 0.0f;
-  if (kv.logical_position != nullptr) kv.logical_position[side] = row.position + i;
+  kv.position[score_at] = position;
+  kv.score[score_at] = 0.0f;
+  if (kv.logical_position != nullptr) kv.logical_position[score_at] = row.position + i;
 }
 
 }  // namespace

@@ -33,10 +33,10 @@ struct CutPair {
   const float* pooled;  // null: the stored scores count
 
   __device__ bool Recent(int64_t slot) const {
-    return cache.kv.position[cache.Side(slot)] >= cut.position_end - cut.policy.recent;
+    return cache.kv.position[cache.ScoreAt(slot)] >= cut.position_end - cut.policy.recent;
   }
   __device__ uint64_t Key(int64_t slot) const {
-    const int64_t at = cache.Side(slot);
+    const int64_t at = cache.ScoreAt(slot);
     return RankKey(pooled != nullptr ? pooled[slot] : cache.kv.score[at], cache.kv.position[at]);
   }
 };
@@ -46,7 +46,7 @@ template <typename Wanted>
 __device__ int64_t OrderByPosition(const HeadCache& cache, int64_t slots, Wanted wanted, uint64_t* keys) {
   const int64_t count = Compact(slots, wanted, [&](int64_t n, int64_t slot) {
     keys[n] =
-        (uint64_t{static_cast<uint32_t>(cache.kv.position[cache.Side(slot)])} << 32) | static_cast<uint32_t>(slot);
+        (uint64_t{static_cast<uint32_t>(cache.kv.position[cache.ScoreAt(slot)])} << 32) | static_cast<uint32_t>(slot);
   });
   __syncthreads();
   int unsorted = 0;  // a prompt's slots mostly are in order
@@ -64,7 +64,7 @@ __device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
   const auto candidate = [&](int64_t slot) { return !pair.Recent(slot); };
   const int64_t count = OrderByPosition(pair.cache, pair.cut.live_from, candidate, scratch.keys);
   const auto score = [&](int64_t i) -> float& {
-    return pair.cache.kv.score[pair.cache.Side(static_cast<uint32_t>(scratch.keys[i]))];
+    return pair.cache.kv.score[pair.cache.ScoreAt(static_cast<uint32_t>(scratch.keys[i]))];
   };
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     const int64_t begin = i > pair.cut.reach ? i - pair.cut.reach : 0;
@@ -94,10 +94,10 @@ __device__ void MoveSlot(const HeadCache& cache, int64_t from, int64_t to) {
     v[target + dim] = v[source + dim];
   }
   if (threadIdx.x % kWarp != 0) return;
-  const int64_t side_from = cache.Side(from), side_to = cache.Side(to);
-  kv.score[side_to] = kv.score[side_from];
-  kv.position[side_to] = kv.position[side_from];
-  if (kv.logical_position != nullptr) kv.logical_position[side_to] = kv.logical_position[side_from];
+  const int64_t score_from = cache.ScoreAt(from), score_to = cache.ScoreAt(to);
+  kv.score[score_to] = kv.score[score_from];
+  kv.position[score_to] = kv.position[score_from];
+  if (kv.logical_position != nullptr) kv.logical_position[score_to] = kv.logical_position[score_from];
 }
 
 template <typename T>
@@ -136,7 +136,7 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
   OrderByPosition(
       cache, cut.live_to, [](int64_t) { return true; }, scratch.keys);
   for (int64_t rank = threadIdx.x; rank < cut.live_to; rank += blockDim.x) {
-    cache.kv.position[cache.Side(static_cast<uint32_t>(scratch.keys[rank]))] = static_cast<int32_t>(rank);
+    cache.kv.position[cache.ScoreAt(static_cast<uint32_t>(scratch.keys[rank]))] = static_cast<int32_t>(rank);
   }
   __syncthreads();
 }
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
     const Cut& cut = cuts[i / pairs];
     if (cut.live_from <= cut.live_to) continue;
     const auto pair = static_cast<int32_t>(i % pairs);
-    const HeadCache cache = {kv, cut.blocks, cut.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+    const HeadCache cache = {kv, cut.blocks, cut.score_blocks, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
     CutOne<T>(cut, cache, of_block);
     __syncthreads();
   }
@@ -163,22 +163,24 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
 
 __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheView kv) {
   const auto pair = static_cast<int32_t>(blockIdx.x);
-  const HeadCache cache = {kv, nullptr, loss.sides, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
+  const HeadCache cache = {kv, nullptr, loss.score_blocks, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
   constexpr double kFinite = 1e300;
   double own = 0.0;
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-    own += static_cast<double>(kv.score[cache.Side(slot)]);
+    own += static_cast<double>(kv.score[cache.ScoreAt(slot)]);
   }
   double total = BlockReduce(own, Sum(), 0.0);
   const bool weighs_slots = !loss.scores || !(total > 0.0) || total > kFinite;
   if (weighs_slots) total = loss.live;
   const auto key = [&](int64_t slot) {
-    const int64_t at = cache.Side(slot);
+    const int64_t at = cache.ScoreAt(slot);
     return RankKey(kv.score[at], kv.position[at]);
   };
   for (int32_t i = 0; i < loss.cut_count; ++i) {
     const Weighing& cut = loss.cuts[i];
-    const auto recent = [&](int64_t slot) { return kv.position[cache.Side(slot)] >= loss.position_end - cut.recent; };
+    const auto recent = [&](int64_t slot) {
+      return kv.position[cache.ScoreAt(slot)] >= loss.position_end - cut.recent;
+    };
     double lost = 0.0;
     if (cut.keep < loss.live) {
       int64_t count = 0;
@@ -192,7 +194,7 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
       double kept = 0.0;
       for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
         const bool stays = recent(slot) || (heavy > 0 && key(slot) <= worst_kept);
-        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.Side(slot)]);
+        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.ScoreAt(slot)]);
       }
       lost = 1.0 - BlockReduce(kept, Sum(), 0.0) / total;
       lost = lost < 0.0 ? 0.0 : lost > 1.0 ? 1.0 : lost;
@@ -203,13 +205,13 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
 
 // --- whole blocks -------------------------------------------------------------------------------------------------------
 
-__global__ void InitSidesKernel(const SideInit* inits, int32_t count, KvCacheView kv) {
+__global__ void InitScoresKernel(const ScoreInit* inits, int32_t count, KvCacheView kv) {
   const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // (layer, head, slot of the block)
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
   if (at >= slots) return;
   // One after the other: an init may read what an earlier one wrote, in the same thread.
   for (int32_t i = 0; i < count; ++i) {
-    const SideInit& init = inits[i];
+    const ScoreInit& init = inits[i];
     const int64_t to = init.to * slots + at;
     const int32_t position = init.position + static_cast<int32_t>(at % kBlockSlots);
     kv.score[to] = init.from < 0 ? 0.0f : kv.score[init.from * slots + at];
@@ -233,10 +235,10 @@ __global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t element_bytes,
   auto* v = static_cast<std::byte*>(kv.v);
   CopyPiece(k + copy.from * bytes, k + copy.to * bytes, bytes);
   CopyPiece(v + copy.from * bytes, v + copy.to * bytes, bytes);
-  CopyPiece(kv.score + copy.from_side * slots, kv.score + copy.to * slots, slots * 4);
-  CopyPiece(kv.position + copy.from_side * slots, kv.position + copy.to * slots, slots * 4);
+  CopyPiece(kv.score + copy.from_score_block * slots, kv.score + copy.to * slots, slots * 4);
+  CopyPiece(kv.position + copy.from_score_block * slots, kv.position + copy.to * slots, slots * 4);
   if (kv.logical_position == nullptr) return;
-  CopyPiece(kv.logical_position + copy.from_side * slots, kv.logical_position + copy.to * slots, slots * 4);
+  CopyPiece(kv.logical_position + copy.from_score_block * slots, kv.logical_position + copy.to * slots, slots * 4);
 }
 
 // Sixteen bytes of the cache, as packed blocks have them.
@@ -248,7 +250,7 @@ struct Place {
 __device__ Place PlaceOf(const PackedBlocks& range, int64_t offset, int64_t block_bytes, const KvCacheView& kv) {
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
   const int64_t kv_bytes = slots * kv.layout.head_dim * static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
-  const int64_t side_bytes = slots * 4;
+  const int64_t score_bytes = slots * 4;
   const int64_t i = offset / block_bytes;
   int64_t within = offset % block_bytes;
   const auto in = [&](void* array, int64_t at) {
@@ -258,12 +260,12 @@ __device__ Place PlaceOf(const PackedBlocks& range, int64_t offset, int64_t bloc
   within -= kv_bytes;
   if (within < kv_bytes) return {in(kv.v, range.blocks[i] * kv_bytes), false};
   within -= kv_bytes;
-  const int64_t side = range.sides[i] * side_bytes;
-  if (within < side_bytes) return {in(kv.score, side), true};
-  within -= side_bytes;
-  if (within < side_bytes) return {in(kv.position, side), false};
-  within -= side_bytes;
-  return {in(kv.logical_position, side), false};
+  const int64_t score_at = range.score_blocks[i] * score_bytes;
+  if (within < score_bytes) return {in(kv.score, score_at), true};
+  within -= score_bytes;
+  if (within < score_bytes) return {in(kv.position, score_at), false};
+  within -= score_bytes;
+  return {in(kv.logical_position, score_at), false};
 }
 
 __device__ uint32_t Scaled(uint32_t score, float factor) { return __float_as_uint(__uint_as_float(score) * factor); }
@@ -317,9 +319,9 @@ void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView
   Launch(stream, pairs, kThreads, LossKernel, losses, kv);
 }
 
-void LaunchInitSides(cudaStream_t stream, const SideInit* inits, int32_t count, const KvCacheView& kv) {
+void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count, const KvCacheView& kv) {
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
-  Launch(stream, dim3(BlocksFor(slots, kThreads)), kThreads, InitSidesKernel, inits, count, kv);
+  Launch(stream, dim3(BlocksFor(slots, kThreads)), kThreads, InitScoresKernel, inits, count, kv);
 }
 
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {

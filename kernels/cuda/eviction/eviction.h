@@ -1,4 +1,4 @@
-// The ops that move or judge whole caches between steps: cuts, what cuts would cost, side blocks, copies of blocks. (attention.h says
+// The ops that move or judge whole caches between steps: cuts, what cuts would cost, score blocks, copies of blocks. (attention.h says
 // what a card's `memory` is.)
 #ifndef HYDRANT_KERNELS_CUDA_EVICTION_EVICTION_H_
 #define HYDRANT_KERNELS_CUDA_EVICTION_EVICTION_H_
@@ -22,7 +22,7 @@ struct Cut {
   int32_t reach;  // pooling: candidates at most so far away count; 0: none
   EvictionPolicy policy;
   const int32_t* blocks;
-  const int32_t* sides;
+  const int32_t* score_blocks;
 };
 
 // Scratch memory of one block of threads, for sequences of at most `slots` slots.
@@ -53,7 +53,7 @@ struct LossCase {
   bool scores;
   const Weighing* cuts;  // [cut_count]
   int32_t cut_count;
-  const int32_t* sides;
+  const int32_t* score_blocks;
   double* losses;  // [layers * kv_heads][cut_count]
 };
 
@@ -67,7 +67,7 @@ struct LossCase {
 //   not yet measured on a device
 void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView& kv);
 
-// Device::InitSides.
+// Device::InitScores.
 //
 //   kernel   a thread per (layer, KV head, slot of a block) goes through all of them, because one may read what an earlier one wrote
 //   grid     as many blocks of 256 threads as these are
@@ -75,7 +75,7 @@ void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView
 //   oracle   the definition, value by value (tests/kernels/device_test.cc)
 //   memory   28 registers
 //   not yet measured on a device
-void LaunchInitSides(cudaStream_t stream, const SideInit* inits, int32_t count, const KvCacheView& kv);
+void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count, const KvCacheView& kv);
 // Device::CopyBlocks. At most 65,535 of them.
 //
 //   kernel   16 bytes a thread at a time, four in turn
@@ -90,7 +90,7 @@ void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t coun
 // at `packed`. Both are multiples of 16, `packed` begins at one, and may be pinned memory of the host.
 struct PackedBlocks {
   const int32_t* blocks;  // in device memory, like
-  const int32_t* sides;
+  const int32_t* score_blocks;
   int64_t begin;
   int64_t bytes;
   std::byte* packed;

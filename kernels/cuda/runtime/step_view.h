@@ -24,8 +24,8 @@ struct StepRow {
   int32_t prompt_length;
   int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: behind the last token
   int32_t candidates_end;  // decode: slots with a position below it are candidates for the victim
-  int64_t tables;          // of StepView::tables: the row's block ids, then (at `sides`) its side blocks
-  int64_t sides;
+  int64_t tables;          // of StepView::tables: the row's block ids, then (at `score_blocks`) its score blocks
+  int64_t score_blocks;
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
   bool prefill, reuse_victim, choose_victim;
@@ -35,7 +35,7 @@ struct StepRow {
 struct StepSnapshot {
   int32_t slots;
   int32_t padding;
-  int64_t sides;  // of StepView::tables
+  int64_t score_blocks;  // of StepView::tables
 };
 
 struct StepView {

@@ -13,7 +13,7 @@
 
 namespace hydrant::jinja {
 
-// Brackets inside brackets, blocks inside blocks. Real templates stay below 16.
+// Brackets inside brackets, blocks inscore blocks. Real templates stay below 16.
 inline constexpr int kSyntaxNestingMax = 64;
 // Operators applied to each other in a row, as in `a + b + …`: real templates stay below 64, and the tree is walked by
 // recursion.

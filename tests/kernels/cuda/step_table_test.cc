@@ -125,8 +125,8 @@ TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
 
 TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
   StepTable table(stream_, Bounds(2, 8, 64), StepTable::RowFloats(64, 2, 8));
-  const std::vector<int32_t> blocks = {4, 9, 2, 11}, sides = {5, 6, 7, 8}, snapshot_sides = {30};
-  const ScoreSnapshot snapshot{16, snapshot_sides};
+  const std::vector<int32_t> blocks = {4, 9, 2, 11}, score_blocks = {5, 6, 7, 8}, snapshot_score_blocks = {30};
+  const ScoreSnapshot snapshot{16, snapshot_score_blocks};
   EvictionPolicy window = Scoring(8, 8);
   window.score_rows = 4;
   std::vector<BatchRow> rows = {
@@ -138,7 +138,7 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
        .prefill = true,
        .policy = window,
        .block_table = blocks,
-       .side_table = sides,
+       .score_table = score_blocks,
        .snapshots = {&snapshot, 1}},
       {.token_begin = 10,
        .token_count = 34,
@@ -165,10 +165,10 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
     EXPECT_EQ(table.queries(group).spans[i].first_tile, 0);
   }
   EXPECT_EQ(view.tables[view.rows[0].tables + 3], 11);
-  EXPECT_EQ(view.tables[view.rows[0].sides + 3], 8);
-  EXPECT_EQ(view.rows[1].sides, view.rows[1].tables);
+  EXPECT_EQ(view.tables[view.rows[0].score_blocks + 3], 8);
+  EXPECT_EQ(view.rows[1].score_blocks, view.rows[1].tables);
   ASSERT_EQ(view.rows[0].snapshots, 1);
-  EXPECT_EQ(view.tables[view.snapshots[view.rows[0].first_snapshot].sides], 30);
+  EXPECT_EQ(view.tables[view.snapshots[view.rows[0].first_snapshot].score_blocks], 30);
   EXPECT_EQ(view.row_of_token[9], 0);
   EXPECT_EQ(view.row_of_token[10], 1);
   EXPECT_EQ(view.row_of_token[59], 2);

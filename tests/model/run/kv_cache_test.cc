@@ -24,13 +24,13 @@ TEST(KvCache, BlocksCostWhatTheyTakeOfTheDevice) {
     // 16 slots of K and V, and beside each slot an fp32 score and an int32 position.
     const size_t block_bytes = 3 * 2 * 16 * (2 * 8 * DTypeBytes(dtype) + 8);
     EXPECT_EQ(KvCache::BytesPerBlock(config, dtype), block_bytes);
-    EXPECT_EQ(2 * layout.kv_bytes() + 8 * layout.side_count(), 5 * block_bytes);
+    EXPECT_EQ(2 * layout.kv_bytes() + 8 * layout.score_count(), 5 * block_bytes);
     EXPECT_EQ(view.layout.blocks, 5);
     // Every array is there in full and writable to its last byte; a sanitizer sees one byte more.
     std::memset(view.k, 1, layout.kv_bytes());
     std::memset(view.v, 1, layout.kv_bytes());
-    std::memset(view.score, 1, layout.side_count() * sizeof(float));
-    std::memset(view.position, 1, layout.side_count() * sizeof(int32_t));
+    std::memset(view.score, 1, layout.score_count() * sizeof(float));
+    std::memset(view.position, 1, layout.score_count() * sizeof(int32_t));
     std::memset(view.victim, 1, layout.victim_count() * sizeof(int32_t));
     EXPECT_EQ(layout.victim_count(), 4u * 3 * 2);
   }

@@ -79,7 +79,7 @@ class RecordingDevice final : public Device {
   }
   void Attention(const RopeTable*, int32_t, float, Matrix, const KvCacheView&, Matrix) override { assert(false); }
   void GatherRows(Matrix, std::span<const int32_t>, Matrix) override { assert(false); }
-  void InitSides(std::span<const SideInit>, const KvCacheView&) override { assert(false); }
+  void InitScores(std::span<const ScoreInit>, const KvCacheView&) override { assert(false); }
   void CopyBlocks(std::span<const BlockCopy>, const KvCacheView&) override { assert(false); }
   void ExportBlocks(std::span<const int32_t>, std::span<const int32_t>, const KvCacheView&, std::byte*) override {
     assert(false);

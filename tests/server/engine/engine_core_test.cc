@@ -363,7 +363,7 @@ TEST_F(EngineCoreTest, WhatThereIsNoMemoryToReadIsLeftOut) {
   KvReading reading;
   core->ReadKv(11, true, &reading);
   EXPECT_EQ(reading.source, KvReading::Source::kRunning);
-  EXPECT_FALSE(reading.sides_read);
+  EXPECT_FALSE(reading.score_blocks_read);
   ASSERT_THAT(core->Step(), SizeIs(1));
   EXPECT_EQ(core->counters().steps_lost, 0u);
 }
@@ -529,13 +529,13 @@ TEST_F(EngineCoreTest, ARunningSequenceIsReadWithItsTokensAndSlots) {
   EXPECT_EQ(reading.live, 17);
   EXPECT_EQ(reading.budget.keep, 16);
   EXPECT_EQ(reading.policy.heavy, 8);
-  EXPECT_TRUE(reading.sides_read);
+  EXPECT_TRUE(reading.score_blocks_read);
   ASSERT_THAT(executor.reads, SizeIs(1));
   EXPECT_EQ(executor.reads[0].live, 17);
-  EXPECT_EQ(executor.reads[0].sides, reading.blocks);
+  EXPECT_EQ(executor.reads[0].score_blocks, reading.blocks);
   core->ReadKv(12, true, &reading);
   EXPECT_EQ(reading.source, KvReading::Source::kNone);
-  EXPECT_FALSE(reading.sides_read);
+  EXPECT_FALSE(reading.score_blocks_read);
 }
 
 TEST_F(EngineCoreTest, WhatDropsNothingIsReadWithoutACopy) {

@@ -20,19 +20,19 @@ TEST(SharePrefixes, FollowsWhatThePolicyReads) {
     const char* name;
     EvictionPolicy policy;
     bool looks_up;
-    SideNeed side;
+    ScoreNeed scores;
     int32_t rows;
-  } cases[] = {{"full", EvictionPolicy(), true, SideNeed::kNothing, 1},
-               {"h2o", h2o, true, SideNeed::kSnapshot, 1},
-               {"sinks", sinks, true, SideNeed::kZeros, 1},
-               {"window of rows", window_rows, true, SideNeed::kZeros, 64},
-               {"decay over all rows", decayed, false, SideNeed::kZeros, 1}};
+  } cases[] = {{"full", EvictionPolicy(), true, ScoreNeed::kNothing, 1},
+               {"h2o", h2o, true, ScoreNeed::kSnapshot, 1},
+               {"sinks", sinks, true, ScoreNeed::kZeros, 1},
+               {"window of rows", window_rows, true, ScoreNeed::kZeros, 64},
+               {"decay over all rows", decayed, false, ScoreNeed::kZeros, 1}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
     const PrefixUse use = SharePrefixes(c.policy, kSalt, false);
     EXPECT_TRUE(use.publishes);
     EXPECT_EQ(use.looks_up, c.looks_up);
-    EXPECT_EQ(use.side, c.side);
+    EXPECT_EQ(use.scores, c.scores);
     EXPECT_EQ(use.rows_computed_min, c.rows);
     EXPECT_EQ(use.salt, kSalt);
     EXPECT_FALSE(SharePrefixes(c.policy, kSalt, true).looks_up);

@@ -34,18 +34,18 @@ KvReading Running() {
   reading.policy = {.evicts = true, .heavy = 10, .recent = 9};
   reading.policy_label = 0;
   for (int32_t i = 0; i < kKnown; ++i) reading.tokens.push_back('a' + i % 26);
-  reading.sides_read = true;
-  reading.sides.blocks = 2;
-  reading.sides.positions.assign(2 * 4 * 16, 1 << 20);
-  reading.sides.scores.assign(2 * 4 * 16, 1e9f);
+  reading.score_blocks_read = true;
+  reading.score_blocks.blocks = 2;
+  reading.score_blocks.positions.assign(2 * 4 * 16, 1 << 20);
+  reading.score_blocks.scores.assign(2 * 4 * 16, 1e9f);
   for (int32_t slot = 0; slot < kLive; ++slot) {
     for (int32_t pair = 0; pair < 4; ++pair) {
       const int32_t first = 8 + pair;
       const auto at = static_cast<size_t>((slot / 16 * 4 + pair) * 16 + slot % 16);
       // Newest first: the cache keeps no order.
       const int32_t position = slot < kLive - first ? reading.computed - 1 - slot : kLive - 1 - slot;
-      reading.sides.positions[at] = position;
-      reading.sides.scores[at] = static_cast<float>(pair == 3 ? 2 * position : position);
+      reading.score_blocks.positions[at] = position;
+      reading.score_blocks.scores[at] = static_cast<float>(pair == 3 ? 2 * position : position);
     }
   }
   return reading;
@@ -154,7 +154,7 @@ TEST_F(KvMap, WhatDropsNothingHoldsAllThatWasComputed) {
   KvReading reading = Running();
   reading.policy = EvictionPolicy();
   reading.budget = KvBudget::Unlimited();
-  reading.sides_read = false;
+  reading.score_blocks_read = false;
   reading.live = reading.computed;
   const SessionKv kv = Make(BusyView(), reading, {.after = 37, .layer = 0, .head = 1, .token = 39});
   EXPECT_THAT(kv.held, ElementsAre(4, 4, 0));
@@ -185,10 +185,10 @@ TEST_F(KvMap, SaysWhyItDoesNotKnow) {
   KvReading rolling = Running();
   rolling.policy.rolling = true;
   EXPECT_EQ(Make(BusyView(), rolling).unknown, KvUnknown::kRolling);
-  rolling.sides.logical = true;
+  rolling.score_blocks.logical = true;
   EXPECT_EQ(Make(BusyView(), rolling).unknown, KvUnknown::kNothing);
   KvReading large = Running();
-  large.sides_read = false;
+  large.score_blocks_read = false;
   EXPECT_EQ(Make(BusyView(), large).unknown, KvUnknown::kTooMany);
 }
 

@@ -21,8 +21,8 @@ class KvStagingTest : public testing::Test {
     kv.layout = {.layers = 2, .blocks = kBlocks, .kv_heads = 3, .head_dim = 24, .dtype = DType::kBF16, .state_rows = 1};
     kv.k = Random(kv.layout.kv_bytes());
     kv.v = Random(kv.layout.kv_bytes());
-    kv.score = static_cast<float*>(Random(kv.layout.side_count() * sizeof(float)));
-    kv.position = static_cast<int32_t*>(Random(kv.layout.side_count() * sizeof(int32_t)));
+    kv.score = static_cast<float*>(Random(kv.layout.score_count() * sizeof(float)));
+    kv.position = static_cast<int32_t*>(Random(kv.layout.score_count() * sizeof(int32_t)));
   }
   void* Random(size_t bytes) {
     std::vector<uint8_t> values(bytes);
@@ -36,7 +36,8 @@ class KvStagingTest : public testing::Test {
   }
   PackedBlocks Tables(const std::vector<int32_t>& ids) {
     PackedBlocks packed = {};
-    packed.blocks = packed.sides = static_cast<const int32_t*>(OnDevice(ids.data(), ids.size() * sizeof(int32_t)));
+    packed.blocks = packed.score_blocks =
+        static_cast<const int32_t*>(OnDevice(ids.data(), ids.size() * sizeof(int32_t)));
     return packed;
   }
   int64_t BytesOf(size_t blocks) const { return static_cast<int64_t>(blocks * kv.layout.block_bytes()); }

@@ -1,6 +1,6 @@
-// SidePool keeps the spare side blocks. A side block holds the scores and positions of 16 slots in every layer and KV head.
-// Every block has one of its own (side block b belongs to block b); a sequence that shares another one's block needs a
-// side block from here, because K and V of a prefix are the same for everybody, its running scores are not.
+// ScorePool keeps the spare score blocks. A score block holds the scores and positions of 16 slots in every layer and KV head.
+// Every block has one of its own (score block b belongs to block b); a sequence that shares another one's block needs a
+// score block from here, because K and V of a prefix are the same for everybody, its running scores are not.
 //
 // What is left keeps *score snapshots*: the scores of a prefix's slots as they were when its last token had been computed.
 // With the causal mask they depend on the prefix alone, so a later request starts from them instead of computing the
@@ -10,10 +10,10 @@
 // Thread: engine. Pure.
 //
 // Invariants
-//  1. Every spare side block is free, in one snapshot, or handed out.
-//  2. A snapshot of a prefix of n blocks has n side blocks; per block and kind there is at most one.
-#ifndef HYDRANT_BLOCK_MANAGER_SIDE_POOL_H_
-#define HYDRANT_BLOCK_MANAGER_SIDE_POOL_H_
+//  1. Every spare score block is free, in one snapshot, or handed out.
+//  2. A snapshot of a prefix of n blocks has n score blocks; per block and kind there is at most one.
+#ifndef HYDRANT_BLOCK_MANAGER_SCORE_POOL_H_
+#define HYDRANT_BLOCK_MANAGER_SCORE_POOL_H_
 
 #include <cstdint>
 #include <list>
@@ -29,10 +29,10 @@ namespace hydrant {
 using ScoreKind = uint8_t;
 inline constexpr ScoreKind kScoreKinds = 8;
 
-class SidePool {
+class ScorePool {
  public:
-  // Side blocks [first, first + count).
-  SidePool(int32_t first, int32_t count);
+  // Score blocks [first, first + count).
+  ScorePool(int32_t first, int32_t count);
 
   // A snapshot of this prefix and kind; empty without one. Marks it as used now. Valid until the next change.
   std::span<const int32_t> FindSnapshot(int32_t block, ScoreKind kind);
@@ -41,13 +41,13 @@ class SidePool {
   // Whether Take(count) can succeed without dropping the snapshot (spared_block, kind); -1 spares none.
   bool CanTake(int32_t count, int32_t spared_block, ScoreKind kind) const;
 
-  // Appends `count` side blocks to `out`, dropping snapshots as needed, that of (spared_block, kind) last of all and never
+  // Appends `count` score blocks to `out`, dropping snapshots as needed, that of (spared_block, kind) last of all and never
   // when CanTake said so. REQUIRES: CanTake(count, spared_block, kind).
   void Take(int32_t count, int32_t spared_block, ScoreKind kind, std::vector<int32_t>* out);
-  void GiveBack(int32_t side);
+  void GiveBack(int32_t score_block);
 
-  // `sides` become the snapshot of (block, kind). REQUIRES: they were handed out, and there is none yet.
-  void Keep(int32_t block, ScoreKind kind, std::vector<int32_t> sides);
+  // `score_blocks` become the snapshot of (block, kind). REQUIRES: they were handed out, and there is none yet.
+  void Keep(int32_t block, ScoreKind kind, std::vector<int32_t> score_blocks);
 
   // The block lost its contents: its snapshots are meaningless.
   void DropSnapshots(int32_t block);
@@ -63,7 +63,7 @@ class SidePool {
   struct Snapshot {
     int32_t block;
     ScoreKind kind;
-    std::vector<int32_t> sides;
+    std::vector<int32_t> score_blocks;
   };
   using Used = std::list<Snapshot>;
 
@@ -82,4 +82,4 @@ class SidePool {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_BLOCK_MANAGER_SIDE_POOL_H_
+#endif  // HYDRANT_BLOCK_MANAGER_SCORE_POOL_H_
