@@ -14,7 +14,7 @@ void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting
   for (const Tenant& tenant : tenants) {
     if (tenant.running > 0 || !tenant.queue.empty()) weights_ += tenant.options.weight;
   }
-  givers_.clear();
+  candidates_.clear();
   options_.clear();
   returned_by_ends_.assign(tenants.size(), 0);
   won_by_ends_ = 0;
@@ -22,31 +22,31 @@ void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting
 }
 
 void ShrinkPlanner::AddEnd(int32_t tenant, int32_t returned, int32_t in_use) {
-  won_by_ends_ += WonFrom(tenant, returned, in_use);
+  won_by_ends_ += GainFrom(tenant, returned, in_use);
   returned_by_ends_[static_cast<size_t>(tenant)] += returned;
   Reset();
 }
 
 void ShrinkPlanner::Reset() {
-  for (Giver& giver : givers_) giver.chosen = -1;
+  for (Candidate& candidate : candidates_) candidate.chosen = -1;
   returned_ = returned_by_ends_;
-  won_ = won_by_ends_;
+  gain_ = won_by_ends_;
   choices_.clear();
 }
 
 void ShrinkPlanner::AddSequence(int32_t sequence, int32_t tenant) {
   const int32_t end = static_cast<int32_t>(options_.size());
-  givers_.push_back({sequence, tenant, end, end, -1});
+  candidates_.push_back({sequence, tenant, end, end, -1});
 }
 
 void ShrinkPlanner::AddOption(const ShrinkOption& option) {
-  assert(!givers_.empty() && option.keep >= 1);
+  assert(!candidates_.empty() && option.keep >= 1);
   options_.push_back(option);
-  ++givers_.back().end;
+  ++candidates_.back().end;
 }
 
 // Blocks that the one who waits can have of what a tenant returns besides what is chosen.
-int64_t ShrinkPlanner::WonFrom(int32_t index, int64_t returned, int64_t in_use) const {
+int64_t ShrinkPlanner::GainFrom(int32_t index, int64_t returned, int64_t in_use) const {
   const Tenant& tenant = tenants_[static_cast<size_t>(index)];
   if (&tenant == waiting_) return returned - in_use;
   // Blocks below its floor stay for a tenant, reserved or not.
@@ -57,31 +57,31 @@ int64_t ShrinkPlanner::WonFrom(int32_t index, int64_t returned, int64_t in_use) 
   return returned - in_use - (unused_floor(before - returned) - unused_floor(before));
 }
 
-// … when the giver goes on to `option` from what is chosen for it.
-int64_t ShrinkPlanner::Won(const Giver& giver, int32_t option) const {
+// … when the candidate goes on to `option` from what is chosen for it.
+int64_t ShrinkPlanner::Gain(const Candidate& candidate, int32_t option) const {
   const ShrinkOption& to = options_[static_cast<size_t>(option)];
-  const ShrinkOption* from = chosen(giver);
-  return WonFrom(giver.tenant, to.returned - (from == nullptr ? 0 : from->returned),
-                 to.in_use - (from == nullptr ? 0 : from->in_use));
+  const ShrinkOption* from = chosen(candidate);
+  return GainFrom(candidate.tenant, to.returned - (from == nullptr ? 0 : from->returned),
+                  to.in_use - (from == nullptr ? 0 : from->in_use));
 }
 
-std::optional<ShrinkPlanner::Step> ShrinkPlanner::NextStep(const Giver& giver) const {
-  for (int32_t option = std::max(giver.begin, giver.chosen + 1); option < giver.end; ++option) {
-    const int64_t won = Won(giver, option);
-    if (won <= 0) continue;
-    const ShrinkOption* from = chosen(giver);
+std::optional<ShrinkPlanner::Step> ShrinkPlanner::NextStep(const Candidate& candidate) const {
+  for (int32_t option = std::max(candidate.begin, candidate.chosen + 1); option < candidate.end; ++option) {
+    const int64_t gain = Gain(candidate, option);
+    if (gain <= 0) continue;
+    const ShrinkOption* from = chosen(candidate);
     const double loss = options_[static_cast<size_t>(option)].loss - (from == nullptr ? 0.0 : from->loss);
-    return Step{option, loss / static_cast<double>(won)};
+    return Step{option, loss / static_cast<double>(gain)};
   }
   return std::nullopt;
 }
 
-void ShrinkPlanner::Take(Giver& giver, int32_t option) {
-  won_ += Won(giver, option);
-  const ShrinkOption* from = chosen(giver);
-  returned_[static_cast<size_t>(giver.tenant)] +=
+void ShrinkPlanner::Choose(Candidate& candidate, int32_t option) {
+  gain_ += Gain(candidate, option);
+  const ShrinkOption* from = chosen(candidate);
+  returned_[static_cast<size_t>(candidate.tenant)] +=
       options_[static_cast<size_t>(option)].returned - (from == nullptr ? 0 : from->returned);
-  giver.chosen = option;
+  candidate.chosen = option;
 }
 
 bool ShrinkPlanner::OverShare(int32_t tenant) const {
@@ -92,33 +92,33 @@ bool ShrinkPlanner::OverShare(int32_t tenant) const {
 
 bool ShrinkPlanner::CanWin(int64_t blocks) {
   Reset();
-  for (Giver& giver : givers_) {
-    while (const std::optional<Step> step = NextStep(giver)) Take(giver, step->option);
+  for (Candidate& candidate : candidates_) {
+    while (const std::optional<Step> step = NextStep(candidate)) Choose(candidate, step->option);
   }
-  return won_ >= blocks;
+  return gain_ >= blocks;
 }
 
 std::span<const ShrinkPlanner::Choice> ShrinkPlanner::Win(int64_t blocks) {
   Reset();
-  while (won_ < blocks) {
-    Giver* best = nullptr;
+  while (gain_ < blocks) {
+    Candidate* best = nullptr;
     Step best_step;
     std::pair<bool, double> best_rank;
-    for (Giver& giver : givers_) {
-      const std::optional<Step> step = NextStep(giver);
+    for (Candidate& candidate : candidates_) {
+      const std::optional<Step> step = NextStep(candidate);
       if (!step.has_value()) continue;
       // Between equals the one that was admitted first.
-      const std::pair<bool, double> rank = {!OverShare(giver.tenant), step->loss_per_block};
+      const std::pair<bool, double> rank = {!OverShare(candidate.tenant), step->loss_per_block};
       if (best != nullptr && !(rank < best_rank)) continue;
-      best = &giver;
+      best = &candidate;
       best_step = *step;
       best_rank = rank;
     }
     if (best == nullptr) return {};
-    Take(*best, best_step.option);
+    Choose(*best, best_step.option);
   }
-  for (const Giver& giver : givers_) {
-    if (const ShrinkOption* option = chosen(giver)) choices_.push_back({giver.sequence, option->keep});
+  for (const Candidate& candidate : candidates_) {
+    if (const ShrinkOption* option = chosen(candidate)) choices_.push_back({candidate.sequence, option->keep});
   }
   return choices_;
 }

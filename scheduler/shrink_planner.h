@@ -3,7 +3,7 @@
 // Thread: engine. Pure. Keeps its memory from plan to plan.
 //
 // The order of giving way: sequences of tenants that hold more than their weighted share of the pool first, then those whose
-// dropped slots hold the least score per block won. What a tenant gives up within its own floor wins nothing, for that stays
+// dropped slots hold the least score per block gained. What a tenant gives up within its own floor wins nothing, for that stays
 // reserved for it. A budget is lowered step by step as long as more is missing, so each pays as little as possible; when all
 // of them together cannot pay, nobody does.
 #ifndef HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
@@ -37,7 +37,7 @@ class ShrinkPlanner {
   void Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks);
   // A sequence that ends with this step, whoever shrinks: `returned` and `in_use` as in ShrinkOption.
   void AddEnd(int32_t tenant, int32_t returned, int32_t in_use);
-  // Blocks won by the ends added so far.
+  // Blocks gained by the ends added so far.
   int64_t won_by_ends() const { return won_by_ends_; }
   void AddSequence(int32_t sequence, int32_t tenant);
   // To the sequence added last, by descending `keep`; neither `returned` nor `loss` falls.
@@ -49,26 +49,26 @@ class ShrinkPlanner {
   std::span<const Choice> Win(int64_t blocks);
 
  private:
-  struct Giver {
+  struct Candidate {
     int32_t sequence = 0;
     int32_t tenant = 0;
     int32_t begin = 0;  // [begin, end) of options_
     int32_t end = 0;
     int32_t chosen = -1;  // of options_
   };
-  // The next step down of a giver that wins anything.
+  // The next step down of a candidate that wins anything.
   struct Step {
     int32_t option = -1;
     double loss_per_block = 0.0;
   };
 
-  const ShrinkOption* chosen(const Giver& giver) const {
-    return giver.chosen < 0 ? nullptr : &options_[static_cast<size_t>(giver.chosen)];
+  const ShrinkOption* chosen(const Candidate& candidate) const {
+    return candidate.chosen < 0 ? nullptr : &options_[static_cast<size_t>(candidate.chosen)];
   }
-  int64_t WonFrom(int32_t tenant, int64_t returned, int64_t in_use) const;
-  int64_t Won(const Giver& giver, int32_t option) const;
-  std::optional<Step> NextStep(const Giver& giver) const;
-  void Take(Giver& giver, int32_t option);
+  int64_t GainFrom(int32_t tenant, int64_t returned, int64_t in_use) const;
+  int64_t Gain(const Candidate& candidate, int32_t option) const;
+  std::optional<Step> NextStep(const Candidate& candidate) const;
+  void Choose(Candidate& candidate, int32_t option);
   bool OverShare(int32_t tenant) const;
   void Reset();
 
@@ -76,12 +76,12 @@ class ShrinkPlanner {
   const Tenant* waiting_ = nullptr;
   int32_t blocks_ = 0;
   double weights_ = 0.0;  // of the tenants that have or want anything
-  std::vector<Giver> givers_;
+  std::vector<Candidate> candidates_;
   std::vector<ShrinkOption> options_;
   std::vector<int64_t> returned_by_ends_;  // by tenant
   int64_t won_by_ends_ = 0;
   std::vector<int64_t> returned_;  // by tenant, by the ends and as chosen so far
-  int64_t won_ = 0;
+  int64_t gain_ = 0;
   std::vector<Choice> choices_;
 };
 

@@ -14,19 +14,19 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-struct Giver {
+struct Candidate {
   int32_t tenant;
   std::vector<ShrinkOption> options;
 };
 
 // What is lowered, as (sequence, keep), when tenant 0's head of line lacks `blocks` in a pool of 100.
-std::vector<std::pair<int32_t, int32_t>> Plan(const std::vector<Tenant>& tenants, const std::vector<Giver>& givers,
-                                              int64_t blocks) {
+std::vector<std::pair<int32_t, int32_t>> Plan(const std::vector<Tenant>& tenants,
+                                              const std::vector<Candidate>& candidates, int64_t blocks) {
   ShrinkPlanner planner;
   planner.Begin(tenants, tenants[0], 100);
-  for (size_t i = 0; i < givers.size(); ++i) {
-    planner.AddSequence(static_cast<int32_t>(i), givers[i].tenant);
-    for (const ShrinkOption& option : givers[i].options) planner.AddOption(option);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    planner.AddSequence(static_cast<int32_t>(i), candidates[i].tenant);
+    for (const ShrinkOption& option : candidates[i].options) planner.AddOption(option);
   }
   std::vector<std::pair<int32_t, int32_t>> plan;
   for (const ShrinkPlanner::Choice& choice : planner.Win(blocks)) plan.emplace_back(choice.sequence, choice.keep);
@@ -50,18 +50,18 @@ std::vector<ShrinkOption> Steps(double first, double second, double third) {
 
 TEST(ShrinkPlanner, LowersWhatLosesLeastAndNoMoreThanNeeded) {
   const std::vector<Tenant> one = {MakeTenant(1, 90)};
-  const std::vector<Giver> givers = {{0, Steps(0.10, 0.30, 0.60)}, {0, Steps(0.05, 0.12, 0.50)}};
-  EXPECT_THAT(Plan(one, givers, 1), ElementsAre(std::pair(1, 47)));
-  EXPECT_THAT(Plan(one, givers, 2), ElementsAre(std::pair(1, 31)));
-  EXPECT_THAT(Plan(one, givers, 3), ElementsAre(std::pair(0, 47), std::pair(1, 31)));
-  EXPECT_THAT(Plan(one, givers, 4), ElementsAre(std::pair(0, 31), std::pair(1, 31)));
-  EXPECT_THAT(Plan(one, givers, 6), ElementsAre(std::pair(0, 15), std::pair(1, 15)));
+  const std::vector<Candidate> candidates = {{0, Steps(0.10, 0.30, 0.60)}, {0, Steps(0.05, 0.12, 0.50)}};
+  EXPECT_THAT(Plan(one, candidates, 1), ElementsAre(std::pair(1, 47)));
+  EXPECT_THAT(Plan(one, candidates, 2), ElementsAre(std::pair(1, 31)));
+  EXPECT_THAT(Plan(one, candidates, 3), ElementsAre(std::pair(0, 47), std::pair(1, 31)));
+  EXPECT_THAT(Plan(one, candidates, 4), ElementsAre(std::pair(0, 31), std::pair(1, 31)));
+  EXPECT_THAT(Plan(one, candidates, 6), ElementsAre(std::pair(0, 15), std::pair(1, 15)));
 }
 
 TEST(ShrinkPlanner, WhenAllFloorsTogetherAreNotEnoughNobodyIsLowered) {
   const std::vector<Tenant> one = {MakeTenant(1, 90)};
-  const std::vector<Giver> givers = {{0, Steps(0.1, 0.2, 0.3)}, {0, Steps(0.1, 0.2, 0.3)}};
-  EXPECT_THAT(Plan(one, givers, 7), IsEmpty());
+  const std::vector<Candidate> candidates = {{0, Steps(0.1, 0.2, 0.3)}, {0, Steps(0.1, 0.2, 0.3)}};
+  EXPECT_THAT(Plan(one, candidates, 7), IsEmpty());
   EXPECT_THAT(Plan(one, {}, 1), IsEmpty());
 }
 
@@ -73,25 +73,26 @@ TEST(ShrinkPlanner, BetweenEqualsTheOneAdmittedFirst) {
 TEST(ShrinkPlanner, TenantsOverTheirShareGoFirstWhateverTheyLose) {
   // Shares of 25 and 75; what the second holds beyond its share is two blocks.
   const std::vector<Tenant> tenants = {MakeTenant(1, 20), MakeTenant(3, 77)};
-  const std::vector<Giver> givers = {{0, Steps(0.01, 0.02, 0.03)}, {1, Steps(0.2, 0.4, 0.6)}};
-  EXPECT_THAT(Plan(tenants, givers, 1), ElementsAre(std::pair(1, 47)));
-  EXPECT_THAT(Plan(tenants, givers, 2), ElementsAre(std::pair(1, 31)));
-  EXPECT_THAT(Plan(tenants, givers, 3), ElementsAre(std::pair(0, 47), std::pair(1, 31))) << "within its share by now";
+  const std::vector<Candidate> candidates = {{0, Steps(0.01, 0.02, 0.03)}, {1, Steps(0.2, 0.4, 0.6)}};
+  EXPECT_THAT(Plan(tenants, candidates, 1), ElementsAre(std::pair(1, 47)));
+  EXPECT_THAT(Plan(tenants, candidates, 2), ElementsAre(std::pair(1, 31)));
+  EXPECT_THAT(Plan(tenants, candidates, 3), ElementsAre(std::pair(0, 47), std::pair(1, 31)))
+      << "within its share by now";
 }
 
 TEST(ShrinkPlanner, AbsentTenantsLeaveTheirShareToTheOthers) {
   std::vector<Tenant> tenants = {MakeTenant(1, 20), MakeTenant(1, 60), MakeTenant(98, 0)};
   tenants[2].running = 0;
   // The shares are halves, not 1 % each: the second alone is over its share.
-  const std::vector<Giver> givers = {{0, Steps(0.01, 0.02, 0.03)}, {1, Steps(0.2, 0.4, 0.6)}};
-  EXPECT_THAT(Plan(tenants, givers, 1), ElementsAre(std::pair(1, 47)));
+  const std::vector<Candidate> candidates = {{0, Steps(0.01, 0.02, 0.03)}, {1, Steps(0.2, 0.4, 0.6)}};
+  EXPECT_THAT(Plan(tenants, candidates, 1), ElementsAre(std::pair(1, 47)));
 }
 
 TEST(ShrinkPlanner, WhatATenantGivesUpWithinItsFloorWinsNothing) {
   const std::vector<Tenant> tenants = {MakeTenant(1, 20), MakeTenant(1, 41, /*floor_blocks=*/40)};
-  const std::vector<Giver> givers = {{1, Steps(0.1, 0.2, 0.3)}};
-  EXPECT_THAT(Plan(tenants, givers, 1), ElementsAre(std::pair(0, 47)));
-  EXPECT_THAT(Plan(tenants, givers, 2), IsEmpty());
+  const std::vector<Candidate> candidates = {{1, Steps(0.1, 0.2, 0.3)}};
+  EXPECT_THAT(Plan(tenants, candidates, 1), ElementsAre(std::pair(0, 47)));
+  EXPECT_THAT(Plan(tenants, candidates, 2), IsEmpty());
   // Its own head of line may have them.
   const std::vector<Tenant> own = {tenants[1]};
   EXPECT_THAT(Plan(own, {{0, Steps(0.1, 0.2, 0.3)}}, 3), ElementsAre(std::pair(0, 15)));
@@ -100,9 +101,9 @@ TEST(ShrinkPlanner, WhatATenantGivesUpWithinItsFloorWinsNothing) {
 TEST(ShrinkPlanner, BlocksThatOthersGoOnUsingAreNotWon) {
   const std::vector<Tenant> one = {MakeTenant(1, 90)};
   // The first step returns what others hold on to: two must be taken at once.
-  const std::vector<Giver> givers = {{0, {{47, 2, 2, 0.1}, {31, 4, 2, 0.2}}}};
-  EXPECT_THAT(Plan(one, givers, 1), ElementsAre(std::pair(0, 31)));
-  EXPECT_THAT(Plan(one, givers, 3), IsEmpty());
+  const std::vector<Candidate> candidates = {{0, {{47, 2, 2, 0.1}, {31, 4, 2, 0.2}}}};
+  EXPECT_THAT(Plan(one, candidates, 1), ElementsAre(std::pair(0, 31)));
+  EXPECT_THAT(Plan(one, candidates, 3), IsEmpty());
 }
 
 TEST(ShrinkPlanner, WhatEndsAnywayIsWonFirst) {
