@@ -54,7 +54,7 @@ inline constexpr int32_t kNoNextId = -2;
 
 // The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
 struct StepBatch {
-  // [tokens], each in the vocabulary or kSampledId. A row of kSampledId behind an end (SampleRequest::ends) is left out: it changes
+  // [tokens], each in the vocabulary or kSampledId. A row of kSampledId behind an end (SampleRequest::stop_ids) is left out: it changes
   // nothing in the cache, and its outputs mean nothing.
   std::span<const int32_t> token_ids;
   std::span<const BatchRow> rows;  // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps

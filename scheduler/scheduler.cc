@@ -38,9 +38,9 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   Sequence& sequence = sequences_.at(index);
   sequence.request = std::move(request);
   sequence.known = sequence.prompt_length();
-  if (!sequence.request.ignore_eos) sequence.end_ids = eos_ids_;
-  const std::vector<int32_t>& stop_ids = sequence.request.stop_token_ids;
-  sequence.end_ids.insert(sequence.end_ids.end(), stop_ids.begin(), stop_ids.end());
+  if (!sequence.request.ignore_eos) sequence.stop_ids = eos_ids_;
+  const std::vector<int32_t>& asked = sequence.request.stop_token_ids;
+  sequence.stop_ids.insert(sequence.stop_ids.end(), asked.begin(), asked.end());
   sequence.times.arrival_us = sequence.request.arrival_us;
   admission_.Enqueue(index);
   return index;

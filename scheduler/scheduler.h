@@ -121,7 +121,7 @@ class Scheduler {
   //
   // A sequence that turns out to have ended has a row all the same. What comes of that is nobody's and counted nowhere, and its
   // terminal event comes, with its last token, when the row is committed. A session's KV must then be what it was before: the
-  // executor leaves the row out where the token is one of PlanRow::ends; where its text may end otherwise, and a row behind would
+  // executor leaves the row out where the token is one of PlanRow::stop_ids; where its text may end otherwise, and a row behind would
   // change more than the slot behind the last (a budget's scores and victims do), it is not `independent`. Nor is there a plan
   // ahead in which a session that may end in the plan in flight has no row: what is parked leaves when no plan is in flight.
   // Admission may take a step longer than without.

@@ -45,13 +45,13 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
-  bool pins = false;             // what its session has parked, until it is admitted
-  int32_t restored = 0;          // prompt tokens whose KV its session had parked
-  int32_t cached = 0;            // prompt tokens taken over from the prefix cache
-  bool shares = false;           // others may read its blocks, or it reads others'; until its first eviction
-  std::vector<int32_t> output;   // generated tokens, kept while `shares`; a session's turn keeps them to its end
-  bool paused = false;           // its reader is behind: no decode rows until it is resumed
-  std::vector<int32_t> end_ids;  // that end it from its min_tokens-th token on: the eos ids it heeds, its stop tokens
+  bool pins = false;              // what its session has parked, until it is admitted
+  int32_t restored = 0;           // prompt tokens whose KV its session had parked
+  int32_t cached = 0;             // prompt tokens taken over from the prefix cache
+  bool shares = false;            // others may read its blocks, or it reads others'; until its first eviction
+  std::vector<int32_t> output;    // generated tokens, kept while `shares`; a session's turn keeps them to its end
+  bool paused = false;            // its reader is behind: no decode rows until it is resumed
+  std::vector<int32_t> stop_ids;  // end it from its min_tokens-th token on: the EOS ids it obeys, then its stop tokens
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;
   uint64_t last_row = 0;      // which of all rows planned so far was its last one
@@ -74,9 +74,9 @@ struct Sequence {
   bool retired() const { return finish != FinishReason::kNone; }
   // And nobody cancelled it: what is still in flight of it counts for nothing.
   bool ended() const { return retired() && finish != FinishReason::kAbort; }
-  // The ids that end it where the one behind its first `tokens` ones is among them.
-  std::span<const int32_t> EndsBehind(int32_t tokens) const {
-    return tokens - prompt_length() + 1 >= request.min_tokens ? end_ids : std::span<const int32_t>();
+  // The ids that end it when the token after its first `tokens` is one of them.
+  std::span<const int32_t> StopIdsAfter(int32_t tokens) const {
+    return tokens - prompt_length() + 1 >= request.min_tokens ? stop_ids : std::span<const int32_t>();
   }
   bool decodes() const { return scheduled >= prompt_length(); }
   // Decode steps behind its next one. REQUIRES: decodes().

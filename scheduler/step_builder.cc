@@ -126,8 +126,8 @@ void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
     const int32_t tenant = sequence.request.tenant;
     const double cost = prefill_cost_.Of(sequence.live, 1);
     // Whose budget falls, or who ends, for somebody who waits is not put off.
-    const bool ends = somebody_is_blocked && sequence.steps_after_next() <= 0;
-    const bool due = sequence.asks_losses || sequence.lower_to > 0 || ends;
+    const bool last = somebody_is_blocked && sequence.steps_after_next() <= 0;
+    const bool due = sequence.asks_losses || sequence.lower_to > 0 || last;
     if (plan_->shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
     step_shares_.TakeDecode(tenant, cost);
     plan_->decode_cost += cost;
@@ -174,7 +174,7 @@ void StepBuilder::PlanDecode(int32_t index) {
 
   const int32_t evicted_before = sequence.evicted();
   ++sequence.scheduled;
-  if (sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
+  if (sequence.request.session != 0) row.stop_ids = sequence.StopIdsAfter(sequence.scheduled);
   sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
@@ -262,7 +262,7 @@ int32_t StepBuilder::PlanPrefill(int32_t index, int32_t tokens_left) {
 
   const int32_t evicted_before = sequence.evicted();
   sequence.scheduled += tokens;
-  if (row.sample && sequence.request.session != 0) row.ends = sequence.EndsBehind(sequence.scheduled);
+  if (row.sample && sequence.request.session != 0) row.stop_ids = sequence.StopIdsAfter(sequence.scheduled);
   sequence.live = row.shrink_to > 0 ? row.shrink_to : sequence.live + tokens;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;

@@ -56,7 +56,7 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
   assert(sequence.in_flight > 0);
   --sequence.in_flight;
   if (sequence.ended()) {
-    EndBehind(sequence, row, row_index);
+    DropRowAfterFinish(sequence, row, row_index);
     return;
   }
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
@@ -85,8 +85,8 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
   if (sequence.retired()) Retire(row.sequence, events_.back());
 }
 
-// Of a sequence that ended in the step before: the row might as well not have been there. The last token waited for it.
-void StepCommit::EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index) {
+// The sequence finished one step ago: discards this row, then delivers the final event, whose token waited for it.
+void StepCommit::DropRowAfterFinish(Sequence& sequence, const PlanRow& row, int32_t row_index) {
   sequence.scheduled = sequence.computed;
   sequence.live = sequence.held;
   const int32_t token = EndsByItself(sequence.finish) ? sequence.last_token : -1;
@@ -158,7 +158,7 @@ void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t 
   tenants_.of(sequence).ChargeOutput();
 
   // An end that is also the last token allowed is a stop: the text is complete.
-  if (Contains(sequence.EndsBehind(sequence.known - 1), token)) {
+  if (Contains(sequence.StopIdsAfter(sequence.known - 1), token)) {
     sequence.finish = FinishReason::kStop;
     const bool eos = !request.ignore_eos && Contains(eos_ids_, token);
     if (!eos) sequence.stop_token = token;

@@ -49,7 +49,7 @@ class StepCommit {
 
  private:
   void TakeRow(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
-  void EndBehind(Sequence& sequence, const PlanRow& row, int32_t row_index);
+  void DropRowAfterFinish(Sequence& sequence, const PlanRow& row, int32_t row_index);
   void TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence);
   void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);

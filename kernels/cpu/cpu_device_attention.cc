@@ -33,8 +33,8 @@ float HalfToFloat(DType dtype, uint16_t half) {
 // What is remembered for the request's state row.
 int32_t NextId(const SampleRequest& request, const SampleResult& result) {
   if (!result.finite) return 0;
-  const bool ends = std::find(request.ends.begin(), request.ends.end(), result.id) != request.ends.end();
-  return ends ? kNoNextId : result.id;
+  const bool stops = std::find(request.stop_ids.begin(), request.stop_ids.end(), result.id) != request.stop_ids.end();
+  return stops ? kNoNextId : result.id;
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct RowPlan {
   bool sample = false;         // a token from the last token's logits
   // Of a session: ids that end the sequence when this row samples them. A row ahead behind such an id must leave no trace in the
   // cache; what it samples means nothing.
-  std::span<const int32_t> ends = {};
+  std::span<const int32_t> stop_ids = {};
 };
 
 }  // namespace hydrant

@@ -254,7 +254,7 @@ void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
                                             .scored_id = row.forced_id,
                                             .logprobs = row.logprobs,
                                             .state_row = row.state_row,
-                                            .ends = row.ends},
+                                            .stop_ids = row.stop_ids},
                                 .result = &out.sampled});
   }
 }

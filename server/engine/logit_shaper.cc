@@ -8,7 +8,7 @@ namespace hydrant {
 
 bool LogitRules::IdsBelow(int32_t vocab) const {
   const auto below = [vocab](int32_t id) { return id >= 0 && id < vocab; };
-  return std::all_of(allowed.begin(), allowed.end(), below) && std::all_of(end_ids.begin(), end_ids.end(), below) &&
+  return std::all_of(allowed.begin(), allowed.end(), below) && std::all_of(stop_ids.begin(), stop_ids.end(), below) &&
          std::all_of(biases.begin(), biases.end(), [&](const TokenBias& bias) { return below(bias.id); }) &&
          std::all_of(bad_words.begin(), bad_words.end(),
                      [&](const std::vector<int32_t>& word) { return std::all_of(word.begin(), word.end(), below); });
@@ -41,7 +41,7 @@ void LogitShaper::Push(int32_t token) {
 
 void LogitShaper::CollectBanned(int32_t generated) {
   banned_.clear();
-  if (generated < rules_->min_tokens) banned_ = rules_->end_ids;
+  if (generated < rules_->min_tokens) banned_ = rules_->stop_ids;
   for (const std::vector<int32_t>& word : rules_->bad_words) {
     const size_t before = word.size() - 1;
     if (before <= recent_.size() &&

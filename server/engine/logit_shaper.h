@@ -25,8 +25,8 @@ struct LogitRules {
   std::vector<int32_t> allowed;   // ascending, none twice; empty: all
   std::vector<TokenBias> biases;  // no id twice
   std::vector<std::vector<int32_t>>
-      bad_words;                 // none empty; the last token of none follows the others of it in the output
-  std::vector<int32_t> end_ids;  // not among the first `min_tokens` of the output
+      bad_words;                  // none empty; the last token of none follows the others of it in the output
+  std::vector<int32_t> stop_ids;  // not among the first `min_tokens` of the output
   int32_t min_tokens = 0;
   float repetition = 1.0f;  // of prompt and output; the other two of the output
   float frequency = 0.0f;
@@ -35,7 +35,7 @@ struct LogitRules {
   bool counts() const { return repetition != 1.0f || frequency != 0.0f || presence != 0.0f; }
   // Nothing is asked for.
   bool neutral() const {
-    return allowed.empty() && biases.empty() && bad_words.empty() && (end_ids.empty() || min_tokens == 0) && !counts();
+    return allowed.empty() && biases.empty() && bad_words.empty() && (stop_ids.empty() || min_tokens == 0) && !counts();
   }
   bool IdsBelow(int32_t vocab) const;
 };

@@ -119,8 +119,8 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
   rules.min_tokens = fields.min_tokens;
   if (fields.min_tokens > 0) {
     // As in vLLM also where the end is ignored.
-    rules.end_ids = context.eos_ids;
-    rules.end_ids.insert(rules.end_ids.end(), fields.stop_token_ids.begin(), fields.stop_token_ids.end());
+    rules.stop_ids = context.eos_ids;
+    rules.stop_ids.insert(rules.stop_ids.end(), fields.stop_token_ids.begin(), fields.stop_token_ids.end());
   }
   rules.repetition = fields.repetition_penalty;
   rules.frequency = fields.frequency_penalty;

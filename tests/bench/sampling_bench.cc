@@ -39,7 +39,7 @@ LogitShaper Everything(int64_t length) {
   LogitRules rules;
   for (int32_t id = 0; id < 1000; ++id) rules.biases.push_back({id * 7, 0.5f});
   for (int32_t word = 0; word < 128; ++word) rules.bad_words.push_back({word, word + 1, word + 2});
-  rules.end_ids = {2};
+  rules.stop_ids = {2};
   rules.min_tokens = 1 << 30;
   rules.repetition = 1.1f;
   rules.frequency = 0.1f;

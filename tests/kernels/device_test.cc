@@ -58,14 +58,14 @@ class EndsTest : public testing::TestWithParam<TestedDevice> {
     std::vector<float> Step(const std::vector<TestRow>& rows) { return fixture.Step(rows, rope.get()); }
 
     // The first sequence samples 3, the second one 5.
-    void Sample(std::span<const int32_t> ends) {
+    void Sample(std::span<const int32_t> stop_ids) {
       std::vector<float> logits(2 * kIds, 0.0f);
       logits[3] = logits[kIds + 5] = 1.0f;
       const auto memory = OnDevice(*fixture.device, logits);
       const SamplingParams greedy{.temperature = 0.0f};
       const SampleRequest requests[] = {
-          {.logits_row = 0, .params = &greedy, .state_row = sequences[0].state_row, .ends = ends},
-          {.logits_row = 1, .params = &greedy, .state_row = sequences[1].state_row, .ends = ends}};
+          {.logits_row = 0, .params = &greedy, .state_row = sequences[0].state_row, .stop_ids = stop_ids},
+          {.logits_row = 1, .params = &greedy, .state_row = sequences[1].state_row, .stop_ids = stop_ids}};
       SampleResult results[2];
       fixture.device->AwaitSample(
           fixture.device->Sample({.data = memory->data(), .rows = 2, .cols = kIds}, requests, results));
@@ -107,14 +107,14 @@ TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
     for (const Case& each : Cases()) {
       SCOPED_TRACE(each.name + ", " + std::to_string(DTypeBytes(dtype)) + " bytes");
       // Ends are looked at beside a sequence that goes on, and there is one more that never had such a neighbour.
-      const std::vector<int32_t> ends = {9, 3};
+      const std::vector<int32_t> stop_ids = {9, 3};
       Pair pair(GetParam(), shape, each.policy), alone(GetParam(), shape, each.policy);
       const auto both = [](Pair& of) { return std::vector<TestRow>{{&of.sequences[0]}, {&of.sequences[1]}}; };
       for (int32_t i = 0; i < each.steps; ++i) {
         pair.Step(both(pair));
         alone.Step(both(alone));
       }
-      pair.Sample(ends);
+      pair.Sample(stop_ids);
       const TestSequence ended = pair.sequences[0];
       const std::vector<float> before = pair.Cache(ended);
       const std::vector<TestRow> fed = {{.sequence = &pair.sequences[0], .sampled = true},

@@ -115,8 +115,8 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     if (!row.sample || row.state_row < 0 || row.state_row >= options_.state_rows) continue;
     const SampleResult& sampled = output.rows[i].sampled;
     const bool valid = sampled.finite && sampled.id >= 0 && sampled.id < options_.vocab;
-    const bool ends = std::find(row.ends.begin(), row.ends.end(), sampled.id) != row.ends.end();
-    sampled_[static_cast<size_t>(row.state_row)] = !valid ? 0 : ends ? kNoNextId : sampled.id;
+    const bool stops = std::find(row.stop_ids.begin(), row.stop_ids.end(), sampled.id) != row.stop_ids.end();
+    sampled_[static_cast<size_t>(row.state_row)] = !valid ? 0 : stops ? kNoNextId : sampled.id;
   }
   return output;
 }

@@ -22,7 +22,7 @@ void PlanDigest::AddRow(const PlanRow& row) {
   AddIds(row.tokens);
   AddIds(row.block_table);
   AddIds(row.score_table);
-  AddIds(row.ends);
+  AddIds(row.stop_ids);
   for (const BlockCopy& copy : row.copies) AddAll(copy.index, copy.from, copy.from_score_block, copy.to);
 }
 

@@ -290,10 +290,10 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
       if (row.tokens[0] == kSampledId) row.tokens = now_->copies.emplace_back(1, 0);
       break;
     case PlantedBug::kEndsForgotten:
-      row.ends = {};
+      row.stop_ids = {};
       break;
     case PlantedBug::kEndsMadeUp:
-      if (row.ends.empty() && row.sample) row.ends = now_->copies.emplace_back(std::vector<int32_t>{0, 1});
+      if (row.stop_ids.empty() && row.sample) row.stop_ids = now_->copies.emplace_back(std::vector<int32_t>{0, 1});
       break;
     case PlantedBug::kPositionOff:
       if (!row.prefill) --row.position;

@@ -38,8 +38,8 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   task.state_row = request.state_row;
   task.top = request.logprobs;
   task.rank = request.rank;
-  task.ends = uploads.Add(request.ends);
-  task.end_count = static_cast<int32_t>(request.ends.size());
+  task.stop_ids = uploads.Add(request.stop_ids);
+  task.stop_count = static_cast<int32_t>(request.stop_ids.size());
   if (request.scored_id >= 0) return task;
   task.params = *request.params;
   task.uniform = PhiloxUniform(request.params->key, request.position);
@@ -132,7 +132,7 @@ void SampleQueue::Queue(const Matrix& logits, std::span<const SampleRequest> req
     std::vector<SampleTask> tasks(requests.size());
     size_t bytes = Uploads::PacketBytes(std::span(tasks));
     for (const SampleRequest& request : requests) {
-      bytes += Uploads::PacketBytes(request.ends);
+      bytes += Uploads::PacketBytes(request.stop_ids);
       if (request.adjustments != nullptr) bytes += AdjustmentBytes(*request.adjustments);
     }
     uploads_.Begin(bytes);

@@ -226,8 +226,8 @@ __global__ void __launch_bounds__(kThreads)
   if (task.state_row < 0) return;
   // The next step may read it before the host has heard of an error: some row of the embedding.
   int32_t next = outcome.finite ? outcome.id : 0;
-  for (int32_t i = 0; i < task.end_count; ++i) {
-    if (outcome.finite && task.ends[i] == outcome.id) next = kNoNextId;
+  for (int32_t i = 0; i < task.stop_count; ++i) {
+    if (outcome.finite && task.stop_ids[i] == outcome.id) next = kNoNextId;
   }
   sampled_ids[task.state_row] = next;
 }

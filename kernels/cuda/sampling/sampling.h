@@ -15,14 +15,14 @@ namespace hydrant::cuda {
 struct SampleTask {
   int32_t logits_row;
   int32_t scored_id;  // >= 0: is reported
-  int32_t state_row;  // >= 0: the id is kept for it, or kNoNextId where it is one of `ends`
+  int32_t state_row;  // >= 0: the id is kept for it, or kNoNextId where it is one of `stop_ids`
   int32_t top;        // best tokens to report; -1: no log-probabilities at all
   bool rank;
   bool adjusts;
   SamplingParams params;
   double uniform;  // of the draw
-  const int32_t* ends;
-  int32_t end_count;
+  const int32_t* stop_ids;
+  int32_t stop_count;
   // The adjustments:
   const int32_t* allowed;
   const int32_t* banned;

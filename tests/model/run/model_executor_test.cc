@@ -38,7 +38,7 @@ void AskForEverything(int32_t vocab, SequenceRequest* request,
   LogitRules rules;
   rules.biases = {{3, 1.5f}, {vocab - 1, -2.0f}};
   rules.bad_words = bad_words;
-  rules.end_ids = {1};
+  rules.stop_ids = {1};
   rules.min_tokens = 20;
   rules.repetition = 1.1f;
   rules.frequency = 0.3f;

@@ -36,9 +36,9 @@ LogitShaper Make(LogitRules rules, const std::vector<int32_t>& prompt = {}) {
 
 TEST(LogitRulesTest, NeutralRulesAskNothing) {
   EXPECT_TRUE(LogitRules().neutral());
-  EXPECT_TRUE(LogitRules({.end_ids = {2}}).neutral()) << "without min_tokens";
+  EXPECT_TRUE(LogitRules({.stop_ids = {2}}).neutral()) << "without min_tokens";
   EXPECT_TRUE(LogitRules({.min_tokens = 5}).neutral()) << "without an end";
-  EXPECT_FALSE(LogitRules({.end_ids = {2}, .min_tokens = 1}).neutral());
+  EXPECT_FALSE(LogitRules({.stop_ids = {2}, .min_tokens = 1}).neutral());
   EXPECT_FALSE(LogitRules({.allowed = {1}}).neutral());
   EXPECT_FALSE(LogitRules({.biases = {{1, 1.0f}}}).neutral());
   EXPECT_FALSE(LogitRules({.bad_words = {{1}}}).neutral());
@@ -49,7 +49,7 @@ TEST(LogitRulesTest, NeutralRulesAskNothing) {
 
 TEST(LogitRulesTest, EveryIdIsChecked) {
   const LogitRules rules[] = {
-      {.allowed = {9}}, {.biases = {{9, 1.0f}}}, {.bad_words = {{1}, {2, 9, 3}}}, {.end_ids = {9}}};
+      {.allowed = {9}}, {.biases = {{9, 1.0f}}}, {.bad_words = {{1}, {2, 9, 3}}}, {.stop_ids = {9}}};
   for (const LogitRules& one : rules) {
     EXPECT_TRUE(one.IdsBelow(10));
     EXPECT_FALSE(one.IdsBelow(9));
@@ -71,7 +71,7 @@ TEST(LogitShaperTest, ThePromptCountsForRepetitionOnly) {
 }
 
 TEST(LogitShaperTest, AheadTheTokenBeforeIsTheDevices) {
-  LogitShaper shaper = Make({.end_ids = {2}, .min_tokens = 2, .frequency = 0.5f});
+  LogitShaper shaper = Make({.stop_ids = {2}, .min_tokens = 2, .frequency = 0.5f});
   EXPECT_TRUE(shaper.only_counts());
   const LogitAdjustments* next = shaper.Next(/*ahead=*/true);
   ASSERT_NE(next, nullptr) << "what is not counted yet";
@@ -108,7 +108,7 @@ TEST(LogitShaperTest, CountsAreThoseOfACountFromScratch) {
 }
 
 TEST(LogitShaperTest, EndsAreBannedUntilMinTokens) {
-  LogitShaper shaper = Make({.end_ids = {2, 9}, .min_tokens = 2});
+  LogitShaper shaper = Make({.stop_ids = {2, 9}, .min_tokens = 2});
   EXPECT_THAT(Banned(shaper), ElementsAre(2, 9));
   shaper.Push(4);
   EXPECT_THAT(Banned(shaper), ElementsAre(2, 9)) << "the second token may not be the end either";

@@ -200,7 +200,7 @@ TEST(PrepareCompletion, RulesForTokensAreMadeOnlyWhereSomethingIsAsked) {
                              "bad_words":["xy"],"presence_penalty":0.5,"frequency_penalty":0.25,
                              "repetition_penalty":1.5,"ignore_eos":true)");
   ASSERT_NE(rules, nullptr);
-  EXPECT_EQ(rules->rules().end_ids, (std::vector<int32_t>{ByteTokenizer::kEos, 5}));
+  EXPECT_EQ(rules->rules().stop_ids, (std::vector<int32_t>{ByteTokenizer::kEos, 5}));
   EXPECT_EQ(rules->rules().min_tokens, 3);
   EXPECT_EQ(rules->rules().allowed, (std::vector<int32_t>{8, 9}));
   EXPECT_EQ(rules->rules().bad_words, (std::vector<std::vector<int32_t>>{{'x', 'y'}}));
