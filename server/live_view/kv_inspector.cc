@@ -93,13 +93,13 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
         RateLimited("Too many requests for a session's KV map at once.", "too_many_kv_requests", 1));
   }
 
-  ApiResult<SessionStore::View> view = sessions_.Look(tenant, id);
+  ApiResult<SessionStore::View> view = sessions_.Inspect(tenant, id);
   std::shared_ptr<const KvReading> reading;
   for (int looks = 0; view.ok() && looks < kLooksMax; ++looks) {
     if (looks > 1) co_await Pause();
     const bool evicts = view.value().past == nullptr || view.value().past->kv.policy.evicts;
     reading = co_await Read(view.value().number, evicts, /*now=*/looks > 0);
-    view = sessions_.Look(tenant, id);
+    view = sessions_.Inspect(tenant, id);
     if (!view.ok() || KvReadingFits(*reading, view.value())) break;
     // What an abandoned turn left is nobody's past.
     if (looks > 0 && view.value().card.state == SessionState::kCold) break;

@@ -54,14 +54,14 @@ SessionState SessionStore::StateOf(const Session& session) const {
   return parked ? SessionState::kParked : SessionState::kCold;
 }
 
-// Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was forgotten, and frees it.
+// Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was removed, and frees it.
 class SessionStore::Lock {
  public:
-  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.TakeNews(); }
+  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.ApplyParkEvents(); }
   ~Lock() {
-    const std::vector<Forgotten> forgotten = std::exchange(store_.forgotten_, {});
+    const std::vector<Removed> removed = std::exchange(store_.removed_, {});
     lock_.unlock();
-    for (const Forgotten& session : forgotten) store_.options_.on_forget(session.number);
+    for (const Removed& session : removed) store_.options_.on_forget(session.number);
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
@@ -174,7 +174,7 @@ void SessionStore::Forget(Session* session, bool remember) {
   assert(!session->busy);
   Tenant& tenant = TenantOf(session->tenant);
   Count(*session, -1);
-  forgotten_.push_back({session->number, session->past});
+  removed_.push_back({session->number, session->past});
   SetPast(session, nullptr);
   tenant.idle.erase(session->idle);
   by_number_.erase(session->number);
@@ -216,24 +216,24 @@ void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past
 }
 
 void SessionStore::OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
-  const std::lock_guard<std::mutex> lock(news_mutex_);
-  for (const uint64_t number : dropped) news_.push_back({.session = number});
-  news_.insert(news_.end(), parked.begin(), parked.end());
+  const std::lock_guard<std::mutex> lock(park_events_mutex_);
+  for (const uint64_t number : dropped) park_events_.push_back({.session = number});
+  park_events_.insert(park_events_.end(), parked.begin(), parked.end());
 }
 
-void SessionStore::TakeNews() {
+void SessionStore::ApplyParkEvents() {
   {
-    const std::lock_guard<std::mutex> lock(news_mutex_);
-    news_taken_.swap(news_);
+    const std::lock_guard<std::mutex> lock(park_events_mutex_);
+    park_events_taken_.swap(park_events_);
   }
-  for (const ParkedTurn& turn : news_taken_) {
+  for (const ParkedTurn& turn : park_events_taken_) {
     const auto found = by_number_.find(turn.session);
     if (found == by_number_.end()) continue;  // forgotten meanwhile; the engine is told
     Count(*found->second, -1);
     found->second->parked = turn;
     Count(*found->second, 1);
   }
-  news_taken_.clear();
+  park_events_taken_.clear();
 }
 
 SessionCard SessionStore::CardOf(const Session& session) const {
@@ -259,7 +259,7 @@ ApiResult<SessionCard> SessionStore::Get(int32_t tenant, const std::string& id) 
   return CardOf(*session);
 }
 
-ApiResult<SessionStore::View> SessionStore::Look(int32_t tenant, const std::string& id) {
+ApiResult<SessionStore::View> SessionStore::Inspect(int32_t tenant, const std::string& id) {
   const Lock lock(*this);
   Expire();
   const Session* session = Find(tenant, id);

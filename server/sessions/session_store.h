@@ -108,7 +108,7 @@ class SessionStore {
     std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
   };
   // Errors: 404.
-  ApiResult<View> Look(int32_t tenant, const std::string& id);
+  ApiResult<View> Inspect(int32_t tenant, const std::string& id);
 
   struct Page {
     std::vector<SessionCard> cards;  // by id
@@ -144,14 +144,14 @@ class SessionStore {
     int32_t sessions_max = 0;
   };
 
-  struct Forgotten {
+  struct Removed {
     uint64_t number = 0;
     std::shared_ptr<const SessionPast> past;
   };
   class Lock;
 
   // All of these REQUIRE the lock.
-  void TakeNews();
+  void ApplyParkEvents();
   Tenant& TenantOf(int32_t tenant);
   Session* Find(int32_t tenant, const std::string& id);  // null when it has expired
   Session* Add(int32_t tenant, const std::string& id);
@@ -175,16 +175,16 @@ class SessionStore {
   // Guarded by mutex_.
   std::deque<Tenant> tenants_;  // by index
   absl::flat_hash_map<uint64_t, Session*> by_number_;
-  std::vector<Forgotten> forgotten_;  // since the lock was taken
-  std::vector<ParkedTurn> news_taken_;
+  std::vector<Removed> removed_;  // since the lock was taken
+  std::vector<ParkedTurn> park_events_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
   int64_t counts_[3] = {};  // by SessionState
 
-  std::mutex news_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
-  // Guarded by news_mutex_. In the order of events; turn 0: nothing is parked any more. Bounded: only a turn can be parked,
+  std::mutex park_events_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
+  // Guarded by park_events_mutex_. In the order of events; turn 0: nothing is parked any more. Bounded: only a turn can be parked,
   // and whoever begins one takes all of this in.
-  std::vector<ParkedTurn> news_;
+  std::vector<ParkedTurn> park_events_;
 };
 
 // A session in the hands of one request. The store outlives it.

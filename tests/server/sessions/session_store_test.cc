@@ -23,7 +23,7 @@ class SessionStoreTest : public testing::Test {
   SessionStore Make(SessionStore::Options options = {}) {
     options.clock = [this] { return now_us_; };
     options.wall_clock = [this] { return now_s_; };
-    if (!options.on_forget) options.on_forget = [this](uint64_t number) { forgotten_.push_back(number); };
+    if (!options.on_forget) options.on_forget = [this](uint64_t number) { removed_.push_back(number); };
     return SessionStore(std::move(options));
   }
   // A whole turn that leaves `tokens` tokens; returns the session's number.
@@ -50,7 +50,7 @@ class SessionStoreTest : public testing::Test {
 
   int64_t now_us_ = 1'000'000;
   int64_t now_s_ = 1'700'000'000;
-  std::vector<uint64_t> forgotten_;
+  std::vector<uint64_t> removed_;
 };
 
 TEST_F(SessionStoreTest, ATurnFindsWhatTheOneBeforeHasLeft) {
@@ -91,7 +91,7 @@ TEST_F(SessionStoreTest, ATurnThatDoesNotEndLeavesTheSessionAsItWas) {
   ApiResult<SessionTurn> turn = store.Begin(kA, "s", true);
   ASSERT_TRUE(turn.ok());
   EXPECT_EQ(turn.value().past()->tokens.size(), 7u);
-  EXPECT_THAT(forgotten_, IsEmpty());
+  EXPECT_THAT(removed_, IsEmpty());
 
   uint64_t number = 0;
   {
@@ -99,7 +99,7 @@ TEST_F(SessionStoreTest, ATurnThatDoesNotEndLeavesTheSessionAsItWas) {
     ASSERT_TRUE(only.ok());
     number = only.value().session();
   }
-  EXPECT_THAT(forgotten_, ElementsAre(number)) << "a session without a turn is none";
+  EXPECT_THAT(removed_, ElementsAre(number)) << "a session without a turn is none";
   EXPECT_EQ(CodeOf(store.Begin(kA, "new", true)), "session_not_found");
 }
 
@@ -150,7 +150,7 @@ TEST_F(SessionStoreTest, ASessionExpiresSoLongAfterItsLastTurn) {
   EXPECT_TRUE(store.Get(0, "s").ok());
   now_us_ += 1;
   EXPECT_FALSE(store.Get(0, "s").ok());
-  EXPECT_THAT(forgotten_, ElementsAre(number));
+  EXPECT_THAT(removed_, ElementsAre(number));
   EXPECT_EQ(CodeOf(store.Begin(kA, "s", true)), "session_expired");
   EXPECT_EQ(CodeOf(store.Begin(kB, "s", true)), "session_not_found") << "not its own";
   EXPECT_EQ(CodeOf(store.Begin(kA, "t", true)), "session_not_found");
@@ -164,9 +164,9 @@ TEST_F(SessionStoreTest, AThousandThatExpireTogetherAreForgottenAFewAtATimeAndFo
   for (int32_t i = 0; i < 1000; ++i) Turn(store, i % 2 == 0 ? kA : kB, "s" + std::to_string(i));
   now_us_ += 100;
   const auto forgotten_by = [this](const auto& call) {
-    forgotten_.clear();
+    removed_.clear();
     call();
-    return static_cast<int32_t>(forgotten_.size());
+    return static_cast<int32_t>(removed_.size());
   };
   EXPECT_EQ(forgotten_by([&] { EXPECT_THAT(Ids(store, 0), IsEmpty()); }), SessionStore::kExpiredPerCall);
   EXPECT_EQ(forgotten_by([&] { EXPECT_FALSE(store.Get(1, "s999").ok()); }), SessionStore::kExpiredPerCall + 1);
@@ -231,7 +231,7 @@ TEST_F(SessionStoreTest, ADeletedSessionIsGone) {
   SessionStore store = Make();
   const uint64_t number = Turn(store, kA, "s");
   EXPECT_FALSE(store.Delete(0, "s").has_value());
-  EXPECT_THAT(forgotten_, ElementsAre(number));
+  EXPECT_THAT(removed_, ElementsAre(number));
   EXPECT_EQ(store.Delete(0, "s")->code, "session_not_found");
   EXPECT_EQ(CodeOf(store.Begin(kA, "s", true)), "session_not_found") << "its owner knows why";
 }
