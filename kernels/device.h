@@ -140,7 +140,7 @@ class Device {
   // The type in which rows are best put that a product with such a weight takes next: fp32 or, where the product rounds its input
   // anyway, the weight's own. y of Norm, LinearActivated and LinearGated, Attention's out and x of all products may
   // have either; every other matrix is of fp32. A product's bits do not depend on which it is.
-  virtual DType ProductInput(const LinearSpec& spec) const = 0;
+  virtual DType PreferredInputType(const LinearSpec& spec) const = 0;
 
   // --- set-up -------------------------------------------------------------------------------------------------------
   // Throws std::bad_alloc when the memory is not to be had.

@@ -16,7 +16,7 @@ bool IsPlain(const StepPlan& plan, const SequenceTable& sequences) {
 
 // Whether the sequence's next row, if it has one, is as plain.
 bool ContinuesPlainly(const Sequence& sequence) {
-  if (!sequence.goes_on()) return true;
+  if (!sequence.continues()) return true;
   const DecodeCounts counts = sequence.request.budget.Decode(sequence.live);
   const bool first_eviction = counts.choose_victim && sequence.shares;
   return counts.shrink_to == 0 && !first_eviction && !sequence.asks_losses && sequence.lower_to == 0;
@@ -31,7 +31,7 @@ StepAhead LookAhead(const StepPlan& plan, const SequenceTable& sequences,
   for (int32_t index : sequences.running()) {
     const Sequence& sequence = sequences.at(index);
     if (!sequence.decodes() || !ContinuesPlainly(sequence)) return {};
-    if (!sequence.goes_on()) {
+    if (!sequence.continues()) {
       // What is parked leaves when no plan is in flight.
       if (sequence.in_flight > 0 && sequence.request.session != 0) return {};
       ahead.somebody_leaves |= sequence.retired() || !sequence.paused;

@@ -82,7 +82,7 @@ struct Sequence {
   // Decode steps behind its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
   // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
-  bool goes_on() const {
+  bool continues() const {
     return decodes() && !paused && !retired() && scheduled - prompt_length() < DecodeSteps(request.max_tokens);
   }
 };

@@ -105,7 +105,7 @@ void StepBuilder::ShareStep() {
     if (!sequence.decodes()) {
       const int32_t stop = sequence.request.budget.PromptStop(sequence.scheduled, sequence.prompt_length());
       step_shares_.AddPrompt(tenant, prefill_cost_.Of(sequence.live, stop - sequence.scheduled));
-    } else if (sequence.goes_on()) {
+    } else if (sequence.continues()) {
       step_shares_.AddDecode(tenant, prefill_cost_.Of(sequence.live, 1));
     }
   }
@@ -115,7 +115,7 @@ void StepBuilder::ShareStep() {
 void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
   decoding_.clear();
   for (int32_t index : sequences_.running()) {
-    if (sequences_.at(index).goes_on()) decoding_.push_back(index);
+    if (sequences_.at(index).continues()) decoding_.push_back(index);
   }
   if (plan_->shared) {
     std::sort(decoding_.begin(), decoding_.end(),

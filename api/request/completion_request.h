@@ -26,9 +26,9 @@ namespace hydrant {
 // A prompt as a request gives it, or as a chat template made it.
 struct RequestPrompt {
   bool is_ids = false;
-  std::string text;              // !is_ids: not empty, valid UTF-8, may hold NUL
-  std::vector<int32_t> ids;      // is_ids: not empty
-  std::vector<ByteRange> plain;  // of the text, ascending and disjoint: never part of a special token
+  std::string text;                      // !is_ids: not empty, valid UTF-8, may hold NUL
+  std::vector<int32_t> ids;              // is_ids: not empty
+  std::vector<ByteRange> client_ranges;  // of the text, ascending and disjoint: never part of a special token
 };
 
 struct CompletionRequest : GenerationFields {

@@ -44,7 +44,7 @@ class CpuDevice final : public Device {
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
   bool Supports(WeightFormat format) const override { return !IsQuantised(format); }
-  DType ProductInput(const LinearSpec&) const override { return DType::kF32; }
+  DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
   void CopyToDevice(void* dst, const void* src, size_t bytes) override;

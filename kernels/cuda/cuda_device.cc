@@ -118,7 +118,7 @@ bool CudaDevice::MultipliesNatively(DType) const { return true; }
 bool CudaDevice::Supports(WeightFormat format) const { return !IsQuantised(format); }
 
 // Kernels read rows of 16 bits in pieces of 16 bytes.
-DType CudaDevice::ProductInput(const LinearSpec& spec) const {
+DType CudaDevice::PreferredInputType(const LinearSpec& spec) const {
   return spec.cols % 8 == 0 ? DTypeOf(spec.format) : DType::kF32;
 }
 

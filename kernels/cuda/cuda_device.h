@@ -44,7 +44,7 @@ class CudaDevice final : public Device {
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
   bool Supports(WeightFormat format) const override;
-  DType ProductInput(const LinearSpec& spec) const override;
+  DType PreferredInputType(const LinearSpec& spec) const override;
   // Device memory that is not taken.
   size_t free_bytes() const;
   size_t graphs() const { return graphs_.size(); }  // recorded

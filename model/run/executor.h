@@ -106,7 +106,7 @@ struct RowOutput {
 struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
   std::vector<uint64_t>
-      unparked;  // sessions of StepInput::parks that there was no memory for: nothing is parked for them
+      park_failures;  // sessions of StepInput::parks that there was no memory for: nothing is parked for them
 };
 
 class Executor {

@@ -87,10 +87,10 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
 
 Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   assert(launched_ - awaited_ < kStepsInFlight);
-  Flight& flight = flights_[launched_ % kStepsInFlight];
+  InFlightStep& flight = flights_[launched_ % kStepsInFlight];
   flight.output.rows.clear();
-  flight.output.unparked.clear();
-  flight.wishes.clear();
+  flight.output.park_failures.clear();
+  flight.logits_requests.clear();
   flight.sample = 0;
   try {
     Queue(input, &flight);
@@ -102,7 +102,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   return Ticket{++launched_};
 }
 
-void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
+void ModelExecutor::Queue(const StepInput& input, InFlightStep* flight) {
   MoveSessions(input, &flight->output);
   for (const ReadOp& read : input.reads) Read(read);
   if (input.rows.empty()) return;
@@ -110,8 +110,8 @@ void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
   FlattenRows(input);
   if (!input.score_inits.empty()) device_.InitScores(input.score_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
-  CollectWishes(input, flight);
-  SampleWishes(flight);
+  CollectLogitsRequests(input, flight);
+  Sample(flight);
   MeasureLosses(input, &flight->output);
   CopyAfterForward(input);
   CutAfterForward(input);
@@ -122,10 +122,11 @@ void ModelExecutor::Queue(const StepInput& input, Flight* flight) {
 
 StepOutput ModelExecutor::Await(Ticket ticket) {
   assert(ticket.number == awaited_ + 1);
-  Flight& flight = flights_[awaited_ % kStepsInFlight];
+  InFlightStep& flight = flights_[awaited_ % kStepsInFlight];
   awaited_ = ticket.number;
   if (flight.sample != 0) device_.AwaitSample(flight.sample);
-  for (size_t i = 0; i < flight.wishes.size(); ++i) *flight.wishes[i].result = std::move(flight.results[i]);
+  for (size_t i = 0; i < flight.logits_requests.size(); ++i)
+    *flight.logits_requests[i].result = std::move(flight.results[i]);
   return std::move(flight.output);
 }
 
@@ -149,7 +150,7 @@ void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   const KvCacheView& view = kv_cache_.view();
   for (uint64_t session : input.drops) parked_.Drop(session);
   try {
-    output->unparked.reserve(input.parks.size());
+    output->park_failures.reserve(input.parks.size());
   } catch (const std::bad_alloc&) {
     for (const ParkOp& park : input.parks) parked_.Drop(park.session);
     throw;
@@ -159,7 +160,7 @@ void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
       Park(park);
     } catch (const std::bad_alloc&) {
       parked_.Drop(park.session);
-      output->unparked.push_back(park.session);
+      output->park_failures.push_back(park.session);
     }
   }
   for (const RestoreOp& restore : input.restores) {
@@ -231,8 +232,8 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
   }
 }
 
-void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
-  std::vector<LogitsWish>& wishes = flight->wishes;
+void ModelExecutor::CollectLogitsRequests(const StepInput& input, InFlightStep* flight) {
+  std::vector<LogitsRequest>& logits_requests = flight->logits_requests;
   flight->output.rows.assign(input.rows.size(), RowOutput{});
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
@@ -240,42 +241,42 @@ void ModelExecutor::CollectWishes(const StepInput& input, Flight* flight) {
     RowOutput& out = flight->output.rows[i];
     out.targets.resize(row.targets.size());
     for (size_t t = 0; t < row.targets.size(); ++t) {
-      wishes.push_back(LogitsWish{
+      logits_requests.push_back(LogitsRequest{
           .token_index = batch_row.token_begin + static_cast<int32_t>(t),
           .request = {.scored_id = row.targets[t], .logprobs = row.target_logprobs, .rank = row.target_ranks},
           .result = &out.targets[t]});
     }
     if (!row.sample) continue;
     const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
-    wishes.push_back(LogitsWish{.token_index = last,
-                                .request = {.params = row.sampling,
-                                            .adjustments = row.adjustments,
-                                            .position = row.position + batch_row.token_count,
-                                            .scored_id = row.forced_id,
-                                            .logprobs = row.logprobs,
-                                            .state_row = row.state_row,
-                                            .stop_ids = row.stop_ids},
-                                .result = &out.sampled});
+    logits_requests.push_back(LogitsRequest{.token_index = last,
+                                            .request = {.params = row.sampling,
+                                                        .adjustments = row.adjustments,
+                                                        .position = row.position + batch_row.token_count,
+                                                        .scored_id = row.forced_id,
+                                                        .logprobs = row.logprobs,
+                                                        .state_row = row.state_row,
+                                                        .stop_ids = row.stop_ids},
+                                            .result = &out.sampled});
   }
 }
 
-void ModelExecutor::SampleWishes(Flight* flight) {
-  const std::vector<LogitsWish>& wishes = flight->wishes;
-  flight->results.assign(wishes.size(), SampleResult{});
-  for (size_t begin = 0; begin < wishes.size(); begin += kLogitsRowsMax) {
-    const size_t end = std::min(wishes.size(), begin + kLogitsRowsMax);
+void ModelExecutor::Sample(InFlightStep* flight) {
+  const std::vector<LogitsRequest>& logits_requests = flight->logits_requests;
+  flight->results.assign(logits_requests.size(), SampleResult{});
+  for (size_t begin = 0; begin < logits_requests.size(); begin += kLogitsRowsMax) {
+    const size_t end = std::min(logits_requests.size(), begin + kLogitsRowsMax);
     logits_indices_.clear();
     requests_.clear();
     for (size_t i = begin; i < end; ++i) {
-      logits_indices_.push_back(wishes[i].token_index);
-      requests_.push_back(wishes[i].request);
+      logits_indices_.push_back(logits_requests[i].token_index);
+      requests_.push_back(logits_requests[i].request);
       requests_.back().logits_row = static_cast<int32_t>(i - begin);
     }
     flight->sample = device_.Sample(transformer_.Logits(logits_indices_), requests_,
                                     std::span(flight->results).subspan(begin, end - begin));
   }
   // A step that samples nothing takes its time as well.
-  if (wishes.empty()) flight->sample = device_.Sample({}, {}, {});
+  if (logits_requests.empty()) flight->sample = device_.Sample({}, {}, {});
 }
 
 void ModelExecutor::MeasureLosses(const StepInput& input, StepOutput* output) {

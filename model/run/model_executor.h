@@ -62,7 +62,7 @@ class ModelExecutor : public Executor {
 
  private:
   // A logits row wanted by the step: what to do with it and where the result goes.
-  struct LogitsWish {
+  struct LogitsRequest {
     int32_t token_index;  // in the flattened batch
     SampleRequest request;
     SampleResult* result;
@@ -71,22 +71,22 @@ class ModelExecutor : public Executor {
   ModelExecutor(const ModelConfig& config, Weights weights, Device& device, const ModelExecutorOptions& options);
 
   // A step on its way: what it samples, and where the results go.
-  struct Flight {
+  struct InFlightStep {
     StepOutput output;
-    std::vector<LogitsWish> wishes;
-    std::vector<SampleResult> results;  // [wishes.size()]
+    std::vector<LogitsRequest> logits_requests;
+    std::vector<SampleResult> results;  // [logits_requests.size()]
     uint64_t sample = 0;                // the last call of Device::Sample; 0: nothing to wait for
   };
 
-  void Queue(const StepInput& input, Flight* flight);
+  void Queue(const StepInput& input, InFlightStep* flight);
   void MoveSessions(const StepInput& input, StepOutput* output);
   void Park(const ParkOp& park);
   void FlattenRows(const StepInput& input);
   void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
-  void CollectWishes(const StepInput& input, Flight* flight);
-  void SampleWishes(Flight* flight);
+  void CollectLogitsRequests(const StepInput& input, InFlightStep* flight);
+  void Sample(InFlightStep* flight);
   void DumpRow(const StepRow& row);
   void Read(const ReadOp& read);
   std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
@@ -109,7 +109,7 @@ class ModelExecutor : public Executor {
 
   ParkedKv parked_;
 
-  std::array<Flight, kStepsInFlight> flights_;  // in turn
+  std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
   uint64_t launched_ = 0;
   uint64_t awaited_ = 0;
 };

@@ -74,7 +74,7 @@ Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t ro
 Matrix Transformer::RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer,
                             int64_t rows) const {
   const LinearSpec& spec = weight.spec();
-  return Rows(buffer, rows, spec.cols, device_.ProductInput(spec));
+  return Rows(buffer, rows, spec.cols, device_.PreferredInputType(spec));
 }
 
 void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {

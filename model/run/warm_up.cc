@@ -100,7 +100,7 @@ class Steps {
                           /*block_table=*/table,
                           /*score_table=*/table,
                           &policy_});
-    if (!Run(park).unparked.empty()) throw std::bad_alloc();
+    if (!Run(park).park_failures.empty()) throw std::bad_alloc();
     StepInput restore;
     restore.restores.push_back(
         {{.session = kSession, .live = keep, .cut_to = keep - 1, .computed = position + 1, .rows = 1},

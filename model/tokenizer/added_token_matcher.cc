@@ -84,19 +84,19 @@ const AddedTokenMatcher::Token* AddedTokenMatcher::LongestAt(std::string_view te
 }
 
 std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view text,
-                                                               std::span<const ByteRange> plain) const {
+                                                               std::span<const ByteRange> client_ranges) const {
   std::vector<Segment> segments;
   size_t done = 0;   // text before it is in segments
   ByteRange spaces;  // white space seen last behind a token, so that tokens of white space do not each look through it
-  auto range = plain.begin();
+  auto range = client_ranges.begin();
   for (size_t at = 0; at < text.size();) {
     if (!first_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;
     }
-    while (range != plain.end() && (range->end <= at || range->end == range->begin)) ++range;
-    const bool is_plain = range != plain.end() && range->begin <= at;
-    const size_t special_end = range == plain.end() || is_plain ? text.size() : range->begin;
+    while (range != client_ranges.end() && (range->end <= at || range->end == range->begin)) ++range;
+    const bool is_client = range != client_ranges.end() && range->begin <= at;
+    const size_t special_end = range == client_ranges.end() || is_client ? text.size() : range->begin;
     const Token* token = LongestAt(text.substr(at), special_end - at);
     if (token == nullptr) {
       ++at;
@@ -104,7 +104,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view 
     }
     size_t begin = at;
     size_t end = at + token->bytes;
-    if (is_plain && token->special) {
+    if (is_client && token->special) {
       at = std::min(end, range->end);
       continue;
     }

@@ -29,10 +29,10 @@ class AddedTokenMatcher {
     std::string_view text;  // of a token: with the white space it swallowed
   };
 
-  // Cuts `text` into tokens and the text between them. A special token that would take a byte of `plain` (ascending,
+  // Cuts `text` into tokens and the text between them. A special token that would take a byte of `client_ranges` (ascending,
   // disjoint) is text; as in Hugging Face, one that begins there still hides what lies inside it and in that range. What
   // lies outside the ranges is found whatever is in them: untrusted text cannot lengthen a token or hide the next one.
-  std::vector<Segment> Cut(std::string_view text, std::span<const ByteRange> plain) const;
+  std::vector<Segment> Cut(std::string_view text, std::span<const ByteRange> client_ranges) const;
 
  private:
   struct Node {

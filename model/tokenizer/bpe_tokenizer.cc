@@ -263,30 +263,31 @@ size_t BpeTokenizer::Index(int32_t id) const {
 std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   Call call(splitter_, text.size());
   const ByteRange all{0, text.size()};
-  const auto plain = options.parse_special_tokens ? options.plain : std::span(&all, 1);
+  const auto client_ranges = options.parse_special_tokens ? options.client_ranges : std::span(&all, 1);
   if (options.add_special_tokens) call.ids = prefix_ids_;
   // Prose has a token per four bytes.
   call.ids.reserve(text.size() / 4 + prefix_ids_.size() + suffix_ids_.size() + 1);
-  for (const auto& segment : raw_added_.Cut(text, plain)) {
+  for (const auto& segment : raw_added_.Cut(text, client_ranges)) {
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
       continue;
     }
     const auto begin = static_cast<size_t>(segment.text.data() - text.data());
-    EncodeText(segment.text, begin == 0, RangesWithin(plain, {begin, begin + segment.text.size()}), call);
+    EncodeText(segment.text, begin == 0, RangesWithin(client_ranges, {begin, begin + segment.text.size()}), call);
   }
   if (options.add_special_tokens) call.ids.insert(call.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
   return std::move(call.ids);
 }
 
 // Text in which no raw added token is left: normalised, cut at the normalised added tokens.
-void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<ByteRange> plain, Call& call) const {
+void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<ByteRange> client_ranges,
+                              Call& call) const {
   std::string normalized;
   if (!normalizer_.empty()) {
-    normalized = normalizer_.Apply(text, plain);
+    normalized = normalizer_.Apply(text, client_ranges);
     text = normalized;
   }
-  for (const auto& segment : normalized_added_.Cut(text, plain)) {
+  for (const auto& segment : normalized_added_.Cut(text, client_ranges)) {
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
     } else {

@@ -63,7 +63,7 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status AddMerges(const TokenizerSpec& spec);
   std::string_view MultiCharacterText(std::string_view piece, std::string& spelled) const;
   size_t Index(int32_t id) const;
-  void EncodeText(std::string_view text, bool first, std::vector<ByteRange> plain, Call& call) const;
+  void EncodeText(std::string_view text, bool first, std::vector<ByteRange> client_ranges, Call& call) const;
   void EncodeSegment(std::string_view text, bool first, Call& call) const;
   void EncodeWord(std::string_view word, Call& call) const;
   void EncodeNewWord(std::string_view word, Call& call) const;

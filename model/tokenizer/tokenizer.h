@@ -27,7 +27,7 @@ class Tokenizer {
     // Where the text is not to be trusted: a special token that would take a byte of these ranges is plain text, as if
     // parse_special_tokens were false there. Borders change nothing else: words, merges and tokens that are added but not
     // special go across them. REQUIRES: ascending, disjoint, within the text; empty ones have no effect.
-    std::span<const ByteRange> plain;
+    std::span<const ByteRange> client_ranges;
   };
   // How many ids Encode puts before those of the text when add_special_tokens: not what the text itself may begin with.
   virtual int32_t leading_specials() const = 0;

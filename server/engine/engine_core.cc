@@ -28,7 +28,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
       scheduler_(options.scheduler),
       extras_(static_cast<size_t>(scheduler_.sequence_indices())) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
-  for (Flight& flight : flights_) flight.input.rows.reserve(rows);
+  for (InFlightStep& flight : flights_) flight.input.rows.reserve(rows);
   results_.reserve(rows);
   events_.reserve(rows);
 }
@@ -89,10 +89,10 @@ std::span<const EngineEvent> EngineCore::Step() {
   // What comes behind a lost step would read what that was to write.
   if (options_.overlap && !flight(0).lost) {
     const int64_t begin_us = clock_();
-    const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return Independent(sequence); });
+    const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return CanPlanAhead(sequence); });
     if (next != nullptr) Launch(*next, begin_us);
   }
-  Flight& oldest = flight(0);
+  InFlightStep& oldest = flight(0);
   Answer(oldest);
   BuildResults(oldest);
   const std::span<const SequenceEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
@@ -104,8 +104,8 @@ std::span<const EngineEvent> EngineCore::Step() {
   return events_;
 }
 
-// Whether the row after the next one can be built before the next one's token is known.
-bool EngineCore::Independent(int32_t sequence) const {
+// Whether the row after next can be built before the next row's token is known.
+bool EngineCore::CanPlanAhead(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;
   if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
@@ -115,7 +115,7 @@ bool EngineCore::Independent(int32_t sequence) const {
 }
 
 void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
-  Flight& next = flight(in_flight_++);
+  InFlightStep& next = flight(in_flight_++);
   next.plan = &plan;
   next.begin_us = begin_us;
   next.lost = next.answered = false;
@@ -132,7 +132,7 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
 
 // Its rows fail, and so do the sequences whose beginnings it was to bring into the pool, with their first row if that is not among
 // these.
-void EngineCore::Lose(Flight& flight) {
+void EngineCore::Lose(InFlightStep& flight) {
   flight.lost = true;
   ++steps_lost_;
   for (const int32_t index : scheduler_.running_sequences()) {
@@ -145,13 +145,13 @@ void EngineCore::Lose(Flight& flight) {
   flight.output.rows.assign(flight.plan->rows.size(), RowOutput());
 }
 
-void EngineCore::Answer(Flight& flight) {
+void EngineCore::Answer(InFlightStep& flight) {
   if (std::exchange(flight.answered, true)) return;
   if (!flight.plan->rows.empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
   flight.done_us = clock_();
 }
 
-void EngineCore::Report(const Flight& flight) {
+void EngineCore::Report(const InFlightStep& flight) {
   report_ = StepReport{};
   const StepPlan& plan = *flight.plan;
   if (plan.rows.empty() || flight.lost) return;
@@ -167,7 +167,7 @@ void EngineCore::Report(const Flight& flight) {
   free_us_ = flight.done_us;
 }
 
-void EngineCore::BuildInput(const StepPlan& plan, Flight* flight) {
+void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
   StepInput& input = flight->input;
   input.clear();
   for (const PlanRestore& from : plan.restores) {
@@ -232,14 +232,14 @@ void EngineCore::MoveSessions() {
     moves_.parks.push_back({from, from.block_table, from.score_table, &policy});
     parked_.push_back({from.session, from.turn, from.computed, from.live});
   }
-  std::vector<uint64_t> unparked;
+  std::vector<uint64_t> park_failures;
   try {
-    unparked = executor_.Await(executor_.Launch(moves_)).unparked;
+    park_failures = executor_.Await(executor_.Launch(moves_)).park_failures;
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : moves_.parks) unparked.push_back(park.session);
+    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.session);
   }
-  scheduler_.FinishParks(unparked);
-  for (const uint64_t session : unparked) {
+  scheduler_.FinishParks(park_failures);
+  for (const uint64_t session : park_failures) {
     dropped_.push_back(session);
     std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
   }
@@ -296,7 +296,7 @@ void EngineCore::ReadScores(const ReadOp& read, KvReading* out) {
   }
 }
 
-void EngineCore::BuildResults(const Flight& flight) {
+void EngineCore::BuildResults(const InFlightStep& flight) {
   const StepPlan& plan = *flight.plan;
   assert(flight.output.rows.size() == plan.rows.size());
   results_.clear();
@@ -330,7 +330,7 @@ void EngineCore::BuildResults(const Flight& flight) {
   }
 }
 
-void EngineCore::BuildEvents(Flight& flight, std::span<const SequenceEvent> events) {
+void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events) {
   const StepPlan& plan = *flight.plan;
   events_.clear();
   // Events of Cancel come first, then those of rows in the order of rows.

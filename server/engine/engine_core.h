@@ -120,7 +120,7 @@ class EngineCore {
   int64_t PositionsNeeded(const SequenceRequest& request) const;
   absl::Status Check(const SequenceRequest& request) const;
   // A plan from its making to its Commit.
-  struct Flight {
+  struct InFlightStep {
     const StepPlan* plan = nullptr;
     StepInput input;
     Executor::Ticket ticket;  // of a plan with rows
@@ -131,19 +131,19 @@ class EngineCore {
     int64_t launch_us = 0;
     int64_t done_us = 0;
   };
-  Flight& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
+  InFlightStep& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
 
-  bool Independent(int32_t sequence) const;
+  bool CanPlanAhead(int32_t sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
-  void Lose(Flight& flight);
-  void Answer(Flight& flight);
-  void Report(const Flight& flight);
-  void BuildInput(const StepPlan& plan, Flight* flight);
+  void Lose(InFlightStep& flight);
+  void Answer(InFlightStep& flight);
+  void Report(const InFlightStep& flight);
+  void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
   void ReadScores(const ReadOp& read, KvReading* out);
   void MoveSessions();
-  void BuildResults(const Flight& flight);
-  void BuildEvents(Flight& flight, std::span<const SequenceEvent> events);
+  void BuildResults(const InFlightStep& flight);
+  void BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events);
 
   const EngineCoreOptions options_;
   Executor& executor_;
@@ -151,8 +151,8 @@ class EngineCore {
   Scheduler scheduler_;
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
 
-  std::array<Flight, kStepsInFlight> flights_;  // in turn
-  size_t oldest_ = 0;                           // of the flights
+  std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
+  size_t oldest_ = 0;                                 // of the flights
   int32_t in_flight_ = 0;
   int64_t free_us_ = 0;  // when the executor was done with the last step
   StepInput moves_;      // what is done between steps

@@ -17,11 +17,11 @@ StreamMailbox::Pushed StreamMailbox::PushToken(TokenEvent event, const SequenceP
   const std::lock_guard<std::mutex> lock(mutex_);
   pending_bytes_ += static_cast<int64_t>(sizeof(event)) + (event.logprobs == nullptr ? 0 : Bytes(*event.logprobs));
   filling_.status[static_cast<size_t>(event.choice)] = status;
-  const bool goes_on = event.finish == FinishReason::kNone;
+  const bool continues = event.finish == FinishReason::kNone;
   filling_.tokens.push_back(std::move(event));
   Pushed pushed;
   pushed.wake = Signal();
-  pushed.pause = goes_on && pending_bytes_ > bytes_max_;
+  pushed.pause = continues && pending_bytes_ > bytes_max_;
   paused_ |= pushed.pause;
   return pushed;
 }

@@ -53,7 +53,7 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;
   prompt.text = std::move(rendered->text);
-  prompt.plain = std::move(rendered->client);
+  prompt.client_ranges = std::move(rendered->client);
   return prompt;
 }
 

@@ -9,11 +9,11 @@
 namespace hydrant {
 
 ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
-                                 const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials)
+                                 const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials)
     : tokenizer_(tokenizer),
       request_(request),
       prompt_(prompt),
-      hidden_specials_(hidden_specials),
+      added_special_tokens_(added_special_tokens),
       show_specials_(show_specials),
       detokenizer_(tokenizer, request.skip_special_tokens, /*first=*/false),
       matcher_(stops, request.include_stop_str_in_output) {}
@@ -52,7 +52,7 @@ void ChoiceAssembler::EchoPrompt() {
     if (request_.logprobs >= 0) {
       output_.logprobs.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.logprobs));
     }
-    if (static_cast<int32_t>(i) < hidden_specials_) continue;
+    if (static_cast<int32_t>(i) < added_special_tokens_) continue;
     const std::string piece = detokenizer.Push(prompt_[i]);
     characters_ += CountCharacters(piece);
     output_.text += piece;

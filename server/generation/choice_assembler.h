@@ -20,11 +20,11 @@ namespace hydrant {
 
 class ChoiceAssembler {
  public:
-  // `request`, its `stops` and `prompt` outlive the assembler. `hidden_specials`: leading tokens of the prompt that the server
+  // `request`, its `stops` and `prompt` outlive the assembler. `added_special_tokens`: leading tokens of the prompt that the server
   // added; an echo does not show them. `show_specials`: an echo shows the text of special tokens (they were sent as
   // text).
   ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
-                  const std::vector<int32_t>& prompt, int32_t hidden_specials, bool show_specials);
+                  const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials);
 
   void AddPromptLogprobs(const PromptEvent& event);
   // REQUIRES: !finished().
@@ -59,7 +59,7 @@ class ChoiceAssembler {
   const Tokenizer& tokenizer_;
   const GenerationFields& request_;
   const std::vector<int32_t>& prompt_;
-  const int32_t hidden_specials_;
+  const int32_t added_special_tokens_;
   const bool show_specials_;
 
   Detokenizer detokenizer_;

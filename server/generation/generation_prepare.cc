@@ -64,16 +64,16 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
                                                : PromptAlone(from, request.add_special_tokens, tokenizer);
   if (!made.ok()) return made.error();
   std::vector<int32_t> ids = std::move(made.value().ids);
-  prompt.hidden_specials = made.value().hidden_specials;
+  prompt.added_special_tokens = made.value().added_special_tokens;
   prompt.text = std::move(made.value().text);
-  prompt.plain = std::move(made.value().plain);
-  prompt.goes_on = made.value().goes_on;
+  prompt.client_ranges = std::move(made.value().client_ranges);
+  prompt.continues = made.value().continues;
   from.text = {};
   from.ids = {};
   if (request.truncate_prompt_tokens.has_value()) {
-    TruncatePrompt(&ids, *request.truncate_prompt_tokens, prompt.hidden_specials);
+    TruncatePrompt(&ids, *request.truncate_prompt_tokens, prompt.added_special_tokens);
     prompt.text.reset();  // it may say more than the tokens
-    prompt.goes_on = turn != nullptr && GoesOn(ids, turn->past());
+    prompt.continues = turn != nullptr && Continues(ids, turn->past());
   }
   prompt.ids = std::move(ids);
   return prompt;
@@ -82,7 +82,7 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
 // Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
 std::optional<ApiError> ResolveKvOf(const GenerationFields& request, const SessionPast* past,
                                     const ServingContext& context, PreparedPrompt* prompt) {
-  if (prompt->goes_on && prompt->spec == past->spec) {
+  if (prompt->continues && prompt->spec == past->spec) {
     prompt->kv = past->kv;
     return std::nullopt;
   }
@@ -99,7 +99,7 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
   const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
   // Log-probabilities of a prompt take all of it.
   const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
-  if (parked == nullptr || scores_prompt || !prompt->goes_on || prompt->spec != turn->past()->spec) {
+  if (parked == nullptr || scores_prompt || !prompt->continues || prompt->spec != turn->past()->spec) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->turn;

@@ -53,16 +53,16 @@ struct TenantRules {
 // A prompt as the engine will see it.
 struct PreparedPrompt {
   TokenIds ids;
-  int32_t hidden_specials = 0;  // leading ids the server added
-  bool show_specials = false;   // an echo shows special tokens: they were sent as text
-  KvSpec spec;                  // what `kv` was made of
+  int32_t added_special_tokens = 0;  // leading ids the server added
+  bool show_specials = false;        // an echo shows special tokens: they were sent as text
+  KvSpec spec;                       // what `kv` was made of
   KvResolution kv;
   // Of a session's turn.
-  bool goes_on = false;             // TurnPrompt::goes_on
-  uint64_t resumes = 0;             // Request::resumes
-  int32_t parked = 0;               // SequenceRequest::parked_tokens
-  std::optional<std::string> text;  // TurnPrompt::text
-  std::vector<ByteRange> plain;     // TurnPrompt::plain
+  bool continues = false;                // TurnPrompt::continues
+  uint64_t resumes = 0;                  // Request::resumes
+  int32_t parked = 0;                    // SequenceRequest::parked_tokens
+  std::optional<std::string> text;       // TurnPrompt::text
+  std::vector<ByteRange> client_ranges;  // TurnPrompt::client_ranges
   // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };

@@ -56,7 +56,7 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
       choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
-                                                           prompt.hidden_specials, prompt.show_specials);
+                                                           prompt.added_special_tokens, prompt.show_specials);
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());
@@ -181,8 +181,8 @@ void GenerationRun::EndTurn(FinishReason finish) {
   const PreparedPrompt& prompt = prepared_.prompts.front();
   // A token that only says that the text is over is no part of it.
   const bool drop_last = finish == FinishReason::kStop && !prepared_.fields.include_stop_str_in_output;
-  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.plain, drop_last);
-  past.hidden_specials = prompt.hidden_specials;
+  SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.client_ranges, drop_last);
+  past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
   turn_->End(std::move(past));

@@ -9,9 +9,9 @@ namespace hydrant {
 namespace {
 
 // The plain ranges of what was said in bytes [begin, end), counted from `begin`; those that touch as one.
-std::vector<ByteRange> PlainWithin(const RequestPrompt& said, size_t begin, size_t end) {
+std::vector<ByteRange> ClientRangesWithin(const RequestPrompt& said, size_t begin, size_t end) {
   std::vector<ByteRange> ranges;
-  for (const ByteRange& range : said.plain) {
+  for (const ByteRange& range : said.client_ranges) {
     const size_t from = std::max(range.begin, begin), to = std::min(range.end, end);
     if (from >= to) continue;
     if (!ranges.empty() && ranges.back().end == from - begin) {
@@ -38,14 +38,14 @@ bool Overlap(std::span<const ByteRange> a, std::span<const ByteRange> b) {
 
 // What was said from byte `begin` on.
 void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
-  const std::vector<ByteRange> plain = PlainWithin(said, begin, said.text.size());
-  const std::vector<int32_t> more =
-      tokenizer.Encode(std::string_view(said.text).substr(begin), {.add_special_tokens = false, .plain = plain});
+  const std::vector<ByteRange> client_ranges = ClientRangesWithin(said, begin, said.text.size());
+  const std::vector<int32_t> more = tokenizer.Encode(std::string_view(said.text).substr(begin),
+                                                     {.add_special_tokens = false, .client_ranges = client_ranges});
   ids->insert(ids->end(), more.begin(), more.end());
 }
 
 ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer) {
-  TurnPrompt prompt{past.tokens, past.hidden_specials, past.text, past.plain, /*goes_on=*/true};
+  TurnPrompt prompt{past.tokens, past.added_special_tokens, past.text, past.client_ranges, /*continues=*/true};
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
   } else {
@@ -62,8 +62,8 @@ ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& sai
 // client's in a chat, which sends it back, and not in a raw prompt: there only its special tokens count, which in what a
 // client says would be text.
 bool SamePlain(const SessionPast& past, const RequestPrompt& said) {
-  const std::vector<ByteRange> all = PlainWithin(said, 0, said.text.size());
-  return PlainWithin(said, 0, past.prompt_bytes) == past.plain && !Overlap(all, past.answer_specials);
+  const std::vector<ByteRange> all = ClientRangesWithin(said, 0, said.text.size());
+  return ClientRangesWithin(said, 0, past.prompt_bytes) == past.client_ranges && !Overlap(all, past.answer_specials);
 }
 
 // Where the prompt's text begins with the past's: the past's tokens, and those of the rest. False: it does not.
@@ -92,9 +92,9 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
     prompt.ids = said.ids;
     return prompt;
   }
-  const std::vector<ByteRange> plain = PlainWithin(said, 0, said.text.size());
-  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .plain = plain});
-  if (add_special_tokens) prompt.hidden_specials = tokenizer.leading_specials();
+  const std::vector<ByteRange> client_ranges = ClientRangesWithin(said, 0, said.text.size());
+  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .client_ranges = client_ranges});
+  if (add_special_tokens) prompt.added_special_tokens = tokenizer.leading_specials();
   return prompt;
 }
 
@@ -102,19 +102,19 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
                                      const Tokenizer& tokenizer) {
   if (fields.session_append) return AppendTo(*past, said, tokenizer);
   TurnPrompt prompt = PromptAlone(said, fields.add_special_tokens, tokenizer);
-  prompt.plain = PlainWithin(said, 0, said.text.size());
+  prompt.client_ranges = ClientRangesWithin(said, 0, said.text.size());
   prompt.text = said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text;
-  prompt.goes_on = GoesOn(prompt.ids, past);
-  if (prompt.goes_on || said.is_ids || past == nullptr || prompt.hidden_specials != past->hidden_specials) {
+  prompt.continues = Continues(prompt.ids, past);
+  if (prompt.continues || said.is_ids || past == nullptr || prompt.added_special_tokens != past->added_special_tokens) {
     return prompt;
   }
   // What it kept are the past's tokens; nothing need be new behind them.
-  prompt.goes_on =
+  prompt.continues =
       KeepTokens(*past, said, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;
 }
 
-bool GoesOn(const std::vector<int32_t>& ids, const SessionPast* past) {
+bool Continues(const std::vector<int32_t>& ids, const SessionPast* past) {
   if (past == nullptr || static_cast<size_t>(past->computed) >= ids.size()) return false;
   return std::equal(past->tokens.begin(), past->tokens.begin() + past->computed, ids.begin());
 }

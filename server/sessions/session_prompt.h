@@ -17,10 +17,10 @@ namespace hydrant {
 
 struct TurnPrompt {
   std::vector<int32_t> ids;
-  int32_t hidden_specials = 0;      // leading ids the server added
-  std::optional<std::string> text;  // all of it; absent when the past's is
-  std::vector<ByteRange> plain;     // of `text`, ascending, disjoint and apart: what a client wrote
-  bool goes_on = false;             // GoesOn
+  int32_t added_special_tokens = 0;      // leading ids the server added
+  std::optional<std::string> text;       // all of it; absent when the past's is
+  std::vector<ByteRange> client_ranges;  // of `text`, ascending, disjoint and apart: what a client wrote
+  bool continues = false;                // Continues
 };
 
 // A prompt by itself: without text, for nobody will go on from it.
@@ -35,7 +35,7 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
                                      const Tokenizer& tokenizer);
 
 // Whether `ids` begin with the computed tokens of `past`, with at least one more behind them. `past` may be null.
-bool GoesOn(const std::vector<int32_t>& ids, const SessionPast* past);
+bool Continues(const std::vector<int32_t>& ids, const SessionPast* past);
 
 }  // namespace hydrant
 

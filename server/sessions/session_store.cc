@@ -16,7 +16,7 @@ constexpr size_t kGoneMax = 256;
 int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
   if (past == nullptr) return 0;
   const size_t text = past->text.has_value() ? past->text->capacity() : 0;
-  const size_t ranges = (past->plain.capacity() + past->answer_specials.capacity()) * sizeof(ByteRange);
+  const size_t ranges = (past->client_ranges.capacity() + past->answer_specials.capacity()) * sizeof(ByteRange);
   return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges);
 }
 

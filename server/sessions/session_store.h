@@ -44,7 +44,7 @@ namespace hydrant {
 struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
   int32_t computed = 0;         // of these; the last token of an answer is not
-  int32_t hidden_specials = 0;  // leading tokens that the server added
+  int32_t added_special_tokens = 0;  // leading tokens that the server added
   // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
   // Absent when that is not the text of the tokens.
   std::optional<std::string> text;
@@ -52,7 +52,7 @@ struct SessionPast {
   // Of `text`, ascending, disjoint and apart. What a client wrote in the prompt, which no special token takes a byte of; and
   // behind the prompt what the answer's special tokens are shown as.
   size_t prompt_bytes = 0;
-  std::vector<ByteRange> plain;
+  std::vector<ByteRange> client_ranges;
   std::vector<ByteRange> answer_specials;
   uint64_t turn = 0;  // the last
   KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life

@@ -25,7 +25,7 @@ void TurnAnswer::TakeLast() {
 }
 
 SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
-                                 const std::vector<ByteRange>& plain, bool drop_last) {
+                                 const std::vector<ByteRange>& client_ranges, bool drop_last) {
   SessionPast past;
   past.tokens.reserve(prompt.size() + tokens_.size());  // no more: sessions are many
   past.tokens = prompt;
@@ -40,7 +40,7 @@ SessionPast TurnAnswer::PastWith(const std::vector<int32_t>& prompt, const std::
   if (!drop_last) TakeLast();
   past.text->append(*prompt_text).append(text_).append(detokenizer_.Finish());
   past.prompt_bytes = prompt_text->size();
-  past.plain = plain;
+  past.client_ranges = client_ranges;
   for (const ByteRange& range : specials_) {
     past.answer_specials.push_back({past.prompt_bytes + range.begin, past.prompt_bytes + range.end});
   }

@@ -24,10 +24,10 @@ class TurnAnswer {
 
   void Add(int32_t token);
 
-  // Tokens and text of the whole past: `prompt` and its text with the client's `plain` ranges, then the answer, without its
+  // Tokens and text of the whole past: `prompt` and its text with the `client_ranges`, then the answer, without its
   // last token when `drop_last`. Nothing may be added afterwards.
   SessionPast PastWith(const std::vector<int32_t>& prompt, const std::optional<std::string>& prompt_text,
-                       const std::vector<ByteRange>& plain, bool drop_last);
+                       const std::vector<ByteRange>& client_ranges, bool drop_last);
 
  private:
   void TakeLast();

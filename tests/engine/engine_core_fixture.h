@@ -38,7 +38,7 @@ class ScriptedExecutor : public Executor {
     }
     StepOutput output;
     for (const ParkOp& park : input->parks) {
-      if (park.session == unparkable) output.unparked.push_back(park.session);
+      if (park.session == unparkable) output.park_failures.push_back(park.session);
     }
     for (const StepRow& row : input->rows) {
       RowOutput& answer = output.rows.emplace_back();

@@ -50,13 +50,14 @@ std::string Lossy(std::string_view bytes) {
 }
 
 // The ids of a text, once everything that holds for every tokenizer has been checked.
-std::vector<int32_t> Checked(const Tokenizer& tokenizer, std::string_view text, const std::vector<ByteRange>& plain) {
+std::vector<int32_t> Checked(const Tokenizer& tokenizer, std::string_view text,
+                             const std::vector<ByteRange>& client_ranges) {
   const ByteRange all{0, text.size()};
   const auto none_parsed = tokenizer.Encode(text, {.add_special_tokens = false, .parse_special_tokens = false});
-  Require(none_parsed == tokenizer.Encode(text, {.add_special_tokens = false, .plain = std::span(&all, 1)}),
+  Require(none_parsed == tokenizer.Encode(text, {.add_special_tokens = false, .client_ranges = std::span(&all, 1)}),
           "all plain is none parsed");
   for (const int32_t id : none_parsed) Require(!tokenizer.IsSpecial(id), "plain text has no special tokens");
-  const auto ids = tokenizer.Encode(text, {.add_special_tokens = false, .plain = plain});
+  const auto ids = tokenizer.Encode(text, {.add_special_tokens = false, .client_ranges = client_ranges});
   Require(ids.size() <= 3 * text.size() + 3, "tokens are no more than bytes, a space being three");
   for (const bool skip : {false, true}) {
     Detokenizer stream(tokenizer, skip);
@@ -100,15 +101,15 @@ void Fuzz(std::string_view input) {
   const std::string_view text = input.substr(2);
   const size_t begin = std::min<size_t>(static_cast<unsigned char>(input[0]), text.size());
   const size_t end = std::min<size_t>(begin + static_cast<unsigned char>(input[1]), text.size());
-  const std::vector<ByteRange> plain = {{begin, end}};
+  const std::vector<ByteRange> client_ranges = {{begin, end}};
   for (const auto& tokenizer : kByteLevel) {
-    const auto ids = Checked(*tokenizer, text, plain);
+    const auto ids = Checked(*tokenizer, text, client_ranges);
     std::string bytes;
     for (const int32_t id : ids) bytes += tokenizer->TokenBytes(id);
     Require(bytes == text, "byte-level tokens spell their text");
     Require(tokenizer->Decode(ids, false) == Lossy(text), "decoding gives the text back");
   }
-  Checked(*kNormalizing, text, plain);
+  Checked(*kNormalizing, text, client_ranges);
   const auto ids = Checked(*kSentencePiece, text, {{0, text.size()}});
   std::string bytes;
   for (const int32_t id : ids) bytes += kSentencePiece->TokenBytes(id);

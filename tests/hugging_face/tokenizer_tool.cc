@@ -38,10 +38,10 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Open(const std::filesystem::pat
 
 json Answer(const Tokenizer& tokenizer, const json& request) {
   if (request.contains("text")) {
-    std::vector<ByteRange> plain;
-    for (const json& range : request.value("plain", json::array())) plain.push_back({range[0], range[1]});
+    std::vector<ByteRange> client_ranges;
+    for (const json& range : request.value("plain", json::array())) client_ranges.push_back({range[0], range[1]});
     return {{"ids", tokenizer.Encode(request["text"].get<std::string>(),
-                                     {request.value("add", true), request.value("parse", true), plain})}};
+                                     {request.value("add", true), request.value("parse", true), client_ranges})}};
   }
   const auto ids = request["ids"].get<std::vector<int32_t>>();
   const bool skip = request.value("skip", true);

@@ -33,7 +33,7 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
 }
 
 bool FakeExecutor::OnItsWay(const SimRequest& request) const {
-  for (const Flight& flight : flights_) {
+  for (const InFlightStep& flight : flights_) {
     for (const StepRow& row : flight.input->rows) {
       if (row.sampling->key == request.id()) return true;
     }
@@ -43,7 +43,7 @@ bool FakeExecutor::OnItsWay(const SimRequest& request) const {
 
 int32_t FakeExecutor::held_blocks() const {
   int64_t held = memory_.held_blocks();
-  for (const Flight& flight : flights_) {
+  for (const InFlightStep& flight : flights_) {
     for (const StepRow& row : flight.input->rows) held += std::ssize(row.block_table) - BlocksForSlots(row.live);
   }
   return static_cast<int32_t>(held);
@@ -93,7 +93,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     failure_.Set("ticket ", ticket.number, " awaited at step ", step_);
     return output;
   }
-  const Flight flight = flights_.front();
+  const InFlightStep flight = flights_.front();
   const StepInput& input = *flight.input;
   step_ = flight.step;
   row_step_ = flight.row_step;

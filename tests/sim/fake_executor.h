@@ -155,12 +155,12 @@ class FakeExecutor : public Executor {
   std::vector<uint64_t> ranks_;
   std::vector<uint64_t> worst_first_;
 
-  struct Flight {
+  struct InFlightStep {
     const StepInput* input = nullptr;
     uint64_t step = 0;
     uint64_t row_step = 0;
   };
-  std::vector<Flight> flights_;  // oldest first
+  std::vector<InFlightStep> flights_;  // oldest first
   uint64_t launches_ = 0;
   uint64_t step_ = 0;  // launched or awaited last
   int64_t live_slots_ = 0;

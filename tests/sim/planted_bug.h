@@ -99,7 +99,7 @@ class BuggyExecutor : public Executor {
   const PlantedBug bug_;
   Executor& inner_;
   // A step from Launch to Await, with what spoiled rows point to.
-  struct Flight {
+  struct InFlightStep {
     StepInput input;
     EvictionPolicy policy;
     std::deque<EvictionPolicy> policies;
@@ -107,10 +107,10 @@ class BuggyExecutor : public Executor {
     std::vector<BlockCopy> block_copies;
     int32_t dropped_row = -1;
   };
-  Flight flights_[2];  // in turn
+  InFlightStep flights_[2];  // in turn
   uint64_t launched_ = 0;
   uint64_t awaited_ = 0;
-  Flight* now_ = &flights_[0];                         // launched or awaited
+  InFlightStep* now_ = &flights_[0];                   // launched or awaited
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
   std::map<uint64_t, int32_t> parked_live_;            // by session, as far as a bug needs it
   std::vector<int32_t> last_table_;                    // of the row spoiled last

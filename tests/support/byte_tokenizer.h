@@ -30,8 +30,8 @@ class ByteTokenizer : public Tokenizer {
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
     std::vector<int32_t> ids;
     if (options.add_special_tokens && add_bos) ids.push_back(kBos);
-    const bool is_plain = !options.plain.empty() && options.plain.front().begin < bos_text.size();
-    if (options.parse_special_tokens && !is_plain && text.starts_with(bos_text)) {
+    const bool is_client = !options.client_ranges.empty() && options.client_ranges.front().begin < bos_text.size();
+    if (options.parse_special_tokens && !is_client && text.starts_with(bos_text)) {
       ids.push_back(kBos);
       text.remove_prefix(bos_text.size());
     }

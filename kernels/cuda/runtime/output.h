@@ -6,7 +6,7 @@
 
 namespace hydrant::cuda {
 
-// Elements of fp32, or of the product's type, rounded on the way (Device::ProductInput).
+// Elements of fp32, or of the product's type, rounded on the way (Device::PreferredInputType).
 struct Output {
   Output() = default;
   Output(float* fp32) : data(fp32) {}  // NOLINT: nearly all are

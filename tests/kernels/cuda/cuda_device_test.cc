@@ -139,8 +139,8 @@ TEST_F(CudaDeviceTest, WhatAProductTakesNextIsRoundedAsItWouldBeThen) {
   const NormWeight norm{NormKind::kLayer, static_cast<const float*>(On(1, kCols, norm_weight).data),
                         static_cast<const float*>(On(1, kCols, Random(kCols, 4)).data), 1e-5f};
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    EXPECT_EQ(device_->ProductInput({.cols = kCols, .format = FormatOf(dtype)}), dtype);
-    EXPECT_EQ(device_->ProductInput({.cols = kCols + 1, .format = FormatOf(dtype)}), DType::kF32)
+    EXPECT_EQ(device_->PreferredInputType({.cols = kCols, .format = FormatOf(dtype)}), dtype);
+    EXPECT_EQ(device_->PreferredInputType({.cols = kCols + 1, .format = FormatOf(dtype)}), DType::kF32)
         << "rows would begin anywhere";
     const LinearSpec spec{.rows = kRows, .cols = kCols, .format = FormatOf(dtype)};
     LinearSpec gate = spec;

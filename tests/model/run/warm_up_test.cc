@@ -61,7 +61,7 @@ class RecordingExecutor : public Executor {
     for (const uint64_t session : input.drops) EXPECT_EQ(parked.erase(session), 1u);
     for (const ParkOp& park : input.parks) {
       if (parks) parked.insert(park.session);
-      if (!parks) output_.unparked.push_back(park.session);
+      if (!parks) output_.park_failures.push_back(park.session);
     }
     for (const RestoreOp& restore : input.restores) EXPECT_TRUE(parked.contains(restore.session));
     restored += static_cast<int>(input.restores.size());

@@ -25,9 +25,9 @@ AddedToken Token(int32_t id, std::string_view content, Options options = {}) {
 
 // Text as itself, tokens as {id}.
 std::string Show(const std::vector<AddedToken>& tokens, std::string_view text,
-                 const std::vector<ByteRange>& plain = {}) {
+                 const std::vector<ByteRange>& client_ranges = {}) {
   std::string shown;
-  for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, plain)) {
+  for (const auto& segment : AddedTokenMatcher(tokens).Cut(text, client_ranges)) {
     shown += segment.id >= 0 ? "{" + std::to_string(segment.id) + "}" : "[" + std::string(segment.text) + "]";
   }
   return shown;

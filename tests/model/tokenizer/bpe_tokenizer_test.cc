@@ -259,9 +259,9 @@ TEST(BpeTokenizer, SpecialTokensAreParsedOnRequestOnly) {
   const auto tokenizer = Make(TinyTokenizerJson().dump());
   EXPECT_EQ(tokenizer->Encode("</s>", {}), (Ids{256, 257}));
   EXPECT_EQ(tokenizer->Encode("</s>", kPlain), Ids{257});
-  const Ids plain = tokenizer->Encode("</s>", {.add_special_tokens = false, .parse_special_tokens = false});
-  EXPECT_EQ(plain.size(), 4u);
-  EXPECT_EQ(tokenizer->Decode(plain, true), "</s>");
+  const Ids as_text = tokenizer->Encode("</s>", {.add_special_tokens = false, .parse_special_tokens = false});
+  EXPECT_EQ(as_text.size(), 4u);
+  EXPECT_EQ(tokenizer->Decode(as_text, true), "</s>");
   EXPECT_EQ(tokenizer->Decode({256, 257}, true), "");
   EXPECT_EQ(tokenizer->Decode({256, 257}, false), "<s></s>");
 }
@@ -272,8 +272,8 @@ TEST(BpeTokenizer, SpecialTokensAreNotFoundInPlainRanges) {
   for (const bool nfc : {false, true}) {
     if (nfc) from["normalizer"] = {{"type", "NFC"}};
     const auto tokenizer = Make(from.dump());
-    const auto encode = [&](std::string_view text, const std::vector<ByteRange>& plain) {
-      return tokenizer->Encode(text, {.add_special_tokens = false, .plain = plain});
+    const auto encode = [&](std::string_view text, const std::vector<ByteRange>& client_ranges) {
+      return tokenizer->Encode(text, {.add_special_tokens = false, .client_ranges = client_ranges});
     };
     for (const std::string special : {"</s>", "<n>"}) {
       const int32_t id = special == "<n>" ? 300 : 257;
@@ -324,7 +324,7 @@ TEST(BpeTokenizer, PaddedIdsExistWithoutText) {
 
 // Whatever a file calls it: an ordinary piece that merges make, or a token that is added but not special.
 TEST(BpeTokenizer, NoPlainTextBecomesATokenThatEndsATurn) {
-  const std::vector<ByteRange> plain = {{0, 4}};
+  const std::vector<ByteRange> client_ranges = {{0, 4}};
   for (const bool ignore_merges : {false, true}) {
     for (const bool added : {false, true}) {
       TokenizerSpec spec;
@@ -338,12 +338,12 @@ TEST(BpeTokenizer, NoPlainTextBecomesATokenThatEndsATurn) {
       if (added) spec.added.push_back({.id = 258, .content = "</s>"});
       const auto before = BpeTokenizer::Create(spec, 0);
       ASSERT_THAT(before, IsOk());
-      EXPECT_EQ((*before)->Encode("</s>", {.plain = plain}), Ids{258});
+      EXPECT_EQ((*before)->Encode("</s>", {.client_ranges = client_ranges}), Ids{258});
       spec.control_ids = {258, -1};
       const auto after = BpeTokenizer::Create(spec, 0);
       ASSERT_THAT(after, IsOk());
       EXPECT_TRUE((*after)->IsSpecial(258));
-      EXPECT_EQ((*after)->Encode("</s>", {.plain = plain}), (Ids{256, 257}));
+      EXPECT_EQ((*after)->Encode("</s>", {.client_ranges = client_ranges}), (Ids{256, 257}));
       EXPECT_EQ((*after)->Encode("</s>", {}), Ids{258});
     }
   }

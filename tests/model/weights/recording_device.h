@@ -54,7 +54,7 @@ class RecordingDevice final : public Device {
   std::string name() const override { return "recording"; }
   bool MultipliesNatively(DType) const override { return true; }
   bool Supports(WeightFormat format) const override { return facts_.supports(format); }
-  DType ProductInput(const LinearSpec&) const override { return DType::kF32; }
+  DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override { return std::make_unique<CpuBuffer>(bytes); }
   void CopyToDevice(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }
   void CopyToHost(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }

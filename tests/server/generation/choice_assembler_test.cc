@@ -18,9 +18,9 @@ using testing::IsEmpty;
 
 class ChoiceAssemblerTest : public testing::Test {
  protected:
-  ChoiceAssembler Make(int32_t hidden_specials = 0, bool show_specials = true) {
+  ChoiceAssembler Make(int32_t added_special_tokens = 0, bool show_specials = true) {
     stops_ = std::make_unique<StopStrings>(request_.stop);
-    return ChoiceAssembler(tokenizer_, request_, *stops_, prompt_, hidden_specials, show_specials);
+    return ChoiceAssembler(tokenizer_, request_, *stops_, prompt_, added_special_tokens, show_specials);
   }
 
   static TokenEvent Token(int32_t id, FinishReason end = FinishReason::kNone) {
@@ -152,7 +152,7 @@ TEST_F(ChoiceAssemblerTest, AnEchoShowsThePromptWithItsLogProbabilities) {
   request_.echo = true;
   request_.logprobs = 0;
   prompt_ = {ByteTokenizer::kBos, 'h', 'i'};
-  ChoiceAssembler assembler = Make(/*hidden_specials=*/1);
+  ChoiceAssembler assembler = Make(/*added_special_tokens=*/1);
   PromptEvent event;
   event.begin = 1;
   event.results.resize(2);

@@ -20,14 +20,14 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
 
   const PreparedPrompt with = PrepareCompletion(R"({"prompt":"hi"})", context).value().prompts[0];
   EXPECT_EQ(with.ids.front(), ByteTokenizer::kBos);
-  EXPECT_EQ(with.hidden_specials, 1);
+  EXPECT_EQ(with.added_special_tokens, 1);
   EXPECT_TRUE(with.show_specials);
   const PreparedPrompt without =
       PrepareCompletion(R"({"prompt":"hi","add_special_tokens":false})", context).value().prompts[0];
   EXPECT_EQ(without.ids, ByteIds("hi"));
-  EXPECT_EQ(without.hidden_specials, 0);
+  EXPECT_EQ(without.added_special_tokens, 0);
   const PreparedPrompt ids = PrepareCompletion(R"({"prompt":[257,104]})", context).value().prompts[0];
-  EXPECT_EQ(ids.hidden_specials, 0);
+  EXPECT_EQ(ids.added_special_tokens, 0);
   EXPECT_FALSE(ids.show_specials);
   const PreparedPrompt cut =
       PrepareCompletion(R"({"prompt":"abcdef","truncate_prompt_tokens":3})", context).value().prompts[0];
@@ -36,7 +36,7 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
   tokenizer->add_bos = false;
   const PreparedPrompt typed =
       PrepareCompletion(R"({"prompt":"<bos>abcd","truncate_prompt_tokens":2})", context).value().prompts[0];
-  EXPECT_EQ(typed.hidden_specials, 0) << "the client typed it: an echo shows it";
+  EXPECT_EQ(typed.added_special_tokens, 0) << "the client typed it: an echo shows it";
   EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
 }
 

@@ -60,7 +60,7 @@ Ids PromptOf(const std::string& text, const SessionPast* past, bool append = fal
   const ApiResult<TurnPrompt> prompt = MakeTurnPrompt(request.prompts.front(), request, past, tokenizer);
   EXPECT_TRUE(prompt.ok());
   if (!prompt.ok()) return {};
-  EXPECT_EQ(prompt.value().goes_on, GoesOn(prompt.value().ids, past)) << text;
+  EXPECT_EQ(prompt.value().continues, Continues(prompt.value().ids, past)) << text;
   return prompt.value().ids;
 }
 
@@ -72,14 +72,14 @@ TEST(MakeTurnPrompt, AHistoryOfTheSameTokensGoesOn) {
   const SessionPast past = PastOf(ByteIds("hello"));
   const Ids prompt = PromptOf("hello you", &past);
   EXPECT_THAT(prompt, ElementsAreArray(ByteIds("hello you")));
-  EXPECT_TRUE(GoesOn(prompt, &past));
+  EXPECT_TRUE(Continues(prompt, &past));
 }
 
 TEST(MakeTurnPrompt, AHistoryOfTheSameTextKeepsTheTokensThatWereWritten) {
   const SessionPast past = PastOf(ByteIds("xab."));
   const Ids prompt = PromptOf("xab. ab", &past);
   EXPECT_THAT(prompt, ElementsAreArray(Joined(ByteIds("xab. "), {PairTokenizer::kPair})));
-  EXPECT_TRUE(GoesOn(prompt, &past));
+  EXPECT_TRUE(Continues(prompt, &past));
 }
 
 TEST(MakeTurnPrompt, WhereOnlyTheLastTokenDiffersTheRestIsKept) {
@@ -88,7 +88,7 @@ TEST(MakeTurnPrompt, WhereOnlyTheLastTokenDiffersTheRestIsKept) {
   EXPECT_THAT(PromptOf("xab ab", &past), ElementsAreArray(ByteIds("xab ab"))) << "the text begins with all of it";
   const Ids prompt = PromptOf("xab ?", &past);
   EXPECT_THAT(prompt, ElementsAreArray(ByteIds("xab ?")));
-  EXPECT_TRUE(GoesOn(prompt, &past));
+  EXPECT_TRUE(Continues(prompt, &past));
 }
 
 TEST(MakeTurnPrompt, APastWithoutATextIsFoundByItsTokensOnly) {
@@ -97,15 +97,15 @@ TEST(MakeTurnPrompt, APastWithoutATextIsFoundByItsTokensOnly) {
   EXPECT_THAT(PromptOf("xab. y", &past), ElementsAreArray(PromptOf("xab. y", nullptr)));
   past = PastOf(ByteIds("xy."));
   past.text.reset();
-  EXPECT_TRUE(GoesOn(PromptOf("xy. y", &past), &past));
+  EXPECT_TRUE(Continues(PromptOf("xy. y", &past), &past));
 }
 
 TEST(MakeTurnPrompt, AnEditedHistoryIsEncodedAsItIs) {
   const SessionPast past = PastOf(ByteIds("xab."));
   const Ids prompt = PromptOf("yab. ab", &past);
   EXPECT_THAT(prompt, ElementsAreArray(PromptOf("yab. ab", nullptr)));
-  EXPECT_FALSE(GoesOn(prompt, &past));
-  EXPECT_FALSE(GoesOn(PromptOf("xa", &past), &past)) << "shorter than the past";
+  EXPECT_FALSE(Continues(prompt, &past));
+  EXPECT_FALSE(Continues(PromptOf("xa", &past), &past)) << "shorter than the past";
 }
 
 TEST(MakeTurnPrompt, WhatIsAppendedComesBehindAllThatWasWritten) {
@@ -133,9 +133,9 @@ TEST(MakeTurnPrompt, TheTextIsAllThatAClientWouldSend) {
   EXPECT_FALSE(MakeTurnPrompt(request.prompts.front(), request, &silent, PairTokenizer()).value().text.has_value());
 }
 
-// A chat's prompt: `plain` is what the client wrote in it.
-TurnPrompt ChatPromptOf(const std::string& text, std::vector<ByteRange> plain, const SessionPast* past) {
-  const RequestPrompt said = {.is_ids = false, .text = text, .ids = {}, .plain = std::move(plain)};
+// A chat's prompt: `client_ranges` is what the client wrote in it.
+TurnPrompt ChatPromptOf(const std::string& text, std::vector<ByteRange> client_ranges, const SessionPast* past) {
+  const RequestPrompt said = {.is_ids = false, .text = text, .ids = {}, .client_ranges = std::move(client_ranges)};
   return MakeTurnPrompt(said, CompletionRequest(), past, PairTokenizer()).value();
 }
 
@@ -144,7 +144,7 @@ TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
   past.text = "<bos>xab.";
   past.text_before_last = 8;
   past.prompt_bytes = 7;
-  past.plain = {{5, 6}};
+  past.client_ranges = {{5, 6}};
   const Ids kept = Joined({ByteTokenizer::kBos}, ByteIds("xab. y"));
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}, {7, 9}}, &past).ids, kept);
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{5, 6}}, &past).ids, kept) << "whoever says the answer";
@@ -152,7 +152,7 @@ TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
   for (const ByteRange range : {ByteRange{0, 6}, ByteRange{0, 5}, ByteRange{3, 4}}) {
     const TurnPrompt prompt = ChatPromptOf("<bos>xab. y", {range}, &past);
     EXPECT_EQ(prompt.ids, text) << range.begin;
-    EXPECT_FALSE(prompt.goes_on);
+    EXPECT_FALSE(prompt.continues);
   }
   EXPECT_EQ(ChatPromptOf("<bos>xab?", {{0, 6}}, &past).ids, Joined(ByteIds("<bos>x"), {PairTokenizer::kPair, '?'}))
       << "up to its last token";
@@ -161,7 +161,7 @@ TEST(MakeTurnPrompt, WhatAClientSaysIsNoSpecialTokenOfThePast) {
 TEST(MakeTurnPrompt, WhatThePastTookForTextIsNoSpecialTokenEither) {
   SessionPast past = PastOf(ByteIds("<bos>xab."));
   past.prompt_bytes = 9;
-  past.plain = {{0, 6}};
+  past.client_ranges = {{0, 6}};
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 6}}, &past).ids, ByteIds("<bos>xab. y"));
   EXPECT_EQ(ChatPromptOf("<bos>xab. y", {{0, 2}, {2, 2}, {2, 6}}, &past).ids, ByteIds("<bos>xab. y")) << "in pieces";
   EXPECT_EQ(PromptOf("<bos>xab. y", &past), PromptOf("<bos>xab. y", nullptr)) << "as without a session";
@@ -172,7 +172,7 @@ TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
   past.text = "xab<eos>c.";
   past.text_before_last = 9;
   past.prompt_bytes = 1;
-  past.plain = {};
+  past.client_ranges = {};
   past.answer_specials = {{3, 8}};
   const Ids kept = Joined(Joined(ByteIds("xab"), {ByteTokenizer::kEos}), ByteIds("c. y"));
   EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 3}, {8, 10}}, &past).ids, kept);
@@ -182,13 +182,13 @@ TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
 
 TEST(MakeTurnPrompt, TellsWhatIsTheClients) {
   const std::vector<ByteRange> ranges = {{1, 3}, {4, 5}};
-  EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).plain, ranges);
+  EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).client_ranges, ranges);
   SessionPast past = PastOf(ByteIds("xabab"));
-  past.plain = ranges;
+  past.client_ranges = ranges;
   CompletionRequest request;
   request.session_append = true;
   const RequestPrompt said = {.is_ids = false, .text = "!", .ids = {}};
-  EXPECT_EQ(MakeTurnPrompt(said, request, &past, PairTokenizer()).value().plain, ranges);
+  EXPECT_EQ(MakeTurnPrompt(said, request, &past, PairTokenizer()).value().client_ranges, ranges);
 }
 
 TEST(MakeTurnPrompt, SomethingMustBeNew) {
@@ -204,7 +204,7 @@ TEST(MakeTurnPrompt, SomethingMustBeNew) {
 TEST(MakeTurnPrompt, ATokenTheServerAddedIsNoPartOfTheText) {
   SessionPast past = PastOf(Joined({ByteTokenizer::kBos}, ByteIds("xab.")));
   ASSERT_EQ(past.text, "xab.");
-  past.hidden_specials = 1;
+  past.added_special_tokens = 1;
   const Ids prompt = PromptOf("xab. y", &past, /*append=*/false, /*add_bos=*/true);
   EXPECT_THAT(prompt, ElementsAreArray(Joined({ByteTokenizer::kBos}, ByteIds("xab. y"))));
   EXPECT_THAT(PromptOf("z", &past, /*append=*/true, /*add_bos=*/true),
@@ -217,21 +217,21 @@ TEST(MakeTurnPrompt, ATokenTheServerAddedIsNoPartOfTheText) {
 // A stop token that is no part of the past leaves all of it computed: sent once more as it is, there is nothing to go on with.
 TEST(MakeTurnPrompt, AHistoryWithNothingNewDoesNotGoOn) {
   const SessionPast past = PastOf(ByteIds("xab."), /*without_kv=*/0);
-  EXPECT_FALSE(GoesOn(PromptOf("xab.", &past), &past));
-  EXPECT_TRUE(GoesOn(PromptOf("xab.y", &past), &past));
-  EXPECT_TRUE(GoesOn(PromptOf("y", &past, /*append=*/true), &past));
+  EXPECT_FALSE(Continues(PromptOf("xab.", &past), &past));
+  EXPECT_TRUE(Continues(PromptOf("xab.y", &past), &past));
+  EXPECT_TRUE(Continues(PromptOf("y", &past, /*append=*/true), &past));
 }
 
-TEST(GoesOn, NeedsATokenToCompute) {
+TEST(Continues, NeedsATokenToCompute) {
   const SessionPast past = PastOf({1, 2, 3});
-  EXPECT_FALSE(GoesOn({1, 2}, &past));
-  EXPECT_TRUE(GoesOn({1, 2, 3}, &past));
-  EXPECT_TRUE(GoesOn({1, 2, 9}, &past)) << "the last one has no KV";
-  EXPECT_FALSE(GoesOn({1, 9, 3}, &past));
+  EXPECT_FALSE(Continues({1, 2}, &past));
+  EXPECT_TRUE(Continues({1, 2, 3}, &past));
+  EXPECT_TRUE(Continues({1, 2, 9}, &past)) << "the last one has no KV";
+  EXPECT_FALSE(Continues({1, 9, 3}, &past));
   const SessionPast stopped = PastOf({1, 2, 3}, 0);
-  EXPECT_FALSE(GoesOn({1, 2, 3}, &stopped));
-  EXPECT_TRUE(GoesOn({1, 2, 3, 4}, &stopped));
-  EXPECT_FALSE(GoesOn({1}, nullptr));
+  EXPECT_FALSE(Continues({1, 2, 3}, &stopped));
+  EXPECT_TRUE(Continues({1, 2, 3, 4}, &stopped));
+  EXPECT_FALSE(Continues({1}, nullptr));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(TurnAnswer, TellsWhatTheClientSaidAndWhereTheAnswerShowsSpecialTokens) {
   const SessionPast shown = past_of(false, false);
   EXPECT_EQ(shown.text, "Q:<bos>a<eos><bos>");
   EXPECT_EQ(shown.prompt_bytes, 2u);
-  EXPECT_EQ(shown.plain, (std::vector<ByteRange>{{0, 1}}));
+  EXPECT_EQ(shown.client_ranges, (std::vector<ByteRange>{{0, 1}}));
   EXPECT_EQ(shown.answer_specials, (std::vector<ByteRange>{{2, 7}, {8, 18}}));
   EXPECT_EQ(past_of(false, true).answer_specials, (std::vector<ByteRange>{{2, 7}, {8, 13}}));
   EXPECT_TRUE(past_of(true, false).answer_specials.empty());
