@@ -8,16 +8,16 @@
 namespace hydrant {
 namespace {
 
-KvPreset ReadPreset(ObjectReader* kv, const KvSpec& otherwise) {
+KvPreset ReadPreset(ObjectReader* kv, const KvSpec& default_value) {
   if (!kv->Has("policy")) {
     const bool speaks_of_budgets = kv->Has("budget") || kv->Has("recent") || kv->Has("cadence");
-    return !otherwise.evicts() && speaks_of_budgets ? KvPreset::kH2o : otherwise.preset;
+    return !default_value.evicts() && speaks_of_budgets ? KvPreset::kH2o : default_value.preset;
   }
   const JsonView name = kv->Raw("policy");
   const std::optional<KvPreset> preset = name.is_string() ? KvPresetFromName(name.string()) : std::nullopt;
   if (!preset.has_value())
     kv->Fail("policy", absl::StrCat("'kv.policy' must be one of: ", std::string(KvPresetNames()), "."));
-  return preset.value_or(otherwise.preset);
+  return preset.value_or(default_value.preset);
 }
 
 void ReadBudget(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
@@ -96,16 +96,16 @@ void ReadFloor(ObjectReader* kv, KvSpec* spec) {
 
 }  // namespace
 
-KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget_max) {
-  if (!request->Has("kv")) return otherwise;
+KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t budget_max) {
+  if (!request->Has("kv")) return default_value;
   ObjectReader kv = request->Object("kv");
   KvSpec spec;
-  spec.preset = ReadPreset(&kv, otherwise);
-  if (spec.evicts() && otherwise.evicts()) {
+  spec.preset = ReadPreset(&kv, default_value);
+  if (spec.evicts() && default_value.evicts()) {
     const KvPreset preset = spec.preset;
-    spec = otherwise;
+    spec = default_value;
     spec.preset = preset;
-    if (preset != otherwise.preset || kv.Has("budget")) spec.recent.reset();
+    if (preset != default_value.preset || kv.Has("budget")) spec.recent.reset();
     if (kv.Has("budget")) spec.floor.reset();
     // Nobody asked this preset for it.
     if (!CanPrefillBudgeted(preset)) spec.budgeted_prefill = false;
@@ -117,11 +117,11 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget
   ReadPrefill(&kv, &spec);
   ReadPosition(&kv, &spec);
   ReadFloor(&kv, &spec);
-  if (request->failed()) return otherwise;
+  if (request->failed()) return default_value;
   if (std::optional<ApiError> error = CheckKvSpec(spec, budget_max)) {
     error->param = request->Path(error->param);
     request->FailWith(*std::move(error));
-    return otherwise;
+    return default_value;
   }
   return spec;
 }

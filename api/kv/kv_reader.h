@@ -9,14 +9,14 @@
 
 namespace hydrant {
 
-// The spec that `request`'s member `kv` asks for; absent members come from `otherwise`:
-//  - no `kv`: `otherwise`;
-//  - no `policy`: the preset of `otherwise`, or h2o when that is full and the object speaks of budgets;
-//  - the policy `full` stands alone: nothing of `otherwise` is taken over;
-//  - another preset than otherwise's takes over budget, cadence, position, elastic and, where it can, prefill; `recent` only
+// The spec that `request`'s member `kv` asks for; absent members come from `default_value`:
+//  - no `kv`: `default_value`;
+//  - no `policy`: the preset of `default_value`, or h2o when that is full and the object speaks of budgets;
+//  - the policy `full` stands alone: nothing of `default_value` is taken over;
+//  - another preset than its own takes over budget, cadence, position, elastic and, where it can, prefill; `recent` only
 //    if neither preset nor budget change, `floor` only if the budget does not.
-// Errors go to request's error, and `otherwise` comes back. REQUIRES: CheckKvSpec(otherwise, budget_max) found nothing.
-KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& otherwise, int32_t budget_max);
+// Errors go to request's error, and `default_value` comes back. REQUIRES: CheckKvSpec(default_value, budget_max) found nothing.
+KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t budget_max);
 
 }  // namespace hydrant
 

@@ -126,14 +126,14 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   ReadSession(request, context, fields);
 }
 
-int32_t ReadMaxTokens(ObjectReader* request, int32_t otherwise, int32_t min) {
+int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const std::optional<int64_t> older = request->OptionalInteger("max_tokens", min, kMost);
   const std::optional<int64_t> newer = request->OptionalInteger("max_completion_tokens", min, kMost);
   if (older.has_value() && newer.has_value() && *older != *newer) {
     request->Fail("max_completion_tokens", "'max_tokens' and 'max_completion_tokens' must not differ.");
   }
-  return static_cast<int32_t>(newer.value_or(older.value_or(otherwise)));
+  return static_cast<int32_t>(newer.value_or(older.value_or(default_value)));
 }
 
 bool IsRequestId(std::string_view text, size_t bytes_max) {

@@ -71,7 +71,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
 
 // `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ. `min`: the
 // fewest there may be.
-int32_t ReadMaxTokens(ObjectReader* request, int32_t otherwise, int32_t min);
+int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min);
 
 // 1..bytes_max characters of [A-Za-z0-9._:-]: also what an X-Request-Id header must be to be used.
 bool IsRequestId(std::string_view text, size_t bytes_max);

@@ -73,14 +73,14 @@ void ReadAllowed(ObjectReader* request, const RequestContext& context, SamplingF
 
 }  // namespace
 
-SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& otherwise) {
+SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& default_value) {
   SamplingDefaults read;
-  read.temperature = request->Number("temperature", otherwise.temperature, 0.0, 2.0);
-  read.top_p = request->Number("top_p", otherwise.top_p, 0.0, 1.0, /*min_open=*/true);
-  read.top_k = request->Integer("top_k", otherwise.top_k, -1, std::numeric_limits<int32_t>::max());
-  read.min_p = request->Number("min_p", otherwise.min_p, 0.0, 1.0);
+  read.temperature = request->Number("temperature", default_value.temperature, 0.0, 2.0);
+  read.top_p = request->Number("top_p", default_value.top_p, 0.0, 1.0, /*min_open=*/true);
+  read.top_k = request->Integer("top_k", default_value.top_k, -1, std::numeric_limits<int32_t>::max());
+  read.min_p = request->Number("min_p", default_value.min_p, 0.0, 1.0);
   read.repetition_penalty =
-      request->Number("repetition_penalty", otherwise.repetition_penalty, kSmallestRepetition, 10.0);
+      request->Number("repetition_penalty", default_value.repetition_penalty, kSmallestRepetition, 10.0);
   return read;
 }
 

@@ -29,7 +29,7 @@ struct SamplingFields : SamplingParams {
 };
 
 // The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.
-SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& otherwise);
+SamplingDefaults ReadSamplingDefaults(ObjectReader* request, const SamplingDefaults& default_value);
 
 // Sets request's error at the first field that is wrong.
 void ReadSamplingFields(ObjectReader* request, const RequestContext& context, SamplingFields* fields);

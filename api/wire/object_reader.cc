@@ -55,12 +55,12 @@ JsonView ObjectReader::Raw(std::string_view name) const {
 
 bool ObjectReader::Has(std::string_view name) const { return Raw(name).valid(); }
 
-bool ObjectReader::Bool(std::string_view name, bool otherwise) {
+bool ObjectReader::Bool(std::string_view name, bool default_value) {
   const JsonView value = Raw(name);
-  if (!value.valid()) return otherwise;
+  if (!value.valid()) return default_value;
   if (!value.is_bool()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be true or false."), "invalid_type");
-    return otherwise;
+    return default_value;
   }
   return value.boolean();
 }
@@ -80,29 +80,30 @@ std::optional<int64_t> ObjectReader::OptionalInteger(std::string_view name, int6
   return integer;
 }
 
-int64_t ObjectReader::Integer(std::string_view name, int64_t otherwise, int64_t min, int64_t max) {
-  return OptionalInteger(name, min, max).value_or(otherwise);
+int64_t ObjectReader::Integer(std::string_view name, int64_t default_value, int64_t min, int64_t max) {
+  return OptionalInteger(name, min, max).value_or(default_value);
 }
 
-double ObjectReader::Number(std::string_view name, double otherwise, double min, double max, bool min_open) {
+double ObjectReader::Number(std::string_view name, double default_value, double min, double max, bool min_open) {
   const JsonView value = Raw(name);
-  if (!value.valid()) return otherwise;
+  if (!value.valid()) return default_value;
   if (!value.is_number()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be a number."), "invalid_type");
-    return otherwise;
+    return default_value;
   }
   const double number = value.number();
   const bool above = min_open ? number > min : number >= min;
   if (!std::isfinite(number) || !above || !(number <= max)) {
     Fail(name, absl::StrCat("'", Path(name), "' must be in ", min_open ? "(" : "[", min, ", ", max, "]."));
-    return otherwise;
+    return default_value;
   }
   return number;
 }
 
-std::string ObjectReader::String(std::string_view name, std::string_view otherwise, size_t bytes_max, bool identifier) {
+std::string ObjectReader::String(std::string_view name, std::string_view default_value, size_t bytes_max,
+                                 bool identifier) {
   const JsonView value = Raw(name);
-  if (!value.valid()) return std::string(otherwise);
+  if (!value.valid()) return std::string(default_value);
   if (!value.is_string()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be a string."), "invalid_type");
   } else if (value.string().size() > bytes_max) {
@@ -112,7 +113,7 @@ std::string ObjectReader::String(std::string_view name, std::string_view otherwi
   } else {
     return std::string(value.string());
   }
-  return std::string(otherwise);
+  return std::string(default_value);
 }
 
 std::vector<int32_t> ObjectReader::TokenIds(std::string_view name, int32_t vocab_size, size_t count_max) {

@@ -33,14 +33,14 @@ class ObjectReader {
   bool failed() const { return error_->has_value(); }
   bool Has(std::string_view name) const;  // there and not null
 
-  bool Bool(std::string_view name, bool otherwise);
-  int64_t Integer(std::string_view name, int64_t otherwise, int64_t min, int64_t max);
+  bool Bool(std::string_view name, bool default_value);
+  int64_t Integer(std::string_view name, int64_t default_value, int64_t min, int64_t max);
   std::optional<int64_t> OptionalInteger(std::string_view name, int64_t min, int64_t max);
   // `min_open`: the range is (min, max].
-  double Number(std::string_view name, double otherwise, double min, double max, bool min_open = false);
+  double Number(std::string_view name, double default_value, double min, double max, bool min_open = false);
   // At most `bytes_max` bytes. `identifier`: no control characters either (an id or a name ends up in headers and
   // logs).
-  std::string String(std::string_view name, std::string_view otherwise, size_t bytes_max, bool identifier);
+  std::string String(std::string_view name, std::string_view default_value, size_t bytes_max, bool identifier);
   // Token ids in [0, vocab_size), at most count_max of them. Code token_id_out_of_range.
   std::vector<int32_t> TokenIds(std::string_view name, int32_t vocab_size, size_t count_max);
   // The same of any value; `name` is what errors call it.

@@ -25,9 +25,9 @@ JsonBudget FileBudget() {
   return JsonBudget(limits);
 }
 
-JsonView Member(JsonView object, std::string_view name, std::string_view otherwise) {
+JsonView Member(JsonView object, std::string_view name, std::string_view fallback) {
   const JsonView value = object[name];
-  return value.absent() ? object[otherwise] : value;
+  return value.absent() ? object[fallback] : value;
 }
 
 bool IsUser(std::string_view role) { return role == "human" || role == "user"; }

@@ -95,9 +95,9 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
   constexpr const char* kDefaults[] = {"policy", "budget",  "recent",  "cadence",
                                        "floor",  "elastic", "prefill", "position"};
   if (std::none_of(std::begin(kDefaults), std::end(kDefaults), has)) return;
-  KvSpec otherwise = facts.kv;
-  if (CheckKvSpec(otherwise, budget_max).has_value()) otherwise = KvSpec();
-  tenant->kv = ReadKvSpec(reader, otherwise, budget_max);
+  KvSpec default_value = facts.kv;
+  if (CheckKvSpec(default_value, budget_max).has_value()) default_value = KvSpec();
+  tenant->kv = ReadKvSpec(reader, default_value, budget_max);
 }
 
 TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFacts& facts,

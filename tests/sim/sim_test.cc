@@ -16,9 +16,9 @@ namespace {
 // Times four shards: a hundred million block operations in a run.
 constexpr uint64_t kShardOperations = kSanitized ? 400'000 : 25'000'000;
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+uint64_t FromEnvironment(const char* name, uint64_t default_value) {
   const char* value = std::getenv(name);
-  return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : default_value;
 }
 
 class Simulation : public testing::TestWithParam<uint64_t> {};

@@ -10,13 +10,13 @@ struct Outcome {
   std::optional<ApiError> error;
 };
 
-Outcome Read(std::string_view kv, const KvSpec& otherwise = KvSpec()) {
+Outcome Read(std::string_view kv, const KvSpec& default_value = KvSpec()) {
   const std::string body = "{\"kv\":" + std::string(kv) + "}";
   const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
   EXPECT_TRUE(document.ok()) << body;
   Outcome outcome;
   ObjectReader reader(document.value().root(), "", &outcome.error);
-  outcome.spec = ReadKvSpec(&reader, otherwise, 1024);
+  outcome.spec = ReadKvSpec(&reader, default_value, 1024);
   return outcome;
 }
 
@@ -180,11 +180,11 @@ TEST(KvReaderTest, PrefillIsTakenOverWhereThePresetAllowsIt) {
     ASSERT_FALSE(outcome.error.has_value()) << kv << outcome.error->message;
     EXPECT_TRUE(outcome.spec.budgeted_prefill) << kv;
   }
-  KvSpec otherwise = ServerDefault();
-  otherwise.budgeted_prefill = true;
-  EXPECT_TRUE(Read(R"({"budget":64})", otherwise).spec.budgeted_prefill);
-  EXPECT_FALSE(Read(R"({"prefill":"full"})", otherwise).spec.budgeted_prefill);
-  const Outcome plus = Read(R"({"policy":"h2o-plus"})", otherwise);
+  KvSpec default_value = ServerDefault();
+  default_value.budgeted_prefill = true;
+  EXPECT_TRUE(Read(R"({"budget":64})", default_value).spec.budgeted_prefill);
+  EXPECT_FALSE(Read(R"({"prefill":"full"})", default_value).spec.budgeted_prefill);
+  const Outcome plus = Read(R"({"policy":"h2o-plus"})", default_value);
   ASSERT_FALSE(plus.error.has_value()) << plus.error->message;
   EXPECT_FALSE(plus.spec.budgeted_prefill);
 }
@@ -227,7 +227,7 @@ TEST(KvReaderTest, ConsentToALowerBudgetIsAFloorOrAWord) {
   floor.floor = 100;
   const struct {
     const char* kv;
-    KvSpec otherwise;
+    KvSpec default_value;
     bool elastic;
     std::optional<int32_t> floor;
   } cases[] = {
@@ -249,7 +249,7 @@ TEST(KvReaderTest, ConsentToALowerBudgetIsAFloorOrAWord) {
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.kv);
-    const Outcome outcome = Read(c.kv, c.otherwise);
+    const Outcome outcome = Read(c.kv, c.default_value);
     ASSERT_FALSE(outcome.error.has_value()) << outcome.error->message;
     EXPECT_EQ(outcome.spec.elastic, c.elastic);
     EXPECT_EQ(outcome.spec.floor, c.floor);
@@ -257,30 +257,30 @@ TEST(KvReaderTest, ConsentToALowerBudgetIsAFloorOrAWord) {
 }
 
 TEST(KvReaderTest, AbsentMembersComeFromTheServersDefault) {
-  const KvSpec otherwise = ServerDefault();
-  EXPECT_EQ(Read("null", otherwise).spec.recent, 100);
-  EXPECT_EQ(Read("{}", otherwise).spec.budget_tokens, 256);
+  const KvSpec default_value = ServerDefault();
+  EXPECT_EQ(Read("null", default_value).spec.recent, 100);
+  EXPECT_EQ(Read("{}", default_value).spec.budget_tokens, 256);
 
-  const Outcome smaller = Read(R"({"budget":64})", otherwise);
+  const Outcome smaller = Read(R"({"budget":64})", default_value);
   EXPECT_EQ(smaller.spec.preset, KvPreset::kH2o);
   EXPECT_EQ(smaller.spec.budget_tokens, 64);
   EXPECT_EQ(smaller.spec.recent, std::nullopt);  // the default's 100 belongs to its own budget
   EXPECT_EQ(smaller.spec.periodic_beta, 16);
 
-  const Outcome sinks = Read(R"({"policy":"sinks"})", otherwise);
+  const Outcome sinks = Read(R"({"policy":"sinks"})", default_value);
   EXPECT_EQ(sinks.spec.preset, KvPreset::kSinks);
   EXPECT_EQ(sinks.spec.budget_tokens, 256);
   EXPECT_EQ(sinks.spec.recent, std::nullopt);
 
-  const Outcome plus = Read(R"({"policy":"h2o-plus"})", otherwise);
+  const Outcome plus = Read(R"({"policy":"h2o-plus"})", default_value);
   EXPECT_EQ(plus.spec.preset, KvPreset::kH2oPlus);
   EXPECT_EQ(plus.spec.recent, std::nullopt);  // a third, not h2o's 100
 
-  const Outcome exact = Read(R"({"cadence":"exact"})", otherwise);
+  const Outcome exact = Read(R"({"cadence":"exact"})", default_value);
   EXPECT_EQ(exact.spec.periodic_beta, 0);
   EXPECT_EQ(exact.spec.recent, 100);
 
-  const Outcome full = Read(R"({"policy":"full"})", otherwise);
+  const Outcome full = Read(R"({"policy":"full"})", default_value);
   ASSERT_FALSE(full.error.has_value());
   EXPECT_FALSE(full.spec.evicts());
   EXPECT_EQ(full.spec.budget_kind, KvBudgetKind::kUnset);
