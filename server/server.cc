@@ -125,7 +125,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;
   options.scheduler.parked_blocks_max = limits.parked_blocks;
-  options.pairs = model.layers * model.kv_heads;
+  options.layer_heads = model.layers * model.kv_heads;
   options.vocab = model.vocab;
   options.context = limits.context_max;
   options.overlap = overlap;

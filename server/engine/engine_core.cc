@@ -280,7 +280,7 @@ void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
 }
 
 void EngineCore::ReadScores(const ReadOp& read, KvReading* out) {
-  const int64_t bytes_per_slot = int64_t{options_.pairs} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
+  const int64_t bytes_per_slot = int64_t{options_.layer_heads} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
   if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
   // Tickets are awaited in their order.
   if (in_flight_ > 0) Answer(flight(0));

@@ -33,8 +33,8 @@ namespace hydrant {
 
 struct EngineCoreOptions {
   SchedulerOptions scheduler;
-  int32_t pairs = 1;  // of a layer and a KV head
-  int32_t vocab = 0;  // > 0; a sampled id outside [0, vocab) fails its request alone
+  int32_t layer_heads = 1;  // layers * KV heads: each keeps a set of its own
+  int32_t vocab = 0;        // > 0; a sampled id outside [0, vocab) fails its request alone
   // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with what
   // its session had parked, then the budget and what it grows beyond that.
   int32_t context = 0;

@@ -13,36 +13,37 @@ namespace {
 // Walks over the slots of a reading: [block][pair][16].
 class Slots {
  public:
-  Slots(const KvReading& reading, int32_t pairs)
-      : score_blocks_(reading.score_blocks), live_(reading.live), pairs_(pairs) {
+  Slots(const KvReading& reading, int32_t layer_heads)
+      : score_blocks_(reading.score_blocks), live_(reading.live), layer_heads_(layer_heads) {
     assert(score_blocks_.blocks * kBlockSlots >= live_);
   }
 
-  template <typename Visit>  // (pair, position, score)
+  template <typename Visit>  // (layer_head, position, score)
   void ForEach(const Visit& visit) const {
     for (int32_t block = 0; block * kBlockSlots < live_; ++block) {
-      for (int32_t pair = 0; pair < pairs_; ++pair) ForBlock(block, pair, visit);
+      for (int32_t layer_head = 0; layer_head < layer_heads_; ++layer_head) ForBlock(block, layer_head, visit);
     }
   }
 
   template <typename Visit>
-  void ForPair(int32_t pair, const Visit& visit) const {
-    for (int32_t block = 0; block * kBlockSlots < live_; ++block) ForBlock(block, pair, visit);
+  void ForPair(int32_t layer_head, const Visit& visit) const {
+    for (int32_t block = 0; block * kBlockSlots < live_; ++block) ForBlock(block, layer_head, visit);
   }
 
  private:
   template <typename Visit>
-  void ForBlock(int32_t block, int32_t pair, const Visit& visit) const {
+  void ForBlock(int32_t block, int32_t layer_head, const Visit& visit) const {
     const size_t begin =
-        (static_cast<size_t>(block) * static_cast<size_t>(pairs_) + static_cast<size_t>(pair)) * kBlockSlots;
+        (static_cast<size_t>(block) * static_cast<size_t>(layer_heads_) + static_cast<size_t>(layer_head)) *
+        kBlockSlots;
     const auto count = static_cast<size_t>(std::min(kBlockSlots, live_ - block * kBlockSlots));
     for (size_t slot = begin; slot < begin + count; ++slot)
-      visit(pair, score_blocks_.positions[slot], score_blocks_.scores[slot]);
+      visit(layer_head, score_blocks_.positions[slot], score_blocks_.scores[slot]);
   }
 
   const KvScores& score_blocks_;
   const int32_t live_;
-  const int32_t pairs_;
+  const int32_t layer_heads_;
 };
 
 // The window of tokens that is asked about.
@@ -60,9 +61,9 @@ Window WindowOf(const SessionKvQuery& query, int32_t known) {
 }
 
 // What a score is worth: its share of the pair's, in units of an equal one.
-std::vector<float> Units(const Slots& slots, int32_t pairs, int32_t live) {
-  std::vector<double> sums(static_cast<size_t>(pairs));
-  slots.ForEach([&](int32_t pair, int32_t, float score) { sums[static_cast<size_t>(pair)] += score; });
+std::vector<float> Units(const Slots& slots, int32_t layer_heads, int32_t live) {
+  std::vector<double> sums(static_cast<size_t>(layer_heads));
+  slots.ForEach([&](int32_t layer_head, int32_t, float score) { sums[static_cast<size_t>(layer_head)] += score; });
   std::vector<float> units;
   for (const double sum : sums) units.push_back(sum > 0 ? static_cast<float>(live / sum) : 0.0f);
   return units;
@@ -71,19 +72,19 @@ std::vector<float> Units(const Slots& slots, int32_t pairs, int32_t live) {
 void Count(const Slots& slots, const Window& window, const KvShape& shape, bool scored, SessionKv* kv) {
   const auto width = static_cast<size_t>(window.end - window.begin);
   kv->held.assign(width, 0);
-  kv->reach.assign(static_cast<size_t>(shape.pairs()), 0.0f);
-  std::vector<float> units(static_cast<size_t>(shape.pairs()), 0.0f);
+  kv->reach.assign(static_cast<size_t>(shape.layer_heads()), 0.0f);
+  std::vector<float> units(static_cast<size_t>(shape.layer_heads()), 0.0f);
   if (scored) {
-    units = Units(slots, shape.pairs(), kv->live);
+    units = Units(slots, shape.layer_heads(), kv->live);
     kv->scores.assign(width, 0.0f);
   }
   const float age_unit = 1.0f / (static_cast<float>(kv->live) * static_cast<float>(kv->logical));
-  slots.ForEach([&](int32_t pair, int32_t position, float score) {
-    kv->reach[static_cast<size_t>(pair)] += static_cast<float>(kv->logical - 1 - position) * age_unit;
+  slots.ForEach([&](int32_t layer_head, int32_t position, float score) {
+    kv->reach[static_cast<size_t>(layer_head)] += static_cast<float>(kv->logical - 1 - position) * age_unit;
     if (!window.Has(position)) return;
     const auto at = static_cast<size_t>(position - window.begin);
     ++kv->held[at];
-    if (scored) kv->scores[at] += score * units[static_cast<size_t>(pair)];
+    if (scored) kv->scores[at] += score * units[static_cast<size_t>(layer_head)];
   });
   for (size_t i = 0; i < kv->scores.size(); ++i) {
     if (kv->held[i] > 0) kv->scores[i] /= static_cast<float>(kv->held[i]);
@@ -107,28 +108,28 @@ SessionKv::Pair PairOf(const Slots& slots, const Window& window, const KvShape& 
 
 SessionKv::Token TokenOf(const Slots& slots, const KvShape& shape, int32_t wanted, int32_t live, bool scored) {
   SessionKv::Token token{.position = wanted, .scores = {}};
-  token.scores.assign(static_cast<size_t>(shape.pairs()), -1.0f);
-  const std::vector<float> units = Units(slots, shape.pairs(), live);
-  slots.ForEach([&](int32_t pair, int32_t position, float score) {
+  token.scores.assign(static_cast<size_t>(shape.layer_heads()), -1.0f);
+  const std::vector<float> units = Units(slots, shape.layer_heads(), live);
+  slots.ForEach([&](int32_t layer_head, int32_t position, float score) {
     if (position != wanted) return;
-    token.scores[static_cast<size_t>(pair)] = scored ? score * units[static_cast<size_t>(pair)] : 0.0f;
+    token.scores[static_cast<size_t>(layer_head)] = scored ? score * units[static_cast<size_t>(layer_head)] : 0.0f;
   });
   return token;
 }
 
 // A cache that drops nothing holds every computed token in every pair.
 void HoldEverything(const Window& window, const KvShape& shape, const SessionKvQuery& query, SessionKv* kv) {
-  for (int32_t i = window.begin; i < window.end; ++i) kv->held.push_back(i < kv->logical ? shape.pairs() : 0);
+  for (int32_t i = window.begin; i < window.end; ++i) kv->held.push_back(i < kv->logical ? shape.layer_heads() : 0);
   const float mean_age = static_cast<float>(kv->logical - 1) / 2;
   const float reach = kv->logical == 0 ? 0.0f : mean_age / static_cast<float>(kv->logical);
-  kv->reach.assign(static_cast<size_t>(shape.pairs()), reach);
+  kv->reach.assign(static_cast<size_t>(shape.layer_heads()), reach);
   if (query.layer.has_value()) {
     kv->pair = {.layer = *query.layer, .head = *query.head, .positions = {}, .scores = {}};
     for (int32_t i = window.begin; i < std::min(window.end, kv->logical); ++i) kv->pair->positions.push_back(i);
   }
   if (query.token.has_value()) {
     const float held = *query.token < kv->logical ? 0.0f : -1.0f;
-    kv->token = {*query.token, std::vector<float>(static_cast<size_t>(shape.pairs()), held)};
+    kv->token = {*query.token, std::vector<float>(static_cast<size_t>(shape.layer_heads()), held)};
   }
 }
 
@@ -201,7 +202,7 @@ SessionKv MakeSessionKv(const std::string& id, const SessionStore::View& view, c
   } else if (reading.live > 0 && !reading.score_blocks_read) {
     kv.unknown = KvUnknown::kTooMany;
   } else {
-    const Slots slots(reading, shape.pairs());
+    const Slots slots(reading, shape.layer_heads());
     Count(slots, window, shape, policy.scores(), &kv);
     if (query.layer.has_value()) kv.pair = PairOf(slots, window, shape, query, policy.scores());
     if (query.token.has_value()) kv.token = TokenOf(slots, shape, *query.token, reading.live, policy.scores());

@@ -20,7 +20,7 @@ namespace hydrant {
 struct KvShape {
   int32_t layers = 1;
   int32_t kv_heads = 1;
-  int32_t pairs() const { return layers * kv_heads; }
+  int32_t layer_heads() const { return layers * kv_heads; }
 };
 
 // Whether what the engine and the store say is about the same moment: a turn that ended for one of them may be in progress

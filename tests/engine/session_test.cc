@@ -336,13 +336,13 @@ TEST_P(Sessions, WhatIsReadOfASessionIsWhatItsSlotsHold) {
   EXPECT_EQ(running.live, 41);
   EXPECT_EQ(parked.live, 40);
   EXPECT_EQ(parked.computed, 60 + 7);
-  const size_t pairs =
+  const size_t layer_heads =
       parked.score_blocks.positions.size() / static_cast<size_t>(parked.score_blocks.blocks * kBlockSlots);
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    const auto positions_of = [pair, pairs](const KvReading& reading) {
+  for (size_t layer_head = 0; layer_head < layer_heads; ++layer_head) {
+    const auto positions_of = [layer_head, layer_heads](const KvReading& reading) {
       std::set<int32_t> positions;
       for (size_t slot = 0; slot < static_cast<size_t>(reading.live); ++slot) {
-        const size_t at = (slot / kBlockSlots * pairs + pair) * kBlockSlots + slot % kBlockSlots;
+        const size_t at = (slot / kBlockSlots * layer_heads + layer_head) * kBlockSlots + slot % kBlockSlots;
         EXPECT_TRUE(positions.insert(reading.score_blocks.positions[at]).second) << "no token is in two slots";
         EXPECT_GE(reading.score_blocks.scores[at], 0);
       }

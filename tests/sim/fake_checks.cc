@@ -103,21 +103,21 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
     if (!CheckBlock(row, request, i)) return false;
     seen = {block.version, score_block.version};
   }
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    const int32_t slot = request.unseen_slot[static_cast<size_t>(pair)];
+  for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+    const int32_t slot = request.unseen_slot[static_cast<size_t>(layer_head)];
     if (!same_slots || slot < 0 || slot >= row.live) continue;
-    if (!CheckSlot(row, request, pair, slot, CellAt(row.block_table, pair, slot),
-                   PositionAt(row.score_table, pair, slot))) {
+    if (!CheckSlot(row, request, layer_head, slot, CellAt(row.block_table, layer_head, slot),
+                   PositionAt(row.score_table, layer_head, slot))) {
       return false;
     }
   }
   request.unseen_slot.fill(-1);
-  slots_read_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.pairs);
+  slots_read_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.layer_heads);
   if (seen_all) return true;
   request.sums = {};
   for (int32_t i = 0; i < blocks; ++i) {
     const PairSums& sums = memory_.block(row.block_table[static_cast<size_t>(i)]).sums;
-    for (size_t pair = 0; pair < sums.size(); ++pair) request.sums[pair] += sums[pair];
+    for (size_t layer_head = 0; layer_head < sums.size(); ++layer_head) request.sums[layer_head] += sums[layer_head];
   }
   request.sums_known = true;
   return true;
@@ -129,10 +129,10 @@ bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int
   const FakeMemory::ScoreBlock& score_block = memory_.score_block(row.score_table[static_cast<size_t>(place)]);
   const int32_t first = place * kBlockSlots;
   const size_t count = static_cast<size_t>(std::min(row.live - first, kBlockSlots));
-  for (size_t pair = 0; pair < static_cast<size_t>(options_.pairs); ++pair) {
+  for (size_t layer_head = 0; layer_head < static_cast<size_t>(options_.layer_heads); ++layer_head) {
     for (size_t i = 0; i < count; ++i) {
-      if (!CheckSlot(row, request, static_cast<int32_t>(pair), first + static_cast<int32_t>(i), block.cells[pair][i],
-                     score_block.positions[pair][i])) {
+      if (!CheckSlot(row, request, static_cast<int32_t>(layer_head), first + static_cast<int32_t>(i),
+                     block.cells[layer_head][i], score_block.positions[layer_head][i])) {
         return false;
       }
     }
@@ -140,18 +140,18 @@ bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int
   return true;
 }
 
-bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot,
+bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t slot,
                              const FakeMemory::Cell& cell, int32_t position_beside) {
   const size_t position = static_cast<size_t>(cell.position);
   if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
       cell.token != request.solo.text[position] ||
       (row.prefill && !request.Pruned(row.position) && cell.position != slot)) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", pair ", pair, " token ",
-                        cell.token, " of another text, position ", cell.position);
+    return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", layer_head ",
+                        layer_head, " token ", cell.token, " of another text, position ", cell.position);
   }
   if (row.policy->evicts && position_beside != cell.position) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", pair ", pair,
-                        " position ", position_beside, " for ", cell.position);
+    return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", layer_head ",
+                        layer_head, " position ", position_beside, " for ", cell.position);
   }
   return true;
 }

@@ -10,8 +10,8 @@ FakeExecutor::FakeExecutor(const Options& options, std::vector<std::unique_ptr<S
     : options_(options),
       requests_(requests),
       failure_(failure),
-      memory_(options.blocks, options.spare_score_blocks, options.pairs),
-      victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.pairs), -1),
+      memory_(options.blocks, options.spare_score_blocks, options.layer_heads),
+      victims_(static_cast<size_t>(options.state_rows) * static_cast<size_t>(options.layer_heads), -1),
       sampled_(static_cast<size_t>(options.state_rows), 0),
       row_user_(static_cast<size_t>(options.state_rows), 0),
       due_of_(kTenantsMax, 0) {}
@@ -319,8 +319,8 @@ void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
   if (row.reuse_victim || !CheckWrites(row, request, row.live)) return;
   const size_t place = static_cast<size_t>(row.live / kBlockSlots);
   const FakeMemory::Cell nobodys = {~uint64_t{0}, row.position, TokenOf(row)};
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    memory_.Write(pair, row.block_table[place], row.live % kBlockSlots, nobodys, ShareOf(nobodys));
+  for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+    memory_.Write(layer_head, row.block_table[place], row.live % kBlockSlots, nobodys, ShareOf(nobodys));
   }
 }
 
@@ -336,9 +336,9 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
   const int32_t tokens = static_cast<int32_t>(row.tokens.size()), end = row.live + tokens;
   const PromptStop* cut = row.position > request.solo.begin ? &request.solo.StopAfter(row.position) : nullptr;
   if (cut != nullptr && cut->end != row.position) cut = nullptr;
-  for (int32_t pair = 0; cut != nullptr && pair < options_.pairs; ++pair) {
-    if (request.sums[static_cast<size_t>(pair)] != cut->sums[static_cast<size_t>(pair)]) {
-      return failure_.Set("step ", step_, ": request ", request.id(), ", pair ", pair,
+  for (int32_t layer_head = 0; cut != nullptr && layer_head < options_.layer_heads; ++layer_head) {
+    if (request.sums[static_cast<size_t>(layer_head)] != cut->sums[static_cast<size_t>(layer_head)]) {
+      return failure_.Set("step ", step_, ": request ", request.id(), ", layer_head ", layer_head,
                           ": a cut inside the prompt keeps another set than the oracle's");
     }
   }
@@ -359,7 +359,7 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
     i += count;
   }
   for (uint64_t& sum : request.sums) sum += added;
-  if (row.sample) *read = ReadAll(request.sums, options_.pairs);
+  if (row.sample) *read = ReadAll(request.sums, options_.layer_heads);
   if (!TakeSnapshots(row, request, end)) return false;
   AddRow(row, request, end, row.position + tokens - 1);
   return true;
@@ -388,8 +388,8 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
   const DecodeFacts& facts = request.solo.decodes[index];
   const FakeMemory::Cell cell = {request.keys[static_cast<size_t>(row.position)], row.position, TokenOf(row)};
   const uint64_t share = ShareOf(cell);
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    int32_t& victim = victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)];
+  for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+    int32_t& victim = victims_[static_cast<size_t>(row.state_row * options_.layer_heads + layer_head)];
     const int32_t slot = row.reuse_victim ? victim : row.live;
     if (slot < 0 || slot > row.live || (row.reuse_victim && slot == row.live)) {
       return failure_.Set("step ", step_, ": request ", request.id(), " writes slot ", slot, " of ", row.live);
@@ -397,32 +397,32 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
     if (!CheckWrites(row, request, slot)) return false;
     const size_t place = static_cast<size_t>(slot / kBlockSlots);
     const int32_t block = row.block_table[place], score_block = row.score_table[place], offset = slot % kBlockSlots;
-    uint64_t& sum = request.sums[static_cast<size_t>(pair)];
-    sum -= memory_.Write(pair, block, offset, cell, share);
+    uint64_t& sum = request.sums[static_cast<size_t>(layer_head)];
+    sum -= memory_.Write(layer_head, block, offset, cell, share);
     // What may still be read must be what the oracle kept: every cell is of this text, and their sum is the set's.
-    if (sum != facts.sums[static_cast<size_t>(pair)]) {
-      return failure_.Set("step ", step_, ": request ", request.id(), ", pair ", pair,
+    if (sum != facts.sums[static_cast<size_t>(layer_head)]) {
+      return failure_.Set("step ", step_, ": request ", request.id(), ", layer_head ", layer_head,
                           ": the kept set is not the oracle's");
     }
     sum += share;
-    memory_.WritePosition(pair, score_block, offset, row.position);
+    memory_.WritePosition(layer_head, score_block, offset, row.position);
     request.seen[place] = {memory_.block(block).version, memory_.score_block(score_block).version};
-    request.unseen_slot[static_cast<size_t>(pair)] = slot;
-    victim = row.choose_victim ? ChooseVictim(row, request, pair, slot) : -1;
+    request.unseen_slot[static_cast<size_t>(layer_head)] = slot;
+    victim = row.choose_victim ? ChooseVictim(row, request, layer_head, slot) : -1;
   }
-  *read = ReadAll(request.sums, options_.pairs);
+  *read = ReadAll(request.sums, options_.layer_heads);
   AddRow(row, request, row.reuse_victim ? row.live : row.live + 1, row.position);
   return true;
 }
 
 // The slot to overwrite next; `written` has the newest token, which is no candidate.
-int32_t FakeExecutor::ChooseVictim(const StepRow& row, SimRequest& request, int32_t pair, int32_t written) const {
+int32_t FakeExecutor::ChooseVictim(const StepRow& row, SimRequest& request, int32_t layer_head, int32_t written) const {
   const int32_t candidates_end = row.position + 1 - row.policy->recent;
-  const std::vector<uint64_t>& ranks = request.ranks.Before(pair, row.position);
+  const std::vector<uint64_t>& ranks = request.ranks.Before(layer_head, row.position);
   int32_t victim = -1;
   uint64_t lowest = ~uint64_t{0};
   for (int32_t slot = 0; slot < row.live; ++slot) {
-    const int32_t position = CellAt(row.block_table, pair, slot).position;
+    const int32_t position = CellAt(row.block_table, layer_head, slot).position;
     if (slot == written || position >= candidates_end || ranks[static_cast<size_t>(position)] >= lowest) continue;
     victim = slot;
     lowest = ranks[static_cast<size_t>(position)];
@@ -453,8 +453,8 @@ bool FakeExecutor::CopyBlocks(const StepRow& row, SimRequest& request) {
 
 bool FakeExecutor::Shrink(const StepRow& row, SimRequest& request, int32_t live_from) {
   if (!Cut(request, *row.policy, request.computed, live_from, row.shrink_to)) return false;
-  for (int32_t pair = 0; pair < options_.pairs; ++pair) {
-    victims_[static_cast<size_t>(row.state_row * options_.pairs + pair)] = -1;
+  for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+    victims_[static_cast<size_t>(row.state_row * options_.layer_heads + layer_head)] = -1;
   }
   while (request.blocks.size() > static_cast<size_t>(BlocksForSlots(row.shrink_to))) {
     memory_.Drop(request.blocks.back());

@@ -34,7 +34,7 @@ class FakeExecutor : public Executor {
   struct Options {
     int32_t blocks = 0;
     int32_t spare_score_blocks = 0;
-    int32_t pairs = 1;
+    int32_t layer_heads = 1;
     int32_t state_rows = 1;
     int32_t vocab = 2;
     bool check_contract = true;  // off: only what the memory shows counts
@@ -107,7 +107,7 @@ class FakeExecutor : public Executor {
   bool Append(int32_t block, SimRequest& request);
   bool CheckSlots(const StepRow& row, SimRequest& request);
   bool CheckBlock(const StepRow& row, const SimRequest& request, int32_t place);
-  bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t pair, int32_t slot,
+  bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t slot,
                  const FakeMemory::Cell& cell, int32_t position_beside);
   bool CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot);
   void AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position);
@@ -116,7 +116,7 @@ class FakeExecutor : public Executor {
   void RunRow(const StepRow& row, RowOutput& output);
   bool RunPrefill(const StepRow& row, SimRequest& request, uint64_t* read);
   bool RunDecode(const StepRow& row, SimRequest& request, uint64_t* read);
-  int32_t ChooseVictim(const StepRow& row, SimRequest& request, int32_t pair, int32_t written) const;
+  int32_t ChooseVictim(const StepRow& row, SimRequest& request, int32_t layer_head, int32_t written) const;
   bool Shrink(const StepRow& row, SimRequest& request, int32_t live_from);
   void Report(const StepRow& row, const SimRequest& request, uint64_t read, RowOutput& output) const;
   void SetLive(SimRequest& request, int32_t live);
@@ -127,24 +127,24 @@ class FakeExecutor : public Executor {
   void Restore(const RestoreOp& restore);
   bool Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
            int32_t live_to);
-  bool RankSlots(SimRequest& request, int32_t pair, const EvictionPolicy& policy, int32_t logical_length,
+  bool RankSlots(SimRequest& request, int32_t layer_head, const EvictionPolicy& policy, int32_t logical_length,
                  int32_t live_from, int32_t live_to);
-  bool FillHoles(const SimRequest& request, int32_t pair, int32_t live_to, uint64_t best_dropped);
+  bool FillHoles(const SimRequest& request, int32_t layer_head, int32_t live_to, uint64_t best_dropped);
 
-  const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t pair, int32_t slot) const {
+  const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t layer_head, int32_t slot) const {
     return memory_.block(table[static_cast<size_t>(slot / kBlockSlots)])
-        .cells[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
+        .cells[static_cast<size_t>(layer_head)][static_cast<size_t>(slot % kBlockSlots)];
   }
-  int32_t PositionAt(std::span<const int32_t> score_table, int32_t pair, int32_t slot) const {
+  int32_t PositionAt(std::span<const int32_t> score_table, int32_t layer_head, int32_t slot) const {
     return memory_.score_block(score_table[static_cast<size_t>(slot / kBlockSlots)])
-        .positions[static_cast<size_t>(pair)][static_cast<size_t>(slot % kBlockSlots)];
+        .positions[static_cast<size_t>(layer_head)][static_cast<size_t>(slot % kBlockSlots)];
   }
 
   const Options options_;
   std::vector<std::unique_ptr<SimRequest>>& requests_;
   Failure& failure_;
   FakeMemory memory_;
-  std::vector<int32_t> victims_;  // [state_row][pair], slot; -1 = none chosen
+  std::vector<int32_t> victims_;  // [state_row][layer_head], slot; -1 = none chosen
   std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
   std::vector<Parked> parked_;    // by session
   std::vector<int32_t> table_;    // a row's tables once its copies are made

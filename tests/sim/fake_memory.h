@@ -36,8 +36,8 @@ class FakeMemory {
     std::array<std::array<int32_t, kBlockSlots>, kPairsMax> positions;
   };
 
-  FakeMemory(int32_t blocks, int32_t spare_score_blocks, int32_t pairs)
-      : pairs_(pairs),
+  FakeMemory(int32_t blocks, int32_t spare_score_blocks, int32_t layer_heads)
+      : layer_heads_(layer_heads),
         blocks_(static_cast<size_t>(blocks)),
         score_blocks_(static_cast<size_t>(blocks + spare_score_blocks)) {}
 
@@ -55,11 +55,11 @@ class FakeMemory {
   // Puts nothing into a block and the score block of its own.
   void Clear(int32_t block);
   // `share`: of the cell. Returns the share of the cell before.
-  uint64_t Write(int32_t pair, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
+  uint64_t Write(int32_t layer_head, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
   // The same for cells from `offset` on in all pairs, with their positions beside them. Returns the sum of their shares.
   uint64_t WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells);
-  void Erase(int32_t pair, int32_t block, int32_t offset) { Write(pair, block, offset, Cell(), 0); }
-  void WritePosition(int32_t pair, int32_t score_block, int32_t offset, int32_t position);
+  void Erase(int32_t layer_head, int32_t block, int32_t offset) { Write(layer_head, block, offset, Cell(), 0); }
+  void WritePosition(int32_t layer_head, int32_t score_block, int32_t offset, int32_t position);
   void SetState(int32_t score_block, uint64_t state) { score_blocks_[static_cast<size_t>(score_block)].state = state; }
   // Score block `to` gets the state of `from` (-1: none) and positions from `position` on.
   void InitScore(int32_t from, int32_t to, int32_t position);
@@ -70,7 +70,7 @@ class FakeMemory {
  private:
   Block& at(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
 
-  const int32_t pairs_;
+  const int32_t layer_heads_;
   std::vector<Block> blocks_;
   std::vector<ScoreBlock> score_blocks_;  // the blocks' own, then spare ones
   int32_t held_blocks_ = 0;

@@ -31,12 +31,12 @@ class FakeRanks {
   FakeRanks(uint64_t request, int32_t score_bits) : request_(request), score_bits_(score_bits) {}
 
   // The ranks of at least the tokens before `end`, in one pair.
-  const std::vector<uint64_t>& Before(int32_t pair, int32_t end) {
-    std::vector<uint64_t>& ranks = ranks_[static_cast<size_t>(pair)];
+  const std::vector<uint64_t>& Before(int32_t layer_head, int32_t end) {
+    std::vector<uint64_t>& ranks = ranks_[static_cast<size_t>(layer_head)];
     const size_t known = ranks.size();
     if (known >= static_cast<size_t>(end)) return ranks;
     ranks.resize(static_cast<size_t>(end));
-    const uint64_t key = Mix(request_ * 3 + static_cast<uint64_t>(pair));
+    const uint64_t key = Mix(request_ * 3 + static_cast<uint64_t>(layer_head));
     for (size_t i = known; i < ranks.size(); ++i) {
       const uint64_t score = Mix(key + i * 0x9e3779b97f4a7c15u) >> (64 - score_bits_);
       ranks[i] = score << (64 - kScoreBits) | static_cast<uint64_t>(kPositionMax - static_cast<int32_t>(i));
@@ -69,10 +69,10 @@ inline uint64_t Share(int32_t position, int32_t token) {
 using PairSums = std::array<uint64_t, kPairsMax>;
 
 // What a row reads in all pairs. One pair's sum does not stand for another's.
-inline uint64_t ReadAll(const PairSums& sums, int32_t pairs) {
+inline uint64_t ReadAll(const PairSums& sums, int32_t layer_heads) {
   uint64_t all = 0;
-  for (int32_t pair = 0; pair < pairs; ++pair) {
-    all = (all + sums[static_cast<size_t>(pair)]) * 0xd6e8feb86659fd93u;
+  for (int32_t layer_head = 0; layer_head < layer_heads; ++layer_head) {
+    all = (all + sums[static_cast<size_t>(layer_head)]) * 0xd6e8feb86659fd93u;
   }
   return all;
 }

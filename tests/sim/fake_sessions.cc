@@ -10,15 +10,15 @@ namespace hydrant::sim {
 bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
                        int32_t live_to) {
   const int32_t kept_end = static_cast<int32_t>(BlocksForSlots(live_to)) * kBlockSlots;
-  for (int32_t pair = 0; live_to < live_from && pair < options_.pairs; ++pair) {
-    if (!RankSlots(request, pair, policy, logical_length, live_from, live_to)) return false;
+  for (int32_t layer_head = 0; live_to < live_from && layer_head < options_.layer_heads; ++layer_head) {
+    if (!RankSlots(request, layer_head, policy, logical_length, live_from, live_to)) return false;
     worst_first_ = ranks_;
     const auto last = worst_first_.begin() + (live_from - live_to - 1);
     std::nth_element(worst_first_.begin(), last, worst_first_.end());
-    if (!FillHoles(request, pair, live_to, *last)) return false;
+    if (!FillHoles(request, layer_head, live_to, *last)) return false;
     // What is cut is gone, in the block that stays too.
     for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) {
-      memory_.Erase(pair, table_[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots);
+      memory_.Erase(layer_head, table_[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots);
     }
   }
   request.sums_known = false;
@@ -26,13 +26,13 @@ bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_
   return true;
 }
 
-bool FakeExecutor::RankSlots(SimRequest& request, int32_t pair, const EvictionPolicy& policy, int32_t logical_length,
-                             int32_t live_from, int32_t live_to) {
+bool FakeExecutor::RankSlots(SimRequest& request, int32_t layer_head, const EvictionPolicy& policy,
+                             int32_t logical_length, int32_t live_from, int32_t live_to) {
   ranks_.assign(static_cast<size_t>(live_from), ~uint64_t{0});
-  const std::vector<uint64_t>& ranks = request.ranks.Before(pair, logical_length);
+  const std::vector<uint64_t>& ranks = request.ranks.Before(layer_head, logical_length);
   int32_t candidates = 0;
   for (int32_t slot = 0; slot < live_from; ++slot) {
-    const int32_t position = PositionAt(score_table_, pair, slot);
+    const int32_t position = PositionAt(score_table_, layer_head, slot);
     if (position < 0 || position >= logical_length - policy.recent) continue;
     ranks_[static_cast<size_t>(slot)] = ranks[static_cast<size_t>(position)];
     ++candidates;
@@ -48,7 +48,7 @@ bool FakeExecutor::RankSlots(SimRequest& request, int32_t pair, const EvictionPo
 }
 
 // Survivors behind the first `live_to` slots move into those that nobody keeps.
-bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t live_to, uint64_t best_dropped) {
+bool FakeExecutor::FillHoles(const SimRequest& request, int32_t layer_head, int32_t live_to, uint64_t best_dropped) {
   size_t hole = 0;
   for (size_t slot = static_cast<size_t>(live_to); slot < ranks_.size(); ++slot) {
     if (ranks_[slot] <= best_dropped) continue;
@@ -58,9 +58,9 @@ bool FakeExecutor::FillHoles(const SimRequest& request, int32_t pair, int32_t li
     if (memory_.block(table_[place]).holders != 1) {
       return failure_.Set("step ", step_, ": request ", request.id(), " cuts in a block that others hold");
     }
-    const FakeMemory::Cell cell = CellAt(table_, pair, from);
-    memory_.Write(pair, table_[place], offset, cell, ShareOf(cell));
-    memory_.WritePosition(pair, score_table_[place], offset, PositionAt(score_table_, pair, from));
+    const FakeMemory::Cell cell = CellAt(table_, layer_head, from);
+    memory_.Write(layer_head, table_[place], offset, cell, ShareOf(cell));
+    memory_.WritePosition(layer_head, score_table_[place], offset, PositionAt(score_table_, layer_head, from));
     ++hole;
   }
   return true;
@@ -95,10 +95,11 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
   // What a row behind the end wrote is no part of it.
   const size_t last = static_cast<size_t>(park.live / kBlockSlots);
-  for (size_t pair = 0; last < parked_kv.blocks.size() && pair < static_cast<size_t>(options_.pairs); ++pair) {
+  for (size_t layer_head = 0; last < parked_kv.blocks.size() && layer_head < static_cast<size_t>(options_.layer_heads);
+       ++layer_head) {
     FakeMemory::Block& block = parked_kv.blocks[last];
-    FakeMemory::Cell& cell = block.cells[pair][static_cast<size_t>(park.live % kBlockSlots)];
-    block.sums[pair] -= ShareOf(cell);
+    FakeMemory::Cell& cell = block.cells[layer_head][static_cast<size_t>(park.live % kBlockSlots)];
+    block.sums[layer_head] -= ShareOf(cell);
     cell = FakeMemory::Cell();
   }
 }

@@ -84,14 +84,14 @@ void SoloRunner::Begin(const SoloRun* before) {
   run_.pruned = before->pruned;
   size_ = before->kept_count;
   if (before->pruned) {
-    for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
+    for (size_t layer_head = 0; layer_head < static_cast<size_t>(layer_heads_); ++layer_head) {
       // Another request: other scores.
-      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(pair), run_.begin);
-      run_.kept[pair].clear();
-      for (uint64_t rank : before->kept[pair]) {
+      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(layer_head), run_.begin);
+      run_.kept[layer_head].clear();
+      for (uint64_t rank : before->kept[layer_head]) {
         const int32_t position = FakeRanks::PositionOf(rank);
-        run_.kept[pair].push_back(ranks[static_cast<size_t>(position)]);
-        pruned_sums_[pair] += ShareAt(position);
+        run_.kept[layer_head].push_back(ranks[static_cast<size_t>(position)]);
+        pruned_sums_[layer_head] += ShareAt(position);
       }
     }
   } else {
@@ -110,7 +110,7 @@ void SoloRunner::RunPrompt(const KvBudget& budget) {
     const int32_t end =
         stride == 0 ? run_.prompt_length : std::min(run_.prompt_length, begin - begin % stride + stride);
     for (int32_t position = begin; position < end; ++position) Append(position);
-    if (end == run_.prompt_length) read_ = ReadAll(sums(), pairs_);
+    if (end == run_.prompt_length) read_ = ReadAll(sums(), layer_heads_);
     PromptStop& stop = run_.stops.emplace_back();
     stop.end = end;
     if (budget.keep > 0 && size() > budget.keep) {
@@ -143,7 +143,7 @@ void SoloRunner::RunDecodes(const Request& request, std::span<const Shrinking> s
     facts.live = size() + (victim_waits ? 1 : 0);
     facts.sums = sums();
     Append(position);
-    read_ = ReadAll(sums(), pairs_);
+    read_ = ReadAll(sums(), layer_heads_);
     facts.live_in = size();
     const bool shrinks = !shrinkings.empty() && shrinkings.front().step == generated;
     if (shrinks) {
@@ -169,46 +169,47 @@ void SoloRunner::Append(int32_t position) {
     sum_ += share;
     return;
   }
-  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    run_.kept[pair].push_back(ranks_->Before(static_cast<int32_t>(pair), position + 1)[static_cast<size_t>(position)]);
-    pruned_sums_[pair] += share;
+  for (size_t layer_head = 0; layer_head < static_cast<size_t>(layer_heads_); ++layer_head) {
+    run_.kept[layer_head].push_back(
+        ranks_->Before(static_cast<int32_t>(layer_head), position + 1)[static_cast<size_t>(position)]);
+    pruned_sums_[layer_head] += share;
   }
 }
 
 PairSums SoloRunner::sums() const {
   if (run_.pruned) return pruned_sums_;
   PairSums all = {};
-  std::fill_n(all.begin(), pairs_, sum_);
+  std::fill_n(all.begin(), layer_heads_, sum_);
   return all;
 }
 
 // Keeps `count` tokens in each pair: the newest `recent` positions and the best of the rest.
 void SoloRunner::CutTo(int32_t count, int32_t logical_length, int32_t recent) {
   const bool first = !std::exchange(run_.pruned, true);
-  for (size_t pair = 0; pair < static_cast<size_t>(pairs_); ++pair) {
-    std::vector<uint64_t>& kept = run_.kept[pair];
+  for (size_t layer_head = 0; layer_head < static_cast<size_t>(layer_heads_); ++layer_head) {
+    std::vector<uint64_t>& kept = run_.kept[layer_head];
     if (first) {
-      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(pair), size_);
+      const std::vector<uint64_t>& ranks = ranks_->Before(static_cast<int32_t>(layer_head), size_);
       kept.assign(ranks.begin(), ranks.begin() + size_);
-      pruned_sums_[pair] = sum_;
+      pruned_sums_[layer_head] = sum_;
     }
     const auto newest = std::partition_point(
         kept.begin(), kept.end(), [=](uint64_t rank) { return FakeRanks::PositionOf(rank) < logical_length - recent; });
-    CutPair(pair, static_cast<size_t>(count), static_cast<size_t>(newest - kept.begin()));
+    CutPair(layer_head, static_cast<size_t>(count), static_cast<size_t>(newest - kept.begin()));
   }
 }
 
 // The first `candidates` of what is kept may go. Dropping the worst one by one is the same as dropping the worst: scores do
 // not change on the way.
-void SoloRunner::CutPair(size_t pair, size_t count, size_t candidates) {
-  std::vector<uint64_t>& kept = run_.kept[pair];
+void SoloRunner::CutPair(size_t layer_head, size_t count, size_t candidates) {
+  std::vector<uint64_t>& kept = run_.kept[layer_head];
   assert(kept.size() >= count && kept.size() - count <= candidates);
   const size_t drops = kept.size() - count;
   if (drops == 0) return;
   const auto end = kept.begin() + static_cast<std::ptrdiff_t>(candidates);
   if (drops == 1) {
     const auto victim = std::min_element(kept.begin(), end);
-    pruned_sums_[pair] -= ShareAt(FakeRanks::PositionOf(*victim));
+    pruned_sums_[layer_head] -= ShareAt(FakeRanks::PositionOf(*victim));
     kept.erase(victim);
     return;
   }
@@ -217,8 +218,8 @@ void SoloRunner::CutPair(size_t pair, size_t count, size_t candidates) {
   std::nth_element(worst_first_.begin(), last, worst_first_.end());
   const uint64_t best_dropped = *last;
   kept.erase(std::remove_if(kept.begin(), end, [=](uint64_t rank) { return rank <= best_dropped; }), end);
-  pruned_sums_[pair] = 0;
-  for (uint64_t rank : kept) pruned_sums_[pair] += ShareAt(FakeRanks::PositionOf(rank));
+  pruned_sums_[layer_head] = 0;
+  for (uint64_t rank : kept) pruned_sums_[layer_head] += ShareAt(FakeRanks::PositionOf(rank));
 }
 
 int32_t SoloTurnCut(const KvBudget& budget, int32_t live, int32_t tokens) {

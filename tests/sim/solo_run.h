@@ -83,8 +83,8 @@ EvictionPolicy PolicyWith(int32_t keep, const EvictionPolicy& policy);
 
 class SoloRunner {
  public:
-  SoloRunner(int32_t pairs, int32_t vocab, std::vector<int32_t> eos_ids)
-      : pairs_(pairs), vocab_(vocab), eos_ids_(std::move(eos_ids)) {}
+  SoloRunner(int32_t layer_heads, int32_t vocab, std::vector<int32_t> eos_ids)
+      : layer_heads_(layer_heads), vocab_(vocab), eos_ids_(std::move(eos_ids)) {}
 
   // `ranks`: the request's. With `before` it goes on where that run ended. `memory`: a run nobody needs any more.
   SoloRun Run(const SequenceRequest& request, const Fate& fate, FakeRanks& ranks, const SoloRun* before,
@@ -97,12 +97,12 @@ class SoloRunner {
   void End();
   void Append(int32_t position);
   void CutTo(int32_t count, int32_t logical_length, int32_t recent);
-  void CutPair(size_t pair, size_t count, size_t candidates);
+  void CutPair(size_t layer_head, size_t count, size_t candidates);
   PairSums sums() const;
   int32_t size() const { return run_.pruned ? static_cast<int32_t>(run_.kept[0].size()) : size_; }
   uint64_t ShareAt(int32_t position) const { return Share(position, run_.text[static_cast<size_t>(position)]); }
 
-  const int32_t pairs_;
+  const int32_t layer_heads_;
   const int32_t vocab_;
   const std::vector<int32_t> eos_ids_;
 

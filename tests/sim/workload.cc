@@ -38,7 +38,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   DrawTenants(r.Chance(50) ? 1 : r.Between(2, 4));
   if (scheduler.tenants.size() > 1 && r.Chance(40)) reload_percent_ = r.Between(1, 10);
 
-  pairs_ = r.Between(1, kPairsMax);
+  layer_heads_ = r.Between(1, kPairsMax);
   requests_left_ = r.Between(100, 300);
   arrival_percent_ = r.Between(3, 50);
   burst_max_ = r.Chance(20) ? r.Between(2, 12) : 1;

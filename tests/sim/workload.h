@@ -56,7 +56,7 @@ class Workload {
 
   Random& random() { return random_; }
   const EngineCoreOptions& core() const { return core_; }
-  int32_t pairs() const { return pairs_; }
+  int32_t layer_heads() const { return layer_heads_; }
   int32_t sessions() const { return sessions_; }
   int32_t integrity_every() const { return integrity_every_; }  // steps
   // As of the last reload.
@@ -80,7 +80,7 @@ class Workload {
   bool caps_ = false;
   int32_t reload_percent_ = 0;
   int32_t priority_max_ = 0;
-  int32_t pairs_ = 1;
+  int32_t layer_heads_ = 1;
   int32_t requests_left_ = 0;
   int32_t arrival_percent_ = 50;
   int32_t burst_max_ = 1;

@@ -88,7 +88,7 @@ TEST_F(KvMap, EveryTokenIsCountedInThePairsThatHoldIt) {
   EXPECT_EQ(kv.heavy, 10);
   EXPECT_EQ(kv.recent, 9);
   ASSERT_THAT(kv.held, SizeIs(kKnown));
-  EXPECT_EQ(std::accumulate(kv.held.begin(), kv.held.end(), 0), kLive * kShape.pairs()) << "every slot once";
+  EXPECT_EQ(std::accumulate(kv.held.begin(), kv.held.end(), 0), kLive * kShape.layer_heads()) << "every slot once";
   EXPECT_EQ(kv.held[0], 4);
   EXPECT_THAT(std::vector<int32_t>(kv.held.begin() + 7, kv.held.begin() + 13), ElementsAre(4, 3, 2, 1, 0, 0));
   EXPECT_THAT(std::vector<int32_t>(kv.held.begin() + 26, kv.held.end()),
