@@ -19,12 +19,12 @@
 #include "server/device_choice.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
-#include "server/frontend/http_server.h"
+#include "server/frontend/frontend.h"
 #include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
-#include "server/process/service_manager.h"
+#include "server/process/systemd_notifier.h"
 #include "server/process/version.h"
 #include "server/sessions/session_store.h"
 #include "server/sizing.h"
@@ -132,15 +132,15 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   return options;
 }
 
-HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& manager, const Limits& limits,
-                                  const ModelConfig& model, ServingContext context) {
-  HttpServerOptions options;
+FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier& systemd, const Limits& limits,
+                                    const ModelConfig& model, ServingContext context) {
+  FrontendOptions options;
   options.limits = limits;
   options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
   options.origins = OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
   options.host = config.host;
   options.port = config.port;
-  options.socket = manager.socket();
+  options.socket = systemd.socket();
   options.shutdown_delay_s = config.shutdown_delay_s;
   options.shutdown_timeout_s = config.shutdown_timeout_s;
   options.context = std::move(context);
@@ -149,8 +149,8 @@ HttpServerOptions MakeHttpOptions(const Config& config, const ServiceManager& ma
   options.version = kVersion;
   options.ui = config.ui;
   options.handle_signals = true;
-  options.notify = [manager](std::string_view lines) { manager.Notify(lines); };
-  options.watchdog_us = manager.watchdog_us();
+  options.notify = [systemd](std::string_view lines) { systemd.Notify(lines); };
+  options.watchdog_us = systemd.watchdog_us();
   return options;
 }
 
@@ -180,7 +180,7 @@ struct Parts {
   std::unique_ptr<SessionStore> sessions;
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<Frontend> http;
 
   ~Parts() {
     if (engine != nullptr) engine->Stop();
@@ -259,7 +259,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   return warm;
 }
 
-absl::Status Start(const Config& config, const ServiceManager& manager, const Checkpoint& checkpoint,
+absl::Status Start(const Config& config, const SystemdNotifier& systemd, const Checkpoint& checkpoint,
                    const Sizing& sizing, Parts* parts) {
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
   if (!tenants.ok()) return tenants.status();
@@ -279,11 +279,11 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
-  parts->http = std::make_unique<HttpServer>(
-      MakeHttpOptions(config, manager, sizing.limits, checkpoint.config, std::move(context)), *parts->metrics,
+  parts->http = std::make_unique<Frontend>(
+      MakeFrontendOptions(config, systemd, sizing.limits, checkpoint.config, std::move(context)), *parts->metrics,
       *parts->tenants);
   Metrics& metrics = *parts->metrics;
-  HttpServer& http = *parts->http;
+  Frontend& http = *parts->http;
   EngineHooks hooks;
   hooks.fan_out = http.fan_out();
   hooks.on_step = [&metrics](const StepReport& report) {
@@ -304,7 +304,7 @@ absl::Status Start(const Config& config, const ServiceManager& manager, const Ch
   return http.Open(engine);
 }
 
-absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, Parts* parts) {
+absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
@@ -315,7 +315,7 @@ absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, P
       Log(LogLevel::kWarning,
           absl::StrCat(config.model_path, ": ", tensor, " contains NaN or Inf; requests that use it will fail"));
     }
-    if (status.ok()) status = Start(config, manager, **checkpoint, sizing, parts);
+    if (status.ok()) status = Start(config, systemd, **checkpoint, sizing, parts);
     return status;  // the weights are packed; the checkpoint's files may go
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("not enough memory");
@@ -327,24 +327,24 @@ absl::Status LoadAndStart(const Config& config, const ServiceManager& manager, P
 }  // namespace
 
 int Serve(const Config& config_in, const Announce& announce) {
-  absl::StatusOr<ServiceManager> manager = ServiceManager::FromEnvironment();
+  absl::StatusOr<SystemdNotifier> systemd = SystemdNotifier::FromEnvironment();
   Config config = config_in;
-  if (manager.ok() && manager->socket().has_value()) {
-    config.host = manager->socket()->host;
-    config.port = manager->socket()->port;
+  if (systemd.ok() && systemd->socket().has_value()) {
+    config.host = systemd->socket()->host;
+    config.port = systemd->socket()->port;
     const std::string wrong = CheckReach("the socket handed over:", config.host, config.insecure);
-    if (!wrong.empty()) manager = absl::InvalidArgumentError(wrong);
+    if (!wrong.empty()) systemd = absl::InvalidArgumentError(wrong);
   }
-  if (!manager.ok()) {
-    announce(absl::StrCat("hydrantd: ", std::string(manager.status().message())));
+  if (!systemd.ok()) {
+    announce(absl::StrCat("hydrantd: ", std::string(systemd.status().message())));
     return kExitUsage;
   }
   StartLog(config.log_level);
   std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
-  manager->Notify("STATUS=Loading the model");
+  systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;
-  const absl::Status status = LoadAndStart(config, *manager, &parts);
+  const absl::Status status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {
     StopLog();  // what it still holds comes first
     announce(absl::StrCat("hydrantd: ", std::string(status.message())));

@@ -5,7 +5,7 @@
 // Shutdown: from the first SIGTERM or SIGINT on /ready answers 503. New generations are still served for
 // shutdown_delay_s, the time balancers need to notice, and answered 503 then; running ones go on until nothing runs or
 // shutdown_timeout_s more are over. A second signal, or the timeout, cancels what runs. Either way every stream ends with
-// its own last event, and the exit code is 0. A service manager (service_manager.h) hears of all this.
+// its own last event, and the exit code is 0. A service manager (systemd_notifier.h) hears of all this.
 #ifndef HYDRANT_SERVER_SERVER_H_
 #define HYDRANT_SERVER_SERVER_H_
 

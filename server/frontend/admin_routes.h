@@ -20,7 +20,7 @@
 
 #include "server/engine/engine_port.h"
 #include "server/frontend/request_directory.h"
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 #include "server/metrics/metrics.h"
 #include "server/sessions/session_store.h"
 #include "server/tenants/tenant_registry.h"
@@ -34,7 +34,7 @@ struct AdminSources {
   EnginePort& engine;
   Metrics& metrics;
   SessionStore& sessions;
-  const HttpService& service;  // of the tenants' port
+  const ListenerContext& service;  // of the tenants' port
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;  // returns the number of requests in flight
 };

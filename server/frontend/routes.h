@@ -11,7 +11,7 @@
 #include "api/response/models.h"
 #include "server/engine/engine_port.h"
 #include "server/frontend/generation_service.h"
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 #include "server/live_view/kv_inspector.h"
 #include "server/metrics/metrics.h"
 #include "server/sessions/session_store.h"
@@ -27,8 +27,8 @@ struct RouteSources {
   ModelCard model;
   std::string version;
   const EnginePort& engine;
-  const HttpService& service;  // whose `unready` /ready tells
-  Metrics* metrics;            // null: /metrics is not served here
+  const ListenerContext& service;  // whose `unready` /ready tells
+  Metrics* metrics;                // null: /metrics is not served here
   bool ui = true;
 };
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 #include "server/live_view/kv_inspector.h"
 #include "server/sessions/session_store.h"
 

@@ -84,20 +84,20 @@ std::string PeerAddress(const HttpSocket& socket) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(HttpSocket socket, HttpService& service)
+HttpConnection::HttpConnection(HttpSocket socket, ListenerContext& context)
     : socket_(std::move(socket)),
-      service_(service),
+      context_(context),
       peer_(PeerAddress(socket_)),
       linger_bytes_(kLingerBytes),
       deadline_(socket_.get_executor()),
       wake_timer_(socket_.get_executor()) {
-  service_.connections.fetch_add(1, std::memory_order_relaxed);
+  context_.connections.fetch_add(1, std::memory_order_relaxed);
 }
 
-HttpConnection::~HttpConnection() { service_.connections.fetch_sub(1, std::memory_order_relaxed); }
+HttpConnection::~HttpConnection() { context_.connections.fetch_sub(1, std::memory_order_relaxed); }
 
-void HttpConnection::Start(HttpSocket socket, HttpService& service) {
-  const auto connection = std::make_shared<HttpConnection>(std::move(socket), service);
+void HttpConnection::Start(HttpSocket socket, ListenerContext& context) {
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
   const auto executor = connection->socket_.get_executor();
   asio::co_spawn(
       executor, [connection]() -> asio::awaitable<void> { return connection->Run(); },
@@ -152,13 +152,13 @@ asio::awaitable<void> HttpConnection::Run() {
 }
 
 asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
-  HttpHeadReader reader(service_.limits);
+  HttpHeadReader reader(context_.limits);
   bool started = !input_.empty();
   if (!started && input_.capacity() > kIdleBufferBytes) std::string().swap(input_);
-  ArmDeadline(first_request_ || started ? service_.limits.header_timeout_s : service_.limits.keepalive_timeout_s);
+  ArmDeadline(first_request_ || started ? context_.limits.header_timeout_s : context_.limits.keepalive_timeout_s);
   while (true) {
     if (!input_.empty()) {
-      if (!started && !first_request_) ArmDeadline(service_.limits.header_timeout_s);
+      if (!started && !first_request_) ArmDeadline(context_.limits.header_timeout_s);
       started = true;
       const HttpProgress progress = reader.Read(input_);
       if (progress == HttpProgress::kRejected) {
@@ -191,7 +191,7 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
 
 HttpConnection::Found HttpConnection::FindRoute(const HttpHead& head) const {
   Found found;
-  for (const HttpRoute& candidate : service_.routes) {
+  for (const HttpRoute& candidate : context_.routes) {
     if (!Matches(candidate, head.path)) continue;
     if (!candidate.open) found.open = false;
     if (Accepts(candidate, head.method)) found.route = &candidate;
@@ -220,7 +220,7 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
 }
 
 std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) const {
-  ApiResult<Caller> caller = service_.authenticate(exchange.head().Find("authorization"), peer_);
+  ApiResult<Caller> caller = context_.authenticate(exchange.head().Find("authorization"), peer_);
   if (!caller.ok()) return caller.error();
   exchange.SetCaller(std::move(caller.value()));
   return std::nullopt;
@@ -228,12 +228,12 @@ std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) con
 
 std::optional<ApiError> HttpConnection::CheckOrigin(const HttpHead& head) const {
   const std::string* host = head.Find("host");
-  if (host != nullptr && !service_.origins.AdmitsHost(*host)) {
+  if (host != nullptr && !context_.origins.AdmitsHost(*host)) {
     return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
                      "host_not_allowed");
   }
   const std::string* origin = head.Find("origin");
-  if (origin != nullptr && !service_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
+  if (origin != nullptr && !context_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
     return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.",
                      "origin_not_allowed");
   }
@@ -243,8 +243,8 @@ std::optional<ApiError> HttpConnection::CheckOrigin(const HttpHead& head) const 
 std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, const HttpRoute& route) const {
   // Before everything that not every POST needs: whatever is let through here has its body read into memory.
   if (head.framing == BodyFraming::kLength &&
-      head.content_length > static_cast<uint64_t>(service_.limits.body_bytes_max)) {
-    return PayloadTooLarge(static_cast<uint64_t>(service_.limits.body_bytes_max));
+      head.content_length > static_cast<uint64_t>(context_.limits.body_bytes_max)) {
+    return PayloadTooLarge(static_cast<uint64_t>(context_.limits.body_bytes_max));
   }
   if (!route.body) return std::nullopt;
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
@@ -287,13 +287,13 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
 
 asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
   const HttpHead& head = exchange.head();
-  ArmDeadline(service_.limits.body_timeout_s);
+  ArmDeadline(context_.limits.body_timeout_s);
   if (head.expects_continue && head.version_minor >= 1 && input_.empty()) {
     const bool ok = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
     if (!ok) co_return false;
-    ArmDeadline(service_.limits.body_timeout_s);  // WriteAll has one of its own
+    ArmDeadline(context_.limits.body_timeout_s);  // WriteAll has one of its own
   }
-  ChunkedDecoder decoder(service_.limits);
+  ChunkedDecoder decoder(context_.limits);
   std::string& body = exchange.body_so_far();
   while (true) {
     HttpProgress progress = HttpProgress::kNeedMore;
@@ -391,7 +391,7 @@ asio::awaitable<bool> HttpConnection::WriteAll(std::string_view data) {
         break;
       }
       if (!armed) {
-        ArmDeadline(service_.limits.stream_stall_s);
+        ArmDeadline(context_.limits.stream_stall_s);
         armed = true;
       }
       co_await socket_.async_wait(HttpSocket::wait_write, asio::redirect_error(asio::use_awaitable, error));
@@ -438,7 +438,7 @@ void HttpConnection::OnReadable() {
     if (error == asio::error::would_block || error == asio::error::try_again) break;
     if (error) return LoseClient();
     input_.append(buffer.data(), got);
-    if (input_.size() > static_cast<size_t>(service_.limits.pipelined_bytes_max)) return LoseClient();
+    if (input_.size() > static_cast<size_t>(context_.limits.pipelined_bytes_max)) return LoseClient();
   }
   ArmWatch();
 }
@@ -451,7 +451,7 @@ void HttpConnection::LoseClient() {
 }
 
 bool HttpConnection::KeepsAlive() {
-  if (service_.unready.load(std::memory_order_relaxed)) keep_alive_ = false;
+  if (context_.unready.load(std::memory_order_relaxed)) keep_alive_ = false;
   return keep_alive_;
 }
 

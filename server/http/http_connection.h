@@ -26,7 +26,7 @@
 #include "server/http/http_exchange.h"
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 #include "server/http/response_stream.h"
 
 namespace hydrant {
@@ -36,13 +36,13 @@ using HttpSocket = boost::asio::generic::stream_protocol::socket;
 
 class HttpConnection : public ResponseStream, public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(HttpSocket socket, HttpService& service);
+  HttpConnection(HttpSocket socket, ListenerContext& context);
   ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   // Spawns Run on the socket's strand.
-  static void Start(HttpSocket socket, HttpService& service);
+  static void Start(HttpSocket socket, ListenerContext& context);
 
   boost::asio::awaitable<bool> WriteAll(std::string_view data) override;
   void CloseAfterResponse() override { keep_alive_ = false; }
@@ -87,7 +87,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   void Wake();
 
   HttpSocket socket_;
-  HttpService& service_;
+  ListenerContext& context_;
   const std::string peer_;  // address as text
   std::string input_;       // received and not yet consumed
   bool keep_alive_ = true;

@@ -61,8 +61,8 @@ void Configure(HttpSocket& socket, const Limits& limits) {
 
 }  // namespace
 
-HttpListener::HttpListener(asio::io_context& io, HttpService& service)
-    : io_(io), service_(service), acceptor_(asio::make_strand(io)) {}
+HttpListener::HttpListener(asio::io_context& io, ListenerContext& context)
+    : io_(io), context_(context), acceptor_(asio::make_strand(io)) {}
 
 HttpListener::~HttpListener() {
   if (!unix_path_.empty()) ::unlink(unix_path_.c_str());
@@ -178,13 +178,13 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
         back_off = true;
         continue;
       }
-      Configure(socket, service_.limits);
-      if (service_.connections.load(std::memory_order_relaxed) >= service_.limits.connections_max) {
+      Configure(socket, context_.limits);
+      if (context_.connections.load(std::memory_order_relaxed) >= context_.limits.connections_max) {
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
         socket.shutdown(HttpSocket::shutdown_both, error);
         continue;
       }
-      HttpConnection::Start(std::move(socket), service_);
+      HttpConnection::Start(std::move(socket), context_);
     } catch (const std::exception&) {
       // Out of memory, most likely. It costs this connection, never the loop.
       Log(LogLevel::kError, "a connection could not be started");

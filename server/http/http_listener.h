@@ -13,15 +13,15 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/http/http_service.h"
-#include "server/process/service_manager.h"
+#include "server/http/listener_context.h"
+#include "server/process/systemd_notifier.h"
 
 namespace hydrant {
 
 class HttpListener {
  public:
-  // `service` outlives the listener and every connection.
-  HttpListener(boost::asio::io_context& io, HttpService& service);
+  // `context` outlives the listener and every connection.
+  HttpListener(boost::asio::io_context& io, ListenerContext& context);
   ~HttpListener();
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
@@ -47,7 +47,7 @@ class HttpListener {
   void ShedOne();
 
   boost::asio::io_context& io_;
-  HttpService& service_;
+  ListenerContext& context_;
   boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol> acceptor_;
   std::string unix_path_;  // empty: TCP
   uint16_t port_ = 0;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 
 namespace hydrant {
 

@@ -154,7 +154,7 @@ std::string Get(std::string_view path, std::string_view fields) {
 
 TestServer::TestServer(TestServerOptions options) {
   if (options.next) executor_.next = options.next;
-  HttpServerOptions http = std::move(options.http);
+  FrontendOptions http = std::move(options.http);
   Limits& limits = http.limits;
   limits.sequences_max = options.sequences_max;
   limits.blocks = options.blocks;
@@ -204,7 +204,7 @@ TestServer::TestServer(TestServerOptions options) {
   session_options.on_forget = [this](uint64_t session) { engine_->DropSession(session); };
   sessions_ = std::make_unique<SessionStore>(std::move(session_options));
   context.sessions = sessions_.get();
-  http_ = std::make_unique<HttpServer>(std::move(http), *metrics_, *tenants_);
+  http_ = std::make_unique<Frontend>(std::move(http), *metrics_, *tenants_);
   EngineHooks hooks;
   hooks.fan_out = http_->fan_out();
   hooks.on_death = [this](const std::string&) { http_->Fail(70); };

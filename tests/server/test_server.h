@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "server/engine/engine.h"
-#include "server/frontend/http_server.h"
+#include "server/frontend/frontend.h"
 #include "server/tenants/tenant_registry.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/scripted_executor.h"
@@ -87,7 +87,7 @@ inline constexpr int32_t kTestKvHeads = 3;
 static_assert(kTestLayers * kTestKvHeads == kScriptedPairs);
 
 struct TestServerOptions {
-  HttpServerOptions http;
+  FrontendOptions http;
   int32_t blocks = 1024;
   int32_t sequences_max = 8;
   int32_t context = 4096;
@@ -119,7 +119,7 @@ class TestServer {
   ScriptedExecutor& executor() { return executor_; }
   Engine& engine() { return *engine_; }
   TenantRegistry& tenants() { return *tenants_; }
-  HttpServer& http() { return *http_; }
+  Frontend& http() { return *http_; }
   // The server has told the engine to end what runs.
   bool stopping() const { return engine_->stopping; }
   // Waits until Run has returned, and gives its exit code.
@@ -135,7 +135,7 @@ class TestServer {
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<SessionStore> sessions_;
   std::unique_ptr<TestedEngine> engine_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Frontend> http_;
   int exit_code_ = -1;
   std::thread thread_;
 };

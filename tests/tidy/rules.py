@@ -520,7 +520,7 @@ HALF_SENTENCES = set("""
     server/engine/engine_core.h
     server/engine/kv_reading.h
     server/engine/step_pacer.cc
-    server/frontend/http_server.cc
+    server/frontend/frontend.cc
     server/generation/choice_assembler.h
     server/generation/generation_prepare.cc
     server/generation/generation_prepare.h

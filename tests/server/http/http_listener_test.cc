@@ -98,7 +98,7 @@ TEST(HttpListener, AStormOfResetsLeavesItAlive) {
 TEST(HttpListener, WhatCannotBeBoundIsSaid) {
   TestServer server;
   boost::asio::io_context io;
-  HttpService service;
+  ListenerContext service;
   HttpListener taken(io, service);
   const absl::Status in_use = taken.Open("127.0.0.1", server.port());
   EXPECT_EQ(in_use.code(), absl::StatusCode::kUnavailable);

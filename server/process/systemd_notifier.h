@@ -1,10 +1,10 @@
-// ServiceManager speaks to the process that started this one, where that is systemd or knows its protocol: it says how
+// SystemdNotifier speaks to the process that started this one, where that is systemd or knows its protocol: it says how
 // far we are (sd_notify(3)), and takes over a socket that listens already (sd_listen_fds(3)). Both are a few environment
 // variables and one datagram, which systemd promises never to change; libsystemd would bring five more libraries.
 //
 // Thread: FromEnvironment before there are others; the rest any.
-#ifndef HYDRANT_SERVER_PROCESS_SERVICE_MANAGER_H_
-#define HYDRANT_SERVER_PROCESS_SERVICE_MANAGER_H_
+#ifndef HYDRANT_SERVER_PROCESS_SYSTEMD_NOTIFIER_H_
+#define HYDRANT_SERVER_PROCESS_SYSTEMD_NOTIFIER_H_
 
 #include <cstdint>
 #include <optional>
@@ -22,14 +22,14 @@ struct InheritedSocket {
   uint16_t port = 0;
 };
 
-class ServiceManager {
+class SystemdNotifier {
  public:
   // Nobody: nothing is said to anyone.
-  ServiceManager() = default;
+  SystemdNotifier() = default;
 
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES and removes them, so that
   // no child mistakes them for its own. INVALID_ARGUMENT: what was handed over is not one listening TCP socket.
-  static absl::StatusOr<ServiceManager> FromEnvironment();
+  static absl::StatusOr<SystemdNotifier> FromEnvironment();
 
   // Sends lines of sd_notify(3), for example "READY=1". Never waits; where nobody listens it does nothing.
   void Notify(std::string_view lines) const;
@@ -46,4 +46,4 @@ class ServiceManager {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_PROCESS_SERVICE_MANAGER_H_
+#endif  // HYDRANT_SERVER_PROCESS_SYSTEMD_NOTIFIER_H_

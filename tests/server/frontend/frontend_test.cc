@@ -1,4 +1,4 @@
-#include "server/frontend/http_server.h"
+#include "server/frontend/frontend.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ bool Drains(TestServer& server) {
   return Eventually([&] { return server.Ask(Get("/ready")).status == 503; });
 }
 
-TEST(HttpServer, WithNothingToDoItStopsAtOnce) {
+TEST(Frontend, WithNothingToDoItStopsAtOnce) {
   TestServer server;
   RawClient idle(server.port());
   ASSERT_EQ(idle.Ask(Get("/health")).status, 200);
@@ -41,7 +41,7 @@ TEST(HttpServer, WithNothingToDoItStopsAtOnce) {
   EXPECT_LT(MonotonicUs() - started_us, 2'000'000);
 }
 
-TEST(HttpServerDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
+TEST(FrontendDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto shut_down = [] {
     TestServerOptions options;
@@ -58,7 +58,7 @@ TEST(HttpServerDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
   EXPECT_EXIT(shut_down(), testing::ExitedWithCode(70), "");
 }
 
-TEST(HttpServer, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
+TEST(Frontend, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   TestServer server;
   server.executor().Hold();
   RawClient running(server.port());
@@ -78,7 +78,7 @@ TEST(HttpServer, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   EXPECT_EQ(server.Join(), 0);
 }
 
-TEST(HttpServer, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
+TEST(Frontend, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
   TestServerOptions options;
   options.http.shutdown_delay_s = 0.3;
   TestServer server(std::move(options));
@@ -93,7 +93,7 @@ TEST(HttpServer, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
   EXPECT_GE(MonotonicUs() - started_us, 300'000) << "idle, but others may still be on their way";
 }
 
-TEST(HttpServer, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
+TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
   TestServerOptions options;
   options.http.shutdown_delay_s = 0.2;
   TestServer server(std::move(options));
@@ -128,7 +128,7 @@ class Told {
   std::vector<std::string> lines_;
 };
 
-TEST(HttpServer, AServiceManagerHearsOfEveryStage) {
+TEST(Frontend, SystemdHearsOfEveryStage) {
   Told told;
   TestServerOptions options;
   options.http.notify = told.hook();
@@ -141,7 +141,7 @@ TEST(HttpServer, AServiceManagerHearsOfEveryStage) {
   EXPECT_EQ(told.Count("WATCHDOG=1"), 0) << "nobody watches";
 }
 
-TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
+TEST(Frontend, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
   Told told;
   TestServerOptions options;
   options.http.notify = told.hook();
@@ -161,7 +161,7 @@ TEST(HttpServer, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
   EXPECT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= before + 5; })) << "it moves again";
 }
 
-TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
+TEST(Frontend, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
   const ListeningSocket listening;
   const auto start = [&] {
     TestServerOptions options;
@@ -190,7 +190,7 @@ TEST(HttpServer, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
   close(listening.fd());
 }
 
-TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {
+TEST(Frontend, AtTheDeadlineRunningRequestsAreEndedProperly) {
   TestServerOptions options;
   options.http.shutdown_timeout_s = 0.1;
   TestServer server(std::move(options));
@@ -207,7 +207,7 @@ TEST(HttpServer, AtTheDeadlineRunningRequestsAreEndedProperly) {
   EXPECT_EQ(server.Join(), 0);
 }
 
-TEST(HttpServer, SigtermDrainsASecondOneEndsWhatRuns) {
+TEST(Frontend, SigtermDrainsASecondOneEndsWhatRuns) {
   TestServerOptions options;
   options.http.handle_signals = true;
   TestServer server(std::move(options));
@@ -228,7 +228,7 @@ TEST(HttpServer, SigtermDrainsASecondOneEndsWhatRuns) {
   EXPECT_EQ(server.Join(), 0);
 }
 
-TEST(HttpServer, SigintIsLikeSigterm) {
+TEST(Frontend, SigintIsLikeSigterm) {
   TestServerOptions options;
   options.http.handle_signals = true;
   TestServer server(std::move(options));
@@ -236,7 +236,7 @@ TEST(HttpServer, SigintIsLikeSigterm) {
   EXPECT_EQ(server.Join(), 0);
 }
 
-TEST(HttpServer, AFailureEndsItWithItsCode) {
+TEST(Frontend, AFailureEndsItWithItsCode) {
   TestServer server;
   server.executor().Hold(3);
   RawClient running(server.port());

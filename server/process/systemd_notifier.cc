@@ -1,4 +1,4 @@
-#include "server/process/service_manager.h"
+#include "server/process/systemd_notifier.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -68,8 +68,8 @@ absl::StatusOr<InheritedSocket> Inherit(int fd) {
 
 }  // namespace
 
-absl::StatusOr<ServiceManager> ServiceManager::FromEnvironment() {
-  ServiceManager manager;
+absl::StatusOr<SystemdNotifier> SystemdNotifier::FromEnvironment() {
+  SystemdNotifier manager;
   manager.notify_path_ = TakeVariable("NOTIFY_SOCKET");
   const std::string watchdog = TakeVariable("WATCHDOG_USEC");
   const std::string watched = TakeVariable("WATCHDOG_PID");
@@ -90,7 +90,7 @@ absl::StatusOr<ServiceManager> ServiceManager::FromEnvironment() {
   return manager;
 }
 
-void ServiceManager::Notify(std::string_view lines) const {
+void SystemdNotifier::Notify(std::string_view lines) const {
   sockaddr_un address{};
   // '@' stands for the zero byte that begins an abstract name.
   if (notify_path_.size() < 2 || notify_path_.size() > sizeof(address.sun_path) - 1) return;

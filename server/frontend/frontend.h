@@ -1,9 +1,9 @@
-// HttpServer is the whole HTTP side over any EnginePort: routes, listener, io threads, workers, drain. Tests run
+// Frontend is the whole HTTP side over any EnginePort: routes, listener, io threads, workers, drain. Tests run
 // it over engines of their own.
 //
 // Thread: construction, Open, Run and destruction on one thread; the rest any.
-#ifndef HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_
-#define HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_
+#ifndef HYDRANT_SERVER_FRONTEND_FRONTEND_H_
+#define HYDRANT_SERVER_FRONTEND_FRONTEND_H_
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -24,10 +24,10 @@
 #include "server/frontend/generation_service.h"
 #include "server/frontend/request_directory.h"
 #include "server/http/http_listener.h"
-#include "server/http/http_service.h"
+#include "server/http/listener_context.h"
 #include "server/live_view/kv_inspector.h"
 #include "server/metrics/metrics.h"
-#include "server/process/service_manager.h"
+#include "server/process/systemd_notifier.h"
 #include "server/tenants/auth_limiter.h"
 #include "server/tenants/tenant_registry.h"
 
@@ -41,7 +41,7 @@ struct AdminOptions {
   std::string key;          // empty: the socket's permissions are what protects it. REQUIRED with a port
 };
 
-struct HttpServerOptions {
+struct FrontendOptions {
   Limits limits;
   AdminOptions admin;
   OriginPolicy origins;
@@ -58,16 +58,16 @@ struct HttpServerOptions {
   bool handle_signals = false;
   // Takes lines of sd_notify(3), any number of times. May be null.
   std::function<void(std::string_view lines)> notify;
-  int64_t watchdog_us = 0;  // ServiceManager::watchdog_us
+  int64_t watchdog_us = 0;  // SystemdNotifier::watchdog_us
 };
 
-class HttpServer {
+class Frontend {
  public:
   // `metrics`, `tenants`, and the engine that Open is given, outlive the server.
-  HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants);
-  ~HttpServer();
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
+  Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& tenants);
+  ~Frontend();
+  Frontend(const Frontend&) = delete;
+  Frontend& operator=(const Frontend&) = delete;
 
   // How the engine's events reach the connections; may be used until Run has returned.
   EventRouter::FanOut fan_out();
@@ -102,14 +102,14 @@ class HttpServer {
   void CancelRunning();
   void RunIo();
 
-  const HttpServerOptions options_;
+  const FrontendOptions options_;
   Metrics& metrics_;
   TenantRegistry& tenants_;
   EnginePort* engine_ = nullptr;  // Open's
   AuthLimiter auth_limiter_;
   RequestDirectory directory_;
-  HttpService service_;
-  HttpService admin_service_;
+  ListenerContext context_;
+  ListenerContext admin_context_;
   std::unique_ptr<GenerationService> generations_;
   std::unique_ptr<KvInspector> inspector_;
 
@@ -135,4 +135,4 @@ class HttpServer {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_FRONTEND_HTTP_SERVER_H_
+#endif  // HYDRANT_SERVER_FRONTEND_FRONTEND_H_

@@ -1,4 +1,4 @@
-#include "server/process/service_manager.h"
+#include "server/process/systemd_notifier.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -20,9 +20,9 @@ namespace {
 constexpr const char* kVariables[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
                                       "LISTEN_FDS",    "LISTEN_PID",    "LISTEN_FDNAMES"};
 
-class ServiceManagerTest : public testing::Test {
+class SystemdNotifierTest : public testing::Test {
  protected:
-  ~ServiceManagerTest() override {
+  ~SystemdNotifierTest() override {
     for (const char* name : kVariables) unsetenv(name);
   }
   static void Set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
@@ -55,20 +55,20 @@ class NotifySocket {
   const int fd_;
 };
 
-TEST_F(ServiceManagerTest, WithoutOneNothingIsSaidOrTaken) {
-  const auto manager = ServiceManager::FromEnvironment();
+TEST_F(SystemdNotifierTest, WithoutOneNothingIsSaidOrTaken) {
+  const auto manager = SystemdNotifier::FromEnvironment();
   ASSERT_TRUE(manager.ok());
   manager->Notify("READY=1");
   EXPECT_EQ(manager->watchdog_us(), 0);
   EXPECT_FALSE(manager->socket().has_value());
 }
 
-TEST_F(ServiceManagerTest, LinesArriveInADatagramEach) {
+TEST_F(SystemdNotifierTest, LinesArriveInADatagramEach) {
   const std::string directory = testing::TempDir();
   for (const std::string& name : {"@hydrant-notify-" + Me(), directory + "notify-" + Me()}) {
     NotifySocket socket(name);
     Set("NOTIFY_SOCKET", name);
-    const auto manager = ServiceManager::FromEnvironment();
+    const auto manager = SystemdNotifier::FromEnvironment();
     ASSERT_TRUE(manager.ok());
     manager->Notify("READY=1\nSTATUS=Serving");
     manager->Notify("WATCHDOG=1");
@@ -78,27 +78,27 @@ TEST_F(ServiceManagerTest, LinesArriveInADatagramEach) {
   }
 }
 
-TEST_F(ServiceManagerTest, AnAddressThatCannotBeIsIgnored) {
+TEST_F(SystemdNotifierTest, AnAddressThatCannotBeIsIgnored) {
   for (const std::string& name :
        {std::string("/"), std::string("vsock:2:1234"), "/" + std::string(200, 'x'), std::string("/nobody/is/there")}) {
     Set("NOTIFY_SOCKET", name);
-    const auto manager = ServiceManager::FromEnvironment();
+    const auto manager = SystemdNotifier::FromEnvironment();
     ASSERT_TRUE(manager.ok());
     manager->Notify("READY=1");
   }
 }
 
-TEST_F(ServiceManagerTest, NoChildInheritsTheVariables) {
+TEST_F(SystemdNotifierTest, NoChildInheritsTheVariables) {
   for (const char* name : kVariables) Set(name, "1");
-  ASSERT_TRUE(ServiceManager::FromEnvironment().ok());
+  ASSERT_TRUE(SystemdNotifier::FromEnvironment().ok());
   for (const char* name : kVariables) EXPECT_EQ(std::getenv(name), nullptr) << name;
 }
 
-TEST_F(ServiceManagerTest, TheWatchdogIsForTheProcessItNames) {
+TEST_F(SystemdNotifierTest, TheWatchdogIsForTheProcessItNames) {
   const auto period = [](const std::string& usec, const std::string& pid) {
     Set("WATCHDOG_USEC", usec);
     if (!pid.empty()) Set("WATCHDOG_PID", pid);
-    return ServiceManager::FromEnvironment()->watchdog_us();
+    return SystemdNotifier::FromEnvironment()->watchdog_us();
   };
   EXPECT_EQ(period("30000000", Me()), 30'000'000);
   EXPECT_EQ(period("30000000", ""), 30'000'000);
@@ -144,14 +144,14 @@ int Socket(int family, int type, bool listening) {
   return fd;
 }
 
-TEST_F(ServiceManagerTest, AListeningSocketIsTakenOver) {
+TEST_F(SystemdNotifierTest, AListeningSocketIsTakenOver) {
   for (const auto& [family, host] : {std::pair(AF_INET, "127.0.0.1"), std::pair(AF_INET6, "::1")}) {
     const int fd = Socket(family, SOCK_STREAM, true);
     if (fd < 0) continue;  // no IPv6 here
     const AtThree three(fd);
     Set("LISTEN_FDS", "1");
     Set("LISTEN_PID", Me());
-    const auto manager = ServiceManager::FromEnvironment();
+    const auto manager = SystemdNotifier::FromEnvironment();
     ASSERT_TRUE(manager.ok()) << manager.status();
     ASSERT_TRUE(manager->socket().has_value());
     EXPECT_EQ(manager->socket()->fd, 3);
@@ -161,19 +161,19 @@ TEST_F(ServiceManagerTest, AListeningSocketIsTakenOver) {
   }
 }
 
-TEST_F(ServiceManagerTest, SocketsOfAnotherProcessAreLeftAlone) {
+TEST_F(SystemdNotifierTest, SocketsOfAnotherProcessAreLeftAlone) {
   Set("LISTEN_FDS", "1");
   Set("LISTEN_PID", "1");
-  const auto manager = ServiceManager::FromEnvironment();
+  const auto manager = SystemdNotifier::FromEnvironment();
   ASSERT_TRUE(manager.ok());
   EXPECT_FALSE(manager->socket().has_value());
 }
 
-TEST_F(ServiceManagerTest, WhatIsNotOneListeningSocketIsRefused) {
+TEST_F(SystemdNotifierTest, WhatIsNotOneListeningSocketIsRefused) {
   const auto refused = [](const char* count) {
     Set("LISTEN_FDS", count);
     Set("LISTEN_PID", Me());
-    return ServiceManager::FromEnvironment().status().code() == absl::StatusCode::kInvalidArgument;
+    return SystemdNotifier::FromEnvironment().status().code() == absl::StatusCode::kInvalidArgument;
   };
   EXPECT_TRUE(refused("2"));
   {

@@ -1,9 +1,9 @@
-// HttpService is what the connections of a listener share: limits, who may enter, the origin policy and the table of
+// ListenerContext is what the connections of a listener share: limits, who may enter, the origin policy and the table of
 // routes.
 //
 // Thread: any; immutable once the listener runs, the atomics aside.
-#ifndef HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_
-#define HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_
+#ifndef HYDRANT_SERVER_HTTP_LISTENER_CONTEXT_H_
+#define HYDRANT_SERVER_HTTP_LISTENER_CONTEXT_H_
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
@@ -30,7 +30,7 @@ struct HttpRoute {
   bool body = true;  // a POST that must have one; else it may come without, and what comes is not looked at
 };
 
-struct HttpService {
+struct ListenerContext {
   Limits limits;
   Authenticate authenticate;
   OriginPolicy origins;
@@ -45,4 +45,4 @@ struct HttpService {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_HTTP_HTTP_SERVICE_H_
+#endif  // HYDRANT_SERVER_HTTP_LISTENER_CONTEXT_H_

@@ -1,4 +1,4 @@
-#include "server/frontend/http_server.h"
+#include "server/frontend/frontend.h"
 
 #include <unistd.h>
 
@@ -73,15 +73,15 @@ class StuckGuard {
 
 }  // namespace
 
-HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegistry& tenants)
+Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& tenants)
     : options_(std::move(options)),
       metrics_(metrics),
       tenants_(tenants),
       io_(kIoThreads),
       workers_(kWorkerThreads),
-      listener_(io_, service_),
-      admin_listener_(io_, admin_service_),
-      admin_socket_(io_, admin_service_),
+      listener_(io_, context_),
+      admin_listener_(io_, admin_context_),
+      admin_socket_(io_, admin_context_),
       control_(asio::make_strand(io_)),
       signals_(control_),
       drain_timer_(control_),
@@ -89,21 +89,21 @@ HttpServer::HttpServer(HttpServerOptions options, Metrics& metrics, TenantRegist
       reload_timer_(control_),
       watchdog_timer_(control_) {
   const auto on_failure = [this] { metrics_.CountAuthFailure(); };
-  service_.limits = options_.limits;
-  service_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
-  service_.origins = options_.origins;
-  admin_service_.limits = options_.limits;
-  admin_service_.limits.connections_max = kAdminConnections;
-  admin_service_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
-  admin_service_.origins = OriginPolicy(options_.admin.host, {}, {});
+  context_.limits = options_.limits;
+  context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
+  context_.origins = options_.origins;
+  admin_context_.limits = options_.limits;
+  admin_context_.limits.connections_max = kAdminConnections;
+  admin_context_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
+  admin_context_.origins = OriginPolicy(options_.admin.host, {}, {});
 }
 
-HttpServer::~HttpServer() {
+Frontend::~Frontend() {
   workers_.join();
   io_.stop();
 }
 
-EventRouter::FanOut HttpServer::fan_out() {
+EventRouter::FanOut Frontend::fan_out() {
   return [this](EventRouter::MailboxList mailboxes) {
     asio::post(io_, [mailboxes = std::move(mailboxes)] {
       for (const auto& mailbox : mailboxes) mailbox->Wake();
@@ -111,7 +111,7 @@ EventRouter::FanOut HttpServer::fan_out() {
   };
 }
 
-absl::Status HttpServer::Open(EnginePort& engine) {
+absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
   generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
@@ -121,9 +121,9 @@ absl::Status HttpServer::Open(EnginePort& engine) {
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  service_.routes =
+  context_.routes =
       MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version, engine,
-                  service_, tenants_.shared() ? nullptr : &metrics_, options_.ui});
+                  context_, tenants_.shared() ? nullptr : &metrics_, options_.ui});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;
@@ -141,11 +141,11 @@ absl::Status HttpServer::Open(EnginePort& engine) {
   return absl::OkStatus();
 }
 
-void HttpServer::Tell(std::string_view lines) const {
+void Frontend::Tell(std::string_view lines) const {
   if (options_.notify) options_.notify(lines);
 }
 
-void HttpServer::FeedWatchdog() {
+void Frontend::FeedWatchdog() {
   // Twice per period, as sd_watchdog_enabled(3) advises. That this runs shows that the io threads do.
   if (!engine_->stalled()) Tell("WATCHDOG=1");
   watchdog_timer_.expires_after(std::chrono::microseconds(options_.watchdog_us / 2));
@@ -154,11 +154,11 @@ void HttpServer::FeedWatchdog() {
   });
 }
 
-absl::Status HttpServer::OpenAdmin() {
+absl::Status Frontend::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_service_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
-                                           service_, [this] { return ReloadTenants(); }, [this] { return Drain(); }});
+  admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
+                                           context_, [this] { return ReloadTenants(); }, [this] { return Drain(); }});
   if (admin.port.has_value()) {
     if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
     admin_listener_.Start();
@@ -170,7 +170,7 @@ absl::Status HttpServer::OpenAdmin() {
   return absl::OkStatus();
 }
 
-absl::Status HttpServer::ReloadTenants() {
+absl::Status Frontend::ReloadTenants() {
   const absl::Status status = tenants_.Reload();
   if (status.ok()) {
     Log(LogLevel::kInfo, absl::StrCat("reloaded: ", tenants_.table()->entries().size(), " tenants"));
@@ -180,8 +180,8 @@ absl::Status HttpServer::ReloadTenants() {
   return status;
 }
 
-int64_t HttpServer::Drain() {
-  if (!service_.unready.exchange(true, std::memory_order_relaxed)) {
+int64_t Frontend::Drain() {
+  if (!context_.unready.exchange(true, std::memory_order_relaxed)) {
     Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
     if (options_.shutdown_delay_s > 0) {
       asio::post(control_, [this] { RefuseLater(); });
@@ -192,14 +192,14 @@ int64_t HttpServer::Drain() {
   return generations_->in_flight();
 }
 
-void HttpServer::RefuseLater() {
+void Frontend::RefuseLater() {
   refuse_timer_.expires_after(std::chrono::microseconds(static_cast<int64_t>(options_.shutdown_delay_s * 1e6)));
   refuse_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) generations_->Refuse();
   });
 }
 
-void HttpServer::OnHangup() {
+void Frontend::OnHangup() {
   if (!tenants_.has_file() || reload_due_) return;
   reload_due_ = true;
   reload_timer_.expires_after(kHangupPause);
@@ -212,7 +212,7 @@ void HttpServer::OnHangup() {
   });
 }
 
-void HttpServer::OnSignal() {
+void Frontend::OnSignal() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) return;
     if (number == SIGHUP) {
@@ -228,7 +228,7 @@ void HttpServer::OnSignal() {
   });
 }
 
-int HttpServer::Run() {
+int Frontend::Run() {
   std::vector<std::thread> threads;
   for (int i = 1; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(); });
   RunIo();
@@ -236,7 +236,7 @@ int HttpServer::Run() {
   return exit_code_;
 }
 
-void HttpServer::RunIo() {
+void Frontend::RunIo() {
   const auto guard = asio::make_work_guard(io_);
   while (true) {
     try {
@@ -249,11 +249,11 @@ void HttpServer::RunIo() {
   }
 }
 
-void HttpServer::Shutdown() {
+void Frontend::Shutdown() {
   asio::post(control_, [this] { BeginDrain(); });
 }
 
-void HttpServer::Fail(int exit_code) {
+void Frontend::Fail(int exit_code) {
   asio::post(control_, [this, exit_code] {
     exit_code_ = exit_code;
     BeginDrain();
@@ -261,7 +261,7 @@ void HttpServer::Fail(int exit_code) {
   });
 }
 
-void HttpServer::BeginDrain() {
+void Frontend::BeginDrain() {
   if (stopping_) return;
   stopping_ = true;
   Tell("STOPPING=1\nSTATUS=Draining");
@@ -271,7 +271,7 @@ void HttpServer::BeginDrain() {
   PollDrain();
 }
 
-void HttpServer::PollDrain() {
+void Frontend::PollDrain() {
   if ((generations_->refusing() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
@@ -289,7 +289,7 @@ void HttpServer::PollDrain() {
   });
 }
 
-void HttpServer::CancelRunning() {
+void Frontend::CancelRunning() {
   if (cancelled_) return;
   cancelled_ = true;
   generations_->Refuse();
