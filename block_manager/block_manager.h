@@ -96,7 +96,7 @@ class BlockManager {
   // Forgets every published block and every snapshot. Tables keep their blocks; what they hold is published no more.
   void ResetPrefixes();
 
-  // Of the blocks that the table holds, those that other tables hold, too. O(its blocks).
+  // How many of the table's blocks other tables hold, too. O(its blocks).
   int32_t BlocksOthersUse(const BlockTable& table) const;
 
   const BlockPool& pool() const { return pool_; }

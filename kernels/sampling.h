@@ -71,7 +71,7 @@ struct TokenLogprob {
 struct SampleRequest {
   int32_t logits_row = 0;                  // row of the logits matrix
   const SamplingParams* params = nullptr;  // null when scored_id >= 0
-  // Of what is sampled; null: none.
+  // Adjustments of the row before it is sampled; null: none.
   const LogitAdjustments* adjustments = nullptr;
   int64_t position = 0;    // position of the sampled token: the Philox counter
   int32_t scored_id = -1;  // >= 0: do not sample, report this token

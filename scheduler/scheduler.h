@@ -131,7 +131,7 @@ class Scheduler {
   // The last plan made. Its spans are valid until its Commit.
   const StepPlan& plan() const { return builder_.plan(); }
 
-  // Of the older plan in flight. results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
+  // Commits the older plan in flight. results[i] belongs to plan.rows[i]. The events are valid until the next call of Commit.
   std::span<const SequenceEvent> Commit(const StepPlan& plan, std::span<const RowResult> results, int64_t now_us);
 
   int32_t running() const { return static_cast<int32_t>(sequences_.running().size()); }

@@ -61,7 +61,7 @@ struct SequenceProgress {
 struct SequenceEvent : SequenceOutcome, SequenceProgress {
   uint64_t id = 0;       // of the request
   int32_t sequence = 0;  // free for another request from a terminal event on; meaningless when row is -1
-  // Of the committed plan, which may be the one behind the token's; -1: the event comes from Cancel alone.
+  // Index into the rows of the committed plan, which may be the plan after the token's; -1: the event comes from Cancel alone.
   int32_t row = -1;
 };
 

@@ -8,10 +8,10 @@ namespace hydrant {
 struct StepLimits {
   static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
 
-  // Of prompts, `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs.
+  // Cost of prompts: `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs.
   double alone = kUnbounded;           // >= kBlockSlots
   double beside_decodes = kUnbounded;  // >= kBlockSlots
-  // Of everything, when several tenants have something to compute (step_shares.h).
+  // Cost of all rows, when several tenants have something to compute (step_shares.h).
   double shared = kUnbounded;  // > 0
   double shared_lag = 3.0;     // >= 1: so many such steps one of these tenants may catch up with at once
 };

@@ -40,7 +40,7 @@ std::vector<std::string> Describe(const Limits& limits) {
   };
 }
 
-// Of the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
+// Bytes for the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
 int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const DeviceFacts& device) {
   ModelExecutorOptions options;
   options.blocks = std::numeric_limits<int32_t>::max();

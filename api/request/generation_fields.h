@@ -24,8 +24,8 @@
 
 namespace hydrant {
 
-// Of RequestOptions, max_tokens is read by the endpoint: >= 1, 0 only with echo, or kRestOfContext, as many as the context
-// has room for. min_tokens <= max_tokens, where that is known.
+// The endpoint reads RequestOptions::max_tokens: >= 1, 0 only with echo, or kRestOfContext, as many as the context has room
+// for. min_tokens <= max_tokens, where that is known.
 struct GenerationFields : SamplingFields, RequestOptions {
   // Read by the endpoint, because each has its own names and defaults for them.
   int32_t logprobs = -1;  // -1: none; k >= 0: of the token itself and the k best

@@ -15,8 +15,8 @@
 
 namespace hydrant {
 
-// Of SamplingParams, a temperature below 1e-6 counts as 0, and top_p is at least the smallest normal float; `key` is the
-// server's to make of `seed`, for each sample another.
+// A temperature below 1e-6 counts as 0, and top_p is at least the smallest normal float. The server derives
+// SamplingParams::key from `seed`, another one for each sample.
 struct SamplingFields : SamplingParams {
   std::optional<int64_t> seed;  // absent: the server draws one
 

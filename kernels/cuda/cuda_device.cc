@@ -42,11 +42,11 @@ constexpr int64_t kCutScratchBytes = int64_t{64} << 20;
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
-// Of ops that bring small arrays along: a step of generated tokens has one for each 64 of them, to gather the rows of the logits,
+// Packets for ops with small arrays: a step of generated tokens has one for each 64 of them, to gather the rows of the logits,
 // and perhaps a cut; of 1,024 tokens two such steps have fewer. More, or larger ones, only wait.
 constexpr size_t kPackets = 40, kPacketBytes = 4096;
 
-// Of pinned memory, twice: what a session's blocks are moved in. Long enough that the launch of a piece is nothing beside it.
+// Pinned memory, twice, through which a session's blocks move. Large enough that launching a piece costs nothing beside it.
 constexpr size_t kStagingBytes = size_t{8} << 20;
 
 const float* In(const Matrix& matrix) {

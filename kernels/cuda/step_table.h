@@ -62,7 +62,7 @@ class StepTable {
   // `sampled_ids` [rows_max], by state row: where kSampledId is found.
   StepTable(cudaStream_t stream, const StepBounds& bounds, int64_t scratch_floats,
             const int32_t* sampled_ids = nullptr);
-  // Of the device's memory, taken at once: enough for most steps. Long tables of many rows at a time take more when they come.
+  // Device memory that is taken at once: enough for most steps. Long tables of many rows take more when they come.
   static int64_t PacketBytes(const StepBounds& bounds);
 
   // The batch's spans may go once this returns.
@@ -92,11 +92,11 @@ class StepTable {
 
  private:
   StepRow ToRow(const BatchRow& row);
-  // Of the prompts whose policies roll, or of the others.
+  // Adds the prompts whose policies roll, or the others.
   void AddPrompts(bool rolls);
   void AddDecode(const StepRow& row, int32_t number);
 
-  // Of a step that is one group of decode rows.
+  // Pads a step that is one group of decode rows.
   void Pad();
 
   const int32_t query_heads_, head_dim_;

@@ -32,8 +32,8 @@ struct RowPlan {
   bool choose_victim = false;  // decode: choose the next victim after scoring
   int32_t shrink_to = 0;       // > 0: the step ends with a cut to this many slots
   bool sample = false;         // a token from the last token's logits
-  // Of a session: ids that end the sequence when this row samples them. A row ahead behind such an id must leave no trace in the
-  // cache; what it samples means nothing.
+  // For a session: ids that end the sequence when this row samples them. A row planned ahead after such an id must leave no
+  // trace in the cache, and its sample is undefined.
   std::span<const int32_t> stop_ids = {};
 };
 

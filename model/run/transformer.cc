@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-// Of the activations.
+// Counts of fp32 numbers in the activations.
 struct Floats {
   Floats(const ModelConfig& config, const Transformer::Limits& limits)
       : state(int64_t{limits.tokens_max} * config.hidden),

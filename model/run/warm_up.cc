@@ -13,7 +13,7 @@
 namespace hydrant {
 namespace {
 
-// Of every sequence; with the tokens that are generated it fits a block.
+// Prompt tokens of every sequence; with the tokens that are generated they fit a block.
 constexpr int32_t kPrompt = 8;
 
 // In the largest step that is cut. Its memory is that of any other, and prompts with a budget may take the square of their length.

@@ -126,7 +126,7 @@ absl::Status BpeTokenizer::MakeMatchers(const TokenizerSpec& spec) {
     token.id = id;
     token.content = MultiCharacterText(spec.pieces[static_cast<size_t>(id)], contents.emplace_back());
     token.special = true;
-    // Of two with the same content the first counts.
+    // If two have the same content, the first counts.
     tokens[0].push_back(token);
   }
   for (const std::vector<AddedToken>& added : tokens) {

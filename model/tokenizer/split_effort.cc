@@ -27,7 +27,7 @@ constexpr size_t kWordCharactersMax = kTextCharacters / 8;
 constexpr size_t kClassesMax = 64;
 constexpr size_t kUnitsMax = 96;
 
-// Of every general category one, of the frequent ones several.
+// One of every general category, several of the frequent ones.
 constexpr std::string_view kSamples[] = {
     "a", "A", "1", " ", "\n",     "\r",     "\t",     "_",      "'",      "!",      "-",      "(",
     ")", "+", "$", "^", "\x01",   "é",      "ǅ",      "ʰ",      "中",     "あ",     "ア",     "한",

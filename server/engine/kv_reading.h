@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-// Of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 of one with 32 layers of 8 KV heads.
+// Most bytes of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 with 32 layers of 8 KV heads.
 inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
 
 // Where a session's KV stands between two steps, to be looked at.

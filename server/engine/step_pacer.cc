@@ -17,7 +17,7 @@ constexpr double kFewTokens = 64;
 constexpr double kFewS = 0.5;
 // How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
 constexpr double kBesideDecodesS = 0.2;
-// Of that, what prompts get however slow the decodes are: they have to be computed some time.
+// The share of a step beside decodes that prompts get however slow the decodes are: they must be computed some time.
 constexpr double kBesideLeast = 0.25;
 // How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
 // a machine of its own a tenant has long steps only while there are prompts of its own, and else the shortest ones there are. So

@@ -32,7 +32,7 @@ constexpr int kIoThreads = 2;
 constexpr int kWorkerThreads = 1;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
-// Of operators and their tools.
+// Connections of operators and their tools.
 constexpr int32_t kAdminConnections = 64;
 // A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
 constexpr auto kHangupPause = std::chrono::milliseconds(50);

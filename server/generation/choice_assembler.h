@@ -46,7 +46,7 @@ class ChoiceAssembler {
   bool has_output() const { return pending_tokens_ > 0; }
   int32_t pending_tokens() const { return pending_tokens_; }
   Output Take();
-  // Of all prompt tokens, the first without a number. Once, after the first token or the end has come.
+  // The log-probabilities of all prompt tokens; the first has none. Once, after the first token or the end has come.
   // REQUIRES: the request asks for prompt_logprobs.
   std::vector<PositionLogprobs> TakePromptLogprobs();
 

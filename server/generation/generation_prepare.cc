@@ -172,7 +172,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   const int64_t blocks = BlocksOf(rules, context);
   const int64_t needed = BlocksForSlots(slots);
   if (needed > blocks) return KvCapacityExceeded(needed, blocks);
-  // Of a default; what a request says was held against each other when it was read.
+  // Only a default can cause this: a request's own values were compared when they were read.
   if (fields->min_tokens > fields->max_tokens) {
     return InvalidField("min_tokens", absl::StrCat("'min_tokens' may be at most ", fields->max_tokens,
                                                    " here: there is no room for a longer answer."));

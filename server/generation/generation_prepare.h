@@ -57,7 +57,7 @@ struct PreparedPrompt {
   bool show_specials = false;        // an echo shows special tokens: they were sent as text
   KvSpec spec;                       // what `kv` was made of
   KvResolution kv;
-  // Of a session's turn.
+  // For a session's turn.
   bool continues = false;                // TurnPrompt::continues
   uint64_t resumes = 0;                  // Request::resumes
   int32_t parked = 0;                    // SequenceRequest::parked_tokens

@@ -31,7 +31,7 @@
 
 namespace hydrant {
 
-// Of any stream: TCP or a Unix socket.
+// A socket of any stream protocol: TCP or Unix.
 using HttpSocket = boost::asio::generic::stream_protocol::socket;
 
 class HttpConnection : public ResponseStream, public std::enable_shared_from_this<HttpConnection> {

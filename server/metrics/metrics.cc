@@ -48,7 +48,7 @@ const Buckets& RequestBuckets() {
   return buckets;
 }
 
-// Of every tenant, so few: each bound costs as many series as there are tenants. From half a millisecond, because vLLM's lowest
+// Every tenant has these, so there are few: each bound costs as many series as there are tenants. From half a millisecond, because vLLM's lowest
 // bounds are too coarse for a small model; steps of 2 to 2.5 keep a quantile within that factor.
 const Buckets& TenantBuckets() {
   static const Buckets buckets = {.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160};

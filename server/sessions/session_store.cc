@@ -139,7 +139,7 @@ void SessionStore::MakeRoom(const Session* newest) {
   }
 }
 
-// Of those with a session to give; null: nobody.
+// The tenant that is furthest over its share, among those with a session to give; null: there is none.
 SessionStore::Tenant* SessionStore::MostOverShare(bool by_bytes) {
   Tenant* most = nullptr;
   double most_share = 0;

@@ -49,7 +49,7 @@ struct SessionPast {
   // Absent when that is not the text of the tokens.
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
-  // Of `text`, ascending, disjoint and apart. What a client wrote in the prompt, which no special token takes a byte of; and
+  // Ranges of `text`, ascending, disjoint and apart: what a client wrote in the prompt, where no byte is a special token's; and
   // behind the prompt what the answer's special tokens are shown as.
   size_t prompt_bytes = 0;
   std::vector<ByteRange> client_ranges;

@@ -190,7 +190,7 @@ class KeptPositions : public KvDumpSink {
   std::vector<Positions> prompts;
 };
 
-// Of a budget of 20 + 20, a turn of 12 rows leaves the 20 heavy and the 8 newest ones; one of 30 the heavy ones alone.
+// With a budget of 20 + 20, a turn of 12 rows leaves the 20 heavy and the 8 newest ones; one of 30 the heavy ones alone.
 TEST_P(Sessions, ATurnMakesRoomForItsTokensFirst) {
   for (const int32_t rows : {12, 30}) {
     std::vector<Generation> turns;

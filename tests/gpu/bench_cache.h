@@ -11,7 +11,7 @@
 
 namespace hydrant::cuda {
 
-// Of an 8B Llama.
+// The shape of an 8B Llama.
 inline constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
 
 struct BenchCache {

@@ -128,7 +128,7 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   // q and o, k and v, three MLP matrices, the table; bf16.
   const int64_t weights = (int64_t{49152} + 30 * (2 * 576 + 2 * 192 + 3 * 1536)) * 576 * 2;
   const int64_t rope = int64_t{8192} * 64 * 4;
-  // Of 2,048 tokens: the state twice, queries and what attention gives, keys and values, the MLP; of 64: states and logits.
+  // For 2,048 tokens the state twice, queries and what attention gives, keys and values, the MLP; for 64 states and logits.
   const int64_t workspace = (int64_t{2048} * (4 * 576 + 2 * 192 + 1536) + int64_t{64} * (576 + 49152)) * 4;
   const int64_t left = kHost.available_memory_bytes - weights - rope - workspace;
   Config config;

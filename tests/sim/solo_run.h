@@ -106,7 +106,7 @@ class SoloRunner {
   const int32_t vocab_;
   const std::vector<int32_t> eos_ids_;
 
-  // Of the run in progress. Until something is evicted all pairs keep the same: all tokens.
+  // The run in progress. Until something is evicted all pairs keep the same: all tokens.
   const SequenceRequest* request_ = nullptr;
   const Fate* fate_ = nullptr;
   FakeRanks* ranks_ = nullptr;

@@ -478,6 +478,7 @@ GLOSSARY = [
     (("block_manager", "scheduler", "kernels", "model"),
      r"(?i)\bpages?\b|\bpage_\w+|\w+_pages?\b|\b[a-z]*Pages?(?=[A-Z]|\b)",
      r"(?i)huge[- _]?pages?|page[- _]?(size|cache|fault|aligned)|HUGEPAGE|memory pages?|(?-i:Page(Size|Fault))", "block"),
+    (LIBRARIES, r"(?i)side[- _]?blocks?", r"(?!)", "score block"),
     (LIBRARIES, r"(?i)\b\w*iterations?\w*\b", r"(?i)iteration_tokens|unordered iteration|iterates", "step"),
 ]  # fmt: skip
 
@@ -494,56 +495,10 @@ def glossary(tree):
                         yield path, line, f"`{match[0]}`: the word here is {word}"
 
 
-# Files in which a comment still begins with "Of": to be mended by whoever changes them next.
-HALF_SENTENCES = set("""
-    api/request/generation_fields.h
-    api/request/sampling_fields.h
-    block_manager/block_manager.h
-    kernels/cuda/cuda_device.cc
-    kernels/cuda/sampling/sample_queue.cc
-    kernels/cuda/step_table.h
-    kernels/device.h
-    kernels/sampling.h
-    kernels/step/row_plan.h
-    model/jinja/library/field_format.cc
-    model/run/executor.h
-    model/run/transformer.cc
-    model/run/warm_up.cc
-    model/tokenizer/bpe_tokenizer.cc
-    model/tokenizer/split_effort.cc
-    model/weights/weight_plan.h
-    scheduler/scheduler.h
-    scheduler/sequence_event.h
-    scheduler/step_commit.cc
-    scheduler/step_limits.h
-    scheduler/step_plan.h
-    server/engine/engine_core.h
-    server/engine/kv_reading.h
-    server/engine/step_pacer.cc
-    server/frontend/frontend.cc
-    server/generation/choice_assembler.h
-    server/generation/generation_prepare.cc
-    server/generation/generation_prepare.h
-    server/http/http_connection.h
-    server/metrics/metrics.cc
-    server/sessions/session_store.cc
-    server/sessions/session_store.h
-    server/sizing.cc
-    tests/engine/session_test.cc
-    tests/gpu/bench_cache.h
-    tests/kernels/cuda/cuda_device_test.cc
-    tests/server/sessions/session_prompt_test.cc
-    tests/server/sizing_test.cc
-    tests/sim/solo_run.h
-""".split())
-
-
 @rule
 def comments_have_a_subject(tree):
     """A comment that begins with "Of" is half a sentence: it makes the reader look for the noun it speaks of."""
     for path, text in tree.cpp():
-        if path in HALF_SENTENCES:
-            continue
         above = -1  # the column in which the comment of the line above begins
         for line, content in enumerate(split_cpp(text)[1].split("\n"), 1):
             begins = content.find("//")

@@ -10,7 +10,7 @@
 namespace hydrant::cuda {
 namespace {
 
-// Of kStepsInFlight steps in which every row samples.
+// Launches of kStepsInFlight steps in which every row samples.
 size_t LaunchesOf(const StepBounds& bounds) {
   const int64_t of_step = std::max<int64_t>(1, (int64_t{bounds.rows_max} + kSampleRows - 1) / kSampleRows);
   return static_cast<size_t>(kStepsInFlight * of_step);

@@ -123,7 +123,7 @@ Text Pad(Workspace& workspace, const Text& text, size_t width, char align, const
   if (__builtin_mul_overflow(missing, fill.footprint_bytes(), &bytes)) bytes = SIZE_MAX;
   workspace.Reserve(bytes);
   workspace.StepBytes(bytes);
-  // Of an odd number CPython's format and center put the odd one on different sides; see Center.
+  // CPython's format and center put the odd blank on different sides; see Center.
   const size_t before = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   Text result;
   for (size_t i = 0; i < before; ++i) result.Append(fill);

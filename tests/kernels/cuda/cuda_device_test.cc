@@ -130,7 +130,7 @@ TEST_F(CudaDeviceTest, ActivatedAndGatedProductsAgreeWithTheOracle) {
   }
 }
 
-// Of the kernels for few rows, for some, and of the library.
+// Row counts of the kernels for few rows, for some, and of the library.
 constexpr int64_t kRowCounts[] = {1, 2, 3, 4, 5, 17, 40, 65, 80};
 
 TEST_F(CudaDeviceTest, WhatAProductTakesNextIsRoundedAsItWouldBeThen) {

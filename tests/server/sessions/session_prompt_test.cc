@@ -41,7 +41,7 @@ Ids Joined(const Ids& first, const Ids& second) {
   return ids;
 }
 
-// Of tokens that are all text, the last of them without KV unless it says otherwise.
+// A past of tokens that are all text, the last of them without KV unless it says otherwise.
 SessionPast PastOf(const Ids& tokens, int32_t without_kv = 1) {
   SessionPast past;
   past.tokens = tokens;
