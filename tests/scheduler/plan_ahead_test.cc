@@ -257,7 +257,7 @@ TEST(PlanAhead, ASessionWithABudgetIsParkedAsIfItHadEndedAlone) {
           const int32_t number =
               row.position + static_cast<int32_t>(std::ssize(row.tokens)) - 10;  // of what it samples
           const bool told = driver.scheduler.sequence(row.sequence).request.id == 1 && number + 1 >= turn.min_tokens;
-          EXPECT_THAT(row.ends, ElementsAreArray(told ? std::vector<int32_t>{2, 9} : std::vector<int32_t>()));
+          EXPECT_THAT(row.stop_ids, ElementsAreArray(told ? std::vector<int32_t>{2, 9} : std::vector<int32_t>()));
         }
       };
       bool behind = false;
