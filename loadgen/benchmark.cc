@@ -23,6 +23,9 @@
 namespace hydrant {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
 constexpr double kAskTimeoutS = 10;
 
 // Every open request holds a descriptor; the soft limit is often 1,024.
@@ -47,29 +50,30 @@ struct Server {
   std::string model;
 };
 
-// One try to find a server and its model. A given model is asked about only where the server is waited for: there are
+// One try to find a server and its model, lookup of the name, connection and answer within `timeout_s`. A given model is asked about only where the server is waited for: there are
 // servers without a list of models.
 absl::StatusOr<Server> TryReach(const Options& options, const Url& url, const std::string& model, double timeout_s) {
-  absl::StatusOr<Peer> peer = ResolvePeer(url, !options.insecure);
+  const Clock::time_point deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(timeout_s));
+  const auto left_s = [&] { return std::max(0.0, Seconds(deadline - Clock::now()).count()); };
+  absl::StatusOr<Peer> peer = ResolvePeer(url, !options.insecure, timeout_s);
   if (!peer.ok()) return peer.status();
   Server server{*std::move(peer), model};
   if (!model.empty() && options.ready_timeout_s == 0) {
-    const absl::Status connected = TryConnection(&server.peer, timeout_s);
+    const absl::Status connected = TryConnection(&server.peer, left_s());
     return connected.ok() ? absl::StatusOr<Server>(std::move(server)) : connected;
   }
   const std::string& own = options.workload.tenants[0].key;
   const absl::StatusOr<std::string> first =
-      FirstModel(&server.peer, own.empty() ? options.key : own, options.fields, timeout_s);
+      FirstModel(&server.peer, own.empty() ? options.key : own, options.fields, left_s());
   if (!first.ok()) return first.status();
   if (model.empty()) server.model = *first;
   return server;
 }
 
 absl::StatusOr<Server> Reach(const Options& options, const Url& url, const std::string& model) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + std::chrono::duration<double>(options.ready_timeout_s);
+  const auto deadline = Clock::now() + Seconds(options.ready_timeout_s);
   for (;;) {
-    const double left_s = std::chrono::duration<double>(deadline - Clock::now()).count();
+    const double left_s = Seconds(deadline - Clock::now()).count();
     const double timeout_s = options.ready_timeout_s == 0 ? kAskTimeoutS : std::clamp(left_s, 1.0, kAskTimeoutS);
     absl::StatusOr<Server> server = TryReach(options, url, model, timeout_s);
     if (server.ok() || Clock::now() >= deadline) return server;

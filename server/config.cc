@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/flags/command_line.h"
+#include "api/flags/flag_group.h"
+#include "api/flags/help_page.h"
 #include "api/wire/json_body.h"
 #include "api/wire/nearest_name.h"
 #include "api/wire/ordered_json.h"
 #include "kernels/kv_cache_view.h"
 #include "server/generation/generation_defaults.h"
-#include "server/help_page.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
 #include "server/process/version.h"
@@ -63,6 +65,8 @@ CLI::Validator RealRange(double low, double high) {
       absl::StrCat("NUMBER in [", low, " - ", high, "]"));
 }
 
+constexpr char kHelpCommand[] = "hydrantd --help-all";  // what lists the flags
+
 // What --help shows; --help-all has every flag.
 const char* const kEssentialFlags[] = {"--host",
                                        "--port",
@@ -89,30 +93,6 @@ const char* const kEssentialFlags[] = {"--host",
                                        "--shutdown-timeout-s",
                                        "--help",
                                        "--help-all"};
-
-// A group of flags of --help. Descriptions, units and the order of the page come from here alone.
-class FlagGroup {
- public:
-  FlagGroup(CLI::App& app, const char* name) : app_(app), name_(name) {}
-
-  // `value`: what stands for the value in --help, a unit where it has one.
-  template <typename T>
-  CLI::Option* Add(const char* flag, const char* value, T& target, std::string text) const {
-    return app_.add_option(flag, target, std::move(text))->type_name(value)->group(name_);
-  }
-  // Shows the default that `target` has.
-  template <typename T>
-  CLI::Option* AddWithDefault(const char* flag, const char* value, T& target, std::string text) const {
-    return Add(flag, value, target, std::move(text))->capture_default_str();
-  }
-  CLI::Option* AddSwitch(const char* flag, bool& target, std::string text) const {
-    return app_.add_flag(flag, target, std::move(text))->group(name_);
-  }
-
- private:
-  CLI::App& app_;
-  const char* name_;
-};
 
 void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
   const FlagGroup group(app, "HTTP");
@@ -230,7 +210,8 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health answers 503");
   delay("--shutdown-delay-s", config.shutdown_delay_s,
         "after SIGTERM or a drain, until new requests are refused; /ready answers 503 at once");
-  delay("--shutdown-timeout-s", config.shutdown_timeout_s, "after that delay, for running requests to end");
+  delay("--shutdown-timeout-s", config.shutdown_timeout_s,
+        "after SIGTERM and --shutdown-delay-s, for running requests to end");
   group.AddWithDefault("--max-connections", "N", limits.connections_max, "open connections")
       ->check(CLI::Range(1, 1'000'000));
   group.AddWithDefault("--max-waiting-seqs", "N", limits.waiting_sequences_max, "sequences that wait for a place")
@@ -251,10 +232,8 @@ void AddGeneralFlags(CLI::App& app, Raw& raw) {
 }
 
 ConfigResult Fail(int exit_code, std::string message) {
-  // One line, whatever a library put into it.
-  std::replace(message.begin(), message.end(), '\n', ' ');
   ConfigResult result;
-  result.message = std::move(message);
+  result.message = OneLine(std::move(message));
   result.exit_code = exit_code;
   return result;
 }
@@ -432,27 +411,12 @@ std::string WrongCommand(const std::vector<std::string>& arguments) {
   return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
 }
 
-// What is wrong with the first flag that `app` does not have, or nothing.
-std::string WrongFlag(const CLI::App& app, const std::vector<std::string>& arguments) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  }
-  return UnknownFlag(arguments, known, "hydrantd --help-all");
-}
-
 // What is wrong with the keys of a configuration file, which are here as flags, or nothing.
 std::string WrongKey(const CLI::App& app, const std::vector<std::string>& from_file) {
   if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
     return absl::StrCat(flag.substr(2), ": not supported in this version");
   }
-  return WrongFlag(app, from_file);
-}
-
-// CLI11 takes its arguments last first.
-void Parse(CLI::App& app, std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(std::move(arguments));
+  return WrongFlag(app, from_file, kHelpCommand);
 }
 
 }  // namespace
@@ -493,10 +457,11 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     return Fail(kExitUsage, absl::StrCat(flag, ": not supported in this version"));
   }
   if (arguments.front() == "serve") {
-    if (const std::string wrong = WrongFlag(*serve, arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
+    if (const std::string wrong = WrongFlag(*serve, arguments, kHelpCommand); !wrong.empty())
+      return Fail(kExitUsage, wrong);
   }
   try {
-    Parse(app, arguments);
+    ParseArguments(app, arguments);
     if (!raw.config_path.empty()) {
       const std::string path = raw.config_path;
       std::vector<std::string> from_file = {"serve", config.model_path};
@@ -507,19 +472,15 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
       config = Config();
       raw = Raw();
       try {
-        Parse(app, from_file);
+        ParseArguments(app, from_file);
       } catch (const CLI::ParseError& error) {
         return Fail(kExitConfig, absl::StrCat(path, ": ", error.what()));
       }
-      Parse(app, arguments);  // over it: what is given again wins
+      ParseArguments(app, arguments);  // over it: what is given again wins
     }
   } catch (const CLI::Success& request) {
-    std::ostringstream text;
-    app.exit(request, text, text);
-    std::string message = text.str();
-    while (!message.empty() && message.back() == '\n') message.pop_back();
     ConfigResult result;
-    result.message = std::move(message);
+    result.message = AnswerOf(app, request);
     return result;
   } catch (const CLI::RequiredError&) {
     return Fail(kExitUsage, "MODEL is missing: hydrantd serve MODEL [flags]");

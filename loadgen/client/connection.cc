@@ -23,16 +23,17 @@ constexpr size_t kBufferBytes = 16 << 10;
 
 }  // namespace
 
-absl::StatusOr<Peer> ResolvePeer(const Url& url, bool verify) {
-  asio::io_context io;
-  error_code error;
-  tcp::resolver resolver(io);
-  const auto found = resolver.resolve(url.host, absl::StrCat(url.port), error);
-  if (error) return absl::UnavailableError(absl::StrCat(url.ToString(), ": ", error.message()));
+absl::StatusOr<Peer> ResolvePeer(const Url& url, bool verify, double timeout_s, const NameLookup& lookup) {
+  absl::StatusOr<Endpoints> found = LookupWithin(lookup, url.host, url.port, timeout_s);
+  if (!found.ok()) {
+    return absl::Status(found.status().code(),
+                        absl::StrCat(url.ToString(), ": ", std::string(found.status().message())));
+  }
   Peer peer;
   peer.url = url;
-  for (const auto& entry : found) peer.endpoints.push_back(entry.endpoint());
+  peer.endpoints = *std::move(found);
   if (url.tls) {
+    error_code error;
     peer.tls.emplace(asio::ssl::context::tls_client);
     if (verify) {
       peer.tls->set_default_verify_paths(error);

@@ -16,11 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "loadgen/client/name_lookup.h"
 #include "loadgen/client/url.h"
 
 namespace hydrant {
-
-using Endpoints = std::vector<boost::asio::ip::tcp::endpoint>;
 
 // A server as connections need it: resolved once, so that no name server is part of a measurement.
 struct Peer {
@@ -28,8 +27,9 @@ struct Peer {
   Endpoints endpoints;
   std::optional<boost::asio::ssl::context> tls;
 };
-// `verify`: the certificate must be one this machine trusts, for that host. Errors: UNAVAILABLE, one line.
-absl::StatusOr<Peer> ResolvePeer(const Url& url, bool verify);
+// `verify`: the certificate must be one this machine trusts, for that host. Errors: UNAVAILABLE, DEADLINE_EXCEEDED; one line.
+absl::StatusOr<Peer> ResolvePeer(const Url& url, bool verify, double timeout_s,
+                                 const NameLookup& lookup = SystemLookup);
 
 class Connection {
  public:

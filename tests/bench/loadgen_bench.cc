@@ -94,7 +94,7 @@ double Measure(const char* what, double rate) {
   Url url;
   url.host = "127.0.0.1";
   url.port = ntohs(address.sin_port);
-  Peer peer = *ResolvePeer(url, true);
+  Peer peer = *ResolvePeer(url, true, 10);
   RunSpec spec;
   spec.workload = &workload;
   spec.arrivals.count = kStreams;

@@ -106,7 +106,7 @@ TEST(LoadgenOptions, UnknownFlagsAndBadValuesAreExit64) {
 TEST(LoadgenOptions, AMistypedFlagIsToldTheNearestOne) {
   EXPECT_EQ(Parse("--request-rat 5").message, "--request-rat: did you mean --request-rate?");
   EXPECT_EQ(Parse("--api-kye=geheim").message, "--api-kye: did you mean --api-key?");
-  EXPECT_THAT(Parse("--tokenizer x").message, HasSubstr("hydrant-loadgen --help lists them"));
+  EXPECT_THAT(Parse("--tokenizer x").message, HasSubstr("hydrant-loadgen --help-all lists them"));
 }
 
 TEST(LoadgenOptions, TextOfRequestHeadsHasNoControlCharacters) {

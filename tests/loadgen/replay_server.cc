@@ -89,7 +89,7 @@ ReplayServer::~ReplayServer() {
 
 std::string ReplayServer::url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
-Peer ReplayServer::peer() const { return *ResolvePeer(*ParseUrl(url()), true); }
+Peer ReplayServer::peer() const { return *ResolvePeer(*ParseUrl(url()), true, 10); }
 
 void ReplayServer::Accept() {
   for (;;) {

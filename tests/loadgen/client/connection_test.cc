@@ -49,7 +49,7 @@ TEST(Connection, ClosingEndsWhatWaits) {
 }
 
 TEST(Connection, ANameThatDoesNotExistIsUnavailable) {
-  const absl::StatusOr<Peer> peer = ResolvePeer(*ParseUrl("http://no-such-host.invalid:1"), true);
+  const absl::StatusOr<Peer> peer = ResolvePeer(*ParseUrl("http://no-such-host.invalid:1"), true, 60);
   EXPECT_EQ(peer.status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -42,7 +42,7 @@ absl::StatusOr<std::string> Ask(bool verify) {
   tcp::acceptor acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
   asio::ssl::context context = SelfSigned();
   const std::string url = "https://127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
-  absl::StatusOr<Peer> peer = ResolvePeer(*ParseUrl(url), verify);
+  absl::StatusOr<Peer> peer = ResolvePeer(*ParseUrl(url), verify, 10);
   std::thread server([&] {
     error_code error;
     asio::ssl::stream<tcp::socket> stream(acceptor.accept(), context);

@@ -2,8 +2,8 @@
 // default. --help shows the flags that most operators need, --help-all every flag.
 //
 // Thread: any.
-#ifndef HYDRANT_SERVER_HELP_PAGE_H_
-#define HYDRANT_SERVER_HELP_PAGE_H_
+#ifndef HYDRANT_API_FLAGS_HELP_PAGE_H_
+#define HYDRANT_API_FLAGS_HELP_PAGE_H_
 
 #include <CLI/CLI.hpp>
 #include <set>
@@ -22,11 +22,9 @@ class HelpPage : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 
  private:
-  std::string Line(const CLI::Option& option) const;
-
   std::set<std::string> essential_;
 };
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_HELP_PAGE_H_
+#endif  // HYDRANT_API_FLAGS_HELP_PAGE_H_

@@ -1,4 +1,4 @@
-#include "server/help_page.h"
+#include "api/flags/help_page.h"
 
 #include <gtest/gtest.h>
 

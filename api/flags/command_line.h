@@ -1,0 +1,32 @@
+// What the command lines of our programs have in common: how arguments are given to CLI11, and what is said where it does not
+// take them.
+//
+// Thread: any (pure functions).
+#ifndef HYDRANT_API_FLAGS_COMMAND_LINE_H_
+#define HYDRANT_API_FLAGS_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hydrant {
+
+// Gives `arguments`, without the program's name, to `app`. Throws CLI::Success for --help and --version, and
+// CLI::ParseError.
+void ParseArguments(CLI::App& app, const std::vector<std::string>& arguments);
+
+// What `app` prints for --help or --version, without a line's end behind it.
+std::string AnswerOf(const CLI::App& app, const CLI::Success& request);
+
+// What is wrong with the first flag in `arguments` that `app` does not have, or nothing. `help` is the command that lists the
+// flags.
+std::string WrongFlag(const CLI::App& app, std::span<const std::string> arguments, std::string_view help);
+
+// A message in one line, whatever a library put into it.
+std::string OneLine(std::string message);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_FLAGS_COMMAND_LINE_H_
