@@ -1,7 +1,6 @@
 """llama.cpp's source, from the archive of the Python package llama-cpp-python: the peer of the benches, and what it has of
 published models (vocabularies with Hugging Face's ids, chat templates) for the tests."""
 
-import hashlib
 import shutil
 import subprocess
 
@@ -22,14 +21,15 @@ def fetch(folder, python="python3"):
     downloads = folder / "download"
     shutil.rmtree(downloads, ignore_errors=True)
     downloads.mkdir(parents=True)
-    # pip looks at the metadata of a source archive with the package's own build tools: a minute.
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "download", "--no-binary", ":all:", "--no-deps"]
+    # The wheel of the package has no source. pip looks at the metadata of a source archive with the package's own build tools,
+    # for a minute, and checks the hash before that.
+    requirements = downloads / "requirements.txt"
+    requirements.write_text(f"{PACKAGE} --hash=sha256:{ARCHIVE_SHA256}\n")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "download", "--no-binary", ":all:", "--no-deps", "--require-hashes"]
     with open(folder / "fetch.log", "w") as log:
-        if subprocess.run([*pip, "-d", downloads, PACKAGE], stdout=log, stderr=log, check=False).returncode:
+        if subprocess.run([*pip, "-d", downloads, "-r", requirements], stdout=log, stderr=log, check=False).returncode:
             raise FetchError(f"{PACKAGE} could not be fetched (no package index?); log: {log.name}")
     (archive,) = downloads.glob("*.tar.gz")
-    if hashlib.sha256(archive.read_bytes()).hexdigest() != ARCHIVE_SHA256:
-        raise FetchError(f"{archive.name} has the wrong checksum")
     subprocess.run(["tar", "-xzf", archive, "-C", downloads, "--wildcards", "*/vendor/llama.cpp/*"], check=True)
     (llama,) = downloads.glob("*/vendor/llama.cpp")
     llama.rename(source)

@@ -509,6 +509,30 @@ def comments_have_a_subject(tree):
             above = begins
 
 
+REQUIREMENTS = r"^tests/(.*/)?requirements(/\w+)?\.txt$"
+HASHED = r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+"
+
+
+@rule
+def requirements_have_hashes(tree):
+    """pip installs what a list of packages was tested with, and nothing that runs before its hash was compared."""
+    for path, text in tree.files.items():
+        if not re.match(REQUIREMENTS, path):
+            continue
+        lines = text.split("\n")
+        for option in ("--require-hashes", "--only-binary :all:"):
+            if option not in lines:
+                yield path, 1, f"lacks the line {option}"
+        for line, content in enumerate(lines, 1):
+            if content and not content.startswith(("#", "--")) and not re.fullmatch(HASHED, content):
+                yield path, line, "no package with its version and hash (tests/support/hash_requirements.py)"
+    for path, text in tree.files.items():
+        if path.endswith((".py", ".sh", "hydrant")) and not path.startswith("tests/tidy/"):
+            for line, match in matches(r"""-m(", ")? ?pip\b[^\n]*(\n[^\n]*){2}""", text):
+                if re.search(r"\b(install|download)\b", match[0]) and not re.search(r"--require-hashes|--dry-run|-r \"\$req", match[0]):
+                    yield path, line, "pip is given no hashes"
+
+
 @rule
 def ascii_code(tree):
     """Outside comments and strings, code is ASCII."""

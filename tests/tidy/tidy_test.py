@@ -168,6 +168,21 @@ PLANTED = {
         [{"a.cc": "// Of its rows.\nint x;\n"}, {"a.h": "int y;  // size\n  // Of one tenant.\n"}],
         {"a.cc": "// The last one\n// Of it all.\nint x;  // offset\n// Office hours.\n"},
     ),
+    "requirements_have_hashes": (
+        [
+            {"tests/a/requirements.txt": "--require-hashes\n--only-binary :all:\na==1\n"},
+            {"tests/a/requirements.txt": f"--only-binary :all:\na==1 --hash=sha256:{'0' * 64}\n"},
+            {"tests/a/requirements.txt": f"--require-hashes\na==1 --hash=sha256:{'0' * 64}\n"},
+            {"tests/a/requirements/b.txt": f"--require-hashes\n--only-binary :all:\na>=1 --hash=sha256:{'0' * 64}\n"},
+            {"hydrant": "python3 -m pip --quiet \\\n  download a==1\n\n\n"},
+            {"tests/a.py": 'pip = [python, "-m", "pip", "install"]\n\n\n'},
+        ],
+        {
+            "tests/a/requirements.txt": f"# All.\n--require-hashes\n--only-binary :all:\na_b.c==1.0 --hash=sha256:{'0' * 64}\n",
+            "tests/a/notes.txt": "a\n",
+            "hydrant": "python3 -m pip --quiet \\\n  download --require-hashes -r a.txt\n\n",
+        },
+    ),
     "ascii_code": (
         [{"a.cc": "int café;\n"}],
         {"a.cc": '// rows × columns\nconst char* s = "é"; auto r = R"(ü)";\n'},
