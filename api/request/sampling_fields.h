@@ -1,4 +1,5 @@
-// SamplingFields is what a request says about how its tokens are chosen; kernels/sampling.h defines what it means.
+// SamplingFields is what a request says about how its tokens are chosen; kernels/sampling.h and
+// kernels/logit_options.h define what it means.
 //
 // Thread: any (plain data, a pure function).
 #ifndef HYDRANT_API_REQUEST_SAMPLING_FIELDS_H_
@@ -11,21 +12,16 @@
 
 #include "api/request/request_context.h"
 #include "api/wire/object_reader.h"
+#include "kernels/logit_options.h"
 #include "kernels/sampling.h"
 
 namespace hydrant {
 
-// A temperature below 1e-6 counts as 0, and top_p is at least the smallest normal float. The server derives
+// Biases are in [-100, 100]. A temperature below 1e-6 counts as 0, and top_p is at least the smallest normal float. The server derives
 // SamplingParams::key from `seed`, another one for each sample.
-struct SamplingFields : SamplingParams {
-  std::optional<int64_t> seed;  // absent: the server draws one
-
-  float presence_penalty = 0.0f;
-  float frequency_penalty = 0.0f;
-  float repetition_penalty = 1.0f;
-  std::vector<TokenBias> logit_bias;       // by id, none twice; in [-100, 100], not 0
-  std::vector<int32_t> allowed_token_ids;  // ascending, none twice; empty: all
-  std::vector<std::string> bad_words;      // none empty
+struct SamplingFields : SamplingParams, LogitOptions {
+  std::optional<int64_t> seed;         // absent: the server draws one
+  std::vector<std::string> bad_words;  // none empty
 };
 
 // The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.

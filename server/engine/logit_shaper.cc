@@ -6,8 +6,19 @@
 
 namespace hydrant {
 
+bool LogitRules::counts() const {
+  return options.repetition_penalty != 1.0f || options.frequency_penalty != 0.0f || options.presence_penalty != 0.0f;
+}
+
+bool LogitRules::neutral() const {
+  return options.allowed_token_ids.empty() && options.logit_bias.empty() && bad_words.empty() &&
+         (stop_ids.empty() || min_tokens == 0) && !counts();
+}
+
 bool LogitRules::IdsBelow(int32_t vocab) const {
   const auto below = [vocab](int32_t id) { return id >= 0 && id < vocab; };
+  const std::vector<int32_t>& allowed = options.allowed_token_ids;
+  const std::vector<TokenBias>& biases = options.logit_bias;
   return std::all_of(allowed.begin(), allowed.end(), below) && std::all_of(stop_ids.begin(), stop_ids.end(), below) &&
          std::all_of(biases.begin(), biases.end(), [&](const TokenBias& bias) { return below(bias.id); }) &&
          std::all_of(bad_words.begin(), bad_words.end(),
@@ -20,7 +31,7 @@ LogitShaper::LogitShaper(std::shared_ptr<const LogitRules> rules, std::span<cons
     assert(!word.empty());
     recent_max_ = std::max(recent_max_, word.size() - 1);
   }
-  if (rules_->repetition != 1.0f) {
+  if (rules_->options.repetition_penalty != 1.0f) {
     for (const int32_t token : prompt) Count(token, 0);
   }
 }
@@ -54,12 +65,14 @@ void LogitShaper::CollectBanned(int32_t generated) {
 const LogitAdjustments* LogitShaper::Next(bool ahead) {
   assert(!ahead || only_counts());
   CollectBanned(generated_ + (ahead ? 1 : 0));
-  const LogitRules& rules = *rules_;
-  const bool counts_last = ahead && rules.counts();
-  adjustments_ = {rules.allowed,    banned_,         rules.biases,   counts_,
-                  rules.repetition, rules.frequency, rules.presence, counts_last};
-  const bool nothing =
-      rules.allowed.empty() && banned_.empty() && rules.biases.empty() && counts_.empty() && !counts_last;
+  const LogitOptions& options = rules_->options;
+  const bool counts_last = ahead && rules_->counts();
+  adjustments_ = {options.allowed_token_ids,  banned_,
+                  options.logit_bias,         counts_,
+                  options.repetition_penalty, options.frequency_penalty,
+                  options.presence_penalty,   counts_last};
+  const bool nothing = options.allowed_token_ids.empty() && banned_.empty() && options.logit_bias.empty() &&
+                       counts_.empty() && !counts_last;
   return nothing ? nullptr : &adjustments_;
 }
 

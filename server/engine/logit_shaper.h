@@ -16,27 +16,22 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "kernels/logit_options.h"
 #include "kernels/sampling.h"
 
 namespace hydrant {
 
-// What a request asks for, shared by its sequences. Every id is in the vocabulary.
+// What a request asks for, shared by its sequences: what it said, and what follows from that and the model. Every id is in
+// the vocabulary.
 struct LogitRules {
-  std::vector<int32_t> allowed;   // ascending, none twice; empty: all
-  std::vector<TokenBias> biases;  // no id twice
+  LogitOptions options;
   std::vector<std::vector<int32_t>>
       bad_words;                  // none empty; the last token of none follows the others of it in the output
   std::vector<int32_t> stop_ids;  // not among the first `min_tokens` of the output
   int32_t min_tokens = 0;
-  float repetition = 1.0f;  // of prompt and output; the other two of the output
-  float frequency = 0.0f;
-  float presence = 0.0f;
 
-  bool counts() const { return repetition != 1.0f || frequency != 0.0f || presence != 0.0f; }
-  // Nothing is asked for.
-  bool neutral() const {
-    return allowed.empty() && biases.empty() && bad_words.empty() && (stop_ids.empty() || min_tokens == 0) && !counts();
-  }
+  bool counts() const;
+  bool neutral() const;  // nothing is asked for
   bool IdsBelow(int32_t vocab) const;
 };
 

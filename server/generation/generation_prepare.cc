@@ -111,8 +111,7 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
 ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFields& fields,
                                                             const ServingContext& context) {
   LogitRules rules;
-  rules.allowed = fields.allowed_token_ids;
-  rules.biases = fields.logit_bias;
+  rules.options = fields;
   ApiResult<std::vector<std::vector<int32_t>>> bad_words = EncodeBadWords(fields.bad_words, *context.tokenizer);
   if (!bad_words.ok()) return bad_words.error();
   rules.bad_words = std::move(bad_words.value());
@@ -122,9 +121,6 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
     rules.stop_ids = context.eos_ids;
     rules.stop_ids.insert(rules.stop_ids.end(), fields.stop_token_ids.begin(), fields.stop_token_ids.end());
   }
-  rules.repetition = fields.repetition_penalty;
-  rules.frequency = fields.frequency_penalty;
-  rules.presence = fields.presence_penalty;
   if (rules.neutral()) return std::shared_ptr<const LogitRules>();
   return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
 }

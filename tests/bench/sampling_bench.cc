@@ -37,13 +37,13 @@ struct Row {
 // Rules that ask for everything, for a text of `length` tokens.
 LogitShaper Everything(int64_t length) {
   LogitRules rules;
-  for (int32_t id = 0; id < 1000; ++id) rules.biases.push_back({id * 7, 0.5f});
+  for (int32_t id = 0; id < 1000; ++id) rules.options.logit_bias.push_back({id * 7, 0.5f});
   for (int32_t word = 0; word < 128; ++word) rules.bad_words.push_back({word, word + 1, word + 2});
   rules.stop_ids = {2};
   rules.min_tokens = 1 << 30;
-  rules.repetition = 1.1f;
-  rules.frequency = 0.1f;
-  rules.presence = 0.1f;
+  rules.options.repetition_penalty = 1.1f;
+  rules.options.frequency_penalty = 0.1f;
+  rules.options.presence_penalty = 0.1f;
   std::mt19937 random(2);
   std::vector<int32_t> prompt(static_cast<size_t>(length));
   for (int32_t& id : prompt) id = static_cast<int32_t>(random() % kVocab);

@@ -122,7 +122,7 @@ TEST_F(OverlapTest, WhoeverNeedsItsTokensHasThemFirst) {
 TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
   SequenceRequest request = MakeRequest(1, 10, 20);
   LogitRules rules;
-  rules.frequency = 0.5f;
+  rules.options.frequency_penalty = 0.5f;
   request.shaper =
       std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request.request.prompt);
   ASSERT_TRUE(core->Add(request).ok());

@@ -36,15 +36,15 @@ SequenceRequest Budgeted(SequenceRequest request, int32_t stride) {
 void AskForEverything(int32_t vocab, SequenceRequest* request,
                       const std::vector<std::vector<int32_t>>& bad_words = {{5}, {7, 8}}) {
   LogitRules rules;
-  rules.biases = {{3, 1.5f}, {vocab - 1, -2.0f}};
+  rules.options.logit_bias = {{3, 1.5f}, {vocab - 1, -2.0f}};
   rules.bad_words = bad_words;
   rules.stop_ids = {1};
   rules.min_tokens = 20;
-  rules.repetition = 1.1f;
-  rules.frequency = 0.3f;
-  rules.presence = 0.2f;
+  rules.options.repetition_penalty = 1.1f;
+  rules.options.frequency_penalty = 0.3f;
+  rules.options.presence_penalty = 0.2f;
   if (request->request.id == 9) {
-    for (int32_t id = 2; id < vocab; id += 2) rules.allowed.push_back(id);
+    for (int32_t id = 2; id < vocab; id += 2) rules.options.allowed_token_ids.push_back(id);
   }
   request->shaper =
       std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request->request.prompt);

@@ -77,7 +77,7 @@ TEST_F(EngineCoreTest, ATextEndsWhereItsReaderFindsTheEnd) {
 
 TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
   LogitRules rules;
-  rules.repetition = 1.5f;
+  rules.options.repetition_penalty = 1.5f;
   const auto shared = std::make_shared<const LogitRules>(rules);
   SequenceRequest request = MakeRequest(1, 70, 4);  // in two chunks
   request.request.prompt = std::vector<int32_t>(70, 3);
@@ -394,7 +394,7 @@ TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
   request = MakeRequest(2, 5, 2);
   LogitRules rules;
-  rules.biases = {{kVocab, 1.0f}};
+  rules.options.logit_bias = {{kVocab, 1.0f}};
   request.shaper = std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(rules), request.request.prompt);
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code(MakeRequest(2, 0, 2)), absl::StatusCode::kInvalidArgument)

@@ -39,17 +39,19 @@ TEST(LogitRulesTest, NeutralRulesAskNothing) {
   EXPECT_TRUE(LogitRules({.stop_ids = {2}}).neutral()) << "without min_tokens";
   EXPECT_TRUE(LogitRules({.min_tokens = 5}).neutral()) << "without an end";
   EXPECT_FALSE(LogitRules({.stop_ids = {2}, .min_tokens = 1}).neutral());
-  EXPECT_FALSE(LogitRules({.allowed = {1}}).neutral());
-  EXPECT_FALSE(LogitRules({.biases = {{1, 1.0f}}}).neutral());
+  EXPECT_FALSE(LogitRules({.options = {.allowed_token_ids = {1}}}).neutral());
+  EXPECT_FALSE(LogitRules({.options = {.logit_bias = {{1, 1.0f}}}}).neutral());
   EXPECT_FALSE(LogitRules({.bad_words = {{1}}}).neutral());
-  EXPECT_FALSE(LogitRules({.repetition = 1.1f}).neutral());
-  EXPECT_FALSE(LogitRules({.frequency = -0.1f}).neutral());
-  EXPECT_FALSE(LogitRules({.presence = 0.1f}).neutral());
+  EXPECT_FALSE(LogitRules({.options = {.repetition_penalty = 1.1f}}).neutral());
+  EXPECT_FALSE(LogitRules({.options = {.frequency_penalty = -0.1f}}).neutral());
+  EXPECT_FALSE(LogitRules({.options = {.presence_penalty = 0.1f}}).neutral());
 }
 
 TEST(LogitRulesTest, EveryIdIsChecked) {
-  const LogitRules rules[] = {
-      {.allowed = {9}}, {.biases = {{9, 1.0f}}}, {.bad_words = {{1}, {2, 9, 3}}}, {.stop_ids = {9}}};
+  const LogitRules rules[] = {{.options = {.allowed_token_ids = {9}}},
+                              {.options = {.logit_bias = {{9, 1.0f}}}},
+                              {.bad_words = {{1}, {2, 9, 3}}},
+                              {.stop_ids = {9}}};
   for (const LogitRules& one : rules) {
     EXPECT_TRUE(one.IdsBelow(10));
     EXPECT_FALSE(one.IdsBelow(9));
@@ -57,21 +59,21 @@ TEST(LogitRulesTest, EveryIdIsChecked) {
 }
 
 TEST(LogitShaperTest, CountsTheOutputAndKnowsThePrompt) {
-  LogitShaper shaper = Make({.repetition = 1.2f}, {5, 6, 5});
+  LogitShaper shaper = Make({.options = {.repetition_penalty = 1.2f}}, {5, 6, 5});
   EXPECT_EQ(Counts(shaper), (std::map<int32_t, int32_t>{{5, 0}, {6, 0}}));
   for (const int32_t token : {6, 7, 7}) shaper.Push(token);
   EXPECT_EQ(Counts(shaper), (std::map<int32_t, int32_t>{{5, 0}, {6, 1}, {7, 2}}));
 }
 
 TEST(LogitShaperTest, ThePromptCountsForRepetitionOnly) {
-  LogitShaper shaper = Make({.frequency = 0.5f}, {5, 6, 5});
+  LogitShaper shaper = Make({.options = {.frequency_penalty = 0.5f}}, {5, 6, 5});
   EXPECT_EQ(shaper.Next(), nullptr) << "nothing to penalise yet";
   shaper.Push(6);
   EXPECT_EQ(Counts(shaper), (std::map<int32_t, int32_t>{{6, 1}}));
 }
 
 TEST(LogitShaperTest, AheadTheTokenBeforeIsTheDevices) {
-  LogitShaper shaper = Make({.stop_ids = {2}, .min_tokens = 2, .frequency = 0.5f});
+  LogitShaper shaper = Make({.options = {.frequency_penalty = 0.5f}, .stop_ids = {2}, .min_tokens = 2});
   EXPECT_TRUE(shaper.only_counts());
   const LogitAdjustments* next = shaper.Next(/*ahead=*/true);
   ASSERT_NE(next, nullptr) << "what is not counted yet";
@@ -84,7 +86,7 @@ TEST(LogitShaperTest, AheadTheTokenBeforeIsTheDevices) {
   EXPECT_THAT(next->counts, testing::SizeIs(1));
   EXPECT_FALSE(shaper.Next()->counts_last);
 
-  LogitShaper biased = Make({.allowed = {1, 2}});
+  LogitShaper biased = Make({.options = {.allowed_token_ids = {1, 2}}});
   EXPECT_FALSE(biased.Next(/*ahead=*/true)->counts_last) << "nothing is counted";
   EXPECT_TRUE(Make({.bad_words = {{4}}}).only_counts());
   EXPECT_FALSE(Make({.bad_words = {{4}, {5, 6}}}).only_counts()) << "whether 6 may come depends on what came before";
@@ -95,7 +97,7 @@ TEST(LogitShaperTest, CountsAreThoseOfACountFromScratch) {
   for (int round = 0; round < 50; ++round) {
     std::vector<int32_t> prompt(random() % 40);
     for (int32_t& id : prompt) id = static_cast<int32_t>(random() % 20);
-    LogitShaper shaper = Make({.repetition = 2.0f}, prompt);
+    LogitShaper shaper = Make({.options = {.repetition_penalty = 2.0f}}, prompt);
     std::map<int32_t, int32_t> expected;
     for (const int32_t id : prompt) expected[id] += 0;
     for (int step = 0; step < 60; ++step) {
@@ -132,7 +134,8 @@ TEST(LogitShaperTest, TheLastTokenOfABadWordIsBannedBehindTheOthers) {
 }
 
 TEST(LogitShaperTest, WhatTheRequestSaysOnceIsThereEveryTime) {
-  LogitShaper shaper = Make({.allowed = {1, 2}, .biases = {{3, 1.5f}}, .presence = 0.25f});
+  LogitShaper shaper =
+      Make({.options = {.allowed_token_ids = {1, 2}, .logit_bias = {{3, 1.5f}}, .presence_penalty = 0.25f}});
   for (int step = 0; step < 3; ++step) {
     const LogitAdjustments* next = shaper.Next();
     ASSERT_NE(next, nullptr);
@@ -147,7 +150,7 @@ TEST(LogitShaperTest, WhatTheRequestSaysOnceIsThereEveryTime) {
 }
 
 TEST(LogitShaperTest, CopiesGoTheirOwnWays) {
-  const LogitShaper base = Make({.repetition = 1.5f}, {5});
+  const LogitShaper base = Make({.options = {.repetition_penalty = 1.5f}}, {5});
   LogitShaper first = base, second = base;
   first.Push(6);
   second.Push(7);

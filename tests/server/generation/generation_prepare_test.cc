@@ -202,12 +202,12 @@ TEST(PrepareCompletion, RulesForTokensAreMadeOnlyWhereSomethingIsAsked) {
   ASSERT_NE(rules, nullptr);
   EXPECT_EQ(rules->rules().stop_ids, (std::vector<int32_t>{ByteTokenizer::kEos, 5}));
   EXPECT_EQ(rules->rules().min_tokens, 3);
-  EXPECT_EQ(rules->rules().allowed, (std::vector<int32_t>{8, 9}));
+  EXPECT_EQ(rules->rules().options.allowed_token_ids, (std::vector<int32_t>{8, 9}));
   EXPECT_EQ(rules->rules().bad_words, (std::vector<std::vector<int32_t>>{{'x', 'y'}}));
-  EXPECT_EQ(rules->rules().biases.front().id, 7);
-  EXPECT_EQ(rules->rules().presence, 0.5f);
-  EXPECT_EQ(rules->rules().frequency, 0.25f);
-  EXPECT_EQ(rules->rules().repetition, 1.5f);
+  EXPECT_EQ(rules->rules().options.logit_bias.front().id, 7);
+  EXPECT_EQ(rules->rules().options.presence_penalty, 0.5f);
+  EXPECT_EQ(rules->rules().options.frequency_penalty, 0.25f);
+  EXPECT_EQ(rules->rules().options.repetition_penalty, 1.5f);
   LogitShaper copy = *rules;
   EXPECT_EQ(copy.Next()->counts.size(), 2u) << "a and b are in the prompt";
 }
