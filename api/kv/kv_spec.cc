@@ -1,8 +1,8 @@
 #include "api/kv/kv_spec.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,21 +10,35 @@
 namespace hydrant {
 namespace {
 
-struct PresetName {
+struct PresetFacts {
   KvPreset preset;
   std::string_view name;
+  // CanPrefillBudgeted. Not where only the last rows of a prompt are scored, or rows count less the longer ago they were.
+  bool prefills_budgeted;
 };
 
-constexpr std::array<PresetName, 10> kPresetNames = {{{KvPreset::kFull, "full"},
-                                                      {KvPreset::kH2o, "h2o"},
-                                                      {KvPreset::kH2oReal, "h2o-real"},
-                                                      {KvPreset::kH2oLlama3, "h2o-llama3"},
-                                                      {KvPreset::kWindow, "window"},
-                                                      {KvPreset::kSinks, "sinks"},
-                                                      {KvPreset::kSnapKv, "snapkv"},
-                                                      {KvPreset::kH2oPlus, "h2o-plus"},
-                                                      {KvPreset::kH2oDecay, "h2o-decay"},
-                                                      {KvPreset::kH2oStreaming, "h2o-streaming"}}};
+constexpr PresetFacts kPresets[] = {
+    {KvPreset::kFull, "full", false},          {KvPreset::kH2o, "h2o", true},
+    {KvPreset::kH2oReal, "h2o-real", true},    {KvPreset::kH2oLlama3, "h2o-llama3", true},
+    {KvPreset::kWindow, "window", true},       {KvPreset::kSinks, "sinks", true},
+    {KvPreset::kSnapKv, "snapkv", false},      {KvPreset::kH2oPlus, "h2o-plus", false},
+    {KvPreset::kH2oDecay, "h2o-decay", false}, {KvPreset::kH2oStreaming, "h2o-streaming", true},
+};
+
+const PresetFacts& FactsOf(KvPreset preset) {
+  const auto* facts = std::find_if(std::begin(kPresets), std::end(kPresets),
+                                   [&](const PresetFacts& row) { return row.preset == preset; });
+  assert(facts != std::end(kPresets));
+  return *facts;
+}
+
+std::string JoinNames(bool all) {
+  std::string names;
+  for (const PresetFacts& facts : kPresets) {
+    if (all || facts.prefills_budgeted) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(facts.name));
+  }
+  return names;
+}
 
 // The smallest budget with a recent token: the newest token is never a victim.
 int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kSinkSlots + 1 : 1; }
@@ -52,48 +66,27 @@ std::optional<ApiError> CheckFloor(const KvSpec& spec, int32_t budget_max) {
 
 }  // namespace
 
-std::string_view KvPresetName(KvPreset preset) {
-  for (const PresetName& entry : kPresetNames) {
-    if (entry.preset == preset) return entry.name;
-  }
-  assert(false);
-  return "";
-}
+std::string_view KvPresetName(KvPreset preset) { return FactsOf(preset).name; }
 
 std::optional<KvPreset> KvPresetFromName(std::string_view name) {
-  for (const PresetName& entry : kPresetNames) {
-    if (entry.name == name) return entry.preset;
+  for (const PresetFacts& facts : kPresets) {
+    if (facts.name == name) return facts.preset;
   }
   return std::nullopt;
 }
 
 std::string_view KvPresetNames() {
-  return "full, h2o, h2o-real, h2o-llama3, window, sinks, snapkv, h2o-plus, h2o-decay, h2o-streaming";
+  static const std::string names = JoinNames(/*all=*/true);
+  return names;
 }
 
-bool CanPrefillBudgeted(KvPreset preset) {
-  switch (preset) {
-    case KvPreset::kH2o:
-    case KvPreset::kH2oReal:
-    case KvPreset::kH2oLlama3:
-    case KvPreset::kWindow:
-    case KvPreset::kSinks:
-    case KvPreset::kH2oStreaming:
-      return true;
-    case KvPreset::kFull:
-    case KvPreset::kSnapKv:
-    case KvPreset::kH2oPlus:
-    case KvPreset::kH2oDecay:
-      return false;
-  }
-  return false;
-}
+bool CanPrefillBudgeted(KvPreset preset) { return FactsOf(preset).prefills_budgeted; }
 
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   const std::string name(KvPresetName(spec.preset));
   if (spec.budgeted_prefill && !CanPrefillBudgeted(spec.preset)) {
     return InvalidField("kv.prefill", absl::StrCat("'kv.prefill': \"budgeted\" is not possible with policy ", name,
-                                                   "; use h2o, h2o-real, h2o-llama3, h2o-streaming, window or sinks."));
+                                                   "; use one of ", JoinNames(/*all=*/false), "."));
   }
   if (!spec.evicts() && spec.rolls()) {
     return InvalidField("kv.position",

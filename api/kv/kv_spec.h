@@ -27,11 +27,10 @@ enum class KvPreset : uint8_t {
   kH2oStreaming
 };
 
-// "full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks", "snapkv", "h2o-plus", "h2o-decay",
-// "h2o-streaming".
+// "full", "h2o", …
 std::string_view KvPresetName(KvPreset preset);
 std::optional<KvPreset> KvPresetFromName(std::string_view name);
-// The names above, separated by ", ": for messages and --help.
+// All names, separated by ", ": for messages and --help.
 std::string_view KvPresetNames();
 
 // Where a key stands: at its position in the text, or at its rank among the tokens that are left.
