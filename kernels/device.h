@@ -1,5 +1,5 @@
 // Device is the op interface under the one Transformer: everything that touches weights, activations or cached keys and
-// values. CpuDevice and CudaDevice implement it; kernels/reference/reference.h is the slow oracle of every op.
+// values. The ops of a step are in kernels/step_ops.inc. CpuDevice and CudaDevice implement it; kernels/reference/reference.h is the slow oracle of every op.
 //
 // Thread: engine. One step at a time: BeginStep, ops in any order, Sample. Ops may return when they are queued, and then
 // run in the order of the calls: the next step may begin before AwaitSample has returned for the last one.
@@ -159,60 +159,9 @@ class Device {
   virtual int64_t ScratchBytes(const StepBounds& bounds) const = 0;
 
   // --- a step -------------------------------------------------------------------------------------------------------
-  // Returns the rows that the batch's matrices have: its tokens and, on a device that computes in sizes of its own, rows
-  // behind them, never more than tokens_max in all. What these hold means nothing; the ops below may read and write it.
-  virtual int64_t BeginStep(const StepBatch& batch) = 0;
-
-  // Calls `ops`, which queues the step's layers: Embed to Attention, no other. Where `program` is the same and BeginStep
-  // returned the same, it queues the same ops on the same memory, so that a device may record them and not call it again.
-  virtual void RunLayers(const void* program, const std::function<void()>& ops) = 0;
-
-  // x[i] = row token_ids[i] of `tokens` + the row of its logical position of `positions`; a null table adds nothing, and one
-  // of them is there. x [tokens, cols] fp32.
-  virtual void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) = 0;
-  // y = norm(x) per row; x, y [n, cols] fp32; y may be x.
-  virtual void Norm(const NormWeight& norm, Matrix x, Matrix y) = 0;
-  // y = x W^T + bias, or y += x W^T + bias. x [n, cols], y [n, rows]; n = x.rows may be any part of the batch.
-  virtual void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) = 0;
-  // y = activation(x W^T + bias).
-  virtual void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
-  // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
-  virtual void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) = 0;
-  // qkv [tokens, (query_heads + 2 kv_heads) * head_dim], heads in the order q, k, v. Normalises the heads of q and k as
-  // `norms` says, then rotates q in place and, unless the policy is rolling, k on its way (rope null: neither), writes k
-  // and v into each token's slot, sets its position and zeroes its score. A rolling policy's victim leaves: positions above
-  // it are lowered.
-  virtual void RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
-                              const KvCacheView& kv) = 0;
-  // out [tokens, query_heads * head_dim] = softmax(q K^T * scale) V per token over its sequence's slots: prefill rows
-  // causally in slot order, decode rows over live_after() slots. Accumulates scores and chooses victims as each row's
-  // policy says. `rope` as in RopeAndWriteKv: rolling policies' keys are rotated with it.
-  virtual void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
-                         Matrix out) = 0;
-  // y[i] = x[indices[i]].
-  virtual void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) = 0;
-  // Over all layers and KV heads, before the step's layers, one after the other.
-  virtual void InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) = 0;
-  // Over all layers and KV heads, in any order: no target is another one's source. Runs after the step's layers.
-  virtual void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) = 0;
-  // Copies blocks and the score blocks beside them to host memory: layout.block_bytes() each, in the device's own order.
-  virtual void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks,
-                            const KvCacheView& kv, std::byte* out) = 0;
-  // Fills blocks and their own score blocks from what ExportBlocks wrote. Scores are multiplied by `score_factor`.
-  virtual void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
-                            const std::byte* in) = 0;
-
-  // Over all layers and KV heads. Runs after the step's layers. A rolling policy's survivors get new ranks.
-  virtual void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) = 0;
-  // Over all layers and KV heads; runs after the step's layers and before its cuts, and changes nothing. The one op that may
-  // take host memory of its own: it is asked when somebody waits for blocks, not in every step.
-  virtual void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) = 0;
-  // Chooses, and returns the number of the call: 1, 2, 3, … Each of `results`, as many as `requests`, is there once
-  // AwaitSample has returned for that number or a later one, and until then stays where it is. `requests` may be empty. Of a call
-  // that throws nothing is written later.
-  virtual uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
-  // Waits for that call, and for what was queued before it. Takes no memory.
-  virtual void AwaitSample(uint64_t number) = 0;
+#define HYDRANT_OP(result, name, parameters) virtual result name parameters = 0;
+#include "kernels/step_ops.inc"
+#undef HYDRANT_OP
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
   // One head's tile of `k` or `v` as fp32 [16][head_dim], whatever the device's own order.

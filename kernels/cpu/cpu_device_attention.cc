@@ -158,6 +158,8 @@ void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv
   }
 }
 
+void CpuDevice::AwaitSample(uint64_t) {}  // Sample has chosen when it returns
+
 uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   assert(requests.size() == results.size() && logits.cols <= sampling_->vocab());
   pool_.ParallelFor(std::ssize(requests), 1, [&](int64_t begin, int64_t end, int thread) {

@@ -59,28 +59,9 @@ class CudaDevice final : public Device {
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;
 
-  int64_t BeginStep(const StepBatch& batch) override;
-  void RunLayers(const void* program, const std::function<void()>& ops) override;
-  void Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) override;
-  void Norm(const NormWeight& norm, Matrix x, Matrix y) override;
-  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) override;
-  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
-  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) override;
-  void RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
-                      const KvCacheView& kv) override;
-  void Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
-                 Matrix out) override;
-  void GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) override;
-  void InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) override;
-  void CopyBlocks(std::span<const BlockCopy> copies, const KvCacheView& kv) override;
-  void ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks, const KvCacheView& kv,
-                    std::byte* out) override;
-  void ImportBlocks(std::span<const int32_t> blocks, float score_factor, const KvCacheView& kv,
-                    const std::byte* in) override;
-  void Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) override;
-  void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) override;
-  uint64_t Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
-  void AwaitSample(uint64_t number) override { samples_->Await(number); }
+#define HYDRANT_OP(result, name, parameters) result name parameters override;
+#include "kernels/step_ops.inc"
+#undef HYDRANT_OP
   void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) override;
 
  private:

@@ -164,6 +164,8 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
   }
 }
 
+void CudaDevice::AwaitSample(uint64_t number) { samples_->Await(number); }
+
 uint64_t CudaDevice::Sample(Matrix logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   const uint64_t number = samples_->Sample(logits, requests, results);
   Done();
