@@ -35,6 +35,7 @@ void ReadBudget(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
     kv->Fail("budget", "'kv.budget' must be a number of tokens, {\"ratio_of_prompt\": r} or {\"ratio_of_total\": r}.");
     return;
   }
+  ratios.RefuseOthers({"ratio_of_prompt", "ratio_of_total"});
   spec->budget_kind = of_prompt ? KvBudgetKind::kRatioOfPrompt : KvBudgetKind::kRatioOfTotal;
   spec->budget_ratio =
       ratios.Number(of_prompt ? "ratio_of_prompt" : "ratio_of_total", 1.0, 0.0, 1.0, /*min_open=*/true);
@@ -52,6 +53,7 @@ void ReadCadence(ObjectReader* kv, int32_t budget_max, KvSpec* spec) {
     return;
   }
   ObjectReader periodic = kv->Object("cadence");
+  periodic.RefuseOthers({"periodic"});
   if (!periodic.Has("periodic")) {
     kv->Fail("cadence", "'kv.cadence' must be \"exact\" or {\"periodic\": beta}.");
     return;
@@ -99,6 +101,7 @@ void ReadFloor(ObjectReader* kv, KvSpec* spec) {
 KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t budget_max) {
   if (!request->Has("kv")) return default_value;
   ObjectReader kv = request->Object("kv");
+  kv.RefuseOthers({"policy", "budget", "recent", "cadence", "position", "prefill", "elastic", "floor"});
   KvSpec spec;
   spec.preset = ReadPreset(&kv, default_value);
   if (spec.evicts() && default_value.evicts()) {

@@ -48,6 +48,8 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Generati
   if (!reader->Has("stream_options")) return;
   if (!request->stream) return reader->Fail("stream_options", "'stream_options' needs 'stream': true.");
   ObjectReader options = reader->Object("stream_options");
+  // OpenAI pads chunks against eavesdroppers on their lengths; without padding there is nothing to switch off.
+  options.RefuseOthers({"include_usage", "continuous_usage_stats", "include_obfuscation"});
   request->include_usage = options.Bool("include_usage", false);
   // As in vLLM, the usage of every chunk comes only together with the usage at the end.
   request->continuous_usage_stats = options.Bool("continuous_usage_stats", false) && request->include_usage;

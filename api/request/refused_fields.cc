@@ -1,6 +1,7 @@
 #include "api/request/refused_fields.h"
 
 #include "absl/strings/str_cat.h"
+#include "api/request/foreign_fields.h"
 
 namespace hydrant {
 namespace {
@@ -97,6 +98,7 @@ void RefuseGenerationFields(ObjectReader* request) {
   for (const std::string_view name : kAlways) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }
+  RefuseForeignFields(request);
 }
 
 void RefuseCompletionFields(ObjectReader* request) {

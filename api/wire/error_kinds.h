@@ -61,6 +61,7 @@ inline constexpr ErrorKind kTable[] = {
     {"template_error", 400, kInvalid, "The chat template refused the messages, or does not fit them.", "Follow the message: it has the template's words."},
     {"token_id_out_of_range", 400, kInvalid, "A token id is not in the vocabulary.", "Send ids of this model's tokenizer (`POST /tokenize`)."},
     {"tpm_exceeded", 400, kInvalid, "The request alone asks for more tokens than the tenant's `tpm` can ever give.", "Shorten the prompt or `max_tokens`."},
+    {"unknown_field", 400, kInvalid, "An object of this server's own (`kv`, `stream_options`) has a member that the server does not know.", "Look for a typing error; the message has the members."},
     {"unsupported", 400, kInvalid, "The field that `param` names is known, but this server cannot do it.", "Leave the field out ([compatibility.md](compatibility.md))."},
     {"invalid_api_key", 401, ErrorType::kAuthentication, "The key is missing or wrong.", "Send `Authorization: Bearer KEY`."},
     {"admin_key_required", 403, ErrorType::kPermission, "A tenant's key was sent to the admin listener.", "Use the operator's key."},

@@ -1,5 +1,6 @@
 #include "api/wire/object_reader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,10 @@ bool HasControlCharacter(std::string_view text) {
     if (static_cast<uint8_t>(byte) < 0x20 || byte == 0x7f) return true;
   }
   return false;
+}
+
+bool IsFieldCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
 }  // namespace
@@ -51,6 +56,22 @@ void ObjectReader::FailWith(ApiError error) {
 JsonView ObjectReader::Raw(std::string_view name) const {
   const auto member = members_.find(name);
   return member == members_.end() || member->second.absent() ? JsonView() : member->second;
+}
+
+void ObjectReader::RefuseOthers(std::initializer_list<std::string_view> known) {
+  std::optional<std::string_view> first;  // by name, for the map has no order
+  for (const auto& [name, value] : members_) {
+    if (value.absent() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (!first.has_value() || name < *first) first = name;
+  }
+  if (!first.has_value()) return;
+  std::string names;
+  for (const std::string_view name : known) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(name));
+  // The name is the client's: one that could not be a field's name is not repeated.
+  const bool shown = first->size() <= 64 && std::all_of(first->begin(), first->end(), IsFieldCharacter);
+  const std::string param = shown ? Path(*first) : path_.substr(0, path_.empty() ? 0 : path_.size() - 1);
+  const std::string subject = shown ? absl::StrCat("'", param, "'") : absl::StrCat("A member of '", param, "'");
+  FailWith(InvalidField(param, absl::StrCat(subject, " is not known; known are: ", names, "."), "unknown_field"));
 }
 
 bool ObjectReader::Has(std::string_view name) const { return Raw(name).valid(); }

@@ -11,6 +11,7 @@
 #define HYDRANT_API_WIRE_OBJECT_READER_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ class ObjectReader {
   // A member that must be an object; an absent one reads as empty.
   ObjectReader Object(std::string_view name);
   JsonView Raw(std::string_view name) const;
+  // For objects of this server's own: a member that is none of `known` and not null is an error. Code unknown_field.
+  void RefuseOthers(std::initializer_list<std::string_view> known);
 
   // Sets the error (unless one is set), with this reader's path before `name`.
   void Fail(std::string_view name, std::string message, ErrorCode<400> code = kInvalidValue);

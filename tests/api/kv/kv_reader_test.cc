@@ -76,7 +76,7 @@ TEST(KvReaderTest, AcceptsTheDocumentedForms) {
        0,
        {},
        0},
-      {R"({"policy":"h2o","budget":64,"recent":null,"cadence":null,"floor":null,"unknown":[1]})",
+      {R"({"policy":"h2o","budget":64,"recent":null,"cadence":null,"floor":null,"unknown":null})",
        KvPreset::kH2o,
        KvBudgetKind::kTokens,
        64,
