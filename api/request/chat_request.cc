@@ -165,28 +165,20 @@ void ReadConversation(ObjectReader* request, const RequestContext& context, Json
 }
 
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {
-  JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
-  if (!document.ok()) return document.error();
-
-  std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
-  ChatRequest request;
-  CheckModelField(&reader, context);
-  RefuseChatFields(&reader);
-  ReadConversation(&reader, context, &budget, &request.conversation);
-  ReadToolFields(&reader, &request);
-  ReadLogprobs(&reader, context, &request);
-  request.max_tokens = ReadMaxTokens(&reader, kRestOfContext, 1);
-  request.echoes_final_message = reader.Bool("echo", false) && EndsWithAnswer(request.conversation);
-  request.add_special_tokens = reader.Bool("add_special_tokens", false);
-  ReadGenerationFields(&reader, context, &request);
-  if (request.session_append) {
-    reader.Fail("session_append", "A chat sends all of its messages: 'session_append' is for /v1/completions.");
-  }
-  RefuseGenerationFields(&reader);
-  if (error.has_value()) return *std::move(error);
-  return request;
+  return ParseBody<ChatRequest>(body, context, [&](ObjectReader* reader, JsonBudget* budget, ChatRequest* request) {
+    RefuseChatFields(reader);
+    ReadConversation(reader, context, budget, &request->conversation);
+    ReadToolFields(reader, request);
+    ReadLogprobs(reader, context, request);
+    request->max_tokens = ReadMaxTokens(reader, kRestOfContext, 1);
+    request->echoes_final_message = reader->Bool("echo", false) && EndsWithAnswer(request->conversation);
+    request->add_special_tokens = reader->Bool("add_special_tokens", false);
+    ReadGenerationFields(reader, context, request);
+    if (request->session_append) {
+      reader->Fail("session_append", "A chat sends all of its messages: 'session_append' is for /v1/completions.");
+    }
+    RefuseGenerationFields(reader);
+  });
 }
 
 }  // namespace hydrant

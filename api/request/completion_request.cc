@@ -56,28 +56,21 @@ void ReadPrompts(ObjectReader* reader, const RequestContext& context, Completion
 }  // namespace
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
-  JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
-  if (!document.ok()) return document.error();
-
-  std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
-  CompletionRequest request;
-  CheckModelField(&reader, context);
-  ReadPrompts(&reader, context, &request);
-  request.echo = reader.Bool("echo", false);
-  // With echo, 0 scores the prompt and generates nothing.
-  request.max_tokens = ReadMaxTokens(&reader, 16, request.echo ? 0 : 1);
-  request.logprobs = static_cast<int32_t>(reader.Integer("logprobs", -1, 0, context.limits.logprobs_max));
-  request.add_special_tokens = reader.Bool("add_special_tokens", true);
-  ReadGenerationFields(&reader, context, &request);
-  if (!request.session_id.empty() && request.prompts.size() != 1) {
-    reader.Fail("prompt", "A turn of a session has exactly one prompt.");
-  }
-  RefuseGenerationFields(&reader);
-  RefuseCompletionFields(&reader);
-  if (error.has_value()) return *std::move(error);
-  return request;
+  return ParseBody<CompletionRequest>(
+      body, context, [&](ObjectReader* reader, JsonBudget*, CompletionRequest* request) {
+        ReadPrompts(reader, context, request);
+        request->echo = reader->Bool("echo", false);
+        // With echo, 0 scores the prompt and generates nothing.
+        request->max_tokens = ReadMaxTokens(reader, 16, request->echo ? 0 : 1);
+        request->logprobs = static_cast<int32_t>(reader->Integer("logprobs", -1, 0, context.limits.logprobs_max));
+        request->add_special_tokens = reader->Bool("add_special_tokens", true);
+        ReadGenerationFields(reader, context, request);
+        if (!request->session_id.empty() && request->prompts.size() != 1) {
+          reader->Fail("prompt", "A turn of a session has exactly one prompt.");
+        }
+        RefuseGenerationFields(reader);
+        RefuseCompletionFields(reader);
+      });
 }
 
 }  // namespace hydrant

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/kv/kv_reader.h"
+#include "api/wire/request_id.h"
 
 namespace hydrant {
 namespace {
@@ -136,14 +137,6 @@ int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min)
     request->Fail("max_completion_tokens", "'max_tokens' and 'max_completion_tokens' must not differ.");
   }
   return static_cast<int32_t>(newer.value_or(older.value_or(default_value)));
-}
-
-bool IsRequestId(std::string_view text, size_t bytes_max) {
-  if (text.empty() || text.size() > bytes_max) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == ':' || c == '-';
-  });
 }
 
 void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials) {

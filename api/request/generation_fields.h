@@ -73,9 +73,6 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
 // fewest there may be.
 int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min);
 
-// 1..bytes_max characters of [A-Za-z0-9._:-]: also what an X-Request-Id header must be to be used.
-bool IsRequestId(std::string_view text, size_t bytes_max);
-
 // Keeps `k` tokens in all: the first `leading_specials` of them (BOS, if one was added), then the last ones.
 // REQUIRES: k >= 1, leading_specials <= ids->size().
 void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials);

@@ -6,11 +6,14 @@
 #define HYDRANT_API_REQUEST_REQUEST_CONTEXT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/kv/kv_spec.h"
 #include "api/session/session.h"
+#include "api/wire/json_body.h"
 #include "api/wire/limits.h"
 #include "api/wire/object_reader.h"
 
@@ -41,6 +44,22 @@ struct RequestContext : SamplingDefaults {
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.
 void CheckModelField(ObjectReader* request, const RequestContext& context);
+
+// The request that `body`, a JSON object, asks for. Its `model` is checked, then read(&reader, &budget, &request) reads the rest;
+// the first error that any of them sets is returned. JSON inside members counts against the same budget.
+template <typename Request, typename Read>
+ApiResult<Request> ParseBody(std::string_view body, const RequestContext& context, const Read& read) {
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
+  if (!document.ok()) return document.error();
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  Request request;
+  CheckModelField(&reader, context);
+  read(&reader, &budget, &request);
+  if (error.has_value()) return *std::move(error);
+  return request;
+}
 
 }  // namespace hydrant
 

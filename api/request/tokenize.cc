@@ -10,26 +10,19 @@
 namespace hydrant {
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
-  JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
-  if (!document.ok()) return document.error();
-
-  std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
-  TokenizeRequest request;
-  CheckModelField(&reader, context);
-  if (reader.Has("messages")) {
-    if (reader.Has("prompt")) reader.Fail("messages", "'messages' cannot be combined with 'prompt'.");
-    RefuseChatFields(&reader);
-    ReadConversation(&reader, context, &budget, &request.conversation.emplace());
-  } else if (!reader.Has("prompt")) {
-    reader.Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
-  }
-  request.prompt = reader.String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
-  request.add_special_tokens = reader.Bool("add_special_tokens", !request.conversation.has_value());
-  request.return_token_strs = reader.Bool("return_token_strs", false);
-  if (error.has_value()) return *std::move(error);
-  return request;
+  return ParseBody<TokenizeRequest>(
+      body, context, [&](ObjectReader* reader, JsonBudget* budget, TokenizeRequest* request) {
+        if (reader->Has("messages")) {
+          if (reader->Has("prompt")) reader->Fail("messages", "'messages' cannot be combined with 'prompt'.");
+          RefuseChatFields(reader);
+          ReadConversation(reader, context, budget, &request->conversation.emplace());
+        } else if (!reader->Has("prompt")) {
+          reader->Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
+        }
+        request->prompt = reader->String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
+        request->add_special_tokens = reader->Bool("add_special_tokens", !request->conversation.has_value());
+        request->return_token_strs = reader->Bool("return_token_strs", false);
+      });
 }
 
 std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
@@ -71,18 +64,11 @@ std::string TokenizerInfoJson(const TokenizerInfo& info) {
 }
 
 ApiResult<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body, const RequestContext& context) {
-  JsonBudget budget(context.limits);
-  const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
-  if (!document.ok()) return document.error();
-
-  std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
-  DetokenizeRequest request;
-  CheckModelField(&reader, context);
-  if (!reader.Has("tokens")) reader.Fail("tokens", "'tokens' is required.", "missing_field");
-  request.tokens = reader.TokenIds("tokens", context.vocab_size, std::numeric_limits<size_t>::max());
-  if (error.has_value()) return *std::move(error);
-  return request;
+  return ParseBody<DetokenizeRequest>(
+      body, context, [&](ObjectReader* reader, JsonBudget*, DetokenizeRequest* request) {
+        if (!reader->Has("tokens")) reader->Fail("tokens", "'tokens' is required.", "missing_field");
+        request->tokens = reader->TokenIds("tokens", context.vocab_size, std::numeric_limits<size_t>::max());
+      });
 }
 
 std::string DetokenizeJson(std::string_view prompt) {

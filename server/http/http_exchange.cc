@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/request/generation_fields.h"
+#include "api/wire/limits.h"
+#include "api/wire/request_id.h"
 #include "server/process/clock.h"
 #include "server/process/random_id.h"
 

@@ -1,5 +1,7 @@
 #include "server/kv/kv_resolution.h"
 
+#include <iterator>
+
 namespace hydrant {
 namespace {
 
@@ -22,6 +24,8 @@ constexpr PresetPolicy kPresets[] = {
     {KvPreset::kH2oDecay, {.evicts = true, .decay = 1.0f - 1.0f / 128.0f}},
     {KvPreset::kH2oStreaming, {.evicts = true}},
 };
+
+static_assert(std::size(kPresets) == static_cast<size_t>(KvPreset::kH2oStreaming) + 1, "every preset has a row");
 
 int32_t Label(KvPreset preset) {
   int32_t label = 0;

@@ -11,6 +11,11 @@ constexpr char kFreed[] = "Blocks returned to the pool, by cause.";
 constexpr char kSessions[] =
     "Sessions by state: busy (a turn is in progress), parked (KV outside the pool), cold (tokens only).";
 
+template <FreeCause kCause>
+double Freed(const Scrape& s) {
+  return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(kCause)]);
+}
+
 constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"vllm:num_requests_running", "Sequences in the execution batch.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.running); }},
@@ -61,30 +66,12 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
      [](const Scrape& s) { return static_cast<double>(s.engine.snapshots); }},
     {"hydrant_prefix_snapshot_bytes", "Memory of score snapshots.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.score_blocks_in_snapshots * s.score_block_bytes); }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "prefill",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPrefill)]);
-     }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "shrink",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kShrink)]);
-     }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "periodic",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kPeriodic)]);
-     }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "finish",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kFinish)]);
-     }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "cancel",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kCancel)]);
-     }},
-    {"hydrant_freed_blocks_total", kFreed, "cause", "shared",
-     [](const Scrape& s) {
-       return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(FreeCause::kShared)]);
-     }},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "prefill", Freed<FreeCause::kPrefill>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "shrink", Freed<FreeCause::kShrink>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "periodic", Freed<FreeCause::kPeriodic>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "finish", Freed<FreeCause::kFinish>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "cancel", Freed<FreeCause::kCancel>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "shared", Freed<FreeCause::kShared>},
     {"hydrant_shrinks_total",
      "Budgets lowered, down to a floor that their requests agreed to, for a request that waited.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},

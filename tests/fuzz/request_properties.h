@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api/request/generation_fields.h"
+#include "api/wire/request_id.h"
 #include "api/wire/json_writer.h"
 #include "tests/fuzz/fuzz.h"
 
