@@ -23,7 +23,25 @@ CANARY = {
 COMPANION = {"prompt": f"{PROMPT_MARK} A short story about a lighthouse:", "max_tokens": 24, "temperature": 0}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--shard", metavar="K/N", default="0/1", help="run the K-th of N parts (K from 0): every N-th function")
+
+
+def shard_of(items, shard):
+    """A function's rows stay together, so that what they share is made once."""
+    part, parts = (int(number) for number in shard.split("/"))
+    functions = {}
+    for item in items:
+        functions.setdefault((item.path, item.originalname), len(functions))
+    return [item for item in items if functions[item.path, item.originalname] % parts == part]
+
+
+# Last, so that the parts are those of what `-m` has left.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
+    kept = shard_of(items, config.getoption("--shard"))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
     left_out = {}
     if SLOW != 1:
         left_out["timing"] = "says nothing in an instrumented program"

@@ -115,6 +115,7 @@ def test_d2_and_d9_content_is_text_and_nothing_else(row):
     assert code in shown
 
 
+@pytest.mark.machine
 def test_d1_a_megabyte_of_one_character(row):
     for character in ("a", "_", " ", "\n", "😀", "<|im_end|>"):
         text = character * (1_000_000 // len(character.encode()))
@@ -167,6 +168,7 @@ HOSTILE_TEMPLATES = {
 }
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("name", HOSTILE_TEMPLATES)
 def test_e25_a_hostile_template_costs_the_chat_and_nothing_else(start_server, tmp_path, name):
     path = tmp_path / "template.jinja"

@@ -155,6 +155,7 @@ def test_evictions_are_counted_once_per_position(server):
     assert 68 <= evicted <= 68 + 11  # 100 - 32 after prefill, then one per step
 
 
+@pytest.mark.machine
 @pytest.mark.timing
 def test_metrics_are_quick_under_load(server):
     streams = [server.open_stream(prompt=f"Story {i}", max_tokens=2000, ignore_eos=True) for i in range(8)]

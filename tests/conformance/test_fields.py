@@ -108,6 +108,7 @@ def test_c13_scoring_without_generating(row):
     assert choice["finish_reason"] == "length"
 
 
+@pytest.mark.machine
 def test_c14_n(row):
     started = time.monotonic()
     refuse_all(row, "n", [0, -1, 17, 1_000_000, 1_000_000_000, 1 << 62, 1.0, True, "1"])

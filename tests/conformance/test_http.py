@@ -48,6 +48,7 @@ def completion(server, fields=(), **kwargs):
 # --- slow and silent peers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine
 def test_a1_slow_headers_meet_a_total_deadline(impatient_row):
     server = impatient_row
     connections = [server.connect() for _ in range(int(200 / SLOW))]
@@ -73,6 +74,7 @@ def test_a1_slow_headers_meet_a_total_deadline(impatient_row):
             connection.close()
 
 
+@pytest.mark.machine
 def test_a2_a_slow_body_meets_its_deadline(impatient_row):
     server = impatient_row
     with server.connect() as connection:
@@ -92,6 +94,7 @@ def test_a2_a_slow_body_meets_its_deadline(impatient_row):
             pass
 
 
+@pytest.mark.machine
 def test_a3_silent_connections_are_cheap_and_closed(impatient_row):
     server = impatient_row
     count = int(500 / SLOW)
@@ -112,6 +115,7 @@ def test_a3_silent_connections_are_cheap_and_closed(impatient_row):
             connection.close()
 
 
+@pytest.mark.machine
 def test_a34_a_storm_of_resets_leaves_the_listener_alive(row):
     server = row
     deadline = time.monotonic() + 3
@@ -172,6 +176,7 @@ def test_a7_endless_chunk_extensions_are_refused(row):
     refused_or_closed(row, chunked(row, b"1;" + b"x" * (1 << 20)), 400, 413, 431)
 
 
+@pytest.mark.machine
 def test_a10_a_million_tiny_chunks_cost_little(row):
     server = row
     text = b'{"prompt":"' + PROMPT_MARK.encode() + b'","max_tokens":1'
@@ -270,6 +275,7 @@ def test_a21_exactly_one_host(row):
     answer_then_close(server, raw_http.head("GET", "/health", [("Host", "127.0.0.1")], host=server.host()), 400)
 
 
+@pytest.mark.machine
 def test_a24_other_protocols_are_answered_or_closed_at_once(row):
     server = row
     noise = random.Random(5)

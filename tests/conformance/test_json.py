@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from checks import check_error, each
 from hydrant_server import PROMPT_MARK, SLOW
 
@@ -47,6 +49,7 @@ def test_b3_numbers_that_json_does_not_have(row):
     each(cases, lambda body: bad(row, body, "invalid_json"))
 
 
+@pytest.mark.machine
 def test_b6_depth(row):
     def nested(depth):
         return b'{"prompt":"a","x":' + b"[" * depth + b"]" * depth + b"}"

@@ -112,6 +112,7 @@ def test_a_reader_that_never_reads_holds_up_nobody(server):
 # --- shutdown -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine
 def test_sigterm_lets_streams_finish_and_exits_0(start_server):
     server = start_server()
     body = {"prompt": "Once upon a time", "max_tokens": 120, "temperature": 0, "ignore_eos": True}
@@ -176,6 +177,7 @@ def test_a_second_sigterm_does_not_wait_for_a_reader_that_is_behind(start_server
         assert server.wait(3 * SLOW) == 0
 
 
+@pytest.mark.machine
 def test_sigterm_when_idle_is_quick(start_server):
     server = start_server()
     server.complete(prompt="a", max_tokens=1)

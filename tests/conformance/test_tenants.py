@@ -135,6 +135,7 @@ def test_the_default_tenant_serves_who_has_no_key(start):
 # --- how much of it (F8, F10, F11) --------------------------------------------------------------------------------------
 
 
+@pytest.mark.machine
 def test_f8_requests_per_minute_say_when_to_come_again(start):
     server = start(a={"rpm": 30}, b={})
     for left in range(29, -1, -1):
@@ -336,6 +337,7 @@ def test_h2_a_server_does_not_start_with_a_wrong_file():
         TenantServer(file)
 
 
+@pytest.mark.machine
 def test_h3_a_reload_under_load_loses_no_stream(start):
     server = start("--max-num-seqs", 64, a={}, b={})
     count = int(100 / math.sqrt(SLOW))

@@ -6,6 +6,8 @@ import random
 import string
 import time
 
+import pytest
+
 import raw_http
 from checks import check_error, each
 from hydrant_server import PROMPT_MARK, SLOW, Companion
@@ -30,6 +32,7 @@ def detokenize(server, ids):
     return response.json()["prompt"]
 
 
+@pytest.mark.machine
 def test_d1_a_megabyte_of_one_character(row):
     server = row
     for character in ("a", "_", "^", " ", "\n", "\t", "é", "😀", "a ", "1", "'s"):
@@ -142,6 +145,7 @@ def arrivals_beside(server, path, body):
     return [sent] + [at for at in companion.arrivals if sent < at < answered] + [answered]
 
 
+@pytest.mark.machine
 def test_d1_a_stream_runs_on_while_a_long_text_is_encoded(server):
     """Encoding megabytes happens beside the stream, not in its way: its text is what it is alone, and it keeps coming."""
     text = "".join(random.Random(1).choices(string.ascii_lowercase, k=3_000_000))  # one word is the slowest
@@ -150,6 +154,7 @@ def test_d1_a_stream_runs_on_while_a_long_text_is_encoded(server):
     assert silence < (times[-1] - times[0]) / 2, "it waited for the text, or for most of it"
 
 
+@pytest.mark.machine
 def test_d1_a_stream_runs_on_while_a_long_prompt_is_computed(start_server):
     """16 tokens a step beside a stream: 2,000 take 125 steps, and each has a token of the stream, too."""
     server = start_server("--num-gpu-blocks-override", 512, "--max-model-len", 4096, "--max-prefill-tokens", 16)
