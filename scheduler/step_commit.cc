@@ -207,7 +207,8 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   counters_.AddFreed(EndCause(last.finish), block_manager_.Release(sequence.blocks));
   if (!sequence.waiting()) {
     --tenant.running;
-    tenant.prompt_due -= std::max(0, sequence.prompt_length() - sequence.scheduled);
+    const int32_t left = sequence.prompt_length() - sequence.scheduled;
+    if (left > 0) ForgivePrompt(tenant, left, tenants_.all(), tenants_.turns());
   }
   sequences_.Release(index);
 }

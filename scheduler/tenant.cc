@@ -2,7 +2,7 @@
 
 #include <cassert>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,6 +26,15 @@ void KeepFirst(Candidate* best, const Candidate& other, SchedulingPolicy policy)
     return a.running * b.options.weight < b.running * a.options.weight;
   };
   if (goes_before()) *best = other;
+}
+
+// The turn of the least served of the others that wait; nothing when nobody else does.
+std::optional<double> LeastTurnBeside(const Tenant& tenant, std::span<const Tenant> tenants) {
+  std::optional<double> least;
+  for (const Tenant& other : tenants) {
+    if (&other != &tenant && other.waits()) least = std::min(least.value_or(other.turn()), other.turn());
+  }
+  return least;
 }
 
 }  // namespace
@@ -78,12 +87,14 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
 }
 
 void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Tenant& other : tenants) {
-    if (&other != &tenant && other.waits()) least = std::min(least, other.turn());
-  }
-  if (least == std::numeric_limits<double>::infinity()) least = turns.now;
-  tenant.service = std::max(tenant.service, least);
+  tenant.service = std::max(tenant.service, LeastTurnBeside(tenant, tenants).value_or(turns.now));
+}
+
+void ForgivePrompt(Tenant& tenant, int64_t tokens, std::span<const Tenant> tenants, const Turns& turns) {
+  const double before = tenant.turn();
+  tenant.prompt_due -= tokens;
+  const double least = std::max(turns.now, LeastTurnBeside(tenant, tenants).value_or(turns.now));
+  tenant.service += std::max(0.0, std::min(before, least) - tenant.turn());
 }
 
 int32_t FloorRows(int32_t floor_blocks, int32_t blocks, int32_t rows) {

@@ -5,8 +5,9 @@
 // prompt token and every generated one is charged to its tenant, divided by the weight; of the tenants that wait, the
 // one with the lowest counter goes next. What an admitted prompt will cost counts for its turn from admission on, as in
 // the paper, and is charged when it is computed; the chunks of admitted prompts are computed in turns, by a counter of
-// their own, so that a short prompt is not behind the long ones of somebody else. A tenant that comes back starts beside the least served of those who
-// wait (Lift), so nobody saves up time. For two tenants that always wait the counters differ by at most what their
+// their own, so that a short prompt is not behind the long ones of somebody else. A tenant that comes back starts beside
+// the least served of those who wait (Lift), so nobody saves up time, and a prompt that is withdrawn brings its tenant
+// before nobody who waits (ForgivePrompt). For two tenants that always wait the counters differ by at most what their
 // admitted sequences may still cost: 2 * max(kPromptCharge * longest prompt, kOutputCharge * tokens of the batch).
 //
 // Memory is not in that proof, so blocks have bounds of their own, and no one waits for ever because of them:
@@ -137,6 +138,10 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
 // Called before a request joins an empty line, and when a cap no longer holds a line back: the tenant does not bring the
 // time it did not wait, but goes on beside the least served of those who did.
 void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns);
+
+// An admitted prompt ended with `tokens` of it not computed: its tenant owes them no more. Its turn comes no sooner than that of
+// who waits, for they may stand where they do because of that prompt; nor does it go back behind the virtual time.
+void ForgivePrompt(Tenant& tenant, int64_t tokens, std::span<const Tenant> tenants, const Turns& turns);
 
 // The sequences that a floor of `floor_blocks` of `blocks` blocks guarantees of `rows`: as large a part of them, at
 // least one. A floor of memory is worth nothing to who cannot get in.

@@ -334,6 +334,33 @@ TEST(FairShare, FcfsServesWhoAsksMostAndTakesNoFewerSteps) {
   EXPECT_LE(fair_steps, fcfs_steps * 1.02);
 }
 
+// A lets in four long prompts and keeps a line of small requests; b joins, behind what those prompts will cost. They never do.
+TEST(FairShare, AWithdrawnPromptBringsItsTenantBeforeNobodyWhoWaits) {
+  for (const bool b_was_there : {false, true}) {
+    Driver driver(With({{"a"}, {"b"}}, 8192, 8));
+    for (uint64_t id = 0; id < 4; ++id) ASSERT_TRUE(driver.scheduler.Add(Of(0, 50 + id, 10, 10)).ok());
+    for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(driver.scheduler.Add(Of(0, id, 30000, 10)).ok());
+    for (uint64_t id = 0; id < 500; ++id) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + id, 10, 10)).ok());
+    driver.Step();
+    driver.Step();
+    ASSERT_TRUE(driver.scheduler.Add(Of(1, 1000, 10, 10)).ok());
+    for (int32_t step = 0; b_was_there && driver.scheduler.tenant(1).queue.size() > 0; ++step) {
+      ASSERT_LT(step, 100);
+      driver.Step();
+    }
+    const double b = driver.scheduler.tenant(1).turn();
+    for (uint64_t id = 1; id <= 4; ++id) EXPECT_TRUE(driver.scheduler.Cancel(id));
+    driver.Step();
+    EXPECT_GE(driver.scheduler.tenant(0).turn(), b);
+    if (b_was_there) {
+      ASSERT_TRUE(driver.scheduler.Add(Of(1, 1001, 10, 10)).ok());
+    }
+    int32_t steps = 0;
+    for (; !driver.scheduler.tenant(1).queue.empty() && steps < 1000; ++steps) driver.Step();
+    EXPECT_LE(steps, 20) << "the time of those that run, not of the 500 that wait";
+  }
+}
+
 TEST(FairShare, AShortPromptIsNotBehindTheLongOnesOfAnotherTenant) {
   Driver driver(With({{"a"}, {"b"}}, 200, 4));
   for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(driver.scheduler.Add(Of(0, 100 + i, 640, 1)).ok());

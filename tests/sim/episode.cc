@@ -67,6 +67,7 @@ EpisodeResult Episode::Run() {
   result_.requests = requests_.size();
   result_.fairness_checks = tenants_.fairness_checks();
   result_.floor_checks = tenants_.floor_checks();
+  result_.withdrawn_checks = tenants_.withdrawn_checks();
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
   result_.copied_blocks = executor_.copied_blocks();
@@ -187,6 +188,7 @@ void Episode::ActInFlight() {
   if (!workload_.exhausted() && workload_.AddsInFlight()) {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
+  tenants_.BeforeEnds(core_->scheduler());
 }
 
 void Episode::CancelSomebody(bool in_flight) {
@@ -200,7 +202,9 @@ void Episode::CancelSomebody(bool in_flight) {
   const bool alive =
       id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled && !Ending(id);
   if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
+    tenants_.BeforeEnds(core_->scheduler());
     const bool cancelled = core_->Cancel(id);
+    tenants_.AfterEnds(core_->scheduler());
     if (cancelled != alive) failure_.Set("Cancel of request ", id, " says ", cancelled, ", expected ", alive);
   }
   if (!alive) return;
@@ -263,6 +267,7 @@ void Episode::Step() {
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
   if (!failure_.any()) CheckState();
   if (!failure_.any()) CheckPromise(due);
+  if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);
   if (!failure_.any()) tenants_.AfterStep(scheduler);
 }
 

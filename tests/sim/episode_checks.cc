@@ -117,7 +117,6 @@ void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
   ++ends_;
   outstanding_steps_ -= request.cost_steps;
   if (!request.gone) executor_.Forget(request);
-  tenants_.SeeEnd(request);
   EndTurn(request);
   result_.failed += event.finish == FinishReason::kError ? 1 : 0;
   result_.stopped += event.finish == FinishReason::kStop || event.finish == FinishReason::kText ? 1 : 0;

@@ -49,6 +49,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.waited += result.waited;
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
+    sum.withdrawn_checks += result.withdrawn_checks;
     sum.reloads += result.reloads;
     sum.turn_cuts += result.turn_cuts;
     sum.rows_left_out += result.rows_left_out;
@@ -64,14 +65,14 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " requests (" << sum.refused << " refused, " << sum.waited << " waited, " << sum.cancelled
             << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed << " failed, "
             << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, " << sum.fairness_checks
-            << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.reloads
-            << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
-            << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.parked_lost
-            << " parked sessions lost, " << sum.shrinks << " budgets lowered, " << sum.rows_left_out
-            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses
-            << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
-            << " steps ahead, " << sum.rows_behind << " rows behind an end, " << sum.ends_known
-            << " of them left out\n";
+            << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.withdrawn_checks
+            << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
+            << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
+            << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.shrinks
+            << " budgets lowered, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
+            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
+            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.rows_behind << " rows behind an end, "
+            << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -82,6 +83,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.evicted_tokens, sum.requests);
   EXPECT_GT(sum.fairness_checks * 50, sum.requests);
   EXPECT_GT(sum.floor_checks * 5000, sum.requests);
+  EXPECT_GT(sum.withdrawn_checks * 5000, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
   EXPECT_GT(sum.cached_tokens * 2, sum.requests);
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);

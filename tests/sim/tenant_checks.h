@@ -3,8 +3,8 @@
 //
 //  cap       the blocks a tenant holds or is promised, each counted once, stay within the largest cap it had
 //  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
-//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, and
-//            once a prompt was cancelled on its way by what a third one's may
+//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most
+//  withdrawn  a request that ends before its prompt is computed brings its tenant before none of those who wait
 //  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority
 //  accounts  what each tenant is charged for is exactly what its requests had computed
 //
@@ -36,11 +36,14 @@ class TenantChecks {
   void OnReload();
   void BeforeStep(const Scheduler& scheduler, bool admits);
   void AfterStep(const Scheduler& scheduler);
-  void SeeEnd(const SimRequest& request);
+  // Around what may end requests, while nobody joins a line.
+  void BeforeEnds(const Scheduler& scheduler);
+  void AfterEnds(const Scheduler& scheduler);
   void AtEnd(const Scheduler& scheduler);
 
   uint64_t fairness_checks() const { return fairness_checks_; }
   uint64_t floor_checks() const { return floor_checks_; }
+  uint64_t withdrawn_checks() const { return withdrawn_checks_; }
 
  private:
   double CostOf(const SimRequest& request) const;
@@ -56,9 +59,10 @@ class TenantChecks {
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
   std::vector<double> cost_running_;  // by tenant: before the step
   std::vector<uint64_t> due_;         // requests that the coming step has to admit
-  bool forgives_ = false;  // an admitted prompt ended before it was computed: its tenant does not owe the rest any more
+  std::vector<double> turns_;         // by tenant: when it was last looked at; of those that waited
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
+  uint64_t withdrawn_checks_ = 0;
 };
 
 }  // namespace hydrant::sim
