@@ -41,6 +41,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t own
 
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match,
                          std::vector<ScoreInit>* starts, int32_t owner) {
+  ++changes_;
   const int32_t matched = static_cast<int32_t>(match.blocks.size());
   assert(table.idle() && reserved_blocks >= std::max(1, matched) && CanAdmit(reserved_blocks, match));
   table.reserved_ = reserved_blocks;
@@ -74,6 +75,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const Prefi
 }
 
 int32_t BlockManager::TakeBlock() {
+  ++changes_;
   const BlockPool::Taken taken = pool_.Take();
   if (taken.was_cached) Forget(taken.block);
   return taken.block;
@@ -99,6 +101,7 @@ void BlockManager::PublishNext(BlockTable& table, const PrefixSalt& salt, BlockT
   const int32_t block = table.blocks_[static_cast<size_t>(table.published_)];
   int32_t known = index_.Find(salt, table.parent_, tokens);
   if (known < 0) {
+    ++changes_;
     index_.Insert(salt, table.parent_, tokens, block);
     pool_.Publish(block);
     known = block;
@@ -115,11 +118,13 @@ bool BlockManager::BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKi
   if (!MayPublish(table) || score_blocks_.HasSnapshot(last, kind) || !score_blocks_.CanTake(blocks, -1, kind))
     return false;
   score_blocks_.Take(blocks, -1, kind, out);
+  ++changes_;
   return true;
 }
 
 void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind,
                                   std::vector<int32_t> score_blocks) {
+  ++changes_;
   const int32_t blocks = slots / kBlockSlots;
   const int32_t last = blocks <= table.size() ? table.blocks_[static_cast<size_t>(blocks) - 1] : -1;
   if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !score_blocks_.HasSnapshot(last, kind)) {
@@ -155,11 +160,13 @@ int32_t BlockManager::FinishCopies(BlockTable& table) {
 }
 
 void BlockManager::DropScoreBlock(int32_t block, int32_t score_block) {
+  ++changes_;
   if (score_block != block) score_blocks_.GiveBack(score_block);
 }
 
 // True when nobody else holds it.
 bool BlockManager::DropBlock(const BlockTable& table, int32_t block) {
+  ++changes_;
   const bool available = pool_.DropReference(block);
   if (!available) --overlaps_[static_cast<size_t>(table.owner_)];
   return available;
@@ -179,6 +186,7 @@ int32_t BlockManager::Truncate(BlockTable& table, int32_t size) {
 }
 
 int32_t BlockManager::DropCopies(BlockTable& table) {
+  ++changes_;
   int32_t freed = 0;
   for (const BlockCopy& copy : table.copies_) {
     freed += pool_.DropReference(copy.to) ? 1 : 0;
@@ -216,6 +224,7 @@ int32_t BlockManager::BlocksOthersUse(const BlockTable& table) const {
 }
 
 void BlockManager::ResetPrefixes() {
+  ++changes_;
   ++resets_;
   for (int32_t block = 0; block < pool_.total(); ++block) {
     if (!index_.has(block)) continue;

@@ -103,6 +103,8 @@ class BlockManager {
   const PrefixIndex& index() const { return index_; }
   const ScorePool& score_blocks() const { return score_blocks_; }
   int32_t promised() const { return promised_; }
+  // Rises with everything that may change what a prompt matches or how much of that is in use; > 0.
+  uint64_t changes() const { return changes_; }
   // How much more the tables of an owner hold than there are blocks in them: a block that k of them hold is there once.
   int64_t overlap(int32_t owner) const {
     return static_cast<size_t>(owner) < overlaps_.size() ? overlaps_[static_cast<size_t>(owner)] : 0;
@@ -126,6 +128,7 @@ class BlockManager {
   ScorePool score_blocks_;
   int32_t promised_ = 0;
   uint64_t resets_ = 0;
+  uint64_t changes_ = 1;
   std::vector<int64_t> overlaps_;            // [owner]; grows with the owners
   std::vector<int32_t> taken_score_blocks_;  // scratch of Admit
 };

@@ -13,6 +13,11 @@ namespace {
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
+// Unlike Tenant::CapHoldsBack also where nothing of the tenant runs: what it shares need not be more than its cap.
+bool CapAllows(const Tenant& tenant, int64_t blocks) {
+  return tenant.options.blocks_max == 0 || tenant.claimed() + blocks <= tenant.options.blocks_max;
+}
+
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
@@ -24,7 +29,7 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
       counters_(counters),
       elastic_(sequences, tenants, block_manager) {
   head_of_ = [this](const Tenant& tenant) {
-    const Sequence& sequence = sequences_.at(tenant.queue.front());
+    Sequence& sequence = sequences_.at(tenant.queue.front());
     return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
   };
   admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
@@ -91,7 +96,31 @@ void Admission::Withdraw(int32_t index) {
 
 void Admission::Plan(int64_t now_us, StepPlan& plan) {
   AdmitWaiting(now_us, plan);
+  CountMissing();
   elastic_.Plan(blocked_, plan.number);
+}
+
+bool Admission::MayAdmit(bool somebody_leaves) {
+  if (waiting_ == 0 || paused_) return false;
+  if (somebody_leaves) return true;
+  if (sequences_.free_rows() == 0) return false;
+  CountOverlaps();
+  if (Choose() != nullptr) return true;
+  CountMissing();
+  return elastic_.CanWin(blocked_);
+}
+
+Tenant* Admission::Choose() {
+  const BlockPool& pool = block_manager_.pool();
+  const Room room = {pool.available() - block_manager_.promised(), sequences_.free_rows(), pool.total()};
+  return ChooseTenant(tenants_.all(), tenants_.turns(), room, head_of_, &blocked_);
+}
+
+// What is missing for the head of line, with the prefix it finds: budgets are lowered by no more.
+void Admission::CountMissing() {
+  if (blocked_.tenant == nullptr || !elastic_.AnybodyMayLower()) return;
+  Sequence& head = sequences_.at(blocked_.tenant->queue.front());
+  blocked_.blocks += BlocksNeededExactly(head, *blocked_.tenant) - BlocksNeeded(head, *blocked_.tenant);
 }
 
 void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
@@ -99,9 +128,7 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
   blocked_ = Blocked();
   if (waiting_ > 0) CountOverlaps();
   while (sequences_.free_rows() > 0 && !paused_) {
-    const BlockPool& pool = block_manager_.pool();
-    const Room room = {pool.available() - block_manager_.promised(), sequences_.free_rows(), pool.total()};
-    Tenant* tenant = ChooseTenant(tenants_.all(), tenants_.turns(), room, head_of_, &blocked_);
+    Tenant* tenant = Choose();
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
@@ -124,27 +151,47 @@ bool Admission::FitsAlone(int64_t private_blocks, const Tenant& tenant) const {
   return block_manager_.CanAdmit(private_blocks) && !tenant.CapHoldsBack(private_blocks);
 }
 
-// A request that does not fit alone, into the pool or under its tenant's cap, may fit with what others hold already.
-int64_t Admission::BlocksNeeded(const Sequence& sequence, const Tenant& tenant) {
-  const int64_t alone = PrivateBlocks(sequence.request);
-  if (FitsAlone(alone, tenant)) return alone;
-  const int64_t shared = SharedBlocks(sequence.request, tenant);
-  return shared == 0 ? alone : std::min(alone, shared - std::ssize(match_.blocks) + match_.revived);
-}
-
-// What a request that shares has to reserve, with match_ what it finds; 0 when it does not share or its tenant's cap
-// leaves only room for what it needs alone.
-int64_t Admission::SharedBlocks(const Request& request, const Tenant& tenant) {
+// The prompt's tokens that may be taken over, the last of them not for nothing; 0: it does not share.
+int32_t Admission::PrefixEnd(const Request& request) const {
   const PrefixUse& use = request.prefix;
   if ((!use.publishes && !use.looks_up) || parking_.Resumable(request) != nullptr) return 0;
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
   // What a prompt keeps after a cut inside it was never anybody else's: at least one token before the first is computed.
   const int32_t cut_at = request.budget.FirstCut(prompt_length);
-  const int32_t end = cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
-  block_manager_.Match(use, std::span(request.prompt).first(static_cast<size_t>(end)), &match_);
-  const int64_t blocks = PeakBlocksShared(prompt_length, request.max_tokens, request.budget);
-  const int64_t cap = tenant.options.blocks_max;
-  return cap > 0 && tenant.claimed() + blocks - std::ssize(match_.blocks) + match_.revived > cap ? 0 : blocks;
+  return cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
+}
+
+// A request that does not fit alone, into the pool or under its tenant's cap, may fit with what others hold already. Where it
+// would not with the longest prefix either, nothing is matched, and what it needs alone is the answer.
+int64_t Admission::BlocksNeeded(Sequence& sequence, const Tenant& tenant) {
+  const Request& request = sequence.request;
+  const int64_t alone = PrivateBlocks(request);
+  const int32_t end = FitsAlone(alone, tenant) ? 0 : PrefixEnd(request);
+  if (end == 0) return alone;
+  const int64_t peak = PeakBlocksShared(sequence.prompt_length(), request.max_tokens, request.budget);
+  const int64_t least = peak - std::max(0, end - request.prefix.rows_computed_min) / kBlockSlots;
+  const bool pool_holds_back = !block_manager_.CanAdmit(least) && !tenant.CapHoldsBack(alone);
+  return pool_holds_back || tenant.CapHoldsBack(least) ? alone : BlocksNeededExactly(sequence, tenant);
+}
+
+// Matches once for every change of the blocks.
+int64_t Admission::BlocksNeededExactly(Sequence& sequence, const Tenant& tenant) {
+  const int64_t alone = PrivateBlocks(sequence.request);
+  if (FitsAlone(alone, tenant) || PrefixEnd(sequence.request) == 0) return alone;
+  if (sequence.matched_at != block_manager_.changes()) {
+    sequence.matched_at = block_manager_.changes();
+    const int64_t shared = MatchPrefix(sequence.request);
+    sequence.blocks_beside = BlocksBeside(shared);
+  }
+  return CapAllows(tenant, sequence.blocks_beside) ? std::min(alone, sequence.blocks_beside) : alone;
+}
+
+// What a request that shares has to reserve, with match_ what it finds. REQUIRES: PrefixEnd(request) > 0.
+int64_t Admission::MatchPrefix(const Request& request) {
+  const auto end = static_cast<size_t>(PrefixEnd(request));
+  ++counters_.prefix_matches;
+  block_manager_.Match(request.prefix, std::span(request.prompt).first(end), &match_);
+  return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), request.max_tokens, request.budget);
 }
 
 // REQUIRES: ChooseTenant let it in. What a request needs alone is enough for that.
@@ -188,9 +235,10 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   const Tenant& tenant = tenants_.of(sequence);
   int64_t other_floors = 0;
   for (const Tenant& other : tenants_.all()) other_floors += &other == &tenant ? 0 : other.unused_floor();
-  const int64_t shared_blocks = SharedBlocks(request, tenant);
-  const bool alone_fits = FitsAlone(private_blocks, tenant);
-  if (shared_blocks == 0 || !block_manager_.CanAdmit(shared_blocks + (alone_fits ? other_floors : 0), match_)) {
+  if (PrefixEnd(request) == 0) return false;
+  const int64_t shared_blocks = MatchPrefix(request);
+  const int64_t others = FitsAlone(private_blocks, tenant) ? other_floors : 0;
+  if (!CapAllows(tenant, BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_starts,

@@ -59,10 +59,9 @@ class Admission {
   // Lets in whoever can be: they are the last of the table's running(), and `plan` gets their restores and side starts. Then sees
   // what can be lowered for who could not. Of a plan that was begun and has no rows yet.
   void Plan(int64_t now_us, StepPlan& plan);
-  // Whether the next Plan may let somebody in, given whether somebody's row becomes free before it.
-  bool MayAdmit(bool row_becomes_free) const {
-    return waiting_ > 0 && !paused_ && (row_becomes_free || sequences_.free_rows() > 0);
-  }
+  // Whether the next Plan may let somebody in, or lower budgets for somebody, given whether somebody leaves before it. What the plan
+  // in flight finds out does not count: what that makes room for is seen when it is committed.
+  bool MayAdmit(bool somebody_leaves);
 
   int32_t waiting() const { return waiting_; }
   // What the last Plan did: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
@@ -73,8 +72,14 @@ class Admission {
  private:
   int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
   bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;
-  int64_t SharedBlocks(const Request& request, const Tenant& tenant);
-  int64_t BlocksNeeded(const Sequence& sequence, const Tenant& tenant);
+  int32_t PrefixEnd(const Request& request) const;
+  int64_t MatchPrefix(const Request& request);
+  // Those of `shared` blocks that match_ does not find in use.
+  int64_t BlocksBeside(int64_t shared) const { return shared - std::ssize(match_.blocks) + match_.revived; }
+  int64_t BlocksNeeded(Sequence& sequence, const Tenant& tenant);
+  int64_t BlocksNeededExactly(Sequence& sequence, const Tenant& tenant);
+  Tenant* Choose();
+  void CountMissing();
   void CountOverlaps();
   void AdmitWaiting(int64_t now_us, StepPlan& plan);
   void Reserve(int32_t index, StepPlan& plan);

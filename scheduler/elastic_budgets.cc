@@ -53,6 +53,21 @@ void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
   }
 }
 
+bool ElasticBudgets::AnybodyMayLower() const {
+  const std::span<const int32_t> running = sequences_.running();
+  return std::any_of(running.begin(), running.end(), [this](int32_t index) { return MayLower(sequences_.at(index)); });
+}
+
+bool ElasticBudgets::CanWin(const Blocked& blocked) {
+  if (blocked.tenant == nullptr || !AnybodyMayLower()) return false;
+  BeginPlan(*blocked.tenant);
+  if (planner_.won_by_ends() >= blocked.blocks) return false;
+  for (int32_t index : sequences_.running()) {
+    if (MayLower(sequences_.at(index))) AddGiver(index, {});
+  }
+  return planner_.CanWin(blocked.blocks);
+}
+
 void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
   lowers_for_ = 0;
   if (blocked.tenant == nullptr) return;
@@ -70,11 +85,7 @@ void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
     return;
   }
 
-  BeginPlan(*blocked.tenant);
-  for (int32_t index : sequences_.running()) {
-    if (MayLower(sequences_.at(index))) AddGiver(index, {});
-  }
-  if (!planner_.CanWin(blocked.blocks)) return;
+  if (!CanWin(blocked)) return;
   for (int32_t index : sequences_.running()) sequences_.at(index).asks_losses = MayLower(sequences_.at(index));
 }
 

@@ -29,6 +29,10 @@ class ElasticBudgets {
   // Decides what the rows of step number `step` ask and lower for the head of line that `blocked` names.
   void Plan(const Blocked& blocked, uint64_t step);
 
+  // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses.
+  bool AnybodyMayLower() const;
+  bool CanWin(const Blocked& blocked);
+
   // The request for which the last Plan lowers budgets; 0: it lowers none.
   uint64_t lowers_for() const { return lowers_for_; }
 

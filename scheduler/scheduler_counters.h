@@ -23,6 +23,7 @@ struct SchedulerCounters {
   uint64_t evicted_tokens = 0;  // per layer and head
   uint64_t prefix_queries = 0;  // prompt tokens of admitted requests that looked for a cached prefix
   uint64_t prefix_hits = 0;     // prompt tokens found
+  uint64_t prefix_matches = 0;  // times a prompt was looked up, of those that wait too
   uint64_t shrinks = 0;         // budgets lowered
   uint64_t parks = 0;
   uint64_t restores = 0;

@@ -12,7 +12,8 @@
 //     scheduled.
 //
 // Who changes what:
-//   Admission       arrival, cached, restored; shares begins; scheduled, computed, live and held begin where those two end
+//   Admission       arrival, matched_at, blocks_beside, cached, restored; shares begins; scheduled, computed, live and held begin
+//                   where those two end
 //   Parking         pins
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
@@ -46,6 +47,8 @@ struct Sequence {
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
   bool pins = false;              // what its session has parked, until it is admitted
+  uint64_t matched_at = 0;        // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
+  int64_t blocks_beside = 0;      // that it needs beside what it shares
   int32_t restored = 0;           // prompt tokens whose KV its session had parked
   int32_t cached = 0;             // prompt tokens taken over from the prefix cache
   bool shares = false;            // others may read its blocks, or it reads others'; until its first eviction

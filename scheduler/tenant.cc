@@ -86,8 +86,9 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   return best_within_floor.tenant;
 }
 
-void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns) {
-  tenant.service = std::max(tenant.service, LeastTurnBeside(tenant, tenants).value_or(turns.now));
+void Lift(Tenant& tenant, std::span<const Tenant> tenants, Turns& turns) {
+  turns.now = std::max(turns.now, LeastTurnBeside(tenant, tenants).value_or(turns.now));
+  tenant.service = std::max(tenant.service, turns.now);
 }
 
 void ForgivePrompt(Tenant& tenant, int64_t tokens, std::span<const Tenant> tenants, const Turns& turns) {

@@ -115,8 +115,8 @@ struct Room {
   int64_t blocks_total = 0;
 };
 
-// The order between tenants. `now` is the virtual time: the turn of the last tenant whose turn it was. It only grows,
-// and tells a newcomer where the others are even when none of them waits.
+// The order between tenants. `now` is the virtual time: the turn of the last tenant whose turn it was, or beside which one was
+// lifted. It only grows, tells a newcomer where the others are even when none of them waits, and nobody who waits is behind it.
 struct Turns {
   SchedulingPolicy policy = SchedulingPolicy::kFair;
   double now = 0.0;
@@ -137,7 +137,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
 
 // Called before a request joins an empty line, and when a cap no longer holds a line back: the tenant does not bring the
 // time it did not wait, but goes on beside the least served of those who did.
-void Lift(Tenant& tenant, std::span<const Tenant> tenants, const Turns& turns);
+void Lift(Tenant& tenant, std::span<const Tenant> tenants, Turns& turns);
 
 // An admitted prompt ended with `tokens` of it not computed: its tenant owes them no more. Its turn comes no sooner than that of
 // who waits, for they may stand where they do because of that prompt; nor does it go back behind the virtual time.

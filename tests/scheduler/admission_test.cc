@@ -174,6 +174,23 @@ TEST(Admission, WithoutRoomForCopiesARequestSharesNothingAndRuns) {
   EXPECT_EQ(driver.scheduler.block_manager().pool().free(), 5);
 }
 
+// A head of line that waits is not matched again as long as no block changes hands, and not at all where no prefix would do.
+TEST(Admission, APrefixIsMatchedOncePerChange) {
+  Driver driver(SmallOptions(40, 8));
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 330, 20)).ok());  // leaves 20 blocks in the cache
+  driver.Drain();
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 15, 300)).ok());  // 20 blocks, of which it takes one in 16 steps
+  driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(Shared(3, 330, 200)).ok());  // 34 blocks: with 20 that are revived as many
+  driver.Step();
+  const uint64_t matches = driver.scheduler.counters().prefix_matches;
+  for (int32_t step = 0; step < 8; ++step) driver.Step();
+  EXPECT_EQ(driver.scheduler.waiting(), 1);
+  EXPECT_LE(driver.scheduler.counters().prefix_matches, matches + 1);
+  driver.Drain();
+  EXPECT_EQ(driver.finished[3].cached, 320);
+}
+
 // Three sequences of a hold the same three blocks. Counted three times they would use up a's floor of 10.
 TEST(Admission, WhatSequencesShareUsesAFloorOnce) {
   SchedulerOptions options = SmallOptions(24);

@@ -132,6 +132,41 @@ TEST(PlanAhead, CutsAndFirstEvictionsAreStepsOfTheirOwn) {
   EXPECT_THAT(ahead, ElementsAre(false, true, true, false, false, true, true, false, false, true, true, false, false));
 }
 
+// Who cannot be let in as things stand holds up nobody's steps: neither at its own cap nor where the pool is full.
+TEST(PlanAhead, WhoWaitsForBlocksHoldsNobodyUp) {
+  for (const int32_t cap : {0, 20}) {
+    SchedulerOptions options = SmallOptions(512, 16);
+    options.tenants = {{.name = "a", .blocks_max = cap}, {.name = "b"}};
+    AheadDriver driver(options);
+    for (uint64_t id = 1; id <= 8; ++id) driver.Add(Of(1, id, 16, 500));
+    driver.Add(Of(0, 9, 16, 200));
+    driver.RunAhead();
+    driver.Add(Of(0, 10, 16, cap > 0 ? 200 : 400 * kBlockSlots));
+    for (int32_t step = 0; step < 100; ++step) {
+      driver.Step();
+      ASSERT_THAT(driver.in_flight, SizeIs(1)) << "step " << step << ", cap " << cap;
+      ASSERT_EQ(driver.scheduler.waiting(), 1);
+    }
+    driver.Drain();
+    EXPECT_THAT(driver.tokens[10], SizeIs(cap > 0 ? 200 : 400 * kBlockSlots)) << "and it is let in";
+  }
+}
+
+// Budgets may fall for who waits: that is a step of its own.
+TEST(PlanAhead, WhoseBudgetMayFallIsNotPlannedAhead) {
+  AheadDriver driver(SmallOptions(24, 4));
+  KvBudget elastic = KvBudget::Exact(128);
+  elastic.floor = 32;
+  driver.Add(MakeRequest(1, 140, 100, elastic));
+  driver.Add(MakeRequest(2, 16, 200));
+  driver.RunAhead();
+  driver.Add(MakeRequest(3, 16, 90));
+  int32_t steps = 0;
+  for (; driver.scheduler.waiting() > 0 && steps < 20; ++steps) driver.Step();
+  EXPECT_LE(steps, 6) << "asked, lowered, let in, and what was in flight";
+  driver.Drain();
+}
+
 // Everybody who runs has a row ahead: who waits waits for an end, and that is seen a step later.
 TEST(PlanAhead, WhoWaitsForAPlaceHoldsNobodyUp) {
   AheadDriver driver(SmallOptions(64, 2));

@@ -76,7 +76,7 @@ TEST(Tenants, LiftingPutsANewcomerBesideTheLeastServedOfThoseWhoWait) {
   tenants[0].queue.clear();
   tenants[3].queue.clear();  // runs, but wants nothing: it does not count
   tenants[3].running = 1;
-  const Turns turns;
+  Turns turns;
   Lift(tenants[0], tenants, turns);
   EXPECT_DOUBLE_EQ(tenants[0].service, 10);
   tenants[0].service = 12;

@@ -67,6 +67,7 @@ EpisodeResult Episode::Run() {
   result_.requests = requests_.size();
   result_.fairness_checks = tenants_.fairness_checks();
   result_.floor_checks = tenants_.floor_checks();
+  result_.ahead_waiting = ahead_waiting_;
   result_.withdrawn_checks = tenants_.withdrawn_checks();
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
@@ -243,7 +244,7 @@ void Episode::Step() {
   const bool prompts_wait =
       std::any_of(running.begin(), running.end(), [&](int32_t index) { return !scheduler.sequence(index).decodes(); });
   const bool due = promised_ != 0 && !disturbed_;
-  disturbed_ = false;
+  const bool disturbed_before = std::exchange(disturbed_, false);
   free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
   tenants_.BeforeStep(scheduler, !admission_paused_ && !core_->in_flight());
@@ -267,6 +268,7 @@ void Episode::Step() {
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
   if (!failure_.any()) CheckState();
   if (!failure_.any()) CheckPromise(due);
+  if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);
   if (!failure_.any()) tenants_.AfterStep(scheduler);
 }

@@ -69,6 +69,8 @@ class Episode {
   void SeeReader(const EngineEvent& event, SimRequest& request);
   void CheckState();
   void CheckPromise(bool due);
+  bool IsCalm(std::span<const EngineEvent> events) const;
+  void CheckAhead(bool calm);
   void CheckFinal();
   void CheckSums(const EngineCounters& counters);
 
@@ -91,6 +93,11 @@ class Episode {
   // For whom the last step lowered budgets, if it must let that one in now; and whether anything happened since.
   uint64_t promised_ = 0;
   bool disturbed_ = false;
+  // Steps in a row in which nothing happened but one more token of everybody, while somebody waited; and of them, those at whose end
+  // no plan was in flight.
+  int32_t calm_steps_ = 0;
+  int32_t alone_steps_ = 0;
+  uint64_t ahead_waiting_ = 0;
   bool admission_paused_ = false;
   int64_t now_us_ = 0;
   int64_t step_ = 0;

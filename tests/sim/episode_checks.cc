@@ -1,5 +1,6 @@
 // The part of Episode that holds what comes back against what must.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "tests/sim/episode.h"
@@ -20,6 +21,31 @@ void Episode::CheckPromise(bool due) {
   if (promised_ == 0) return;
   const Request& request = requests_[promised_ - 1]->request.request;
   if (lines > 1 || request.session != 0 || request.prefix.looks_up) promised_ = 0;
+}
+
+// Whether all went on as they did, and will.
+bool Episode::IsCalm(std::span<const EngineEvent> events) const {
+  const Scheduler& scheduler = core_->scheduler();
+  if (scheduler.waiting() == 0 || !scheduler.admitted().empty() || scheduler.shrinks_for() != 0) return false;
+  if (scheduler.running() == 0 || core_->report().prefill_tokens > 0) return false;
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  return std::all_of(events.begin(), events.end(),
+                     [](const EngineEvent& event) { return event.finish == FinishReason::kNone; }) &&
+         std::all_of(running.begin(), running.end(), [&](int32_t index) {
+           const Sequence& sequence = scheduler.sequence(index);
+           return sequence.decodes() && !sequence.paused && !sequence.retired() && sequence.request.session == 0 &&
+                  !sequence.request.budget.limited() && sequence.steps_after_next() > 2;
+         });
+}
+
+// Who waits and cannot be let in as things stand keeps no step from being planned ahead. Twice in a row, for the first time the
+// turns may have changed, which lets somebody in with the next step.
+void Episode::CheckAhead(bool calm) {
+  calm_steps_ = calm && overlap_ && !executor_.shares_steps ? calm_steps_ + 1 : 0;
+  alone_steps_ = calm_steps_ > 0 && !core_->in_flight() ? alone_steps_ + 1 : 0;
+  ahead_waiting_ += calm_steps_ > 0 && core_->in_flight() ? 1 : 0;
+  if (alone_steps_ < 3) return;
+  failure_.Set("step ", step_, ": somebody waits, nothing changes, and no step is planned ahead");
 }
 
 void Episode::CheckEvent(const EngineEvent& event) {

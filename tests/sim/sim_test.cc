@@ -56,6 +56,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.pauses += result.pauses;
     sum.paused_steps += result.paused_steps;
     sum.steps_ahead += result.steps_ahead;
+    sum.ahead_waiting += result.ahead_waiting;
     sum.rows_behind += result.rows_behind;
     sum.ends_known += result.ends_known;
     if (replay != 0) break;
@@ -71,7 +72,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.shrinks
             << " budgets lowered, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
             << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
-            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.rows_behind << " rows behind an end, "
+            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
+            << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
             << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
@@ -99,6 +101,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.pauses * 50, sum.requests);
   EXPECT_GT(sum.paused_steps * 50, sum.steps);
   EXPECT_GT(sum.steps_ahead * 50, sum.steps);
+  EXPECT_GT(sum.ahead_waiting * 1000, sum.steps);
   EXPECT_GT(sum.rows_behind * 500, sum.requests);
 }
 

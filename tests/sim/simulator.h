@@ -53,12 +53,13 @@ struct EpisodeResult {
   uint64_t floor_checks = 0;      // heads of line within their tenant's floor
   uint64_t withdrawn_checks = 0;  // turns that fell with a prompt that was withdrawn, while others waited
   uint64_t reloads = 0;
-  uint64_t pauses = 0;        // of requests whose reader was behind
-  uint64_t paused_steps = 0;  // with at least one of them
-  uint64_t steps_ahead = 0;   // launched while another was in flight
-  uint64_t rows_behind = 0;   // of these, of requests that had ended by then
-  uint64_t ends_known = 0;    // of these, with an end that the device was told of
-  uint64_t waited = 0;        // requests that were not admitted in the step after they came
+  uint64_t pauses = 0;         // of requests whose reader was behind
+  uint64_t paused_steps = 0;   // with at least one of them
+  uint64_t steps_ahead = 0;    // launched while another was in flight
+  uint64_t ahead_waiting = 0;  // of these, while somebody waited and nothing changed
+  uint64_t rows_behind = 0;    // of these, of requests that had ended by then
+  uint64_t ends_known = 0;     // of these, with an end that the device was told of
+  uint64_t waited = 0;         // requests that were not admitted in the step after they came
 };
 
 EpisodeResult RunEpisode(const EpisodeOptions& options);
