@@ -68,6 +68,29 @@ constexpr TensorName kNeoxNames[] = {
     {TensorRole::kDownBias, Presence::kRequired, "blk.#.ffn_down.bias"},
 };
 
+constexpr TensorName kStarcoder2Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
+    {TensorRole::kFinalNormBias, Presence::kRequired, "output_norm.bias"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
+    {TensorRole::kAttentionNormBias, Presence::kRequired, "blk.#.attn_norm.bias"},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_q.weight"},
+    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_q.bias"},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_k.weight"},
+    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_k.bias"},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_v.weight"},
+    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_v.bias"},
+    {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
+    {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
+    {TensorRole::kMlpNormBias, Presence::kRequired, "blk.#.ffn_norm.bias"},
+    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight"},
+    {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
+    {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
+    {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
+};
+
 constexpr std::string_view kKnown[] = {"rope_freqs.weight", "blk.#.attn_rot_embd"};
 
 constexpr std::string_view kRmsEps = ".attention.layer_norm_rms_epsilon";
@@ -87,6 +110,12 @@ constexpr GgufArchitecture kArchitectures[] = {
      .activation = Activation::kGelu,
      .gated = false,
      .says_parallel = true},
+    {.name = "starcoder2",
+     .naming = {.names = kStarcoder2Names, .known = kKnown},
+     .norm = NormKind::kLayer,
+     .norm_eps_key = ".attention.layer_norm_epsilon",
+     .activation = Activation::kGeluTanh,
+     .gated = false},
 };
 
 }  // namespace

@@ -100,6 +100,30 @@ constexpr std::string_view kNeoxKnown[] = {
     "gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
     "gpt_neox.layers.#.attention.rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight"};
 
+// A plain MLP and LayerNorms instead of Llama's; one flag for all biases.
+constexpr TensorName kStarcoder2Names[] = {
+    {TensorRole::kEmbedding, Presence::kRequired, "model.embed_tokens.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
+    {TensorRole::kFinalNorm, Presence::kRequired, "model.norm.weight"},
+    {TensorRole::kFinalNormBias, Presence::kRequired, "model.norm.bias"},
+    {TensorRole::kAttentionNorm, Presence::kRequired, "model.layers.#.input_layernorm.weight"},
+    {TensorRole::kAttentionNormBias, Presence::kRequired, "model.layers.#.input_layernorm.bias"},
+    {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.q_proj.weight"},
+    {TensorRole::kQBias, Presence::kAttentionBias, "model.layers.#.self_attn.q_proj.bias"},
+    {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.k_proj.weight"},
+    {TensorRole::kKBias, Presence::kAttentionBias, "model.layers.#.self_attn.k_proj.bias"},
+    {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.v_proj.weight"},
+    {TensorRole::kVBias, Presence::kAttentionBias, "model.layers.#.self_attn.v_proj.bias"},
+    {TensorRole::kO, Presence::kRequired, "model.layers.#.self_attn.o_proj.weight"},
+    {TensorRole::kOBias, Presence::kAttentionBias, "model.layers.#.self_attn.o_proj.bias"},
+    {TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
+    {TensorRole::kMlpNormBias, Presence::kRequired, "model.layers.#.post_attention_layernorm.bias"},
+    {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.c_fc.weight"},
+    {TensorRole::kUpBias, Presence::kMlpBias, "model.layers.#.mlp.c_fc.bias"},
+    {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.c_proj.weight"},
+    {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.c_proj.bias"},
+};
+
 constexpr ConfigFieldNames kLlamaFields{.hidden = "hidden_size",
                                         .layers = "num_hidden_layers",
                                         .query_heads = "num_attention_heads",
@@ -130,6 +154,12 @@ constexpr ConfigFieldNames NeoxFields() {
   ConfigFieldNames fields = WithoutHeadFields(kLlamaFields);
   fields.norm_eps = "layer_norm_eps";
   fields.rope_dims = "rotary_pct";
+  return fields;
+}
+
+constexpr ConfigFieldNames Starcoder2Fields() {
+  ConfigFieldNames fields = kLlamaFields;
+  fields.norm_eps = "norm_epsilon";
   return fields;
 }
 
@@ -210,6 +240,21 @@ constexpr HfFamily kFamilies[] = {
      .rotated_share = 0.25,
      .bos_id = 0,
      .eos_id = 2},
+    {.model_type = "starcoder2",
+     .naming = {.names = kStarcoder2Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = Starcoder2Fields(),
+     .norm = NormKind::kLayer,
+     .norm_eps = 1e-5,
+     .gated = false,
+     .activation = "gelu_pytorch_tanh",
+     .context = 4096,
+     .kv_heads = 2,
+     .tied = {"tie_word_embeddings", true},
+     .attention_bias = {"use_bias", true},
+     .mlp_bias = {"use_bias", true},
+     .has_window = true,
+     .bos_id = 50256,
+     .eos_id = 50256},
 };
 
 }  // namespace

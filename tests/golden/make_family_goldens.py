@@ -53,12 +53,14 @@ CHECKPOINTS = {
     "opt_post_norm": {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
     "opt_plain": {**OPT, "enable_bias": False, "layer_norm_elementwise_affine": False, "activation_function": "gelu",
                   "tie_word_embeddings": False},
+    "starcoder2": dict(model_type="starcoder2", **SIZES, intermediate_size=48, max_position_embeddings=256,
+                       num_key_value_heads=2, sliding_window=None),
     "gpt_neox": {**NEOX, "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)},
     "gpt_neox_serial": {**NEOX, "use_parallel_residual": False, "hidden_act": "gelu_fast",
                         "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)},
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm", "gpt_neox")
+STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm", "gpt_neox", "starcoder2")
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5

@@ -71,6 +71,8 @@ const std::map<std::string, std::string>& GgufNames() {
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
+      {"mlp.c_fc", "ffn_up"},
+      {"mlp.c_proj", "ffn_down"},
       {"gpt_neox.embed_in", "token_embd"},
       {"embed_out", "output"},
       {"gpt_neox.final_layer_norm", "output_norm"},
@@ -175,6 +177,7 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
   if (arch == "mistral") arch = "llama";
   if (arch == "gpt_neox") arch = "gptneox";
   const bool neox = arch == "gptneox";
+  const char* epsilon = neox ? "layer_norm_eps" : arch == "starcoder2" ? "norm_epsilon" : "rms_norm_eps";
   GgufBuilder file = TinyGguf();  // its tokenizer; the rest is replaced
   const std::vector<GgufBuilder::Tensor> tensors = file.tensors();
   for (const GgufBuilder::Tensor& tensor : tensors) file.RemoveTensor(tensor.name);
@@ -190,8 +193,9 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
       .Set(arch + "attention.head_count", number("num_attention_heads"))
       .Set(arch + "feed_forward_length", number("intermediate_size"))
       .Set(arch + "context_length", number("max_position_embeddings"))
-      .SetFloat(arch + (neox ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"),
-                config.at(neox ? "layer_norm_eps" : "rms_norm_eps").get<float>());
+      .SetFloat(arch + (config.contains("rms_norm_eps") ? "attention.layer_norm_rms_epsilon"
+                                                        : "attention.layer_norm_epsilon"),
+                config.at(epsilon).get<float>());
   const json& rope = config.at("rope_parameters");
   if (neox) {
     const double share = rope.at("partial_rotary_factor").get<double>();

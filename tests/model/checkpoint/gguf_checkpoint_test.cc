@@ -327,17 +327,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
-    testing::Values(Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-                          "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox"},
-                    Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
-                          "'general.architecture': is missing"},
-                    Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
-                          "'split.count'"},
-                    Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
-                    Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
-                          "'longrope' is not supported"},
-                    Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ2_K; },
-                          "type Q2_K is not supported"}),
+    testing::Values(
+        Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
+              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox, starcoder2"},
+        Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
+              "'general.architecture': is missing"},
+        Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
+              "'split.count'"},
+        Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
+        Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
+              "'longrope' is not supported"},
+        Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ2_K; }, "type Q2_K is not supported"}),
     kName);
 
 // E1, E3, E7, E12 from outside: what is wrong with the file as a whole.

@@ -182,28 +182,28 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, HfConfigRefusal,
-    testing::Values(
-        Wrong{"ModelType",
-              [](json& c) { c["model_type"] = "mamba"; },
-              {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, opt, gpt_neox"}},
-        Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
-        Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
-        Wrong{"Quantised",
-              [](json& c) {
-                c["quantization_config"] = {{"bits", 4}};
-              },
-              {"'quantization_config'"}},
-        Wrong{"Layers",
-              [](json& c) {
-                c["layer_types"] = {"full_attention", "chunked_attention"};
-              },
-              {"'layer_types[1]': 'chunked_attention' is not supported"}},
-        Wrong{"WindowOfNothing",
-              [](json& c) {
-                c["model_type"] = "mistral";
-                c["sliding_window"] = 0;
-              },
-              {"'sliding_window': 0 is out of range"}}),
+    testing::Values(Wrong{"ModelType",
+                          [](json& c) { c["model_type"] = "mamba"; },
+                          {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, opt, "
+                           "gpt_neox, starcoder2"}},
+                    Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
+                    Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
+                    Wrong{"Quantised",
+                          [](json& c) {
+                            c["quantization_config"] = {{"bits", 4}};
+                          },
+                          {"'quantization_config'"}},
+                    Wrong{"Layers",
+                          [](json& c) {
+                            c["layer_types"] = {"full_attention", "chunked_attention"};
+                          },
+                          {"'layer_types[1]': 'chunked_attention' is not supported"}},
+                    Wrong{"WindowOfNothing",
+                          [](json& c) {
+                            c["model_type"] = "mistral";
+                            c["sliding_window"] = 0;
+                          },
+                          {"'sliding_window': 0 is out of range"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {

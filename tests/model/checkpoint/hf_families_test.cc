@@ -68,6 +68,19 @@ TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
   EXPECT_EQ(neox.config().eos_ids, std::vector<int32_t>{2});
 }
 
+TEST(HfFamilies, Starcoder2sSilenceMeansBiasesAndTheTanhGelu) {
+  json config = Silent("starcoder2");
+  config["eos_token_id"] = 7;  // its own is beyond this vocabulary
+  const Reading starcoder2(config);
+  ASSERT_THAT(starcoder2.result(), IsOk());
+  EXPECT_EQ(starcoder2.config().norm, NormKind::kLayer);
+  EXPECT_EQ(starcoder2.config().activation, Activation::kGeluTanh);
+  EXPECT_FALSE(starcoder2.config().gated);
+  EXPECT_EQ(starcoder2.config().kv_heads, 2);
+  EXPECT_TRUE(starcoder2.config().tied_embeddings);
+  EXPECT_TRUE(starcoder2.result()->expectation.attention_bias && starcoder2.result()->expectation.mlp_bias);
+}
+
 TEST(HfFamilies, SilenceAndNullDiffer) {
   json mistral = Silent("mistral");
   mistral["sliding_window"] = nullptr;
