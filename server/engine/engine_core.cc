@@ -26,7 +26,16 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
       executor_(executor),
       clock_(std::move(clock)),
       scheduler_(options.scheduler),
-      extras_(static_cast<size_t>(scheduler_.sequence_indices())) {
+      extras_(static_cast<size_t>(scheduler_.sequence_indices())),
+      mover_(
+          scheduler_, executor, options.layer_heads,
+          [this](int32_t sequence) {
+            const Extras& extras = extras_[static_cast<size_t>(sequence)];
+            return SessionMover::PolicyInForce{&extras.policy, extras.options.policy_label};
+          },
+          [this] {
+            if (in_flight_ > 0) Answer(flight(0));
+          }) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
   for (InFlightStep& flight : flights_) flight.input.rows.reserve(rows);
   results_.reserve(rows);
@@ -99,7 +108,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
   BuildEvents(oldest, events);
-  MoveSessions();
+  mover_.Move(in_flight_ > 0);
   Report(oldest);
   return events_;
 }
@@ -170,14 +179,9 @@ void EngineCore::Report(const InFlightStep& flight) {
 void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
   StepInput& input = flight->input;
   input.clear();
-  for (const PlanRestore& from : plan.restores) {
-    const Extras& extras = extras_[static_cast<size_t>(from.sequence)];
-    const EvictionPolicy& policy = extras.policy;
-    if (from.cut_to > 0) {
-      evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] +=
-          static_cast<uint64_t>(from.live - from.cut_to);
-    }
-    input.restores.push_back({from, from.block_table, &policy});
+  mover_.AddRestores(plan.restores, &input.restores);
+  for (const PlanRestore& restore : plan.restores) {
+    if (restore.cut_to > 0) CountEvicted(restore.sequence, restore.live - restore.cut_to);
   }
   input.score_inits = plan.score_starts;
   for (const PlanRow& from : plan.rows) {
@@ -187,6 +191,11 @@ void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
                         .subspan(static_cast<size_t>(from.snapshot_begin),
                                  static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
   }
+}
+
+void EngineCore::CountEvicted(int32_t sequence, int32_t tokens) {
+  const Extras& extras = extras_[static_cast<size_t>(sequence)];
+  evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] += static_cast<uint64_t>(tokens);
 }
 
 void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
@@ -214,88 +223,6 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   }
 }
 
-// After a step, so that its blocks are free when the next one is planned. The policies of sequences that ended are still in
-// their places: nobody was added since.
-void EngineCore::MoveSessions() {
-  dropped_.clear();
-  parked_.clear();
-  if (in_flight_ > 0) {
-    assert(scheduler_.parks().empty());
-    return;
-  }
-  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
-  if (scheduler_.parks().empty() && dropped_.empty()) return;
-  moves_.clear();
-  moves_.drops = dropped_;
-  for (const PlanPark& from : scheduler_.parks()) {
-    const EvictionPolicy& policy = extras_[static_cast<size_t>(from.sequence)].policy;
-    moves_.parks.push_back({from, from.block_table, from.score_table, &policy});
-    parked_.push_back({from.session, from.turn, from.computed, from.live});
-  }
-  std::vector<uint64_t> park_failures;
-  try {
-    park_failures = executor_.Await(executor_.Launch(moves_)).park_failures;
-  } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.session);
-  }
-  scheduler_.FinishParks(park_failures);
-  for (const uint64_t session : park_failures) {
-    dropped_.push_back(session);
-    std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
-  }
-}
-
-void EngineCore::ReadKv(uint64_t session, bool evicts, KvReading* out) {
-  out->source = KvReading::Source::kNone;
-  out->score_blocks_read = false;
-  out->tokens.clear();
-  for (const int32_t index : scheduler_.running_sequences()) {
-    const Sequence& sequence = scheduler_.sequence(index);
-    // What a turn that failed leaves in flight is nobody's.
-    if (sequence.request.session != session || sequence.scheduled > sequence.known) continue;
-    const Extras& extras = extras_[static_cast<size_t>(index)];
-    const EvictionPolicy& policy = extras.policy;
-    out->source = KvReading::Source::kRunning;
-    out->turn = sequence.request.turn;
-    // A row behind an end leaves nothing.
-    out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
-    out->live = sequence.ended() ? sequence.held : sequence.live;
-    out->blocks = sequence.blocks.size();
-    out->budget = sequence.request.budget;
-    out->policy = policy;
-    out->policy_label = extras.options.policy_label;
-    out->tokens = sequence.request.prompt;
-    out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
-    assert(std::ssize(out->tokens) == sequence.known);
-    if (policy.evicts) ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
-    return;
-  }
-  const ParkedCounts* parked = scheduler_.parked().Find(session);
-  if (parked == nullptr) return;
-  out->source = KvReading::Source::kParked;
-  out->turn = parked->turn;
-  out->computed = parked->computed;
-  out->live = parked->live;
-  if (evicts) ReadScores({.session = session, .live = parked->live}, out);
-}
-
-void EngineCore::ReadScores(const ReadOp& read, KvReading* out) {
-  const int64_t bytes_per_slot = int64_t{options_.layer_heads} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
-  if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
-  // Tickets are awaited in their order.
-  if (in_flight_ > 0) Answer(flight(0));
-  moves_.clear();
-  moves_.reads.push_back(read);
-  moves_.reads.back().out = &out->score_blocks;
-  out->score_blocks.blocks = 0;
-  try {
-    executor_.Await(executor_.Launch(moves_));
-    out->score_blocks_read = out->score_blocks.blocks > 0;
-  } catch (const std::bad_alloc&) {
-    // As of those that would take too much.
-  }
-}
-
 void EngineCore::BuildResults(const InFlightStep& flight) {
   const StepPlan& plan = *flight.plan;
   assert(flight.output.rows.size() == plan.rows.size());
@@ -312,9 +239,7 @@ void EngineCore::BuildResults(const InFlightStep& flight) {
     assert(output.targets.size() == flight.input.rows[i].targets.size());
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     result.losses = output.losses;
-    if (!sequence.ended()) {
-      evicted_tokens_[static_cast<size_t>(extras.options.policy_label)] += static_cast<uint64_t>(plan.rows[i].evicted);
-    }
+    if (!sequence.ended()) CountEvicted(plan.rows[i].sequence, plan.rows[i].evicted);
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;

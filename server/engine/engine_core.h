@@ -28,6 +28,7 @@
 #include "server/engine/engine_types.h"
 #include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
+#include "server/engine/session_mover.h"
 
 namespace hydrant {
 
@@ -84,7 +85,7 @@ class EngineCore {
   // with `evicts`), and where they would take more than kKvReadingBytesMax.
   //
   // What it costs the engine thread: server/live_view/kv_inspector.h.
-  void ReadKv(uint64_t session, bool evicts, KvReading* out);
+  void ReadKv(uint64_t session, bool evicts, KvReading* out) { mover_.Read(session, evicts, out); }
 
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
@@ -95,8 +96,8 @@ class EngineCore {
   // Requests that left the queue in the last step. Valid until the next.
   std::span<const uint64_t> admitted() const { return scheduler_.admitted(); }
   // Sessions whose parked KV was forgotten in the last step, and, after that, parked. Valid until the next.
-  std::span<const uint64_t> dropped() const { return dropped_; }
-  std::span<const ParkedTurn> parked() const { return parked_; }
+  std::span<const uint64_t> dropped() const { return mover_.dropped(); }
+  std::span<const ParkedTurn> parked() const { return mover_.parked(); }
 
   const StepReport& report() const { return report_; }
   // Steps that there was no memory for; their requests end with kNoMemory.
@@ -140,8 +141,7 @@ class EngineCore {
   void Report(const InFlightStep& flight);
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
-  void ReadScores(const ReadOp& read, KvReading* out);
-  void MoveSessions();
+  void CountEvicted(int32_t sequence, int32_t tokens);
   void BuildResults(const InFlightStep& flight);
   void BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events);
 
@@ -150,16 +150,14 @@ class EngineCore {
   EngineClock clock_;
   Scheduler scheduler_;
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
+  SessionMover mover_;
 
   std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
   size_t oldest_ = 0;                                 // of the flights
   int32_t in_flight_ = 0;
   int64_t free_us_ = 0;  // when the executor was done with the last step
-  StepInput moves_;      // what is done between steps
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;
-  std::vector<uint64_t> dropped_;
-  std::vector<ParkedTurn> parked_;
   StepReport report_;
   uint64_t steps_lost_ = 0;
   std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};

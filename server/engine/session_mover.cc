@@ -1,0 +1,105 @@
+#include "server/engine/session_mover.h"
+
+#include <cassert>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+
+SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t layer_heads,
+                           std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step)
+    : scheduler_(scheduler),
+      executor_(executor),
+      layer_heads_(layer_heads),
+      policy_of_(std::move(policy_of)),
+      await_step_(std::move(await_step)) {}
+
+void SessionMover::Move(bool step_in_flight) {
+  dropped_.clear();
+  parked_.clear();
+  if (step_in_flight) {
+    assert(scheduler_.parks().empty());
+    return;
+  }
+  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
+  if (scheduler_.parks().empty() && dropped_.empty()) return;
+  moves_.clear();
+  moves_.drops = dropped_;
+  for (const PlanPark& from : scheduler_.parks()) {
+    moves_.parks.push_back({from, from.block_table, from.score_table, policy_of_(from.sequence).policy});
+    parked_.push_back({from.session, from.turn, from.computed, from.live});
+  }
+  std::vector<uint64_t> park_failures;
+  try {
+    park_failures = executor_.Await(executor_.Launch(moves_)).park_failures;
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.session);
+  }
+  scheduler_.FinishParks(park_failures);
+  for (const uint64_t session : park_failures) {
+    dropped_.push_back(session);
+    std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
+  }
+}
+
+void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const {
+  for (const PlanRestore& restore : from) {
+    to->push_back({restore, restore.block_table, policy_of_(restore.sequence).policy});
+  }
+}
+
+void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
+  out->source = KvReading::Source::kNone;
+  out->score_blocks_read = false;
+  out->tokens.clear();
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const Sequence& sequence = scheduler_.sequence(index);
+    // A turn that failed may have a row in flight; what that leaves belongs to nobody.
+    if (sequence.request.session != session || sequence.scheduled > sequence.known) continue;
+    ReadRunning(index, out);
+    return;
+  }
+  const ParkedCounts* parked = scheduler_.parked().Find(session);
+  if (parked == nullptr) return;
+  out->source = KvReading::Source::kParked;
+  out->turn = parked->turn;
+  out->computed = parked->computed;
+  out->live = parked->live;
+  if (evicts) ReadScores({.session = session, .live = parked->live}, out);
+}
+
+void SessionMover::ReadRunning(int32_t index, KvReading* out) {
+  const Sequence& sequence = scheduler_.sequence(index);
+  const auto [policy, label] = policy_of_(index);
+  out->source = KvReading::Source::kRunning;
+  out->turn = sequence.request.turn;
+  // A row behind an end leaves nothing.
+  out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
+  out->live = sequence.ended() ? sequence.held : sequence.live;
+  out->blocks = sequence.blocks.size();
+  out->budget = sequence.request.budget;
+  out->policy = *policy;
+  out->policy_label = label;
+  out->tokens = sequence.request.prompt;
+  out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
+  assert(std::ssize(out->tokens) == sequence.known);
+  if (policy->evicts) ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
+}
+
+void SessionMover::ReadScores(const ReadOp& read, KvReading* out) {
+  const int64_t bytes_per_slot = int64_t{layer_heads_} * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
+  if (read.live == 0 || read.live * bytes_per_slot > kKvReadingBytesMax) return;
+  await_step_();
+  moves_.clear();
+  moves_.reads.push_back(read);
+  moves_.reads.back().out = &out->score_blocks;
+  out->score_blocks.blocks = 0;
+  try {
+    executor_.Await(executor_.Launch(moves_));
+    out->score_blocks_read = out->score_blocks.blocks > 0;
+  } catch (const std::bad_alloc&) {
+    // They are left out, as those are that would take too many bytes.
+  }
+}
+
+}  // namespace hydrant

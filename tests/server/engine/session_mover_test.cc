@@ -1,0 +1,97 @@
+#include "server/engine/session_mover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <vector>
+
+#include "tests/engine/engine_core_fixture.h"
+
+namespace hydrant {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+SchedulerOptions WithRoomToPark() {
+  SchedulerOptions options = Options().scheduler;
+  options.parked_blocks_max = 8;
+  return options;
+}
+
+class SessionMoverTest : public ::testing::Test {
+ protected:
+  // Computes a turn of one token of each session and commits them; what they leave is still in the pool.
+  void EndTurns(std::initializer_list<uint64_t> sessions) {
+    for (uint64_t session : sessions) {
+      ASSERT_TRUE(scheduler.Add(SessionTurnOf(session, MakeRequest(session, 16, 1)).request).ok());
+    }
+    const StepPlan& plan = scheduler.Plan(0);
+    ASSERT_THAT(plan.rows, SizeIs(sessions.size()));
+    scheduler.Commit(plan, std::vector<RowResult>(sessions.size(), {.token = 7}), 0);
+  }
+
+  ScriptedExecutor executor;
+  Scheduler scheduler{WithRoomToPark()};
+  EvictionPolicy policy;
+  int32_t awaited = 0;
+  SessionMover mover{scheduler, executor, /*layer_heads=*/1,
+                     [this](int32_t) { return SessionMover::PolicyInForce{&policy}; }, [this] { ++awaited; }};
+};
+
+TEST_F(SessionMoverTest, WhatATurnLeavesIsParkedOnceAndItsBlocksAreFree) {
+  EndTurns({11});
+  EXPECT_EQ(scheduler.block_manager().pool().used(), 1);
+  mover.Move(/*step_in_flight=*/false);
+  ASSERT_THAT(mover.parked(), SizeIs(1));
+  EXPECT_EQ(mover.parked()[0].session, 11u);
+  EXPECT_EQ(mover.parked()[0].live, 16);
+  EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+  mover.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(mover.parked(), IsEmpty());
+  EXPECT_EQ(executor.launches, 1);
+}
+
+TEST_F(SessionMoverTest, DropsWaitForTheStepInFlight) {
+  EndTurns({11});
+  mover.Move(/*step_in_flight=*/false);
+  scheduler.DropSession(11);
+  mover.Move(/*step_in_flight=*/true);
+  EXPECT_THAT(mover.dropped(), IsEmpty());
+  EXPECT_EQ(executor.launches, 1);
+  mover.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(mover.dropped(), ElementsAre(11u));
+  EXPECT_EQ(executor.launches, 2);
+}
+
+TEST_F(SessionMoverTest, WithoutMemoryToLaunchEverythingIsDropped) {
+  EndTurns({11, 12});
+  executor.starve = [](const StepInput&) { return true; };
+  mover.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(mover.dropped(), ElementsAre(11u, 12u));
+  EXPECT_THAT(mover.parked(), IsEmpty());
+  EXPECT_EQ(scheduler.parked().size(), 0);
+  EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+}
+
+TEST_F(SessionMoverTest, TheStepInFlightIsAwaitedOnlyWhereScoresAreRead) {
+  EndTurns({11});
+  mover.Move(/*step_in_flight=*/false);
+  KvReading reading;
+  mover.Read(11, /*evicts=*/false, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kParked);
+  EXPECT_FALSE(reading.score_blocks_read);
+  EXPECT_EQ(awaited, 0);
+  mover.Read(11, /*evicts=*/true, &reading);
+  EXPECT_TRUE(reading.score_blocks_read);
+  EXPECT_EQ(awaited, 1);
+  mover.Read(12, /*evicts=*/true, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kNone);
+  EXPECT_FALSE(reading.score_blocks_read);
+  EXPECT_EQ(awaited, 1);
+}
+
+}  // namespace
+}  // namespace hydrant
