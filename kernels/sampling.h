@@ -36,6 +36,16 @@ struct SamplingParams {
   uint64_t key = 0;
 };
 
+// What a sequence has reported of its tokens besides their ids, and which of them are given. Plain data, validated by the
+// caller: the reader of requests (api/request) writes into it, too.
+struct ScoringOptions {
+  int32_t logprobs = -1;         // of generated tokens: -1 none, k >= 0 the token's own and the k best
+  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
+  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is reported as if
+  // it had been sampled). For measuring perplexity under eviction.
+  std::vector<int32_t> forced_ids;
+};
+
 struct TokenBias {
   int32_t id = 0;
   float bias = 0.0f;  // finite

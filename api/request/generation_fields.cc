@@ -38,8 +38,7 @@ void ReadForcedTokens(ObjectReader* reader, const RequestContext& context, Gener
   if (!context.debug_fields) {
     return reader->Fail("forced_token_ids", "'forced_token_ids' needs a server started with --debug-kv-dump.");
   }
-  request->forced_token_ids =
-      reader->TokenIds("forced_token_ids", context.vocab_size, static_cast<size_t>(context.context));
+  request->forced_ids = reader->TokenIds("forced_token_ids", context.vocab_size, static_cast<size_t>(context.context));
 }
 
 void ReadStreaming(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {

@@ -20,15 +20,16 @@
 #include "api/request/sampling_fields.h"
 #include "api/wire/api_error.h"
 #include "api/wire/object_reader.h"
+#include "kernels/sampling.h"
 #include "scheduler/request_options.h"
 
 namespace hydrant {
 
 // The endpoint reads RequestOptions::max_tokens: >= 1, 0 only with echo, or kRestOfContext, as many as the context has room
-// for. min_tokens <= max_tokens, where that is known.
-struct GenerationFields : SamplingFields, RequestOptions {
-  // Read by the endpoint, because each has its own names and defaults for them.
-  int32_t logprobs = -1;  // -1: none; k >= 0: of the token itself and the k best
+// for. min_tokens <= max_tokens, where that is known. ScoringOptions::prompt_logprobs excludes `stream`; forced_ids, the JSON
+// member forced_token_ids, is empty without RequestContext::debug_fields.
+struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
+  // The endpoint reads these two and ScoringOptions::logprobs, because each has its own names and defaults for them.
   bool echo = false;
   bool add_special_tokens = true;  // to prompts of text
 
@@ -42,14 +43,10 @@ struct GenerationFields : SamplingFields, RequestOptions {
   bool continuous_usage_stats = false;
   int32_t stream_interval = 1;  // tokens per chunk
 
-  int32_t prompt_logprobs = -1;             // as `logprobs`, of the tokens of the prompt; not with stream
   bool return_tokens_as_token_ids = false;  // in log-probabilities
 
   bool skip_special_tokens = true;
   std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
-
-  // Teacher forcing, only where RequestContext::debug_fields: token i is forced_token_ids[i] while there are any.
-  std::vector<int32_t> forced_token_ids;
 
   bool return_token_ids = false;
   bool kv_report = false;

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
@@ -29,16 +28,11 @@ class EndFinder {
 };
 
 // How a sequence's tokens are chosen, evicted and reported: what the scheduler does not look at.
-struct DecodeOptions {
+struct DecodeOptions : ScoringOptions {
   SamplingParams sampling;
   EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
-  int32_t logprobs = -1;  // of generated tokens: -1 none, k >= 0 the token's own and the k best
-  int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
-  bool prompt_ranks = false;     // and their ranks
-  int32_t policy_label = 0;      // [0, kPolicyLabelsMax)
-  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
-  // reported as if it had been sampled). For measuring perplexity under eviction.
-  std::vector<int32_t> forced_ids;
+  bool prompt_ranks = false;              // reported with prompt_logprobs
+  int32_t policy_label = 0;               // [0, kPolicyLabelsMax)
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it
   std::shared_ptr<LogitShaper> shaper;    // its own, made with its prompt; null: nothing is asked of tokens
 };

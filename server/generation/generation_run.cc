@@ -118,13 +118,12 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.parked_tokens = prompt.parked;
   sequence.policy = prompt.kv.policy;
   sequence.policy_label = prompt.kv.policy_label;
-  sequence.logprobs = fields.logprobs;
-  sequence.prompt_logprobs = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs);
+  static_cast<ScoringOptions&>(sequence) = fields;
+  if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
   if (context_.prefix_caching) {
     request.prefix = SharePrefixes(prompt.kv.policy, prefix_salt_, sequence.prompt_logprobs >= 0);
   }
-  sequence.forced_ids = fields.forced_token_ids;
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   if (!fields.stop.empty()) {
     sequence.end_finder =

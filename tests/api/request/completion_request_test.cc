@@ -464,7 +464,7 @@ TEST(CompletionRequestTest, ForcedTokensNeedADebuggingServer) {
   debugging.debug_fields = true;
   const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, debugging);
   ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(parsed.value().forced_token_ids, (std::vector<int32_t>{1, 99}));
+  EXPECT_EQ(parsed.value().forced_ids, (std::vector<int32_t>{1, 99}));
   EXPECT_FALSE(ParseCompletionRequest(R"({"prompt":"hi","forced_token_ids":[100]})", debugging).ok());
 }
 
