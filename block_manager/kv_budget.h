@@ -29,8 +29,6 @@ namespace hydrant {
 // weights' way through memory; twice as many would double what a small budget needs.
 inline constexpr int32_t kBudgetedPrefillStride = 256;
 
-constexpr int64_t BlocksForSlots(int64_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots; }
-
 // What one decode step does to the counts of its sequence.
 struct DecodeCounts {
   int32_t live_after = 0;      // slots occupied when the step's token is in, before any cut

@@ -12,9 +12,6 @@
 
 namespace hydrant {
 
-// The slots of the blocks that `slots` slots lie in.
-constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }
-
 struct KvCacheLayout {
   int32_t layers = 0;
   int32_t blocks = 0;

@@ -14,6 +14,10 @@ namespace hydrant {
 // of allocation.
 inline constexpr int32_t kBlockSlots = 16;
 
+// The number of blocks that `slots` slots need, and the number of slots in these blocks.
+constexpr int64_t BlocksForSlots(int64_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots; }
+constexpr int32_t WholeBlocks(int32_t slots) { return (slots + kBlockSlots - 1) / kBlockSlots * kBlockSlots; }
+
 // Before any row: a score block gets scores, of another one or 0 (`from` -1), and the positions `position`, `position` + 1, …
 struct ScoreInit {
   int32_t from = -1;

@@ -141,7 +141,7 @@ void ModelExecutor::Park(const ParkOp& park) {
                        .score_table = park.score_table};
     device_.Shrink({&cut, 1}, view);
   }
-  const size_t blocks = static_cast<size_t>((park.live + kBlockSlots - 1) / kBlockSlots);
+  const size_t blocks = static_cast<size_t>(BlocksForSlots(park.live));
   const std::span<std::byte> parked = parked_.Put(park.session, blocks * view.layout.block_bytes());
   device_.ExportBlocks(park.block_table.first(blocks), park.score_table.first(blocks), view, parked.data());
 }
@@ -185,7 +185,7 @@ void ModelExecutor::Read(const ReadOp& read) {
   const KvCacheView& view = kv_cache_.view();
   const KvCacheLayout& layout = view.layout;
   KvScores& out = *read.out;
-  out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+  out.blocks = static_cast<int32_t>(BlocksForSlots(read.live));
   out.logical = layout.inspected;
   const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
   const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);

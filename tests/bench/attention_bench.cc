@@ -76,7 +76,7 @@ class Cache {
                              .slots_max = slots,
                              .query_heads = kQueryHeads,
                              .head_dim = kHeadDim});
-    const int32_t blocks_each = (slots + kBlockSlots - 1) / kBlockSlots;
+    const auto blocks_each = static_cast<int32_t>(BlocksForSlots(slots));
     kv_.layout = {.layers = kLayers,
                   .blocks = rows * blocks_each,
                   .kv_heads = kKvHeads,

@@ -38,7 +38,7 @@ struct Cohort {
 class Driver {
  public:
   Driver(const Checkpoint& checkpoint, Device& device, DType dtype) : config_(checkpoint.config) {
-    const int32_t blocks_each = (kContextMax + kBlockSlots - 1) / kBlockSlots;
+    const auto blocks_each = static_cast<int32_t>(BlocksForSlots(kContextMax));
     ModelExecutorOptions options{.weight_dtype = dtype,
                                  .kv_dtype = dtype,
                                  .blocks = blocks_each * kSequencesMax,

@@ -34,7 +34,7 @@ class ScriptedExecutor : public Executor {
     inputs_.pop_front();
     for (const ReadOp& read : input->reads) {
       reads.push_back({read.session, read.live, std::ssize(read.score_blocks)});
-      read.out->blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+      read.out->blocks = static_cast<int32_t>(BlocksForSlots(read.live));
     }
     StepOutput output;
     for (const ParkOp& park : input->parks) {

@@ -6,7 +6,7 @@
 namespace hydrant::cuda {
 
 BenchCache::BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t layers)
-    : each((slots + kBlockSlots - 1) / kBlockSlots) {
+    : each(static_cast<int32_t>(BlocksForSlots(slots))) {
   layout = {.layers = layers,
             .blocks = sequences * each,
             .kv_heads = kKvHeads,

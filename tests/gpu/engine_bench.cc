@@ -135,7 +135,7 @@ class Bench {
   int32_t Fitting(int32_t slots) const { return blocks_ / ((slots + arguments_.steps + kBlockSlots) / kBlockSlots); }
 
   std::vector<int32_t> Table(int32_t sequence, int32_t slots) const {
-    const int32_t each = (slots + kBlockSlots - 1) / kBlockSlots;
+    const auto each = static_cast<int32_t>(BlocksForSlots(slots));
     std::vector<int32_t> table(static_cast<size_t>(each));
     std::iota(table.begin(), table.end(), sequence * each);
     return table;

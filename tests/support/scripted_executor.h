@@ -69,7 +69,7 @@ class ScriptedExecutor : public Executor {
   // Token i lies in slot i of every pair, with score i + 1.
   static void Read(const ReadOp& read) {
     KvScores& out = *read.out;
-    out.blocks = (read.live + kBlockSlots - 1) / kBlockSlots;
+    out.blocks = static_cast<int32_t>(BlocksForSlots(read.live));
     out.scores.clear();
     out.positions.clear();
     for (int32_t block = 0; block < out.blocks; ++block) {

@@ -124,7 +124,7 @@ struct AttentionKernels {
 
 // Scratch of prefill_tile for a sequence of at most `slots` slots.
 constexpr size_t PrefillScratchBytes(int32_t slots, int32_t head_dim) {
-  const size_t tiles = (static_cast<size_t>(slots) + kBlockSlots - 1) / kBlockSlots;
+  const size_t tiles = static_cast<size_t>(BlocksForSlots(slots));
   const size_t q = static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * sizeof(float);
   // Weights in fp32 and again in bf16 per (row, slot), then q and the output, then rotated keys, all 64-byte aligned. Keys
   // that need no rotation leave the last part untouched, and memory that is not touched is not taken.
