@@ -17,22 +17,12 @@ namespace hydrant {
 
 // One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
 // token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
-struct BatchRow {
-  int32_t state_row = 0;    // [0, state_rows): keeps its meaning from step to step
+struct BatchRow : RowCounts, RowTables {
   int32_t token_begin = 0;  // first of its tokens in the flattened batch
   int32_t token_count = 0;
-  int32_t position = 0;       // logical position of the first token
-  int32_t live = 0;           // slots occupied before this step
-  int32_t prompt_length = 0;  // tokens of the whole prompt
-  bool prefill = false;
-  bool reuse_victim = false;   // decode: the token goes into the chosen victim's slot instead of slot `live`
-  bool choose_victim = false;  // decode: after scoring, choose the slot the next token overwrites
-  EvictionPolicy policy;
-  std::span<const int32_t> block_table;           // covers every slot the step touches
-  std::span<const int32_t> score_table = {};      // beside it; empty: each block's own
+  EvictionPolicy policy = {};
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
 
-  std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
   // Where its first token stands, and its query with it: KvCacheView's position.
   int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }

@@ -79,18 +79,12 @@ std::optional<StepShape> StepTable::shape() const {
 
 StepRow StepTable::ToRow(const BatchRow& row) {
   StepRow to = {};
-  to.state_row = row.state_row;
+  static_cast<RowCounts&>(to) = row;
   to.token_begin = row.token_begin;
   to.token_count = row.token_count;
-  to.position = row.position;
   to.first_position = row.first_position();
-  to.live = row.live;
   to.live_after = row.live_after();
-  to.prompt_length = row.prompt_length;
   to.candidates_end = row.candidates_end();
-  to.prefill = row.prefill;
-  to.reuse_victim = row.reuse_victim;
-  to.choose_victim = row.choose_victim;
   to.policy = row.policy;
   const bool scores = row.prefill && row.policy.scores();
   to.first_scored = scores ? row.first_scored() : row.position + row.token_count;

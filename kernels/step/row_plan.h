@@ -15,23 +15,34 @@ namespace hydrant {
 // In the place of a decode row's token: the id last sampled for its state row, which the device has; that of a step on its way.
 inline constexpr int32_t kSampledId = -1;
 
-struct RowPlan {
-  int32_t state_row = 0;  // the sequence's place in device state, from admission until its terminal event
+// A row's counts: the same numbers for whoever plans it, computes it or has it in a device's memory. Plain data without pointers.
+struct RowCounts {
+  int32_t state_row = 0;       // the sequence's place in device state, from admission until its terminal event
+  int32_t position = 0;        // logical position of the row's first token
+  int32_t live = 0;            // slots occupied before the step
+  int32_t prompt_length = 0;   // tokens of the whole prompt
+  bool prefill = false;        // prompt tokens; else exactly one generated token
+  bool reuse_victim = false;   // decode at the budget: the token overwrites the victim, `live` stays
+  bool choose_victim = false;  // decode: after scoring, choose the slot that the next token overwrites
+};
+
+// A row's tables, in host memory.
+struct RowTables {
+  std::span<const int32_t> block_table = {};  // covers every slot the step touches
+  // The score blocks that have the scores and positions of these slots. A device takes an empty one for each block's own.
+  std::span<const int32_t> score_table = {};
+
+  std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
+};
+
+struct RowPlan : RowCounts, RowTables {
   // To compute now, at positions [position, position + tokens.size()). kSampledId, of a generated token: the one that the last
   // row of this state row samples, which may be in flight; 0 where that row fails.
   std::span<const int32_t> tokens = {};
-  int32_t position = 0;
-  int32_t live = 0;  // slots occupied before the step
-  int32_t prompt_length = 0;
-  std::span<const int32_t> block_table = {};  // covers every slot the step touches
-  std::span<const int32_t> score_table = {};  // beside it: whose scores and positions these slots have
   // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
   std::span<const BlockCopy> copies = {};
-  bool prefill = false;        // prompt tokens; else exactly one generated token
-  bool reuse_victim = false;   // decode at the budget: overwrite the victim, live stays
-  bool choose_victim = false;  // decode: choose the next victim after scoring
-  int32_t shrink_to = 0;       // > 0: the step ends with a cut to this many slots
-  bool sample = false;         // a token from the last token's logits
+  int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots
+  bool sample = false;    // a token from the last token's logits
   // For a session: ids that end the sequence when this row samples them. A row planned ahead after such an id must leave no
   // trace in the cache, and its sample is undefined.
   std::span<const int32_t> stop_ids = {};

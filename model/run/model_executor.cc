@@ -214,20 +214,14 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
   rows_.clear();
   for (const StepRow& row : input.rows) {
     assert(row.prefill || row.tokens.size() == 1);
-    rows_.push_back(BatchRow{.state_row = row.state_row,
-                             .token_begin = static_cast<int32_t>(token_ids_.size()),
-                             .token_count = static_cast<int32_t>(row.tokens.size()),
-                             .position = row.position,
-                             .live = row.live,
-                             .prompt_length = row.prompt_length,
-                             .prefill = row.prefill,
-                             .reuse_victim = row.reuse_victim,
-                             .choose_victim = row.choose_victim,
-                             .policy = *row.policy,
-                             .block_table = row.block_table,
-                             .score_table = row.score_table,
-                             .snapshots = row.snapshots});
-    assert(rows_.back().first_position() + rows_.back().token_count <= options_.context_max);
+    BatchRow& to = rows_.emplace_back();
+    static_cast<RowCounts&>(to) = row;
+    static_cast<RowTables&>(to) = row;
+    to.token_begin = static_cast<int32_t>(token_ids_.size());
+    to.token_count = static_cast<int32_t>(row.tokens.size());
+    to.policy = *row.policy;
+    to.snapshots = row.snapshots;
+    assert(to.first_position() + to.token_count <= options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }
 }

@@ -144,23 +144,26 @@ class Cache {
   double Decode(const EvictionPolicy& policy) {
     std::vector<BatchRow> rows;
     for (int32_t i = 0; i < rows_; ++i) {
-      rows.push_back({.state_row = i,
-                      .token_begin = i,
-                      .token_count = 1,
-                      .position = slots_ - 1,
-                      .live = slots_,
-                      .reuse_victim = true,
-                      .choose_victim = policy.evicts,
-                      .policy = policy,
-                      .block_table = tables_[static_cast<size_t>(i)]});
+      rows.push_back({{.state_row = i,
+                       .position = slots_ - 1,
+                       .live = slots_,
+                       .reuse_victim = true,
+                       .choose_victim = policy.evicts},
+                      {.block_table = tables_[static_cast<size_t>(i)]},
+                      /*token_begin=*/i,
+                      /*token_count=*/1,
+                      policy});
     }
     return Pass(rows, rows_, false);
   }
 
   // A prompt of all slots, in one chunk; with_write: rope's and the writes' share as well.
   double Prefill(const EvictionPolicy& policy, bool with_write) {
-    const std::vector<BatchRow> rows = {
-        {.token_count = slots_, .prompt_length = slots_, .prefill = true, .policy = policy, .block_table = tables_[0]}};
+    const std::vector<BatchRow> rows = {{{.prompt_length = slots_, .prefill = true},
+                                         {.block_table = tables_[0]},
+                                         /*token_begin=*/0,
+                                         /*token_count=*/slots_,
+                                         policy}};
     return Pass(rows, slots_, with_write);
   }
 

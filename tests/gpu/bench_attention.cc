@@ -81,16 +81,16 @@ void RopeAndWrites(Bench& bench, int32_t tokens, int32_t live) {
   policy.recent = slots - policy.heavy;
   std::vector<BatchRow> rows;
   for (int32_t i = 0; i < sequences; ++i) {
-    rows.push_back({.state_row = i,
-                    .token_begin = i,
-                    .token_count = decodes ? 1 : tokens,
-                    .position = decodes ? live : 0,
-                    .live = decodes ? live : 0,
-                    .prompt_length = decodes ? 1 : tokens,
-                    .prefill = !decodes,
-                    .reuse_victim = decodes,
-                    .policy = policy,
-                    .block_table = cache.tables[static_cast<size_t>(i)]});
+    rows.push_back({{.state_row = i,
+                     .position = decodes ? live : 0,
+                     .live = decodes ? live : 0,
+                     .prompt_length = decodes ? 1 : tokens,
+                     .prefill = !decodes,
+                     .reuse_victim = decodes},
+                    {.block_table = cache.tables[static_cast<size_t>(i)]},
+                    /*token_begin=*/i,
+                    /*token_count=*/decodes ? 1 : tokens,
+                    policy});
   }
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
   const int64_t floats = StepTable::RowFloats(slots, kHeads, kDim) * sequences;
@@ -153,14 +153,11 @@ void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, Kind kind) {
   std::vector<BatchRow> rows;
   const std::vector<int32_t> ids(static_cast<size_t>(sequences), 1);
   for (int32_t i = 0; i < sequences; ++i) {
-    rows.push_back({.state_row = i,
-                    .token_begin = i,
-                    .token_count = 1,
-                    .position = live - 1,
-                    .live = live - 1,
-                    .choose_victim = kind == Kind::kVictims,
-                    .policy = policy,
-                    .block_table = cache.tables[static_cast<size_t>(i)]});
+    rows.push_back({{.state_row = i, .position = live - 1, .live = live - 1, .choose_victim = kind == Kind::kVictims},
+                    {.block_table = cache.tables[static_cast<size_t>(i)]},
+                    /*token_begin=*/i,
+                    /*token_count=*/1,
+                    policy});
   }
   const int64_t floats = StepTable::RowFloats(live, kHeads, kDim) * sequences;
   StepTable step(bench.stream(), BoundsOf(sequences, sequences, live), floats);
@@ -195,12 +192,11 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   BenchCache cache(bench, 1, tokens);
   EvictionPolicy policy;
   policy.evicts = true;
-  const BatchRow row{.token_begin = 0,
-                     .token_count = tokens,
-                     .prompt_length = tokens,
-                     .prefill = true,
-                     .policy = policy,
-                     .block_table = cache.tables[0]};
+  const BatchRow row{{.prompt_length = tokens, .prefill = true},
+                     {.block_table = cache.tables[0]},
+                     /*token_begin=*/0,
+                     /*token_count=*/tokens,
+                     policy};
   const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
   StepTable step(bench.stream(), BoundsOf(tokens, 1, tokens), StepTable::RowFloats(tokens, kHeads, kDim));
   step.Fill({.token_ids = ids, .rows = {&row, 1}});

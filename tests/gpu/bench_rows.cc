@@ -71,7 +71,8 @@ void Embedding(Bench& bench, const Shape& shape, int32_t vocab) {
   std::vector<int32_t> ids(static_cast<size_t>(shape.rows)), blocks(static_cast<size_t>(shape.rows / kBlockSlots + 1));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7919 % static_cast<size_t>(vocab));
   const auto tokens = static_cast<int32_t>(shape.rows);
-  const BatchRow row{.token_count = tokens, .prompt_length = tokens, .prefill = true, .block_table = blocks};
+  const BatchRow row{
+      {.prompt_length = tokens, .prefill = true}, {.block_table = blocks}, /*token_begin=*/0, /*token_count=*/tokens};
   StepTable step(bench.stream(),
                  {.tokens_max = tokens, .rows_max = 1, .slots_max = tokens, .query_heads = 1, .head_dim = 64},
                  StepTable::RowFloats(tokens, 1, 64));

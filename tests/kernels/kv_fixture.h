@@ -280,15 +280,15 @@ class KvFixture {
 
   BatchRow Begin(const TestRow& test_row, std::vector<int32_t>& ids) const {
     const TestSequence& sequence = *test_row.sequence;
-    BatchRow row{.state_row = sequence.state_row,
-                 .token_begin = static_cast<int32_t>(ids.size()),
-                 .token_count = test_row.tokens,
-                 .position = sequence.position,
-                 .live = sequence.live,
-                 .prompt_length = sequence.prompt_length,
-                 .prefill = test_row.prefill,
-                 .policy = sequence.policy,
-                 .block_table = sequence.block_table};
+    BatchRow row{{.state_row = sequence.state_row,
+                  .position = sequence.position,
+                  .live = sequence.live,
+                  .prompt_length = sequence.prompt_length,
+                  .prefill = test_row.prefill},
+                 {.block_table = sequence.block_table},
+                 /*token_begin=*/static_cast<int32_t>(ids.size()),
+                 /*token_count=*/test_row.tokens,
+                 sequence.policy};
     ids.resize(ids.size() + static_cast<size_t>(test_row.tokens), test_row.sampled ? kSampledId : 0);
     if (!test_row.prefill && sequence.policy.evicts) {
       row.reuse_victim = sequence.has_victim;

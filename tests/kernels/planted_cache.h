@@ -121,8 +121,10 @@ class PlantedCache {
     const std::vector<float> scores(kv.score, kv.score + kv.layout.score_count());
     const std::vector<int32_t> planted(kv.position, kv.position + kv.layout.score_count());
     const auto memory = OnDevice(device, qkv);
-    const BatchRow row{
-        .token_count = slots_, .prompt_length = slots_, .prefill = true, .block_table = sequence_.block_table};
+    const BatchRow row{{.prompt_length = slots_, .prefill = true},
+                       {.block_table = sequence_.block_table},
+                       /*token_begin=*/0,
+                       /*token_count=*/slots_};
     const std::vector<int32_t> ids(static_cast<size_t>(slots_));
     device.BeginStep({.token_ids = ids, .rows = {&row, 1}});
     device.RopeAndWriteKv(nullptr, HeadNorms(), layer, {.data = memory->data(), .rows = slots_, .cols = kShape.cols()},

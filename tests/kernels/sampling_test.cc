@@ -287,14 +287,15 @@ TEST_P(SamplingTest, TheNextStepFindsTheIdsOfItsStateRows) {
   std::vector<BatchRow> rows;
   for (const int32_t state_row : {1, 0, 3, 2}) {
     const auto token = static_cast<int32_t>(rows.size());
-    rows.push_back({.state_row = state_row,
-                    .token_begin = token,
-                    .token_count = 1,
-                    .position = 20 + token,
-                    .block_table = blocks});
+    rows.push_back({{.state_row = state_row, .position = 20 + token},
+                    {.block_table = blocks},
+                    /*token_begin=*/token,
+                    /*token_count=*/1});
   }
-  rows.push_back(
-      {.state_row = 2, .token_begin = 4, .token_count = 1, .position = 3, .prefill = true, .block_table = blocks});
+  rows.push_back({{.state_row = 2, .position = 3, .prefill = true},
+                  {.block_table = blocks},
+                  /*token_begin=*/4,
+                  /*token_count=*/1});
   const auto embed = [&](const std::vector<int32_t>& ids) {
     std::vector<float> x(static_cast<size_t>(5 * kCols));
     const auto memory = device->Allocate(x.size() * sizeof(float));

@@ -12,23 +12,19 @@
 
 namespace hydrant::cuda {
 
-// BatchRow, with what depends on the row alone worked out.
-struct StepRow {
-  int32_t state_row;
+// BatchRow as kernels read it: what depends on the row alone is worked out, and its tables and snapshots are places in the
+// arrays of StepView.
+struct StepRow : RowCounts {
   int32_t token_begin;
   int32_t token_count;
-  int32_t position;        // logical position of the first token
-  int32_t first_position;  // where it stands in the cache
-  int32_t live;            // slots before the step
+  int32_t first_position;  // of the first token in the cache: BatchRow::first_position()
   int32_t live_after;
-  int32_t prompt_length;
   int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: behind the last token
   int32_t candidates_end;  // decode: slots with a position below it are candidates for the victim
   int64_t tables;          // of StepView::tables: the row's block ids, then (at `score_blocks`) its score blocks
   int64_t score_blocks;
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
-  bool prefill, reuse_victim, choose_victim;
   EvictionPolicy policy;
 };
 

@@ -226,9 +226,15 @@ TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {
   const std::vector<int32_t> ids = {3, 0, 19, 7, 7};
   const std::vector<int32_t> table = {0};
   const std::vector<BatchRow> rows = {
-      {.token_begin = 0, .token_count = 3, .position = 5, .prompt_length = 8, .prefill = true, .block_table = table},
-      {.token_begin = 3, .token_count = 1, .position = 11, .live = 3, .block_table = table},
-      {.token_begin = 4, .token_count = 1, .position = 0, .prompt_length = 1, .prefill = true, .block_table = table}};
+      {{.position = 5, .prompt_length = 8, .prefill = true},
+       {.block_table = table},
+       /*token_begin=*/0,
+       /*token_count=*/3},
+      {{.position = 11, .live = 3}, {.block_table = table}, /*token_begin=*/3, /*token_count=*/1},
+      {{.position = 0, .prompt_length = 1, .prefill = true},
+       {.block_table = table},
+       /*token_begin=*/4,
+       /*token_count=*/1}};
   const int64_t positions[] = {5, 6, 7, 11, 0};
   device_->BeginStep({.token_ids = ids, .rows = rows});
   for (const DType dtype : kTypes) {

@@ -28,12 +28,11 @@ class StepTableTest : public testing::Test {
 
   BatchRow Decode(int32_t live, const EvictionPolicy& policy, int32_t token) {
     tables_.emplace_back(static_cast<size_t>(live / kBlockSlots + 1), 7);
-    return {.token_begin = token,
-            .token_count = 1,
-            .position = live,
-            .live = live,
-            .policy = policy,
-            .block_table = tables_.back()};
+    return {{.position = live, .live = live},
+            {.block_table = tables_.back()},
+            /*token_begin=*/token,
+            /*token_count=*/1,
+            policy};
   }
 
   // Its arrays are there when it returns.
@@ -130,23 +129,14 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
   EvictionPolicy window = Scoring(8, 8);
   window.score_rows = 4;
   std::vector<BatchRow> rows = {
-      {.token_begin = 0,
-       .token_count = 10,
-       .position = 20,
-       .live = 20,
-       .prompt_length = 60,
-       .prefill = true,
-       .policy = window,
-       .block_table = blocks,
-       .score_table = score_blocks,
-       .snapshots = {&snapshot, 1}},
-      {.token_begin = 10,
-       .token_count = 34,
-       .prompt_length = 34,
-       .prefill = true,
-       .policy = window,
-       .block_table = blocks},
-      {.token_begin = 44, .token_count = 16, .prompt_length = 16, .prefill = true, .block_table = blocks}};
+      {{.position = 20, .live = 20, .prompt_length = 60, .prefill = true},
+       {.block_table = blocks, .score_table = score_blocks},
+       /*token_begin=*/0,
+       /*token_count=*/10,
+       window,
+       {&snapshot, 1}},
+      {{.prompt_length = 34, .prefill = true}, {.block_table = blocks}, /*token_begin=*/10, /*token_count=*/34, window},
+      {{.prompt_length = 16, .prefill = true}, {.block_table = blocks}, /*token_begin=*/44, /*token_count=*/16}};
   const std::vector<int32_t> ids(60, 1);
   Fill(table, {.token_ids = ids, .rows = rows});
   const StepView& view = table.view();
@@ -181,15 +171,12 @@ TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
   EvictionPolicy rolling = Scoring(8, 8);
   rolling.rolling = true;
   const std::vector<BatchRow> rows = {
-      {.token_count = 30, .prompt_length = 30, .prefill = true, .policy = rolling, .block_table = blocks},
-      {.token_begin = 30,
-       .token_count = 300,
-       .position = 176,
-       .live = 176,
-       .prompt_length = 476,
-       .prefill = true,
-       .policy = Scoring(8, 8),
-       .block_table = blocks}};
+      {{.prompt_length = 30, .prefill = true}, {.block_table = blocks}, /*token_begin=*/0, /*token_count=*/30, rolling},
+      {{.position = 176, .live = 176, .prompt_length = 476, .prefill = true},
+       {.block_table = blocks},
+       /*token_begin=*/30,
+       /*token_count=*/300,
+       Scoring(8, 8)}};
   Fill(table, {.token_ids = ids, .rows = rows});
   ASSERT_EQ(table.prompt_groups().size(), 2u);
   const auto first_tiles = [](const PromptSpans& spans, int32_t row) {

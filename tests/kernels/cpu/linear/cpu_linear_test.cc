@@ -230,9 +230,9 @@ TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
     // A prompt that goes on, one that begins, and a decode between them.
     const std::vector<int32_t> ids = {5, 6, 7, 69, 0, 5, 5};
     const std::vector<int64_t> at = {16, 17, 18, 39, 0, 1, 2};
-    const BatchRow rows[] = {{.token_begin = 0, .token_count = 3, .position = 16},
-                             {.token_begin = 3, .token_count = 1, .position = 39},
-                             {.token_begin = 4, .token_count = 3, .position = 0}};
+    const BatchRow rows[] = {{{.position = 16}, {}, /*token_begin=*/0, /*token_count=*/3},
+                             {{.position = 39}, {}, /*token_begin=*/3, /*token_count=*/1},
+                             {{.position = 0}, {}, /*token_begin=*/4, /*token_count=*/3}};
     device->BeginStep({ids, rows});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);

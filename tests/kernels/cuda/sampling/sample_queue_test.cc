@@ -51,12 +51,10 @@ struct Streak {
   void Launch(size_t step) {
     std::vector<BatchRow> rows;
     for (int32_t i = 0; i < kRows; ++i) {
-      rows.push_back({.state_row = kRows - 1 - i,
-                      .token_begin = i,
-                      .token_count = 1,
-                      .position = 5,
-                      .live = 5,
-                      .block_table = table});
+      rows.push_back({{.state_row = kRows - 1 - i, .position = 5, .live = 5},
+                      {.block_table = table},
+                      /*token_begin=*/i,
+                      /*token_count=*/1});
     }
     const std::vector<int32_t> tokens = fed && step > 1 ? std::vector<int32_t>(kRows, kSampledId) : ids[step - 1];
     const Matrix all{.data = x->data(), .rows = device->BeginStep({.token_ids = tokens, .rows = rows}), .cols = kCols};
