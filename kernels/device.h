@@ -1,17 +1,19 @@
-// Device is the op interface under the one Transformer: everything that touches weights, activations or cached keys and
-// values. The ops of a step are in kernels/step_ops.inc. CpuDevice and CudaDevice implement it; kernels/reference/reference.h is the slow oracle of every op.
+// Device is the op interface under the one Transformer: it does everything that touches weights, activations or the KV
+// cache. kernels/step_ops.inc declares the ops of a step. CpuDevice and CudaDevice implement it;
+// kernels/reference/reference.h is the slow oracle of every op.
 //
-// Thread: engine. One step at a time: BeginStep, ops in any order, Sample. Ops may return when they are queued, and then
-// run in the order of the calls: the next step may begin before AwaitSample has returned for the last one.
+// Thread: engine. One step at a time: BeginStep, ops in any order, Sample. An op may return when it is queued; queued
+// ops run in the order of the calls. The next step may begin before AwaitSample has returned for the last one.
 //
 // Invariants
-//  1. All memory is taken in constructors and Make*/Allocate calls before the first step; a step allocates nothing but what an op
-//     says. Where there is none, the op throws std::bad_alloc: its output means nothing then, and the next step may begin.
+//  1. Constructors and Make*/Allocate calls allocate all memory before the first step. During a step only an op whose
+//     comment says so allocates. An op that cannot allocate throws std::bad_alloc: its output is undefined, and the
+//     next step may begin.
 //  2. A row's arithmetic never depends on which other rows are in the batch, on the number of threads, or on how a
 //     prompt was cut into chunks (chunks end on multiples of kBlockSlots, the last one aside): equal bits in, equal
 //     bits out.
-//  3. Softmax, scores, norms, the residual stream and logits are fp32; only inputs of a low-precision matrix product
-//     are rounded.
+//  3. Softmax, scores, norms, the residual stream and logits are fp32; only the inputs of a low-precision product are
+//     rounded.
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
@@ -31,7 +33,7 @@
 
 namespace hydrant {
 
-// A piece of device memory; freed with the object. Zeroed when handed out.
+// A piece of device memory. Allocate zeroes it; the destructor frees it.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
@@ -47,7 +49,7 @@ class DeviceBuffer {
   size_t bytes_;
 };
 
-// View of a dense row-major matrix in device memory.
+// A view of a dense row-major matrix in device memory.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -55,15 +57,16 @@ struct Matrix {
   int64_t cols = 0;
 };
 
-// Reads rows [begin, end) of a host tensor as fp32 into out [end - begin, cols]. Called from several threads at once.
+// Reads rows [begin, end) of a host tensor as fp32 into out [end - begin, cols]. Several threads call it at once.
 using RowReader = std::function<void(int64_t begin, int64_t end, float* out)>;
-// Reads them as they are stored, in one format: out [end - begin, RowBytes(format, cols)]. Called likewise.
+// Reads them as they are stored, in one format, into out [end - begin, RowBytes(format, cols)]. Several threads call it
+// at once.
 using StoredRowReader = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
-// Where a weight's rows come from. A RowReader is one, too: of a weight without quantised rows.
+// The source of a weight's rows. A RowReader alone is one for a weight without quantised rows.
 struct WeightRows {
   RowReader fp32;
-  // Reads the rows that LinearSpec gives a quantised format, part by part; null where there are none.
+  // Reads the rows for which LinearSpec gives a quantised format, part by part; null if there are none.
   StoredRowReader stored = {};
 
   WeightRows(RowReader reader) : fp32(std::move(reader)) {}  // NOLINT(google-explicit-constructor)
@@ -71,7 +74,7 @@ struct WeightRows {
       : fp32(std::move(reader)), stored(std::move(stored_reader)) {}
 };
 
-// Rows that lie together in a weight and have one format.
+// Adjacent rows of a weight in one format.
 struct LinearPart {
   int64_t rows = 0;
   WeightFormat format = WeightFormat::kF32;
@@ -80,14 +83,15 @@ struct LinearPart {
 struct LinearSpec {
   int64_t rows = 0;                          // outputs
   int64_t cols = 0;                          // inputs
-  WeightFormat format = WeightFormat::kF32;  // of every row; means nothing where there are `parts`
+  WeightFormat format = WeightFormat::kF32;  // of every row; ignored if there are `parts`
   bool gated = false;  // rows [0, rows/2) are the gate, the rest the up projection; used with Device::LinearGated only
-  // Where formats are mixed: all rows, part by part. Those that are not quantised have one format. A gate and its up projection
-  // have one, too: every device multiplies them side by side.
+  // For mixed formats: all rows, part by part. The parts that are not quantised share one format. A gate and its up
+  // projection share one, too, because every device multiplies them side by side.
   std::vector<LinearPart> parts = {};
 };
 
-// Weights of y = x W^T (+ bias), packed once into the layout the device multiplies fastest. Also the embedding table.
+// A weight W (and a bias) of y = x W^T + bias, packed once into the layout that the device multiplies fastest. An
+// embedding table is one, too.
 class LinearWeight {
  public:
   virtual ~LinearWeight() = default;
@@ -99,15 +103,15 @@ class LinearWeight {
   LinearSpec spec_;
 };
 
-// Rotary embedding in the NeoX convention (element i pairs with i + dims/2).
+// Rotary embedding (RoPE) in the NeoX convention: element i pairs with i + dims/2.
 struct RopeSpec {
-  int32_t dims = 0;                  // rotated leading elements of a head, even
+  int32_t dims = 0;                  // leading elements of a head that are rotated; even
   std::span<const double> inv_freq;  // [dims / 2], scaling already applied
   double attention_factor = 1.0;     // multiplies cos and sin (yarn); else 1
   int32_t positions_max = 0;         // positions are in [0, positions_max)
 };
 
-// cos/sin for every position, formed in fp64 and stored as fp32.
+// cos and sin for every position, computed in fp64 and stored as fp32.
 class RopeTable {
  public:
   virtual ~RopeTable() = default;
@@ -120,7 +124,7 @@ struct NormWeight {
   float eps = 1e-5f;
 };
 
-// Norms of every single head of the queries and of the keys, [head_dim] each, before they are rotated; a null weight: none.
+// Norms of each query head and each key head, [head_dim] each, applied before rotation. A null weight: no norm.
 struct HeadNorms {
   NormWeight q;
   NormWeight k;
@@ -132,30 +136,31 @@ class Device {
 
   virtual std::string name() const = 0;  // for example "cpu avx512_bf16, 2 threads"
 
-  // True when products of this dtype run on native instructions; `--dtype auto` keeps a checkpoint's dtype only then.
+  // True if products of this dtype run on native instructions; only then does `--dtype auto` keep a checkpoint's dtype.
   virtual bool MultipliesNatively(DType dtype) const = 0;
-  // True when MakeLinear takes rows of this format and keeps them so. Of every other one it takes what they are expanded to.
+  // True if MakeLinear takes rows of this format and keeps them in it. Rows of another format must be expanded to a
+  // DType first.
   virtual bool Supports(WeightFormat format) const = 0;
 
-  // The type in which rows are best put that a product with such a weight takes next: fp32 or, where the product rounds its input
-  // anyway, the weight's own. y of Norm, LinearActivated and LinearGated, Attention's out and x of all products may
-  // have either; every other matrix is of fp32. A product's bits do not depend on which it is.
+  // The element type that a matrix should have if the next op multiplies it with such a weight: fp32, or the weight's
+  // own dtype if the product rounds its input to it anyway. y of Norm, LinearActivated and LinearGated, Attention's out
+  // and x of all products may have either; every other matrix is fp32. A product's bits do not depend on the choice.
   virtual DType PreferredInputType(const LinearSpec& spec) const = 0;
 
   // --- set-up -------------------------------------------------------------------------------------------------------
-  // Throws std::bad_alloc when the memory is not to be had.
+  // Throws std::bad_alloc if there is not enough memory.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual void CopyToDevice(void* dst, const void* src, size_t bytes) = 0;
   virtual void CopyToHost(void* dst, const void* src, size_t bytes) = 0;
   // `bias` [rows] may be empty. REQUIRES: Supports every format of `spec`.
   virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                                    std::span<const float> bias) = 0;
-  // LinearWeight::bytes() of what MakeLinear would make, with or without a bias.
+  // LinearWeight::bytes() of the weight that MakeLinear would return, with or without a bias.
   virtual int64_t LinearBytes(const LinearSpec& spec, bool biased) const = 0;
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
-  // Reserves the scratch memory of steps within `bounds`. Throws as Allocate does.
+  // Allocates the scratch memory for steps within `bounds`. Throws as Allocate does.
   virtual void ReserveScratch(const StepBounds& bounds) = 0;
-  // What that takes of the memory that Allocate takes its from.
+  // Bytes that ReserveScratch takes from the memory that Allocate uses.
   virtual int64_t ScratchBytes(const StepBounds& bounds) const = 0;
 
   // --- a step -------------------------------------------------------------------------------------------------------
@@ -164,7 +169,7 @@ class Device {
 #undef HYDRANT_OP
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
-  // One head's tile of `k` or `v` as fp32 [16][head_dim], whatever the device's own order.
+  // Copies one head's tile of `k` or `v` to out [16][head_dim] as fp32, independent of the device's own element order.
   virtual void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head,
                         float* out) = 0;
 };

@@ -25,8 +25,8 @@
 
 namespace hydrant {
 
-// Plain data, validated by the caller: the reader of requests (api/request) writes into it. Every field is finite and inside
-// its range.
+// Plain data, validated by the caller: the reader of requests (api/request) writes into it. Every field is finite and
+// inside its range.
 struct SamplingParams {
   float temperature = 1.0f;  // [0, 2]; 0 = greedy (lowest id on a tie)
   float top_p = 1.0f;        // (0, 1]
@@ -36,13 +36,13 @@ struct SamplingParams {
   uint64_t key = 0;
 };
 
-// What a sequence has reported of its tokens besides their ids, and which of them are given. Plain data, validated by the
-// caller: the reader of requests (api/request) writes into it, too.
+// What a sequence has reported of its tokens besides their ids, and which of them are given. Plain data, validated by
+// the caller: the reader of requests (api/request) writes into it, too.
 struct ScoringOptions {
   int32_t logprobs = -1;         // of generated tokens: -1 none, k >= 0 the token's own and the k best
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
-  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is reported as if
-  // it had been sampled). For measuring perplexity under eviction.
+  // Teacher forcing: token i is forced_ids[i] instead of a sampled one while there are any (its log-probability is
+  // reported as if it had been sampled). For measuring perplexity under eviction.
   std::vector<int32_t> forced_ids;
 };
 
@@ -57,8 +57,8 @@ struct TokenCount {
   int32_t count = 0;  // in the output; 0: in the prompt alone
 };
 
-// What a row's sequence asks of its next choice. Sparse, because a device is handed it at every step: nothing here is as long
-// as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary; in biases and counts
+// What a row's sequence asks of its next choice. Sparse, because a device is handed it at every step: nothing here is
+// as long as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary; in biases and counts
 // none is twice.
 struct LogitAdjustments {
   std::span<const int32_t> allowed;  // empty: all

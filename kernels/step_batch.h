@@ -1,7 +1,7 @@
-// StepBatch is what a device computes in one step: the tokens and rows of the batch, and beside them what is done to the cached
-// blocks of sequences, ops each for itself. StepBounds is the largest step there will be.
+// StepBatch is what a device computes in one step: the tokens and rows of the batch. Beside it: the ops on sequences'
+// cached blocks, and StepBounds, the largest step that there will be.
 //
-// Thread: engine (plain data; spans point into what the engine keeps until the step's last op was called).
+// Thread: engine (plain data; spans point to what the engine keeps until the step's last op was called).
 #ifndef HYDRANT_KERNELS_STEP_BATCH_H_
 #define HYDRANT_KERNELS_STEP_BATCH_H_
 
@@ -24,28 +24,28 @@ struct BatchRow : RowCounts, RowTables {
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
 
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
-  // Where its first token stands, and its query with it: KvCacheView's position.
+  // The position at which the first token's key and query are rotated: KvCacheView::position.
   int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
-  // Prefill under a policy that scores: the logical position of its first token that does; none of them where that is not
-  // below position + token_count.
+  // Prefill under a policy that scores: the logical position of the first token whose attention counts; no token's
+  // counts if it is not below position + token_count.
   int32_t first_scored() const {
     const int32_t window = policy.score_rows == 0 ? prompt_length : policy.score_rows;
     return std::max(prompt_length - window, position);
   }
-  // Decode: slots whose KvCacheView::position is below it may be the victim.
+  // Decode: a slot may be the victim if its KvCacheView::position is below this.
   int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
 };
 
-// Steps that a device has room for on their way to it: the next one may be queued while it computes the last.
+// The number of steps that may be in flight on a device: the next one may be queued while the device computes the last.
 inline constexpr int32_t kStepsInFlight = 2;
 
-// What a device remembers in the place of an id that was an end.
+// What a device stores as the last sampled id after a stop id: the state row has no next token.
 inline constexpr int32_t kNoNextId = -2;
 
 // The flattened batch of a step. Spans must stay valid until the step's last op, Sample, was called.
 struct StepBatch {
-  // [tokens], each in the vocabulary or kSampledId. A row of kSampledId behind an end (SampleRequest::stop_ids) is left out: it changes
-  // nothing in the cache, and its outputs mean nothing.
+  // [tokens], each in the vocabulary or kSampledId. A row of kSampledId after a stop id (SampleRequest::stop_ids) is
+  // skipped: it changes nothing in the cache, and its outputs are undefined.
   std::span<const int32_t> token_ids;
   std::span<const BatchRow> rows;  // tokens of row r: [token_begin, token_begin + token_count), in order, no gaps
 };
@@ -66,9 +66,9 @@ struct ShrinkOp {
   int32_t position_end() const { return policy.rolling ? live_from : logical_length; }
 };
 
-// Asks what cuts would cost: to each of `keep_max`, `keep_max` - kBlockSlots, … slots, losses.size() of them. The loss of a
-// cut is the share of the score mass that the dropped slots hold, the mean over layers and KV heads; where nothing is
-// scored, or all scores are 0, every slot counts the same. 0 where the cut drops nothing.
+// Asks what cuts would cost: to each of `keep_max`, `keep_max` - kBlockSlots, … slots, losses.size() of them. The loss
+// of a cut is the share of the score mass that the dropped slots hold, the mean over layers and KV heads; where nothing
+// is scored, or all scores are 0, every slot counts the same. 0 where the cut drops nothing.
 struct LossOp {
   int32_t live = 0;
   int32_t logical_length = 0;  // tokens seen

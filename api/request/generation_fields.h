@@ -1,5 +1,6 @@
 // GenerationFields is what a request for text may say on every endpoint that generates: how tokens are drawn, when the
-// text ends, what is reported of it, how it is sent, and whose it is. Each endpoint's request has these fields and its own.
+// text ends, what is reported of it, how it is sent, and whose it is. Each endpoint's request has these fields and its
+// own.
 //
 // Thread: any (plain data, pure functions).
 //
@@ -25,9 +26,9 @@
 
 namespace hydrant {
 
-// The endpoint reads RequestOptions::max_tokens: >= 1, 0 only with echo, or kRestOfContext, as many as the context has room
-// for. min_tokens <= max_tokens, where that is known. ScoringOptions::prompt_logprobs excludes `stream`; forced_ids, the JSON
-// member forced_token_ids, is empty without RequestContext::debug_fields.
+// The endpoint reads RequestOptions::max_tokens: >= 1, 0 only with echo, or kRestOfContext, as many as the context has
+// room for. min_tokens <= max_tokens, where that is known. ScoringOptions::prompt_logprobs excludes `stream`;
+// forced_ids, the JSON member forced_token_ids, is empty without RequestContext::debug_fields.
 struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   // The endpoint reads these two and ScoringOptions::logprobs, because each has its own names and defaults for them.
   bool echo = false;
@@ -66,8 +67,8 @@ inline constexpr int32_t kRestOfContext = -1;
 // request's error, which is a 400 that names the field.
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
 
-// `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ. `min`: the
-// fewest there may be.
+// `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ.
+// `min`: the fewest there may be.
 int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min);
 
 // Keeps `k` tokens in all: the first `leading_specials` of them (BOS, if one was added), then the last ones.
@@ -76,8 +77,8 @@ void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specia
 
 // After encoding and truncation: empty_prompt, context_length_exceeded (prompt + max_tokens <= context).
 std::optional<ApiError> CheckPromptLength(int64_t prompt_tokens, int32_t max_tokens, int32_t context);
-// The same with rolling positions, where `tokens_at_once`, the most that the cache holds, has to fit the context: the prompt
-// while it is computed (prefill budgeted: the budget and a stride), then what the budget lets it grow to.
+// The same with rolling positions, where `tokens_at_once`, the most that the cache holds, has to fit the context: the
+// prompt while it is computed (prefill budgeted: the budget and a stride), then what the budget lets it grow to.
 std::optional<ApiError> CheckRollingLength(int64_t prompt_tokens, int64_t tokens_at_once, int32_t context);
 
 }  // namespace hydrant

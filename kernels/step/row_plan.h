@@ -1,5 +1,5 @@
-// RowPlan is one sequence's share of a step, as the scheduler plans it and the executor reads it: each adds what it alone knows
-// (PlanRow in scheduler/step_plan.h, StepRow in model/run/executor.h).
+// RowPlan is one sequence's share of a step, as the scheduler plans it and the executor reads it. Each derives its own
+// row from it (PlanRow in scheduler/step_plan.h, StepRow in model/run/executor.h).
 //
 // Thread: any (plain data). Spans are the planner's, valid until the step is committed.
 #ifndef HYDRANT_KERNELS_STEP_ROW_PLAN_H_
@@ -12,10 +12,12 @@
 
 namespace hydrant {
 
-// In the place of a decode row's token: the id last sampled for its state row, which the device has; that of a step on its way.
+// Placeholder token of a decode row: the token last sampled for its state row. Only the device knows it; the step that
+// samples it may still be in flight.
 inline constexpr int32_t kSampledId = -1;
 
-// A row's counts: the same numbers for whoever plans it, computes it or has it in a device's memory. Plain data without pointers.
+// A row's counts: the same numbers for whoever plans it, computes it or has it in a device's memory. Plain data without
+// pointers.
 struct RowCounts {
   int32_t state_row = 0;       // the sequence's place in device state, from admission until its terminal event
   int32_t position = 0;        // logical position of the row's first token
@@ -29,22 +31,23 @@ struct RowCounts {
 // A row's tables, in host memory.
 struct RowTables {
   std::span<const int32_t> block_table = {};  // covers every slot the step touches
-  // The score blocks that have the scores and positions of these slots. A device takes an empty one for each block's own.
+  // The score blocks that have the scores and positions of these slots. A device takes an empty one for each block's
+  // own.
   std::span<const int32_t> score_table = {};
 
   std::span<const int32_t> score_blocks() const { return score_table.empty() ? block_table : score_table; }
 };
 
 struct RowPlan : RowCounts, RowTables {
-  // To compute now, at positions [position, position + tokens.size()). kSampledId, of a generated token: the one that the last
-  // row of this state row samples, which may be in flight; 0 where that row fails.
+  // The tokens to compute, at positions [position, position + tokens.size()). kSampledId stands for the token that this
+  // state row's last row samples; it is 0 if that row fails.
   std::span<const int32_t> tokens = {};
-  // Made after the forward pass and before a cut, which finds the copies in the place of what they were made from.
+  // Copies to make after the forward pass and before a cut: the cut works on the copies, not on their sources.
   std::span<const BlockCopy> copies = {};
   int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots
   bool sample = false;    // a token from the last token's logits
-  // For a session: ids that end the sequence when this row samples them. A row planned ahead after such an id must leave no
-  // trace in the cache, and its sample is undefined.
+  // For a session: ids that end the sequence when this row samples them. A row planned ahead after such an id must
+  // leave no trace in the cache, and its sample is undefined.
   std::span<const int32_t> stop_ids = {};
 };
 

@@ -1,13 +1,13 @@
-// Executor runs one step of the model: flat rows in, sampled tokens out. ModelExecutor is the real one; the tests'
-// FakeExecutor remembers which token is behind every slot.
+// Executor runs one step of the model: rows in, sampled tokens out. ModelExecutor is the real one; the tests'
+// FakeExecutor keeps track of the token in every slot.
 //
-// Thread: engine. Launch may return before the work is done; Await(ticket) returns its output. Two tickets may be in flight, and
-// are awaited in the order they were launched; of the second nothing is done before the first is. StepInput, and what its spans
-// and pointers lead to, must stay valid until Await returns.
+// Thread: engine. Launch may return before the step is computed; Await(ticket) returns its output. Up to kStepsInFlight
+// tickets may be in flight. They must be awaited in the order in which they were launched, and the steps are computed
+// in that order. StepInput, and everything that its spans and pointers refer to, must stay valid until Await returns.
 //
-// Launch throws std::bad_alloc where there is no memory for the step. It is over then: what it was to do to the slots of its
-// sequences may be done or not, nothing is parked for the sessions it was to drop or to park, and no ticket was given. Any other
-// exception is the executor's end.
+// Launch throws std::bad_alloc if there is not enough memory. The step has then failed: its writes to its sequences'
+// slots may or may not have happened, no KV is parked for the sessions that it was to drop or to park, and there is no
+// ticket to await. After any other exception the executor must not be used again.
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
 
@@ -25,27 +25,27 @@
 
 namespace hydrant {
 
-// What a row is asked besides: the losses (kernels/device.h, LossOp) of cuts to `keep_max`, `keep_max` - 16, … slots, as things
-// are when the step's token is in.
+// Asks for the losses (LossOp in kernels/step_batch.h) of cuts to `keep_max`, `keep_max` - 16, … slots, measured when
+// the row's token is in the cache.
 struct LossQuestion {
   int32_t keep_max = 0;
-  int32_t cuts = 0;                        // 0: nothing is asked
-  const EvictionPolicy* policy = nullptr;  // the one the request began with
+  int32_t cuts = 0;                        // 0: do not measure
+  const EvictionPolicy* policy = nullptr;  // the request's first one
 };
 
 struct StepRow : RowPlan {
-  std::span<const ScoreSnapshot> snapshots = {};  // of the scores, by ascending slots
+  std::span<const ScoreSnapshot> snapshots = {};  // score snapshots to take, by ascending slots
   int32_t forced_id = -1;                         // >= 0: take this token instead of sampling one (teacher forcing)
   int32_t logprobs = -1;                          // of the sampled token: -1 none, k >= 0 its own and the k best
-  // Prompt log-probabilities: targets[i] is the prompt token after tokens[i]; empty when not asked for. The last token
-  // of the prompt has no target.
+  // For prompt log-probabilities: targets[i] is the prompt token after tokens[i]; the last token of the prompt has
+  // none. Empty if they are not asked for.
   std::span<const int32_t> targets = {};
   int32_t target_logprobs = -1;
   bool target_ranks = false;
   LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;
-  const LogitAdjustments* adjustments = nullptr;  // of the sampled token; null: none. Valid until Launch returns
+  const LogitAdjustments* adjustments = nullptr;  // for the sampled token; may be null. Valid until Launch returns
 };
 
 struct ParkOp : SessionPark {
@@ -59,17 +59,17 @@ struct RestoreOp : SessionRestore {
   const EvictionPolicy* policy = nullptr;
 };
 
-// Scores and positions of a sequence's first slots, whole blocks of them, as the cache has them:
-// [block][layer][kv_head][16]. The vectors only grow; what they hold beyond these blocks means nothing.
+// Scores and positions of a sequence's first `blocks` blocks in the cache's order: [block][layer][kv_head][16]. The
+// vectors only grow; their elements beyond these blocks are undefined.
 struct KvScores {
   int32_t blocks = 0;
   std::vector<float> scores;
   std::vector<int32_t> positions;
-  bool logical = false;  // positions in the text whatever the policy; else, under a rolling one, ranks
+  bool logical = false;  // `positions` are logical positions for every policy; else a rolling policy's are ranks
 };
 
-// Copies out what is beside a sequence's slots, to be looked at: `score_blocks` names them, or, where it is empty, they are what is
-// parked for `session`.
+// Copies the scores and positions of a sequence to the host, for inspection: from `score_blocks`, or, if that is empty,
+// from the parked KV of `session`.
 struct ReadOp {
   uint64_t session = 0;
   int32_t live = 0;  // > 0
@@ -77,15 +77,15 @@ struct ReadOp {
   KvScores* out = nullptr;
 };
 
-// A step has rows; between steps there may be one with drops, parks and reads alone.
+// The input of a step has rows. Between steps there may be one without: drops, parks and reads.
 struct StepInput {
-  // Before the rows, in this order.
-  std::vector<uint64_t> drops;  // sessions whose parked KV is forgotten
+  // Done before the rows, in this order.
+  std::vector<uint64_t> drops;  // sessions whose parked KV is deleted
   std::vector<ParkOp> parks;
   std::vector<RestoreOp> restores;
   std::vector<ScoreInit> score_inits;
   std::vector<StepRow> rows;
-  std::vector<ReadOp> reads;  // without rows
+  std::vector<ReadOp> reads;  // only without rows
 
   void clear() {
     drops.clear();
@@ -98,15 +98,15 @@ struct StepInput {
 };
 
 struct RowOutput {
-  SampleResult sampled;               // meaningful when the row asked to sample
+  SampleResult sampled;               // defined if StepRow::sample
   std::vector<SampleResult> targets;  // one per StepRow::targets
-  std::vector<float> losses;          // one per cut asked about
+  std::vector<float> losses;          // [LossQuestion::cuts]
 };
 
 struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
-  std::vector<uint64_t>
-      park_failures;  // sessions of StepInput::parks that there was no memory for: nothing is parked for them
+  // Sessions of StepInput::parks for which there was not enough memory: none of their KV is parked.
+  std::vector<uint64_t> park_failures;
 };
 
 class Executor {

@@ -4,11 +4,11 @@
 // Thread: engine, every method. Single-threaded and without I/O of its own; time comes from the clock it is given.
 //
 // Life of a request: Add -> events with a token each (or with prompt log-probabilities while the prompt is computed) ->
-// exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest, or, with overlap,
-// with the one after that; it may also be called while a step runs (from inside the executor).
+// exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest, or, with
+// overlap, with the one after that; it may also be called while a step runs (from inside the executor).
 //
-// With overlap the executor has the next step while it computes one, where that can be (Scheduler::PlanAhead): between two calls
-// of Step a step may be in flight. Tokens are the same; the event that ends a request may come a step later.
+// With overlap the executor has the next step while it computes one, where that can be (Scheduler::PlanAhead): between
+// two calls of Step a step may be in flight. Tokens are the same; the event that ends a request may come a step later.
 #ifndef HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 #define HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 
@@ -36,8 +36,8 @@ struct EngineCoreOptions {
   SchedulerOptions scheduler;
   int32_t layer_heads = 1;  // layers * KV heads: each keeps a set of its own
   int32_t vocab = 0;        // > 0; a sampled id outside [0, vocab) fails its request alone
-  // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with what
-  // its session had parked, then the budget and what it grows beyond that.
+  // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with
+  // what its session had parked, then the budget and what it grows beyond that.
   int32_t context = 0;
   // For an executor whose Launch returns before the work is done; for others it would only delay events.
   bool overlap = false;
@@ -81,8 +81,8 @@ class EngineCore {
   //
   // With a step in flight it is as that will leave it.
   //
-  // Scores and positions are left out of what evicts nothing (every token is held then; of what is parked the caller says it,
-  // with `evicts`), and where they would take more than kKvReadingBytesMax.
+  // Scores and positions are left out of what evicts nothing (every token is held then; of what is parked the caller
+  // says it, with `evicts`), and where they would take more than kKvReadingBytesMax.
   //
   // What it costs the engine thread: server/live_view/kv_inspector.h.
   void ReadKv(uint64_t session, bool evicts, KvReading* out) { mover_.Read(session, evicts, out); }

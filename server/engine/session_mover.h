@@ -1,15 +1,18 @@
-// SessionMover moves the KV of sessions: after a step it has the executor park what ended turns left in the pool and forget what
-// the scheduler dropped; it adds to a step's input the parked KV that comes back; and between two steps it copies scores and
-// positions of one session for somebody who looks at it. The scheduler decides all of that; EngineCore calls.
+// SessionMover moves the KV of sessions: after a step it has the executor park what ended turns left in the pool and
+// forget what the scheduler dropped; it adds to a step's input the parked KV that comes back; and between two steps it
+// copies scores and positions of one session for somebody who looks at it. The scheduler decides all of that;
+// EngineCore calls.
 //
 // Thread: engine.
 //
-// Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has it copied out of the pool, and tells the scheduler for
-// which sessions there was no memory -> AddRestores names it in the step that admits the session's next turn.
+// Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has it copied out of the pool, and tells the
+// scheduler for which sessions there was no memory -> AddRestores names it in the step that admits the session's next
+// turn.
 //
 // Invariants
 //  1. Move launches nothing while a step is in flight.
-//  2. After a Move with no step in flight Scheduler::parks() and drops() are empty: each of them is in dropped() or in parked().
+//  2. After a Move with no step in flight Scheduler::parks() and drops() are empty: each of them is in dropped() or in
+//     parked().
 #ifndef HYDRANT_SERVER_ENGINE_SESSION_MOVER_H_
 #define HYDRANT_SERVER_ENGINE_SESSION_MOVER_H_
 
@@ -32,14 +35,14 @@ class SessionMover {
     const EvictionPolicy* policy = nullptr;  // stays valid while the sequence's index is not given to another request
     int32_t label = 0;                       // DecodeOptions::policy_label
   };
-  // `policy_of` returns the policy of the sequence with that index. `await_step` returns when the executor has computed the step
-  // in flight, if there is one: tickets are awaited in the order in which they were launched. Scheduler and executor outlive the
-  // mover. `layer_heads`: as EngineCoreOptions::layer_heads.
+  // `policy_of` returns the policy of the sequence with that index. `await_step` returns when the executor has computed
+  // the step in flight, if there is one: tickets are awaited in the order in which they were launched. Scheduler and
+  // executor outlive the mover. `layer_heads`: as EngineCoreOptions::layer_heads.
   SessionMover(Scheduler& scheduler, Executor& executor, int32_t layer_heads,
                std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step);
 
-  // Call it after Commit, so that the blocks of sessions are free when the next step is planned, and before anything is added to
-  // the scheduler: the policies of sequences that ended are still in their places.
+  // Call it after Commit, so that the blocks of sessions are free when the next step is planned, and before anything is
+  // added to the scheduler: the policies of sequences that ended are still in their places.
   void Move(bool step_in_flight);
 
   // Appends the plan's restores. Their spans are the plan's.
@@ -48,7 +51,8 @@ class SessionMover {
   // EngineCore::ReadKv.
   void Read(uint64_t session, bool evicts, KvReading* out);
 
-  // Sessions whose parked KV the last Move forgot or could not keep, and those that it then parked. Valid until the next Move.
+  // Sessions whose parked KV the last Move forgot or could not keep, and those that it then parked. Valid until the
+  // next Move.
   std::span<const uint64_t> dropped() const { return dropped_; }
   std::span<const ParkedTurn> parked() const { return parked_; }
 

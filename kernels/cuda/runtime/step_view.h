@@ -1,7 +1,7 @@
 // A step's batch as kernels read it: plain arrays in device memory, filled by one copy per step.
 //
-// Which kernel is launched with which grid follows from the host's copy of the same arrays; what a kernel does follows from
-// these alone, so that a recorded launch stays right when only their contents change.
+// Which kernel is launched with which grid follows from the host's copy of the same arrays; what a kernel does follows
+// from these alone, so that a recorded launch stays right when only their contents change.
 #ifndef HYDRANT_KERNELS_CUDA_RUNTIME_STEP_VIEW_H_
 #define HYDRANT_KERNELS_CUDA_RUNTIME_STEP_VIEW_H_
 
@@ -12,8 +12,8 @@
 
 namespace hydrant::cuda {
 
-// BatchRow as kernels read it: what depends on the row alone is worked out, and its tables and snapshots are places in the
-// arrays of StepView.
+// BatchRow as kernels read it: what depends on the row alone is worked out, and its tables and snapshots are places in
+// the arrays of StepView.
 struct StepRow : RowCounts {
   int32_t token_begin;
   int32_t token_count;
