@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/flags/flag_group.h"
 #include "api/flags/help_page.h"
-#include "loadgen/version.h"
+#include "api/wire/version.h"
 
 namespace hydrant {
 namespace {
@@ -166,7 +166,7 @@ void AddReportFlags(CLI::App& app, Options& options, RawFlags& raw) {
 void AddGeneralFlags(CLI::App& app) {
   app.set_help_flag("-h,--help", "print the flags that most loads need, and exit");
   app.set_help_all_flag("--help-all", "print every flag, and exit");
-  app.set_version_flag("--version", std::string("hydrant-loadgen ") + kLoadgenVersion, "print the version, and exit");
+  app.set_version_flag("--version", std::string("hydrant-loadgen ") + kVersion, "print the version, and exit");
   app.formatter(
       std::make_shared<HelpPage>(std::set<std::string>(std::begin(kEssentialFlags), std::end(kEssentialFlags))));
 }

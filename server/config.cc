@@ -17,11 +17,11 @@
 #include "api/wire/json_body.h"
 #include "api/wire/nearest_name.h"
 #include "api/wire/ordered_json.h"
+#include "api/wire/version.h"
 #include "kernels/kv_cache_view.h"
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
-#include "server/process/version.h"
 
 namespace hydrant {
 namespace {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/wire/version.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/model_executor.h"
 #include "model/run/warm_up.h"
@@ -25,7 +26,6 @@
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
 #include "server/process/systemd_notifier.h"
-#include "server/process/version.h"
 #include "server/sessions/session_store.h"
 #include "server/sizing.h"
 #include "server/tenants/tenant_registry.h"

@@ -1,11 +1,14 @@
-#ifndef HYDRANT_SERVER_PROCESS_VERSION_H_
-#define HYDRANT_SERVER_PROCESS_VERSION_H_
+// The version of this build, which --version, GET /version and a response's system_fingerprint say.
+//
+// Thread: any (a constant).
+#ifndef HYDRANT_API_WIRE_VERSION_H_
+#define HYDRANT_API_WIRE_VERSION_H_
 
 namespace hydrant {
 
-// The same number as project(VERSION) in CMakeLists.txt, which defines HYDRANT_VERSION.
-inline constexpr char kVersion[] = HYDRANT_VERSION;
+// The number of project(VERSION) in CMakeLists.txt.
+extern const char kVersion[];
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_PROCESS_VERSION_H_
+#endif  // HYDRANT_API_WIRE_VERSION_H_

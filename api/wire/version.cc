@@ -1,0 +1,7 @@
+#include "api/wire/version.h"
+
+namespace hydrant {
+
+const char kVersion[] = HYDRANT_VERSION;
+
+}  // namespace hydrant
