@@ -17,6 +17,7 @@
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/epilogue.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
 #include "kernels/step_batch.h"
@@ -168,10 +170,32 @@ class Device {
 #include "kernels/step_ops.inc"
 #undef HYDRANT_OP
 
+  // The products of a step, with checked shapes. x [n, cols], y [n, rows]; n = x.rows may be less than the batch's.
+  // y = x W^T + bias, or y += x W^T + bias if `accumulate`.
+  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) {
+    CheckedMultiply(weight, accumulate ? Epilogue::kAccumulate : Epilogue::kStore, Activation::kSilu, x, y);
+  }
+  // y = activation(x W^T + bias).
+  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
+    CheckedMultiply(weight, Epilogue::kActivate, activation, x, y);
+  }
+  // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
+  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
+    CheckedMultiply(weight, Epilogue::kGate, activation, x, y);
+  }
+
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
   // Copies one head's tile of `k` or `v` to out [16][head_dim] as fp32, independent of the device's own element order.
   virtual void ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head,
                         float* out) = 0;
+
+ private:
+  void CheckedMultiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+    [[maybe_unused]] const LinearSpec& spec = weight.spec();
+    assert(spec.gated == (epilogue == Epilogue::kGate));
+    assert(x.cols == spec.cols && x.rows == y.rows && y.cols == (spec.gated ? spec.rows / 2 : spec.rows));
+    Multiply(weight, epilogue, activation, x, y);
+  }
 };
 
 }  // namespace hydrant

@@ -180,21 +180,6 @@ void CpuDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
   });
 }
 
-void CpuDevice::Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) {
-  assert(!weight.spec().gated);
-  Multiply(weight, accumulate ? Epilogue::kAccumulate : Epilogue::kStore, Activation::kSilu, x, y);
-}
-
-void CpuDevice::LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-  assert(!weight.spec().gated);
-  Multiply(weight, Epilogue::kActivate, activation, x, y);
-}
-
-void CpuDevice::LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-  assert(weight.spec().gated);
-  Multiply(weight, Epilogue::kGate, activation, x, y);
-}
-
 CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, int64_t panel_bytes) {
   const size_t product = product_++;
   if (product >= products_.size()) return {};
@@ -207,7 +192,6 @@ CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, 
 void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   const auto& linear = static_cast<const CpuLinear&>(weight);
   const LinearKernels& kernels = *kernels_.linear;
-  assert(x.cols == linear.packed().inputs && y.cols == linear.packed().outputs && x.rows == y.rows);
   if (x.rows == 0) return;
   const float* in = Floats(x);
   auto* prepared = static_cast<char*>(prepared_x_->data());

@@ -28,7 +28,6 @@ namespace hydrant {
 struct AttentionScratch;  // kernels/cpu/attention/attention_scratch.h
 class SamplingScratches;  // kernels/cpu/sampling/sampling_scratch.h
 class ShrinkScratches;    // kernels/cpu/eviction/shrink_scratch.h
-enum class Epilogue : uint8_t;
 
 struct CpuDeviceOptions {
   int threads = 1;                 // >= 1, the calling thread included
@@ -63,8 +62,6 @@ class CpuDevice final : public Device {
 
  private:
   CpuDevice(int threads, const KernelTable& kernels);
-
-  void Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y);
 
   struct WeightPlace;
   // Records a product of this step and guesses the one after it.

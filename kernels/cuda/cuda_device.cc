@@ -24,7 +24,6 @@ namespace hydrant {
 using cuda::CudaBuffer;
 using cuda::CudaLinear;
 using cuda::CudaRopeTable;
-using cuda::Finish;
 using cuda::WeightView;
 
 namespace {
@@ -229,39 +228,23 @@ void CudaDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
   Done();
 }
 
-void CudaDevice::Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) {
-  assert(!weight.spec().gated);
-  Multiply(weight, accumulate ? Finish::kAccumulate : Finish::kStore, Activation::kSilu, x, y);
-}
-
-void CudaDevice::LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-  assert(!weight.spec().gated);
-  Multiply(weight, Finish::kActivate, activation, x, y);
-}
-
-void CudaDevice::LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-  assert(weight.spec().gated);
-  Multiply(weight, Finish::kGate, activation, x, y);
-}
-
-void CudaDevice::Multiply(const LinearWeight& weight, Finish finish, Activation activation, Matrix x, Matrix y) {
+void CudaDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   const WeightView view = ViewOf(&weight);
   assert(x.dtype == DType::kF32 || x.dtype == view.dtype);
-  assert(x.cols == view.cols && x.rows == y.rows && y.cols == (finish == Finish::kGate ? view.rows / 2 : view.rows));
   for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
     const int64_t n = std::min(kProductRows, x.rows - begin);
     const cuda::Input in(RowsFrom(x, begin), x.dtype);
     const cuda::Output out(RowsFrom(y, begin), y.dtype);
     if (n <= cuda::kMatvecRowsMax) {
-      cuda::LaunchMatvec(stream_, view, finish, activation, in, n, out);
+      cuda::LaunchMatvec(stream_, view, epilogue, activation, in, n, out);
     } else {
-      MultiplyMany(view, finish, activation, in, n, out);
+      MultiplyMany(view, epilogue, activation, in, n, out);
     }
   }
   Done();
 }
 
-void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activation activation, const cuda::Input& x,
+void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                               int64_t n, const cuda::Output& y) {
   const void* operand = x.data;
   int64_t stride = weight.cols;
@@ -274,15 +257,15 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activatio
   }
   if (weight.dtype != DType::kF32 && n <= cuda::kSkinnyRowsMax) {
     assert(stride == weight.stride);
-    cuda::LaunchSkinnyGemm(stream_, weight, finish, activation, operand, n, properties_.multiProcessorCount,
+    cuda::LaunchSkinnyGemm(stream_, weight, epilogue, activation, operand, n, properties_.multiProcessorCount,
                            skinny_->data(), y);
     return;
   }
   // The library writes fp32: what becomes another type, or half as wide, goes through `gate_`.
-  const bool gated = finish == Finish::kGate, aside = gated || y.dtype != DType::kF32;
+  const bool gated = epilogue == Epilogue::kGate, aside = gated || y.dtype != DType::kF32;
   assert(!aside || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());
   float* target = static_cast<float*>(aside ? gate_->data() : y.data);
-  const float one = 1.0f, keep = finish == Finish::kAccumulate ? 1.0f : 0.0f;
+  const float one = 1.0f, keep = epilogue == Epilogue::kAccumulate ? 1.0f : 0.0f;
   // The library counts columns first: y^T = W x^T.
   CheckCuda(
       cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(weight.rows), static_cast<int>(n),
@@ -292,8 +275,9 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Finish finish, Activatio
       "cublasGemmEx");
   if (gated) {
     cuda::LaunchGate(stream_, weight.bias, activation, target, y, n, weight.rows / 2);
-  } else if (weight.bias != nullptr || finish == Finish::kActivate) {
-    cuda::LaunchFinishProduct(stream_, weight.bias, finish == Finish::kActivate, activation, target, y, n, weight.rows);
+  } else if (weight.bias != nullptr || epilogue == Epilogue::kActivate) {
+    cuda::LaunchFinishProduct(stream_, weight.bias, epilogue == Epilogue::kActivate, activation, target, y, n,
+                              weight.rows);
   }
 }
 

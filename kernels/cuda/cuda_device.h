@@ -78,8 +78,7 @@ class CudaDevice final : public Device {
   void Synchronize();
   // The end of every op: tests wait for it.
   void Done();
-  void Multiply(const LinearWeight& weight, cuda::Finish finish, Activation activation, Matrix x, Matrix y);
-  void MultiplyMany(const cuda::WeightView& weight, cuda::Finish finish, Activation activation, const cuda::Input& x,
+  void MultiplyMany(const cuda::WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                     int64_t n, const cuda::Output& y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);

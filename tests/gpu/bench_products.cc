@@ -56,7 +56,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   const int32_t multiprocessors = bench.multiprocessors();
   const CudaBuffer scratch(SkinnyScratchBytes(multiprocessors));
   CheckCuda(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), bench.stream()), "cudaMemsetAsync");
-  const Finish finish = gated ? Finish::kGate : Finish::kStore;
+  const Epilogue epilogue = gated ? Epilogue::kGate : Epilogue::kStore;
   const auto full_name = [&](const std::string& kernel, int64_t n) {
     return kernel + " " + name + ", n " + std::to_string(n);
   };
@@ -76,7 +76,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   };
   for (const int64_t n : {1, 2, 4}) {
     const double seconds = time([&](int i) {
-      LaunchMatvec(bench.stream(), weight(i), finish, Activation::kSilu, {rounded->data(), DType::kBF16}, n, y);
+      LaunchMatvec(bench.stream(), weight(i), epilogue, Activation::kSilu, {rounded->data(), DType::kBF16}, n, y);
     });
     line("matvec", n, seconds, same(product, n));
   }
@@ -87,7 +87,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   // From two rows on: up to four the device takes the other kernel, and these lines say whether it should.
   for (const int64_t n : {2, 4, 8, 16, 32, 64}) {
     const double seconds = time([&](int i) {
-      LaunchSkinnyGemm(bench.stream(), weight(i), finish, Activation::kSilu, rounded->data(), n, multiprocessors,
+      LaunchSkinnyGemm(bench.stream(), weight(i), epilogue, Activation::kSilu, rounded->data(), n, multiprocessors,
                        scratch.data(), y);
     });
     line("skinny gemm", n, seconds, same(product, n));

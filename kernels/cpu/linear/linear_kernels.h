@@ -16,19 +16,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/epilogue.h"
 #include "kernels/types.h"
 
 namespace hydrant {
 
 inline constexpr int64_t kPanelRows = 32;
-
-// What happens to the sums before they are stored.
-enum class Epilogue : uint8_t {
-  kStore,       // y = s + bias
-  kAccumulate,  // y += s + bias
-  kActivate,    // y = activation(s + bias)
-  kGate,        // y = activation(gate + bias) * (up + bias)
-};
 
 // A packed weight, as the kernels see it.
 struct PackedWeight {

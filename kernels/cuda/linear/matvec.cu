@@ -55,12 +55,12 @@ __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X
 
 template <typename T, typename X, int kRows>
 __global__ void __launch_bounds__(kThreads)
-    MatvecKernel(WeightView weight, Finish finish, Activation activation, const X* x, Output y) {
+    MatvecKernel(WeightView weight, Epilogue epilogue, Activation activation, const X* x, Output y) {
   constexpr int kPiece = Vector<T>::kCount;
   const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   const int64_t lane = threadIdx.x % kWarp;
   // A gated weight's halves belong together; otherwise neighbours do.
-  const bool gated = finish == Finish::kGate;
+  const bool gated = epilogue == Epilogue::kGate;
   const int64_t first = gated ? warp : warp * kOutputs;
   const int64_t second = gated ? warp + weight.rows / 2 : first + 1;
   if (first >= (gated ? weight.rows / 2 : weight.rows)) return;
@@ -100,12 +100,12 @@ __global__ void __launch_bounds__(kThreads)
     }
     const bool both = second < weight.rows;
     float* to = static_cast<float*>(y.data) + at;
-    switch (finish) {
-      case Finish::kAccumulate:
+    switch (epilogue) {
+      case Epilogue::kAccumulate:
         to[0] += a;
         if (both) to[1] += b;
         break;
-      case Finish::kActivate:
+      case Epilogue::kActivate:
         Store(y, at, Activate(activation, a));
         if (both) Store(y, at + 1, Activate(activation, b));
         break;
@@ -117,38 +117,38 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, int kRows>
-void LaunchRows(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
+void LaunchRows(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation, const Input& x,
                 const Output& y) {
   const int64_t warps = (weight.rows + kOutputs - 1) / kOutputs;  // of a gated weight, too
   const dim3 blocks(BlocksFor(warps, kThreads / kWarp));
   if (x.dtype == DType::kF32) {
-    Launch(stream, blocks, kThreads, MatvecKernel<T, float, kRows>, weight, finish, activation,
+    Launch(stream, blocks, kThreads, MatvecKernel<T, float, kRows>, weight, epilogue, activation,
            static_cast<const float*>(x.data), y);
   } else {
-    Launch(stream, blocks, kThreads, MatvecKernel<T, T, kRows>, weight, finish, activation,
+    Launch(stream, blocks, kThreads, MatvecKernel<T, T, kRows>, weight, epilogue, activation,
            static_cast<const T*>(x.data), y);
   }
 }
 
 }  // namespace
 
-void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
-                  int64_t n, const Output& y) {
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation,
+                  const Input& x, int64_t n, const Output& y) {
   assert(n >= 1 && n <= kMatvecRowsMax);
   assert(x.dtype == DType::kF32 || (x.dtype == weight.dtype && weight.stride == weight.cols));
-  assert(y.dtype == DType::kF32 || finish == Finish::kActivate || finish == Finish::kGate);
+  assert(y.dtype == DType::kF32 || epilogue == Epilogue::kActivate || epilogue == Epilogue::kGate);
   assert(Aligned(weight.data) && (Aligned(x.data) || (x.dtype == DType::kF32 && weight.cols % 4 != 0)));
   WithElement(weight.dtype, [&](auto element) {
     using T = decltype(element);
     switch (n) {
       case 1:
-        return LaunchRows<T, 1>(stream, weight, finish, activation, x, y);
+        return LaunchRows<T, 1>(stream, weight, epilogue, activation, x, y);
       case 2:
-        return LaunchRows<T, 2>(stream, weight, finish, activation, x, y);
+        return LaunchRows<T, 2>(stream, weight, epilogue, activation, x, y);
       case 3:
-        return LaunchRows<T, 3>(stream, weight, finish, activation, x, y);
+        return LaunchRows<T, 3>(stream, weight, epilogue, activation, x, y);
       default:
-        return LaunchRows<T, 4>(stream, weight, finish, activation, x, y);
+        return LaunchRows<T, 4>(stream, weight, epilogue, activation, x, y);
     }
   });
 }

@@ -8,15 +8,14 @@
 #include <cstdint>
 
 #include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/epilogue.h"
 #include "kernels/types.h"
 
 namespace hydrant::cuda {
 
 inline constexpr int64_t kMatvecRowsMax = 4;
 
-enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
-
-// y = x W^T + bias, finished as `finish` says; x [n, weight.cols] is of the weight's type, where weight.stride is weight.cols, or of
+// y = x W^T + bias, with `epilogue`; x [n, weight.cols] is of the weight's type, where weight.stride is weight.cols, or of
 // fp32 and rounded to it first, as it is for the library's product. Both begin at multiples of 16 bytes. y [n, weight.rows], or
 // [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. 1 <= n <= kMatvecRowsMax.
 //
@@ -27,8 +26,8 @@ enum class Finish : uint8_t { kStore, kAccumulate, kActivate, kGate };
 //   oracle   reference::Linear; |error| <= (cols + 1) * 2^-24 * reference::LinearMagnitude of the rounded operands
 //   memory   40 to 48 registers (one row) to 64 to 80 (four), nvcc 13.0, sm_90
 //   not yet measured on a device
-void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation, const Input& x,
-                  int64_t n, const Output& y);
+void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation,
+                  const Input& x, int64_t n, const Output& y);
 
 }  // namespace hydrant::cuda
 

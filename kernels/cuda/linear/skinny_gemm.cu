@@ -101,10 +101,10 @@ __device__ bool JoinSplits(const SkinnyScratch& scratch, SkinnySums<kRows>& sums
 // Bias, activation or gate, and the way to y of a tile's sums, which the block shares: [n] rows of kFinishStride.
 constexpr int kFinishStride = kTileRows + 4;  // a thread's rows are two apart: eight banks
 
-__device__ void FinishTile(const WeightView& weight, Finish finish, Activation activation, const float* sums, int n,
+__device__ void FinishTile(const WeightView& weight, Epilogue epilogue, Activation activation, const float* sums, int n,
                            const Output& y) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (finish == Finish::kGate) {
+  if (epilogue == Epilogue::kGate) {
     // Two rows at a time.
     const int64_t outputs = weight.rows / 2;
     const int of_run = thread % kRunRows;
@@ -122,7 +122,7 @@ __device__ void FinishTile(const WeightView& weight, Finish finish, Activation a
   const int64_t output = int64_t{blockIdx.x} * kTileRows + thread;
   if (output >= weight.rows) return;
   const float bias = weight.bias != nullptr ? weight.bias[output] : 0.0f;
-  if (finish == Finish::kAccumulate) {
+  if (epilogue == Epilogue::kAccumulate) {
     float* to = static_cast<float*>(y.data);
     // Rows are read together: behind a store, which might be to the same place, no load may begin.
     constexpr int kAtOnce = 8;
@@ -141,17 +141,18 @@ __device__ void FinishTile(const WeightView& weight, Finish finish, Activation a
 #pragma unroll 1
   for (int row = 0; row < n; ++row) {
     const float value = sums[row * kFinishStride + thread] + bias;
-    Store(y, row * weight.rows + output, finish == Finish::kActivate ? Activate(activation, value) : value);
+    Store(y, row * weight.rows + output, epilogue == Epilogue::kActivate ? Activate(activation, value) : value);
   }
 }
 
 // Grid: tiles x splits.
 template <typename T, int kRows>
-__global__ void __launch_bounds__(kThreads) SkinnyGemmKernel(WeightView weight, Finish finish, Activation activation,
-                                                             const T* x, int32_t n, SkinnyScratch scratch, Output y) {
+__global__ void __launch_bounds__(kThreads)
+    SkinnyGemmKernel(WeightView weight, Epilogue epilogue, Activation activation, const T* x, int32_t n,
+                     SkinnyScratch scratch, Output y) {
   alignas(16) __shared__ T stages[kStages<kRows> * kStageElements<kRows>];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
-  const bool gated = finish == Finish::kGate;
+  const bool gated = epilogue == Epilogue::kGate;
   // The first weight row of each run, and the row behind its last.
   const int64_t half = weight.rows / 2, tile = blockIdx.x;
   const int64_t first[2] = {tile * (gated ? kRunRows : kTileRows),
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(kThreads) SkinnyGemmKernel(WeightView weight, 
     }
   }
   __syncthreads();
-  FinishTile(weight, finish, activation, finished, n, y);
+  FinishTile(weight, epilogue, activation, finished, n, y);
 }
 
 // Tiles that are divided: each takes two blocks at least.
@@ -261,12 +262,12 @@ size_t SkinnyScratchBytes(int32_t multiprocessors) {
          static_cast<size_t>(kBlocksPerProcessor * multiprocessors) * kSkinnyRowsMax * kThreads * sizeof(float);
 }
 
-void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation,
+void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation,
                       const void* x, int64_t n, int32_t multiprocessors, void* scratch, const Output& y) {
   assert(n >= 1 && n <= kSkinnyRowsMax && weight.dtype != DType::kF32);
-  assert(y.dtype == DType::kF32 || finish == Finish::kActivate || finish == Finish::kGate);
+  assert(y.dtype == DType::kF32 || epilogue == Epilogue::kActivate || epilogue == Epilogue::kGate);
   assert(weight.stride % kPiece == 0 && Aligned(weight.data) && Aligned(x) && Aligned(scratch));
-  const SkinnySplit split = SplitSkinny(weight.rows, weight.cols, finish == Finish::kGate, multiprocessors);
+  const SkinnySplit split = SplitSkinny(weight.rows, weight.cols, epilogue == Epilogue::kGate, multiprocessors);
   assert(split.splits == 1 || (split.tiles <= DividedTilesMax(multiprocessors) &&
                                split.tiles * split.splits <= kBlocksPerProcessor * multiprocessors));
   auto* bytes = static_cast<std::byte*>(scratch);
@@ -276,7 +277,7 @@ void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish fini
   const auto launch = [&](auto element) {
     using T = decltype(element);
     const auto with = [&](auto kernel) {
-      Launch(stream, grid, kThreads, kernel, weight, finish, activation, static_cast<const T*>(x),
+      Launch(stream, grid, kThreads, kernel, weight, epilogue, activation, static_cast<const T*>(x),
              static_cast<int32_t>(n), between, y);
     };
     if (n <= 16) {

@@ -23,14 +23,14 @@ struct SkinnySplit {
   int32_t tiles = 0;
   int32_t splits = 1;
 };
-// By the weight and the device alone: a row's result does not depend on how many there are. `gated` weights (Finish::kGate)
+// By the weight and the device alone: a row's result does not depend on how many there are. `gated` weights (Epilogue::kGate)
 // have tiles of 64 rows of either half.
 SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool gated, int32_t multiprocessors);
 
 // Device memory for what blocks of one tile tell each other, zeroed once; a launch leaves it so.
 size_t SkinnyScratchBytes(int32_t multiprocessors);
 
-// y = x W^T + bias, finished as `finish` says. x [n, weight.stride] of the weight's type, zeros behind weight.cols; y [n,
+// y = x W^T + bias, with `epilogue`. x [n, weight.stride] of the weight's type, zeros behind weight.cols; y [n,
 // weight.rows], or [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. The weight is of 16 bits; it, x and scratch
 // begin at multiples of 16 bytes.
 // 1 <= n <= kSkinnyRowsMax. Launches that share a scratch follow one another.
@@ -48,7 +48,7 @@ size_t SkinnyScratchBytes(int32_t multiprocessors);
 //            tiles of 64 weight rows: x costs as much of L2 as the weight does of the memory at 64 rows;
 //            x rounded in the kernel: four bytes of L2 instead of two, for every tile
 //   not yet measured on a device
-void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Finish finish, Activation activation,
+void LaunchSkinnyGemm(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation,
                       const void* x, int64_t n, int32_t multiprocessors, void* scratch, const Output& y);
 
 }  // namespace hydrant::cuda

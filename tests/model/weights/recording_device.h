@@ -67,13 +67,11 @@ class RecordingDevice final : public Device {
 
   void ReserveScratch(const StepBounds&) override { assert(false); }
   int64_t ScratchBytes(const StepBounds&) const override { return 0; }
+  void Multiply(const LinearWeight&, Epilogue, Activation, Matrix, Matrix) override { assert(false); }
   int64_t BeginStep(const StepBatch&) override { return Never(); }
   void RunLayers(const void*, const std::function<void()>&) override { assert(false); }
   void Embed(const LinearWeight*, const LinearWeight*, Matrix) override { assert(false); }
   void Norm(const NormWeight&, Matrix, Matrix) override { assert(false); }
-  void Linear(const LinearWeight&, Matrix, Matrix, bool) override { assert(false); }
-  void LinearActivated(const LinearWeight&, Activation, Matrix, Matrix) override { assert(false); }
-  void LinearGated(const LinearWeight&, Activation, Matrix, Matrix) override { assert(false); }
   void RopeAndWriteKv(const RopeTable*, const HeadNorms&, int32_t, Matrix, const KvCacheView&) override {
     assert(false);
   }

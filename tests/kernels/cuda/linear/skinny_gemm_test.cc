@@ -20,7 +20,6 @@
 namespace hydrant {
 namespace {
 
-using cuda::Finish;
 using reference::RoundTo;
 using reference::ToDouble;
 using reference::Values;
@@ -155,7 +154,7 @@ TEST(SkinnyGemm, SumsOfEightSplitsAndOfFewRowsAgreeWithTheOracle) {
       CheckCuda(cudaMemcpyAsync(in.data(), x.data(), in.bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
       cuda::LaunchRound(stream, static_cast<const float*>(in.data()), DType::kBF16, rounded.data(), n, kCols,
                         linear.view().stride);
-      cuda::LaunchSkinnyGemm(stream, linear.view(), Finish::kStore, Activation::kSilu, rounded.data(), n,
+      cuda::LaunchSkinnyGemm(stream, linear.view(), Epilogue::kStore, Activation::kSilu, rounded.data(), n,
                              multiprocessors, scratch.data(), static_cast<float*>(out.data()));
       Floats actual(static_cast<size_t>(n * kRows));
       CheckCuda(cudaMemcpyAsync(actual.data(), out.data(), out.bytes(), cudaMemcpyDeviceToHost, stream),

@@ -1,0 +1,21 @@
+// Epilogue says what a product does with its sums before it stores them.
+//
+// Thread: any (constants).
+#ifndef HYDRANT_KERNELS_EPILOGUE_H_
+#define HYDRANT_KERNELS_EPILOGUE_H_
+
+#include <cstdint>
+
+namespace hydrant {
+
+// s: the sums x W^T. A gated weight has two for each output (LinearSpec::gated).
+enum class Epilogue : uint8_t {
+  kStore,       // y = s + bias
+  kAccumulate,  // y += s + bias
+  kActivate,    // y = activation(s + bias)
+  kGate,        // y = activation(gate + bias) * (up + bias)
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_EPILOGUE_H_
