@@ -296,12 +296,12 @@ int RunBenchmark(const Options& options, const Terminal& terminal) {
   RaiseDescriptorLimit();
   const absl::StatusOr<Workload> workload = Workload::Make(options.workload);
   if (!workload.ok()) {
-    terminal.note(absl::StrCat("hydrant-loadgen: --dataset-path: ", std::string(workload.status().message())));
+    terminal.note(absl::StrCat("hydrant-loadgen: --dataset-path: ", workload.status().message()));
     return kLoadExitUsage;
   }
   absl::StatusOr<Server> server = Reach(options, options.base_url, options.model);
   if (!server.ok()) {
-    terminal.note(absl::StrCat("hydrant-loadgen: ", std::string(server.status().message())));
+    terminal.note(absl::StrCat("hydrant-loadgen: ", server.status().message()));
     return kLoadExitUnavailable;
   }
   if (options.save_result && !TryPath(ResultPath(options, MakeHead(options, *server)), terminal)) return kLoadExitWrite;
@@ -310,7 +310,7 @@ int RunBenchmark(const Options& options, const Terminal& terminal) {
   if (!options.compare_url.has_value()) return RunOne(options, *workload, &*server, terminal);
   absl::StatusOr<Server> second = Reach(options, *options.compare_url, options.compare_model);
   if (!second.ok()) {
-    terminal.note(absl::StrCat("hydrant-loadgen: ", std::string(second.status().message())));
+    terminal.note(absl::StrCat("hydrant-loadgen: ", second.status().message()));
     return kLoadExitUnavailable;
   }
   return RunCompare(options, *workload, &*server, &*second, terminal);

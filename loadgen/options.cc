@@ -129,7 +129,7 @@ std::string FinishArrivals(const RawFlags& raw, Options* options) {
   arrivals.seed = options->workload.seed;
   if (raw.trace.empty()) return "";
   absl::StatusOr<Trace> trace = ReadTrace(raw.trace);
-  if (!trace.ok()) return absl::StrCat("--arrival-trace: ", std::string(trace.status().message()));
+  if (!trace.ok()) return absl::StrCat("--arrival-trace: ", trace.status().message());
   if (arrivals.ramp != Ramp::kNone || !std::isinf(arrivals.rate)) {
     return "--arrival-trace: not with --request-rate or --ramp-up-strategy";
   }
@@ -227,12 +227,12 @@ std::string FinishTenants(const RawFlags& raw, WorkloadSpec* workload) {
   workload->tenants.clear();
   if (!raw.tenants_file.empty()) {
     absl::StatusOr<std::vector<TenantSpec>> tenants = ReadTenants(raw.tenants_file);
-    if (!tenants.ok()) return absl::StrCat("--tenants-file: ", std::string(tenants.status().message()));
+    if (!tenants.ok()) return absl::StrCat("--tenants-file: ", tenants.status().message());
     workload->tenants = *std::move(tenants);
   }
   for (const std::string& text : raw.tenants) {
     absl::StatusOr<TenantSpec> tenant = ParseTenant(text);
-    if (!tenant.ok()) return absl::StrCat("--tenant: ", std::string(tenant.status().message()));
+    if (!tenant.ok()) return absl::StrCat("--tenant: ", tenant.status().message());
     workload->tenants.push_back(*std::move(tenant));
   }
   for (size_t i = 0; i < workload->tenants.size(); ++i) {

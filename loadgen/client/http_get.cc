@@ -63,7 +63,7 @@ Result Wait(Peer* peer, std::string_view what, double timeout_s, Ask ask) {
   io.run_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_s)));
   if (result.ok()) return result;
   return absl::Status(result.status().code(), absl::StrCat(peer->url.ToString(), std::string(what), ": ",
-                                                           std::string(result.status().message())));
+                                                           result.status().message()));
 }
 
 }  // namespace

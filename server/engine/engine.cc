@@ -266,7 +266,7 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
   // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
   // whose KV cannot be kept for it while it waits may come again.
   if (!resumes || !absl::IsResourceExhausted(status)) {
-    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", std::string(status.message())));
+    Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", status.message()));
   }
   Settle(router_.Refuse(id, FinishReason::kRefused));
 }
