@@ -62,8 +62,8 @@ Result Wait(Peer* peer, std::string_view what, double timeout_s, Ask ask) {
   asio::co_spawn(io, ask(&connection, &result), asio::detached);
   io.run_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_s)));
   if (result.ok()) return result;
-  return absl::Status(result.status().code(), absl::StrCat(peer->url.ToString(), std::string(what), ": ",
-                                                           result.status().message()));
+  return absl::Status(result.status().code(),
+                      absl::StrCat(peer->url.ToString(), std::string(what), ": ", result.status().message()));
 }
 
 }  // namespace

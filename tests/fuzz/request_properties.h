@@ -7,8 +7,8 @@
 #include <string>
 
 #include "api/request/generation_fields.h"
-#include "api/wire/request_id.h"
 #include "api/wire/json_writer.h"
+#include "api/wire/request_id.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {
