@@ -127,24 +127,25 @@ std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
 void SessionStore::MakeRoom(const Session* newest) {
   Tenant& tenant = TenantOf(newest->tenant);
   const auto forget_oldest = [&](Tenant* of) {
-    if (of == nullptr || of->idle.front() == newest) return false;
+    if (of == nullptr) return false;
     Forget(of->idle.front(), /*remember=*/true);
     return true;
   };
-  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_oldest(&tenant)) {
+  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max &&
+         tenant.idle.front() != newest && forget_oldest(&tenant)) {
   }
-  while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(/*by_bytes=*/false))) {
+  while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/false))) {
   }
-  while (bytes_ > options_.bytes_max && forget_oldest(MostOverShare(/*by_bytes=*/true))) {
+  while (bytes_ > options_.bytes_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/true))) {
   }
 }
 
-// The tenant that is furthest over its share, among those with a session to give; null: there is none.
-SessionStore::Tenant* SessionStore::MostOverShare(bool by_bytes) {
+// The tenant that is furthest over its share, among those with a session to give, other than the newest; null: there is none.
+SessionStore::Tenant* SessionStore::MostOverShare(const Session* newest, bool by_bytes) {
   Tenant* most = nullptr;
   double most_share = 0;
   for (Tenant& tenant : tenants_) {
-    if (tenant.idle.empty()) continue;
+    if (tenant.idle.empty() || tenant.idle.front() == newest) continue;
     const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
     const double share = static_cast<double>(held) / tenant.weight;
     if (most != nullptr && share <= most_share) continue;

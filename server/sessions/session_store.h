@@ -157,7 +157,7 @@ class SessionStore {
   Session* Add(int32_t tenant, const std::string& id);
   std::optional<ApiError> CheckRoom(const SessionOwner& owner);
   void MakeRoom(const Session* newest);
-  Tenant* MostOverShare(bool by_bytes);
+  Tenant* MostOverShare(const Session* newest, bool by_bytes);
   int64_t WallClock() const;  // Unix seconds
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();

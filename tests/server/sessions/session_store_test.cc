@@ -285,6 +285,17 @@ TEST_F(SessionStoreTest, WhatTheySaidIsBoundedToo) {
   EXPECT_THAT(Ids(store, 1), ElementsAre("s7", "s8"));
 }
 
+// The one whose session has grown has no other to give: then those of others make room.
+TEST_F(SessionStoreTest, WhoeverIsMostOverItsShareWithNothingToGiveIsSkipped) {
+  SessionStore store = Make({.bytes_max = 400});
+  Turn(store, kB, "theirs", 30);
+  Turn(store, kB, "later", 10);
+  Turn(store, kA, "mine", 50);
+  Turn(store, kA, "mine", 80);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("mine"));
+  EXPECT_THAT(Ids(store, 1), ElementsAre("later"));
+}
+
 TEST_F(SessionStoreTest, PagesFollowEachOther) {
   SessionStore store = Make();
   for (const char* id : {"b", "a", "c"}) Turn(store, kA, id);
