@@ -89,8 +89,9 @@ void Admission::Enqueue(int32_t index) {
 }
 
 void Admission::Withdraw(int32_t index) {
-  std::deque<int32_t>& queue = tenants_.of(sequences_.at(index)).queue;
-  queue.erase(std::find(queue.begin(), queue.end(), index));
+  Tenant& tenant = tenants_.of(sequences_.at(index));
+  if (tenant.queue.front() == index) tenant.SettleHeldUp();
+  tenant.queue.erase(std::find(tenant.queue.begin(), tenant.queue.end(), index));
   --waiting_;
 }
 
@@ -101,6 +102,7 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
 }
 
 bool Admission::MayAdmit(bool somebody_leaves) {
+  holds_up_ = -1;
   if (waiting_ == 0 || paused_) return false;
   if (somebody_leaves) return true;
   if (sequences_.free_rows() == 0) return false;
@@ -113,7 +115,9 @@ bool Admission::MayAdmit(bool somebody_leaves) {
 Tenant* Admission::Choose() {
   const BlockPool& pool = block_manager_.pool();
   const Room room = {pool.available() - block_manager_.promised(), sequences_.free_rows(), pool.total()};
-  return ChooseTenant(tenants_.all(), tenants_.turns(), room, head_of_, &blocked_);
+  Tenant* chosen = ChooseTenant(tenants_.all(), tenants_.turns(), room, head_of_, &blocked_);
+  if (blocked_.over_share) holds_up_ = static_cast<int32_t>(blocked_.tenant - tenants_.all().data());
+  return chosen;
 }
 
 // What is missing for the head of line, with the prefix it finds: budgets are lowered by no more.
@@ -126,6 +130,7 @@ void Admission::CountMissing() {
 void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
   admitted_.clear();
   blocked_ = Blocked();
+  holds_up_ = -1;
   if (waiting_ > 0) CountOverlaps();
   while (sequences_.free_rows() > 0 && !paused_) {
     Tenant* tenant = Choose();
@@ -137,6 +142,7 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
     sequence.times.admitted_us = now_us;
     parking_.UnpinPast(sequence);
     tenant->queue.pop_front();
+    tenant->SettleHeldUp();
     tenant->reserved += sequence.blocks.reserved();
     tenant->OwePrompt(sequence.prompt_length() - sequence.scheduled, tenants_.turns().prefill_now);
     ++tenant->running;
@@ -251,6 +257,14 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   sequence.live = sequence.held = sequence.cached;
   counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);
   return true;
+}
+
+void Admission::ChargeMemory() {
+  if (!tenants_.fair()) return;
+  CountOverlaps();
+  Tenant* holds_up = holds_up_ >= 0 && !tenants_.at(holds_up_).queue.empty() ? &tenants_.at(holds_up_) : nullptr;
+  const BlockPool& pool = block_manager_.pool();
+  hydrant::ChargeMemory(tenants_.all(), pool.total(), holds_up, pool.available() - block_manager_.promised());
 }
 
 // A block that several sequences hold takes memory once, and is in the reservation of each.

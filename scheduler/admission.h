@@ -63,6 +63,9 @@ class Admission {
   // in flight finds out does not count: what that makes room for is seen when it is committed.
   bool MayAdmit(bool somebody_leaves);
 
+  // A step was committed: it is charged for by what its tenants claimed meanwhile, too.
+  void ChargeMemory();
+
   int32_t waiting() const { return waiting_; }
   // What the last Plan did: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
   std::span<const uint64_t> admitted() const { return admitted_; }
@@ -98,6 +101,7 @@ class Admission {
   HeadOf head_of_;                  // asks this; made once
   std::vector<uint64_t> admitted_;  // request ids, by the last Plan
   Blocked blocked_;                 // by the last Plan
+  int32_t holds_up_ = -1;           // the tenant that blocked_ names, if its head would take it above its share
   PrefixMatch match_;               // of the request that was looked at last
   ElasticBudgets elastic_;
 };

@@ -87,6 +87,7 @@ const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> i
 std::span<const SequenceEvent> Scheduler::Commit(const StepPlan& plan, std::span<const RowResult> results,
                                                  int64_t now_us) {
   StepPlan& oldest = builder_.Finish(plan);
+  admission_.ChargeMemory();
   return commit_.Take(oldest, results, builder_.in_flight() > 0, now_us);
 }
 

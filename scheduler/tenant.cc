@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "block_manager/kv_budget.h"
 
 namespace hydrant {
 namespace {
@@ -35,6 +36,11 @@ std::optional<double> LeastTurnBeside(const Tenant& tenant, std::span<const Tena
     if (&other != &tenant && other.waits()) least = std::min(least.value_or(other.turn()), other.turn());
   }
   return least;
+}
+
+// How far one that passes a head above its tenant's share may be ahead of that tenant's turn.
+double PassesAhead(const Tenant& tenant, int64_t blocks_total) {
+  return Tenant::kOutputCharge * static_cast<double>(blocks_total * kBlockSlots) / tenant.options.weight;
 }
 
 }  // namespace
@@ -80,10 +86,52 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   if (running == 0) return best.head.blocks <= room.blocks && room.rows > 0 ? best.tenant : nullptr;
   const bool fits_beside_floors = best.head.blocks + floors - best.tenant->options.floor_blocks <= room.blocks_total;
   if (!fits_beside_floors) return nullptr;
-  if (blocked != nullptr && best_within_floor.tenant == nullptr && finds_row(best)) {
-    *blocked = {best.tenant, missing(best)};
+  if (best_within_floor.tenant != nullptr) return best_within_floor.tenant;
+  if (!finds_row(best)) return nullptr;
+  const double weights = WeightsInUse(tenants);
+  const auto within_share = [&](const Candidate& one) {
+    return WithinShare(*one.tenant, one.tenant->claimed() + one.head.blocks, weights, room.blocks_total);
+  };
+  const bool over_share = turns.policy == SchedulingPolicy::kFair && !within_share(best);
+  Candidate passes;
+  for (Tenant& tenant : tenants) {
+    if (!over_share || &tenant == best.tenant || !tenant.waits()) continue;
+    const Candidate one = {&tenant, head_of(tenant)};
+    if (tenant.turn() <= best.tenant->turn() + PassesAhead(tenant, room.blocks_total) && within_share(one) &&
+        fits(one)) {
+      KeepFirst(&passes, one, turns.policy);
+    }
   }
-  return best_within_floor.tenant;
+  if (passes.tenant != nullptr) {
+    ++passes.tenant->passes;
+    return passes.tenant;
+  }
+  if (blocked != nullptr) *blocked = {best.tenant, missing(best), over_share};
+  return nullptr;
+}
+
+double WeightsInUse(std::span<const Tenant> tenants) {
+  double weights = 0.0;
+  for (const Tenant& tenant : tenants) weights += tenant.in_use() ? tenant.options.weight : 0.0;
+  return weights;
+}
+
+void ChargeMemory(std::span<Tenant> tenants, int64_t blocks_total, Tenant* holds_up, int64_t idle) {
+  double computed = 0.0;
+  int64_t claimed = 0;
+  for (const Tenant& tenant : tenants) {
+    computed += tenant.step_charge;
+    claimed += tenant.claimed();
+  }
+  for (Tenant& tenant : tenants) {
+    const double part = static_cast<double>(tenant.claimed()) / static_cast<double>(blocks_total);
+    const double tokens = std::exchange(tenant.step_charge, 0.0);
+    tenant.ChargeHeldMemory(std::max(0.0, part * computed - tokens));
+  }
+  // As if the empty blocks had computed as much as the others.
+  if (holds_up != nullptr && claimed > 0) {
+    holds_up->held_up += computed * static_cast<double>(idle) / static_cast<double>(claimed);
+  }
 }
 
 void Lift(Tenant& tenant, std::span<const Tenant> tenants, Turns& turns) {

@@ -10,12 +10,18 @@
 // before nobody who waits (ForgivePrompt). For two tenants that always wait the counters differ by at most what their
 // admitted sequences may still cost: 2 * max(kPromptCharge * longest prompt, kOutputCharge * tokens of the batch).
 //
+// Whoever holds memory keeps others from computing, so the counter has that, too (ChargeMemory): what a step computes is charged to
+// each tenant by its part of the tokens or by the part of the pool that it claims, whichever is more. And who had the pool emptied
+// for a request above its share is charged for the emptiness once that is let in.
+//
 // Memory is not in that proof, so blocks have bounds of their own, and no one waits for ever because of them:
 //  - A head of line that its tenant's own cap (blocks_max) holds back does not count: others pass, and the tenant is
 //    treated as if it were away (it is lifted when the cap lets it in). It waits for sequences of its own tenant.
-//  - A head of line that the pool holds back is passed by nobody, with one exception: a tenant within its own floor.
-//    What that one takes, blocks and row, was never to be had for the others, so it delays none of them. Everything
-//    else that runs ends, so its wait is bounded as if there were no tenants.
+//  - A head of line that the pool holds back is passed by nobody, with two exceptions. One is a tenant within its own
+//    floor: what that one takes, blocks and row, was never to be had for the others, so it delays none of them. The other
+//    is for a head with which its tenant would claim more than its share of the pool by weight: those pass it with whom
+//    theirs do not, but only until they are ahead of its turn by the tokens of a full pool (PassesAhead). Everything else
+//    that runs ends, so a wait is bounded as if there were no tenants, by the time that a pool of tokens takes at most.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
 //    nobody at all, and is let in at the latest when nothing runs.
 //
@@ -29,6 +35,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -44,6 +51,7 @@ struct TenantOptions {
   double weight = 1.0;       // > 0
   int32_t floor_blocks = 0;  // always there for it: nobody else is promised what it has not reserved of these
   int32_t blocks_max = 0;    // claimed by all its sequences at most; 0 = the whole pool
+  bool gone = false;  // in no configuration any more: what it still has running ends, and it has no share of anything
 };
 
 struct Tenant {
@@ -54,7 +62,11 @@ struct Tenant {
   int64_t reserved = 0;       // blocks of those that run: what they hold and what they were promised
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
   double service = 0.0;  // the counter: charges, and what lifting added
-  double charged = 0.0;  // charges alone
+  double charged = 0.0;  // charges of tokens alone
+  double memory_charged = 0.0;  // by which memory raised the counter
+  double step_charge = 0.0;     // of tokens since the last ChargeMemory, not divided by the weight
+  double held_up = 0.0;  // likewise of blocks that were kept empty for its head of line: due when that leaves the line
+  uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
   int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
   double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
   bool held_back = false;  // its own cap keeps its head of line waiting: it counts as away
@@ -66,6 +78,7 @@ struct Tenant {
   static constexpr double kPromptCharge = 1.0;
   static constexpr double kOutputCharge = 2.0;
 
+  bool in_use() const { return !options.gone && (running > 0 || !queue.empty()); }
   bool waits() const { return !queue.empty() && !held_back; }
   double turn() const { return service + kPromptCharge * static_cast<double>(prompt_due) / options.weight; }
   int64_t claimed() const { return reserved - overlap; }  // blocks of the pool
@@ -89,6 +102,12 @@ struct Tenant {
     if (prompt_due == 0) prefilled = std::max(prefilled, prefill_now);
     prompt_due += tokens;
   }
+  void ChargeHeldMemory(double cost) {
+    service += cost / options.weight;
+    memory_charged += cost / options.weight;
+  }
+  // Its head of line leaves the line.
+  void SettleHeldUp() { ChargeHeldMemory(std::exchange(held_up, 0.0)); }
   void ChargeOutput() {
     ++generated_tokens;
     Charge(kOutputCharge);
@@ -98,6 +117,7 @@ struct Tenant {
   void Charge(double cost) {
     service += cost / options.weight;
     charged += cost / options.weight;
+    step_charge += cost;
   }
 };
 
@@ -127,6 +147,7 @@ struct Turns {
 struct Blocked {
   const Tenant* tenant = nullptr;  // null: nobody, or blocks alone would not help
   int64_t blocks = 0;              // that are missing
+  bool over_share = false;         // with it, its tenant would claim more than its share
 };
 
 // The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits
@@ -134,6 +155,16 @@ struct Blocked {
 // longer is.
 Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of,
                      Blocked* blocked = nullptr);
+
+// Weights of the tenants that have or want anything: a tenant's share of the pool is its weight's part of these.
+double WeightsInUse(std::span<const Tenant> tenants);
+// Whether `claimed` blocks of `blocks_total` are within the share of a tenant.
+inline bool WithinShare(const Tenant& tenant, int64_t claimed, double weights, int64_t blocks_total) {
+  return static_cast<double>(claimed) * weights <= static_cast<double>(blocks_total) * tenant.options.weight;
+}
+
+// A step is over. `holds_up` (may be null) is whose head of line, above its share, keeps `idle` of `blocks_total` blocks empty.
+void ChargeMemory(std::span<Tenant> tenants, int64_t blocks_total, Tenant* holds_up, int64_t idle);
 
 // Called before a request joins an empty line, and when a cap no longer holds a line back: the tenant does not bring the
 // time it did not wait, but goes on beside the least served of those who did.

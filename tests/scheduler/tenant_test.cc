@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -150,6 +151,56 @@ TEST(Tenants, WhatThePoolHoldsBackIsPassedOnlyByWhoStaysWithinItsFloor) {
     });
     EXPECT_EQ(chosen, test.chosen < 0 ? nullptr : &tenants[static_cast<size_t>(test.chosen)]) << test.name;
   }
+}
+
+// a's head would take it above its half of 100 blocks, and 30 are free.
+TEST(Tenants, AHeadAboveItsTenantsShareIsPassedByWhoStaysWithinTheirsForAWhile) {
+  std::vector<Tenant> tenants = Waiting({0, 10});
+  tenants[0].running = tenants[1].running = 1;
+  tenants[0].reserved = tenants[1].reserved = 35;
+  const Room room = {30, 10, 100};
+  const auto head_of = [&](int32_t a, int32_t b) {
+    return [&tenants, a, b](const Tenant& tenant) { return HeadOfLine{&tenant == &tenants[0] ? a : b, 1}; };
+  };
+  Turns turns;
+  Blocked blocked;
+  EXPECT_EQ(ChooseTenant(tenants, turns, room, head_of(40, 15), &blocked), &tenants[1]);
+  EXPECT_EQ(ChooseTenant(tenants, turns, room, head_of(40, 16), &blocked), nullptr) << "51 blocks";
+  EXPECT_EQ(blocked.tenant, &tenants[0]);
+  EXPECT_TRUE(blocked.over_share);
+  tenants[0].reserved = 5;
+  EXPECT_EQ(ChooseTenant(tenants, turns, room, head_of(40, 15), &blocked), nullptr) << "45 blocks are within the share";
+  EXPECT_FALSE(blocked.over_share);
+  tenants[0].reserved = 35;
+  tenants[1].service = 2 * 16 * 100;
+  EXPECT_EQ(ChooseTenant(tenants, turns, room, head_of(40, 15)), &tenants[1]);
+  tenants[1].service += 1;
+  EXPECT_EQ(ChooseTenant(tenants, turns, room, head_of(40, 15)), nullptr) << "a full pool ahead";
+}
+
+// b computes all tokens of a step, a holds three quarters of the pool.
+TEST(Tenants, AStepIsChargedByTokensOrByMemoryWhicheverIsMore) {
+  std::vector<Tenant> tenants = Waiting({0, 0});
+  tenants[0].options.weight = 2;
+  tenants[0].reserved = 75;
+  tenants[1].reserved = 20;
+  for (int32_t i = 0; i < 4; ++i) tenants[1].ChargeOutput();
+  ChargeMemory(tenants, 100, nullptr, 5);
+  EXPECT_DOUBLE_EQ(tenants[0].service, 3) << "of 8, by its weight";
+  EXPECT_DOUBLE_EQ(tenants[0].charged, 0);
+  EXPECT_DOUBLE_EQ(tenants[1].service, 8);
+  ChargeMemory(tenants, 100, nullptr, 5);
+  EXPECT_DOUBLE_EQ(tenants[0].service, 3) << "nothing was computed since";
+}
+
+TEST(Tenants, WhatIsKeptEmptyForAHeadIsDueWhenItLeavesTheLine) {
+  std::vector<Tenant> tenants = Waiting({0, 0});
+  tenants[1].reserved = 20;
+  for (int32_t i = 0; i < 4; ++i) tenants[1].ChargeOutput();
+  ChargeMemory(tenants, 100, &tenants[0], 80);
+  EXPECT_DOUBLE_EQ(tenants[0].turn(), 0);
+  tenants[0].SettleHeldUp();
+  EXPECT_DOUBLE_EQ(tenants[0].turn(), 32) << "80 empty blocks, where 20 had 8";
 }
 
 TEST(Tenants, ARowIsKeptForEveryFloor) {
@@ -408,6 +459,36 @@ TEST(FairShare, ACapBoundsATenantAndBlocksNobodyElse) {
   EXPECT_EQ(driver.finished.size(), 20u);
   EXPECT_EQ(driver.scheduler.Add(Of(0, 1, 90, 10)).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_TRUE(driver.scheduler.Add(Of(1, 1, 90, 10)).ok());
+}
+
+// Whoever asks for the whole pool, or much of it, and ends with its first token is charged few tokens, and empties the machine.
+TEST(FairShare, AskingForMuchMemoryAgainAndAgainStarvesNobody) {
+  constexpr int32_t kPool = 256;
+  const auto tokens_of_b = [](int32_t max_tokens, uint64_t outstanding) {
+    Driver driver(With({{"a"}, {"b"}}, kPool, 32));
+    driver.token_of = [](uint64_t id) { return id >= 100000 ? 2 : 7; };
+    uint64_t of_a = 100000;
+    uint64_t of_b = 0;
+    for (int32_t step = 0; step < 3000; ++step) {
+      while (driver.scheduler.tenant(1).queue.size() < 40) {
+        EXPECT_TRUE(driver.scheduler.Add(Of(1, ++of_b, 16, 100)).ok());
+      }
+      const uint64_t ended = driver.scheduler.counters().finished[static_cast<size_t>(FinishReason::kStop)];
+      while (of_a - 100000 - ended < outstanding) {
+        EXPECT_TRUE(driver.scheduler.Add(Of(0, ++of_a, 16, max_tokens)).ok());
+      }
+      driver.Step();
+    }
+    EXPECT_GE(driver.scheduler.tenant(0).generated_tokens, outstanding == 0 ? 0u : 10u) << "nor the one who asks";
+    return static_cast<double>(driver.scheduler.tenant(1).generated_tokens);
+  };
+  const double alone = tokens_of_b(100, 0);
+  for (const int32_t part : {1, 2, 8}) {
+    const double beside = tokens_of_b(kPool / part * kBlockSlots - 16, part == 1 ? 1 : part == 2 ? 4 : 8);
+    std::cout << "a asks for 1/" << part << " of the pool: b has " << beside / alone << " of what it has alone\n";
+    EXPECT_GE(beside / alone, 0.4)
+        << "half of the machine is b's, and part of it is empty while a's request waits for room";
+  }
 }
 
 TEST(FairShare, AFloorIsThereTheMomentItIsAskedFor) {

@@ -25,6 +25,8 @@ void TenantChecks::OnReload() {
   cap_max_.resize(count, 0);
   cost_max_.resize(count, 0);
   cost_running_.resize(count, 0);
+  memory_at_.resize(count, 0);
+  memory_now_.resize(count, 0);
   for (size_t i = 0; i < count; ++i) {
     const int32_t cap = workload_.tenants()[i].blocks_max;
     cap_max_[i] = std::max<int64_t>(cap_max_[i], cap > 0 ? cap : std::numeric_limits<int32_t>::max());
@@ -39,6 +41,9 @@ double TenantChecks::CostOf(const SimRequest& request) const {
 
 void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
   std::fill(cost_running_.begin(), cost_running_.end(), 0.0);
+  for (size_t i = 0; i < memory_now_.size(); ++i) {
+    memory_now_[i] = scheduler.tenant(static_cast<int32_t>(i)).memory_charged;
+  }
   for (int32_t index : scheduler.running_sequences()) {
     const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
     cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
@@ -79,7 +84,9 @@ void TenantChecks::AfterStep(const Scheduler& scheduler) {
   }
   for (uint64_t id : admitted) {
     const SimRequest& request = *requests_[id - 1];
-    cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
+    const auto tenant = static_cast<size_t>(request.request.request.tenant);
+    cost_running_[tenant] += CostOf(request);
+    memory_at_[tenant] = memory_now_[tenant];
   }
   for (size_t i = 0; i < cost_max_.size(); ++i) cost_max_[i] = std::max(cost_max_[i], cost_running_[i]);
   CheckCaps(scheduler);
@@ -118,6 +125,13 @@ void TenantChecks::CheckCaps(const Scheduler& scheduler) {
   }
 }
 
+// How far a tenant's counter may be above that of another one that waits: what its sequences in progress may cost, what memory was
+// charged since it was let in, and the tokens of a full pool once it has passed a head above its tenant's share.
+double TenantChecks::MayBeAhead(size_t index, const Tenant& tenant) const {
+  const double pool = 2.0 * workload_.core().scheduler.blocks * kBlockSlots / tenant.options.weight;
+  return cost_max_[index] + tenant.memory_charged - memory_at_[index] + (tenant.passes > 0 ? pool : 0.0);
+}
+
 void TenantChecks::CheckFairness(const Scheduler& scheduler) {
   const std::span<const Tenant> tenants = scheduler.tenants();
   for (size_t i = 0; i < tenants.size(); ++i) {
@@ -125,7 +139,7 @@ void TenantChecks::CheckFairness(const Scheduler& scheduler) {
       if (!tenants[i].waits() || !tenants[j].waits()) continue;
       ++fairness_checks_;
       const double drift = std::abs(tenants[i].service - tenants[j].service);
-      const double bound = cost_max_[i] + cost_max_[j];
+      const double bound = MayBeAhead(i, tenants[i]) + MayBeAhead(j, tenants[j]);
       // Counters are sums of fractions, and rounding is not unfairness.
       if (drift > bound * (1 + 1e-9) + 1e-9 * tenants[i].service) {
         failure_.Set("the counters of tenants ", i, " and ", j, " differ by ", drift, ", more than ", bound);

@@ -3,7 +3,8 @@
 //
 //  cap       the blocks a tenant holds or is promised, each counted once, stay within the largest cap it had
 //  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
-//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most
+//  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, what
+//            memory was charged since, and a full pool of tokens where a head above its tenant's share was passed
 //  withdrawn  a request that ends before its prompt is computed brings its tenant before none of those who wait
 //  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority
 //  accounts  what each tenant is charged for is exactly what its requests had computed
@@ -49,6 +50,7 @@ class TenantChecks {
   double CostOf(const SimRequest& request) const;
   int64_t Claimed(const Scheduler& scheduler, const Tenant& tenant) const;
   void CheckCaps(const Scheduler& scheduler);
+  double MayBeAhead(size_t index, const Tenant& tenant) const;
   void CheckFairness(const Scheduler& scheduler);
   void CheckOrder();
 
@@ -59,7 +61,10 @@ class TenantChecks {
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
   std::vector<double> cost_running_;  // by tenant: before the step
   std::vector<uint64_t> due_;         // requests that the coming step has to admit
-  std::vector<double> turns_;         // by tenant: when it was last looked at; of those that waited
+  std::vector<double>
+      memory_at_;  // by tenant: what memory had been charged before the last step in which it was let in
+  std::vector<double> memory_now_;  // likewise before this step
+  std::vector<double> turns_;       // by tenant: when it was last looked at; of those that waited
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
   uint64_t withdrawn_checks_ = 0;
