@@ -14,8 +14,8 @@ int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence) const {
 }
 
 // What ends with this step makes room without a loss.
-void ElasticBudgets::BeginPlan(const Tenant& waiting) {
-  planner_.Begin(tenants_.all(), waiting, block_manager_.pool().total());
+void ElasticBudgets::BeginPlan(const Blocked& blocked) {
+  planner_.Begin(tenants_.all(), *blocked.tenant, block_manager_.pool().total(), blocked.over_share);
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
@@ -60,7 +60,7 @@ bool ElasticBudgets::AnybodyMayLower() const {
 
 bool ElasticBudgets::CanWin(const Blocked& blocked) {
   if (blocked.tenant == nullptr || !AnybodyMayLower()) return false;
-  BeginPlan(*blocked.tenant);
+  BeginPlan(blocked);
   if (planner_.won_by_ends() >= blocked.blocks) return false;
   for (int32_t index : sequences_.running()) {
     if (MayLower(sequences_.at(index))) AddGiver(index, {});
@@ -71,7 +71,7 @@ bool ElasticBudgets::CanWin(const Blocked& blocked) {
 void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
   lowers_for_ = 0;
   if (blocked.tenant == nullptr) return;
-  BeginPlan(*blocked.tenant);
+  BeginPlan(blocked);
   if (planner_.won_by_ends() >= blocked.blocks) return;
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);

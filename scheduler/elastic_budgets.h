@@ -39,7 +39,7 @@ class ElasticBudgets {
  private:
   static bool MayLower(const Sequence& sequence);
   int32_t BlocksOthersUse(const Sequence& sequence) const;
-  void BeginPlan(const Tenant& waiting);
+  void BeginPlan(const Blocked& blocked);
   void AddGiver(int32_t index, std::span<const float> losses);
 
   SequenceTable& sequences_;

@@ -6,14 +6,12 @@
 
 namespace hydrant {
 
-void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks) {
+void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks, bool over_share) {
   tenants_ = tenants;
   waiting_ = &waiting;
   blocks_ = blocks;
-  weights_ = 0.0;
-  for (const Tenant& tenant : tenants) {
-    if (tenant.running > 0 || !tenant.queue.empty()) weights_ += tenant.options.weight;
-  }
+  waiting_over_share_ = over_share;
+  weights_ = WeightsInUse(tenants);
   candidates_.clear();
   options_.clear();
   returned_by_ends_.assign(tenants.size(), 0);
@@ -66,6 +64,8 @@ int64_t ShrinkPlanner::Gain(const Candidate& candidate, int32_t option) const {
 }
 
 std::optional<ShrinkPlanner::Step> ShrinkPlanner::NextStep(const Candidate& candidate) const {
+  const bool own = &tenants_[static_cast<size_t>(candidate.tenant)] == waiting_;
+  if (waiting_over_share_ && !own && !OverShare(candidate.tenant)) return std::nullopt;
   for (int32_t option = std::max(candidate.begin, candidate.chosen + 1); option < candidate.end; ++option) {
     const int64_t gain = Gain(candidate, option);
     if (gain <= 0) continue;
@@ -86,8 +86,8 @@ void ShrinkPlanner::Choose(Candidate& candidate, int32_t option) {
 
 bool ShrinkPlanner::OverShare(int32_t tenant) const {
   const Tenant& one = tenants_[static_cast<size_t>(tenant)];
-  const int64_t reserved = one.claimed() - returned_[static_cast<size_t>(tenant)];
-  return static_cast<double>(reserved) * weights_ > static_cast<double>(blocks_) * one.options.weight;
+  const int64_t claimed = one.claimed() - returned_[static_cast<size_t>(tenant)];
+  return one.options.gone || !WithinShare(one, claimed, weights_, blocks_);
 }
 
 bool ShrinkPlanner::CanWin(int64_t blocks) {

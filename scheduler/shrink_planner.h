@@ -3,7 +3,8 @@
 // Thread: engine. Pure. Keeps its memory from plan to plan.
 //
 // The order of giving way: sequences of tenants that hold more than their weighted share of the pool first, then those whose
-// dropped slots hold the least score per block gained. What a tenant gives up within its own floor wins nothing, for that stays
+// dropped slots hold the least score per block gained.
+// For a tenant that would come above its own share, those within theirs give nothing. What a tenant gives up within its own floor wins nothing, for that stays
 // reserved for it. A budget is lowered step by step as long as more is missing, so each pays as little as possible; when all
 // of them together cannot pay, nobody does.
 #ifndef HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
@@ -33,8 +34,9 @@ class ShrinkPlanner {
     int32_t keep = 0;
   };
 
-  // `tenants` and `waiting`, one of them, outlive the plan. `blocks`: of the pool.
-  void Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks);
+  // `tenants` and `waiting`, one of them, outlive the plan. `blocks`: of the pool. `over_share`: with what it waits for it would claim
+  // more than its share.
+  void Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks, bool over_share = false);
   // A sequence that ends with this step, whoever shrinks: `returned` and `in_use` as in ShrinkOption.
   void AddEnd(int32_t tenant, int32_t returned, int32_t in_use);
   // Blocks gained by the ends added so far.
@@ -74,6 +76,7 @@ class ShrinkPlanner {
 
   std::span<const Tenant> tenants_;
   const Tenant* waiting_ = nullptr;
+  bool waiting_over_share_ = false;
   int32_t blocks_ = 0;
   double weights_ = 0.0;  // of the tenants that have or want anything
   std::vector<Candidate> candidates_;

@@ -48,6 +48,24 @@ std::vector<ShrinkOption> Steps(double first, double second, double third) {
   return {{47, 1, 0, first}, {31, 2, 0, second}, {15, 3, 0, third}};
 }
 
+// Tenant 0 waits, 1 claims 30 of 100 blocks and 2 claims 50.
+TEST(ShrinkPlanner, WithinItsShareATenantGivesToNobodyAboveTheirs) {
+  const std::vector<Tenant> tenants = {MakeTenant(1, 20), MakeTenant(1, 30), MakeTenant(1, 50)};
+  for (const bool over_share : {false, true}) {
+    ShrinkPlanner planner;
+    planner.Begin(tenants, tenants[0], 100, over_share);
+    for (const int32_t tenant : {1, 2}) {
+      planner.AddSequence(tenant, tenant);
+      planner.AddOption({.keep = 31, .returned = 5});
+    }
+    EXPECT_TRUE(planner.CanWin(5));
+    EXPECT_EQ(planner.CanWin(10), !over_share);
+    EXPECT_EQ(planner.Win(10).empty(), over_share);
+    ASSERT_THAT(planner.Win(5), SizeIs(1));
+    EXPECT_EQ(planner.Win(5).front().sequence, 2) << "that is above its share";
+  }
+}
+
 TEST(ShrinkPlanner, LowersWhatLosesLeastAndNoMoreThanNeeded) {
   const std::vector<Tenant> one = {MakeTenant(1, 90)};
   const std::vector<Candidate> candidates = {{0, Steps(0.10, 0.30, 0.60)}, {0, Steps(0.05, 0.12, 0.50)}};
