@@ -1,6 +1,7 @@
 #include "scheduler/parking.h"
 
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 namespace hydrant {
@@ -59,7 +60,11 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.live = budget.keep;
   }
   const ParkedCounts kv = {sequence.request.turn, sequence.request.tenant, park.computed, park.live};
-  const auto weight_of = [this](int32_t tenant) { return tenants_.at(tenant).options.weight; };
+  // What is parked for tenants that are gone makes room first.
+  const auto weight_of = [this](int32_t tenant) {
+    const TenantOptions& options = tenants_.at(tenant).options;
+    return options.gone ? std::numeric_limits<double>::min() : options.weight;
+  };
   if (!sessions_.Put(park.session, kv, weight_of)) {
     sessions_.Drop(park.session);
     return;

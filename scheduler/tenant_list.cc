@@ -19,7 +19,8 @@ void TenantList::Set(std::span<const TenantOptions> options) {
 
 double TenantList::ShareOf(int32_t index) const {
   double weights = 0;
-  for (const Tenant& tenant : tenants_) weights += tenant.options.weight;
+  for (const Tenant& tenant : tenants_) weights += tenant.options.gone ? 0.0 : tenant.options.weight;
+  if (at(index).options.gone) return 0.0;
   return at(index).options.weight / weights;
 }
 

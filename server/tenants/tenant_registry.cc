@@ -60,7 +60,7 @@ absl::Status TenantRegistry::Apply(const TenantsConfig& config) {
   std::vector<std::shared_ptr<TenantAccount>> accounts = accounts_;
   const size_t known = accounts.size();
   std::vector<TenantOptions> options;
-  for (const auto& account : accounts) options.push_back({.name = account->name()});
+  for (const auto& account : accounts) options.push_back({.name = account->name(), .gone = true});
   std::vector<size_t> indices;  // of config.tenants
   double weights = 0;
   for (const TenantConfig& tenant : config.tenants) {

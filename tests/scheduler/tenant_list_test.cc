@@ -25,6 +25,14 @@ TEST(TenantList, OptionsAreReplacedAndCountersStay) {
   EXPECT_EQ(table.BlocksMax(1), 30);
 }
 
+TEST(TenantList, WhoIsGoneDilutesNobodysShare) {
+  TenantList table(SchedulingPolicy::kFair, 100, 10);
+  table.Set(std::vector<TenantOptions>{
+      {.name = "a", .gone = true}, {.name = "b", .weight = 3.0}, {.name = "c"}, {.name = "d", .gone = true}});
+  EXPECT_DOUBLE_EQ(table.ShareOf(1), 0.75);
+  EXPECT_DOUBLE_EQ(table.ShareOf(0), 0.0);
+}
+
 TEST(TenantList, OnlySeveralTenantsOfAFairSchedulerTakeTurns) {
   TenantList one(SchedulingPolicy::kFair, 8, 2), fair(SchedulingPolicy::kFair, 8, 2),
       fcfs(SchedulingPolicy::kFcfs, 8, 2);
