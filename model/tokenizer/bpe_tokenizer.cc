@@ -51,11 +51,14 @@ int64_t OneCharacter(std::string_view piece) {
 }  // namespace
 
 struct BpeTokenizer::Call {
-  Call(const TextSplitter& splitter, size_t text_bytes) : scratch(splitter), cache(text_bytes) {}
+  Call(const TextSplitter& splitter, size_t text_bytes, size_t ids_max_in)
+      : scratch(splitter), cache(text_bytes), ids_max(ids_max_in) {}
+  bool HasEnough() const { return ids.size() > ids_max; }
   TextSplitter::Scratch scratch;
   WordCache cache;
   std::vector<int32_t> symbols;  // of the word at hand
   std::vector<int32_t> ids;      // the result
+  const size_t ids_max;
 };
 
 absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const TokenizerSpec& spec,
@@ -74,6 +77,7 @@ absl::StatusOr<std::shared_ptr<const BpeTokenizer>> BpeTokenizer::Create(const T
   HYDRANT_RETURN_IF_ERROR(tokenizer->Fill(spec, decoder, vocab_size_min));
   tokenizer->FillAlphabet(spec);
   HYDRANT_RETURN_IF_ERROR(tokenizer->AddMerges(spec));
+  tokenizer->MeasureIds(spec);
   return tokenizer;
 }
 
@@ -225,6 +229,31 @@ void BpeTokenizer::FillAlphabet(const TokenizerSpec& spec) {
   }
 }
 
+// Where no byte that has a token can go without a trace: over bytes, with nothing that drops, shortens or swallows them.
+void BpeTokenizer::MeasureIds(const TokenizerSpec& spec) {
+  const bool swallows =
+      std::any_of(spec.added.begin(), spec.added.end(), [](const auto& token) { return token.lstrip || token.rstrip; });
+  const bool drops = std::any_of(spec.stages.begin(), spec.stages.end(), [](const SplitStage& stage) {
+    return stage.behavior == SplitStage::Behavior::kRemoved || stage.kind == SplitStage::Kind::kMetaspace;
+  });
+  if (!byte_level_ || !normalizer_.empty() || swallows || drops) return;
+  size_t longest = 1;
+  std::string spelled;
+  for (const std::string_view piece : spec.pieces) {
+    spelled.clear();
+    longest = std::max(longest, AppendSpelledBytes(piece, spelled) ? spelled.size() : piece.size());
+  }
+  for (const AddedToken& token : spec.added) longest = std::max(longest, token.content.size());
+  bytes_per_id_max_ = longest;
+}
+
+size_t BpeTokenizer::ids_min(std::string_view text) const {
+  if (bytes_per_id_max_ == 0) return 0;
+  const auto bytes = std::count_if(text.begin(), text.end(),
+                                   [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)] >= 0; });
+  return static_cast<size_t>(bytes) / bytes_per_id_max_;
+}
+
 absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
   cuts_at_marks_ = !byte_level_ && !ignore_merges_ && OneCharacter(kSpaceMark) >= 0 &&
                    CharacterId(static_cast<uint32_t>(OneCharacter(kSpaceMark))) >= 0;
@@ -261,13 +290,14 @@ size_t BpeTokenizer::Index(int32_t id) const {
 }
 
 std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
-  Call call(splitter_, text.size());
+  Call call(splitter_, text.size(), options.ids_max);
   const ByteRange all{0, text.size()};
   const auto client_ranges = options.parse_special_tokens ? options.client_ranges : std::span(&all, 1);
   if (options.add_special_tokens) call.ids = prefix_ids_;
   // Prose has a token per four bytes.
-  call.ids.reserve(text.size() / 4 + prefix_ids_.size() + suffix_ids_.size() + 1);
+  call.ids.reserve(std::min(text.size() / 4, options.ids_max) + prefix_ids_.size() + suffix_ids_.size() + 1);
   for (const auto& segment : raw_added_.Cut(text, client_ranges)) {
+    if (call.HasEnough()) break;
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
       continue;
@@ -288,6 +318,7 @@ void BpeTokenizer::EncodeText(std::string_view text, bool first, std::vector<Byt
     text = normalized;
   }
   for (const auto& segment : normalized_added_.Cut(text, client_ranges)) {
+    if (call.HasEnough()) return;
     if (segment.id >= 0) {
       call.ids.push_back(segment.id);
     } else {
@@ -301,6 +332,7 @@ void BpeTokenizer::EncodeSegment(std::string_view text, bool first, Call& call) 
   while (!text.empty()) {
     const size_t valid = ValidUtf8Prefix(text);
     for (std::string_view word : splitter_.Split(text.substr(0, valid), first, call.scratch)) {
+      if (call.HasEnough()) return;
       while (cuts_at_marks_ && word.size() > kSpaceMark.size()) {
         const size_t end = MarkedEnd(word);
         if (end == word.size()) break;

@@ -39,6 +39,7 @@ class BpeTokenizer final : public Tokenizer {
 
   int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
   int32_t leading_specials() const override { return static_cast<int32_t>(prefix_ids_.size()); }
+  size_t ids_min(std::string_view text) const override;
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override;
   std::string_view TokenBytes(int32_t id) const override { return bytes_[Index(id)].In(byte_text_); }
   std::string_view FirstTokenBytes(int32_t id) const override {
@@ -60,6 +61,7 @@ class BpeTokenizer final : public Tokenizer {
   absl::Status MakeMatchers(const TokenizerSpec& spec);
   absl::Status Fill(const TokenizerSpec& spec, const TokenDecoder& decoder, int32_t vocab_size_min);
   void FillAlphabet(const TokenizerSpec& spec);
+  void MeasureIds(const TokenizerSpec& spec);
   absl::Status AddMerges(const TokenizerSpec& spec);
   std::string_view MultiCharacterText(std::string_view piece, std::string& spelled) const;
   size_t Index(int32_t id) const;
@@ -78,6 +80,7 @@ class BpeTokenizer final : public Tokenizer {
   bool byte_level_, byte_fallback_, ignore_merges_, fuse_unknown_;
   bool cuts_at_marks_ = false;  // no merge goes from another character to a space mark: words may be cut there
   int32_t unknown_id_;
+  size_t bytes_per_id_max_ = 0;  // of bytes that have tokens; 0: bytes go without a trace otherwise too
   std::vector<int32_t> prefix_ids_, suffix_ids_;
 
   std::string piece_text_, byte_text_;                    // all pieces, and all tokens' bytes, end to end

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +29,11 @@ class Tokenizer {
     // parse_special_tokens were false there. Borders change nothing else: words, merges and tokens that are added but not
     // special go across them. REQUIRES: ascending, disjoint, within the text; empty ones have no effect.
     std::span<const ByteRange> client_ranges;
+    // Encoding stops once there are more ids than this: who asks has no use for a longer text, and learns that it is longer.
+    size_t ids_max = std::numeric_limits<size_t>::max();
   };
+  // No encoding of `text` has fewer ids than this, which is known without encoding it; 0: nothing is known.
+  virtual size_t ids_min(std::string_view /*text*/) const { return 0; }
   // How many ids Encode puts before those of the text when add_special_tokens: not what the text itself may begin with.
   virtual int32_t leading_specials() const = 0;
   // `text` may be any bytes; linear in its length. Bytes that have no token are dropped, so the result may be empty.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,13 +56,39 @@ std::optional<ApiError> CheckLength(int64_t prompt_tokens, int32_t max_tokens, i
   return CheckRollingLength(prompt_tokens, slots, context.request.context);
 }
 
+ApiError TooLong(size_t ids_at_least, int32_t context) {
+  return InvalidField("prompt",
+                      absl::StrCat("This model's maximum context length is ", context,
+                                   " tokens. However, your prompt contains at least ", ids_at_least,
+                                   " input tokens. Please reduce the length of the input prompt."),
+                      "context_length_exceeded");
+}
+
+// The tokens of a text, or of its turn of a session. Where all of it has to fit the context, one that cannot is refused by its
+// length alone, or as soon as it has more: a text of megabytes costs nothing that its sender does not pay for.
+ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFields& request, const SessionPast* past,
+                                 bool is_turn, const ServingContext& context) {
+  const Tokenizer& tokenizer = *context.tokenizer;
+  const bool must_fit = !from.is_ids && !request.truncate_prompt_tokens.has_value() && !request.kv.rolls() &&
+                        (past == nullptr || !past->spec.rolls());
+  const auto ids_max = must_fit ? static_cast<size_t>(context.request.context) : std::numeric_limits<size_t>::max();
+  if (must_fit && from.text.size() > ids_max) {
+    const size_t ids_min = tokenizer.ids_min(from.text);
+    if (ids_min > ids_max) return TooLong(ids_min, context.request.context);
+  }
+  if (is_turn) return MakeTurnPrompt(from, request, past, tokenizer);
+  TurnPrompt made = PromptAlone(from, request.add_special_tokens, tokenizer, ids_max);
+  if (!from.is_ids && made.ids.size() > ids_max) return TooLong(made.ids.size(), context.request.context);
+  return made;
+}
+
 // A prompt by itself, or as the turn of a session.
 ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFields& request, const SessionTurn* turn,
-                                       const Tokenizer& tokenizer) {
+                                       const ServingContext& context) {
   PreparedPrompt prompt;
   prompt.show_specials = !from.is_ids;
-  ApiResult<TurnPrompt> made = turn != nullptr ? MakeTurnPrompt(from, request, turn->past(), tokenizer)
-                                               : PromptAlone(from, request.add_special_tokens, tokenizer);
+  ApiResult<TurnPrompt> made =
+      EncodeText(from, request, turn == nullptr ? nullptr : turn->past(), turn != nullptr, context);
   if (!made.ok()) return made.error();
   std::vector<int32_t> ids = std::move(made.value().ids);
   prompt.added_special_tokens = made.value().added_special_tokens;
@@ -223,7 +250,7 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
   Totals totals;
   prepared->prompts.reserve(prompts.size());
   for (RequestPrompt& from : prompts) {
-    ApiResult<PreparedPrompt> encoded = EncodePrompt(from, fields, turn, *context.tokenizer);
+    ApiResult<PreparedPrompt> encoded = EncodePrompt(from, fields, turn, context);
     if (!encoded.ok()) return encoded.error();
     PreparedPrompt& prompt = prepared->prompts.emplace_back(std::move(encoded.value()));
     if (std::optional<ApiError> error = SettlePrompt(turn, context, tenant, &fields, &prompt)) return error;

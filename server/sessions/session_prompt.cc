@@ -86,14 +86,15 @@ bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokeni
 
 }  // namespace
 
-TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer) {
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer, size_t ids_max) {
   TurnPrompt prompt;
   if (said.is_ids) {
     prompt.ids = said.ids;
     return prompt;
   }
   const std::vector<ByteRange> client_ranges = ClientRangesWithin(said, 0, said.text.size());
-  prompt.ids = tokenizer.Encode(said.text, {.add_special_tokens = add_special_tokens, .client_ranges = client_ranges});
+  prompt.ids = tokenizer.Encode(
+      said.text, {.add_special_tokens = add_special_tokens, .client_ranges = client_ranges, .ids_max = ids_max});
   if (add_special_tokens) prompt.added_special_tokens = tokenizer.leading_specials();
   return prompt;
 }

@@ -4,7 +4,9 @@
 #ifndef HYDRANT_SERVER_SESSIONS_SESSION_PROMPT_H_
 #define HYDRANT_SERVER_SESSIONS_SESSION_PROMPT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +25,9 @@ struct TurnPrompt {
   bool continues = false;                // Continues
 };
 
-// A prompt by itself: without text, for nobody will go on from it.
-TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer);
+// A prompt by itself: without text, for nobody will go on from it. `ids_max`: EncodeOptions::ids_max.
+TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer,
+                       size_t ids_max = std::numeric_limits<size_t>::max());
 
 // With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -402,6 +403,45 @@ TEST(BpeTokenizer, RefusesMergesOfUnknownTokens) {
     const auto document = JsonDocument::Parse(from.dump(), kTokenizerJsonLimits, "t.json");
     EXPECT_THAT(BpeTokenizer::Create(*ReadTokenizerJson(*document, "t.json"), 0),
                 RefusedWith("t.json: merge 0: ", "is not in the vocabulary"));
+  }
+}
+
+// --- texts that are too long ------------------------------------------------------------------------------------------
+
+TEST(BpeTokenizer, EncodingStopsWhenThereIsEnough) {
+  const auto tokenizer = Make(TinyTokenizerJson().dump());
+  const std::string text = "hello world, hello ";
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += text;
+  const Ids all = tokenizer->Encode(many, {.add_special_tokens = false});
+  const Ids some = tokenizer->Encode(many, {.add_special_tokens = false, .ids_max = 20});
+  EXPECT_GT(some.size(), 20u);
+  EXPECT_LT(some.size(), 40u);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+  EXPECT_EQ(tokenizer->Encode(many, {.add_special_tokens = false, .ids_max = all.size()}), all);
+}
+
+TEST(BpeTokenizer, TheLeastNumberOfIdsIsNoMoreThanThereAre) {
+  std::mt19937 random(7);
+  for (const bool swallows : {false, true}) {
+    json description = TinyTokenizerJson();
+    if (swallows) {
+      description["added_tokens"].push_back({{"id", 258},
+                                             {"content", "<x>"},
+                                             {"special", true},
+                                             {"single_word", false},
+                                             {"lstrip", false},
+                                             {"rstrip", true},
+                                             {"normalized", false}});
+    }
+    const auto tokenizer = Make(description.dump());
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->ids_min("<x>" + std::string(10'000, ' ')) == 0, swallows) << "white space goes with its token";
+    for (int i = 0; i < 200; ++i) {
+      std::string text(random() % 64, ' ');
+      for (char& c : text) c = static_cast<char>(random() % 4 == 0 ? random() % 256 : 'a' + random() % 26);
+      EXPECT_LE(tokenizer->ids_min(text), tokenizer->Encode(text, {.add_special_tokens = false}).size());
+    }
   }
 }
 
