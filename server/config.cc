@@ -214,18 +214,28 @@ void AddLimitFlags(CLI::App& app, Config& config) {
         "after SIGTERM and --shutdown-delay-s, for running requests to end");
   group.AddWithDefault("--max-connections", "N", limits.connections_max, "open connections")
       ->check(CLI::Range(1, 1'000'000));
+  group
+      .Add("--max-connections-per-address", "N", limits.connections_per_address_max,
+           "of those, from one address or IPv6 /64 (default: a quarter; any number from this host)")
+      ->check(CLI::Range(1, 1'000'000));
   group.AddWithDefault("--max-waiting-seqs", "N", limits.waiting_sequences_max, "sequences that wait for a place")
       ->check(CLI::Range(1, 1'000'000));
   group.AddWithDefault("--max-body-bytes", "BYTES", limits.body_bytes_max, "size of a request's body")
       ->check(CLI::Range(int64_t{1024}, int64_t{256} << 20));
+  group
+      .AddWithDefault("--max-held-bytes", "BYTES", limits.held_bytes_max,
+                      "bodies on their way in and answers on their way out, of all requests")
+      ->check(CLI::Range(int64_t{1} << 20, int64_t{1} << 40));
 }
 
 // What CLI11 calls Options: the flags of no group, the last of --help.
-void AddGeneralFlags(CLI::App& app, Raw& raw) {
+void AddGeneralFlags(CLI::App& app, Config& config, Raw& raw) {
   app.set_help_flag("-h,--help", "print the flags that most operators need, and exit");
   app.set_help_all_flag("--help-all", "print every flag, and exit");
   app.add_option("--config", raw.config_path, "JSON file with the flags' names as keys; a flag wins over it")
       ->type_name("FILE");
+  app.add_flag("--allow-core-dumps", config.allow_core_dumps,
+               "let a crash write the process's memory, with prompts, keys and weights, and let debuggers attach");
   app.add_option("--log-level", raw.log_level, "debug (with how the limits were derived), info, warning or error")
       ->type_name("LEVEL")
       ->capture_default_str();
@@ -317,6 +327,9 @@ std::string Finish(const Raw& raw, Config* config) {
   RequestContext defaults;
   if (const std::string wrong = OverrideDefaults(config->generation_override, &defaults); !wrong.empty()) {
     return absl::StrCat("--override-generation-config: ", wrong);
+  }
+  if (config->limits.held_bytes_max < 2 * config->limits.body_bytes_max) {
+    return "--max-held-bytes: must be at least twice --max-body-bytes";
   }
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
@@ -451,7 +464,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   AddKvFlags(*serve, config, raw);
   AddSessionFlags(*serve, config);
   AddLimitFlags(*serve, config);
-  AddGeneralFlags(*serve, raw);
+  AddGeneralFlags(*serve, config, raw);
 
   if (const std::string flag = LaterFlagIn(arguments); !flag.empty()) {
     return Fail(kExitUsage, absl::StrCat(flag, ": not supported in this version"));

@@ -55,6 +55,7 @@ struct Config {
   std::vector<std::string> allowed_hosts;
   bool insecure = false;
   bool ui = true;  // serve the live view
+  bool allow_core_dumps = false;
   LogLevel log_level = LogLevel::kInfo;
   double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
@@ -67,6 +68,9 @@ struct ConfigResult {
   std::string message;  // one line for errors; without a newline at the end
   int exit_code = kExitOk;
 };
+
+// The environment variables that keys are read from. They are read once: whoever did may take them out of the environment.
+inline constexpr const char* kKeyVariables[] = {"HYDRANT_API_KEY", "HYDRANT_ADMIN_KEY"};
 
 // `arguments` without the program's name. Reads the file of --config and, for keys that no flag gives, the environment
 // variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.

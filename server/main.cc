@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/config.h"
+#include "server/process/secrecy.h"
 #include "server/server.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +16,8 @@ int main(int argc, char** argv) {
       (void)std::fprintf(failed ? stderr : stdout, "%s%s\n", failed ? "hydrantd: " : "", parsed.message.c_str());
       return parsed.exit_code;
     }
+    for (const char* key : hydrant::kKeyVariables) hydrant::ForgetVariable(key);
+    if (!parsed.config->allow_core_dumps) hydrant::ForbidCoreDumps();
     return hydrant::Serve(*parsed.config,
                           [](const std::string& line) { (void)std::fprintf(stderr, "%s\n", line.c_str()); });
   } catch (const std::exception& error) {

@@ -54,6 +54,7 @@ void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, 
   limit("rpm", now.limits.rpm);
   limit("tpm", now.limits.tpm);
   limit("queue_max", now.limits.queue_max);
+  limit("sequences_max", now.limits.sequences_max);
   limit("sessions_max", entry.config.sessions_max);
   limit("priority_max", entry.config.priority_max);
   limit("kv_budget_max", entry.config.kv_budget_max);

@@ -29,11 +29,12 @@ namespace asio = boost::asio;
 // Connections cost little; a second thread keeps one long piece of work (rendering /metrics, a large body) from holding
 // up every stream.
 constexpr int kIoThreads = 2;
-constexpr int kWorkerThreads = 1;
+constexpr int kWorkerThreads = 2;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 // Connections of operators and their tools.
 constexpr int32_t kAdminConnections = 64;
+constexpr int64_t kAdminBodyBytes = 1 << 20;
 // A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
 constexpr auto kHangupPause = std::chrono::milliseconds(50);
 // After everything was cancelled: for last events to get out.
@@ -78,29 +79,31 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       metrics_(metrics),
       tenants_(tenants),
       io_(kIoThreads),
+      control_io_(/*concurrency_hint=*/1),
       workers_(kWorkerThreads),
       listener_(io_, context_),
-      admin_listener_(io_, admin_context_),
-      admin_socket_(io_, admin_context_),
-      control_(asio::make_strand(io_)),
-      signals_(control_),
-      drain_timer_(control_),
-      refuse_timer_(control_),
-      reload_timer_(control_),
-      watchdog_timer_(control_) {
+      admin_listener_(control_io_, admin_context_),
+      admin_socket_(control_io_, admin_context_),
+      signals_(control_io_),
+      drain_timer_(control_io_),
+      refuse_timer_(control_io_),
+      reload_timer_(control_io_),
+      watchdog_timer_(control_io_) {
   const auto on_failure = [this] { metrics_.CountAuthFailure(); };
   context_.limits = options_.limits;
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   context_.origins = options_.origins;
   admin_context_.limits = options_.limits;
   admin_context_.limits.connections_max = kAdminConnections;
+  admin_context_.limits.body_bytes_max = kAdminBodyBytes;
   admin_context_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
   admin_context_.origins = OriginPolicy(options_.admin.host, {}, {});
 }
 
 Frontend::~Frontend() {
-  workers_.join();
+  workers_.Join();
   io_.stop();
+  control_io_.stop();
 }
 
 EventRouter::FanOut Frontend::fan_out() {
@@ -113,7 +116,9 @@ EventRouter::FanOut Frontend::fan_out() {
 
 absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
-  generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, workers_, directory_);
+  admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_);
+  generations_ =
+      std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
                                              *options_.context.tokenizer, workers_);
   ModelCard card;
@@ -121,9 +126,8 @@ absl::Status Frontend::Open(EnginePort& engine) {
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
-  context_.routes =
-      MakeRoutes({options_.context, *generations_, *inspector_, workers_, std::move(card), options_.version, engine,
-                  context_, tenants_.shared() ? nullptr : &metrics_, options_.ui});
+  context_.routes = MakeRoutes({options_.context, *generations_, *inspector_, *admission_, workers_, tenants_.shared(),
+                                std::move(card), options_.version, engine, context_, metrics_, options_.ui});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;
@@ -137,7 +141,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   }
   listener_.Start();
   Tell("READY=1\nSTATUS=Serving");
-  if (options_.watchdog_us > 0) asio::post(control_, [this] { FeedWatchdog(); });
+  if (options_.watchdog_us > 0) AskIoThreads();
   return absl::OkStatus();
 }
 
@@ -146,12 +150,16 @@ void Frontend::Tell(std::string_view lines) const {
 }
 
 void Frontend::FeedWatchdog() {
-  // Twice per period, as sd_watchdog_enabled(3) advises. That this runs shows that the io threads do.
+  // Twice per period, as sd_watchdog_enabled(3) advises. That this came by way of io_ shows that its threads run.
   if (!engine_->stalled()) Tell("WATCHDOG=1");
   watchdog_timer_.expires_after(std::chrono::microseconds(options_.watchdog_us / 2));
   watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) FeedWatchdog();
+    if (!error) AskIoThreads();
   });
+}
+
+void Frontend::AskIoThreads() {
+  asio::post(io_, [this] { asio::post(control_io_, [this] { FeedWatchdog(); }); });
 }
 
 absl::Status Frontend::OpenAdmin() {
@@ -184,9 +192,9 @@ int64_t Frontend::Drain() {
   if (!context_.unready.exchange(true, std::memory_order_relaxed)) {
     Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
     if (options_.shutdown_delay_s > 0) {
-      asio::post(control_, [this] { RefuseLater(); });
+      asio::post(control_io_, [this] { RefuseLater(); });
     } else {
-      generations_->Refuse();
+      admission_->Refuse();
     }
   }
   return generations_->in_flight();
@@ -195,7 +203,7 @@ int64_t Frontend::Drain() {
 void Frontend::RefuseLater() {
   refuse_timer_.expires_after(std::chrono::microseconds(static_cast<int64_t>(options_.shutdown_delay_s * 1e6)));
   refuse_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) generations_->Refuse();
+    if (!error) admission_->Refuse();
   });
 }
 
@@ -230,17 +238,17 @@ void Frontend::OnSignal() {
 
 int Frontend::Run() {
   std::vector<std::thread> threads;
-  for (int i = 1; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(); });
-  RunIo();
+  for (int i = 0; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(io_); });
+  RunIo(control_io_);
   for (std::thread& thread : threads) thread.join();
   return exit_code_;
 }
 
-void Frontend::RunIo() {
-  const auto guard = asio::make_work_guard(io_);
+void Frontend::RunIo(asio::io_context& io) {
+  const auto guard = asio::make_work_guard(io);
   while (true) {
     try {
-      io_.run();
+      io.run();
       return;
     } catch (const std::exception&) {
       // Handlers catch what they can expect; whatever else there is must not take the other connections along.
@@ -250,11 +258,11 @@ void Frontend::RunIo() {
 }
 
 void Frontend::Shutdown() {
-  asio::post(control_, [this] { BeginDrain(); });
+  asio::post(control_io_, [this] { BeginDrain(); });
 }
 
 void Frontend::Fail(int exit_code) {
-  asio::post(control_, [this, exit_code] {
+  asio::post(control_io_, [this, exit_code] {
     exit_code_ = exit_code;
     BeginDrain();
     CancelRunning();
@@ -272,9 +280,10 @@ void Frontend::BeginDrain() {
 }
 
 void Frontend::PollDrain() {
-  if ((generations_->refusing() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
+  if ((admission_->refusing() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
+    control_io_.stop();
     return;
   }
   if (MonotonicUs() > deadline_us_) {
@@ -282,7 +291,7 @@ void Frontend::PollDrain() {
     CancelRunning();
   }
   // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.
-  if (options_.socket.has_value() && generations_->refusing()) listener_.Stop();
+  if (options_.socket.has_value() && admission_->refusing()) listener_.Stop();
   drain_timer_.expires_after(kDrainPoll);
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollDrain();
@@ -292,9 +301,9 @@ void Frontend::PollDrain() {
 void Frontend::CancelRunning() {
   if (cancelled_) return;
   cancelled_ = true;
-  generations_->Refuse();
+  admission_->Refuse();
   deadline_us_ = MonotonicUs() + kFlushUs;
-  // Ends within one step. The other io thread goes on meanwhile.
+  // Ends within one step. The io threads go on meanwhile.
   const StuckGuard guard(options_.limits.engine_stall_s);
   engine_->Stop();
 }

@@ -8,8 +8,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,10 +19,12 @@
 #include "absl/status/status.h"
 #include "server/engine/engine_port.h"
 #include "server/engine/event_router.h"
+#include "server/frontend/admission_control.h"
 #include "server/frontend/generation_service.h"
 #include "server/frontend/request_directory.h"
 #include "server/http/http_listener.h"
 #include "server/http/listener_context.h"
+#include "server/http/worker_pool.h"
 #include "server/live_view/kv_inspector.h"
 #include "server/metrics/metrics.h"
 #include "server/process/systemd_notifier.h"
@@ -96,11 +96,12 @@ class Frontend {
   void OnHangup();
   void Tell(std::string_view lines) const;
   void FeedWatchdog();
+  void AskIoThreads();
   void BeginDrain();
   void RefuseLater();
   void PollDrain();
   void CancelRunning();
-  void RunIo();
+  void RunIo(boost::asio::io_context& io);
 
   const FrontendOptions options_;
   Metrics& metrics_;
@@ -110,17 +111,19 @@ class Frontend {
   RequestDirectory directory_;
   ListenerContext context_;
   ListenerContext admin_context_;
+  std::unique_ptr<AdmissionControl> admission_;
   std::unique_ptr<GenerationService> generations_;
   std::unique_ptr<KvInspector> inspector_;
 
-  // What a shutdown cuts off ends when io_ goes: the coroutines of its connections name what is declared above.
+  // What a shutdown cuts off ends when these go: the coroutines of their connections name what is declared above. The operator
+  // has one of its own, and so have signals and the watchdog: whatever clients do to the other, it hears and is heard.
   boost::asio::io_context io_;
-  boost::asio::thread_pool workers_;
+  boost::asio::io_context control_io_;
+  WorkerPool workers_;
   HttpListener listener_;
   HttpListener admin_listener_;
   HttpListener admin_socket_;
-  // On its own strand, so that the members below need no lock.
-  boost::asio::strand<boost::asio::io_context::executor_type> control_;
+  // Used on control_io_'s thread alone, so that the members below need no lock.
   boost::asio::signal_set signals_;
   boost::asio::steady_timer drain_timer_;
   boost::asio::steady_timer refuse_timer_;

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "api/response/sse.h"
 #include "server/generation/generation_run.h"
-#include "server/http/offload.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
 #include "server/tenants/tenant_registry.h"
@@ -40,33 +39,14 @@ void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
 
 }  // namespace
 
-// A request's place among those its tenant has open.
-class GenerationService::OpenRequest {
- public:
-  explicit OpenRequest(std::shared_ptr<TenantAccount> account) : account_(std::move(account)) {}
-  ~OpenRequest() { Close(); }
-  OpenRequest(const OpenRequest&) = delete;
-  OpenRequest& operator=(const OpenRequest&) = delete;
-
-  std::optional<Refusal> Open() {
-    std::optional<Refusal> refusal = account_->Open(opened_us_);
-    open_ = !refusal.has_value();
-    return refusal;
-  }
-  void Close() {
-    if (open_) account_->Close(opened_us_, MonotonicUs());
-    open_ = false;
-  }
-
- private:
-  const std::shared_ptr<TenantAccount> account_;
-  const int64_t opened_us_ = MonotonicUs();
-  bool open_ = false;
-};
-
 GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
-                                     asio::thread_pool& workers, RequestDirectory& directory)
-    : context_(context), engine_(engine), metrics_(metrics), workers_(workers), directory_(directory) {}
+                                     AdmissionControl& admission, WorkerPool& workers, RequestDirectory& directory)
+    : context_(context),
+      engine_(engine),
+      metrics_(metrics),
+      admission_(admission),
+      workers_(workers),
+      directory_(directory) {}
 
 asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare) {
   struct InFlight {
@@ -77,59 +57,30 @@ asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFu
     std::atomic<int64_t>& count;
   };
   const InFlight guard(in_flight_);
-  metrics_.CountRequest(exchange.caller()->index());
   co_await ServeCounted(exchange, prepare);
 }
 
-HttpResponse GenerationService::Answer(const ApiError& error, const TenantAccount& account) const {
-  HttpResponse response = ErrorResponse(error);
-  if (error.status == 503) {
-    const Backlog backlog = engine_.backlog();
-    AddRateFields("requests", backlog.sequences_max, backlog.sequences_max - backlog.sequences, error.retry_after_s,
-                  &response.fields);
-    AddRateFields("tokens", backlog.prompt_tokens_max, backlog.prompt_tokens_max - backlog.prompt_tokens,
-                  error.retry_after_s, &response.fields);
-  } else {
-    AddFields(&response, account.RateFields(MonotonicUs()));
-  }
-  return response;
-}
-
-asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, Refusal refusal) {
-  const TenantAccount& account = *exchange.caller()->account;
-  metrics_.CountReject(account.index(), refusal.reason);
-  HttpResponse response = Answer(refusal.error, account);
-  AddFields(&response, account.LimitFields(refusal));
+asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, const Refusal& refusal) {
+  HttpResponse response = admission_.Reject(*exchange.caller(), refusal);
   co_await exchange.Respond(std::move(response));
 }
 
 asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, PrepareFunction prepare) {
-  if (refusing()) {
-    Refusal refusal = {Overloaded("The server is shutting down.", "draining", 5), RejectReason::kDraining};
-    co_await Reject(exchange, std::move(refusal));
+  if (admission_.refusing()) {  // it was admitted before
+    co_await Reject(exchange, AdmissionControl::Draining());
     co_return;
   }
   const TenantEntry& tenant = *exchange.caller();
-  OpenRequest open(tenant.account);
-  if (std::optional<Refusal> refusal = open.Open()) {
-    co_await Reject(exchange, std::move(*refusal));
-    co_return;
-  }
-  const std::string body = exchange.TakeBody();
   std::optional<ApiResult<PreparedGeneration>> prepared;
   const SessionHeaders headers = SessionHeadersOf(exchange.head());
   // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
-  const auto prepare_now = [&] { prepared.emplace(prepare(body, context_, RulesOf(tenant), headers)); };
-  if (body.size() <= kInlineBytes) {
-    prepare_now();
-  } else {
-    co_await Offload(workers_, prepare_now);
-  }
+  const auto prepare_now = [&] { prepared.emplace(prepare(exchange.body(), context_, RulesOf(tenant), headers)); };
+  co_await workers_.RunHereIfSmall(exchange.body().size(), tenant.index(), prepare_now);
+  exchange.DropBody();
   if (!prepared->ok()) {
-    open.Close();
-    Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};
-    co_await Reject(exchange, std::move(refusal));
+    const Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};
+    co_await Reject(exchange, refusal);
     co_return;
   }
   std::string id = prepared->value().fields.request_id;
@@ -137,10 +88,10 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   GenerationRun run(std::move(prepared->value()), context_, engine_, metrics_, exchange.arrival_us(), id,
                     tenant.index());
   prepared.reset();
-  co_await Generate(exchange, run, open);
+  co_await Generate(exchange, run);
 }
 
-asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run, OpenRequest& open) {
+asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Refusal> refusal;
   std::shared_ptr<SequenceLedger> ledger = RequestAccount::TryOpen(tenant.account, run.accounts(), engine_.backlog(),
@@ -154,16 +105,15 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
     }
   }
   if (refusal.has_value()) {
-    open.Close();
     run.LeaveTurn();
-    co_await Reject(exchange, std::move(*refusal));
+    co_await Reject(exchange, *refusal);
     co_return;
   }
   const RequestDirectory::Entry listed(directory_, run.id(), tenant.index(), run.first_id(), run.sequences());
   if (run.fields().stream) {
-    co_await Stream(exchange, run, open);
+    co_await Stream(exchange, run);
   } else {
-    co_await Collect(exchange, run, open);
+    co_await Collect(exchange, run);
   }
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, absl::StrCat("generation ", exchange.request_id(), " tenant ", tenant.account->name(),
@@ -173,16 +123,15 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   }
 }
 
-asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run, OpenRequest& open) {
+asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run) {
   while (!run.done() && !run.error().has_value()) {
     co_await exchange.WaitForWake();
     if (exchange.client_gone()) co_return;
     run.Absorb();
   }
-  open.Close();
   const TenantAccount& account = *exchange.caller()->account;
   if (run.error().has_value()) {
-    HttpResponse response = Answer(*run.error(), account);
+    HttpResponse response = admission_.Answer(*run.error(), account);
     co_await exchange.Respond(std::move(response));
     co_return;
   }
@@ -192,7 +141,7 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
   co_await exchange.Respond(std::move(response));
 }
 
-asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run, OpenRequest& open) {
+asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run) {
   std::string out;
   bool begun = false;
   while (!run.done()) {
@@ -200,7 +149,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     if (exchange.client_gone()) co_return;
     run.Absorb();
     if (run.error().has_value()) break;
-    if (run.done()) open.Close();
+    if (run.done()) exchange.ClosePlace();
     out.clear();
     run.AppendEvents(&out);
     if (out.empty()) continue;
@@ -216,10 +165,10 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     if (!ok) co_return;
   }
   if (run.error().has_value()) {
-    open.Close();
+    exchange.ClosePlace();
     const ApiError& error = *run.error();
     if (!begun) {
-      HttpResponse response = Answer(error, *exchange.caller()->account);
+      HttpResponse response = admission_.Answer(error, *exchange.caller()->account);
       co_await exchange.Respond(std::move(response));
       co_return;
     }

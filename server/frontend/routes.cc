@@ -1,5 +1,6 @@
 #include "server/frontend/routes.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,7 +10,7 @@
 #include "server/frontend/session_routes.h"
 #include "server/generation/chat_prepare.h"
 #include "server/http/http_exchange.h"
-#include "server/http/offload.h"
+#include "server/http/worker_pool.h"
 #include "server/live_view/ui_routes.h"
 #include "server/process/ascii_text.h"
 #include "server/process/clock.h"
@@ -20,6 +21,10 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
+
+// The largest body of /tokenize and /detokenize: what a context's worth of anything takes, and no less than a mebibyte.
+constexpr int64_t kTextBytesMax = 1 << 20;
+constexpr int64_t kTextBytesPerToken = 16;
 
 // vLLM's /health and /ping answer with nothing.
 HttpResponse Empty(int status) {
@@ -68,27 +73,38 @@ HttpRoute Simple(std::string method, std::string path, bool open, std::function<
           }};
 }
 
-// A route whose response is a function of the body, computed on the worker threads when that may take long. It counts among
-// the requests of its tenant, whose CPU time it costs.
+// A route whose response is a function of the body, computed on the worker threads when that may take long. It is one of the open
+// requests of its tenant, whose processor time it costs.
 HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<HttpResponse(const std::string&)> make) {
-  return {"POST", std::move(path), false,
-          [&workers = sources.workers, &generations = sources.generations,
-           make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
-            TenantAccount& account = *exchange.caller()->account;
-            if (std::optional<Refusal> refusal = account.Count(MonotonicUs())) {
-              co_await generations.Reject(exchange, std::move(*refusal));
-              co_return;
-            }
-            HttpResponse response;
-            const auto work = [&] { response = make(exchange.body()); };
-            if (exchange.body().size() <= kInlineBytes) {
-              work();
-            } else {
-              co_await Offload(workers, work);
-            }
-            for (auto& field : account.RateFields(MonotonicUs())) response.fields.push_back(std::move(field));
-            co_await exchange.Respond(std::move(response));
-          }};
+  HttpRoute route = {
+      "POST", std::move(path), false,
+      [&workers = sources.workers, make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+        const TenantEntry& tenant = *exchange.caller();
+        HttpResponse response;
+        const auto work = [&] { response = make(exchange.body()); };
+        co_await workers.RunHereIfSmall(exchange.body().size(), tenant.index(), work);
+        exchange.DropBody();
+        for (auto& field : tenant.account->RateFields(MonotonicUs())) {
+          response.fields.push_back(std::move(field));
+        }
+        co_await exchange.Respond(std::move(response));
+      }};
+  route.admit = [&admission = sources.admission](const HttpExchange& exchange) {
+    return admission.AdmitWork(exchange);
+  };
+  route.body_bytes_max = std::max(kTextBytesMax, kTextBytesPerToken * sources.context.request.context);
+  return route;
+}
+
+HttpRoute Generation(std::string path, const RouteSources& sources, PrepareFunction prepare) {
+  HttpRoute route = {"POST", std::move(path), false,
+                     [&generations = sources.generations, prepare](HttpExchange& exchange) {
+                       return generations.Serve(exchange, prepare);
+                     }};
+  route.admit = [&admission = sources.admission](const HttpExchange& exchange) {
+    return admission.AdmitGeneration(exchange);
+  };
+  return route;
 }
 
 }  // namespace
@@ -96,12 +112,9 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
 std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   const auto sources = std::make_shared<const RouteSources>(std::move(sources_in));
   const ServingContext& context = sources->context;
-  GenerationService& generations = sources->generations;
   std::vector<HttpRoute> routes;
-  routes.push_back({"POST", "/v1/completions", false,
-                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareCompletion); }});
-  routes.push_back({"POST", "/v1/chat/completions", false,
-                    [&generations](HttpExchange& exchange) { return generations.Serve(exchange, PrepareChat); }});
+  routes.push_back(Generation("/v1/completions", *sources, PrepareCompletion));
+  routes.push_back(Generation("/v1/chat/completions", *sources, PrepareChat));
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
@@ -118,8 +131,12 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
       OnBody("/tokenize", *sources, [&context](const std::string& body) { return TokenizeNow(body, context); }));
   routes.push_back(
       OnBody("/detokenize", *sources, [&context](const std::string& body) { return DetokenizeNow(body, context); }));
-  routes.push_back(Simple("GET", "/load", false,
-                          [&generations](const HttpHead&) { return JsonResponse(LoadJson(generations.in_flight())); }));
+  routes.push_back({"GET", "/load", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
+                      const int64_t load = sources->shared ? exchange.caller()->account->snapshot(MonotonicUs()).open
+                                                           : sources->generations.in_flight();
+                      HttpResponse response = JsonResponse(LoadJson(load));
+                      co_await exchange.Respond(std::move(response));
+                    }});
 
   AddHealthRoutes(sources->engine, &routes);
   routes.push_back(Simple("GET", "/ready", true, [sources](const HttpHead&) {
@@ -132,9 +149,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
   if (sources->ui) AddUiRoutes(&routes);
-  // Where several tenants share the port, what one does is not the others' business.
-  if (sources->metrics != nullptr) {
-    AddMetricsRoute(*sources->metrics, sources->engine, *context.sessions, /*open=*/true, &routes);
+  if (!sources->shared) {
+    AddMetricsRoute(sources->metrics, sources->engine, *context.sessions, /*open=*/true, &routes);
   }
   return routes;
 }

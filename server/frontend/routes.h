@@ -4,14 +4,15 @@
 #ifndef HYDRANT_SERVER_FRONTEND_ROUTES_H_
 #define HYDRANT_SERVER_FRONTEND_ROUTES_H_
 
-#include <boost/asio/thread_pool.hpp>
 #include <string>
 #include <vector>
 
 #include "api/response/models.h"
 #include "server/engine/engine_port.h"
+#include "server/frontend/admission_control.h"
 #include "server/frontend/generation_service.h"
 #include "server/http/listener_context.h"
+#include "server/http/worker_pool.h"
 #include "server/live_view/kv_inspector.h"
 #include "server/metrics/metrics.h"
 #include "server/sessions/session_store.h"
@@ -23,12 +24,14 @@ struct RouteSources {
   const ServingContext& context;
   GenerationService& generations;
   KvInspector& inspector;
-  boost::asio::thread_pool& workers;
+  AdmissionControl& admission;
+  WorkerPool& workers;
+  bool shared = false;  // by several tenants: what one does is not the others' business
   ModelCard model;
   std::string version;
   const EnginePort& engine;
   const ListenerContext& service;  // whose `unready` /ready tells
-  Metrics* metrics;                // null: /metrics is not served here
+  Metrics& metrics;                // served here unless the server is shared
   bool ui = true;
 };
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/body_reader.h"
 #include "server/process/ascii_text.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -30,8 +31,14 @@ using boost::system::error_code;
 
 // One read. Larger ones would only help bodies of megabytes.
 constexpr size_t kReadBytes = 16 << 10;
+// A turn: what a connection may do in one go while others wait for the io thread. A request of one of the small endpoints takes
+// some 30 us, 16 KiB of a body 5 us.
+constexpr int32_t kTurnRequests = 8;
+constexpr int64_t kTurnUs = 1000;
 // A piece of a long response: its own deadline. The same number as stream_buffer_bytes_max, for the same reason.
 constexpr size_t kWriteBytes = 256 << 10;
+// Body bytes of a request that was refused by its head: read over rather than answered with the end of the connection.
+constexpr int64_t kReadOverBytes = 64 << 10;
 // An idle connection gives back input buffers above this.
 constexpr size_t kIdleBufferBytes = 512;
 // How long, and for how many bytes, a refused client may go on sending before the socket is closed under it. Closing at
@@ -68,37 +75,31 @@ HttpResponse PreflightResponse(const std::string& allow) {
 // "application/json; charset=utf-8" -> "application/json".
 std::string MediaType(std::string_view value) { return LowerCase(Trim(value.substr(0, value.find(';')))); }
 
-std::string PeerAddress(const HttpSocket& socket) {
-  error_code error;
-  const asio::generic::stream_protocol::endpoint peer = socket.remote_endpoint(error);
-  const sockaddr* address = peer.data();
-  char text[INET6_ADDRSTRLEN];
-  const char* written = nullptr;
-  if (!error && address->sa_family == AF_INET) {
-    written = inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof(text));
-  } else if (!error && address->sa_family == AF_INET6) {
-    written = inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof(text));
-  }
-  return written == nullptr ? "local" : written;
-}
-
 }  // namespace
 
-HttpConnection::HttpConnection(HttpSocket socket, ListenerContext& context)
+HttpConnection::HttpConnection(HttpSocket socket, ListenerContext& context, std::string peer,
+                               std::unique_ptr<ConnectionTable::Place> place)
     : socket_(std::move(socket)),
       context_(context),
-      peer_(PeerAddress(socket_)),
+      peer_(std::move(peer)),
+      place_(std::move(place)),
       linger_bytes_(kLingerBytes),
       deadline_(socket_.get_executor()),
-      wake_timer_(socket_.get_executor()) {
-  context_.connections.fetch_add(1, std::memory_order_relaxed);
-}
+      wake_timer_(socket_.get_executor()) {}
 
-HttpConnection::~HttpConnection() { context_.connections.fetch_sub(1, std::memory_order_relaxed); }
+HttpConnection::~HttpConnection() = default;
 
-void HttpConnection::Start(HttpSocket socket, ListenerContext& context) {
-  const auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
+void HttpConnection::Start(HttpSocket socket, ListenerContext& context, std::string peer,
+                           std::unique_ptr<ConnectionTable::Place> place) {
+  const auto connection =
+      std::make_shared<HttpConnection>(std::move(socket), context, std::move(peer), std::move(place));
   const auto executor = connection->socket_.get_executor();
+  connection->place_->OnCrowded([weak = std::weak_ptr<HttpConnection>(connection), executor] {
+    asio::post(executor, [weak] {
+      const std::shared_ptr<HttpConnection> idle = weak.lock();
+      if (idle != nullptr && idle->idle_) idle->LoseClient();  // nobody is waiting for an answer
+    });
+  });
   asio::co_spawn(
       executor, [connection]() -> asio::awaitable<void> { return connection->Run(); },
       [connection](const std::exception_ptr& error) {
@@ -110,6 +111,7 @@ void HttpConnection::Start(HttpSocket socket, ListenerContext& context) {
 }
 
 asio::awaitable<void> HttpConnection::Run() {
+  BeginTurn();
   while (keep_alive_ && !client_gone_) {
     HttpHead head;
     const bool got = co_await ReadHead(&head);
@@ -144,6 +146,8 @@ asio::awaitable<void> HttpConnection::Run() {
     }
     if (exchange.status() == 0) break;
     first_request_ = false;
+    ++turn_requests_;
+    if (TurnIsOver()) co_await LetOthersGo();
   }
   co_await Linger();
   DisarmDeadline();
@@ -155,9 +159,14 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
   HttpHeadReader reader(context_.limits);
   bool started = !input_.empty();
   if (!started && input_.capacity() > kIdleBufferBytes) std::string().swap(input_);
-  ArmDeadline(first_request_ || started ? context_.limits.header_timeout_s : context_.limits.keepalive_timeout_s);
+  const Limits& limits = context_.limits;
+  const double keepalive_s =
+      keyed_ ? limits.keepalive_timeout_s : std::min(limits.keepalive_timeout_s, limits.unkeyed_keepalive_timeout_s);
+  ArmDeadline(first_request_ || started ? limits.header_timeout_s : keepalive_s);
+  SetIdle(!started);
   while (true) {
     if (!input_.empty()) {
+      SetIdle(false);
       if (!started && !first_request_) ArmDeadline(context_.limits.header_timeout_s);
       started = true;
       const HttpProgress progress = reader.Read(input_);
@@ -203,7 +212,7 @@ HttpConnection::Found HttpConnection::FindRoute(const HttpHead& head) const {
   return found;
 }
 
-std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const Found& found) const {
+std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const Found& found) {
   const HttpHead& head = exchange.head();
   // A preflight carries no key by its nature.
   if (!found.open && !found.preflight) {
@@ -219,10 +228,11 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
   return found.route->method == "POST" ? CheckBodyHead(head, *found.route) : std::nullopt;
 }
 
-std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) const {
+std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) {
   ApiResult<Caller> caller = context_.authenticate(exchange.head().Find("authorization"), peer_);
   if (!caller.ok()) return caller.error();
   exchange.SetCaller(std::move(caller.value()));
+  keyed_ = true;
   return std::nullopt;
 }
 
@@ -232,20 +242,28 @@ std::optional<ApiError> HttpConnection::CheckOrigin(const HttpHead& head) const 
     return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
                      "host_not_allowed");
   }
-  const std::string* origin = head.Find("origin");
-  if (origin != nullptr && !context_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host)) {
+  if (!AdmitsPage(head)) {
     return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.",
                      "origin_not_allowed");
   }
   return std::nullopt;
 }
 
+bool HttpConnection::AdmitsPage(const HttpHead& head) const {
+  const std::string* host = head.Find("host");
+  if (const std::string* origin = head.Find("origin"); origin != nullptr) {
+    return context_.origins.AdmitsOrigin(*origin, host == nullptr ? std::string_view() : *host);
+  }
+  // A page may have a browser ask without saying for whom. A link that somebody follows is not the page's request.
+  const std::string* site = head.Find("sec-fetch-site");
+  const std::string* mode = head.Find("sec-fetch-mode");
+  return site == nullptr || *site != "cross-site" || (mode != nullptr && *mode == "navigate");
+}
+
 std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, const HttpRoute& route) const {
   // Before everything that not every POST needs: whatever is let through here has its body read into memory.
-  if (head.framing == BodyFraming::kLength &&
-      head.content_length > static_cast<uint64_t>(context_.limits.body_bytes_max)) {
-    return PayloadTooLarge(static_cast<uint64_t>(context_.limits.body_bytes_max));
-  }
+  const auto bytes_max = static_cast<uint64_t>(BodyBytesMax(route));
+  if (head.framing == BodyFraming::kLength && head.content_length > bytes_max) return PayloadTooLarge(bytes_max);
   if (!route.body) return std::nullopt;
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
   const std::string* encoding = head.Find("content-encoding");
@@ -259,8 +277,14 @@ std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, cons
   return std::nullopt;
 }
 
+int64_t HttpConnection::BodyBytesMax(const HttpRoute& route) const {
+  const int64_t all = context_.limits.body_bytes_max;
+  return route.body_bytes_max > 0 ? std::min(route.body_bytes_max, all) : all;
+}
+
 asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
   const HttpHead& head = exchange.head();
+  if (AdmitsPage(head)) exchange.SetOriginAdmitted();
   if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
     // It may have any framing: its body counts as not read.
     co_await exchange.RespondError(NotImplemented("The method is not known here."));
@@ -277,43 +301,72 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     co_await exchange.Respond(std::move(response));
     co_return;
   }
+  if (found.route->admit) {
+    Admitted admitted = found.route->admit(exchange);
+    if (admitted.refusal.has_value()) {
+      co_await RefuseAtHead(exchange, std::move(*admitted.refusal));
+      co_return;
+    }
+    exchange.SetPlace(std::move(admitted.place));
+  }
   // A body that comes with a GET is not read; the response ends the connection.
   if (!exchange.body_read() && found.route->method == "POST") {
-    const bool got = co_await ReadBody(exchange);
+    const bool got = co_await ReadBody(exchange, /*keep=*/found.route->body, BodyBytesMax(*found.route));
     if (!got) co_return;
   }
   co_await found.route->handle(exchange);
 }
 
-asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange) {
+asio::awaitable<void> HttpConnection::RefuseAtHead(HttpExchange& exchange, HttpResponse response) {
+  // A small body is read over, so that a client that was told to come later keeps its connection.
   const HttpHead& head = exchange.head();
-  ArmDeadline(context_.limits.body_timeout_s);
+  if (head.framing == BodyFraming::kLength && head.content_length <= uint64_t{kReadOverBytes} &&
+      !head.expects_continue) {
+    const bool got = co_await ReadBody(exchange, /*keep=*/false, kReadOverBytes);
+    if (!got) co_return;
+  }
+  co_await exchange.Respond(std::move(response));
+}
+
+asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange, bool keep, int64_t bytes_max) {
+  const HttpHead& head = exchange.head();
   if (head.expects_continue && head.version_minor >= 1 && input_.empty()) {
     const bool ok = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
     if (!ok) co_return false;
-    ArmDeadline(context_.limits.body_timeout_s);  // WriteAll has one of its own
   }
-  ChunkedDecoder decoder(context_.limits);
   std::string& body = exchange.body_so_far();
+  BodyReader reader(head, context_.limits, &body);
+  const int64_t began_us = MonotonicUs();
+  ArmDeadline(reader.due_s());
   while (true) {
-    HttpProgress progress = HttpProgress::kNeedMore;
-    size_t used = 0;
-    if (head.framing == BodyFraming::kChunked) {
-      progress = decoder.Feed(input_, &used, &body);
-      if (progress == HttpProgress::kRejected) {
+    const HttpProgress progress = reader.Take(&input_);
+    if (progress == HttpProgress::kRejected) {
+      DisarmDeadline();
+      co_await exchange.RespondError(reader.reject());
+      co_return false;
+    }
+    if (std::ssize(body) > bytes_max) {  // it did not say so
+      DisarmDeadline();
+      co_await exchange.RespondError(PayloadTooLarge(static_cast<uint64_t>(bytes_max)));
+      co_return false;
+    }
+    if (!keep) body.clear();
+    if (head.framing == BodyFraming::kChunked && exchange.place() != nullptr) {
+      std::optional<HttpResponse> refusal = exchange.place()->HoldBody(static_cast<int64_t>(body.size()));
+      if (refusal.has_value()) {
         DisarmDeadline();
-        co_await exchange.RespondError(decoder.reject());
+        co_await exchange.Respond(std::move(*refusal));
         co_return false;
       }
-    } else {
-      used = std::min<uint64_t>(head.content_length - body.size(), input_.size());
-      body.append(input_, 0, used);
-      if (body.size() == head.content_length) progress = HttpProgress::kDone;
     }
-    input_.erase(0, used);
     if (progress == HttpProgress::kDone) break;
     const ReadResult result = co_await ReadSome();
     if (result == ReadResult::kBytes) continue;
+    const double left_s = reader.due_s() - static_cast<double>(MonotonicUs() - began_us) * 1e-6;
+    if (result == ReadResult::kTimeout && left_s > 0) {
+      ArmDeadline(left_s);  // it brought something meanwhile
+      continue;
+    }
     DisarmDeadline();
     if (result == ReadResult::kClosed) {
       client_gone_ = true;
@@ -356,8 +409,10 @@ asio::awaitable<void> HttpConnection::Linger() {
 }
 
 asio::awaitable<HttpConnection::ReadResult> HttpConnection::ReadSome() {
+  if (TurnIsOver()) co_await LetOthersGo();
   while (true) {
     if (timed_out_) co_return ReadResult::kTimeout;
+    if (client_gone_) co_return ReadResult::kClosed;
     {
       // Never alive across a wait, so that an idle connection holds none.
       std::array<char, kReadBytes> buffer;
@@ -371,12 +426,32 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::ReadSome() {
     }
     error_code error;
     co_await socket_.async_wait(HttpSocket::wait_read, asio::redirect_error(asio::use_awaitable, error));
+    BeginTurn();
     if (timed_out_) co_return ReadResult::kTimeout;
     if (error || client_gone_) co_return ReadResult::kClosed;
   }
 }
 
+void HttpConnection::BeginTurn() {
+  turn_began_us_ = MonotonicUs();
+  turn_requests_ = 0;
+}
+
+bool HttpConnection::TurnIsOver() const {
+  return turn_requests_ >= kTurnRequests || MonotonicUs() - turn_began_us_ >= kTurnUs;
+}
+
+asio::awaitable<void> HttpConnection::LetOthersGo() {
+  // Not dispatch, which would go on at once: what is ready on the io thread, the poll for new events among it, comes first.
+  co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  BeginTurn();
+}
+
 asio::awaitable<bool> HttpConnection::WriteAll(std::string_view data) {
+  // Each piece has to make way, and all of them together have to come to a rate.
+  const Limits& limits = context_.limits;
+  const int64_t began_us = MonotonicUs();
+  const double all_s = limits.stream_stall_s + static_cast<double>(data.size()) / limits.answer_bytes_per_s_min;
   while (!data.empty() && !client_gone_) {
     std::string_view piece = data.substr(0, kWriteBytes);
     data.remove_prefix(piece.size());
@@ -391,13 +466,16 @@ asio::awaitable<bool> HttpConnection::WriteAll(std::string_view data) {
         break;
       }
       if (!armed) {
-        ArmDeadline(context_.limits.stream_stall_s);
+        const double left_s = all_s - static_cast<double>(MonotonicUs() - began_us) * 1e-6;
+        ArmDeadline(std::clamp(left_s, 0.0, limits.stream_stall_s));
         armed = true;
       }
       co_await socket_.async_wait(HttpSocket::wait_write, asio::redirect_error(asio::use_awaitable, error));
+      BeginTurn();
       if (error || timed_out_) client_gone_ = true;
     }
     if (armed) DisarmDeadline();
+    if (!data.empty() && TurnIsOver()) co_await LetOthersGo();
   }
   co_return !client_gone_;
 }
@@ -460,11 +538,17 @@ void HttpConnection::WatchClient() {
   ArmWatch();
 }
 
+void HttpConnection::SetIdle(bool idle) {
+  if (idle != idle_) place_->SetIdle(idle);
+  idle_ = idle;
+}
+
 asio::awaitable<void> HttpConnection::WaitForWake() {
   if (!woken_ && !client_gone_) {
     error_code ignored;
     wake_timer_.expires_at(asio::steady_timer::time_point::max());
     co_await wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    BeginTurn();
   }
   woken_ = false;
 }

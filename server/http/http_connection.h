@@ -9,11 +9,12 @@
 //  3. A response that leaves bytes of its request unread ends the connection.
 //  4. Every wait for the peer has a deadline.
 //  5. An idle connection holds no buffer.
+//  6. Nobody keeps an io thread: a peer that always has bytes to be read and room for answers, so that no wait for it ever
+//     suspends, still lets the others go first after kTurnRequests requests or kTurnUs.
 #ifndef HYDRANT_SERVER_HTTP_HTTP_CONNECTION_H_
 #define HYDRANT_SERVER_HTTP_HTTP_CONNECTION_H_
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
@@ -27,22 +28,22 @@
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
 #include "server/http/listener_context.h"
+#include "server/http/peer_address.h"
 #include "server/http/response_stream.h"
 
 namespace hydrant {
 
-// A socket of any stream protocol: TCP or Unix.
-using HttpSocket = boost::asio::generic::stream_protocol::socket;
-
 class HttpConnection : public ResponseStream, public std::enable_shared_from_this<HttpConnection> {
  public:
-  HttpConnection(HttpSocket socket, ListenerContext& context);
+  HttpConnection(HttpSocket socket, ListenerContext& context, std::string peer,
+                 std::unique_ptr<ConnectionTable::Place> place);
   ~HttpConnection() override;
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // Spawns Run on the socket's strand.
-  static void Start(HttpSocket socket, ListenerContext& context);
+  // Spawns Run on the socket's strand. `peer` is the address as text, `place` the connection's in context.connections.
+  static void Start(HttpSocket socket, ListenerContext& context, std::string peer,
+                    std::unique_ptr<ConnectionTable::Place> place);
 
   boost::asio::awaitable<bool> WriteAll(std::string_view data) override;
   void CloseAfterResponse() override { keep_alive_ = false; }
@@ -69,31 +70,48 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   };
   Found FindRoute(const HttpHead& head) const;
   // What is wrong with a request, from its head alone, found by the three in this order. Authenticate finds out who asks.
-  std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found) const;
-  std::optional<ApiError> Authenticate(HttpExchange& exchange) const;
+  std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found);
+  std::optional<ApiError> Authenticate(HttpExchange& exchange);
   std::optional<ApiError> CheckOrigin(const HttpHead& head) const;
+  // Whether the page that a browser asks for, if any, may use the server.
+  bool AdmitsPage(const HttpHead& head) const;
   std::optional<ApiError> CheckBodyHead(const HttpHead& head, const HttpRoute& route) const;
+  int64_t BodyBytesMax(const HttpRoute& route) const;
 
-  boost::asio::awaitable<bool> ReadBody(HttpExchange& exchange);
+  // False: it did not come, or was refused (and answered). Not kept: its bytes are dropped as they come.
+  boost::asio::awaitable<bool> ReadBody(HttpExchange& exchange, bool keep, int64_t bytes_max);
+  boost::asio::awaitable<void> RefuseAtHead(HttpExchange& exchange, HttpResponse response);
   boost::asio::awaitable<bool> Refuse(ApiError error);
   boost::asio::awaitable<void> Linger();
 
   boost::asio::awaitable<ReadResult> ReadSome();
+  // True when the connection has had its io thread for long enough. Whoever asks then awaits LetOthersGo.
+  bool TurnIsOver() const;
+  void BeginTurn();
+  boost::asio::awaitable<void> LetOthersGo();
   void ArmDeadline(double seconds);
   void DisarmDeadline();
   void ArmWatch();
   void OnReadable();
   void LoseClient();
+  void SetIdle(bool idle);
   void Wake();
 
   HttpSocket socket_;
   ListenerContext& context_;
   const std::string peer_;  // address as text
-  std::string input_;       // received and not yet consumed
+  const std::unique_ptr<ConnectionTable::Place> place_;
+  std::string input_;  // received and not yet consumed
   bool keep_alive_ = true;
   bool first_request_ = true;
+  bool idle_ = false;   // waits for a request of which nothing has come
+  bool keyed_ = false;  // has shown a valid key, where one is asked for
   bool client_gone_ = false;
   size_t linger_bytes_;  // discarded at most after the last response
+
+  // Since the connection last gave its io thread back.
+  int64_t turn_began_us_ = 0;
+  int32_t turn_requests_ = 0;
 
   boost::asio::steady_timer deadline_;
   uint64_t deadline_number_ = 0;  // of the armed deadline; an older one that fires late means nothing

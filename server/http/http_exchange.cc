@@ -1,5 +1,6 @@
 #include "server/http/http_exchange.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
+
+// What is left of an answer when its place is given back: the kernel takes it at once, or nearly.
+constexpr size_t kLastBytes = 64 << 10;
 
 // What a page of an allowed origin may read of a response.
 constexpr const char* kExposedFields =
@@ -30,8 +34,7 @@ HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head)
 
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
   if (response.close || !body_read_) stream_.CloseAfterResponse();
-  // Only an origin that CheckOrigin admitted gets here with a response of interest to a page.
-  if (const std::string* origin = head_.Find("origin"); origin != nullptr && response.status != 403) {
+  if (const std::string* origin = head_.Find("origin"); origin != nullptr && origin_admitted_) {
     response.fields.emplace_back("access-control-allow-origin", *origin);
     response.fields.emplace_back("access-control-expose-headers", kExposedFields);
     response.fields.emplace_back("vary", "origin");
@@ -43,12 +46,33 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   assert(status_ == 0);
   response = WithCommonFields(std::move(response));
   status_ = response.status;
+  std::string_view body = response.body;
+  const bool is_small = body.size() <= kLastBytes;
   std::string out;
-  out.reserve(512 + response.body.size());
-  AppendHead(response, head_.version_minor, stream_.KeepsAlive(), static_cast<int64_t>(response.body.size()),
-             request_id_, &out);
-  if (head_.method != "HEAD") out.append(response.body);
-  co_await stream_.WriteAll(out);
+  out.reserve(512 + (is_small ? body.size() : 0));
+  AppendHead(response, head_.version_minor, stream_.KeepsAlive(), static_cast<int64_t>(body.size()), request_id_, &out);
+  if (head_.method == "HEAD") body = {};
+  if (is_small) {
+    out.append(body);
+    ClosePlace();
+    co_await stream_.WriteAll(out);
+    co_return;
+  }
+  // There is one copy of a large answer, and it counts for as long as its client leaves it here.
+  if (place_ != nullptr) place_->HoldAnswer(static_cast<int64_t>(body.size()));
+  bool ok = co_await stream_.WriteAll(out);
+  if (ok) ok = co_await stream_.WriteAll(body.substr(0, body.size() - std::min(body.size(), kLastBytes)));
+  ClosePlace();
+  if (ok) co_await stream_.WriteAll(body.substr(body.size() - std::min(body.size(), kLastBytes)));
+}
+
+void HttpExchange::DropBody() {
+  std::string().swap(body_);
+  if (place_ != nullptr) place_->ReleaseBody();
+}
+
+void HttpExchange::ClosePlace() {
+  if (place_ != nullptr) place_->Close();
 }
 
 HttpResponse ErrorResponse(const ApiError& error) {

@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "server/http/caller.h"
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
+#include "server/http/request_place.h"
 #include "server/http/response_stream.h"
 
 namespace hydrant {
@@ -31,7 +33,6 @@ class HttpExchange {
 
   const HttpHead& head() const { return head_; }
   const std::string& body() const { return body_; }
-  std::string TakeBody() { return std::move(body_); }
   // The client's X-Request-Id when it is usable, else one of our own.
   const std::string& request_id() const { return request_id_; }
   // Who asks; null on an open route, and for the operator.
@@ -56,7 +57,17 @@ class HttpExchange {
   boost::asio::awaitable<void> WaitForWake() { return stream_.WaitForWake(); }
   std::function<void()> Waker() { return stream_.Waker(); }
 
+  // What the request holds from its head on; null for a route that admits everything. Respond gives the place back when what is
+  // left of the answer is the kernel's, so that the next request of a client that waited for it finds it free.
+  void SetPlace(std::unique_ptr<RequestPlace> place) { place_ = std::move(place); }
+  RequestPlace* place() { return place_.get(); }
+  // The body is no longer needed.
+  void DropBody();
+  // The same as Respond's end, of a stream: before its last piece is written.
+  void ClosePlace();
+
   // Whoever reads the request says what it found. A response that leaves bytes of its request unread ends the connection.
+  void SetOriginAdmitted() { origin_admitted_ = true; }
   void SetCaller(Caller caller) { caller_ = std::move(caller); }
   std::string& body_so_far() { return body_; }
   void SetBodyRead(bool read) { body_read_ = read; }
@@ -70,9 +81,11 @@ class HttpExchange {
   std::string body_;
   std::string request_id_;
   Caller caller_;
+  std::unique_ptr<RequestPlace> place_;
   int64_t arrival_us_ = 0;
   int status_ = 0;
   bool body_read_ = false;
+  bool origin_admitted_ = false;  // a page of the Origin that it names may read the response
   bool streaming_ = false;
   bool chunked_ = false;     // the stream's pieces travel as chunks
   std::string stream_head_;  // not sent yet

@@ -18,6 +18,8 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -179,12 +181,14 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
         continue;
       }
       Configure(socket, context_.limits);
-      if (context_.connections.load(std::memory_order_relaxed) >= context_.limits.connections_max) {
+      std::string peer = PeerAddress(socket);
+      std::unique_ptr<ConnectionTable::Place> place = context_.connections.TryAdd(peer, context_.limits);
+      if (place == nullptr) {
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
         socket.shutdown(HttpSocket::shutdown_both, error);
         continue;
       }
-      HttpConnection::Start(std::move(socket), context_);
+      HttpConnection::Start(std::move(socket), context_, std::move(peer), std::move(place));
     } catch (const std::exception&) {
       // Out of memory, most likely. It costs this connection, never the loop.
       Log(LogLevel::kError, "a connection could not be started");

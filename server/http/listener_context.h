@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "server/http/caller.h"
+#include "server/http/connection_table.h"
 #include "server/http/origin_policy.h"
+#include "server/http/request_place.h"
 #include "server/process/limits.h"
 
 namespace hydrant {
@@ -27,7 +29,10 @@ struct HttpRoute {
   bool open = false;   // needs no key
   // Answers the exchange. Runs on the connection's strand.
   std::function<boost::asio::awaitable<void>(HttpExchange&)> handle;
-  bool body = true;  // a POST that must have one; else it may come without, and what comes is not looked at
+  bool body = true;  // a POST that must have one; else it may come without, and what comes is not kept
+  // Asked once the head has passed every check, before a byte of the body is read. Null: everything is admitted.
+  std::function<Admitted(const HttpExchange&)> admit;
+  int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
 };
 
 struct ListenerContext {
@@ -36,8 +41,7 @@ struct ListenerContext {
   OriginPolicy origins;
   std::vector<HttpRoute> routes;
 
-  // Relaxed: a number for the cap, nothing is published through it.
-  std::atomic<int64_t> connections = 0;
+  ConnectionTable connections;
   // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
   // Relaxed: a response that misses it is answered as if it had come earlier.
   std::atomic<bool> unready = false;

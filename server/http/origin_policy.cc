@@ -10,11 +10,14 @@
 namespace hydrant {
 namespace {
 
-// "Host:8000" -> "host", "[::1]:8000" -> "::1".
+// "Host:8000" -> "host", "[::1]:8000" -> "::1". What is neither stays as it is, and is no address.
 std::string HostName(std::string_view host) {
   if (host.starts_with('[')) {
     const size_t close = host.find(']');
-    return LowerCase(host.substr(1, close == std::string_view::npos ? close : close - 1));
+    if (close == std::string_view::npos) return LowerCase(host.substr(1));
+    const std::string_view rest = host.substr(close + 1);
+    const bool is_port = rest.starts_with(':') && std::all_of(rest.begin() + 1, rest.end(), IsDigit);
+    return LowerCase(rest.empty() || is_port ? host.substr(1, close - 1) : host);
   }
   if (std::count(host.begin(), host.end(), ':') == 1) host = host.substr(0, host.find(':'));
   return LowerCase(host);

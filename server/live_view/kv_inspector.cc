@@ -12,7 +12,6 @@
 #include <chrono>
 #include <utility>
 
-#include "server/http/offload.h"
 #include "server/process/clock.h"
 #include "server/tenants/tenant_registry.h"
 
@@ -72,7 +71,7 @@ class KvInspector::Visit {
 };
 
 KvInspector::KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
-                         asio::thread_pool& workers)
+                         WorkerPool& workers)
     : engine_(engine), shape_(shape), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
 
 asio::awaitable<void> KvInspector::Serve(HttpExchange& exchange, std::string id) {
@@ -106,7 +105,7 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
   }
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;
-  co_await Offload(workers_, [&] {
+  co_await workers_.Run(tenant, [&] {
     response =
         JsonResponse(SessionKvJson(MakeSessionKv(id, view.value(), *reading, shape_, tokenizer_, query.value())));
   });

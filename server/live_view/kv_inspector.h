@@ -15,7 +15,6 @@
 #define HYDRANT_SERVER_LIVE_VIEW_KV_INSPECTOR_H_
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "server/engine/engine_port.h"
 #include "server/http/http_exchange.h"
+#include "server/http/worker_pool.h"
 #include "server/live_view/kv_map.h"
 #include "server/sessions/session_store.h"
 
@@ -39,7 +39,7 @@ class KvInspector {
 
   // The arguments outlive the inspector.
   KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
-              boost::asio::thread_pool& workers);
+              WorkerPool& workers);
 
   // Answers about the session `id` of the caller's tenant. 404 as SessionStore::Get.
   boost::asio::awaitable<void> Serve(HttpExchange& exchange, std::string id);
@@ -60,7 +60,7 @@ class KvInspector {
   const KvShape shape_;
   SessionStore& sessions_;
   const Tokenizer& tokenizer_;
-  boost::asio::thread_pool& workers_;
+  WorkerPool& workers_;
 
   std::mutex mutex_;
   // Guarded by mutex_.

@@ -20,10 +20,15 @@ struct Limits : RequestLimits {
   int32_t header_fields_max = 100;
   int32_t uri_bytes_max = 4 << 10;
   int64_t body_bytes_max = 8 << 20;
-  double header_timeout_s = 10;     // first byte (or accept) to the end of the header block: a total, not per read
-  double body_timeout_s = 30;       // end of the header block to the end of the body
+  int64_t held_bytes_max = 256 << 20;  // bodies on their way in and answers on their way out, of all requests
+  double header_timeout_s = 10;        // first byte (or accept) to the end of the header block: a total, not per read
+  double body_timeout_s = 30;          // end of the header block to the end of the body
+  double body_grace_s = 10;            // of it; then what has come must be what this rate would have brought
+  double body_bytes_per_s_min = 16 << 10;
   double keepalive_timeout_s = 60;  // between requests of one connection
   int32_t connections_max = 10'000;
+  int32_t connections_per_address_max = 0;  // 0: a quarter of those, and no bound for this host's own
+  double unkeyed_keepalive_timeout_s = 10;  // the same of a connection that has shown no valid key
   // Pipelined bytes accepted while a generation runs; a client that sends more has its connection ended.
   int32_t pipelined_bytes_max = 64 << 10;
 
@@ -32,6 +37,7 @@ struct Limits : RequestLimits {
   int32_t send_buffer_bytes = 64 << 10;
   int64_t stream_buffer_bytes_max = 256 << 10;  // unsent events of one request; then it is paused
   double stream_stall_s = 30;                   // a paused or unread response is ended after this long
+  double answer_bytes_per_s_min = 32 << 10;     // beyond that, of a long answer as a whole
   // Keep-alive probes find a peer that vanished: 20 s idle + 3 probes 10 s apart = 50 s <= 60 s.
   int32_t tcp_keepalive_idle_s = 20;
   int32_t tcp_keepalive_interval_s = 10;

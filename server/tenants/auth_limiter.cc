@@ -1,10 +1,6 @@
 #include "server/tenants/auth_limiter.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <cstring>
 
 namespace hydrant {
 namespace {
@@ -31,15 +27,6 @@ int32_t AuthLimiter::Fail(const std::string& peer, int64_t now_us) {
 void AuthLimiter::MakeRoom(int64_t now_us) {
   absl::erase_if(windows_, [now_us](const auto& entry) { return now_us - entry.second.began_us >= kWindowUs; });
   if (windows_.size() >= kPeersMax) windows_.clear();
-}
-
-std::string PeerGroup(std::string_view address) {
-  in6_addr bits{};
-  if (inet_pton(AF_INET6, std::string(address).c_str(), &bits) != 1) return std::string(address);
-  if (IN6_IS_ADDR_V4MAPPED(&bits)) return std::string(address);
-  std::memset(bits.s6_addr + 8, 0, 8);
-  char text[INET6_ADDRSTRLEN];
-  return inet_ntop(AF_INET6, &bits, text, sizeof(text)) == nullptr ? std::string(address) : std::string(text) + "/64";
 }
 
 }  // namespace hydrant

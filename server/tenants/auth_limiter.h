@@ -35,10 +35,6 @@ class AuthLimiter {
   absl::flat_hash_map<std::string, Window> windows_;  // guarded by mutex_; at most kPeersMax
 };
 
-// What is counted together for a peer: an IPv4 address, or the /64 that an IPv6 host has to itself. `address` is text as
-// inet_ntop writes it; anything else (a Unix socket's peer) stands for itself.
-std::string PeerGroup(std::string_view address);
-
 }  // namespace hydrant
 
 #endif  // HYDRANT_SERVER_TENANTS_AUTH_LIMITER_H_

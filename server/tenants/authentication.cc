@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/http/peer_address.h"
 #include "server/process/clock.h"
 
 namespace hydrant {

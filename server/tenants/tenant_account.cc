@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/clock.h"
+#include "server/tenants/byte_budget.h"
 
 namespace hydrant {
 namespace {
@@ -43,11 +44,6 @@ std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
   return Limited(RejectReason::kRpm, "rpm",
                  absl::StrCat("This tenant may send ", limits_.rpm, " requests per minute (rpm)."),
                  requests_.SecondsUntil(1, now_us));
-}
-
-std::optional<Refusal> TenantAccount::Count(int64_t now_us) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return TakeRequest(now_us);
 }
 
 std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
@@ -123,6 +119,19 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   }
   TenantAccount& tenant = *account;
   const std::lock_guard<std::mutex> lock(tenant.mutex_);
+  const int64_t sequences_max = tenant.limits_.sequences_max;
+  if (sequences_max > 0 && count > sequences_max) {
+    *refusal = {InvalidField("n", absl::StrCat("This request has ", count, " sequences; this tenant may have ",
+                                               sequences_max, " at a time (sequences_max).")),
+                RejectReason::kInvalid};
+    return nullptr;
+  }
+  if (sequences_max > 0 && tenant.sequences_ + count > sequences_max) {
+    *refusal = Limited(RejectReason::kConcurrency, "sequences_max",
+                       absl::StrCat("This tenant may have ", sequences_max, " sequences at a time (sequences_max)."),
+                       tenant.request_s_ * static_cast<double>(count) / static_cast<double>(sequences_max));
+    return nullptr;
+  }
   if (tenant.limits_.queue_max > 0 && tenant.queued_ + count > tenant.limits_.queue_max) {
     *refusal =
         Limited(RejectReason::kQueue, "queue_max",
@@ -130,13 +139,23 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
                 backlog.wait_s);
     return nullptr;
   }
+  // More than half of the places is more than any of several tenants can ever have of them.
+  const int64_t places = backlog.sequences_max / 2;
+  if (queue_share < 1 && count > places) {
+    *refusal = {InvalidField("prompt", absl::StrCat("This request has ", count,
+                                                    " sequences; a tenant's part of the server's queue has ", places,
+                                                    " places at most.")),
+                RejectReason::kInvalid};
+    return nullptr;
+  }
   const auto fits = [queue_share](int64_t all, int64_t own, int64_t more, int64_t most) {
-    const double half = static_cast<double>(most) / 2;
-    return queue_share >= 1 || own == 0 || static_cast<double>(all + more) <= half ||
-           static_cast<double>(own + more) <= queue_share * half;
+    return queue_share >= 1 || own + more <= 1 || FitsShare(all, own, more, most, queue_share);
   };
+  // One request may have more tokens than its tenant's part: the largest there may be must find room in an idle engine.
+  const bool first_tokens = tenant.queued_tokens_ == 0;
   if (!fits(backlog.sequences, tenant.queued_, count, backlog.sequences_max) ||
-      !fits(backlog.prompt_tokens, tenant.queued_tokens_, prompt_tokens, backlog.prompt_tokens_max)) {
+      (!first_tokens &&
+       !fits(backlog.prompt_tokens, tenant.queued_tokens_, prompt_tokens, backlog.prompt_tokens_max))) {
     *refusal =
         Limited(RejectReason::kQueue, "queue", "This tenant's part of the server's queue is full.", backlog.wait_s);
     return nullptr;
@@ -157,6 +176,7 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
         tenant.tokens_.SecondsUntil(tokens, now_us));
     return nullptr;
   }
+  tenant.sequences_ += count;
   tenant.queued_ += count;
   tenant.queued_tokens_ += prompt_tokens;
   return std::shared_ptr<RequestAccount>(new RequestAccount(std::move(account), std::move(sequences)));
@@ -184,6 +204,7 @@ void RequestAccount::OnEnded(int32_t choice, int32_t prompt_computed, int32_t ge
   if (states_[index] == State::kEnded) return;
   LeaveQueue(index);
   states_[index] = State::kEnded;
+  --account_->sequences_;
   const Sequence& sequence = sequences_[index];
   // Negative when what a session had parked was gone, and more was computed than anybody could know.
   const int64_t unused = sequence.prompt_tokens + sequence.max_tokens - prompt_computed - generated;

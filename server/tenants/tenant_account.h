@@ -45,8 +45,6 @@ class TenantAccount {
 
   void SetLimits(const TenantLimits& limits, int64_t now_us);
 
-  // A request arrived that is answered at once: rpm.
-  std::optional<Refusal> Count(int64_t now_us);
   // A request arrived: concurrency_max and rpm. Every success is followed by one Close.
   std::optional<Refusal> Open(int64_t now_us);
   void Close(int64_t opened_us, int64_t now_us);
@@ -79,7 +77,8 @@ class TenantAccount {
   TokenBucket requests_;
   TokenBucket tokens_;
   int32_t open_ = 0;
-  int64_t queued_ = 0;         // sequences accepted and not yet admitted
+  int64_t sequences_ = 0;      // accepted and not yet ended
+  int64_t queued_ = 0;         // of those, not yet admitted
   int64_t queued_tokens_ = 0;  // of their prompts
   double request_s_ = 1;       // how long a request takes: a moving average
 };
@@ -98,8 +97,8 @@ class RequestAccount : public SequenceLedger {
     int64_t max_tokens = 0;
   };
 
-  // Takes what `sequences` need from the account: queue_max and tpm, and the tenant's part of the whole queue, which is
-  // half of it for all together and of the other half `queue_share`, in [0, 1]. Null, with the reason in *refusal, when
+  // Takes what `sequences` need from the account: sequences_max, queue_max and tpm, and the tenant's part of the whole queue (FitsShare), from the
+  // first request on. Null, with the reason in *refusal, when
   // something is not there; nothing is taken then.
   static std::shared_ptr<RequestAccount> TryOpen(std::shared_ptr<TenantAccount> account,
                                                  std::vector<Sequence> sequences, const Backlog& backlog,

@@ -21,6 +21,7 @@ struct TenantLimits {
   int64_t rpm = 0;              // requests per minute
   int64_t tpm = 0;              // computed prompt tokens and generated tokens per minute
   int32_t queue_max = 0;        // sequences that wait to be admitted
+  int32_t sequences_max = 0;    // sequences that wait or run
 };
 
 struct TenantConfig {

@@ -34,8 +34,8 @@ constexpr size_t kNameBytesMax = 64;
 using Names = std::span<const std::string_view>;
 constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
 constexpr std::string_view kTenantMembers[] = {
-    "name", "api_keys_sha256", "weight",       "kv",       "sessions_max", "concurrency_max", "rpm",
-    "tpm",  "public_prefixes", "priority_max", "queue_max"};
+    "name", "api_keys_sha256", "weight",       "kv",        "sessions_max", "concurrency_max", "rpm",
+    "tpm",  "public_prefixes", "priority_max", "queue_max", "sequences_max"};
 // Those of the request field `kv`, of which its own reader decides, and ours.
 constexpr std::string_view kKvMembers[] = {"policy",  "budget",  "recent",     "floor",        "elastic",   "position",
                                            "cadence", "prefill", "budget_max", "floor_blocks", "blocks_max"};
@@ -116,6 +116,7 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.limits.rpm = reader.Integer("rpm", 0, 1, kRateMax);
   tenant.limits.tpm = reader.Integer("tpm", 0, 1, kRateMax);
   tenant.limits.queue_max = static_cast<int32_t>(reader.Integer("queue_max", 0, 1, kInt32Max));
+  tenant.limits.sequences_max = static_cast<int32_t>(reader.Integer("sequences_max", 0, 1, kInt32Max));
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
   const JsonView prefixes = reader.Raw("public_prefixes");

@@ -1,7 +1,7 @@
 // Reads the file of --tenants:
 //
 //   {"tenants": [{"name", "api_keys_sha256": […], "weight", "kv": {"policy", "budget", "recent", "cadence", "budget_max",
-//                 "floor_blocks", "blocks_max"}, "sessions_max", "concurrency_max", "rpm", "tpm", "queue_max",
+//                 "floor_blocks", "blocks_max"}, "sessions_max", "concurrency_max", "rpm", "tpm", "queue_max", "sequences_max",
 //                 "priority_max"}, …],
 //    "default_tenant": name}
 //

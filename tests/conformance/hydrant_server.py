@@ -47,7 +47,9 @@ class Server:
     def __init__(self, *flags, model=None, start_timeout=60.0):
         self._log_file = tempfile.NamedTemporaryFile(prefix="hydrantd-", suffix=".log", delete=False)
         self._process = subprocess.Popen(
-            [str(binary_path()), "serve", str(model or model_path()), "--port", "0", *map(str, flags)],
+            # What the process says of itself in /proc is closed to others without that flag, to its own user too.
+            [str(binary_path()), "serve", str(model or model_path()), "--port", "0", "--allow-core-dumps",
+             *map(str, flags)],
             stdin=subprocess.DEVNULL,
             stdout=self._log_file,
             stderr=subprocess.STDOUT,

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/engine/stream_mailbox.h"
 #include "server/process/clock.h"
 #include "tests/server/test_server.h"
 
@@ -245,6 +248,45 @@ TEST(Frontend, AFailureEndsItWithItsCode) {
   server.http().Fail(70);
   server.executor().Release();
   EXPECT_EQ(server.Join(), 70);
+}
+
+// Keeps the io threads busy for as long as it lives.
+class BusyIoThreads {
+ public:
+  explicit BusyIoThreads(TestServer& server) {
+    const std::shared_future<void> end = end_.get_future().share();
+    for (int i = 0; i < 2; ++i) {
+      server.http().fan_out()({std::make_shared<StreamMailbox>(1, 1024, [this, end] {
+        ++busy_;
+        end.wait();
+      })});
+    }
+    EXPECT_TRUE(Eventually([this] { return busy_ == 2; }));
+  }
+  ~BusyIoThreads() { end_.set_value(); }
+
+ private:
+  std::promise<void> end_;
+  std::atomic<int> busy_ = 0;
+};
+
+TEST(Frontend, TheOperatorIsHeardWhateverClientsDo) {
+  Told told;
+  TestServerOptions options;
+  options.http.handle_signals = true;
+  options.http.notify = told.hook();
+  options.http.watchdog_us = 2'000;
+  options.http.admin = {0, "127.0.0.1", "", "admin-key"};
+  TestServer server(std::move(options));
+  {
+    const BusyIoThreads busy(server);
+    EXPECT_EQ(RawClient(server.http().admin_port()).Ask(Get("/health"), 5).status, 200);
+    const int64_t fed = told.Count("WATCHDOG=1");
+    kill(getpid(), SIGTERM);
+    EXPECT_TRUE(Eventually([&] { return told.Count("STOPPING=1") == 1; }));
+    EXPECT_LE(told.Count("WATCHDOG=1"), fed + 1) << "but threads that do not come back are no sign of life";
+  }
+  EXPECT_EQ(server.Join(), 0);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/server/test_server.h"
@@ -50,6 +52,51 @@ TEST(HttpConnection, PipelinedRequestsAreAnsweredInOrder) {
   client.Send(CompletionPost(kBody, "X-Request-Id: a\r\n") + Get("/version", "X-Request-Id: b\r\n") +
               CompletionPost(kBody, "X-Request-Id: c\r\n"));
   for (const char* id : {"a", "b", "c"}) EXPECT_EQ(client.ReadResponse().Field("x-request-id"), id);
+}
+
+// Sends one small request after the other without waiting, and takes the answers as they come.
+class Pipeliner {
+ public:
+  explicit Pipeliner(uint16_t port) : client_(port) {
+    std::string block;
+    while (block.size() < 64 << 10) block += Get("/ping");
+    sender_ = std::thread([this, block] {
+      while (!ended_ && client_.Send(block)) continue;
+      client_.ShutdownSend();
+    });
+    reader_ = std::thread([this] {
+      while (!client_.closed()) {
+        if (!client_.ReadUntil("\r\n", 0.1).empty()) answered_ = true;
+      }
+    });
+  }
+  ~Pipeliner() {
+    ended_ = true;
+    sender_.join();
+    reader_.join();
+  }
+  bool answered() const { return answered_; }
+
+ private:
+  RawClient client_;
+  std::atomic<bool> ended_ = false;
+  std::atomic<bool> answered_ = false;
+  std::thread sender_;
+  std::thread reader_;
+};
+
+TEST(HttpConnection, PipelinersLetOthersGoFirst) {
+  TestServer server;
+  std::vector<std::unique_ptr<Pipeliner>> pipeliners;
+  for (int i = 0; i < 4; ++i) pipeliners.push_back(std::make_unique<Pipeliner>(server.port()));
+  for (const auto& pipeliner : pipeliners) {
+    EXPECT_TRUE(Eventually([&] { return pipeliner->answered(); }, 3)) << "each other, too";
+  }
+  for (int i = 0; i < 20; ++i) {
+    RawClient canary(server.port());
+    canary.Send(Get("/health"));
+    EXPECT_EQ(canary.ReadResponse(1).status, 200);
+  }
 }
 
 TEST(HttpConnection, CloseAndHttp10EndTheConnection) {
@@ -297,6 +344,25 @@ TEST(HttpConnection, ABodyHasADeadlineOfItsOwn) {
   EXPECT_TRUE(client.closed());
 }
 
+TEST(HttpConnection, ABodyHasToComeAtARate) {
+  TestServerOptions options;
+  options.http.limits.body_grace_s = 0.3;
+  options.http.limits.body_bytes_per_s_min = 10'000;
+  TestServer server(std::move(options));
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+  RawClient slow(server.port());
+  slow.Send(head + "{");
+  EXPECT_EQ(slow.ReadResponse(5).status, 408) << "long before the deadline of the whole";
+  RawClient steady(server.port());
+  steady.Send(head);
+  const std::string body = kBody + std::string(100'000 - std::string_view(kBody).size(), ' ');
+  for (size_t at = 0; at < body.size(); at += 10'000) {
+    EXPECT_EQ(steady.ReadUntil("nothing comes", 0.05), "");
+    steady.Send(std::string_view(body).substr(at, 10'000));
+  }
+  EXPECT_EQ(steady.ReadResponse().status, 200);
+}
+
 TEST(HttpConnection, SilentAndIdleConnectionsAreClosedWithoutAWord) {
   TestServerOptions options;
   options.http.limits.header_timeout_s = 0.2;
@@ -309,6 +375,41 @@ TEST(HttpConnection, SilentAndIdleConnectionsAreClosedWithoutAWord) {
   EXPECT_EQ(idle.Ask(Get("/health")).status, 200);
   EXPECT_EQ(idle.ReadAll(), "");
   EXPECT_TRUE(idle.closed());
+}
+
+TEST(HttpConnection, WhoShowedNoKeyIsKeptForAShorterTime) {
+  TestServerOptions options = Keyed();
+  options.http.limits.unkeyed_keepalive_timeout_s = 0.1;
+  TestServer server(std::move(options));
+  RawClient stranger(server.port());
+  RawClient known(server.port());
+  EXPECT_EQ(known.Ask(Get("/v1/models", "Authorization: Bearer sesame\r\n")).status, 200);
+  EXPECT_EQ(stranger.Ask(Get("/health")).status, 200);
+  stranger.ReadAll(5);
+  EXPECT_TRUE(stranger.closed());
+  EXPECT_EQ(known.Ask(Get("/health")).status, 200);
+}
+
+TEST(HttpConnection, WhoMayNotAskLearnsNothing) {
+  TestServer server(Keyed());
+  const std::string foreign = "Origin: http://evil.example\r\n";
+  for (const std::string& request :
+       {Get("/v1/models", foreign), "FOO / HTTP/1.1\r\nHost: localhost\r\n" + foreign + "\r\n"}) {
+    const RawClient::Response response = server.Ask(request);
+    EXPECT_GE(response.status, 400);
+    EXPECT_EQ(response.Field("access-control-allow-origin"), "") << response.status;
+  }
+  EXPECT_EQ(server.Ask(Get("/v1/models", "Origin: http://localhost\r\n")).Field("access-control-allow-origin"),
+            "http://localhost")
+      << "a page of ours may read that its key is wrong";
+}
+
+TEST(HttpConnection, APageThatDoesNotSayWhoItIsIsAForeignOne) {
+  TestServer server;
+  EXPECT_EQ(server.Ask(Get("/metrics", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n")).status, 403);
+  EXPECT_EQ(server.Ask(Get("/ui", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n")).status / 100, 2)
+      << "a link that somebody follows";
+  EXPECT_EQ(server.Ask(Get("/metrics", "Sec-Fetch-Site: same-origin\r\n")).status, 200);
 }
 
 TEST(HttpConnection, AClientThatLeavesInTheMiddleCostsNothing) {

@@ -85,6 +85,36 @@ TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
   EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "a place is free again";
 }
 
+TEST(HttpListener, WhoComesToACrowdTakesThePlaceOfTheLongestIdle) {
+  TestServerOptions options;
+  options.http.limits.connections_max = 10;
+  TestServer server(std::move(options));
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 30; ++i) {
+    idle.push_back(std::make_unique<RawClient>(server.port()));
+    ASSERT_TRUE(Eventually([&] {
+      if (idle.back()->Ask(Get("/health")).status == 200) return true;
+      idle.back() = std::make_unique<RawClient>(server.port());
+      return false;
+    })) << i;
+  }
+  idle.front()->ReadAll(1);
+  EXPECT_TRUE(idle.front()->closed());
+  EXPECT_EQ(idle.back()->Ask(Get("/health")).status, 200) << "the newest stays";
+}
+
+TEST(HttpListener, AnAddressHasABound) {
+  TestServerOptions options;
+  options.http.limits.connections_per_address_max = 2;
+  TestServer server(std::move(options));
+  RawClient first(server.port());
+  RawClient second(server.port());
+  ASSERT_EQ(first.Ask(Get("/health")).status, 200);
+  ASSERT_EQ(second.Ask(Get("/health")).status, 200);
+  RawClient third(server.port());
+  EXPECT_NE(third.ReadResponse().body.find("connections_exceeded"), std::string::npos);
+}
+
 TEST(HttpListener, AStormOfResetsLeavesItAlive) {
   TestServer server;
   for (int i = 0; i < 500; ++i) {

@@ -75,5 +75,14 @@ TEST(OriginPolicy, LoopbackIsThatNetworkOnly) {
   }
 }
 
+TEST(OriginPolicy, WhatFollowsABracketIsAPortOrTheWholeIsNoAddress) {
+  const OriginPolicy policy("127.0.0.1", {}, {});
+  EXPECT_TRUE(policy.AdmitsHost("[::1]"));
+  EXPECT_TRUE(policy.AdmitsHost("[::1]:8000"));
+  for (const char* host : {"[::1].evil.example", "[::1]x", "[::1]:8000x", "[::1]]"}) {
+    EXPECT_FALSE(policy.AdmitsHost(host)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

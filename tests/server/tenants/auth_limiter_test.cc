@@ -26,14 +26,5 @@ TEST(AuthLimiter, ItsMemoryIsBoundedHoweverManyAddressesTry) {
   EXPECT_GT(limiter.Fail("last", kSecond), 0) << "it still counts";
 }
 
-TEST(AuthLimiter, AnIpv6HostIsItsNetwork) {
-  EXPECT_EQ(PeerGroup("10.1.2.3"), "10.1.2.3");
-  EXPECT_EQ(PeerGroup("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-  EXPECT_EQ(PeerGroup("2001:db8:1:2:ffff::1"), "2001:db8:1:2::/64");
-  EXPECT_NE(PeerGroup("2001:db8:1:3::1"), PeerGroup("2001:db8:1:2::1"));
-  EXPECT_EQ(PeerGroup("::ffff:10.0.0.1"), "::ffff:10.0.0.1");
-  EXPECT_EQ(PeerGroup("local"), "local");
-}
-
 }  // namespace
 }  // namespace hydrant

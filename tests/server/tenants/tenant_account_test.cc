@@ -133,17 +133,6 @@ TEST_F(TenantAccountTest, TokensComputedBeyondWhatCouldBeKnownArePaidForAfterwar
   EXPECT_GT(account->snapshot(now_us + 102 * kSecond).tokens_remaining, 0);
 }
 
-TEST_F(TenantAccountTest, ARequestThatIsAnsweredAtOnceCountsForItsRateAlone) {
-  const auto account = With({.concurrency_max = 1, .rpm = 3});
-  ASSERT_FALSE(account->Open(now_us_).has_value());
-  EXPECT_FALSE(account->Count(now_us_).has_value()) << "it takes no place among the open ones";
-  EXPECT_FALSE(account->Count(now_us_).has_value());
-  const std::optional<Refusal> refusal = account->Count(now_us_);
-  ASSERT_TRUE(refusal.has_value());
-  EXPECT_EQ(refusal->reason, RejectReason::kRpm);
-  EXPECT_EQ(refusal->error.retry_after_s, 20);
-}
-
 TEST_F(TenantAccountTest, WhatTheEngineNeverSawIsFree) {
   const auto account = With({.tpm = 1000, .queue_max = 4});
   { const auto request = Take(account, 100, 200, 3); }
@@ -177,6 +166,22 @@ TEST_F(TenantAccountTest, TheQueueIsLeftAtAdmissionOrAtTheEnd) {
   EXPECT_EQ(account->snapshot(now_us_).queued, 1);
 }
 
+TEST_F(TenantAccountTest, SequencesThatWaitOrRunAreBounded) {
+  const auto account = With({.sequences_max = 3});
+  EXPECT_EQ(Take(account, 1, 1, 4), nullptr);
+  EXPECT_EQ(refusal_->error.status, 400) << "a retry would change nothing";
+  EXPECT_EQ(refusal_->error.param, "n");
+  const auto first = Take(account, 1, 1, 2);
+  ASSERT_NE(first, nullptr);
+  first->OnAdmitted(0);
+  EXPECT_EQ(Take(account, 1, 1, 2), nullptr);
+  EXPECT_EQ(refusal_->error.status, 429);
+  EXPECT_EQ(refusal_->error.param, "sequences_max");
+  EXPECT_EQ(refusal_->reason, RejectReason::kConcurrency);
+  first->OnEnded(0, 1, 1);
+  EXPECT_NE(Take(account, 1, 1, 2), nullptr);
+}
+
 TEST_F(TenantAccountTest, HalfOfTheQueueIsSharedOutByWeight) {
   struct Case {
     const char* name;
@@ -205,6 +210,19 @@ TEST_F(TenantAccountTest, HalfOfTheQueueIsSharedOutByWeight) {
       EXPECT_EQ(refusal_->reason, RejectReason::kQueue) << test.name;
     }
   }
+}
+
+TEST_F(TenantAccountTest, TheFirstRequestKeepsToItsPartOfTheQueueToo) {
+  const auto account = With({});
+  backlog_ = {0, 1000, 0, 1 << 20, 3};
+  EXPECT_EQ(Take(account, 1, 1, 501, 0.5), nullptr) << "more than half of the queue";
+  EXPECT_EQ(refusal_->error.status, 400) << "a retry would change nothing";
+  EXPECT_EQ(refusal_->reason, RejectReason::kInvalid);
+  EXPECT_NE(Take(account, 1, 1, 501, 1), nullptr) << "who is alone may have all of it";
+  backlog_.sequences = 500;
+  EXPECT_EQ(Take(account, 1, 1, 251, 0.5), nullptr) << "the common half is taken";
+  EXPECT_EQ(refusal_->error.status, 429);
+  EXPECT_NE(Take(account, 1, 1, 250, 0.5), nullptr);
 }
 
 TEST_F(TenantAccountTest, NewLimitsHoldAtOnce) {

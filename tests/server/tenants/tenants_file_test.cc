@@ -28,7 +28,7 @@ TEST(TenantsFile, EveryMemberArrives) {
       {"name": "team-a", "api_keys_sha256": [")" +
                                        kDigest + R"("], "weight": 3,
        "kv": {"policy": "h2o", "budget": 256, "recent": 100, "budget_max": 512, "floor_blocks": 20, "blocks_max": 60},
-       "sessions_max": 7, "concurrency_max": 8, "rpm": 60, "tpm": 100000, "queue_max": 9, "priority_max": 10,
+       "sessions_max": 7, "concurrency_max": 8, "rpm": 60, "tpm": 100000, "queue_max": 9, "sequences_max": 12, "priority_max": 10,
        "public_prefixes": []},
       {"name": "guests", "weight": 0.5}],
     "default_tenant": "guests"})",
@@ -53,6 +53,7 @@ TEST(TenantsFile, EveryMemberArrives) {
   EXPECT_EQ(a.limits.rpm, 60);
   EXPECT_EQ(a.limits.tpm, 100'000);
   EXPECT_EQ(a.limits.queue_max, 9);
+  EXPECT_EQ(a.limits.sequences_max, 12);
   EXPECT_EQ(a.priority_max, 10);
   const TenantConfig& guests = config->tenants[1];
   EXPECT_FALSE(guests.kv.has_value()) << "the server's default";
@@ -91,6 +92,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
       {"rpm 0", One(R"("rpm":0)"), "tenants[0].rpm: "},
       {"tpm 0", One(R"("tpm":0)"), "tenants[0].tpm: "},
       {"tpm 1.5", One(R"("tpm":1.5)"), "tenants[0].tpm: "},
+      {"sequences 0", One(R"("sequences_max":0)"), "tenants[0].sequences_max: "},
       {"queue 0", One(R"("queue_max":0)"), "tenants[0].queue_max: "},
       {"sessions 0", One(R"("sessions_max":0)"), "tenants[0].sessions_max: "},
       {"priority -1", One(R"("priority_max":-1)"), "tenants[0].priority_max: "},

@@ -1,0 +1,134 @@
+#include "server/frontend/admission_control.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/clock.h"
+
+namespace hydrant {
+namespace {
+
+// A body of unknown length is held in pieces.
+constexpr int64_t kChunkedStep = 64 << 10;
+// Bodies and answers move within seconds.
+constexpr int32_t kRetryAfterS = 1;
+
+void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
+  for (auto& field : fields) response->fields.push_back(std::move(field));
+}
+
+}  // namespace
+
+// A request's place and bytes. Goes with its exchange, which the connection's coroutine owns.
+class AdmissionControl::Place : public RequestPlace {
+ public:
+  Place(AdmissionControl& control, Caller tenant) : control_(control), tenant_(std::move(tenant)) {}
+  ~Place() override {
+    Close();
+    if (body_bytes_ + answer_bytes_ > 0) {
+      control_.bytes_.GiveBack(tenant_->index(), body_bytes_ + answer_bytes_);
+    }
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  std::optional<Refusal> Open() {
+    std::optional<Refusal> refusal = tenant_->account->Open(opened_us_);
+    open_ = !refusal.has_value();
+    return refusal;
+  }
+  std::optional<Refusal> TryHold(int64_t bytes) {
+    if (bytes <= body_bytes_) return std::nullopt;
+    if (std::optional<Refusal> refusal = control_.TryHold(*tenant_, bytes - body_bytes_, body_bytes_)) return refusal;
+    body_bytes_ = bytes;
+    return std::nullopt;
+  }
+
+  std::optional<HttpResponse> HoldBody(int64_t bytes) override {
+    const int64_t in_steps = (bytes + kChunkedStep - 1) / kChunkedStep * kChunkedStep;
+    if (const std::optional<Refusal> refusal = TryHold(in_steps)) return control_.Reject(*tenant_, *refusal);
+    return std::nullopt;
+  }
+  void ReleaseBody() override {
+    if (body_bytes_ > 0) control_.bytes_.GiveBack(tenant_->index(), std::exchange(body_bytes_, 0));
+  }
+  void HoldAnswer(int64_t bytes) override {
+    control_.bytes_.Take(tenant_->index(), bytes);
+    answer_bytes_ += bytes;
+  }
+  void Close() override {
+    if (open_) tenant_->account->Close(opened_us_, MonotonicUs());
+    open_ = false;
+  }
+
+ private:
+  AdmissionControl& control_;
+  const Caller tenant_;
+  const int64_t opened_us_ = MonotonicUs();
+  bool open_ = false;
+  int64_t body_bytes_ = 0;
+  int64_t answer_bytes_ = 0;
+};
+
+AdmissionControl::AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics)
+    : engine_(engine), metrics_(metrics), bytes_(limits.held_bytes_max) {}
+
+Refusal AdmissionControl::Draining() {
+  return {Overloaded("The server is shutting down.", "draining", 5), RejectReason::kDraining};
+}
+
+Admitted AdmissionControl::AdmitGeneration(const HttpExchange& exchange) {
+  const TenantEntry& tenant = *exchange.caller();
+  metrics_.CountRequest(tenant.index());
+  if (refusing()) return {nullptr, Reject(tenant, Draining())};
+  return Admit(exchange);
+}
+
+Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) { return Admit(exchange); }
+
+Admitted AdmissionControl::Admit(const HttpExchange& exchange) {
+  auto place = std::make_unique<Place>(*this, exchange.caller());
+  std::optional<Refusal> refusal = place->Open();
+  if (!refusal.has_value()) refusal = place->TryHold(static_cast<int64_t>(exchange.head().content_length));
+  if (refusal.has_value()) return {nullptr, Reject(*exchange.caller(), *refusal)};
+  return {std::move(place), std::nullopt};
+}
+
+std::optional<Refusal> AdmissionControl::TryHold(const TenantEntry& tenant, int64_t bytes, int64_t before) {
+  const std::optional<ByteBudget::Lack> lack = bytes_.TryTake(tenant.index(), tenant.queue_share, bytes, before);
+  if (!lack.has_value()) return std::nullopt;
+  if (*lack == ByteBudget::Lack::kAll) {
+    return Refusal{Overloaded("The server holds as many bytes of bodies and answers as it may.", "held_bytes_exceeded",
+                              kRetryAfterS),
+                   RejectReason::kOverloaded};
+  }
+  ApiError error = RateLimited("This tenant's part of the bytes of bodies and answers is full.", "rate_limit_exceeded",
+                               kRetryAfterS);
+  error.param = "held_bytes";
+  return Refusal{std::move(error), RejectReason::kQueue};
+}
+
+HttpResponse AdmissionControl::Reject(const TenantEntry& tenant, const Refusal& refusal) const {
+  const TenantAccount& account = *tenant.account;
+  metrics_.CountReject(account.index(), refusal.reason);
+  HttpResponse response = Answer(refusal.error, account);
+  AddFields(&response, account.LimitFields(refusal));
+  return response;
+}
+
+HttpResponse AdmissionControl::Answer(const ApiError& error, const TenantAccount& account) const {
+  HttpResponse response = ErrorResponse(error);
+  if (error.status == 503) {
+    const Backlog backlog = engine_.backlog();
+    AddRateFields("requests", backlog.sequences_max, backlog.sequences_max - backlog.sequences, error.retry_after_s,
+                  &response.fields);
+    AddRateFields("tokens", backlog.prompt_tokens_max, backlog.prompt_tokens_max - backlog.prompt_tokens,
+                  error.retry_after_s, &response.fields);
+  } else {
+    AddFields(&response, account.RateFields(MonotonicUs()));
+  }
+  return response;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,63 @@
+// AdmissionControl decides from a request's head alone whether it may go on, before a byte of its body is read: whether the server
+// takes new work, whether its tenant may open another request (concurrency_max, rpm), and whether there is room for its body.
+//
+// Thread: any.
+//
+// Invariants
+//  1. A body is never read into memory without a place of its tenant and room in the budget of bytes.
+//  2. A refused request has given back everything but the one that its tenant's rpm counted.
+#ifndef HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
+#define HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "server/engine/engine_port.h"
+#include "server/http/http_exchange.h"
+#include "server/http/request_place.h"
+#include "server/metrics/metrics.h"
+#include "server/process/limits.h"
+#include "server/tenants/byte_budget.h"
+#include "server/tenants/tenant_account.h"
+#include "server/tenants/tenant_registry.h"
+
+namespace hydrant {
+
+class AdmissionControl {
+ public:
+  // The arguments outlive it.
+  AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics);
+
+  // A request that will generate, or one that will not but costs processor time by its body.
+  Admitted AdmitGeneration(const HttpExchange& exchange);
+  Admitted AdmitWork(const HttpExchange& exchange);
+
+  // The response to a request that was turned away, which is counted.
+  HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;
+  // The response that carries `error`, with the tenant's rates; beside a 503, what the queue holds and may hold.
+  HttpResponse Answer(const ApiError& error, const TenantAccount& account) const;
+
+  // From now on new generations get 503.
+  void Refuse() { refusing_.store(true, std::memory_order_relaxed); }
+  bool refusing() const { return refusing_.load(std::memory_order_relaxed); }
+  // What a request gets meanwhile.
+  static Refusal Draining();
+
+  int64_t bytes_held() const { return bytes_.used(); }
+
+ private:
+  class Place;
+
+  Admitted Admit(const HttpExchange& exchange);
+  std::optional<Refusal> TryHold(const TenantEntry& tenant, int64_t bytes, int64_t before);
+
+  const EnginePort& engine_;
+  Metrics& metrics_;
+  ByteBudget bytes_;
+  std::atomic<bool> refusing_ = false;  // relaxed: nothing is published through it
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_

@@ -1,0 +1,74 @@
+// ConnectionTable has the open connections of a listener: how many there are, how many from each address, and which of them are
+// idle, the longest first.
+//
+// Thread: any; a short lock.
+//
+// Invariants
+//  1. There are never more than connections_max, nor more from one address than it may have.
+//  2. Nobody is kept out by connections that do nothing: from kCrowded of the cap on, each that comes closes the one that has been
+//     idle longest.
+#ifndef HYDRANT_SERVER_HTTP_CONNECTION_TABLE_H_
+#define HYDRANT_SERVER_HTTP_CONNECTION_TABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/process/limits.h"
+
+namespace hydrant {
+
+class ConnectionTable {
+ public:
+  ConnectionTable() = default;
+  ConnectionTable(const ConnectionTable&) = delete;
+  ConnectionTable& operator=(const ConnectionTable&) = delete;
+
+  // A connection's place in the table, which outlives it.
+  class Place {
+   public:
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    // `close` ends the connection if it is still idle by then; called on any thread, under the table's lock. Before SetIdle.
+    void OnCrowded(std::function<void()> close) { close_ = std::move(close); }
+    // Whether the connection waits for a request of which nothing has come.
+    void SetIdle(bool idle);
+
+   private:
+    friend class ConnectionTable;
+    Place(ConnectionTable& table, std::string group) : table_(table), group_(std::move(group)) {}
+
+    ConnectionTable& table_;
+    const std::string group_;
+    std::function<void()> close_;
+    // Guarded by the table's lock.
+    std::list<Place*> node_{this};                          // lent to the table while the connection is idle
+    const std::list<Place*>::iterator at_ = node_.begin();  // stays the same wherever the node is
+    bool idle_ = false;
+  };
+
+  // A place for a connection from `address` (PeerAddress); null: there is none.
+  std::unique_ptr<Place> TryAdd(std::string_view address, const Limits& limits);
+
+  int64_t size() const;
+
+ private:
+  void CloseLongestIdle();  // REQUIRES: mutex_ held
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  int64_t count_ = 0;
+  absl::flat_hash_map<std::string, int32_t> by_group_;
+  std::list<Place*> idle_;  // the one that has been idle longest is first
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_HTTP_CONNECTION_TABLE_H_
