@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""What one client, or one tenant, can do to the others and to the process. Every attack here once worked; each runs against the real
+binary beside somebody who only wants to be served. Python's standard library only.
+
+    HYDRANTD=build/release/hydrantd tests/system/hostile/hostile_test.py [NAME …]"""
+
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "conformance"))
+
+import raw_http
+from hydrant_server import API_KEY, DEFAULT_MODEL, Server, binary_path, wait_for
+from tenants import TenantServer, TenantsFile
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+MIB = 1 << 20
+# A machine that has other work makes everybody wait. What is mended here made others wait for seconds, or for ever.
+PATIENCE_S = 0.5
+SHORT = {"prompt": "hi", "max_tokens": 2}
+
+
+def setUpModule():
+    global MODEL, FOLDER
+    for what, path in (("hydrantd", binary_path()), ("model", DEFAULT_MODEL)):
+        if not path.exists():
+            print(f"skipped: there is no {what} at {path}")
+            sys.exit(SKIPPED)
+    FOLDER = tempfile.TemporaryDirectory(prefix="hydrant-hostile-")
+    MODEL = pathlib.Path(FOLDER.name) / "small.gguf"
+    maker = ROOT / "tests" / "conformance" / "small_model.py"
+    subprocess.run([sys.executable, "-B", maker, DEFAULT_MODEL, MODEL], check=True)
+
+
+def tearDownModule():
+    FOLDER.cleanup()
+
+
+@contextlib.contextmanager
+def serving(*flags, **tenants):
+    """A server with these flags, and with these tenants if there are any; it must end in good order."""
+    if tenants:
+        server = TenantServer(TenantsFile(**tenants), *flags, model=MODEL)
+    else:
+        server = Server("--num-gpu-blocks-override", 512, "--max-model-len", 4096, *flags, model=MODEL)
+    try:
+        yield server
+        assert server.stop() == 0, server.log()[-4000:]
+    finally:
+        server.kill()
+        server.remove_log()
+
+
+def post_head(server, path, length, fields=()):
+    own = [("Content-Type", "application/json"), ("Content-Length", length)]
+    return raw_http.head("POST", path, own + list(fields), host=server.host())
+
+
+def waits(ask, seconds):
+    """How long each of the questions took that were asked one after the other for so long, sorted."""
+    times, until = [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        started = time.monotonic()
+        ask()
+        times.append(time.monotonic() - started)
+        time.sleep(0.01)
+    return sorted(times)
+
+
+def p99(times):
+    return times[min(len(times) - 1, len(times) * 99 // 100)]
+
+
+def send_without_end(one):
+    block = raw_http.head("GET", "/ping") * 1000
+    with contextlib.suppress(OSError):
+        while True:
+            one.sendall(block)
+
+
+def take_without_end(one):
+    with contextlib.suppress(OSError):
+        while one.recv(1 << 20):
+            pass
+
+
+@contextlib.contextmanager
+def pipeliners(server, count):
+    """Requests without a pause, answers taken as they come: a process for each, so that neither waits for the other."""
+    connections = [socket.create_connection(server.address) for _ in range(count)]
+    attackers = [
+        multiprocessing.get_context("fork").Process(target=work, args=(one,))
+        for one in connections
+        for work in (send_without_end, take_without_end)
+    ]
+    for attacker in attackers:
+        attacker.start()
+    for one in connections:
+        one.close()  # this process's copy
+    time.sleep(0.3)
+    try:
+        yield
+    finally:
+        for attacker in attackers:
+            attacker.kill()
+            attacker.join()
+
+
+class Hostile(unittest.TestCase):
+    def test_pipeliners_hold_up_nobody(self):
+        with serving("--admin-port", 0, "--admin-api-key", API_KEY) as server:
+            with pipeliners(server, 4):
+                times = waits(lambda: self.assertEqual(server.get("/health").status, 200), 3)
+                self.assertLess(p99(times), PATIENCE_S)
+                server.signal(signal.SIGTERM)
+                self.assertEqual(server.wait(5), 0, "and a signal is heard")
+
+
+    def test_bodies_on_their_way_are_bounded_by_tenant(self):
+        with serving(attacker={"concurrency_max": 4}, victim={}) as server:
+            before = server.rss_kib()
+            answers, held = 0, []
+            for _ in range(40):
+                connection = server.connect(5)
+                connection.send(post_head(server, "/v1/completions", 8 * MIB, server.as_tenant("attacker")))
+                held.append(connection)
+            for connection in held:
+                connection.try_send(b" " * MIB)
+            time.sleep(0.5)
+            answers = sum(connection.readable() for connection in held)
+            self.assertGreaterEqual(answers, 36, "all but the four that have a place are told so")
+            self.assertEqual(server.ask("victim", **SHORT).status, 200)
+            self.assertLess(server.rss_kib() - before, 40 * 1024)
+            for connection in held:
+                connection.close()
+            server.wait_tenant("attacker", open=0)
+
+    def test_bodies_on_their_way_are_bounded_in_all(self):
+        with serving("--max-held-bytes", 32 * MIB) as server:
+            before = server.rss_kib()
+            held = []
+            for _ in range(40):
+                connection = server.connect(5)
+                connection.send(post_head(server, "/v1/completions", 8 * MIB))
+                connection.try_send(b" " * (8 * MIB - 1))
+                held.append(connection)
+            self.assertLess(server.rss_kib() - before, 80 * 1024)
+            self.assertEqual(server.complete(**SHORT)["usage"]["completion_tokens"], 2)
+            with server.connect() as late:
+                late.send(post_head(server, "/v1/completions", 8 * MIB))
+                refused = late.read_response()
+            self.assertEqual((refused.status, refused.field("retry-after")), (503, "1"))
+            for connection in held:
+                connection.close()
+
+    def test_a_long_text_costs_its_sender_alone(self):
+        with serving(attacker={"concurrency_max": 4}, victim={}) as server:
+            body = b'{"max_tokens":1,"prompt":"' + b" " * (8 * MIB - 64) + b'"}'
+            before = server.cpu_s()
+            refused = server.post("/v1/completions", body, server.as_tenant("attacker"))
+            self.assertEqual(refused.json()["error"]["code"], "context_length_exceeded")
+            self.assertLess(server.cpu_s() - before, 0.5, "it was 2.4 s when all of it was tokenized")
+            ended = threading.Event()
+
+            def attack():
+                while not ended.is_set():
+                    with contextlib.suppress(OSError, TimeoutError, raw_http.ConnectionEnded):
+                        server.post("/v1/completions", body, server.as_tenant("attacker"))
+
+            attackers = [threading.Thread(target=attack) for _ in range(4)]
+            for attacker in attackers:
+                attacker.start()
+            text = {"prompt": "word " * 3500}
+            times = waits(
+                lambda: self.assertEqual(server.post("/tokenize", text, server.as_tenant("victim")).status, 200), 3
+            )
+            ended.set()
+            for attacker in attackers:
+                attacker.join()
+            self.assertLess(p99(times), 2 * PATIENCE_S)
+
+    def test_tokenizing_has_a_limit_and_a_place(self):
+        with serving(attacker={"concurrency_max": 4}, victim={}) as server:
+            large = server.post("/tokenize", {"prompt": " " * (8 * MIB - 64)}, server.as_tenant("attacker"))
+            self.assertEqual(large.status, 413)
+
+    def test_answers_that_nobody_reads_are_bounded(self):
+        with serving("--stream-stall-s", 2, attacker={"concurrency_max": 4}, victim={}) as server:
+            before = server.rss_kib()
+            body = {"prompt": "1 2 3 4 " * (MIB // 10)}
+            held = []
+            for _ in range(30):
+                connection = server.connect(5, receive_buffer=4096)
+                connection.try_send(
+                    raw_http.post("/tokenize", body, server.as_tenant("attacker"), host=server.host())
+                )
+                held.append(connection)
+            time.sleep(1)
+            self.assertEqual(server.tenant("attacker")["open"], 4, "an answer keeps its place until it is taken")
+            self.assertLess(server.rss_kib() - before, 100 * 1024)
+            self.assertEqual(server.ask("victim", **SHORT).status, 200)
+            server.wait_tenant("attacker", timeout=20, open=0)
+            for connection in held:
+                connection.close()
+
+    def test_idle_connections_make_way(self):
+        with serving("--max-connections", 100) as server:
+            idle = []
+            for _ in range(150):
+                connection = server.connect(5)
+                connection.send(raw_http.head("GET", "/ping"))
+                self.assertEqual(connection.read_response().status, 200)
+                idle.append(connection)
+            for _ in range(20):
+                self.assertEqual(server.complete(**SHORT)["usage"]["completion_tokens"], 2)
+            for connection in idle:
+                connection.close()
+
+    def test_an_address_has_a_bound(self):
+        with serving("--max-connections", 1000, "--max-connections-per-address", 20) as server:
+            held = [socket.create_connection(server.address, source_address=("127.0.0.2", 0)) for _ in range(30)]
+            time.sleep(0.2)
+            told = 0
+            for one in held:
+                one.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    told += b"connections_exceeded" in one.recv(4096)
+            self.assertEqual(told, 10)
+            self.assertEqual(server.get("/health").status, 200)
+            for one in held:
+                one.close()
+
+    def test_one_request_does_not_take_the_queue(self):
+        with serving("--max-num-seqs", 4, attacker={"concurrency_max": 4}, victim={}) as server:
+            batch = {"prompt": ["a"] * 1024, "n": 16, "max_tokens": 512}
+            self.assertEqual(server.ask("attacker", **batch).status, 400)
+            large = {"prompt": ["a"] * 1024, "n": 7, "max_tokens": 512}
+            with server.open("attacker", **large):
+                server.wait_tenant("attacker", timeout=10, open=1)
+                with server.open("victim", prompt=["b"] * 300, max_tokens=512):
+                    wait_for(lambda: server.tenant("victim")["waiting"] >= 290, 10.0)
+                    self.assertEqual(server.tenant("victim")["rejected"]["queue"], 0)
+
+    def test_a_slow_chat_template_stops_no_io_thread(self):
+        template = pathlib.Path(FOLDER.name) / "slow.jinja"
+        template.write_text("{% for i in range(900) %}{% for j in range(900) %}{% endfor %}{% endfor %}x")
+        with serving("--chat-template", template) as server:
+            ended = threading.Event()
+
+            def chat():
+                while not ended.is_set():
+                    server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
+
+            attackers = [threading.Thread(target=chat) for _ in range(6)]
+            for attacker in attackers:
+                attacker.start()
+            time.sleep(0.5)
+            times = waits(lambda: server.get("/health"), 3)
+            ended.set()
+            for attacker in attackers:
+                attacker.join()
+            self.assertLess(times[len(times) // 2], 0.1, "a render takes 70 ms, and two of them took both io threads")
+
+    def test_names_that_are_no_addresses(self):
+        with serving("--api-key", API_KEY) as server:
+            for host in ("[::1].evil.example", "[::1]x"):
+                with server.connect() as connection:
+                    connection.send(raw_http.head("GET", "/health", host=host))
+                    self.assertEqual(connection.read_response().status, 403)
+            with server.connect() as connection:
+                connection.send(
+                    raw_http.head("GET", "/v1/models", [("Origin", "http://evil.example")], host=server.host())
+                )
+                answer = connection.read_response()
+            self.assertEqual((answer.status, answer.field("access-control-allow-origin")), (401, None))
+
+    def test_what_others_do_is_not_told(self):
+        with serving(attacker={}, victim={}) as server:
+            with server.open("attacker", prompt="hi", max_tokens=3000, ignore_eos=True):
+                server.wait_tenant("attacker", open=1)
+                load = lambda name: server.get("/load", server.as_tenant(name)).json()["server_load"]
+                self.assertEqual((load("victim"), load("attacker")), (0, 1))
+
+    def test_secrets_stay_inside(self):
+        environment = {**os.environ, "HYDRANT_API_KEY": "sesame-of-the-test"}
+        command = [str(binary_path()), "serve", str(MODEL), "--port", "0", "--num-gpu-blocks-override", "64"]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                while "listening on" not in process.stderr.readline():
+                    self.assertIsNone(process.poll())
+                proc = pathlib.Path(f"/proc/{process.pid}")
+                limits = next(line for line in (proc / "limits").read_text().splitlines() if "core file" in line)
+                self.assertEqual(limits.split()[4:6], ["0", "0"])
+                with contextlib.suppress(PermissionError):  # only root may look at all
+                    self.assertNotIn(b"sesame", (proc / "environ").read_bytes())
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(20)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
