@@ -164,7 +164,7 @@ void BlockManager::DropScoreBlock(int32_t block, int32_t score_block) {
   if (score_block != block) score_blocks_.GiveBack(score_block);
 }
 
-// True when nobody else holds it.
+// True if no other table holds it.
 bool BlockManager::DropBlock(const BlockTable& table, int32_t block) {
   ++changes_;
   const bool available = pool_.DropReference(block);

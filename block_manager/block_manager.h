@@ -1,9 +1,9 @@
 // BlockManager is the only mutator of the pools, the tables and the prefix index. Admission is by reservation: a table is
 // admitted with the most blocks it may ever hold, and everything it does later within that number succeeds.
 //
-// A prefix that somebody computed is shared without copying: the blocks of a match enter the new table as they are. Before
-// a sequence drops or overwrites tokens, whatever others may read is copied into fresh blocks (PlanCopies, FinishCopies),
-// and these are part of its reservation.
+// A prefix that another sequence computed is shared without copying: the blocks of a match enter the new table as they
+// are. Before a sequence drops or overwrites tokens, whatever others may read is copied into fresh blocks (PlanCopies,
+// FinishCopies), and these are part of its reservation.
 //
 // Every table has an owner, to whom its blocks are counted. What can be shared is always of one owner: the salts of a prefix see to
 // that.
@@ -14,8 +14,8 @@
 // Invariants (asserted at every transition; CheckIntegrity recounts them, the simulator provokes them)
 //  1. Every block is in exactly one of free / cached-free / in use; the counts add up to the total.
 //  2. refcount(b) = number of block tables that hold b.
-//  3. promised() = sum over tables of reserved() - held(), and available() >= promised(): growth never fails, so nobody
-//     is ever preempted for lack of foresight.
+//  3. promised() = sum over tables of reserved() - held(), and available() >= promised(): growth never fails, so no
+//     sequence is ever preempted.
 //  4. A reservation only falls.
 //  5. A published block is full, and what is in it does not change while it is published.
 //  6. overlap(o) = blocks in the tables of owner o, less the distinct ones; all tables that hold a block have the same owner.

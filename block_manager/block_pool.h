@@ -1,5 +1,6 @@
-// BlockPool keeps the state of every block id: free, cached-free (holds a published block nobody uses; least recently
-// used first to be taken) or in use with a reference count. It knows nothing of tables, sequences or contents.
+// BlockPool keeps the state of every block id: free, cached-free (holds a published block that no table uses; the least
+// recently used one is taken first) or in use with a reference count. It knows nothing of tables, sequences or
+// contents.
 //
 // Thread: engine. Every operation is O(1) and allocates nothing.
 //

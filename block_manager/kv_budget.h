@@ -157,7 +157,7 @@ constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_
   return BlocksForSlots(PeakSlotsFrom(live, computed, prompt_length, max_tokens, budget));
 }
 
-// The same for a turn that goes on from `parked` slots of its session.
+// The same for a turn that continues from `parked` slots of its session.
 constexpr int64_t PeakSlotsResumed(int32_t parked, int32_t computed, int32_t prompt_length, int64_t max_tokens,
                                    const KvBudget& budget) {
   const int32_t cut = budget.TurnCut(parked, prompt_length - computed);

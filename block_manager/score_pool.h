@@ -1,11 +1,11 @@
 // ScorePool keeps the spare score blocks. A score block holds the scores and positions of 16 slots in every layer and KV head.
 // Every block has one of its own (score block b belongs to block b); a sequence that shares another one's block needs a
-// score block from here, because K and V of a prefix are the same for everybody, its running scores are not.
+// score block from here, because all sequences share the K and V of a prefix, but each has running scores of its own.
 //
-// What is left keeps *score snapshots*: the scores of a prefix's slots as they were when its last token had been computed.
-// With the causal mask they depend on the prefix alone, so a later request starts from them instead of computing the
-// prefix's rows again. A snapshot belongs to the published block that ends its prefix and dies with it, or when its side
-// blocks are needed, the least recently used first.
+// Spare score blocks that no sequence needs keep *score snapshots*: the scores of a prefix's slots as they were when
+// its last token had been computed. With the causal mask they depend on the prefix alone, so a later request starts
+// from them instead of computing the prefix's rows again. A snapshot belongs to the published block that ends its
+// prefix and is dropped with it, or when its score blocks are needed, the least recently used first.
 //
 // Thread: engine. Pure.
 //

@@ -60,9 +60,10 @@ struct EvictionPolicy {
   int32_t keep() const { return heavy + recent; }
   constexpr bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
 
-  // The same wish with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing is
-  // scored the heavy part is the first tokens of the text, which no share explains, so it stays. Always ask the policy the
-  // request began with: what several steps down come to then does not depend on the steps. REQUIRES: 1 <= slots <= keep().
+  // This policy with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing
+  // is scored the heavy part is the first tokens of the text, which no share explains, so it stays. Always ask the
+  // policy the request began with: what several steps down come to then does not depend on the steps. REQUIRES: 1 <=
+  // slots <= keep().
   EvictionPolicy Lowered(int32_t slots) const {
     EvictionPolicy lowered = *this;
     lowered.recent = scores() ? static_cast<int32_t>(int64_t{recent} * slots / keep()) : slots - heavy;

@@ -32,7 +32,7 @@ struct KvCacheLayout {
     return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + score_block_bytes();
   }
   size_t score_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
-  // Elements from the start of `score` or `position` to [side][layer][kv_head].
+  // Elements from the start of `score` or `position` to [score block][layer][kv_head].
   constexpr int64_t score_offset(int32_t layer, int64_t score_block, int32_t kv_head) const {
     return ((score_block * layers + layer) * kv_heads + kv_head) * kBlockSlots;
   }
@@ -55,12 +55,12 @@ struct KvCacheLayout {
   }
 };
 
-// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All (layer,
-// KV head) pairs share the table; which token a slot holds differs per pair. The order of elements inside one [16,
-// head_dim] tile of `k` and `v` is the device's own. A block is one piece of memory over all layers: a pool is touched for
-// the first time piece by piece, as blocks are given out (with the layers outside, the first blocks of a stretch of every
-// layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and whole blocks move in
-// one copy.
+// Device memory addressed by block id: slot s of a sequence lives in block table[s / 16] at offset s % 16. All layer
+// heads (layer, KV head) share the table; which token a slot holds differs between them. The order of elements inside
+// one [16, head_dim] tile of `k` and `v` is the device's own. A block is one piece of memory over all layers: a pool is
+// touched for the first time piece by piece, as blocks are given out (with the layers outside, the first blocks of a
+// stretch of every layer came at once, and the system's clearing of that much memory stopped a step for 0.3 s), and
+// whole blocks move in one copy.
 //
 // Scores and positions are addressed by *score block* in the same way. A block's own score block has its number; a sequence
 // that shares a block with others has a spare one beside it.

@@ -29,7 +29,7 @@ void AddServerFlags(CLI::App& app, Options& options, RawFlags& raw) {
   group.AddWithDefault("--port", "PORT", raw.port, "port of the server")->check(CLI::Range(1, 65535));
   group
       .AddWithDefault("--backend", "openai|openai-chat", options.backend,
-                      "what is asked for: completions or chat completions")
+                      "endpoint to load: completions or chat completions")
       ->check(CLI::IsMember({"openai", "openai-chat"}));
   group.Add("--endpoint", "PATH", options.endpoint,
             "path of the requests (default: /v1/completions or /v1/chat/completions)");
@@ -51,10 +51,11 @@ void AddServerFlags(CLI::App& app, Options& options, RawFlags& raw) {
 }
 
 void AddArrivalFlags(CLI::App& app, Options& options, RawFlags& raw) {
-  const FlagGroup group(app, "When");
+  const FlagGroup group(app, "Arrivals");
   group.AddWithDefault("--request-rate", "RATE", raw.request_rate, "conversations per second; inf: all at once");
-  group.AddWithDefault("--burstiness", "SHAPE", options.arrivals.burstiness,
-                       "of the gaps; 1: Poisson, less: burstier, more: evener, inf: constant");
+  group.AddWithDefault(
+      "--burstiness", "SHAPE", options.arrivals.burstiness,
+      "shape of the gaps between conversations; 1: Poisson, less: burstier, more: evener, inf: constant");
   group
       .Add("--num-prompts", "N", raw.num_prompts,
            "number of conversations (default: 1000, or with --duration any number)")
@@ -83,7 +84,7 @@ void AddArrivalFlags(CLI::App& app, Options& options, RawFlags& raw) {
 
 void AddDatasetFlags(CLI::App& app, RawFlags& raw) {
   const FlagGroup group(
-      app, "What (LEN: a number, or uniform:LOW:HIGH, normal:MEAN:SD, lognormal:MEDIAN:SIGMA, exponential:MEAN)");
+      app, "Dataset (LEN: a number, or uniform:LOW:HIGH, normal:MEAN:SD, lognormal:MEDIAN:SIGMA, exponential:MEAN)");
   const auto text = [&](const char* name, const char* unit, std::string& value, const char* help) {
     group.AddWithDefault(name, unit, value, help);
   };

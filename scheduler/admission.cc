@@ -101,15 +101,15 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
   elastic_.Plan(blocked_, plan.number);
 }
 
-bool Admission::MayAdmit(bool somebody_leaves) {
+bool Admission::MayAdmit(bool row_becomes_free) {
   holds_up_ = -1;
   if (waiting_ == 0 || paused_) return false;
-  if (somebody_leaves) return true;
+  if (row_becomes_free) return true;
   if (sequences_.free_rows() == 0) return false;
   CountOverlaps();
   if (Choose() != nullptr) return true;
   CountMissing();
-  return elastic_.CanWin(blocked_);
+  return elastic_.CanGain(blocked_);
 }
 
 Tenant* Admission::Choose() {
@@ -162,13 +162,15 @@ int32_t Admission::PrefixEnd(const Request& request) const {
   const PrefixUse& use = request.prefix;
   if ((!use.publishes && !use.looks_up) || parking_.Resumable(request) != nullptr) return 0;
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  // What a prompt keeps after a cut inside it was never anybody else's: at least one token before the first is computed.
+  // After a cut inside the prompt nothing that is kept may be shared: at least one token before the first cut is
+  // computed.
   const int32_t cut_at = request.budget.FirstCut(prompt_length);
   return cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
 }
 
-// A request that does not fit alone, into the pool or under its tenant's cap, may fit with what others hold already. Where it
-// would not with the longest prefix either, nothing is matched, and what it needs alone is the answer.
+// A request that does not fit into the pool or under its tenant's cap by itself may fit if it shares blocks that others
+// hold already. Where it would not with the longest prefix either, nothing is matched, and what it needs alone is the
+// answer.
 int64_t Admission::BlocksNeeded(Sequence& sequence, const Tenant& tenant) {
   const Request& request = sequence.request;
   const int64_t alone = PrivateBlocks(request);
@@ -200,7 +202,7 @@ int64_t Admission::MatchPrefix(const Request& request) {
   return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), request.max_tokens, request.budget);
 }
 
-// REQUIRES: ChooseTenant let it in. What a request needs alone is enough for that.
+// REQUIRES: ChooseTenant chose it, so there is room at least for what it needs without sharing.
 void Admission::Reserve(int32_t index, StepPlan& plan) {
   Sequence& sequence = sequences_.at(index);
   if (const ParkedCounts* parked = parking_.Resumable(sequence.request); parked != nullptr) {
@@ -225,7 +227,7 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPl
       {{request.session, parked.live, cut, parked.computed, rows}, index, {blocks.begin(), blocks.end()}});
   sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
   sequence.live = sequence.held = cut > 0 ? cut : parked.live;
-  // Whoever takes these blocks in this step does so after the cut.
+  // A sequence that gets these blocks in this step uses them only after the cut.
   if (cut > 0) {
     counters_.AddFreed(FreeCause::kPrefill, block_manager_.Shrink(sequence.blocks, cut, sequence.blocks.reserved()));
     counters_.evicted_tokens += static_cast<uint64_t>(parked.live - cut);
@@ -235,7 +237,8 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPl
   counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
 }
 
-// Shares when there is room for that beside the floors of others and below the tenant's own cap. False: it does not.
+// Reserves for sharing if there is room for it beside the floors of other tenants and below the tenant's own cap.
+// Returns false if not, and reserves nothing.
 bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan) {
   const Request& request = sequence.request;
   const Tenant& tenant = tenants_.of(sequence);
@@ -247,8 +250,7 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   if (!CapAllows(tenant, BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_starts,
-                       request.tenant);
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_inits, request.tenant);
   sequence.shares = true;
   // Needed until the first eviction only.
   const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);

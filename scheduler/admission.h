@@ -1,6 +1,7 @@
-// Admission says who is let in, and when: it holds the lines of waiting requests, matches and reserves the memory of those whose
-// turn it is (tenant.h), and has budgets lowered where that lets the head of line in (elastic_budgets.h). What a request needs it
-// gets promised whole, so that nobody who was let in ever waits for memory again.
+// Admission decides which waiting request is admitted, and when. It holds the tenants' queues, matches the prefix and
+// reserves the memory of the request whose turn it is (tenant.h), and has budgets lowered if that admits the head of
+// line (elastic_budgets.h). A request is promised all the memory that it may need, so an admitted sequence never waits
+// for memory.
 //
 // Thread: engine.
 //
@@ -8,9 +9,10 @@
 //  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival.
 //  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
 //     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
-//  3. What others have not used of their floors is left to them, and no tenant claims more blocks than its cap but by what was let
-//     in before the cap was lowered, and one request after that.
-//  4. A request that was accepted can be let in when nothing else runs (Check), whatever its session loses meanwhile.
+//  3. Admission leaves the unused part of their floors to the other tenants. No tenant claims more blocks than its cap,
+//     except by requests that were admitted before the cap was lowered, and by one request after that.
+//  4. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV
+//     meanwhile.
 #ifndef HYDRANT_SCHEDULER_ADMISSION_H_
 #define HYDRANT_SCHEDULER_ADMISSION_H_
 
@@ -39,35 +41,38 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  // Whether the request could ever be let in. Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed what its tenant
-  // can ever have), RESOURCE_EXHAUSTED (CheckSlotsAtWorst).
+  // OK if the request can be admitted at some time. Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks
+  // exceed what its tenant can ever have), RESOURCE_EXHAUSTED (CheckSlotsAtWorst).
   absl::Status Check(const Request& request) const;
-  // The most slots the request will occupy at once, going on from what its session has parked.
+  // The most slots that the request will occupy at once if it continues from its session's parked KV.
   int64_t PeakSlots(const Request& request) const;
-  // Whether it will occupy at most `slots_max` slots at once, whatever is lost before it is admitted. Error: RESOURCE_EXHAUSTED.
+  // OK if the request will occupy at most `slots_max` slots at once even if its session's parked KV is lost before it
+  // is admitted. Error: RESOURCE_EXHAUSTED.
   absl::Status CheckSlotsAtWorst(const Request& request, int64_t slots_max) const;
 
-  // The sequence joins its tenant's line. REQUIRES: Check(its request).ok(), and nothing happened since.
+  // Puts the sequence into its tenant's queue. REQUIRES: Check(its request).ok(), and nothing happened since.
   void Enqueue(int32_t index);
-  // A waiting sequence leaves it.
+  // Takes a waiting sequence out of its tenant's queue.
   void Withdraw(int32_t index);
 
-  // While admission is paused, what waits waits.
+  // While admission is paused, no request is admitted.
   void Pause(bool paused) { paused_ = paused; }
   bool paused() const { return paused_; }
 
-  // Lets in whoever can be: they are the last of the table's running(), and `plan` gets their restores and side starts. Then sees
-  // what can be lowered for who could not. Of a plan that was begun and has no rows yet.
+  // Admits every request that can be admitted: appends the sequences to the table's running(), and their restores and
+  // score starts to `plan`. Then has budgets lowered for the head of line that could not be admitted. REQUIRES: `plan`
+  // was begun and has no rows yet.
   void Plan(int64_t now_us, StepPlan& plan);
   // Whether the next Plan may let somebody in, or lower budgets for somebody, given whether somebody leaves before it. What the plan
   // in flight finds out does not count: what that makes room for is seen when it is committed.
-  bool MayAdmit(bool somebody_leaves);
+  bool MayAdmit(bool row_becomes_free);
 
   // A step was committed: it is charged for by what its tenants claimed meanwhile, too.
   void ChargeMemory();
 
   int32_t waiting() const { return waiting_; }
-  // What the last Plan did: the requests it let in; whether one waits for blocks alone; for whom budgets fall, 0: for nobody.
+  // What the last Plan did: the requests it admitted; whether one waits for blocks and nothing else; the request for
+  // which budgets are lowered (0: none).
   std::span<const uint64_t> admitted() const { return admitted_; }
   bool somebody_is_blocked() const { return blocked_.tenant != nullptr; }
   uint64_t lowers_for() const { return elastic_.lowers_for(); }

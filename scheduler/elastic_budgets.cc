@@ -4,7 +4,8 @@
 
 namespace hydrant {
 
-// Whether its next row may lower the budget: it has one, and it is not the last, after which everything is free anyway.
+// True if the sequence's next row may lower its budget: there is a next row, and it is not the last, after which all
+// blocks are free anyway.
 bool ElasticBudgets::MayLower(const Sequence& sequence) {
   return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.steps_after_next() > 0;
 }
@@ -13,7 +14,7 @@ int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence) const {
   return sequence.shares ? block_manager_.BlocksOthersUse(sequence.blocks) : 0;
 }
 
-// What ends with this step makes room without a loss.
+// Sequences that end with this step make room without a loss.
 void ElasticBudgets::BeginPlan(const Blocked& blocked) {
   planner_.Begin(tenants_.all(), *blocked.tenant, block_manager_.pool().total(), blocked.over_share);
   for (int32_t index : sequences_.running()) {
@@ -23,9 +24,9 @@ void ElasticBudgets::BeginPlan(const Blocked& blocked) {
   }
 }
 
-// Adds a sequence that may shrink with everything its budget may be lowered to. `losses` may be empty when nobody asks for the
-// cheapest.
-void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
+// Adds a candidate with every budget to which it may be lowered. `losses` may be empty if only the sum of the gains is
+// asked for.
+void ElasticBudgets::AddCandidate(int32_t index, std::span<const float> losses) {
   const Sequence& sequence = sequences_.at(index);
   const KvBudget& budget = sequence.request.budget;
   const int64_t reserved = sequence.blocks.reserved();
@@ -39,7 +40,7 @@ void ElasticBudgets::AddGiver(int32_t index, std::span<const float> losses) {
     const bool cut = live_in > lowered.keep;
     int64_t needed = BlocksForSlots(lowered.PeakSlots(std::min(live_in, lowered.keep), steps));
     if (sequence.shares && cut) {
-      // What others may read is copied first, within the reservation.
+      // Blocks that others may read are copied first, and the copies must fit the reservation.
       const int64_t copies = std::min<int64_t>(BlocksForSlots(lowered.keep), live_in / kBlockSlots);
       if (BlocksForSlots(live_in) + copies > reserved) continue;
     } else if (sequence.shares) {
@@ -58,34 +59,34 @@ bool ElasticBudgets::AnybodyMayLower() const {
   return std::any_of(running.begin(), running.end(), [this](int32_t index) { return MayLower(sequences_.at(index)); });
 }
 
-bool ElasticBudgets::CanWin(const Blocked& blocked) {
+bool ElasticBudgets::CanGain(const Blocked& blocked) {
   if (blocked.tenant == nullptr || !AnybodyMayLower()) return false;
   BeginPlan(blocked);
-  if (planner_.won_by_ends() >= blocked.blocks) return false;
+  if (planner_.gained_by_ends() >= blocked.blocks) return false;
   for (int32_t index : sequences_.running()) {
-    if (MayLower(sequences_.at(index))) AddGiver(index, {});
+    if (MayLower(sequences_.at(index))) AddCandidate(index, {});
   }
-  return planner_.CanWin(blocked.blocks);
+  return planner_.CanGain(blocked.blocks);
 }
 
 void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
   lowers_for_ = 0;
   if (blocked.tenant == nullptr) return;
   BeginPlan(blocked);
-  if (planner_.won_by_ends() >= blocked.blocks) return;
+  if (planner_.gained_by_ends() >= blocked.blocks) return;
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     const bool answered = sequence.losses_step + 1 == step && !sequence.losses.empty();
-    if (MayLower(sequence) && answered) AddGiver(index, sequence.losses);
+    if (MayLower(sequence) && answered) AddCandidate(index, sequence.losses);
   }
-  const std::span<const ShrinkPlanner::Choice> choices = planner_.Win(blocked.blocks);
+  const std::span<const ShrinkPlanner::Choice> choices = planner_.PlanFor(blocked.blocks);
   for (const ShrinkPlanner::Choice& choice : choices) sequences_.at(choice.sequence).lower_to = choice.keep;
   if (!choices.empty()) {
     lowers_for_ = sequences_.at(blocked.tenant->queue.front()).request.id;
     return;
   }
 
-  if (!CanWin(blocked)) return;
+  if (!CanGain(blocked)) return;
   for (int32_t index : sequences_.running()) sequences_.at(index).asks_losses = MayLower(sequences_.at(index));
 }
 

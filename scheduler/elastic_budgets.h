@@ -1,7 +1,7 @@
 // ElasticBudgets lowers budgets whose requests agreed, when the head of line waits for blocks.
 //
-// It takes three steps: one asks the candidates' rows what a lower budget would cost them, the next one's rows are cut, and with
-// the one behind it the head of line is let in. Each step decides anew, from the counts as they are.
+// This takes three steps. The first asks the candidates' rows what a lower budget would cost them, the second cuts the
+// chosen rows, and the third admits the head of line. Each step decides anew, from the counts at that time.
 //
 // Thread: engine. Pure. Keeps its memory from step to step.
 //
@@ -26,12 +26,13 @@ class ElasticBudgets {
   ElasticBudgets(SequenceTable& sequences, const TenantList& tenants, const BlockManager& block_manager)
       : sequences_(sequences), tenants_(tenants), block_manager_(block_manager) {}
 
-  // Decides what the rows of step number `step` ask and lower for the head of line that `blocked` names.
+  // Decides which rows of step number `step` measure losses, and which lower their budget, for the head of line that
+  // `blocked` names.
   void Plan(const Blocked& blocked, uint64_t step);
 
   // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses.
   bool AnybodyMayLower() const;
-  bool CanWin(const Blocked& blocked);
+  bool CanGain(const Blocked& blocked);
 
   // The request for which the last Plan lowers budgets; 0: it lowers none.
   uint64_t lowers_for() const { return lowers_for_; }
@@ -40,7 +41,7 @@ class ElasticBudgets {
   static bool MayLower(const Sequence& sequence);
   int32_t BlocksOthersUse(const Sequence& sequence) const;
   void BeginPlan(const Blocked& blocked);
-  void AddGiver(int32_t index, std::span<const float> losses);
+  void AddCandidate(int32_t index, std::span<const float> losses);
 
   SequenceTable& sequences_;
   const TenantList& tenants_;

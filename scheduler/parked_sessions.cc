@@ -39,7 +39,7 @@ void ParkedSessions::MakeRoom(int64_t blocks, uint64_t session, const ParkedCoun
     for (size_t i = 0; i < tenants_.size(); ++i) {
       const Tenant& tenant = tenants_[i];
       const auto index = static_cast<int32_t>(i);
-      // Whoever parks counts with what it is about to hold.
+      // The tenant that parks is judged by what it is about to hold.
       const int64_t held = tenant.blocks + (index == kv.tenant ? blocks : 0);
       const double share = static_cast<double>(held) / weight_of(index);
       if (tenant.by_use.empty() || (most != nullptr && share <= most_share)) continue;

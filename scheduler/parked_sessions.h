@@ -1,17 +1,18 @@
 // ParkedSessions is what the scheduler remembers of sessions between their turns: how much KV lies parked outside the pool,
 // by which turn, and for how many tokens. The bytes themselves are the executor's.
 //
-// When there is no room for one more, the tenant with the most blocks for its weight gives way, with the session it used
-// least recently. So a tenant that parks a thousand sessions loses its own, never those of one that keeps to its share.
+// If there is no room for another session, the tenant with the most blocks for its weight loses its least recently used
+// one. So a tenant that parks a thousand sessions loses its own sessions, never those of a tenant that keeps to its
+// share.
 //
 // Thread: engine. Pure.
 //
 // Invariants
 //  1. blocks() is the sum over sessions of the blocks of their slots, and at most the capacity.
-//  2. Whoever lost its KV is in dropped() until that is cleared.
-//  3. What is pinned stays.
-//  4. A tenant's pins are one session, or as many as fit into the blocks its driver gives it (CanPin): by queueing turns nobody
-//     keeps the sessions of others from being parked.
+//  2. A session that lost its KV is in dropped() until that list is cleared.
+//  3. Pinned KV stays.
+//  4. A tenant pins one session, or as many as fit into the blocks that the caller allows it (CanPin): no tenant can
+//     keep others' sessions from being parked by queueing turns.
 #ifndef HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 #define HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 
@@ -25,7 +26,7 @@
 
 namespace hydrant {
 
-// What a turn left.
+// The counts of a turn's parked KV.
 struct ParkedCounts {
   uint64_t turn = 0;
   int32_t tenant = 0;
@@ -38,29 +39,29 @@ class ParkedSessions {
   // Capacity in blocks' worth of slots; 0: nothing is ever parked.
   explicit ParkedSessions(int64_t blocks_max) : blocks_max_(blocks_max) {}
 
-  // Null when nothing is parked for it. Valid until the next change.
+  // A session's parked KV; null if there is none. Valid until the next change.
   const ParkedCounts* Find(uint64_t session) const;
 
   // A tenant's weight, > 0.
   using WeightOf = absl::FunctionRef<double(int32_t tenant)>;
-  // Replaces what is parked for the session. False, and nothing changes, when what is pinned leaves no room for it, or when
-  // what it would replace is pinned. REQUIRES: a session stays with its tenant.
+  // Replaces a session's parked KV. Returns false and changes nothing if pinned KV leaves no room for it, or if the KV
+  // that it would replace is pinned. REQUIRES: a session stays with its tenant.
   bool Put(uint64_t session, const ParkedCounts& kv, WeightOf weight_of);
 
-  // Whether a request may count on what is parked. `blocks_max` is what the session's tenant may pin in all; one session it
-  // may, however small that is. REQUIRES: Find(session) != nullptr.
+  // True if a request may rely on the session's parked KV. `blocks_max`: how many blocks the session's tenant may pin
+  // in all; it may always pin one session. REQUIRES: Find(session) != nullptr.
   bool CanPin(uint64_t session, int64_t blocks_max) const;
-  // A request counts on what is parked, until it has been restored or the request is gone. REQUIRES: CanPin, one Unpin per
-  // Pin.
+  // A request relies on the session's parked KV until it is restored or the request ends. REQUIRES: CanPin, one Unpin
+  // per Pin.
   void Pin(uint64_t session);
   void Unpin(uint64_t session);
 
   // It was restored. REQUIRES: Find(session) != nullptr.
   void Use(uint64_t session);
 
-  // Ignored when nothing is parked for it. What is pinned goes with its last pin.
+  // Forgets a session's parked KV, if there is any. Pinned KV is forgotten with its last pin.
   void Drop(uint64_t session);
-  // Drop, for it could not be parked.
+  // Drop, and counts the session as lost: its KV could not be parked.
   void Lose(uint64_t session);
 
   // Sessions whose KV the executor has yet to forget.

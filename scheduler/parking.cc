@@ -54,7 +54,7 @@ void Parking::Park(int32_t index, Sequence& sequence) {
   park.turn = sequence.request.turn;
   park.live = sequence.live;
   park.computed = sequence.computed;
-  // An exact budget's last step chose the slot the next token was to overwrite; no token comes.
+  // The last step of an exact budget chose the victim for a next token, but there is no next token.
   if (budget.limited() && !budget.periodic && sequence.live == budget.keep + 1) {
     park.cut_from = sequence.live;
     park.live = budget.keep;
@@ -88,7 +88,8 @@ void Parking::Drop(uint64_t session) {
   ReleaseTables(/*of_dropped_sessions=*/true);
 }
 
-// Gives back the blocks of sequences that left: of all, for they are parked, or of those that need not be parked any more.
+// Returns to the pool the blocks of the KV on its way out: of all sessions, because it is parked now, or of dropped
+// sessions, which need not be parked any more.
 void Parking::ReleaseTables(bool of_dropped_sessions) {
   for (size_t i = parks_.size(); i-- > 0;) {
     if (of_dropped_sessions && sessions_.Find(parks_[i].session) != nullptr) continue;

@@ -1,15 +1,15 @@
-// Parking is what becomes of a session's KV between its turns: it leaves the pool when a turn ends and comes back for the next.
-// Which sessions have something parked, and who has to give way, is ParkedSessions' to know; this adds what is on its way out,
-// and whether a request can count on what it would go on from.
+// Parking moves a session's KV out of the pool when a turn ends and back for the next one. ParkedSessions knows which
+// sessions have parked KV and which of them loses it first; this class adds the KV that is on its way out, and whether
+// a request can rely on the parked KV from which it would continue.
 //
-// Life of what a turn leaves: Park (the blocks are this class's now) -> the executor copies what parks() names -> Finish (the
+// Life of a turn's KV: Park (this class owns the blocks now) -> the executor copies what parks() names -> Finish (the
 // blocks are free).
 //
 // Thread: engine.
 //
 // Invariants
-//  1. The blocks of parks()[i] are held by tables()[i] until Finish, or until nobody will ask for them any more.
-//  2. Whoever has Sequence::pins finds what its session has parked still there (ParkedSessions, invariant 3).
+//  1. tables()[i] holds the blocks of parks()[i] until Finish, or until the session's parked KV is dropped.
+//  2. A sequence with Sequence::pins finds its session's parked KV still there (ParkedSessions, invariant 3).
 #ifndef HYDRANT_SCHEDULER_PARKING_H_
 #define HYDRANT_SCHEDULER_PARKING_H_
 
@@ -35,31 +35,32 @@ class Parking {
   Parking(const Parking&) = delete;
   Parking& operator=(const Parking&) = delete;
 
-  // What the request can go on from; null: nothing. Valid until the next change.
+  // The parked KV from which the request can continue; null if there is none. Valid until the next change.
   const ParkedCounts* Resumable(const Request& request) const;
-  // Whether it goes on from what is parked, and that is sure to stay until it is admitted: its tenant pins no more than its part,
-  // by weight, of what can be parked.
+  // True if the request continues from parked KV that is sure to stay until it is admitted: its tenant may pin its
+  // share, by weight, of the capacity.
   bool KeepsPast(const Request& request) const;
 
-  // While the sequence waits what it was found to need has to stay true: what its session has parked stays, or it can do without.
+  // Makes sure that what the sequence was found to need stays true while it waits: pins the parked KV from which it
+  // continues or, if there is none, clears Request::resumes.
   void PinPast(Sequence& sequence);
-  // It was admitted, or is gone.
+  // Removes the pin: the sequence was admitted, or ended while it waited.
   void UnpinPast(Sequence& sequence);
-  // It was restored. REQUIRES: Resumable(its request).
+  // The request's parked KV was restored. REQUIRES: Resumable(request).
   void Use(const Request& request) { sessions_.Use(request.session); }
 
-  // What the sequence, which ended, holds leaves with its table, if there can be room for it. If not, what the turn before left
-  // goes all the same: the session has gone on from there, and nobody will ask for it.
+  // Parks the blocks of a sequence that ended, and takes over its table, if room can be made for them. If not, the KV
+  // that the turn before left is dropped as well: the session has moved on, and no request will continue from it.
   void Park(int32_t index, Sequence& sequence);
 
-  // What the executor has to forget and then to copy out, between two steps.
+  // What the executor has to forget, and then to copy out, between two steps.
   std::span<const uint64_t> drops() const { return sessions_.dropped(); }
   std::span<const PlanPark> parks() const { return parks_; }
   std::span<const BlockTable> tables() const { return tables_; }
-  // It has been done, but for these sessions: what was to be parked for them is nowhere.
+  // The executor has done this work, except for the sessions in `lost`, whose KV is parked nowhere.
   void Finish(std::span<const uint64_t> lost);
 
-  // Forgets what is parked for a session. Ignored without it.
+  // Forgets a session's parked KV. Does nothing if there is none.
   void Drop(uint64_t session);
 
   const ParkedSessions& sessions() const { return sessions_; }

@@ -5,16 +5,16 @@
 namespace hydrant {
 namespace {
 
-// Its rows compute one token each and change nothing but the slot they write.
+// True if each row computes one token and changes nothing except the slot that it writes.
 bool IsPlain(const StepPlan& plan, const SequenceTable& sequences) {
-  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.score_starts.empty()) return false;
+  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.score_inits.empty()) return false;
   return std::all_of(plan.rows.begin(), plan.rows.end(), [&sequences](const PlanRow& row) {
     const bool first_eviction = row.choose_victim && sequences.at(row.sequence).shares;
     return !row.prefill && row.shrink_to == 0 && !row.lowered && row.loss_cuts == 0 && !first_eviction;
   });
 }
 
-// Whether the sequence's next row, if it has one, is as plain.
+// True if the sequence's next row, if it has one, is as plain (IsPlain).
 bool ContinuesPlainly(const Sequence& sequence) {
   if (!sequence.continues()) return true;
   const DecodeCounts counts = sequence.request.budget.Decode(sequence.live);
@@ -25,19 +25,19 @@ bool ContinuesPlainly(const Sequence& sequence) {
 }  // namespace
 
 StepAhead LookAhead(const StepPlan& plan, const SequenceTable& sequences,
-                    absl::FunctionRef<bool(int32_t sequence)> independent) {
+                    absl::FunctionRef<bool(int32_t sequence)> can_plan_ahead) {
   if (!IsPlain(plan, sequences)) return {};
   StepAhead ahead;
   for (int32_t index : sequences.running()) {
     const Sequence& sequence = sequences.at(index);
     if (!sequence.decodes() || !ContinuesPlainly(sequence)) return {};
     if (!sequence.continues()) {
-      // What is parked leaves when no plan is in flight.
+      // A turn that ends is parked, and KV leaves the pool only when no plan is in flight.
       if (sequence.in_flight > 0 && sequence.request.session != 0) return {};
-      ahead.somebody_leaves |= sequence.retired() || !sequence.paused;
+      ahead.row_becomes_free |= sequence.retired() || !sequence.paused;
       continue;
     }
-    if (!independent(index)) return {};
+    if (!can_plan_ahead(index)) return {};
     ahead.plain = true;
   }
   return ahead;

@@ -72,11 +72,11 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   return plan;
 }
 
-const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> independent) {
+const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> can_plan_ahead) {
   assert(builder_.in_flight() == 1 && parks().empty());
   if (!drops().empty()) return nullptr;
-  const StepAhead ahead = LookAhead(builder_.plan(), sequences_, independent);
-  if (!ahead.plain || admission_.MayAdmit(ahead.somebody_leaves)) return nullptr;
+  const StepAhead ahead = LookAhead(builder_.plan(), sequences_, can_plan_ahead);
+  if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free)) return nullptr;
   const StepPlan* plan = builder_.PlanAhead();
   if (plan == nullptr) return nullptr;
   assert(admitted().empty() && shrinks_for() == 0);

@@ -28,7 +28,7 @@ struct SchedulerOptions {
   std::vector<TenantOptions> tenants = {TenantOptions()};
   SchedulingPolicy policy = SchedulingPolicy::kFair;
 
-  // INVALID_ARGUMENT when no scheduler can keep its promises within them.
+  // INVALID_ARGUMENT if a scheduler could not keep its invariants with these options.
   absl::Status Validate() const;
 };
 

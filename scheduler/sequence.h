@@ -75,14 +75,14 @@ struct Sequence {
   }
   bool waiting() const { return state_row < 0; }
   bool retired() const { return finish != FinishReason::kNone; }
-  // And nobody cancelled it: what is still in flight of it counts for nothing.
+  // True if the sequence is retired and was not cancelled: its rows still in flight are discarded.
   bool ended() const { return retired() && finish != FinishReason::kAbort; }
   // The ids that end it when the token after its first `tokens` is one of them.
   std::span<const int32_t> StopIdsAfter(int32_t tokens) const {
     return tokens - prompt_length() + 1 >= request.min_tokens ? stop_ids : std::span<const int32_t>();
   }
   bool decodes() const { return scheduled >= prompt_length(); }
-  // Decode steps behind its next one. REQUIRES: decodes().
+  // The number of decode steps after its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
   // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
   bool continues() const {

@@ -19,13 +19,13 @@ enum class FinishReason : uint8_t {
   kAbort,     // cancelled
   kError,     // its row failed: non-finite logits or a token outside the vocabulary
   kNoMemory,  // there was no memory for a step that it was part of
-  // The scheduler never had it: EngineCore::Add said no.
+  // The sequence never reached the scheduler: EngineCore::Add refused it.
   kRefused,
   kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
 };
 inline constexpr int32_t kFinishReasons = 9;
 
-// What it computed counts: nobody cancelled it, and nothing went wrong.
+// True if the sequence was not cancelled and did not fail: what it computed counts.
 constexpr bool EndsByItself(FinishReason finish) {
   return finish == FinishReason::kStop || finish == FinishReason::kText || finish == FinishReason::kLength;
 }

@@ -15,12 +15,12 @@ void ShrinkPlanner::Begin(std::span<const Tenant> tenants, const Tenant& waiting
   candidates_.clear();
   options_.clear();
   returned_by_ends_.assign(tenants.size(), 0);
-  won_by_ends_ = 0;
+  gained_by_ends_ = 0;
   Reset();
 }
 
 void ShrinkPlanner::AddEnd(int32_t tenant, int32_t returned, int32_t in_use) {
-  won_by_ends_ += GainFrom(tenant, returned, in_use);
+  gained_by_ends_ += GainFrom(tenant, returned, in_use);
   returned_by_ends_[static_cast<size_t>(tenant)] += returned;
   Reset();
 }
@@ -28,7 +28,7 @@ void ShrinkPlanner::AddEnd(int32_t tenant, int32_t returned, int32_t in_use) {
 void ShrinkPlanner::Reset() {
   for (Candidate& candidate : candidates_) candidate.chosen = -1;
   returned_ = returned_by_ends_;
-  gain_ = won_by_ends_;
+  gain_ = gained_by_ends_;
   choices_.clear();
 }
 
@@ -43,7 +43,7 @@ void ShrinkPlanner::AddOption(const ShrinkOption& option) {
   ++candidates_.back().end;
 }
 
-// Blocks that the one who waits can have of what a tenant returns besides what is chosen.
+// Blocks that the waiting tenant gains if a tenant returns `returned` more than is chosen already.
 int64_t ShrinkPlanner::GainFrom(int32_t index, int64_t returned, int64_t in_use) const {
   const Tenant& tenant = tenants_[static_cast<size_t>(index)];
   if (&tenant == waiting_) return returned - in_use;
@@ -55,7 +55,7 @@ int64_t ShrinkPlanner::GainFrom(int32_t index, int64_t returned, int64_t in_use)
   return returned - in_use - (unused_floor(before - returned) - unused_floor(before));
 }
 
-// … when the candidate goes on to `option` from what is chosen for it.
+// Blocks gained if the candidate moves from its chosen option to `option`.
 int64_t ShrinkPlanner::Gain(const Candidate& candidate, int32_t option) const {
   const ShrinkOption& to = options_[static_cast<size_t>(option)];
   const ShrinkOption* from = chosen(candidate);
@@ -90,7 +90,7 @@ bool ShrinkPlanner::OverShare(int32_t tenant) const {
   return one.options.gone || !WithinShare(one, claimed, weights_, blocks_);
 }
 
-bool ShrinkPlanner::CanWin(int64_t blocks) {
+bool ShrinkPlanner::CanGain(int64_t blocks) {
   Reset();
   for (Candidate& candidate : candidates_) {
     while (const std::optional<Step> step = NextStep(candidate)) Choose(candidate, step->option);
@@ -98,7 +98,7 @@ bool ShrinkPlanner::CanWin(int64_t blocks) {
   return gain_ >= blocks;
 }
 
-std::span<const ShrinkPlanner::Choice> ShrinkPlanner::Win(int64_t blocks) {
+std::span<const ShrinkPlanner::Choice> ShrinkPlanner::PlanFor(int64_t blocks) {
   Reset();
   while (gain_ < blocks) {
     Candidate* best = nullptr;

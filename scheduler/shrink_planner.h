@@ -1,4 +1,4 @@
-// ShrinkPlanner chooses whose budget is lowered, and how far, so that somebody who waits for blocks is let in.
+// ShrinkPlanner chooses which budgets are lowered, and how far, so that a request that waits for blocks is admitted.
 //
 // Thread: engine. Pure. Keeps its memory from plan to plan.
 //
@@ -19,7 +19,7 @@
 
 namespace hydrant {
 
-// One budget a sequence's may be lowered to.
+// One budget to which a sequence's may be lowered.
 struct ShrinkOption {
   int32_t keep = 0;
   int32_t returned = 0;  // blocks by which its reservation falls
@@ -37,18 +37,19 @@ class ShrinkPlanner {
   // `tenants` and `waiting`, one of them, outlive the plan. `blocks`: of the pool. `over_share`: with what it waits for it would claim
   // more than its share.
   void Begin(std::span<const Tenant> tenants, const Tenant& waiting, int32_t blocks, bool over_share = false);
-  // A sequence that ends with this step, whoever shrinks: `returned` and `in_use` as in ShrinkOption.
+  // Adds a sequence that ends with this step in any case: `returned` and `in_use` as in ShrinkOption.
   void AddEnd(int32_t tenant, int32_t returned, int32_t in_use);
   // Blocks gained by the ends added so far.
-  int64_t won_by_ends() const { return won_by_ends_; }
+  int64_t gained_by_ends() const { return gained_by_ends_; }
   void AddSequence(int32_t sequence, int32_t tenant);
-  // To the sequence added last, by descending `keep`; neither `returned` nor `loss` falls.
+  // Adds an option to the sequence added last. REQUIRES: options come by descending `keep`; neither `returned` nor
+  // `loss` falls.
   void AddOption(const ShrinkOption& option);
 
-  // Whether everybody's last option together wins `blocks` blocks for the one who waits, the ends included.
-  bool CanWin(int64_t blocks);
-  // What is to be lowered to win them; empty when it is not to be had. Valid until the next Begin.
-  std::span<const Choice> Win(int64_t blocks);
+  // True if the last options of all candidates and the ends together gain `blocks` blocks for the waiting tenant.
+  bool CanGain(int64_t blocks);
+  // The budgets to lower so that `blocks` blocks are gained; empty if that is not possible. Valid until the next Begin.
+  std::span<const Choice> PlanFor(int64_t blocks);
 
  private:
   struct Candidate {
@@ -58,7 +59,7 @@ class ShrinkPlanner {
     int32_t end = 0;
     int32_t chosen = -1;  // of options_
   };
-  // The next step down of a candidate that wins anything.
+  // The next option of a candidate that gains a block.
   struct Step {
     int32_t option = -1;
     double loss_per_block = 0.0;
@@ -82,7 +83,7 @@ class ShrinkPlanner {
   std::vector<Candidate> candidates_;
   std::vector<ShrinkOption> options_;
   std::vector<int64_t> returned_by_ends_;  // by tenant
-  int64_t won_by_ends_ = 0;
+  int64_t gained_by_ends_ = 0;
   std::vector<int64_t> returned_;  // by tenant, by the ends and as chosen so far
   int64_t gain_ = 0;
   std::vector<Choice> choices_;

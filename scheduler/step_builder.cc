@@ -54,7 +54,7 @@ StepPlan& StepBuilder::NextPlan() {
   plan_->number = number;
   plan_->rows.clear();
   plan_->restores.clear();
-  plan_->score_starts.clear();
+  plan_->score_inits.clear();
   plan_->snapshots.clear();
   plan_->decode_tokens = 0;
   plan_->prefill_tokens = 0;
@@ -74,7 +74,7 @@ void StepBuilder::AddRows(bool somebody_is_blocked) {
   plan_->several_tenants = step_shares_.several();
   PlanDecodes(somebody_is_blocked);
   PlanPrompts();
-  assert((plan_->score_starts.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+  assert((plan_->score_inits.empty() && plan_->restores.empty()) || !plan_->rows.empty());
 }
 
 const StepPlan* StepBuilder::PlanAhead() {
@@ -125,7 +125,7 @@ void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
     const Sequence& sequence = sequences_.at(index);
     const int32_t tenant = sequence.request.tenant;
     const double cost = prefill_cost_.Of(sequence.live, 1);
-    // Whose budget falls, or who ends, for somebody who waits is not put off.
+    // A sequence whose budget is lowered, or that ends, for the sake of a waiting request is not deferred.
     const bool last = somebody_is_blocked && sequence.steps_after_next() <= 0;
     const bool due = sequence.asks_losses || sequence.lower_to > 0 || last;
     if (plan_->shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
@@ -207,7 +207,7 @@ std::span<const int32_t> StepBuilder::PrefillOrder() {
   return prefilling_;
 }
 
-// Bounded twice: in tokens, by what a step has room for, and in what they cost, by the time it may take.
+// Prompts are bounded twice: in tokens by a step's capacity, and in cost by the time that a step may take.
 void StepBuilder::PlanPrompts() {
   const bool beside_decodes = plan_->decode_tokens > 0;
   const double cost_max = beside_decodes ? limits_.beside_decodes : limits_.alone;
@@ -218,7 +218,7 @@ void StepBuilder::PlanPrompts() {
     const double cost_left = plan_->shared ? step_shares_.left(sequences_.at(index).request.tenant)
                                            : std::max(0.0, cost_max - plan_->prefill_cost);
     int32_t tokens = prefill_cost_.TokensFor(sequences_.at(index).live, cost_left);
-    // To the end of the block that the share ends in: what that is too much is the others' in the next step.
+    // A chunk ends with a block, so it may exceed the share by part of a block; the next step makes up for it.
     if (plan_->shared && tokens > 0) tokens += kBlockSlots - 1;
     if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kBlockSlots);
     tokens = std::min(tokens, tokens_left);
@@ -279,7 +279,8 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   row->snapshot_begin = row->snapshot_end = static_cast<int32_t>(plan_->snapshots.size());
   if (!use.publishes || use.scores != ScoreNeed::kSnapshot) return;
   const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
-  // Besides the ladder, where the same prompt would be taken up again, and where one that continues it would.
+  // Two lengths beside NextSnapshot's: where the same prompt sent again would resume, and where a prompt that continues
+  // this one would.
   const int32_t again = (sequence.prompt_length() - 1) / kBlockSlots * kBlockSlots;
   const int32_t whole = sequence.prompt_length() / kBlockSlots * kBlockSlots;
   for (int32_t slots = row->position; slots < end;) {

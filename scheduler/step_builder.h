@@ -7,12 +7,12 @@
 // Invariants
 //  1. At most two plans are in flight. They are committed in the order in which they were made.
 //  2. A row's counts are taken when it is planned: Sequence::scheduled, live and in_flight, the blocks it fills, and its tenant's
-//     charge for prompt tokens. What the step finds out is StepCommit's.
-//  3. Every decoding sequence that goes on has a row. In a step that is divided every tenant with such sequences has at least one,
-//     and of a tenant's the one whose last row is longest ago goes first.
-//  4. Where there are prompts to compute a step has a chunk of them. Tenants take turns (Tenant::prefilled), and of a tenant's
-//     prompts the one admitted longest ago goes first.
-//  5. Chunks end on multiples of kBlockSlots slots, but for those that end a prompt or come before a cut in it.
+//     charge for prompt tokens. StepCommit takes the step's results.
+//  3. Every decoding sequence that continues has a row. In a divided step every tenant with such sequences has at least
+//     one row, and among a tenant's sequences the one whose last row is longest ago goes first.
+//  4. If there are prompts to compute, a step has at least one chunk. Tenants take turns (Tenant::prefilled), and among
+//     a tenant's prompts the one admitted longest ago goes first.
+//  5. Chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
 #ifndef HYDRANT_SCHEDULER_STEP_BUILDER_H_
 #define HYDRANT_SCHEDULER_STEP_BUILDER_H_
 
@@ -34,7 +34,7 @@ namespace hydrant {
 
 class StepBuilder {
  public:
-  // The arguments outlive this; of the options, those of steps.
+  // The references outlive this. Of `options` only the limits of steps are read.
   StepBuilder(const SchedulerOptions& options, SequenceTable& sequences, TenantList& tenants,
               BlockManager& block_manager);
   StepBuilder(const StepBuilder&) = delete;
@@ -45,10 +45,12 @@ class StepBuilder {
 
   // An empty plan, in flight from now on. REQUIRES: none is.
   StepPlan& Begin();
-  // Gives it its rows. `somebody_is_blocked`: a request waits for blocks alone, so that sequences that end are not put off.
+  // Adds the rows to the plan. `somebody_is_blocked`: a request waits for blocks and nothing else, so sequences about
+  // to end are not deferred.
   void AddRows(bool somebody_is_blocked);
-  // A plan with one more token for every sequence that goes on, behind the only one in flight; null where the step would have to be
-  // divided between tenants. REQUIRES: LookAhead says that it is plain, and nobody may be let in.
+  // A plan with one more token for every sequence that continues, after the only one in flight; null if the step would
+  // have to be divided between tenants. REQUIRES: LookAhead says that the step is plain, and no request may be admitted
+  // in it.
   const StepPlan* PlanAhead();
 
   // The plan is over; its contents stay until its place is needed again. REQUIRES: it is the older one in flight.

@@ -69,7 +69,7 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
 
   int32_t token = -1;
   if (sequence.retired()) {
-    // Cancelled in flight: nobody wants what this step found out.
+    // Cancelled in flight: this step's result is discarded.
   } else if (result.failure != FinishReason::kNone) {
     sequence.finish = result.failure;
   } else if (row.sample) {
@@ -79,7 +79,8 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
     sequence.finish = FinishReason::kLength;
   }
   TakeResult(plan, row, result, sequence);
-  // An end waits for the row ahead, and comes with its token.
+  // The end of a sequence with another row in flight is reported when that row is committed, together with the last
+  // token.
   if (sequence.retired() ? sequence.in_flight > 0 : token < 0) return;
   events_.push_back(MakeEvent(row.sequence, row_index, token));
   if (sequence.retired()) Retire(row.sequence, events_.back());
@@ -96,11 +97,12 @@ void StepCommit::DropRowAfterFinish(Sequence& sequence, const PlanRow& row, int3
 
 // What the row did besides its token.
 void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence) {
-  // A row behind a cancelled one may have computed a token that never came to be.
+  // After a cancel, a row planned ahead may have computed with a token that was never sampled.
   const bool failed = result.failure != FinishReason::kNone;
   const bool valid = !failed && sequence.computed <= sequence.known;
   if (sequence.shares) Share(sequence, plan, row, valid);
-  // The device made the cut whatever became of the sequence. A lower budget is a lower promise, also when nothing is cut.
+  // The device has made the cut even if the sequence ended. A lower budget lowers the reservation, even if nothing was
+  // cut.
   if (row.shrink_to > 0 || row.lowered) {
     ShrinkTo(sequence, row.shrink_to > 0 ? row.shrink_to : sequence.live, CauseOf(row));
   }
@@ -112,8 +114,8 @@ void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult&
   }
 }
 
-// What the step computed becomes findable, and the copies of a first eviction take the place of what was shared. What a
-// failed row wrote is nobody's business.
+// What the step computed becomes findable, and the copies of a first eviction take the place of what was shared. Blocks
+// that a failed row wrote are not published.
 void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid) {
   const PrefixUse& use = sequence.request.prefix;
   if (valid && use.publishes) {
@@ -186,7 +188,7 @@ SequenceEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.evicted = from.computed - from.held;
   event.cached = from.cached;
   event.restored = from.restored;
-  // Without what a row ahead has taken.
+  // Blocks that a row planned ahead has taken do not count.
   event.blocks = from.in_flight == 0 ? from.blocks.size() : static_cast<int32_t>(BlocksForSlots(from.held));
   event.prompt_computed = std::max(0, std::min(from.computed, from.prompt_length()) - from.cached - from.restored);
   event.times = from.times;

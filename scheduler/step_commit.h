@@ -1,13 +1,13 @@
-// StepCommit takes what a step found out: it moves its sequences on, publishes and gives back blocks, and ends the sequences that
-// are over. Everybody hears of it by events.
+// StepCommit takes the results of a step: it advances the step's sequences, publishes blocks, returns blocks to the
+// pool, ends the sequences that are complete, and reports all of it as events.
 //
 // Thread: engine. Pure. In steady state it allocates nothing.
 //
 // Invariants
 //  1. Every request gets exactly one terminal event and nothing after it. When it is delivered, its blocks and its state row are
 //     free, or its blocks are Parking's.
-//  2. A sequence with a row in flight is not ended: it is retired (Sequence::finish), and ends with the last of these rows. What
-//     such a row computed counts only as far as it was in memory; its token is nobody's.
+//  2. A sequence with a row in flight is not ended: it is retired (Sequence::finish), and ends with the last of these
+//     rows. Of such a row only the cache contents count; its token is discarded.
 //  3. What a row frees was decided when it was planned.
 #ifndef HYDRANT_SCHEDULER_STEP_COMMIT_H_
 #define HYDRANT_SCHEDULER_STEP_COMMIT_H_
@@ -34,8 +34,8 @@ class StepCommit {
   StepCommit(const StepCommit&) = delete;
   StepCommit& operator=(const StepCommit&) = delete;
 
-  // results[i] belongs to plan.rows[i]. `more_in_flight`: so is the plan behind this one. The events are valid until the next call:
-  // those of End first, then those of the rows in their order.
+  // results[i] belongs to plan.rows[i]. `more_in_flight`: the plan after this one is in flight, too. The events are
+  // valid until the next call: those of End first, then those of the rows in their order.
   std::span<const SequenceEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
                                       int64_t now_us);
 
@@ -44,7 +44,7 @@ class StepCommit {
   // Whether the next Take has events of End.
   bool has_pending() const { return !pending_.empty(); }
 
-  // Where an unfinished sequence stands, as an event without a token.
+  // The progress of an unfinished sequence, as an event without a token.
   SequenceEvent EventOf(int32_t index) const { return MakeEvent(index, -1, -1); }
 
  private:

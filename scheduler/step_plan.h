@@ -30,7 +30,7 @@ struct StepPlan {
   uint64_t number = 0;  // 1, 2, 3, …
   // Before any row, in this order.
   std::vector<PlanRestore> restores;
-  std::vector<ScoreInit> score_starts;
+  std::vector<ScoreInit> score_inits;
   std::vector<PlanRow> rows;  // decode rows first
   std::vector<ScoreSnapshot> snapshots;
   int32_t decode_tokens = 0;
@@ -38,7 +38,7 @@ struct StepPlan {
   double decode_cost = 0.0;      // of the rows, as prefill_cost.h counts
   double prefill_cost = 0.0;     // of the prompt tokens
   bool several_tenants = false;  // have something to compute
-  bool shared = false;           // it was divided between tenants: some of what there was to compute waits
+  bool shared = false;           // the step was divided between tenants: part of the work waits for a later step
 };
 
 // What the executor said about one row.

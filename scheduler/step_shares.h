@@ -1,11 +1,12 @@
-// StepShares divides a step between the tenants that have something to compute in it, by weight. Admission and the turns of
-// prompts are fair over time (tenant.h); what everybody waits for is the length of a step, and that is made by all rows in
-// it. So where a step is bounded, a tenant with two streams finds room for them and for its prompt beside a tenant with two
-// hundred, whose rows take turns.
+// StepShares divides a step between the tenants that have something to compute in it, by weight. Admission and the
+// turns of prompts are fair over time (tenant.h), but every stream waits for whole steps, and all rows of a step make
+// it long. In a bounded step a tenant with two streams has room for them and for its prompt beside a tenant with two
+// hundred streams, whose rows take turns.
 //
-// Who has had less goes first: each tenant has a level, the cost of its rows so far by weight, and a step raises the lowest
-// ones until it is full. A tenant that asks for less than its part falls behind the others' level, by a few full steps at
-// most: so much of a burst is computed at once, and after that it has its part like everybody else.
+// The tenant that has had less goes first: each tenant has a level, the cost of its rows so far divided by its weight,
+// and a step raises the lowest levels until it is full. The level of a tenant that asks for less than its share falls
+// behind the others', by a few full steps at most: that much of a later burst is computed at once, and after that the
+// tenant gets its share.
 //
 // Costs are those of prefill_cost.h; a decode row costs what a prompt token at its depth does.
 //
@@ -28,20 +29,20 @@ class StepShares {
   void AddDecode(int32_t tenant, double cost) { of(tenant).decode += cost; }
   void AddPrompt(int32_t tenant, double cost) { of(tenant).prompts += cost; }
 
-  // Divides a step that may cost `total`; nobody is further behind than `lag`. With one tenant, or when everything fits, nothing
-  // is bounded. REQUIRES: total > 0, lag >= total.
+  // Divides a step that may cost `total`; no tenant's level stays further behind than `lag`. With one tenant, or if
+  // everything fits, nothing is bounded. REQUIRES: total > 0, lag >= total.
   void Divide(double total, double lag);
   bool bounded() const { return bounded_; }
   // More than one tenant has something to compute.
   bool several() const { return several_; }
 
-  // Whether the share has room for a decode row: what prompts keep of it aside, for they have to be computed some time. The
-  // first row always has. REQUIRES: bounded().
+  // True if the tenant's share has room for a decode row beside the part that is kept for its prompts. There is always
+  // room for the first row. REQUIRES: bounded().
   bool HasRoomForDecode(int32_t tenant, double cost) const;
   // What is left of the share for prompts. REQUIRES: bounded().
   double left(int32_t tenant) const;
 
-  // A row, bounded or not.
+  // Charges a row, whether the step is bounded or not.
   void TakeDecode(int32_t tenant, double cost);
   void TakePrompt(int32_t tenant, double cost) { Take(of(tenant), cost); }
 

@@ -16,7 +16,8 @@ struct Candidate {
   HeadOfLine head;
 };
 
-// Between equals: who runs less for its weight, then the first. The order never depends on anything but the table.
+// Ties go to the tenant that runs less for its weight, then to the first in the table: the order depends on the table
+// alone.
 void KeepFirst(Candidate* best, const Candidate& other, SchedulingPolicy policy) {
   const auto goes_before = [&] {
     if (best->tenant == nullptr) return true;

@@ -121,7 +121,7 @@ struct Tenant {
   }
 };
 
-// The request at the head of a tenant's line.
+// The request at the head of a tenant's queue.
 struct HeadOfLine {
   int64_t blocks = 0;    // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;  // lower: came earlier
@@ -143,7 +143,7 @@ struct Turns {
   double prefill_now = 0.0;  // the same for chunks of prompts: the lowest Tenant::prefilled that had one to compute
 };
 
-// Whose head of line would be next if there were more blocks.
+// The tenant whose head of line would be admitted next if there were more blocks.
 struct Blocked {
   const Tenant* tenant = nullptr;  // null: nobody, or blocks alone would not help
   int64_t blocks = 0;              // that are missing
@@ -175,7 +175,7 @@ void Lift(Tenant& tenant, std::span<const Tenant> tenants, Turns& turns);
 void ForgivePrompt(Tenant& tenant, int64_t tokens, std::span<const Tenant> tenants, const Turns& turns);
 
 // The sequences that a floor of `floor_blocks` of `blocks` blocks guarantees of `rows`: as large a part of them, at
-// least one. A floor of memory is worth nothing to who cannot get in.
+// least one. A floor of memory is worth nothing to a tenant without a row.
 int32_t FloorRows(int32_t floor_blocks, int32_t blocks, int32_t rows);
 
 // The most blocks one request of tenants[index] can ever be given in a pool of `blocks`.

@@ -5,7 +5,7 @@
 // Invariants
 //  1. Tenants are added and never taken away: an index stays.
 //  2. A tenant's `running`, `reserved` and `prompt_due` are sums over its admitted sequences, its `queue` has those that wait.
-//     Who admits, computes or ends a sequence keeps them so.
+//     The class that admits, computes or ends a sequence updates them.
 #ifndef HYDRANT_SCHEDULER_TENANT_LIST_H_
 #define HYDRANT_SCHEDULER_TENANT_LIST_H_
 

@@ -140,18 +140,18 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
          "plan the next step while the device computes one (default: on for a GPU)")
       ->group("Model and steps");
   group.Add("--threads", "N", config.threads, "CPU threads (default: the physical cores)")->check(CLI::Range(1, 1024));
-  group.AddWithDefault("--dtype", "TYPE", raw.dtype, "of the weights: auto, float32, bfloat16 or float16");
+  group.AddWithDefault("--dtype", "TYPE", raw.dtype, "type of the weights: auto, float32, bfloat16 or float16");
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")
       ->check(CLI::Range(1, 1 << 24));
-  group.AddWithDefault("--max-num-seqs", "N", config.sequences_max, "sequences that run at once")
+  group.AddWithDefault("--max-num-seqs", "N", config.sequences_max, "most sequences that run at once")
       ->check(CLI::Range(1, 4096));
-  group.AddWithDefault("--max-num-batched-tokens", "TOKENS", config.batch_tokens_max, "tokens of one step")
+  group.AddWithDefault("--max-num-batched-tokens", "TOKENS", config.batch_tokens_max, "most tokens of one step")
       ->check(CLI::Range(32, 1 << 17));
   group
       .AddWithDefault("--max-prefill-tokens", "TOKENS", config.prefill_tokens_max,
-                      "prompt tokens of a step that also decodes")
+                      "most prompt tokens of a step that also decodes")
       ->check(CLI::Range(16, 1 << 17));
 }
 
@@ -164,17 +164,18 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
            "newest tokens that are always kept (default: half the budget; h2o-plus: a third)")
       ->check(CLI::Range(1, 1 << 24));
   group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_dtype,
-                       "of keys and values: auto (as the weights), float32, bfloat16 or float16");
+                       "type of cached keys and values: auto (as the weights), float32, bfloat16 or float16");
   group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");
   group
       .Add("--kv-cache-memory-bytes", "BYTES", config.kv_cache_memory_bytes,
            "size of the KV pool (default: a share of the free memory)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
-  group.Add("--num-gpu-blocks-override", "BLOCKS", config.blocks_override, "the same in blocks of 16 tokens")
+  group
+      .Add("--num-gpu-blocks-override", "BLOCKS", config.blocks_override, "size of the KV pool in blocks of 16 tokens")
       ->check(CLI::Range(1, std::numeric_limits<int32_t>::max() / kBlockSlots));
   group
       .Add("--gpu-memory-utilization", "SHARE", config.memory_utilization,
-           "the same as a share of the free memory (default: 0.25 of the host's, 0.9 of a GPU's)")
+           "size of the KV pool as a share of the free memory (default: 0.25 of the host's, 0.9 of a GPU's)")
       ->check(RealRange(0.001, 1.0));
   group.AddSwitch("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
                   "share the KV of common prefixes between requests of a tenant (default: on)");
@@ -186,7 +187,8 @@ void AddSessionFlags(CLI::App& app, Config& config) {
   const FlagGroup group(app, "Sessions");
   group
       .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
-           "host memory for the KV of sessions between turns; 0 keeps none (default: as much as the pool)")
+           "host memory for the KV of sessions between turns; 0 keeps none (default: as much as the pool, at most half "
+           "of what is left)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   group
       .AddWithDefault("--session-ttl", "SECONDS", config.limits.session_ttl_s,
@@ -203,24 +205,26 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   const auto delay = [&](const char* flag, double& value, const char* text) {
     group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(0.0, 86400.0));
   };
-  timeout("--header-timeout-s", limits.header_timeout_s, "for the whole header of a request");
-  timeout("--body-timeout-s", limits.body_timeout_s, "for the whole body of a request");
-  timeout("--keepalive-timeout-s", limits.keepalive_timeout_s, "between two requests of a connection");
-  timeout("--stream-stall-s", limits.stream_stall_s, "until a response that nobody reads is ended");
-  timeout("--engine-stall-s", limits.engine_stall_s, "for one engine step, until /health answers 503");
+  timeout("--header-timeout-s", limits.header_timeout_s, "time for the whole header of a request");
+  timeout("--body-timeout-s", limits.body_timeout_s, "time for the whole body of a request");
+  timeout("--keepalive-timeout-s", limits.keepalive_timeout_s, "longest pause between two requests of a connection");
+  timeout("--stream-stall-s", limits.stream_stall_s,
+          "time after which a response that the client does not read is ended");
+  timeout("--engine-stall-s", limits.engine_stall_s, "length of an engine step after which /health answers 503");
   delay("--shutdown-delay-s", config.shutdown_delay_s,
-        "after SIGTERM or a drain, until new requests are refused; /ready answers 503 at once");
+        "time after SIGTERM or a drain until new requests are refused; /ready answers 503 at once");
   delay("--shutdown-timeout-s", config.shutdown_timeout_s,
-        "after SIGTERM and --shutdown-delay-s, for running requests to end");
-  group.AddWithDefault("--max-connections", "N", limits.connections_max, "open connections")
+        "time after SIGTERM and --shutdown-delay-s for running requests to end");
+  group.AddWithDefault("--max-connections", "N", limits.connections_max, "most open connections")
       ->check(CLI::Range(1, 1'000'000));
   group
       .Add("--max-connections-per-address", "N", limits.connections_per_address_max,
            "of those, from one address or IPv6 /64 (default: a quarter; any number from this host)")
       ->check(CLI::Range(1, 1'000'000));
-  group.AddWithDefault("--max-waiting-seqs", "N", limits.waiting_sequences_max, "sequences that wait for a place")
+  group
+      .AddWithDefault("--max-waiting-seqs", "N", limits.waiting_sequences_max, "most sequences that wait for admission")
       ->check(CLI::Range(1, 1'000'000));
-  group.AddWithDefault("--max-body-bytes", "BYTES", limits.body_bytes_max, "size of a request's body")
+  group.AddWithDefault("--max-body-bytes", "BYTES", limits.body_bytes_max, "largest body of a request")
       ->check(CLI::Range(int64_t{1024}, int64_t{256} << 20));
   group
       .AddWithDefault("--max-held-bytes", "BYTES", limits.held_bytes_max,
@@ -236,7 +240,8 @@ void AddGeneralFlags(CLI::App& app, Config& config, Raw& raw) {
       ->type_name("FILE");
   app.add_flag("--allow-core-dumps", config.allow_core_dumps,
                "let a crash write the process's memory, with prompts, keys and weights, and let debuggers attach");
-  app.add_option("--log-level", raw.log_level, "debug (with how the limits were derived), info, warning or error")
+  app.add_option("--log-level", raw.log_level,
+                 "least severe level to log: debug (also how the limits were derived), info, warning or error")
       ->type_name("LEVEL")
       ->capture_default_str();
 }

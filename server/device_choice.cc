@@ -46,7 +46,7 @@ absl::StatusOr<OpenedDevice> OpenDevice(std::string_view name, int32_t threads, 
   if (cuda.ok()) return cuda;
   if (name == "auto") {
 #ifdef HYDRANT_HAS_CUDA
-    Log(LogLevel::kInfo, absl::StrCat("no GPU is used: ", cuda.status().message()));
+    Log(LogLevel::kInfo, absl::StrCat("running on the CPU, no usable GPU: ", cuda.status().message()));
 #endif
     return OpenCpu(threads);
   }

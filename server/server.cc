@@ -332,7 +332,7 @@ int Serve(const Config& config_in, const Announce& announce) {
   if (systemd.ok() && systemd->socket().has_value()) {
     config.host = systemd->socket()->host;
     config.port = systemd->socket()->port;
-    const std::string wrong = CheckReach("the socket handed over:", config.host, config.insecure);
+    const std::string wrong = CheckReach("the inherited socket:", config.host, config.insecure);
     if (!wrong.empty()) systemd = absl::InvalidArgumentError(wrong);
   }
   if (!systemd.ok()) {

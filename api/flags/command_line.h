@@ -1,5 +1,4 @@
-// What the command lines of our programs have in common: how arguments are given to CLI11, and what is said where it does not
-// take them.
+// What the command lines of both programs share: passing arguments to CLI11, and the message if it refuses them.
 //
 // Thread: any (pure functions).
 #ifndef HYDRANT_API_FLAGS_COMMAND_LINE_H_
@@ -20,8 +19,8 @@ void ParseArguments(CLI::App& app, const std::vector<std::string>& arguments);
 // What `app` prints for --help or --version, without a line's end behind it.
 std::string AnswerOf(const CLI::App& app, const CLI::Success& request);
 
-// What is wrong with the first flag in `arguments` that `app` does not have, or nothing. `help` is the command that lists the
-// flags.
+// The message for the first flag in `arguments` that `app` does not have; empty if there is none. `help` is the command
+// that lists the flags.
 std::string WrongFlag(const CLI::App& app, std::span<const std::string> arguments, std::string_view help);
 
 // A message in one line, whatever a library put into it.

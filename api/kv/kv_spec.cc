@@ -90,7 +90,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   }
   if (!spec.evicts() && spec.rolls()) {
     return InvalidField("kv.position",
-                        "'kv.position': \"rolling\" has no meaning with policy full: nothing ever leaves. Choose a "
+                        "'kv.position': \"rolling\" has no meaning with policy full, which evicts nothing. Choose a "
                         "'kv.policy' that evicts.");
   }
   if (!spec.evicts()) {

@@ -106,8 +106,9 @@ ApiError InvalidSessionId(std::string_view param) {
 }
 
 ApiError SessionNotFound(bool expired) {
-  std::string message = expired ? "The session has expired or gave way to others." : "There is no session of this id.";
-  message.append(" Send the whole history, without 'session_append', to begin it.");
+  std::string message =
+      expired ? "The session expired, or was removed to make room for others." : "There is no session with this id.";
+  message.append(" Send the whole history, without 'session_append', to start it.");
   const ErrorCode<404> code = expired ? ErrorCode<404>("session_expired") : ErrorCode<404>("session_not_found");
   return NotFound(std::move(message), code, "session_id");
 }
@@ -118,7 +119,7 @@ ApiError SessionBusy() {
 
 ApiError SessionTooLong() {
   return InvalidField("session_id",
-                      "What the session had parked is gone, and its history is too long to be computed at once. Begin "
+                      "The session's KV was dropped, and its history is too long to be computed at once. Start "
                       "another session with less of it, or with 'kv.prefill': \"budgeted\".",
                       "kv_capacity_exceeded");
 }

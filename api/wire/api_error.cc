@@ -94,15 +94,15 @@ ApiError ModelNotFound(std::string_view served_model_name) {
       "model_not_found", "model");
 }
 
-ApiError RouteNotFound() { return Make<404>("route_not_found", "There is nothing at this path."); }
+ApiError RouteNotFound() { return Make<404>("route_not_found", "There is no endpoint at this path."); }
 
 ApiError NotFound(std::string message, ErrorCode<404> code, std::string_view param) {
   return Make(code, std::move(message), param);
 }
 
 ApiError MethodNotAllowed(std::string allow) {
-  ApiError error =
-      Make<405>("method_not_allowed", absl::StrCat("This path does not answer this method; it answers ", allow, "."));
+  ApiError error = Make<405>("method_not_allowed",
+                             absl::StrCat("This endpoint does not support this method; it supports ", allow, "."));
   error.allow = std::move(allow);
   return error;
 }
@@ -124,7 +124,9 @@ ApiError UriTooLong() { return Make<414>("uri_too_long", "The request target is 
 
 ApiError UnsupportedMediaType(std::string message) { return Make<415>("unsupported_media_type", std::move(message)); }
 
-ApiError ExpectationFailed() { return Make<417>("expectation_failed", "Only 'Expect: 100-continue' is understood."); }
+ApiError ExpectationFailed() {
+  return Make<417>("expectation_failed", "The only supported expectation is 'Expect: 100-continue'.");
+}
 
 ApiError RateLimited(std::string message, ErrorCode<429> code, int32_t retry_after_s) {
   assert(retry_after_s >= 1);

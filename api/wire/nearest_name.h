@@ -1,4 +1,4 @@
-// NearestName finds what somebody meant who mistyped a name: "--max-num-seq" is nearest to "--max-num-seqs".
+// NearestName finds the name that was probably meant by a mistyped one: "--max-num-seq" is nearest to "--max-num-seqs".
 //
 // Thread: any (pure functions).
 #ifndef HYDRANT_API_WIRE_NEAREST_NAME_H_

@@ -22,7 +22,7 @@ namespace {
 // microsecond).
 constexpr int64_t kParallelElements = 8192;
 
-// Up to this many rows of x every thread prepares for itself: that costs less than a barrier.
+// Up to this many rows of x, every thread prepares its own copy: that costs less than a barrier.
 constexpr int64_t kPrivateRows = 4;
 
 float* Floats(const Matrix& matrix) {
@@ -185,7 +185,7 @@ CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, 
   if (product >= products_.size()) return {};
   products_[product] = {data, panels, panel_bytes};
   const WeightPlace& next = products_[product + 1 < products_.size() ? product + 1 : 0];
-  // Past the end of the last step comes the next one.
+  // After the last product of a step comes the first of the next step.
   return next.data != nullptr ? next : products_[0];
 }
 

@@ -1,6 +1,6 @@
 // CpuDevice runs every op on a fixed thread pool with kernels chosen for the processor at construction.
 //
-// Thread: engine. The calling thread works too; between steps nobody does.
+// Thread: engine. The calling thread works too; between steps all threads are idle.
 //
 // Invariants
 //  1. The invariants of Device. Results differ between instruction sets (products of bf16 are rounded differently),

@@ -1,6 +1,7 @@
 // KernelTable is the set of inner loops of one instruction set. A kernel family is one plain source
-// (`kernels/cpu/<family>_kernels.cc`) that is compiled once per instruction set, each time in a namespace of its own;
-// the family's header declares a struct of function pointers, and the source defines one constant of that type.
+// (`kernels/cpu/<folder>/<family>_kernels.cc`) that is compiled once per instruction set, each time in a namespace of
+// its own; the family's header declares a struct of function pointers, and the source defines one constant of that
+// type.
 //
 // Thread: any; tables are immutable. Kernels take ranges and know nothing of threads.
 //

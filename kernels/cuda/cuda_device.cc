@@ -104,7 +104,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
 }
 
 CudaDevice::~CudaDevice() {
-  // What is queued may use the memory that goes now. Errors on the way out have nobody to go to.
+  // Queued work may use the memory that is freed now. A destructor cannot report an error.
   static_cast<void>(cudaStreamSynchronize(stream_));
 }
 
@@ -185,7 +185,7 @@ int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   const auto buffer = [](int64_t bytes) { return std::make_unique<CudaBuffer>(static_cast<size_t>(bytes)); };
   const Scratch scratch = ScratchOf(bounds);
-  // Recorded steps name the memory that goes now.
+  // Recorded steps refer to the memory that is freed now.
   Synchronize();
   graphs_.Clear();
   slots_max_ = WholeBlocks(bounds.slots_max);

@@ -19,11 +19,12 @@ using Endpoints = std::vector<boost::asio::ip::tcp::endpoint>;
 // Looks a name up, for as long as that takes. Errors: UNAVAILABLE, one line.
 using NameLookup = std::function<absl::StatusOr<Endpoints>(const std::string& host, uint16_t port)>;
 
-// What the machine is configured to do: files, name servers.
+// Asks the system's resolver: files and name servers, as the machine is configured.
 absl::StatusOr<Endpoints> SystemLookup(const std::string& host, uint16_t port);
 
-// What `lookup` says if it says so within `timeout_s`; else DEADLINE_EXCEEDED. Nothing can end a lookup of the system, so it runs
-// in a thread of its own, whose answer nobody reads once the deadline has passed: the thread ends when the lookup does.
+// The result of `lookup` if it comes within `timeout_s`; else DEADLINE_EXCEEDED. A lookup of the system cannot be
+// cancelled, so it runs in a thread of its own. After the deadline its result is dropped; the thread ends when the
+// lookup does.
 absl::StatusOr<Endpoints> LookupWithin(const NameLookup& lookup, const std::string& host, uint16_t port,
                                        double timeout_s);
 

@@ -14,13 +14,13 @@ namespace hydrant {
 
 class KvCache {
  public:
-  // REQUIRES: layout.blocks > 0. Throws std::bad_alloc when the memory is not to be had.
+  // REQUIRES: layout.blocks > 0. Throws std::bad_alloc if there is not enough memory.
   KvCache(Device& device, const KvCacheLayout& layout);
 
   const KvCacheView& view() const { return view_; }
 
-  // Device bytes of one block over all layers and KV heads, side arrays included: the unit in which a memory limit
-  // becomes a number of blocks.
+  // Device bytes of one block over all layers and KV heads, scores and positions included: the unit in which a memory
+  // limit becomes a number of blocks.
   static size_t BytesPerBlock(const ModelConfig& config, DType dtype);
   // The part of these that holds scores and positions: one score block.
   static size_t BytesPerScoreBlock(const ModelConfig& config);

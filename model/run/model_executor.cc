@@ -95,7 +95,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   try {
     Queue(input, &flight);
   } catch (const std::bad_alloc&) {
-    // What the device has yet to write of the step's results would go where the next step's are.
+    // The device may still write results of this step, into memory that the next step's results would use.
     if (flight.sample != 0) device_.AwaitSample(flight.sample);
     throw;
   }

@@ -21,8 +21,8 @@
 
 namespace hydrant {
 
-// Receives which tokens stay, for --debug-kv-dump: what a comparison with an independent H2O under forced tokens needs.
-// Called on the engine thread.
+// Receives the evictions, for --debug-kv-dump: what a comparison with an independent H2O under forced tokens needs.
+// Thread: engine.
 class KvDumpSink {
  public:
   virtual ~KvDumpSink() = default;
@@ -46,7 +46,7 @@ struct ModelExecutorOptions {
 
 class ModelExecutor : public Executor {
  public:
-  // How large its steps may be.
+  // The limits of a step that follow from the options.
   static Transformer::Limits LimitsOf(const ModelExecutorOptions& options);
 
   // Packs the weights and takes all device memory. RESOURCE_EXHAUSTED when there is not enough. `device` outlives the

@@ -1,7 +1,7 @@
 // ParkedKv keeps the KV of sessions between their turns, as Device::ExportBlocks wrote it, in host memory. The scheduler decides
 // what is parked and what goes (scheduler/parking.h); this holds the bytes, whatever they mean.
 //
-// It is the place of what may come behind host memory: callers say a session's number and get bytes, never where they were.
+// A tier behind host memory belongs here: callers name a session and get bytes, and do not know where these were kept.
 //
 // Thread: engine.
 //
@@ -30,7 +30,7 @@ class ParkedKv {
   // What the session has. Valid until the next Put or Drop of the session. REQUIRES: has(session).
   std::span<const std::byte> Read(uint64_t session) const;
 
-  // The session has nothing any more. Ignored when it has nothing.
+  // Frees the session's bytes, if it has any.
   void Drop(uint64_t session);
 
   bool has(uint64_t session) const { return sessions_.contains(session); }

@@ -16,7 +16,8 @@ namespace {
 // Prompt tokens of every sequence; with the tokens that are generated they fit a block.
 constexpr int32_t kPrompt = 8;
 
-// In the largest step that is cut. Its memory is that of any other, and prompts with a budget may take the square of their length.
+// Prompt tokens of the largest step with a cut. It needs no more memory than other steps, but the time of prompts with
+// a budget may grow with the square of their length.
 constexpr int32_t kCutTokensMax = 512;
 
 // One on each side of every border between a device's products, and some between.

@@ -13,15 +13,15 @@
 namespace hydrant {
 namespace {
 
-// So many seconds of work replace a rate; one alone counts for a fifth.
+// A rate is an average over about this many seconds of work: one second counts for a fifth.
 constexpr double kRateMemoryS = 5;
 // Before there is a measurement: a small model on two cores. Too high a guess lets a slow server accept a queue of some
 // minutes once; too low a one lets a fast server turn away its first requests.
 constexpr double kPrefillRateAtFirst = 1000;
-// Prompts that would wait longer than this are better sent elsewhere.
+// A prompt that would wait longer than this is refused, so that the client can send it elsewhere.
 constexpr double kWaitTargetS = 60;
 
-// Moves `rate` towards `amount / seconds` as far as `seconds` are worth.
+// Moves `rate` towards `amount / seconds`, weighted by `seconds`.
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
   const double old = rate->load(std::memory_order_relaxed);
@@ -96,7 +96,7 @@ void Engine::DropSession(uint64_t session) {
 }
 
 void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) {
-  // Called by its last owner unless it was before: a call that the inbox drops is answered too.
+  // Its destructor makes the call if nothing else did, so a call that the inbox drops is answered, too.
   struct Promise {
     explicit Promise(std::function<void()> call) : done(std::move(call)) {}
     Promise(const Promise&) = delete;
@@ -158,7 +158,7 @@ void Engine::Run() {
 
 void Engine::FailEverything() {
   inbox_.Close();
-  // A mailbox that nobody fails would leave its request waiting for ever. A job in the middle of being accepted is
+  // A mailbox that is not failed would leave its request waiting for ever. A job in the middle of being accepted is
   // routed already; adding it once more changes nothing.
   const auto route = [this] {
     for (GenerationJob& job : batch_.items) {
@@ -203,11 +203,11 @@ void Engine::Loop() {
     const std::span<const EngineEvent> events = core_->Step();
     const int64_t ended = MonotonicUs();
     if (core_->steps_lost() != lost_before)
-      Log(LogLevel::kError, "engine: there was no memory for a step; its requests end");
+      Log(LogLevel::kError, "engine: out of memory in a step; its requests end with out_of_memory");
     if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
-    // Before Publish: a stall that is counted is not found to last any more.
+    // Before Publish: a stall that is counted as over must not be found in progress as well.
     step_started_us_.store(ended, std::memory_order_relaxed);
-    // First: who hears of an event finds it counted.
+    // Before the events are delivered, so that a client that sees one finds it counted.
     Publish();
     const StepReport& report = core_->report();
     if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
@@ -258,13 +258,13 @@ void Engine::Accept(GenerationJob& job) {
 
 void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
-  // The one thing that could not be known for certain before is what a session still has parked.
+  // The checks before the engine could not know for certain whether the session's parked KV is still there.
   if (resumes && (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status))) {
     Settle(router_.Refuse(id, FinishReason::kTooLarge));
     return;
   }
-  // Everything else was checked before it came here; a refusal is this server's mistake and fails this request alone. A turn
-  // whose KV cannot be kept for it while it waits may come again.
+  // Everything else was checked before, so a refusal is a defect of this server and fails this request alone. A turn
+  // whose parked KV cannot be pinned while it waits may be sent again.
   if (!resumes || !absl::IsResourceExhausted(status)) {
     Log(LogLevel::kError, absl::StrCat("engine refused sequence ", id, ": ", status.message()));
   }

@@ -34,7 +34,8 @@ struct EngineHooks {
   EventRouter::FanOut fan_out;
   std::function<void(const StepReport&)> on_step;           // engine thread, after every step that computed something
   std::function<void(const std::string& reason)> on_death;  // engine thread
-  // Engine thread, after a step that did so and before anybody hears of its events: EngineCore::dropped and parked.
+  // EngineCore::dropped and parked. Called on the engine thread after a step that dropped or parked, before its events
+  // are delivered.
   std::function<void(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked)> on_parked;
   KvDump* kv_dump = nullptr;  // outlives the engine
 };
@@ -62,7 +63,7 @@ class Engine : public EnginePort {
   void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override;
 
   EngineCounters counters() const override;
-  // Dead, or busy with one step for longer than limits.engine_stall_s.
+  // True if the engine is dead, or has been busy with one step for longer than limits.engine_stall_s.
   bool stalled() const override;
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
@@ -71,7 +72,7 @@ class Engine : public EnginePort {
   void Loop();
   void TakeOrders();
   void Accept(GenerationJob& job);
-  // `resumes`: the sequence was to go on from what its session has parked.
+  // `resumes`: the sequence was to continue from its session's parked KV.
   void Refuse(uint64_t id, bool resumes, const absl::Status& status);
   void FailEverything();
   void Settle(const EventRouter::Settled& settled);

@@ -95,7 +95,7 @@ std::span<const EngineEvent> EngineCore::Step() {
     const int64_t begin_us = clock_();
     Launch(scheduler_.Plan(begin_us), begin_us);
   }
-  // What comes behind a lost step would read what that was to write.
+  // A step after a lost one would read what the lost one did not write.
   if (options_.overlap && !flight(0).lost) {
     const int64_t begin_us = clock_();
     const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return CanPlanAhead(sequence); });
@@ -113,13 +113,13 @@ std::span<const EngineEvent> EngineCore::Step() {
   return events_;
 }
 
-// Whether the row after next can be built before the next row's token is known.
+// True if the sequence's next row can be planned before the token of its row in flight is known.
 bool EngineCore::CanPlanAhead(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;
   if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
-  // The device does not know that a text has ended with a stop string, and what a row behind does to scores and victims nobody
-  // could undo before they are parked.
+  // The device does not know that a text ended with a stop string. The next row would change scores and the victim, and
+  // nothing could undo that before they are parked.
   return extras.options.end_finder == nullptr || request.session == 0 || !request.budget.limited();
 }
 
@@ -139,8 +139,8 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   }
 }
 
-// Its rows fail, and so do the sequences whose beginnings it was to bring into the pool, with their first row if that is not among
-// these.
+// The step's rows fail. So do the sequences whose parked KV the step was to restore: at their first row, if that is not
+// in this step.
 void EngineCore::Lose(InFlightStep& flight) {
   flight.lost = true;
   ++steps_lost_;
@@ -183,7 +183,7 @@ void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
   for (const PlanRestore& restore : plan.restores) {
     if (restore.cut_to > 0) CountEvicted(restore.sequence, restore.live - restore.cut_to);
   }
-  input.score_inits = plan.score_starts;
+  input.score_inits = plan.score_inits;
   for (const PlanRow& from : plan.rows) {
     StepRow& row = input.rows.emplace_back();
     BuildRow(from, &row);
@@ -244,7 +244,7 @@ void EngineCore::BuildResults(const InFlightStep& flight) {
       result.token = output.sampled.id;
       const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
       if (!sound) result.failure = FinishReason::kError;
-      // Nobody reads what comes behind an end.
+      // The result of a row after an end is discarded.
       const bool read = sound && !sequence.retired();
       if (read && extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
       if (read && extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
@@ -274,14 +274,15 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
     EngineEvent* event = nullptr;
     if (has_event) {
       event = &append(*next++);
-      // What it holds of its request goes now; the place of one that Cancel ended may be another's already.
+      // Releases what it holds of its request. The index of a sequence that Cancel ended may belong to another one
+      // already.
       if (event->finish != FinishReason::kNone) {
         extras.options.end_finder.reset();
         extras.options.shaper.reset();
         if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
       }
     } else {
-      // A chunk inside a prompt: the scheduler has nothing to say, its log-probabilities do.
+      // A chunk inside a prompt makes no event of the scheduler's, but it has log-probabilities to deliver.
       event = &append(scheduler_.EventOf(row.sequence));
     }
     if (event->token >= 0) event->sampled = &output.sampled;

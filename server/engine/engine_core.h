@@ -7,8 +7,9 @@
 // exactly one event whose `finish` is not kNone. Cancel brings that event with the next Step at the latest, or, with
 // overlap, with the one after that; it may also be called while a step runs (from inside the executor).
 //
-// With overlap the executor has the next step while it computes one, where that can be (Scheduler::PlanAhead): between
-// two calls of Step a step may be in flight. Tokens are the same; the event that ends a request may come a step later.
+// With overlap the next step is launched while the executor computes one, if the scheduler can plan ahead
+// (Scheduler::PlanAhead). Then a step may be in flight between two calls of Step. Tokens are the same; the event that
+// ends a request may come a step later.
 #ifndef HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 #define HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 
@@ -77,14 +78,14 @@ class EngineCore {
   // Scheduler::DropSession.
   void DropSession(uint64_t session) { scheduler_.DropSession(session); }
 
-  // Copies what there is of the session into `out`: what is computed now, or what is parked.
+  // Copies a session's KV, of its turn in progress or parked, into `out`.
   //
-  // With a step in flight it is as that will leave it.
+  // With a step in flight the copy shows the KV as that step will leave it.
   //
-  // Scores and positions are left out of what evicts nothing (every token is held then; of what is parked the caller
-  // says it, with `evicts`), and where they would take more than kKvReadingBytesMax.
+  // Scores and positions are left out if the policy evicts nothing (then every token is held; for parked KV the caller
+  // says so with `evicts`), or if they would take more than kKvReadingBytesMax.
   //
-  // What it costs the engine thread: server/live_view/kv_inspector.h.
+  // server/live_view/kv_inspector.h says what this costs the engine thread.
   void ReadKv(uint64_t session, bool evicts, KvReading* out) { mover_.Read(session, evicts, out); }
 
   // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
@@ -100,15 +101,15 @@ class EngineCore {
   std::span<const ParkedTurn> parked() const { return mover_.parked(); }
 
   const StepReport& report() const { return report_; }
-  // Steps that there was no memory for; their requests end with kNoMemory.
+  // Steps that failed for lack of memory; their requests end with kNoMemory.
   uint64_t steps_lost() const { return steps_lost_; }
   EngineCounters counters() const;
   const Scheduler& scheduler() const { return scheduler_; }
-  // A step is: the next call of Step plans none that is committed in it, and lets nobody in.
+  // True if a step is in flight: the next call of Step commits that step, and admits no request.
   bool in_flight() const { return in_flight_ > 0; }
 
  private:
-  // What the core knows of a sequence that the scheduler does not, by sequence index.
+  // What the core knows of a sequence and the scheduler does not, by sequence index.
   struct Extras {
     DecodeOptions options;  // as the request came
     EvictionPolicy policy;  // options.policy, lowered to the budget in force
@@ -117,7 +118,7 @@ class EngineCore {
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
-  // Positions of the rotary table that the request may come to use.
+  // The number of positions of the rotary table that the request may use.
   int64_t PositionsNeeded(const SequenceRequest& request) const;
   absl::Status Check(const SequenceRequest& request) const;
   // A plan from its making to its Commit.

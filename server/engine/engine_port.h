@@ -1,5 +1,5 @@
-// EnginePort is the engine as the HTTP side sees it; beside it what is asked of the engine and what comes back, plain data
-// that knows no JSON.
+// EnginePort is the engine as the HTTP side sees it. Beside it: the plain data that goes to the engine and comes back,
+// free of JSON.
 #ifndef HYDRANT_SERVER_ENGINE_ENGINE_PORT_H_
 #define HYDRANT_SERVER_ENGINE_ENGINE_PORT_H_
 
@@ -20,14 +20,15 @@ namespace hydrant {
 
 class StreamMailbox;
 
-// Keeps account of the sequences of one request. Thread: engine; short and without I/O. What it is never told of has not
-// happened: a sequence that ends without a call (the engine died) was not computed.
+// Keeps the account of one request's sequences. Thread: engine; calls are short and do no I/O. A sequence for which
+// OnEnded is never called (the engine died) counts as not computed.
 class SequenceLedger {
  public:
   virtual ~SequenceLedger() = default;
   // The sequence left the queue.
   virtual void OnAdmitted(int32_t choice) = 0;
-  // Its end, with what was computed of its prompt and generated for it, by whatever end. At most once per choice.
+  // The sequence ended, for any reason, with this many prompt tokens computed and tokens generated. Called at most once
+  // per choice.
   virtual void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) = 0;
 };
 
@@ -69,24 +70,23 @@ class EnginePort {
   // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
   // happens. An accepted sequence reports exactly one end.
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
-  // Ends a sequence within one step; ignored when it has ended. REQUIRES: whoever calls it calls it at most once for an
-  // id.
+  // Ends a sequence within one step; does nothing if it has ended. REQUIRES: at most one call per id.
   virtual void Cancel(uint64_t id) = 0;
   // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
   virtual void Resume(uint64_t first_id, int32_t count) = 0;
   virtual Backlog backlog() const = 0;
 
-  // Orders, carried out between two steps and before any job submitted later: EngineCore's methods of these names.
+  // Orders: EngineCore's methods of these names, carried out between two steps and before any job submitted later.
   virtual void SetTenants(std::vector<TenantOptions> tenants) = 0;
   virtual void PauseAdmission(bool paused) = 0;
   virtual void ResetPrefixes() = 0;
   virtual void DropSession(uint64_t session) = 0;
-  // Likewise. `done` is called once: on the engine thread when it is done, or, with source kNone, by whoever gives up because
-  // the engine has ended.
+  // Likewise. Calls `done` once: on the engine thread after the copy, or, with source kNone, on the thread that finds
+  // that the engine has ended.
   virtual void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) = 0;
 
   virtual EngineCounters counters() const = 0;  // as of the last step
-  // Dead, or busy with one step for too long.
+  // True if the engine is dead, or has been busy with one step for longer than the stall threshold.
   virtual bool stalled() const = 0;
   // Cancels what runs; returns when the engine's thread has ended.
   virtual void Stop() = 0;

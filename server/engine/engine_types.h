@@ -1,5 +1,5 @@
-// What the engine says of itself: events of sequences, sessions that left the pool, what a step took, and the numbers that
-// metrics need.
+// What the engine reports: events of sequences, sessions whose KV left the pool, the time of a step, and the counters
+// for metrics.
 //
 // Thread: any (plain data).
 #ifndef HYDRANT_SERVER_ENGINE_ENGINE_TYPES_H_
@@ -26,7 +26,7 @@ struct EngineEvent : SequenceEvent {
   int32_t prompt_begin = 0;
 };
 
-// A session's KV that left the pool when its turn ended.
+// A session whose KV left the pool when its turn ended.
 struct ParkedTurn {
   uint64_t session = 0;
   uint64_t turn = 0;

@@ -26,7 +26,7 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
       if (route.mailbox->PushPrompt(std::move(prompt))) signalled_.push_back(route.mailbox);
     }
     if (event.token < 0 && event.finish == FinishReason::kNone) continue;
-    // Before the client can know of the end: what it no longer uses is there for its next request.
+    // Before the client can know of the end, so that its next request finds the limits given back.
     if (event.finish != FinishReason::kNone && route.ledger != nullptr) {
       route.ledger->OnEnded(route.choice, event.prompt_computed, event.generated);
     }

@@ -21,7 +21,7 @@ namespace hydrant {
 class EventRouter {
  public:
   using MailboxList = std::vector<std::shared_ptr<StreamMailbox>>;
-  // Called once per step that has something to tell; wakes every mailbox of the list on an io thread.
+  // Called once per step that has events; wakes every mailbox of the list on an io thread.
   using FanOut = std::function<void(MailboxList)>;
 
   struct Route {
@@ -32,7 +32,7 @@ class EventRouter {
     std::shared_ptr<SequenceLedger> ledger = nullptr;
   };
 
-  // What a Deliver has changed.
+  // The changes that a call of Deliver or Refuse made.
   struct Settled {
     int32_t sequences = 0;              // ended
     int64_t prompt_tokens = 0;          // no longer waited for
@@ -44,7 +44,7 @@ class EventRouter {
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
   // Ends a sequence that never reached the engine: kRefused or kTooLarge.
   Settled Refuse(uint64_t id, FinishReason finish);
-  // These left the queue.
+  // Tells the ledgers that these sequences left the queue.
   void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
   // Tells every open mailbox that nothing more comes, and forgets all.
@@ -53,7 +53,7 @@ class EventRouter {
   std::vector<uint64_t> OpenIds() const;
 
  private:
-  // True: the sequence is to be paused.
+  // Returns true if the sequence must be paused.
   bool Push(const Route& route, TokenEvent event, const SequenceProgress& progress);
   void Flush();
 

@@ -1,4 +1,4 @@
-// KvReading is a copy of what the engine has of one session's KV, to be looked at.
+// KvReading is a copy of one session's KV as the engine has it, for the live view.
 //
 // Thread: any (plain data); the engine fills it (EngineCore::ReadKv).
 #ifndef HYDRANT_SERVER_ENGINE_KV_READING_H_
@@ -16,7 +16,7 @@ namespace hydrant {
 // Most bytes of a KvReading's scores and positions: 24,000 slots of the default model, 8,000 with 32 layers of 8 KV heads.
 inline constexpr int64_t kKvReadingBytesMax = 16 << 20;
 
-// Where a session's KV stands between two steps, to be looked at.
+// A session's KV between two steps, for the live view.
 struct KvReading {
   enum class Source : uint8_t {
     kNone,     // the engine has nothing of it

@@ -1,6 +1,6 @@
-// LogitShaper is what a sequence asks of its next token besides temperature and filters: which may be chosen, which may not
-// yet, and what those that are in the text already lose. It follows the tokens one by one, so that a step costs the same
-// however long the text is.
+// LogitShaper makes the adjustments of a sequence's logits that come before temperature and filters: allowed and banned
+// tokens, biases, and penalties for tokens already in the text. It follows the tokens one by one, so a step costs the
+// same however long the text is.
 //
 // Thread: made on any thread, then the engine's.
 //
@@ -40,11 +40,12 @@ class LogitShaper {
   // Linear in the prompt where it counts for the repetition penalty. `rules` is not null.
   LogitShaper(std::shared_ptr<const LogitRules> rules, std::span<const int32_t> prompt);
 
-  // What is asked of a token follows from the number of those before it and from how often each was there. False: from
-  // their order as well (a bad word of several tokens does).
+  // True if the adjustments depend only on how many tokens came before and how often each occurred; false if they
+  // depend on their order, too (a bad word of several tokens).
   bool only_counts() const { return recent_max_ == 0; }
-  // For the next token, or, `ahead`, for the one behind it, before it is pushed (LogitAdjustments::counts_last); null: nothing is
-  // asked of it. Valid until the next call of Next or Push. REQUIRES: !ahead || only_counts().
+  // The adjustments for the next token or, with `ahead`, for the token after it, before the next one is pushed
+  // (LogitAdjustments::counts_last); null if there are none. Valid until the next call of Next or Push. REQUIRES:
+  // !ahead || only_counts().
   const LogitAdjustments* Next(bool ahead = false);
   // The sequence's next token, however it was chosen.
   void Push(int32_t token);

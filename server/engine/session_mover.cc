@@ -73,7 +73,7 @@ void SessionMover::ReadRunning(int32_t index, KvReading* out) {
   const auto [policy, label] = policy_of_(index);
   out->source = KvReading::Source::kRunning;
   out->turn = sequence.request.turn;
-  // A row behind an end leaves nothing.
+  // A row after an end leaves nothing in the cache.
   out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
   out->live = sequence.ended() ? sequence.held : sequence.live;
   out->blocks = sequence.blocks.size();

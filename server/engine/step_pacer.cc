@@ -8,25 +8,29 @@
 namespace hydrant {
 namespace {
 
-// How long a cancelled prompt may hold its blocks: they are to be free 250 ms after its client went away. A step reads the weights
-// once; that is 10 ms of a small model on two cores, so this costs at most 7 % of its prefill speed. What is left of the 250 is for
-// steps that are off: at 0.2 the slowest of 40 took 304 ms.
+// How long a step of prompts alone may take, and so how long a cancelled prompt holds its blocks: they must be free 250
+// ms after its client went away. Every step reads the weights once, which takes 10 ms for a small model on two cores,
+// so short steps cost at most 7 % of prefill speed. The rest of the 250 ms is the margin for steps that take longer
+// than predicted: with 0.2 the slowest of 40 took 304 ms.
 constexpr double kAloneS = 0.15;
-// So few rows mostly wait for the weights: fewer would hardly be faster. Where they take longer, a step may too, up to this.
+// A step of this few tokens mostly waits for the weights, so fewer tokens would hardly be faster. If it takes longer
+// than kAloneS, a step may take that long, up to kFewS.
 constexpr double kFewTokens = 64;
 constexpr double kFewS = 0.5;
 // How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
 constexpr double kBesideDecodesS = 0.2;
 // The share of a step beside decodes that prompts get however slow the decodes are: they must be computed some time.
 constexpr double kBesideLeast = 0.25;
-// How long a step may take that is divided between tenants. All steps are, while one of them asks for more than its share; with
-// a machine of its own a tenant has long steps only while there are prompts of its own, and else the shortest ones there are. So
-// it is so many times as long as those, of which a sixth is what every step takes. No shorter than anybody reads; at the most less
-// than what a step beside decodes takes, by as much as steps are off.
+// How long a step that is divided between tenants may take, in lengths of the shortest step. All steps are divided
+// while one tenant asks for more than its share. A tenant with a machine of its own would have long steps only while it
+// has prompts, and otherwise the shortest steps; so a divided step is a small multiple of the shortest one, of which a
+// sixth is the cost that every step has. It is never shorter than a reader notices, and its upper limit stays below
+// kBesideDecodesS by the margin for steps that take longer than predicted.
 constexpr double kSharedSteps = 6;
 constexpr double kSharedLeastS = 0.02;
 constexpr double kSharedMostS = 0.125;
-// What a tenant that asked for less may catch up with at once: a prompt of a few hundred tokens and its first steps.
+// How far a tenant that asked for less than its share may catch up at once: a prompt of a few hundred tokens and its
+// first steps.
 constexpr double kSharedLagS = 0.375;
 // Before anything is known: less than a tenth of a second of a small model on two cores, and a fraction of a second of a large one.
 constexpr double kTokensAtFirst = 96;
@@ -76,11 +80,11 @@ void StepPacer::Observe(const StepReport& report) {
     // Also when it was not full: what takes longer than it may is bounded from now on.
     cost = std::max((shared ? std::min(cost, done) : cost) * factor, cost * kShrinkMost);
   } else {
-    // What was done in less time than there is says that more would fit, if it was most of what was allowed.
+    // A step that took less time than it may shows that more would fit, if it had most of what was allowed.
     cost = std::max(cost, std::min(done * factor, cost * kGrowMost));
   }
   if (!shared && !mixed && cost != before) alone_s_ = wanted_s;
-  // Where no step is ever without decodes, what fits beside them fits alone.
+  // If every step has decodes, `alone_` is learned from them: what fits beside decodes fits alone.
   if (mixed) alone_ = std::max(alone_, beside_ * (alone_s_ / kBesideDecodesS));
   alone_ = Within(alone_);
   beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));

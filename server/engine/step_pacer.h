@@ -1,8 +1,8 @@
 // StepPacer sizes steps by time. A step cannot be interrupted: while it runs, a cancelled sequence keeps its blocks, a new
-// request waits, and streams beside a prefill stand still. How much makes a step of bearable length depends on the device
-// and the model, so it is learned from the steps: beside decodes from the length of the whole step, for that is what their
-// readers wait for, whoever else decodes. Costs are in tokens at the beginning of a prompt (scheduler/prefill_cost.h): a step with
-// the end of a long one has fewer.
+// request waits, and streams beside a prefill stand still. How much work makes a step of bearable length depends on the
+// device and the model, so it is learned from past steps. Beside decodes the length of the whole step counts, because
+// that is what the streams wait for. Costs are in tokens at the beginning of a prompt (scheduler/prefill_cost.h): a
+// step with the end of a long one has fewer.
 //
 // Thread: engine. Pure: what it returns is a function of the reports. (Results do not depend on the size of chunks.)
 #ifndef HYDRANT_SERVER_ENGINE_STEP_PACER_H_

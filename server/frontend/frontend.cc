@@ -50,7 +50,8 @@ class StuckGuard {
       : thread_([this, limit = std::chrono::duration<double>(seconds)] {
           std::unique_lock<std::mutex> lock(mutex_);
           if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
-          Log(LogLevel::kError, absl::StrCat("the engine's step has not ended for ", limit.count(), " s: giving up"));
+          Log(LogLevel::kError, absl::StrCat("the engine's step did not end within ", limit.count(),
+                                             " s of the shutdown: exiting without it"));
           std::this_thread::sleep_for(kLastLine);
           _exit(kExitInternal);
         }) {}
@@ -181,16 +182,18 @@ absl::Status Frontend::OpenAdmin() {
 absl::Status Frontend::ReloadTenants() {
   const absl::Status status = tenants_.Reload();
   if (status.ok()) {
-    Log(LogLevel::kInfo, absl::StrCat("reloaded: ", tenants_.table()->entries().size(), " tenants"));
+    Log(LogLevel::kInfo, absl::StrCat("tenants file reloaded: ", tenants_.table()->entries().size(), " tenants"));
   } else {
-    Log(LogLevel::kError, absl::StrCat("not reloaded: ", std::string(status.message())));
+    Log(LogLevel::kError,
+        absl::StrCat("tenants file not reloaded, the old configuration stays: ", std::string(status.message())));
   }
   return status;
 }
 
 int64_t Frontend::Drain() {
   if (!context_.unready.exchange(true, std::memory_order_relaxed)) {
-    Log(LogLevel::kInfo, absl::StrCat("not ready any more: ", generations_->in_flight(), " requests are in flight"));
+    Log(LogLevel::kInfo,
+        absl::StrCat("draining: /ready answers 503; ", generations_->in_flight(), " requests in flight"));
     if (options_.shutdown_delay_s > 0) {
       asio::post(control_io_, [this] { RefuseLater(); });
     } else {
@@ -226,10 +229,10 @@ void Frontend::OnSignal() {
     if (number == SIGHUP) {
       OnHangup();
     } else if (!stopping_) {
-      Log(LogLevel::kInfo, "told to stop: draining");
+      Log(LogLevel::kInfo, "stop signal: draining, then exiting");
       BeginDrain();
     } else {
-      Log(LogLevel::kInfo, "second signal: ending running requests");
+      Log(LogLevel::kInfo, "second stop signal: ending running requests now");
       CancelRunning();
     }
     OnSignal();

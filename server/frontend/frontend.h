@@ -48,8 +48,8 @@ struct FrontendOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   std::optional<InheritedSocket> socket;  // in place of host and port
-  double shutdown_delay_s = 0;            // of a drain: new requests are served for so long still
-  double shutdown_timeout_s = 30;         // after that: running ones are ended
+  double shutdown_delay_s = 0;            // after a drain begins: new requests are served for this long
+  double shutdown_timeout_s = 30;         // after that delay: running requests are ended
   ServingContext context;
   KvShape kv_shape;        // of the model
   std::string model_root;  // what was loaded, for /v1/models
@@ -63,7 +63,7 @@ struct FrontendOptions {
 
 class Frontend {
  public:
-  // `metrics`, `tenants`, and the engine that Open is given, outlive the server.
+  // `metrics`, `tenants`, and the engine that Open is given, outlive the frontend.
   Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& tenants);
   ~Frontend();
   Frontend(const Frontend&) = delete;
@@ -81,11 +81,11 @@ class Frontend {
   // Runs the io threads until the server has shut down. Returns the exit code.
   int Run();
 
-  // /ready says 503 from now on, so that balancers look elsewhere; those that have not noticed yet are served until
-  // shutdown_delay_s is over, and turned away then. What runs goes on, and the process stays. Returns the number of
+  // /ready says 503 from now on, so that balancers look elsewhere. Requests that still come are served until
+  // shutdown_delay_s is over, and refused then. Running requests continue, and the process stays. Returns the number of
   // requests in flight. Any thread.
   int64_t Drain();
-  // Any thread: what a signal does, and the end after a failure.
+  // Any thread. Shutdown does what SIGTERM does; Fail ends running requests at once and Run returns `exit_code`.
   void Shutdown();
   void Fail(int exit_code);
 

@@ -100,8 +100,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
     exchange.WatchClient();
     if (!run.Submit(exchange.Waker(), std::move(ledger))) {
       const int32_t retry_after_s = RetryAfterS(engine_.backlog().wait_s);
-      refusal = {Overloaded("The server has no room for another request.", "queue_full", retry_after_s),
-                 RejectReason::kOverloaded};
+      refusal = {Overloaded("The server's queue is full.", "queue_full", retry_after_s), RejectReason::kOverloaded};
     }
   }
   if (refusal.has_value()) {
@@ -117,7 +116,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   }
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, absl::StrCat("generation ", exchange.request_id(), " tenant ", tenant.account->name(),
-                                      " status ", exchange.status(), exchange.client_gone() ? " gone" : "",
+                                      " status ", exchange.status(), exchange.client_gone() ? " client_gone" : "",
                                       " prompt_tokens ", run.prompt_tokens(), " generated_tokens ",
                                       run.generated_tokens(), " ms ", (MonotonicUs() - exchange.arrival_us()) / 1000));
   }

@@ -19,7 +19,7 @@
 
 namespace hydrant {
 
-// What the small endpoints ask of the server. Everything outlives the routes.
+// What the handlers of the small endpoints use. Everything outlives the routes.
 struct RouteSources {
   const ServingContext& context;
   GenerationService& generations;

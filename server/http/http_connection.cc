@@ -239,11 +239,12 @@ std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) {
 std::optional<ApiError> HttpConnection::CheckOrigin(const HttpHead& head) const {
   const std::string* host = head.Find("host");
   if (host != nullptr && !context_.origins.AdmitsHost(*host)) {
-    return Forbidden("This Host is not served here. Start the server with --allowed-hosts to add it.",
-                     "host_not_allowed");
+    return Forbidden(
+        "This server does not serve the host in the 'Host' header. The operator can add it with --allowed-hosts.",
+        "host_not_allowed");
   }
   if (!AdmitsPage(head)) {
-    return Forbidden("This Origin may not use the server. Start it with --allowed-origins to add it.",
+    return Forbidden("Web pages of this origin may not use the server. The operator can add it with --allowed-origins.",
                      "origin_not_allowed");
   }
   return std::nullopt;
@@ -287,7 +288,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
   if (AdmitsPage(head)) exchange.SetOriginAdmitted();
   if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
     // It may have any framing: its body counts as not read.
-    co_await exchange.RespondError(NotImplemented("The method is not known here."));
+    co_await exchange.RespondError(NotImplemented("This HTTP method is not supported."));
     co_return;
   }
   exchange.SetBodyRead(head.framing == BodyFraming::kNone);

@@ -66,7 +66,8 @@ class HttpExchange {
   // The same as Respond's end, of a stream: before its last piece is written.
   void ClosePlace();
 
-  // Whoever reads the request says what it found. A response that leaves bytes of its request unread ends the connection.
+  // For the reader of the request: what it found. A response that leaves bytes of its request unread ends the
+  // connection.
   void SetOriginAdmitted() { origin_admitted_ = true; }
   void SetCaller(Caller caller) { caller_ = std::move(caller); }
   std::string& body_so_far() { return body_; }

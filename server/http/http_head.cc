@@ -143,12 +143,11 @@ HttpProgress HttpHeadReader::ScanRequestLine(std::string_view input) {
   // The line may end here (HTTP/0.9, refused below).
   if (target_end == rest.size() && target.ends_with('\r')) target.remove_suffix(1);
   for (const char c : target) {
-    if (c < 0x21 || c > 0x7e)
-      return Reject(MalformedHttp("The request target holds a byte that is not allowed there."));
+    if (c < 0x21 || c > 0x7e) return Reject(MalformedHttp("The request target has a byte that is not allowed in it."));
   }
   if (eol == std::string_view::npos) return HttpProgress::kNeedMore;
   if (!line.ends_with(" HTTP/1.1\r") && !line.ends_with(" HTTP/1.0\r")) {
-    return Reject(MalformedHttp("Only HTTP/1.1 and HTTP/1.0 are spoken here."));
+    return Reject(MalformedHttp("Only HTTP/1.0 and HTTP/1.1 are supported."));
   }
   line_checked_ = true;
   return HttpProgress::kDone;
@@ -210,7 +209,7 @@ HttpProgress HttpHeadReader::CheckFields() {
     if (length != nullptr) return Reject(MalformedHttp("Content-Length and Transfer-Encoding exclude each other."));
     if (head_.version_minor == 0) return Reject(MalformedHttp("HTTP/1.0 has no Transfer-Encoding."));
     if (!EqualsIgnoreCase(transfer->value, "chunked")) {
-      return Reject(NotImplemented("The only Transfer-Encoding understood here is chunked."));
+      return Reject(NotImplemented("The only supported Transfer-Encoding is chunked."));
     }
     head_.framing = BodyFraming::kChunked;
   }

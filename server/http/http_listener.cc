@@ -97,7 +97,7 @@ absl::Status HttpListener::Adopt(const InheritedSocket& socket) {
   const bool v6 = socket.host.find(':') != std::string::npos;
   error_code error;
   acceptor_.assign(asio::generic::stream_protocol(v6 ? AF_INET6 : AF_INET, IPPROTO_TCP), socket.fd, error);
-  if (error) return absl::UnavailableError(absl::StrCat("the socket handed over: ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("the inherited socket: ", error.message()));
   port_ = socket.port;
   ReserveDescriptor();
   return absl::OkStatus();

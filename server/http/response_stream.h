@@ -1,4 +1,4 @@
-// ResponseStream is a connection as the response to one of its requests sees it: where bytes go, and what becomes of the client.
+// ResponseStream is what a response needs of its connection: to write bytes, and to learn that the client is gone.
 //
 // Thread: the connection's strand (Waker's result aside: any).
 #ifndef HYDRANT_SERVER_HTTP_RESPONSE_STREAM_H_
@@ -18,7 +18,7 @@ class ResponseStream {
   virtual boost::asio::awaitable<bool> WriteAll(std::string_view data) = 0;
   // The connection ends with this response.
   virtual void CloseAfterResponse() = 0;
-  // It does not. Asked once, when the response's head is written.
+  // True if the connection stays open after this response. Called once, when the response's head is written.
   virtual bool KeepsAlive() = 0;
 
   // From here on notice a client that hangs up, also while nothing is written.
@@ -26,7 +26,7 @@ class ResponseStream {
   virtual bool client_gone() const = 0;
   // Returns once somebody has called the waker since the last return, or the client is gone.
   virtual boost::asio::awaitable<void> WaitForWake() = 0;
-  // A function for any thread, good for longer than the connection.
+  // A function that any thread may call, also after the connection has ended.
   virtual std::function<void()> Waker() = 0;
 };
 

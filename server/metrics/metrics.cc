@@ -258,17 +258,19 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
   for (int32_t i = 0; i < kFinishReasons; ++i) {
     success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kWords[i]}});
   }
-  first_token = VllmHistogram("time_to_first_token_seconds", "From arrival to the first token.", FirstTokenBuckets());
-  token_gap = VllmHistogram("inter_token_latency_seconds", "Between two tokens of a sequence.", TokenGapBuckets());
+  first_token =
+      VllmHistogram("time_to_first_token_seconds", "Time from arrival to the first token.", FirstTokenBuckets());
+  token_gap = VllmHistogram("inter_token_latency_seconds", "Time between two tokens of a sequence.", TokenGapBuckets());
   token_gap_alias = VllmHistogram("time_per_output_token_seconds",
                                   "The former name of vllm:inter_token_latency_seconds.", TokenGapBuckets());
   time_per_token = VllmHistogram("request_time_per_output_token_seconds",
                                  "Decode time of a sequence per token after the first.", TokenGapBuckets());
-  e2e = VllmHistogram("e2e_request_latency_seconds", "From arrival to the last output.", RequestBuckets());
-  queue = VllmHistogram("request_queue_time_seconds", "From arrival to admission.", RequestBuckets());
-  inference = VllmHistogram("request_inference_time_seconds", "From admission to the last token.", RequestBuckets());
-  prefill = VllmHistogram("request_prefill_time_seconds", "From admission to the first token.", RequestBuckets());
-  decode = VllmHistogram("request_decode_time_seconds", "From the first to the last token.", RequestBuckets());
+  e2e = VllmHistogram("e2e_request_latency_seconds", "Time from arrival to the last output.", RequestBuckets());
+  queue = VllmHistogram("request_queue_time_seconds", "Time from arrival to admission.", RequestBuckets());
+  inference =
+      VllmHistogram("request_inference_time_seconds", "Time from admission to the last token.", RequestBuckets());
+  prefill = VllmHistogram("request_prefill_time_seconds", "Time from admission to the first token.", RequestBuckets());
+  decode = VllmHistogram("request_decode_time_seconds", "Time from the first to the last token.", RequestBuckets());
   const Buckets tokens = OneTwoFive(options.context);
   request_prompt_tokens = VllmHistogram("request_prompt_tokens", "Prompt tokens of a sequence.", tokens);
   request_generation_tokens = VllmHistogram("request_generation_tokens", "Generated tokens of a sequence.", tokens);
@@ -315,10 +317,11 @@ void Metrics::Series::AddTenant(const std::string& name) {
     const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
     added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests rejected, by reason.", with_reason);
   }
-  added->queue = AddHistogram("hydrant_queue_seconds", "From arrival to admission.", labels, TenantBuckets());
+  added->queue = AddHistogram("hydrant_queue_seconds", "Time from arrival to admission.", labels, TenantBuckets());
   added->first_token =
-      AddHistogram("hydrant_ttft_seconds", "From arrival to the first token.", labels, TenantBuckets());
-  added->token_gap = AddHistogram("hydrant_itl_seconds", "Between two tokens of a sequence.", labels, TenantBuckets());
+      AddHistogram("hydrant_ttft_seconds", "Time from arrival to the first token.", labels, TenantBuckets());
+  added->token_gap =
+      AddHistogram("hydrant_itl_seconds", "Time between two tokens of a sequence.", labels, TenantBuckets());
   for (const SampledSeries<TenantCounters>& row : TenantSeries()) added->sampled.push_back(AddSampled(row, labels));
   tenants[tenant_memory.size()].store(added.get(), std::memory_order_release);
   tenant_memory.push_back(std::move(added));

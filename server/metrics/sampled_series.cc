@@ -4,7 +4,7 @@ namespace hydrant {
 namespace {
 
 constexpr char kWaitingByReason[] =
-    "Waiting sequences. capacity: for memory or a row; deferred: for their tenant's own cap, or the operator's resume.";
+    "Sequences that wait. capacity: for KV blocks or a row; deferred: for the tenant's own blocks_max, or for /resume.";
 constexpr char kBySource[] = "Prompt tokens by the source of their KV.";
 constexpr char kBlocks[] = "Blocks of the KV pool by state.";
 constexpr char kFreed[] = "Blocks returned to the pool, by cause.";

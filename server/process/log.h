@@ -1,8 +1,8 @@
 // The server's log: one line per fact on stderr, with a time and a level. Ids, counts and times only: never text of a
 // request, never a key.
 //
-// Thread: any. Lines go through a bounded queue to a writer thread, so that a reader of stderr that has stopped reading
-// delays nobody; the oldest queued lines are dropped then.
+// Thread: any. Lines go through a bounded queue to a writer thread, so a reader of stderr that stops reading delays no
+// thread; the oldest queued lines are dropped then.
 #ifndef HYDRANT_SERVER_PROCESS_LOG_H_
 #define HYDRANT_SERVER_PROCESS_LOG_H_
 

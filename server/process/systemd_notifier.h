@@ -15,7 +15,8 @@
 
 namespace hydrant {
 
-// A listening TCP socket that was open before this process began. Whoever opens a listener with it owns the descriptor.
+// A listening TCP socket that was open before this process began. The listener that is opened with it owns the
+// descriptor.
 struct InheritedSocket {
   int fd = -1;
   std::string host;  // numeric address it is bound to
@@ -24,7 +25,7 @@ struct InheritedSocket {
 
 class SystemdNotifier {
  public:
-  // Nobody: nothing is said to anyone.
+  // A notifier without a peer: Notify does nothing.
   SystemdNotifier() = default;
 
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES and removes them, so that

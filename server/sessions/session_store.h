@@ -95,7 +95,7 @@ class SessionStore {
   // sessions and all of them have a turn in progress.
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist);
 
-  // What EngineHooks::on_parked says. Takes as long as it takes to write it down.
+  // EngineHooks::on_parked. Only notes the events; the next call of another method applies them.
   void OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked);
 
   // Errors: 404; 409 for one with a turn in progress.

@@ -1,6 +1,5 @@
-// AuthLimiter counts wrong keys per peer address, so that who tries keys is told to stop (429) instead of
-// being answered in full. It only ever changes the answer to a failure: a valid key always enters, so nobody can lock
-// out a neighbour behind the same address.
+// AuthLimiter counts wrong keys per peer address, so that a client that tries keys is answered 429. It only changes the
+// answer to a failure: a valid key always enters, so no client can lock out another one behind the same address.
 //
 // Thread: any. Time is an argument, monotonic microseconds.
 #ifndef HYDRANT_SERVER_TENANTS_AUTH_LIMITER_H_

@@ -40,7 +40,7 @@ Authenticate AdminAuthentication(const std::string& key, const TenantRegistry& t
     const std::optional<std::string_view> token = authorization == nullptr ? std::nullopt : BearerToken(*authorization);
     if (token.has_value() && keys.OwnerOf(*token) == 0) return Caller();
     if (token.has_value() && tenants.table()->HasKey(*token)) {
-      return Forbidden("A tenant's key does not open the admin listener.", "admin_key_required");
+      return Forbidden("The admin listener needs the operator's key, not a tenant's.", "admin_key_required");
     }
     return Failure(authorization, limiter, peer, on_failure);
   };

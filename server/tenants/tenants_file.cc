@@ -48,9 +48,9 @@ void CheckMembers(JsonView object, const std::string& path, Names known, std::op
     std::string name = path;
     AppendJsonEscaped(&name, member.key().substr(0, kNameBytesMax));  // a line stays one, whatever the name holds
     if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
-      *error = InvalidField(name, "there is no such member");
+      *error = InvalidField(name, "unknown member");
     } else if (!seen.insert(member.key()).second) {
-      *error = InvalidField(name, "is there twice");
+      *error = InvalidField(name, "occurs twice");
     }
     if (error->has_value()) return;
   }
@@ -138,7 +138,7 @@ std::optional<ApiError> CheckTogether(const TenantsConfig& config, const TenantF
     if (!names.insert(tenant.name).second) return InvalidField(path + "name", "another tenant has this name");
     for (size_t k = 0; k < tenant.keys.size(); ++k) {
       if (!keys.Add(tenant.keys[k], static_cast<int32_t>(i))) {
-        return InvalidField(absl::StrCat(path, "api_keys_sha256[", k, "]"), "is there twice");
+        return InvalidField(absl::StrCat(path, "api_keys_sha256[", k, "]"), "occurs twice");
       }
     }
     options.push_back({tenant.name, tenant.weight, tenant.floor_blocks, tenant.blocks_max});

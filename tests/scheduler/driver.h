@@ -69,7 +69,7 @@ class Driver {
     ++now_us;
     if (in_flight.empty()) in_flight.push_back(&scheduler.Plan(now_us));
     if (ahead) {
-      const StepPlan* next = scheduler.PlanAhead(independent);
+      const StepPlan* next = scheduler.PlanAhead(can_plan_ahead);
       if (next != nullptr) in_flight.push_back(next);
     }
     if (between) between();
@@ -113,7 +113,7 @@ class Driver {
   Scheduler scheduler;
   bool ahead = false;
   std::deque<const StepPlan*> in_flight;  // two at most
-  std::function<bool(int32_t sequence)> independent = [](int32_t) { return true; };
+  std::function<bool(int32_t sequence)> can_plan_ahead = [](int32_t) { return true; };
   std::function<int32_t(uint64_t id)> token_of = [](uint64_t) { return 7; };
   std::function<float(uint64_t id)> losses_of = [](uint64_t) { return 0.01f; };  // of every block a budget falls by
   std::function<void()> between;                                                 // called between Plan and Commit

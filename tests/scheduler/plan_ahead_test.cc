@@ -90,7 +90,7 @@ TEST(PlanAhead, WhatIsNotCertainIsNotPlanned) {
          driver.Add(MakeRequest(9, 40, 5));
        }},
       {"a token that is needed", false,
-       [](AheadDriver& driver) { driver.independent = [](int32_t i) { return i != 1; }; }},
+       [](AheadDriver& driver) { driver.can_plan_ahead = [](int32_t i) { return i != 1; }; }},
       {"a paused one", true, [](AheadDriver& driver) { driver.scheduler.SetPaused(1, true); }},
       {"all are paused", false,
        [](AheadDriver& driver) {

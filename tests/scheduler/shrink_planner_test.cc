@@ -29,8 +29,8 @@ std::vector<std::pair<int32_t, int32_t>> Plan(const std::vector<Tenant>& tenants
     for (const ShrinkOption& option : candidates[i].options) planner.AddOption(option);
   }
   std::vector<std::pair<int32_t, int32_t>> plan;
-  for (const ShrinkPlanner::Choice& choice : planner.Win(blocks)) plan.emplace_back(choice.sequence, choice.keep);
-  EXPECT_EQ(planner.CanWin(blocks), !plan.empty()) << "the question without losses has the same answer";
+  for (const ShrinkPlanner::Choice& choice : planner.PlanFor(blocks)) plan.emplace_back(choice.sequence, choice.keep);
+  EXPECT_EQ(planner.CanGain(blocks), !plan.empty()) << "the question without losses has the same answer";
   return plan;
 }
 
@@ -58,11 +58,11 @@ TEST(ShrinkPlanner, WithinItsShareATenantGivesToNobodyAboveTheirs) {
       planner.AddSequence(tenant, tenant);
       planner.AddOption({.keep = 31, .returned = 5});
     }
-    EXPECT_TRUE(planner.CanWin(5));
-    EXPECT_EQ(planner.CanWin(10), !over_share);
-    EXPECT_EQ(planner.Win(10).empty(), over_share);
-    ASSERT_THAT(planner.Win(5), SizeIs(1));
-    EXPECT_EQ(planner.Win(5).front().sequence, 2) << "that is above its share";
+    EXPECT_TRUE(planner.CanGain(5));
+    EXPECT_EQ(planner.CanGain(10), !over_share);
+    EXPECT_EQ(planner.PlanFor(10).empty(), over_share);
+    ASSERT_THAT(planner.PlanFor(5), SizeIs(1));
+    EXPECT_EQ(planner.PlanFor(5).front().sequence, 2) << "that is above its share";
   }
 }
 
@@ -129,15 +129,15 @@ TEST(ShrinkPlanner, WhatEndsAnywayIsWonFirst) {
   ShrinkPlanner planner;
   planner.Begin(tenants, tenants[0], 100);
   planner.AddEnd(0, 6, /*in_use=*/2);
-  EXPECT_EQ(planner.won_by_ends(), 4);
+  EXPECT_EQ(planner.gained_by_ends(), 4);
   planner.AddEnd(1, 8, 0);
-  EXPECT_EQ(planner.won_by_ends(), 9) << "five, then its floor begins";
+  EXPECT_EQ(planner.gained_by_ends(), 9) << "five, then its floor begins";
   planner.AddSequence(3, 0);
   planner.AddOption({47, 1, 0, 0.5});
-  EXPECT_THAT(planner.Win(9), IsEmpty());
-  EXPECT_THAT(planner.Win(10), SizeIs(1));
-  EXPECT_TRUE(planner.CanWin(10));
-  EXPECT_FALSE(planner.CanWin(11));
+  EXPECT_THAT(planner.PlanFor(9), IsEmpty());
+  EXPECT_THAT(planner.PlanFor(10), SizeIs(1));
+  EXPECT_TRUE(planner.CanGain(10));
+  EXPECT_FALSE(planner.CanGain(11));
 }
 
 TEST(ShrinkPlanner, LossesAreComparedPerBlock) {

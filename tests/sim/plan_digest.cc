@@ -28,7 +28,7 @@ void PlanDigest::AddRow(const PlanRow& row) {
 
 void PlanDigest::AddPlan(const StepPlan& plan) {
   ++plans_;
-  AddAll(plan.number, plan.restores.size(), plan.score_starts.size(), plan.rows.size(), plan.snapshots.size(),
+  AddAll(plan.number, plan.restores.size(), plan.score_inits.size(), plan.rows.size(), plan.snapshots.size(),
          plan.decode_tokens, plan.prefill_tokens, plan.several_tenants, plan.shared);
   AddCost(plan.decode_cost);
   AddCost(plan.prefill_cost);
@@ -36,7 +36,7 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
     AddAll(restore.session, restore.sequence, restore.live, restore.cut_to, restore.computed, restore.rows);
     AddIds(restore.block_table);
   }
-  for (const ScoreInit& start : plan.score_starts) AddAll(start.from, start.to, start.position);
+  for (const ScoreInit& start : plan.score_inits) AddAll(start.from, start.to, start.position);
   for (const PlanRow& row : plan.rows) AddRow(row);
   for (const ScoreSnapshot& snapshot : plan.snapshots) {
     Add(static_cast<uint64_t>(snapshot.slots));

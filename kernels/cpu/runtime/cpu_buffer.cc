@@ -25,7 +25,7 @@ CpuBuffer::CpuBuffer(size_t bytes) : DeviceBuffer(nullptr, bytes) {
   if (huge) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(mapping_);
     data_ = reinterpret_cast<void*>((address + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
-    // Advice: without it the memory works all the same.
+    // Only advice: the memory works without huge pages, too.
     (void)madvise(data_, bytes, MADV_HUGEPAGE);
   }
 }

@@ -43,7 +43,7 @@ struct AttentionShape {
 //   bound    bytes of qkv, read and (q) written, and of the keys and values written / memory bandwidth
 //   oracle   reference::Rope; what is stored is what it gives, rounded to the cache's type (tests/kernels/attention_test.cc)
 //   memory   40 registers and 64 bytes of stack
-//   rejected turning cached keys in place when their rank falls: wrong in 16 bits (DESIGN.md, Decisions)
+//   rejected turning cached keys in place when their rank falls: wrong in 16 bits (docs/decisions/0007)
 //   not yet measured on a device
 void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeView& rope, const HeadNorms& norms,
                           const AttentionShape& shape, int64_t tokens, const KvCacheView& kv);

@@ -35,7 +35,7 @@ __device__ inline HeadCache CacheOf(const StepView& step, const StepRow& row, co
   return {kv, step.tables + row.tables, step.tables + row.score_blocks, layer, head};
 }
 
-// The row is behind an end: what it computes stays outside the cache.
+// True if the row comes after a stop id: it must change nothing in the cache.
 __device__ inline bool LeftOut(const StepView& step, const StepRow& row) {
   return step.token_ids[row.token_begin] == kSampledId && step.sampled_ids[row.state_row] == kNoNextId;
 }

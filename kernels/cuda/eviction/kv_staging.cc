@@ -41,7 +41,7 @@ void KvStaging::Import(const PackedBlocks& blocks, int64_t bytes, float score_fa
   const int64_t pieces = (bytes + piece_bytes_ - 1) / piece_bytes_;
   for (int64_t piece = 0; piece < pieces; ++piece) {
     const PackedBlocks range = PieceOf(blocks, bytes, piece);
-    // Whoever had it before, this call or another.
+    // Wait until the last copy through this half, of this call or an earlier one, is done.
     CheckCuda(cudaEventSynchronize(half(piece).done), "cudaEventSynchronize");
     std::memcpy(range.packed, in + range.begin, static_cast<size_t>(range.bytes));
     LaunchUnpack(stream_, range, score_factor, kv);

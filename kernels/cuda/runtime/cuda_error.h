@@ -1,6 +1,6 @@
-// What CUDA and cuBLAS say, as exceptions. An error of a kernel shows at a later call, and after most of them the process
-// can not use the device any more, so nobody goes on from a CudaError: the engine ends. Memory that is not to be had is none:
-// it costs the requests of a step (model/run/executor.h).
+// Errors of CUDA and cuBLAS, as exceptions. An error of a kernel is reported by a later call, and after most errors the
+// process cannot use the device any more, so a CudaError ends the engine. Lack of memory is no CudaError: it fails the
+// requests of a step (model/run/executor.h).
 #ifndef HYDRANT_KERNELS_CUDA_RUNTIME_CUDA_ERROR_H_
 #define HYDRANT_KERNELS_CUDA_RUNTIME_CUDA_ERROR_H_
 
@@ -17,7 +17,7 @@ class CudaError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// `call` names what was tried. Throws std::bad_alloc for memory that is not to be had, CudaError for anything else.
+// `call` names what was tried. Throws std::bad_alloc if there is not enough memory, CudaError for any other error.
 void CheckCuda(cudaError_t error, const char* call);
 void CheckCuda(cublasStatus_t status, const char* call);
 

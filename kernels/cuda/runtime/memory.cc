@@ -18,7 +18,7 @@ void* Take(size_t bytes, bool host_visible) {
 
 }  // namespace
 
-// Errors on the way out have nobody to go to; the next call reports them.
+// A destructor cannot report an error; the next call does.
 Stream::Stream() { CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
 Stream::~Stream() { static_cast<void>(cudaStreamDestroy(stream_)); }
 

@@ -297,7 +297,7 @@ TEST(Sessions, ATurnWhosePastWasLostOnTheWayAndIsTooLongToComputeIsToldSo) {
     EXPECT_EQ(response.status, 400) << "stream " << stream << ": " << response.body;
     EXPECT_THAT(response.body,
                 HasSubstr(R"("type":"invalid_request_error","param":"session_id","code":"kv_capacity_exceeded")"));
-    EXPECT_THAT(response.body, HasSubstr("What the session had parked is gone"));
+    EXPECT_THAT(response.body, HasSubstr("The session's KV was dropped"));
     // The session is as it was, and free; whoever asks again is told at once.
     EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold","tokens":230,"live":0,)"));
     const Response again = server.Ask(Turn("Two", R"(,"session_append":true)"));
