@@ -187,8 +187,8 @@ void AddSessionFlags(CLI::App& app, Config& config) {
   const FlagGroup group(app, "Sessions");
   group
       .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
-           "host memory for the KV of sessions between turns; 0 keeps none (default: as much as the pool, at most half "
-           "of what is left)")
+           "host memory for sessions' KV between turns; 0: none (default: the pool's size, at most half of what is "
+           "left)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   group
       .AddWithDefault("--session-ttl", "SECONDS", config.limits.session_ttl_s,

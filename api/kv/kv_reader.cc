@@ -98,10 +98,15 @@ void ReadFloor(ObjectReader* kv, KvSpec* spec) {
 
 }  // namespace
 
+void RefuseOtherKvMembers(ObjectReader* request) {
+  if (!request->Has("kv")) return;
+  request->Object("kv").RefuseOthers(
+      {"policy", "budget", "recent", "cadence", "position", "prefill", "elastic", "floor"});
+}
+
 KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t budget_max) {
   if (!request->Has("kv")) return default_value;
   ObjectReader kv = request->Object("kv");
-  kv.RefuseOthers({"policy", "budget", "recent", "cadence", "position", "prefill", "elastic", "floor"});
   KvSpec spec;
   spec.preset = ReadPreset(&kv, default_value);
   if (spec.evicts() && default_value.evicts()) {

@@ -9,6 +9,9 @@
 
 namespace hydrant {
 
+// Sets request's error where its member `kv` has a member that ReadKvSpec does not read. A tenant's `kv` has others beside them.
+void RefuseOtherKvMembers(ObjectReader* request);
+
 // The spec that `request`'s member `kv` asks for; absent members come from `default_value`:
 //  - no `kv`: `default_value`;
 //  - no `policy`: the preset of `default_value`, or h2o when that is full and the object speaks of budgets;

@@ -123,6 +123,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   fields->return_token_ids = request->Bool("return_token_ids", false);
   fields->kv_report = request->Bool("kv_report", false);
   ReadIdentifiers(request, context, fields);
+  RefuseOtherKvMembers(request);
   fields->kv = ReadKvSpec(request, context.kv, context.kv_budget_max > 0 ? context.kv_budget_max : context.context);
   fields->has_kv = request->Has("kv");
   ReadSession(request, context, fields);

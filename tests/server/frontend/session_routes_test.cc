@@ -156,6 +156,7 @@ TEST(Sessions, OneTurnAtATimeAndAClientThatLeavesUndoesItsOwn) {
   EXPECT_EQ(server.Ask(Delete("/v1/sessions/s")).status, 409);
   EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"busy")"));
   client.Close();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":0})"; })) << "it was noticed";
   server.executor().Release();
   EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/v1/sessions/s")).body.find("\"busy\"") == std::string::npos; }));
   EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"parked","tokens":23,)"));
