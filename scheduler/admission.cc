@@ -13,11 +13,6 @@ namespace {
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
-// Unlike Tenant::CapHoldsBack also where nothing of the tenant runs: what it shares need not be more than its cap.
-bool CapAllows(const Tenant& tenant, int64_t blocks) {
-  return tenant.options.blocks_max == 0 || tenant.claimed() + blocks <= tenant.options.blocks_max;
-}
-
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
@@ -191,7 +186,8 @@ int64_t Admission::BlocksNeededExactly(Sequence& sequence, const Tenant& tenant)
     const int64_t shared = MatchPrefix(sequence.request);
     sequence.blocks_beside = BlocksBeside(shared);
   }
-  return CapAllows(tenant, sequence.blocks_beside) ? std::min(alone, sequence.blocks_beside) : alone;
+  // Not CapHoldsBack, which lets a tenant pass of which nothing runs: what this one shares need not exceed its cap.
+  return tenant.CapAllows(sequence.blocks_beside) ? std::min(alone, sequence.blocks_beside) : alone;
 }
 
 // What a request that shares has to reserve, with match_ what it finds. REQUIRES: PrefixEnd(request) > 0.
@@ -247,7 +243,7 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   if (PrefixEnd(request) == 0) return false;
   const int64_t shared_blocks = MatchPrefix(request);
   const int64_t others = FitsAlone(private_blocks, tenant) ? other_floors : 0;
-  if (!CapAllows(tenant, BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
+  if (!tenant.CapAllows(BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_inits, request.tenant);

@@ -84,11 +84,11 @@ struct Tenant {
   int64_t claimed() const { return reserved - overlap; }  // blocks of the pool
   int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - claimed()); }
   int32_t unused_rows() const { return std::max(0, floor_rows - running); }
+  // Whether it may claim `blocks` more by its own cap.
+  bool CapAllows(int64_t blocks) const { return options.blocks_max == 0 || claimed() + blocks <= options.blocks_max; }
   // Whether its own cap keeps it from claiming `blocks` more. With nothing of its own running it would wait for nobody: a cap
   // that was lowered meanwhile lets it pass once.
-  bool CapHoldsBack(int64_t blocks) const {
-    return options.blocks_max > 0 && reserved > 0 && claimed() + blocks > options.blocks_max;
-  }
+  bool CapHoldsBack(int64_t blocks) const { return reserved > 0 && !CapAllows(blocks); }
   // `tokens` of a prompt are computed, which takes the time of `cost` at its beginning. Tokens that need no computing are neither
   // due nor charged.
   void ChargePrompt(int32_t tokens, double cost) {

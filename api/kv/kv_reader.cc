@@ -99,9 +99,7 @@ void ReadFloor(ObjectReader* kv, KvSpec* spec) {
 }  // namespace
 
 void RefuseOtherKvMembers(ObjectReader* request) {
-  if (!request->Has("kv")) return;
-  request->Object("kv").RefuseOthers(
-      {"policy", "budget", "recent", "cadence", "position", "prefill", "elastic", "floor"});
+  if (request->Has("kv")) request->Object("kv").RefuseOthers(kKvMembers);
 }
 
 KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t budget_max) {

@@ -4,12 +4,18 @@
 #ifndef HYDRANT_API_KV_KV_READER_H_
 #define HYDRANT_API_KV_KV_READER_H_
 
+#include <string_view>
+
 #include "api/kv/kv_spec.h"
 #include "api/wire/object_reader.h"
 
 namespace hydrant {
 
-// Sets request's error where its member `kv` has a member that ReadKvSpec does not read. A tenant's `kv` has others beside them.
+// The members of `kv` that ReadKvSpec reads.
+inline constexpr std::string_view kKvMembers[] = {"policy",   "budget",  "recent",  "cadence",
+                                                  "position", "prefill", "elastic", "floor"};
+
+// Sets request's error where its member `kv` has a member that is none of these. A tenant's `kv` has others beside them.
 void RefuseOtherKvMembers(ObjectReader* request);
 
 // The spec that `request`'s member `kv` asks for; absent members come from `default_value`:

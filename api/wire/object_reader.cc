@@ -58,7 +58,7 @@ JsonView ObjectReader::Raw(std::string_view name) const {
   return member == members_.end() || member->second.absent() ? JsonView() : member->second;
 }
 
-void ObjectReader::RefuseOthers(std::initializer_list<std::string_view> known) {
+void ObjectReader::RefuseOthers(std::span<const std::string_view> known) {
   std::optional<std::string_view> first;  // by name, for the map has no order
   for (const auto& [name, value] : members_) {
     if (value.absent() || std::find(known.begin(), known.end(), name) != known.end()) continue;

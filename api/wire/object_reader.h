@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,10 @@ class ObjectReader {
   ObjectReader Object(std::string_view name);
   JsonView Raw(std::string_view name) const;
   // For objects of this server's own: a member that is none of `known` and not null is an error. Code unknown_field.
-  void RefuseOthers(std::initializer_list<std::string_view> known);
+  void RefuseOthers(std::span<const std::string_view> known);
+  void RefuseOthers(std::initializer_list<std::string_view> known) {
+    RefuseOthers(std::span(known.begin(), known.size()));
+  }
 
   // Sets the error (unless one is set), with this reader's path before `name`.
   void Fail(std::string_view name, std::string message, ErrorCode<400> code = kInvalidValue);

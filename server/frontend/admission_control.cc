@@ -14,11 +14,11 @@ constexpr int64_t kChunkedStep = 64 << 10;
 // Bodies and answers move within seconds.
 constexpr int32_t kRetryAfterS = 1;
 
+}  // namespace
+
 void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
   for (auto& field : fields) response->fields.push_back(std::move(field));
 }
-
-}  // namespace
 
 // A request's place and bytes. Goes with its exchange, which the connection's coroutine owns.
 class AdmissionControl::Place : public RequestPlace {
@@ -82,12 +82,10 @@ Admitted AdmissionControl::AdmitGeneration(const HttpExchange& exchange) {
   const TenantEntry& tenant = *exchange.caller();
   metrics_.CountRequest(tenant.index());
   if (refusing()) return {nullptr, Reject(tenant, Draining())};
-  return Admit(exchange);
+  return AdmitWork(exchange);
 }
 
-Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) { return Admit(exchange); }
-
-Admitted AdmissionControl::Admit(const HttpExchange& exchange) {
+Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) {
   auto place = std::make_unique<Place>(*this, exchange.caller());
   std::optional<Refusal> refusal = place->Open();
   if (!refusal.has_value()) refusal = place->TryHold(static_cast<int64_t>(exchange.head().content_length));

@@ -24,6 +24,9 @@
 
 namespace hydrant {
 
+// Adds header fields to a response.
+void AddFields(HttpResponse* response, TenantAccount::Fields fields);
+
 class AdmissionControl {
  public:
   // The arguments outlive it.
@@ -49,7 +52,6 @@ class AdmissionControl {
  private:
   class Place;
 
-  Admitted Admit(const HttpExchange& exchange);
   std::optional<Refusal> TryHold(const TenantEntry& tenant, int64_t bytes, int64_t before);
 
   const EnginePort& engine_;

@@ -33,10 +33,6 @@ RejectReason ReasonOf(const ApiError& error) {
   return error.status == 503 ? RejectReason::kOverloaded : RejectReason::kInvalid;
 }
 
-void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
-  for (auto& field : fields) response->fields.push_back(std::move(field));
-}
-
 }  // namespace
 
 GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,

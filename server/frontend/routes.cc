@@ -84,9 +84,7 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
         const auto work = [&] { response = make(exchange.body()); };
         co_await workers.RunHereIfSmall(exchange.body().size(), tenant.index(), work);
         exchange.DropBody();
-        for (auto& field : tenant.account->RateFields(MonotonicUs())) {
-          response.fields.push_back(std::move(field));
-        }
+        AddFields(&response, tenant.account->RateFields(MonotonicUs()));
         co_await exchange.Respond(std::move(response));
       }};
   route.admit = [&admission = sources.admission](const HttpExchange& exchange) {

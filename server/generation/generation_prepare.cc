@@ -78,7 +78,7 @@ ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFiel
   }
   if (is_turn) return MakeTurnPrompt(from, request, past, tokenizer);
   TurnPrompt made = PromptAlone(from, request.add_special_tokens, tokenizer, ids_max);
-  if (!from.is_ids && made.ids.size() > ids_max) return TooLong(made.ids.size(), context.request.context);
+  if (made.ids.size() > ids_max) return TooLong(made.ids.size(), context.request.context);
   return made;
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 // The part of the cap from which on idle connections make way.
 constexpr double kCrowded = 0.8;
-// The cap divided by this is what one other host may have, when nothing else is said. This host's own are its operator's matter, and so are those
-// of a proxy on it.
+// The cap divided by this is what one other host may have, when nothing else is said. This host's own are its operator's
+// matter, and so are those of a proxy on it.
 constexpr int32_t kAddressPart = 4;
 
 int32_t AddressMax(std::string_view address, const Limits& limits) {

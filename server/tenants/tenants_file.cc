@@ -36,18 +36,19 @@ constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
 constexpr std::string_view kTenantMembers[] = {
     "name", "api_keys_sha256", "weight",       "kv",        "sessions_max", "concurrency_max", "rpm",
     "tpm",  "public_prefixes", "priority_max", "queue_max", "sequences_max"};
-// Those of the request field `kv`, of which its own reader decides, and ours.
-constexpr std::string_view kKvMembers[] = {"policy",  "budget",  "recent",     "floor",        "elastic",   "position",
-                                           "cadence", "prefill", "budget_max", "floor_blocks", "blocks_max"};
+// A tenant's `kv` has these beside those of the request field (kKvMembers), of which the field's own reader decides.
+constexpr std::string_view kTenantKvMembers[] = {"budget_max", "floor_blocks", "blocks_max"};
 
 // Unlike in a request, where both have a meaning, an unknown or repeated member of a configuration is a slip of the pen.
-void CheckMembers(JsonView object, const std::string& path, Names known, std::optional<ApiError>* error) {
+void CheckMembers(JsonView object, const std::string& path, Names known, std::optional<ApiError>* error,
+                  Names more = {}) {
   if (error->has_value() || !object.is_object()) return;
   absl::flat_hash_set<std::string_view> seen;
   for (JsonView member = object.first(); member.valid(); member = member.next()) {
     std::string name = path;
     AppendJsonEscaped(&name, member.key().substr(0, kNameBytesMax));  // a line stays one, whatever the name holds
-    if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
+    const auto has_it = [&](Names names) { return std::find(names.begin(), names.end(), member.key()) != names.end(); };
+    if (!has_it(known) && !has_it(more)) {
       *error = InvalidField(name, "unknown member");
     } else if (!seen.insert(member.key()).second) {
       *error = InvalidField(name, "occurs twice");
@@ -80,7 +81,7 @@ void ReadKeys(ObjectReader* reader, TenantConfig* tenant) {
 
 void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant, std::optional<ApiError>* error) {
   const JsonView object = reader->Raw("kv");
-  CheckMembers(object, reader->Path("kv."), kKvMembers, error);
+  CheckMembers(object, reader->Path("kv."), kTenantKvMembers, error, kKvMembers);
   ObjectReader kv = reader->Object("kv");
   tenant->kv_budget_max = static_cast<int32_t>(kv.Integer("budget_max", 0, 1, facts.context));
   tenant->floor_blocks = static_cast<int32_t>(kv.Integer("floor_blocks", 0, 0, facts.blocks));
@@ -91,10 +92,8 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
     return kv.Fail("budget_max",
                    "is below the server's default budget; give the tenant a policy and a budget of its own");
   }
-  const auto has = [&kv](const char* member) { return kv.Has(member); };
-  constexpr const char* kDefaults[] = {"policy", "budget",  "recent",  "cadence",
-                                       "floor",  "elastic", "prefill", "position"};
-  if (std::none_of(std::begin(kDefaults), std::end(kDefaults), has)) return;
+  const auto has = [&kv](std::string_view member) { return kv.Has(member); };
+  if (std::none_of(std::begin(kKvMembers), std::end(kKvMembers), has)) return;
   KvSpec default_value = facts.kv;
   if (CheckKvSpec(default_value, budget_max).has_value()) default_value = KvSpec();
   tenant->kv = ReadKvSpec(reader, default_value, budget_max);

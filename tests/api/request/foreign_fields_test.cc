@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/request/chat_request.h"
 #include "api/request/completion_request.h"
-#include "tests/support/source_dir.h"
+#include "tests/support/markdown_table.h"
 
 namespace hydrant {
 namespace {
@@ -42,22 +41,6 @@ std::string Row(const ForeignField& field) {
   return absl::StrCat("| `", std::string(field.name), "` | ", std::string(field.origin), " | ", what, " |");
 }
 
-std::vector<std::string> RowsOfThePage() {
-  std::ifstream page(SourceDir() + "/docs/compatibility.md");
-  std::vector<std::string> rows;
-  bool inside = false;
-  for (std::string line; std::getline(page, line);) {
-    if (line.starts_with("| field | known to | here |")) {
-      inside = true;
-    } else if (inside && !line.starts_with("|")) {
-      break;
-    } else if (inside && !line.starts_with("|---")) {
-      rows.push_back(line);
-    }
-  }
-  return rows;
-}
-
 // The same bodies with which a client would ask either endpoint.
 std::optional<ApiError> OfCompletion(std::string_view member) {
   const auto request =
@@ -73,7 +56,7 @@ std::optional<ApiError> OfChat(std::string_view member) {
 TEST(ForeignFieldsTest, ThePageHasEveryFieldAsItIsInTheTable) {
   std::vector<std::string> expected;
   for (const ForeignField& field : ForeignFields()) expected.push_back(Row(field));
-  EXPECT_EQ(RowsOfThePage(), expected);
+  EXPECT_EQ(RowsOfPage("docs/compatibility.md", "| field | known to | here |"), expected);
 }
 
 TEST(ForeignFieldsTest, EveryFieldIsRefusedByNameOrChangesNothing) {

@@ -2,14 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/source_dir.h"
+#include "tests/support/markdown_table.h"
 
 namespace hydrant {
 namespace {
@@ -19,27 +18,10 @@ std::string Row(const ErrorKind& kind) {
                       "` | ", std::string(kind.cause), " | ", std::string(kind.remedy), " |");
 }
 
-// Rows of the page's table of errors, as they are.
-std::vector<std::string> RowsOfThePage() {
-  std::ifstream page(SourceDir() + "/docs/api.md");
-  std::vector<std::string> rows;
-  bool inside = false;
-  for (std::string line; std::getline(page, line);) {
-    if (line.starts_with("| status | code |")) {
-      inside = true;
-    } else if (inside && !line.starts_with("|")) {
-      break;
-    } else if (inside && !line.starts_with("|---")) {
-      rows.push_back(line);
-    }
-  }
-  return rows;
-}
-
 TEST(ErrorKindsTest, TheApiPageHasEveryErrorAsItIsInTheTable) {
   std::vector<std::string> expected;
   for (const ErrorKind& kind : ErrorKinds()) expected.push_back(Row(kind));
-  EXPECT_EQ(RowsOfThePage(), expected);
+  EXPECT_EQ(RowsOfPage("docs/api.md", "| status | code |"), expected);
 }
 
 TEST(ErrorKindsTest, RowsAreUniqueCompleteAndInOrder) {
