@@ -70,6 +70,21 @@ class KvInspector::Visit {
   int32_t count_ = 0;
 };
 
+// Lets the next copy be taken, whether this one was or memory ran out on the way to it.
+class KvInspector::ReadingEnds {
+ public:
+  explicit ReadingEnds(KvInspector& inspector) : inspector_(inspector) {}
+  ~ReadingEnds() {
+    const std::lock_guard<std::mutex> lock(inspector_.mutex_);
+    inspector_.reading_ = false;
+  }
+  ReadingEnds(const ReadingEnds&) = delete;
+  ReadingEnds& operator=(const ReadingEnds&) = delete;
+
+ private:
+  KvInspector& inspector_;
+};
+
 KvInspector::KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
                          WorkerPool& workers)
     : engine_(engine), shape_(shape), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
@@ -129,12 +144,12 @@ asio::awaitable<std::shared_ptr<const KvReading>> KvInspector::Read(uint64_t ses
     }
     co_await Pause();
   }
+  const ReadingEnds ends(*this);
   const auto reading = std::make_shared<KvReading>();
   const int64_t taken_us = MonotonicUs();
   co_await ReadOnEngine(engine_, session, evicts, reading);
   const std::lock_guard<std::mutex> lock(mutex_);
-  reading_ = false;
-  rest_until_us_ = MonotonicUs() + kRest * reading->read_us;
+  rest_until_us_ = MonotonicUs() + std::min(kRest * reading->read_us, kRestMaxUs);
   std::erase_if(kept_, [session](const Kept& kept) { return kept.session == session; });
   if (kept_.size() == kKeptMax) kept_.pop_front();
   kept_.push_back({session, taken_us, reading});

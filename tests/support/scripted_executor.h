@@ -4,12 +4,14 @@
 #define HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "kernels/kv_cache_view.h"
 #include "model/run/executor.h"
@@ -27,6 +29,7 @@ class ScriptedExecutor : public Executor {
   };
   std::atomic<bool> not_finite = false;  // rows that sample are not finite
   std::atomic<bool> fails = false;       // Await throws
+  std::atomic<int64_t> read_ms = 0;      // that reading a session's KV takes
   std::atomic<int64_t> launches = 0;     // steps that began
   std::atomic<int64_t> steps = 0;        // ended
 
@@ -67,7 +70,11 @@ class ScriptedExecutor : public Executor {
 
  private:
   // Token i lies in slot i of every pair, with score i + 1.
-  static void Read(const ReadOp& read) {
+  void Read(const ReadOp& read) const {
+    for (const auto began = std::chrono::steady_clock::now();
+         std::chrono::steady_clock::now() - began < std::chrono::milliseconds(read_ms);) {
+      std::this_thread::yield();
+    }
     KvScores& out = *read.out;
     out.blocks = static_cast<int32_t>(BlocksForSlots(read.live));
     out.scores.clear();

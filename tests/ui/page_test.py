@@ -53,6 +53,7 @@ class Page(unittest.TestCase):
         self.chat()
         self.browser.click("#renew")
         self.browser.wait("document.querySelectorAll('.token[data-position]').length === 0")
+        self.server.wait_for("DELETE")  # the page shows the new chat before it has forgotten the old one
         of_chat = [request for request in self.server.requests if request.path != "/v1/models"]
         self.assertEqual({request.method for request in of_chat}, {"POST", "GET", "DELETE"})
         (session,) = {request.session for request in of_chat if request.session}

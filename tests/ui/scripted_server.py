@@ -5,6 +5,7 @@ import http.server
 import json
 import pathlib
 import threading
+import time
 import urllib.parse
 
 UI = pathlib.Path(__file__).resolve().parents[2] / "server" / "live_view" / "ui"
@@ -73,6 +74,13 @@ class ScriptedServer:
         """Requests for a session's KV whose query has these members; None: it lacks this one."""
         return [request for request in list(self.requests) if request.path.endswith("/kv")
                 and all(request.query.get(name) == value for name, value in query.items())]  # fmt: skip
+
+    def wait_for(self, method, timeout=30.0):
+        """Until a request of this method has come."""
+        deadline = time.monotonic() + timeout
+        while not any(request.method == method for request in list(self.requests)):
+            assert time.monotonic() < deadline, f"no {method} within {timeout} s"
+            time.sleep(0.01)
 
     def _serve(self, handler):
         request = Request(handler)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "server/process/clock.h"
 #include "tests/server/test_server.h"
 
 namespace hydrant {
@@ -100,6 +101,20 @@ TEST(KvInspector, ATenantHasAFewRequestsAtOnce) {
   server.executor().Release();
   for (const auto& client : clients) EXPECT_EQ(client->ReadResponse().status, 200);
   EXPECT_EQ(Ask(server).status, 200);
+}
+
+// A copy whose thread was put aside for 300 ms is no reason to answer nobody for 30 s.
+TEST(KvInspector, ASlowCopyHoldsUpTheNextForAMomentOnly) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn(4)).status, 200);
+  server.executor().read_ms = 300;
+  ASSERT_EQ(Ask(server).status, 200);
+  server.executor().read_ms = 0;
+  const int64_t answered_us = MonotonicUs();
+  ASSERT_TRUE(Eventually([&] { return MonotonicUs() - answered_us > KvInspector::kFreshUs; }));
+  const int64_t asked_us = MonotonicUs();
+  ASSERT_EQ(Ask(server).status, 200);
+  EXPECT_LT(MonotonicUs() - asked_us, 15'000'000);
 }
 
 TEST(KvInspector, IsAnsweredAlsoWhenTheEngineHasEnded) {
