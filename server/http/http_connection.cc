@@ -51,6 +51,9 @@ constexpr size_t kLingerHeaderBytes = 32 << 10;
 constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
 
+// What a page may send when its preflight does not say what it will.
+constexpr std::string_view kUsualFields = "authorization, content-type, x-request-id, x-session-id, x-session-affinity";
+
 bool Matches(const HttpRoute& route, std::string_view path) {
   return route.path.ends_with('/') && route.path.size() > 1
              ? path.starts_with(route.path) && path.size() > route.path.size()
@@ -61,13 +64,24 @@ bool Accepts(const HttpRoute& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
 }
 
-HttpResponse PreflightResponse(const std::string& allow) {
+// Whether a value is a list of field names (RFC 9110, 5.6.2), so that repeating it says nothing else.
+bool IsNameList(std::string_view value) {
+  return std::all_of(value.begin(), value.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("!#$%&'*+-.^_`|~, ").find(c) != std::string_view::npos;
+  });
+}
+
+// An SDK sends fields of its own making (x-stainless-os), and no list has the next one's. A page that may ask at all may send any:
+// none means more here than from a client that is no page.
+HttpResponse PreflightResponse(const HttpHead& head, const std::string& allow) {
+  const std::string* asked = head.Find("access-control-request-headers");
   HttpResponse response;
   response.status = 204;
   response.content_type.clear();
   response.fields = {
       {"access-control-allow-methods", allow},
-      {"access-control-allow-headers", "authorization, content-type, x-request-id, x-session-id, x-session-affinity"},
+      {"access-control-allow-headers", asked != nullptr && IsNameList(*asked) ? *asked : std::string(kUsualFields)},
       {"access-control-max-age", "600"}};
   return response;
 }
@@ -298,7 +312,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     co_return;
   }
   if (found.preflight) {
-    HttpResponse response = PreflightResponse(found.allow);
+    HttpResponse response = PreflightResponse(head, found.allow);
     co_await exchange.Respond(std::move(response));
     co_return;
   }

@@ -35,6 +35,8 @@ std::string_view HttpReason(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 302:
+      return "Found";
     case 304:
       return "Not Modified";
     case 400:

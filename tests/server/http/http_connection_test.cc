@@ -312,6 +312,41 @@ TEST(HttpConnection, ABrowserOfOursMayAskAndRead) {
   EXPECT_EQ(foreign.Field("access-control-allow-origin"), "");
 }
 
+TEST(HttpConnection, APreflightIsAnsweredWithTheFieldsThatItAsksFor) {
+  TestServerOptions options;
+  options.tenants = SingleTenant("sesame");
+  options.http.origins = OriginPolicy("127.0.0.1", {}, {"https://ui.example"});
+  TestServer server(std::move(options));
+  const auto allowed = [&server](const std::string& asked) {
+    return server
+        .Ask(
+            "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://ui.example\r\n"
+            "Access-Control-Request-Method: POST\r\n" +
+            asked + "\r\n")
+        .Field("access-control-allow-headers");
+  };
+  // As a browser asks for the OpenAI SDK: lower case, sorted, without spaces.
+  const std::string sdk =
+      "authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,"
+      "x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout";
+  EXPECT_EQ(allowed("Access-Control-Request-Headers: " + sdk + "\r\n"), sdk);
+  const std::string usual = "authorization, content-type, x-request-id, x-session-id, x-session-affinity";
+  EXPECT_EQ(allowed(""), usual);
+  EXPECT_EQ(allowed("Access-Control-Request-Headers: a;b<c>\r\n"), usual) << "no list of names";
+}
+
+TEST(HttpConnection, APageMayReadTheIdAndTheLimits) {
+  TestServerOptions options;
+  options.http.origins = OriginPolicy("127.0.0.1", {}, {"https://ui.example"});
+  TestServer server(std::move(options));
+  const std::string exposed =
+      server.Ask(CompletionPost(kBody, "Origin: https://ui.example\r\n")).Field("access-control-expose-headers");
+  for (const char* name :
+       {"x-request-id", "retry-after", "x-ratelimit-remaining-requests", "x-ratelimit-reset-tokens"}) {
+    EXPECT_NE(exposed.find(name), std::string::npos) << name;
+  }
+}
+
 // --- deadlines
 // --------------------------------------------------------------------------------------------------------
 
