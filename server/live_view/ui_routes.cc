@@ -51,6 +51,14 @@ HttpRoute RouteOf(const UiAsset& asset) {
 }  // namespace
 
 void AddUiRoutes(std::vector<HttpRoute>* routes) {
+  // The address that people type.
+  routes->push_back({"GET", "/", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
+                       HttpResponse response;
+                       response.status = 302;
+                       response.content_type.clear();
+                       response.fields = {{"location", "/ui"}};
+                       co_await exchange.Respond(std::move(response));
+                     }});
   for (const UiAsset& asset : UiAssets()) routes->push_back(RouteOf(asset));
 }
 

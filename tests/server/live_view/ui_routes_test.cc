@@ -76,7 +76,18 @@ TEST(Ui, CanBeSwitchedOff) {
   options.http.ui = false;
   TestServer server(std::move(options));
   EXPECT_EQ(server.Ask(Get("/ui")).status, 404);
+  EXPECT_EQ(server.Ask(Get("/")).status, 404);
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+}
+
+TEST(Ui, TheRootLeadsToIt) {
+  TestServerOptions options;
+  options.tenants = SingleTenant("secret");
+  TestServer server(std::move(options));
+  const Response root = server.Ask(Get("/"));
+  EXPECT_EQ(root.status, 302);
+  EXPECT_EQ(root.Field("location"), "/ui");
+  EXPECT_EQ(root.body, "");
 }
 
 TEST(Ui, NeedsNoKeyAndGivesNoData) {
