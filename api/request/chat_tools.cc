@@ -111,6 +111,18 @@ std::string Fault(JsonView tool) {
   return fault.empty() ? "" : absl::StrCat("A function's 'parameters' must be a JSON schema: ", fault, ".");
 }
 
+// Refuses what nothing here enforces: that the arguments of a call follow the schema.
+void RefuseStrict(ObjectReader* request, JsonView function, size_t tool) {
+  const JsonView strict = function["strict"];
+  if (strict.absent()) return;
+  const std::string path = absl::StrCat("tools[", tool, "].function.strict");
+  if (!strict.is_bool()) {
+    request->Fail(path, "A function's 'strict' must be a boolean.", "invalid_type");
+  } else if (strict.boolean()) {
+    request->FailUnsupported(path, "A function's 'strict': true");
+  }
+}
+
 // Arguments as an object. Sets request's error.
 Json Arguments(ObjectReader* request, JsonView arguments, const std::string& path, JsonBudget* budget) {
   if (arguments.absent()) return Json::object();
@@ -147,9 +159,12 @@ Json ReadTools(ObjectReader* request) {
   size_t i = 0;
   for (JsonView tool = tools.first(); tool.valid(); tool = tool.next(), ++i) {
     std::string fault = Fault(tool);
-    if (fault.empty()) continue;
-    request->Fail(absl::StrCat("tools[", i, "]"), std::move(fault));
-    return nullptr;
+    if (fault.empty()) {
+      RefuseStrict(request, tool["function"], i);
+    } else {
+      request->Fail(absl::StrCat("tools[", i, "]"), std::move(fault));
+    }
+    if (request->failed()) return nullptr;
   }
   return ReadOrderedJson(request, "tools", tools);
 }

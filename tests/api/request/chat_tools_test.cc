@@ -32,9 +32,24 @@ TEST(ChatTools, AcceptsWhatClientsSend) {
         Named("f", R"({"anyOf":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"}})"),
         // Nothing here runs a pattern, however long that would take.
         Named("f", R"({"properties":{"a":{"type":"string","pattern":"(a+)+b"}}})"),
-        std::string(R"([{"type":"function","function":{"name":"f","description":"d","strict":true}}])")}) {
+        std::string(R"([{"type":"function","function":{"name":"f","description":"d","strict":false}}])"),
+        std::string(R"([{"type":"function","function":{"name":"f","strict":null}}])")}) {
     EXPECT_EQ(Fault(tools), "") << tools;
   }
+}
+
+TEST(ChatTools, RefusesAPromiseThatNothingKeeps) {
+  const std::string loose = R"({"type":"function","function":{"name":"f"}},)";
+  const std::optional<ApiError> strict =
+      Error("[" + loose + R"({"type":"function","function":{"name":"g","strict":true}}])");
+  ASSERT_TRUE(strict.has_value());
+  EXPECT_EQ(strict->status, 400);
+  EXPECT_EQ(strict->code, "unsupported");
+  EXPECT_EQ(strict->param, "tools[1].function.strict");
+  const std::optional<ApiError> odd = Error(R"([{"type":"function","function":{"name":"g","strict":"yes"}}])");
+  ASSERT_TRUE(odd.has_value());
+  EXPECT_EQ(odd->code, "invalid_type");
+  EXPECT_EQ(odd->param, "tools[0].function.strict");
 }
 
 TEST(ChatTools, RefusesWhatIsNoTool) {
