@@ -13,7 +13,28 @@
 namespace hydrant {
 namespace {
 
-ApiError TemplateError(const absl::Status& status) {
+// From here on a template's failure to stay within its limits is the conversation's doing: one that makes a prompt needs some
+// 3 times the bytes of what it is given, and some 500 steps a message (jinja::Limits has 16 MiB and a million).
+constexpr size_t kLongTextBytes = 1 << 20;
+constexpr size_t kLongMessages = 1000;
+
+// Bytes of all strings in a value. The recursion is bounded by the depth of a body.
+size_t TextBytes(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return static_cast<std::string>(value).size();
+  size_t bytes = 0;
+  if (value.is_structured()) {
+    for (const nlohmann::ordered_json& member : value) bytes += TextBytes(member);
+  }
+  return bytes;
+}
+
+bool IsLong(const Conversation& conversation) {
+  return conversation.messages.size() > kLongMessages ||
+         TextBytes(conversation.messages) + TextBytes(conversation.tools) + TextBytes(conversation.documents) >
+             kLongTextBytes;
+}
+
+ApiError TemplateError(const absl::Status& status, const Conversation& conversation) {
   const std::string message(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -21,9 +42,16 @@ ApiError TemplateError(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
       return InvalidField("messages", absl::StrCat("The model's chat template does not fit these messages: ", message),
                           "template_error");
+    case absl::StatusCode::kResourceExhausted:
+      if (!IsLong(conversation)) break;
+      return InvalidField("messages",
+                          absl::StrCat("This conversation is too long for the model's chat template: ", message,
+                                       ". Please shorten the messages."),
+                          "context_length_exceeded");
     default:
-      return ServerError(absl::StrCat("The model's chat template was stopped: ", message), "template_error");
+      break;
   }
+  return ServerError(absl::StrCat("The model's chat template was stopped: ", message), "template_error");
 }
 
 // What the client wrote as the last message, for an answer that begins with it.
@@ -49,7 +77,7 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
       {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
        conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr)});
-  if (!rendered.ok()) return TemplateError(rendered.status());
+  if (!rendered.ok()) return TemplateError(rendered.status(), conversation);
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;
   prompt.text = std::move(rendered->text);

@@ -47,6 +47,24 @@ TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
   }
 }
 
+// What a template needs grows with what it is given: its limits are no defect of the server then.
+TEST(PrepareChat, AConversationTooLongForTheTemplateIsTheClients) {
+  const ServingContext context = ChatContext(
+      "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '[end]' }}{% for i in range(500) %}"
+      "{{ i }}{% endfor %}{% endfor %}");
+  std::string many;
+  for (int i = 0; i < 1'500; ++i) many += R"({"role":"user","content":""},)";
+  many.pop_back();
+  for (const std::string& messages :
+       {R"({"role":"user","content":")" + std::string(8'388'408, 'a') + R"("})", std::move(many)}) {
+    const ApiResult<PreparedGeneration> prepared = PrepareChat(R"({"messages":[)" + messages + "]}", context);
+    ASSERT_FALSE(prepared.ok());
+    EXPECT_EQ(prepared.error().status, 400) << prepared.error().message;
+    EXPECT_EQ(prepared.error().code, "context_length_exceeded");
+    EXPECT_EQ(prepared.error().param, "messages");
+  }
+}
+
 TEST(PrepareChat, TakesTheTemplateForToolsWhereThereAreAny) {
   const ServingContext context = ChatContext("{{ messages[0].content }}", "{{ tools[0].function.name }}");
   const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
