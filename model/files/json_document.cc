@@ -224,6 +224,8 @@ absl::StatusOr<JsonDocument> JsonDocument::Parse(std::string_view text, const Js
   if (const size_t nul = text.find('\0'); nul != text.npos) {
     return FileError(file, "", "is not valid JSON at byte ", nul + 1);
   }
+  // It passes over a byte order mark too, which the readers of safetensors, tokenizers and transformers all refuse.
+  if (text.starts_with("\xEF\xBB\xBF")) return FileError(file, "", "begins with a byte order mark");
   bool parsed = false;
   try {
     parsed = json::sax_parse(text.begin(), text.end(), &builder);

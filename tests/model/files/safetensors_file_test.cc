@@ -33,6 +33,13 @@ TEST(SafetensorsFile, MayPadItsHeaderWithSpaces) {
       IsOk());
 }
 
+// As the safetensors library does; other white space than spaces is in no published file.
+TEST(SafetensorsFile, MayEndItsHeaderInAnyWhiteSpaceAndHaveNoMetadata) {
+  for (const std::string_view after : {" ", "\n", "\t", "\r\n"}) {
+    EXPECT_THAT(ParseSafetensors(SafetensorsBytes("{\"__metadata__\":null}" + std::string(after), ""), "m"), IsOk());
+  }
+}
+
 // In time linear in their number: looking up a field must not look for its path, which only messages need.
 TEST(SafetensorsFile, ListsAsManyTensorsAsTheLargestModelsHave) {
   std::string header = "{";
@@ -61,25 +68,29 @@ std::string Length(uint64_t length, size_t rest) { return Raw(length) + std::str
 
 INSTANTIATE_TEST_SUITE_P(
     E1Header, SafetensorsRefusal,
-    testing::Values(Corruption{"Bytes0", "", "header length: the file has 0 bytes"},
-                    Corruption{"Bytes7", std::string(7, '\0'), "has 7 bytes"},
-                    Corruption{"Bytes8", Raw<uint64_t>(0), "not valid JSON"},
-                    Corruption{"Length0", Length(0, 10), "not valid JSON"},
-                    Corruption{"Length1", Length(1, 10), "not valid JSON"},
-                    Corruption{"Length2To63", Length(1ull << 63, 10), "header length"},
-                    Corruption{"LengthMax", Length(~0ull, 10), "header length"},
-                    Corruption{"LengthFileSize", Length(18, 10), "header length: 18 bytes pass the end"},
-                    Corruption{"LengthOneTooMany", Length(11, 10), "header length: 11 bytes pass the end"},
-                    Corruption{"LengthOver100MB", Length(100'000'001, 10), "at most 100000000"},
-                    Corruption{"NotAnObject", SafetensorsBytes("[]", ""), "is not an object"},
-                    Corruption{"NotJson", SafetensorsBytes("{\"t\":", ""), "not valid JSON"},
-                    Corruption{"DepthBomb", SafetensorsBytes(std::string(100'000, '['), ""), "deeper than 8"},
-                    Corruption{"TensorTwice",
-                               SafetensorsBytes(R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"t":{}})", ""),
-                               "'t' appears twice"},
-                    Corruption{"MetadataNotStrings", SafetensorsBytes(R"({"__metadata__":{"a":1}})", ""),
-                               "__metadata__.a"},
-                    Corruption{"DataAfterTheLast", SafetensorsBytes("{}", "x"), "end 1 bytes before the file does"}),
+    testing::Values(
+        Corruption{"Bytes0", "", "header length: the file has 0 bytes"},
+        Corruption{"Bytes7", std::string(7, '\0'), "has 7 bytes"},
+        Corruption{"Bytes8", Raw<uint64_t>(0), "not valid JSON"},
+        Corruption{"Length0", Length(0, 10), "not valid JSON"}, Corruption{"Length1", Length(1, 10), "not valid JSON"},
+        Corruption{"Length2To63", Length(1ull << 63, 10), "header length"},
+        Corruption{"LengthMax", Length(~0ull, 10), "header length"},
+        Corruption{"LengthFileSize", Length(18, 10), "header length: 18 bytes pass the end"},
+        Corruption{"LengthOneTooMany", Length(11, 10), "header length: 11 bytes pass the end"},
+        Corruption{"LengthOver100MB", Length(100'000'001, 10), "at most 100000000"},
+        Corruption{"NotAnObject", SafetensorsBytes("[]", ""), "is not an object"},
+        Corruption{"SpaceFirst", SafetensorsBytes(" {}", ""), "header: begins with white space and not with '{'"},
+        Corruption{"LineFirst", SafetensorsBytes("\n{}", ""), "header: begins with white space"},
+        Corruption{"TabFirst", SafetensorsBytes("\t{}", ""), "header: begins with white space"},
+        Corruption{"ByteOrderMark", SafetensorsBytes("\xEF\xBB\xBF{}", ""), "begins with a byte order mark"},
+        Corruption{"NulAtTheEnd", SafetensorsBytes(std::string("{}\0", 3), ""), "not valid JSON at byte 3"},
+        Corruption{"NotJson", SafetensorsBytes("{\"t\":", ""), "not valid JSON"},
+        Corruption{"DepthBomb", SafetensorsBytes(std::string(100'000, '['), ""), "deeper than 8"},
+        Corruption{"TensorTwice",
+                   SafetensorsBytes(R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"t":{}})", ""),
+                   "'t' appears twice"},
+        Corruption{"MetadataNotStrings", SafetensorsBytes(R"({"__metadata__":{"a":1}})", ""), "__metadata__.a"},
+        Corruption{"DataAfterTheLast", SafetensorsBytes("{}", "x"), "end 1 bytes before the file does"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
