@@ -207,17 +207,22 @@ class HfReader {
     HYDRANT_RETURN_IF_ERROR(generation.Read("do_sample", samples));
     // Without do_sample transformers decodes greedily whatever else the file says; then it has no say here either.
     if (!samples) return absl::OkStatus();
-    HYDRANT_RETURN_IF_ERROR(generation.Read("temperature", defaults.temperature));
-    HYDRANT_RETURN_IF_ERROR(generation.Read("top_p", defaults.top_p));
-    HYDRANT_RETURN_IF_ERROR(generation.Read("min_p", defaults.min_p));
+    // As far as transformers' logits processors go: what they refuse when they are made is refused here. -1 is no way to write
+    // "none"; null is. A temperature of 0, which transformers refuses and vLLM serves, is greedy, as in a request.
+    HYDRANT_RETURN_IF_ERROR(ReadInRange(generation, "temperature", 0, 1e6, defaults.temperature));
+    HYDRANT_RETURN_IF_ERROR(ReadInRange(generation, "top_p", 0, 1, defaults.top_p));
+    HYDRANT_RETURN_IF_ERROR(ReadInRange(generation, "min_p", 0, 1, defaults.min_p));
     HYDRANT_RETURN_IF_ERROR(generation.Read("top_k", 0, kIntMax, defaults.top_k));
-    HYDRANT_RETURN_IF_ERROR(generation.Read("repetition_penalty", defaults.repetition_penalty));
-    const auto in_range = [](double x, double min, double max) { return x == -1 || (x >= min && x <= max); };
-    if (!in_range(defaults.temperature, 0, 1e6) || !in_range(defaults.top_p, 0, 1) || !in_range(defaults.min_p, 0, 1)) {
-      return generation.Error("temperature, top_p or min_p is out of range");
-    }
     // As far as a request may go (api/request/sampling_fields.cc).
-    if (!in_range(defaults.repetition_penalty, 1e-3, 10)) return generation.Error("repetition_penalty is out of range");
+    return ReadInRange(generation, "repetition_penalty", 1e-3, 10, defaults.repetition_penalty);
+  }
+
+  static absl::Status ReadInRange(const JsonValue& from, std::string_view key, double min, double max, double& out) {
+    const auto field = from.Find(key);
+    if (!field) return absl::OkStatus();
+    HYDRANT_ASSIGN_OR_RETURN(const double value, field->Number());
+    if (!(value >= min && value <= max)) return field->Error(value, " is out of range [", min, ", ", max, "]");
+    out = value;
     return absl::OkStatus();
   }
 

@@ -21,6 +21,10 @@ void Fuzz(std::string_view input) {
     }
     const ModelConfig& model = config->config;
     Require(model.vocab > 0 && model.hidden > 0 && model.layers > 0, "extents are positive");
+    const GenerationDefaults& defaults = config->generation_defaults;
+    for (const double value : {defaults.temperature, defaults.top_p, defaults.min_p, defaults.repetition_penalty}) {
+      Require(value == -1 || (value >= 0 && value <= 1e6), "a default is unset or in its range");
+    }
     Require(model.bos_id >= -1 && model.bos_id < model.vocab, "the BOS is in the vocabulary");
     for (const int32_t eos : model.eos_ids) Require(eos >= 0 && eos < model.vocab, "an EOS is in the vocabulary");
   }

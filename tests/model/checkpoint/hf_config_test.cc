@@ -209,10 +209,39 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {
   for (const auto& [key, value] :
        {std::pair("temperature", json(-0.5)), std::pair("top_p", json(1.5)), std::pair("top_k", json(-3)),
-        std::pair("max_new_tokens", json(0)), std::pair("min_p", json("x")), std::pair("eos_token_id", json(999))}) {
+        std::pair("max_new_tokens", json(0)), std::pair("min_p", json("x")), std::pair("eos_token_id", json(999)),
+        // Numbers that elsewhere stand for "not set": transformers refuses each.
+        std::pair("temperature", json(-1)), std::pair("top_p", json(-1.0)), std::pair("min_p", json(-1)),
+        std::pair("top_k", json(-1)), std::pair("repetition_penalty", json(-1)),
+        std::pair("repetition_penalty", json(0.0)), std::pair("max_new_tokens", json(-1)),
+        std::pair("top_k", json(1.5))}) {
     EXPECT_THAT(Reading(TinyDirectory().config, json{{"do_sample", true}, {key, value}}).result(),
-                RefusedWith("generation_config.json: "))
-        << key;
+                RefusedWith("generation_config.json: ", std::string("'") + key + "': "))
+        << key << " " << value;
+  }
+}
+
+TEST(HfConfig, AcceptsGenerationDefaultsAtTheEndsOfTheirRanges) {
+  const json at_ends = {{"do_sample", true},         {"temperature", 0}, {"top_p", 1.0},       {"min_p", 0},
+                        {"repetition_penalty", 1.0}, {"top_k", 0},       {"max_new_tokens", 1}};
+  Reading read(TinyDirectory().config, at_ends);
+  ASSERT_THAT(read.result(), IsOk());
+  const GenerationDefaults& defaults = read.result()->generation_defaults;
+  EXPECT_EQ(defaults.temperature, 0);
+  EXPECT_EQ(defaults.top_p, 1);
+  EXPECT_EQ(defaults.min_p, 0);
+  EXPECT_EQ(defaults.repetition_penalty, 1);
+  EXPECT_EQ(defaults.top_k, 0);
+  EXPECT_EQ(defaults.max_new_tokens, 1);
+}
+
+TEST(HfConfig, LeavesOutGenerationDefaultsThatAreNullOrThatNothingSamplesWith) {
+  for (const json& generation : {json{{"do_sample", true}, {"temperature", nullptr}, {"top_k", nullptr}},
+                                 json{{"do_sample", false}, {"temperature", -1}, {"top_k", -1}}}) {
+    Reading read(TinyDirectory().config, generation);
+    ASSERT_THAT(read.result(), IsOk()) << generation;
+    EXPECT_EQ(read.result()->generation_defaults.temperature, -1);  // unset
+    EXPECT_EQ(read.result()->generation_defaults.top_k, -1);
   }
 }
 
