@@ -73,6 +73,7 @@ class SpecReader {
       ++count;
       return absl::OkStatus();
     }));
+    vocabulary_size_ = count;
     id_end_ = count + kHolesMax;
     return vocab.ForEachMember([&](std::string_view piece, const JsonValue& value) -> absl::Status {
       HYDRANT_ASSIGN_OR_RETURN(const int64_t id, value.Int(0, id_end_ - 1));
@@ -113,6 +114,7 @@ class SpecReader {
     if (!added) return absl::OkStatus();
     if (!added->IsArray()) return added->Error("is not an array");
     id_end_ += static_cast<int64_t>(added->size());
+    std::vector<JsonValue> entries;  // of spec_.added
     for (size_t i = 0; i < added->size(); ++i) {
       const JsonValue entry = (*added)[i];
       AddedToken token;
@@ -130,29 +132,49 @@ class SpecReader {
       HYDRANT_RETURN_IF_ERROR(entry.Read("rstrip", token.rstrip));
       token.normalized = !token.special;
       HYDRANT_RETURN_IF_ERROR(entry.Read("normalized", token.normalized));
+      // An empty one is in no text. Hugging Face reads it and adds nothing, nor does it take an id.
+      if (token.content.empty()) continue;
       spec_.added.push_back(token);
+      entries.push_back(entry);
     }
-    return CheckAddedIds(*added);
+    return CheckAddedIds(entries);
   }
 
-  // Where an added token is in the vocabulary too, Hugging Face goes by the vocabulary's id; no sound file has two.
-  absl::Status CheckAddedIds(const JsonValue& added) const {
-    absl::flat_hash_map<std::string_view, int32_t> ids;
-    for (const AddedToken& token : spec_.added) {
-      const auto [entry, fresh] = ids.emplace(token.content, token.id);
-      if (!fresh && entry->second != token.id) return added.Error(Quoted(token.content), " has two ids");
-    }
+  // Hugging Face does not go by an added token's `id`: one in the vocabulary has the id there, any other the next free one
+  // behind the vocabulary and the tokens added before it. A file that says something else is accepted there with a warning
+  // and refused here: its rows were trained either way, and taking the wrong one shows in nothing but bad text. No sound
+  // file is concerned, for Hugging Face writes the ids that it uses.
+  absl::Status CheckAddedIds(const std::vector<JsonValue>& entries) const {
+    absl::flat_hash_map<std::string_view, int64_t> in_vocabulary, ids;
+    for (const AddedToken& token : spec_.added) in_vocabulary.emplace(token.content, -1);
     for (size_t id = 0; id < spec_.pieces.size(); ++id) {
-      const auto entry = ids.find(spec_.pieces[id]);
-      if (entry == ids.end() || static_cast<size_t>(entry->second) == id || spec_.pieces[id].empty()) continue;
-      return added.Error(Quoted(spec_.pieces[id]), " has id ", entry->second, ", and ", id, " in the vocabulary");
+      const auto entry = in_vocabulary.find(spec_.pieces[id]);
+      if (entry != in_vocabulary.end()) entry->second = static_cast<int64_t>(id);
+    }
+    int64_t next = vocabulary_size_;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      const AddedToken& token = spec_.added[i];
+      const int64_t own = in_vocabulary[token.content];
+      const auto [entry, fresh] = ids.emplace(token.content, own >= 0 ? own : next);
+      const auto refuse = [&](const auto&... why) { return entries[i].Error(Quoted(token.content), " has ", why...); };
+      if (!fresh && entry->second != token.id) return refuse("two ids, ", entry->second, " and ", token.id);
+      if (own >= 0 && own != token.id) return refuse("id ", token.id, ", and ", own, " in the vocabulary");
+      if (entry->second != token.id) {
+        return refuse("id ", token.id, "; Hugging Face would give it the next free one, ", next);
+      }
+      // Where the vocabulary has holes, the next free id by count may be taken.
+      if (own < 0 && static_cast<size_t>(token.id) < spec_.pieces.size() &&
+          !spec_.pieces[static_cast<size_t>(token.id)].empty()) {
+        return refuse("id ", token.id, ", which ", Quoted(spec_.pieces[static_cast<size_t>(token.id)]), " has as well");
+      }
+      next = std::max(next, entry->second + 1);
     }
     return absl::OkStatus();
   }
 
   JsonValue root_;
   TokenizerSpec spec_;
-  int64_t id_end_ = 0;
+  int64_t vocabulary_size_ = 0, id_end_ = 0;
 };
 
 }  // namespace

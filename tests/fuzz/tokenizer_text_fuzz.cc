@@ -25,7 +25,7 @@ std::shared_ptr<const Tokenizer> Make(const json& from) {
 
 // Merges of letters and spaces, tokens that are special, and one that is not.
 json ByteLevel() {
-  json from = TinyTokenizerJson();
+  json from = GrowingTokenizerJson();
   int32_t id = 258;
   for (const auto& [left, right] : {std::pair("Ġ", "Ġ"), std::pair("a", "b"), std::pair("Ġ", "a"), std::pair("a", "a"),
                                     std::pair("aa", "aa"), std::pair("Ã", "©"), std::pair("Ċ", "Ċ")}) {

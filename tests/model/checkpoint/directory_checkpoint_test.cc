@@ -191,7 +191,10 @@ INSTANTIATE_TEST_SUITE_P(
                           [](auto& d) { d.config["vocab_size"] = 259; },
                           {kWeights, "model.embed_tokens.weight", "[259, 32]"}},
                     Wrong{"TokensBeyondVocabulary",
-                          [](auto& d) { d.tokenizer["model"]["vocab"]["ab"] = 258; },
+                          [](auto& d) {
+                            d.tokenizer = GrowingTokenizerJson();
+                            d.tokenizer["model"]["vocab"]["ab"] = 258;
+                          },
                           {"tokenizer.json: 'model.vocab'", "258"}},
                     Wrong{"PrefixTokenBeyondVocabulary",
                           [](auto& d) {

@@ -56,6 +56,14 @@ nlohmann::json TinyTokenizerJson() {
   };
 }
 
+nlohmann::json GrowingTokenizerJson() {
+  nlohmann::json tokenizer = TinyTokenizerJson();
+  for (const nlohmann::json& added : tokenizer["added_tokens"]) {
+    tokenizer["model"]["vocab"][added["content"].get<std::string>()] = added["id"];
+  }
+  return tokenizer;
+}
+
 TinyDirectory::TinyDirectory() : tokenizer(TinyTokenizerJson()) {
   config = {
       {"model_type", "llama"},    {"hidden_size", 32},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},

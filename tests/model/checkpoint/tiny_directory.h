@@ -25,6 +25,8 @@ TestTensor RandomTensor(const std::string& name, const std::vector<int64_t>& sha
 
 // A tokenizer.json of every byte, <s> (256) and </s> (257); <s> is put before the text.
 nlohmann::json TinyTokenizerJson();
+// The same with <s> and </s> in the vocabulary, so that more tokens may follow them there, from id 258.
+nlohmann::json GrowingTokenizerJson();
 
 struct TinyDirectory {
   TinyDirectory();  // hidden 32, 2 layers, 4 query and 2 KV heads of 8, FFN 64, vocabulary 258, context 128, untied

@@ -27,7 +27,7 @@ struct Reading {
 };
 
 TEST(TokenizerJson, ReadsEveryPart) {
-  json from = TinyTokenizerJson();
+  json from = GrowingTokenizerJson();
   from["model"]["vocab"]["ab"] = 258;
   from["model"]["vocab"]["bc"] = 259;
   from["model"]["merges"] = {"a b", {"b", "c"}};
@@ -63,6 +63,39 @@ TEST(TokenizerJson, ReadsEveryPart) {
   EXPECT_TRUE(spec.suffix_ids.empty());
 }
 
+// What Hugging Face makes of these was tried with its tokenizers: tests/hugging_face/compare_tokenizers.py compares more.
+TEST(TokenizerJson, PassesOverEmptyAddedTokens) {
+  json from = TinyTokenizerJson();
+  const json empty = {{"id", 65}, {"content", ""}, {"special", true}};
+  from["added_tokens"].insert(from["added_tokens"].begin(), empty);  // takes no id, though this one is behind it
+  from["added_tokens"].push_back(empty);
+  const Reading read(from);
+  ASSERT_THAT(read.spec, IsOk());
+  ASSERT_EQ(read.spec->added.size(), 2u);
+  EXPECT_EQ(read.spec->added[0].id, 256);
+  const auto tokenizer = *BpeTokenizer::Create(*read.spec, 0);
+  EXPECT_EQ(tokenizer->vocab_size(), 258);
+  const std::vector<int32_t> ids = tokenizer->Encode("A", {.add_special_tokens = false});
+  EXPECT_EQ(tokenizer->Decode(ids, true), "A");
+  EXPECT_FALSE(tokenizer->IsSpecial(65));
+}
+
+TEST(TokenizerJson, TakesAddedTokensOfTheVocabularyAtTheirIdsAndOthersBehindIt) {
+  json from = TinyTokenizerJson();
+  from["model"]["vocab"]["<s>"] = 257;
+  from["model"]["vocab"]["ab"] = 256;
+  from["added_tokens"][0]["id"] = 257;
+  from["added_tokens"][1]["id"] = 258;
+  from["added_tokens"].push_back({{"id", 33}, {"content", "!"}, {"special", false}});
+  from["added_tokens"].push_back({{"id", 259}, {"content", "<x>"}, {"special", true}});
+  from["added_tokens"].push_back({{"id", 258}, {"content", "</s>"}, {"special", true}});  // once more
+  from["post_processor"]["special_tokens"]["<s>"]["ids"] = {257};
+  const Reading read(from);
+  ASSERT_THAT(read.spec, IsOk());
+  const auto tokenizer = *BpeTokenizer::Create(*read.spec, 0);
+  EXPECT_EQ(tokenizer->Encode("</s>!<x>", {}), (std::vector<int32_t>{257, 258, 33, 259}));
+}
+
 struct Wrong {
   const char* name;
   std::function<void(json&)> spoil;
@@ -78,6 +111,30 @@ TEST_P(TokenizerJsonRefusal, NamesTheField) {
   EXPECT_THAT(status, RefusedWith("t.json: ", GetParam().part));
 }
 constexpr auto kName = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(
+    AddedTokens, TokenizerJsonRefusal,
+    testing::Values(Wrong{"AddedAtTheIdOfAnother", [](json& j) { j["added_tokens"][1]["id"] = 33; },
+                          "'added_tokens[1]': '</s>' has id 33; Hugging Face would give it the next free one, 257"},
+                    Wrong{"AddedBehindAGap", [](json& j) { j["added_tokens"][1]["id"] = 258; },
+                          "'added_tokens[1]': '</s>' has id 258; Hugging Face would give it the next free one, 257"},
+                    Wrong{"AddedTwoOfOneId", [](json& j) { j["added_tokens"][1]["id"] = 256; },
+                          "'added_tokens[1]': '</s>' has id 256; Hugging Face would give it the next free one, 257"},
+                    Wrong{"AddedOutOfOrder",
+                          [](json& j) {
+                            j["added_tokens"][0]["id"] = 257;
+                            j["added_tokens"][1]["id"] = 256;
+                          },
+                          "'added_tokens[0]': '<s>' has id 257; Hugging Face would give it the next free one, 256"},
+                    Wrong{"AddedInAHole", [](json& j) { j["model"]["vocab"]["ab"] = 258; },
+                          "'added_tokens[0]': '<s>' has id 256; Hugging Face would give it the next free one, 257"},
+                    Wrong{"AddedAtTheCountOfAVocabularyWithAHole",
+                          [](json& j) {
+                            j["model"]["vocab"]["ab"] = 257;
+                            j["added_tokens"][0]["id"] = 257;
+                          },
+                          "'added_tokens[0]': '<s>' has id 257, which 'ab' has as well"}),
+    kName);
+
 INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
                          testing::Values(Wrong{"LongAddedToken",
                                                [](json& j) {
