@@ -223,9 +223,7 @@ void BpeTokenizer::FillAlphabet(const TokenizerSpec& spec) {
     const int64_t character = OneCharacter(piece);
     if (character >= 128) character_ids_.emplace(static_cast<uint32_t>(character), id);
     if (character >= 0 && character < 128) ascii_ids_[static_cast<size_t>(character)] = id;
-    const bool small = std::any_of(piece.begin(), piece.end(), [](char c) { return c >= 'a' && c <= 'f'; });
-    const int byte = byte_fallback_ && !small ? ByteOfPiece(piece) : -1;
-    if (byte >= 0) byte_ids_[static_cast<size_t>(byte)] = id;
+    if (byte_fallback_ && IsBytePiece(piece)) byte_ids_[static_cast<size_t>(ByteOfPiece(piece))] = id;
   }
 }
 

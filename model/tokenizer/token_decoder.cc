@@ -127,4 +127,9 @@ int ByteOfPiece(std::string_view piece) {
   return byte;
 }
 
+bool IsBytePiece(std::string_view piece) {
+  return ByteOfPiece(piece) >= 0 &&
+         std::none_of(piece.begin(), piece.end(), [](char c) { return c >= 'a' && c <= 'f'; });
+}
+
 }  // namespace hydrant

@@ -37,6 +37,9 @@ class TokenDecoder {
 // The byte that a piece such as "<0xAB>" stands for, or -1.
 int ByteOfPiece(std::string_view piece);
 
+// Whether it is one of "<0x00>" to "<0xFF>" in capitals: text becomes these alone, decoders read small letters, too.
+bool IsBytePiece(std::string_view piece);
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_MODEL_TOKENIZER_TOKEN_DECODER_H_

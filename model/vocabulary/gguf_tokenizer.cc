@@ -8,6 +8,7 @@
 
 #include "model/files/file_error.h"
 #include "model/text/str_cat.h"
+#include "model/tokenizer/token_decoder.h"
 #include "model/vocabulary/sentencepiece.h"
 
 namespace hydrant {
@@ -113,6 +114,12 @@ absl::Status ReadSentencePiece(const GgufFile& file, TokenizerSpec& spec) {
   SentencePieceVocabulary vocabulary;
   HYDRANT_ASSIGN_OR_RETURN(vocabulary.pieces, ReadPieces(file));
   HYDRANT_ASSIGN_OR_RETURN(vocabulary.types, ReadTypes(file, vocabulary.pieces.size()));
+  // llama.cpp takes the two characters behind "<0x" for a number in whatever spelling, or stops.
+  for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
+    if (vocabulary.types[id] != PieceType::kByte || IsBytePiece(vocabulary.pieces[id])) continue;
+    return FileError(file.name(), "'tokenizer.ggml.tokens'", "element ", id, " ", Quoted(vocabulary.pieces[id]),
+                     " is a byte by its type and none of <0x00> to <0xFF>");
+  }
   HYDRANT_ASSIGN_OR_RETURN(auto scores, file.Floats(kScores, vocabulary.pieces.size()));
   if (!scores || scores->size() != vocabulary.pieces.size()) {
     return FileError(file.name(), Quoted(kScores), "has ", scores ? scores->size() : 0, " elements for ",

@@ -1,12 +1,14 @@
 // A reader of the few fields of ModelProto that say how to tokenize, instead of libsentencepiece and libprotobuf: those would
 // bring a second tokenizer and 5 MB for what is one screen of wire format.
 #include <bit>
+#include <bitset>
 #include <cstring>
 #include <string>
 
 #include "model/files/file_error.h"
 #include "model/text/str_cat.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/token_decoder.h"
 #include "model/vocabulary/sentencepiece.h"
 
 namespace hydrant {
@@ -101,6 +103,9 @@ absl::Status ReadPiece(std::string_view bytes, std::string_view file, SentencePi
   if (piece.empty() || ValidUtf8Prefix(piece) < piece.size()) {
     return FileError(file, StrCat("piece ", id), Quoted(piece), " is empty or not UTF-8");
   }
+  if (static_cast<PieceType>(type) == PieceType::kByte && !IsBytePiece(piece)) {
+    return FileError(file, StrCat("piece ", id), Quoted(piece), " is a byte by its type and none of <0x00> to <0xFF>");
+  }
   vocabulary.pieces.push_back(piece);
   vocabulary.scores.push_back(score);
   vocabulary.types.push_back(static_cast<PieceType>(type));
@@ -158,6 +163,16 @@ absl::Status ReadNormalizerSpec(std::string_view bytes, std::string_view file, S
   return absl::OkStatus();
 }
 
+// SentencePiece takes all bytes or none.
+absl::Status CheckBytes(const SentencePieceVocabulary& vocabulary, std::string_view file) {
+  std::bitset<256> bytes;
+  for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
+    if (vocabulary.types[id] == PieceType::kByte) bytes.set(static_cast<size_t>(ByteOfPiece(vocabulary.pieces[id])));
+  }
+  if (bytes.none() || bytes.all()) return absl::OkStatus();
+  return FileError(file, "pieces", bytes.count(), " of the 256 bytes are there");
+}
+
 }  // namespace
 
 absl::StatusOr<SentencePieceVocabulary> ReadSentencePieceModel(std::string_view bytes, std::string_view file) {
@@ -172,6 +187,7 @@ absl::StatusOr<SentencePieceVocabulary> ReadSentencePieceModel(std::string_view 
     trainer_seen = trainer_seen || reader.field == 2;
   }
   if (!reader.valid() || !trainer_seen || vocabulary.pieces.empty()) return NotAMessage(file);
+  HYDRANT_RETURN_IF_ERROR(CheckBytes(vocabulary, file));
   const auto size = static_cast<int32_t>(vocabulary.pieces.size());
   if (vocabulary.bos_id >= size || vocabulary.eos_id >= size) {
     return FileError(file, "trainer_spec", "bos_id ", vocabulary.bos_id, " or eos_id ", vocabulary.eos_id,

@@ -88,9 +88,8 @@ def _write_sentencepiece(tokenizer, folder):
         score.setdefault(left + right, -float(len(score)))
     out = b""
     for piece, number in sorted(vocab.items(), key=lambda item: item[1]):
-        # A piece that no merge makes, because old converters took the score 0 for none, must stay unmade.
-        unmade = len(piece) > 1 and piece not in score
-        kind = 2 if number == 0 else 3 if number in (1, 2) else 6 if unmade else 1
+        is_byte = len(piece) == 6 and piece.startswith("<0x")
+        kind = 2 if number == 0 else 3 if number in (1, 2) else 6 if is_byte else 1
         out += _bytes_field(1, _bytes_field(1, piece.encode()) + b"\x15" + struct.pack("<f", score.get(piece, -1e9)) +
                             b"\x18" + _varint(kind))
     out += _bytes_field(2, b"\x18\x02" + _varint(41 << 3) + _varint(1) + _varint(42 << 3) + _varint(2))
@@ -100,6 +99,9 @@ def _write_sentencepiece(tokenizer, folder):
 
 def _sentencepiece():
     tokenizer = _load("openllama")
+    # The converter of this file took the best merge, whose score is 0, for none; a tokenizer.model makes its piece.
+    merges = tokenizer["model"]["merges"]
+    merges.insert(0, "\u2581 t" if isinstance(merges[0], str) else ["\u2581", "t"])
     for token in tokenizer["added_tokens"]:
         token["normalized"] = False
     tokenizer["added_tokens"] = [token for token in tokenizer["added_tokens"] if token["id"] <= 2]

@@ -79,5 +79,11 @@ TEST(ByteOfPiece, KnowsThe256AndNothingElse) {
     EXPECT_EQ(ByteOfPiece(piece), -1) << piece;
 }
 
+TEST(IsBytePiece, KnowsTheSpellingInCapitalsAlone) {
+  for (const char* piece : {"<0x00>", "<0x7F>", "<0xA0>", "<0xFF>"}) EXPECT_TRUE(IsBytePiece(piece)) << piece;
+  for (const char* piece : {"<0xff>", "<0xfF>", "<0x100>", "<0xG0>", "<0x+1>", "<0X00>", "a", ""})
+    EXPECT_FALSE(IsBytePiece(piece)) << piece;
+}
+
 }  // namespace
 }  // namespace hydrant

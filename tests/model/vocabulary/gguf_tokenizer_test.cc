@@ -98,13 +98,13 @@ TEST(GgufTokenizer, AMergeMayBeginWithASpaceByteSpelledOut) {
   EXPECT_EQ((*tokenizer)->Encode(" a", {}), std::vector<int32_t>{256});
 }
 
-// The vocabulary of TinySentencePiece() as llama.cpp keeps it.
-TEST(GgufTokenizer, SentencePieceIsMadeOfScores) {
+// A vocabulary as llama.cpp keeps it.
+GgufBuilder ScoresGguf(const SentencePieceBuilder& vocabulary) {
   GgufBuilder tiny = TinyGguf();
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
-  std::string scores = Raw<uint32_t>(GgufBuilder::kFloat32) + Raw<uint64_t>(TinySentencePiece().pieces.size());
-  for (const auto& piece : TinySentencePiece().pieces) {
+  std::string scores = Raw<uint32_t>(GgufBuilder::kFloat32) + Raw<uint64_t>(vocabulary.pieces.size());
+  for (const auto& piece : vocabulary.pieces) {
     tokens.push_back(piece.text);
     types.push_back(static_cast<int32_t>(piece.type));
     scores += Raw(piece.score);
@@ -112,6 +112,11 @@ TEST(GgufTokenizer, SentencePieceIsMadeOfScores) {
   tiny.SetText("tokenizer.ggml.model", "llama").SetTexts("tokenizer.ggml.tokens", tokens);
   tiny.SetInts("tokenizer.ggml.token_type", types).SetRaw("tokenizer.ggml.scores", GgufBuilder::kArray, scores);
   tiny.Set("tokenizer.ggml.bos_token_id", 1);
+  return tiny;
+}
+
+TEST(GgufTokenizer, SentencePieceIsMadeOfScores) {
+  GgufBuilder tiny = ScoresGguf(TinySentencePiece());
   const auto encode = [](const GgufBuilder& from) {
     const Reading read(from);
     EXPECT_THAT(read.spec, IsOk());
@@ -120,6 +125,19 @@ TEST(GgufTokenizer, SentencePieceIsMadeOfScores) {
   EXPECT_EQ(encode(tiny), (std::vector<int32_t>{1, 264, 2, 264}));
   EXPECT_EQ(encode(tiny.SetBool("tokenizer.ggml.add_space_prefix", false)), (std::vector<int32_t>{1, 263, 2, 263}));
   EXPECT_EQ(encode(tiny.SetBool("tokenizer.ggml.add_bos_token", false)), (std::vector<int32_t>{263, 2, 263}));
+}
+
+TEST(GgufTokenizer, BytesAreSpelledAsSuchAndTextThatLooksLikeThemIsText) {
+  SentencePieceBuilder vocabulary = TinySentencePiece();
+  vocabulary.pieces.push_back({"<0x100>", -1});  // id 265
+  const Reading read(ScoresGguf(vocabulary));
+  ASSERT_THAT(read.spec, IsOk());
+  EXPECT_EQ((*BpeTokenizer::Create(*read.spec, 0))->Decode({260, 265, 3 + 0x41}, false), "a<0x100>A");
+  for (const char* text : {"<0x100>", "<0xff>", "<0x+1>", "<0xG0>", "a", ""}) {
+    vocabulary.pieces.back() = {text, 0, PieceType::kByte};
+    EXPECT_THAT(Reading(ScoresGguf(vocabulary)).spec,
+                RefusedWith("x.gguf: 'tokenizer.ggml.tokens': element 265 '", text, "' is a byte by its type"));
+  }
 }
 
 struct Wrong {

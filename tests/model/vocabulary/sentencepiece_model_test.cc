@@ -27,6 +27,15 @@ TEST(SentencePieceModel, ReadsWhatTokenizingNeeds) {
   EXPECT_TRUE(read->removes_extra_spaces);
 }
 
+// Like SentencePiece itself, which refuses every row of SentencePieceModelRefusal about bytes.
+TEST(SentencePieceModel, NeedsNoBytesAndTakesTextThatLooksLikeThem) {
+  SentencePieceBuilder builder = TinySentencePiece();
+  builder.pieces.push_back({"<0x100>", -1});
+  EXPECT_THAT(ReadSentencePieceModel(builder.Build(), "m"), IsOk());
+  std::erase_if(builder.pieces, [](const auto& piece) { return piece.type == PieceType::kByte; });
+  EXPECT_THAT(ReadSentencePieceModel(builder.Build(), "m"), IsOk());
+}
+
 struct Wrong {
   const char* name;
   std::function<void(SentencePieceBuilder&)> spoil;
@@ -41,17 +50,35 @@ TEST_P(SentencePieceModelRefusal, SaysWhatIsWrong) {
 using B = SentencePieceBuilder;
 INSTANTIATE_TEST_SUITE_P(
     , SentencePieceModelRefusal,
-    testing::Values(Wrong{"Unigram", [](B& b) { b.model_type = 1; }, "model type 'unigram' is not supported"},
-                    Wrong{"Word", [](B& b) { b.model_type = 3; }, "model type 'word'"},
-                    Wrong{"Normalisation", [](B& b) { b.charsmap = "x"; },
-                          "the normalisation 'identity' is not supported"},
-                    Wrong{"Suffix", [](B& b) { b.suffix_spaces = true; }, "treat_whitespace_as_suffix"},
-                    Wrong{"Unescaped", [](B& b) { b.escapes_spaces = false; }, "escape_whitespaces"},
-                    Wrong{"EmptyPiece", [](B& b) { b.pieces[5].text = ""; }, "piece 5: '' is empty or not UTF-8"},
-                    Wrong{"InvalidPiece", [](B& b) { b.pieces[5].text = "\xff"; }, "piece 5: "},
-                    Wrong{"Type", [](B& b) { b.pieces[5].type = static_cast<PieceType>(7); }, "piece 5: has type 7"},
-                    Wrong{"NoPieces", [](B& b) { b.pieces.clear(); }, "is not a SentencePiece model"},
-                    Wrong{"BosOutside", [](B& b) { b.pieces.resize(1); }, "bos_id 1"}),
+    testing::Values(
+        Wrong{"Unigram", [](B& b) { b.model_type = 1; }, "model type 'unigram' is not supported"},
+        Wrong{"Word", [](B& b) { b.model_type = 3; }, "model type 'word'"},
+        Wrong{"Normalisation", [](B& b) { b.charsmap = "x"; }, "the normalisation 'identity' is not supported"},
+        Wrong{"Suffix", [](B& b) { b.suffix_spaces = true; }, "treat_whitespace_as_suffix"},
+        Wrong{"Unescaped", [](B& b) { b.escapes_spaces = false; }, "escape_whitespaces"},
+        Wrong{"EmptyPiece", [](B& b) { b.pieces[5].text = ""; }, "piece 5: '' is empty or not UTF-8"},
+        Wrong{"InvalidPiece", [](B& b) { b.pieces[5].text = "\xff"; }, "piece 5: "},
+        Wrong{"Type", [](B& b) { b.pieces[5].type = static_cast<PieceType>(7); }, "piece 5: has type 7"},
+        Wrong{"ByteBeyondFF",
+              [](B& b) {
+                b.pieces.push_back({"<0x100>", 0, PieceType::kByte});
+              },
+              "piece 265: '<0x100>' is a byte by its type and none of <0x00> to <0xFF>"},
+        Wrong{"ByteInSmallLetters",
+              [](B& b) {
+                b.pieces.push_back({"<0xff>", 0, PieceType::kByte});
+              },
+              "piece 265: '<0xff>' is a byte"},
+        Wrong{"ByteWithASign",
+              [](B& b) {
+                b.pieces.push_back({"<0x+1>", 0, PieceType::kByte});
+              },
+              "piece 265: '<0x+1>' is a byte"},
+        Wrong{"ByteOfAnotherText", [](B& b) { b.pieces[260].type = PieceType::kByte; }, "piece 260: 'a' is a byte"},
+        Wrong{"AByteMissing", [](B& b) { b.pieces[258].type = PieceType::kNormal; },
+              "pieces: 255 of the 256 bytes are there"},
+        Wrong{"NoPieces", [](B& b) { b.pieces.clear(); }, "is not a SentencePiece model"},
+        Wrong{"BosOutside", [](B& b) { b.pieces.resize(1); }, "bos_id 1"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(SentencePieceModel, AnyTruncationIsRefusedOrAPieceShort) {
