@@ -35,6 +35,16 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
   match->from_snapshot = use.scores == ScoreNeed::kSnapshot && usable > 0;
 }
 
+void BlockManager::Prepare(BlockTable& table, int32_t reserved_blocks, bool copies, int32_t owner) {
+  assert(table.idle() && reserved_blocks >= 0 && owner >= 0);
+  if (overlaps_.size() <= static_cast<size_t>(owner)) overlaps_.resize(static_cast<size_t>(owner) + 1, 0);
+  const auto blocks = static_cast<size_t>(reserved_blocks);
+  table.blocks_.reserve(blocks);
+  table.score_blocks_.reserve(blocks);
+  // Each copy stands beside the block that it is made from.
+  if (copies) table.copies_.reserve(blocks / 2);
+}
+
 void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner) {
   Admit(table, reserved_blocks, PrefixMatch(), nullptr, owner);
 }

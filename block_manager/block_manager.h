@@ -41,7 +41,9 @@ class BlockManager {
  public:
   // REQUIRES: blocks >= 0, spare_score_blocks >= 0. `hash_mask`: PrefixIndex.
   explicit BlockManager(int32_t blocks, int32_t spare_score_blocks = 0, uint64_t hash_mask = ~uint64_t{0})
-      : pool_(blocks), index_(blocks, hash_mask), score_blocks_(blocks, spare_score_blocks) {}
+      : pool_(blocks), index_(blocks, hash_mask), score_blocks_(blocks, spare_score_blocks) {
+    taken_score_blocks_.reserve(static_cast<size_t>(spare_score_blocks));
+  }
 
   // The longest prefix of `prompt` that the request may take over now. `match` keeps its memory. Valid until the next
   // change.
@@ -51,6 +53,10 @@ class BlockManager {
   bool CanAdmit(int64_t reserved_blocks, const PrefixMatch& match) const {
     return CanAdmit(reserved_blocks - static_cast<int64_t>(match.blocks.size()) + match.revived);
   }
+
+  // Takes from the host what the table needs to be admitted for `owner` with up to `reserved_blocks`, and, with `copies`, for copies
+  // of what it shares: these calls allocate nothing then. Throws std::bad_alloc, and the table is as it was. REQUIRES: table.idle().
+  void Prepare(BlockTable& table, int32_t reserved_blocks, bool copies, int32_t owner);
 
   // Promises `reserved_blocks` to the table, which begins with the blocks of the match. Appends to `starts` the score blocks
   // to prepare before any row of the next step, in this order.

@@ -28,6 +28,7 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
     return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
   };
   admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
+  match_.blocks.reserve(static_cast<size_t>(block_manager.pool().total()));
 }
 
 absl::Status Admission::Check(const Request& request) const {
@@ -71,16 +72,38 @@ absl::Status Admission::CheckSlotsAtWorst(const Request& request, int64_t slots_
 
 void Admission::Enqueue(int32_t index) {
   Sequence& sequence = sequences_.at(index);
+  Tenant& tenant = tenants_.of(sequence);
+  TakeHostMemory(sequence);
+  tenant.queue.push_back(index);  // the last thing that may throw
   sequence.arrival = ++arrivals_;
   parking_.PinPast(sequence);
-  Tenant& tenant = tenants_.of(sequence);
-  if (tenant.queue.empty()) Lift(tenant, tenants_.all(), tenants_.turns());
+  if (tenant.queue.size() == 1) Lift(tenant, tenants_.all(), tenants_.turns());
   const auto goes_before = [this](int32_t priority, int32_t other) {
     return priority < sequences_.at(other).request.priority;
   };
-  tenant.queue.insert(
-      std::upper_bound(tenant.queue.begin(), tenant.queue.end(), sequence.request.priority, goes_before), index);
+  const auto last = tenant.queue.end() - 1;
+  std::rotate(std::upper_bound(tenant.queue.begin(), last, sequence.request.priority, goes_before), last,
+              tenant.queue.end());
   ++waiting_;
+}
+
+// Whatever it then finds: parked KV or none of it, a prefix or none.
+void Admission::TakeHostMemory(Sequence& sequence) {
+  const Request& request = sequence.request;
+  const int64_t alone = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
+  int64_t blocks = std::max(BlocksForSlots(alone), PrivateBlocks(request));
+  const bool may_share = request.prefix.publishes || request.prefix.looks_up;
+  if (may_share) {
+    blocks = std::max(blocks, PeakBlocksShared(sequence.prompt_length(), request.max_tokens, request.budget));
+    // Needed until the first eviction only.
+    sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(alone, request.max_tokens)));
+  }
+  if (request.session != 0) sequence.output.reserve(static_cast<size_t>(request.max_tokens));
+  if (const ParkedCounts* parked = parking_.Resumable(request); parked != nullptr) {
+    sequence.restore_table.reserve(static_cast<size_t>(BlocksForSlots(parked->live)));
+  }
+  const auto reserved = static_cast<int32_t>(std::min<int64_t>(blocks, block_manager_.pool().total()));
+  block_manager_.Prepare(sequence.blocks, reserved, may_share && request.budget.limited(), request.tenant);
 }
 
 void Admission::Withdraw(int32_t index) {
@@ -219,8 +242,9 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPl
   const std::span<const int32_t> blocks = sequence.blocks.blocks();
   const int32_t rows = sequence.prompt_length() - parked.computed;
   const int32_t cut = request.budget.TurnCut(parked.live, rows);
+  sequence.restore_table.assign(blocks.begin(), blocks.end());
   plan.restores.push_back(
-      {{request.session, parked.live, cut, parked.computed, rows}, index, {blocks.begin(), blocks.end()}});
+      {{request.session, parked.live, cut, parked.computed, rows}, index, std::move(sequence.restore_table)});
   sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
   sequence.live = sequence.held = cut > 0 ? cut : parked.live;
   // A sequence that gets these blocks in this step uses them only after the cut.
@@ -248,9 +272,6 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPl
   }
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_inits, request.tenant);
   sequence.shares = true;
-  // Needed until the first eviction only.
-  const int64_t tokens = PeakSlotsFrom(0, 0, sequence.prompt_length(), request.max_tokens, request.budget);
-  sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(tokens, request.max_tokens)));
   sequence.cached = sequence.scheduled = sequence.computed = match_.tokens();
   sequence.live = sequence.held = sequence.cached;
   counters_.prefix_hits += static_cast<uint64_t>(sequence.cached);

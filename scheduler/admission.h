@@ -50,7 +50,9 @@ class Admission {
   // is admitted. Error: RESOURCE_EXHAUSTED.
   absl::Status CheckSlotsAtWorst(const Request& request, int64_t slots_max) const;
 
-  // Puts the sequence into its tenant's queue. REQUIRES: Check(its request).ok(), and nothing happened since.
+  // Puts the sequence into its tenant's queue, and takes from the host all the memory that its admission may need. Throws
+  // std::bad_alloc, and nothing has changed but the sequence's own memory. REQUIRES: Check(its request).ok(), and nothing
+  // happened since.
   void Enqueue(int32_t index);
   // Takes a waiting sequence out of its tenant's queue.
   void Withdraw(int32_t index);
@@ -78,6 +80,7 @@ class Admission {
   uint64_t lowers_for() const { return elastic_.lowers_for(); }
 
  private:
+  void TakeHostMemory(Sequence& sequence);
   int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
   bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;
   int32_t PrefixEnd(const Request& request) const;

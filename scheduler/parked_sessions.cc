@@ -1,6 +1,7 @@
 #include "scheduler/parked_sessions.h"
 
 #include <cassert>
+#include <utility>
 
 #include "block_manager/kv_budget.h"
 
@@ -74,7 +75,7 @@ void ParkedSessions::Pin(uint64_t session) {
   Entry& entry = found->second;
   if (++entry.pins > 1) return;
   CountPinned(entry, BlocksForSlots(entry.kv.live));
-  tenant_of(entry).by_use.erase(entry.used);
+  entry.unlisted = tenant_of(entry).by_use.extract(entry.used);
 }
 
 void ParkedSessions::Unpin(uint64_t session) {
@@ -83,7 +84,8 @@ void ParkedSessions::Unpin(uint64_t session) {
   Entry& entry = found->second;
   if (--entry.pins > 0) return;
   CountPinned(entry, -BlocksForSlots(entry.kv.live));
-  tenant_of(entry).by_use.emplace(entry.used, session);
+  entry.unlisted.key() = entry.used;
+  tenant_of(entry).by_use.insert(std::move(entry.unlisted));
   if (entry.doomed) Drop(session);
 }
 
@@ -92,9 +94,11 @@ void ParkedSessions::Use(uint64_t session) {
   assert(found != sessions_.end());
   Entry& entry = found->second;
   Tenant& tenant = tenant_of(entry);
-  const bool listed = tenant.by_use.erase(entry.used) > 0;
+  ByUse::node_type listed = tenant.by_use.extract(entry.used);
   entry.used = ++uses_;
-  if (listed) tenant.by_use.emplace(entry.used, session);
+  if (listed.empty()) return;
+  listed.key() = entry.used;
+  tenant.by_use.insert(std::move(listed));
 }
 
 void ParkedSessions::Drop(uint64_t session) {

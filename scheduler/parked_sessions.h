@@ -52,7 +52,7 @@ class ParkedSessions {
   // in all; it may always pin one session. REQUIRES: Find(session) != nullptr.
   bool CanPin(uint64_t session, int64_t blocks_max) const;
   // A request relies on the session's parked KV until it is restored or the request ends. REQUIRES: CanPin, one Unpin
-  // per Pin.
+  // per Pin. None of Pin, Unpin and Use allocates.
   void Pin(uint64_t session);
   void Unpin(uint64_t session);
 
@@ -73,16 +73,18 @@ class ParkedSessions {
   uint64_t lost() const { return lost_; }  // had to make room, or found none, since the start
 
  private:
+  using ByUse = std::map<uint64_t, uint64_t>;  // used -> session
   struct Entry {
     ParkedCounts kv;
     uint64_t used = 0;  // higher: parked or restored later
     int32_t pins = 0;
-    bool doomed = false;  // dropped while pinned
+    bool doomed = false;        // dropped while pinned
+    ByUse::node_type unlisted;  // while pinned: its node of by_use, so that Unpin allocates nothing
   };
   struct Tenant {
     int64_t blocks = 0;
     int64_t pinned_blocks = 0;
-    std::map<uint64_t, uint64_t> by_use;  // used -> session, of those without a pin
+    ByUse by_use;  // those without a pin
   };
 
   void CountPinned(const Entry& entry, int64_t blocks);

@@ -34,15 +34,23 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   if (sequences_.Find(request.id) >= 0) {
     return absl::AlreadyExistsError(absl::StrCat("request ", request.id, " is in progress"));
   }
+  const std::vector<int32_t>& asked = request.stop_token_ids;
+  std::vector<int32_t> stop_ids;
+  stop_ids.reserve(eos_ids_.size() + asked.size());
+  if (!request.ignore_eos) stop_ids = eos_ids_;
+  stop_ids.insert(stop_ids.end(), asked.begin(), asked.end());
   const int32_t index = sequences_.Take(request.id);
   Sequence& sequence = sequences_.at(index);
   sequence.request = std::move(request);
   sequence.known = sequence.prompt_length();
-  if (!sequence.request.ignore_eos) sequence.stop_ids = eos_ids_;
-  const std::vector<int32_t>& asked = sequence.request.stop_token_ids;
-  sequence.stop_ids.insert(sequence.stop_ids.end(), asked.begin(), asked.end());
+  sequence.stop_ids = std::move(stop_ids);
   sequence.times.arrival_us = sequence.request.arrival_us;
-  admission_.Enqueue(index);
+  try {
+    admission_.Enqueue(index);
+  } catch (...) {
+    sequences_.Release(index);
+    throw;
+  }
   return index;
 }
 

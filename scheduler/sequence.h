@@ -12,7 +12,7 @@
 //     scheduled.
 //
 // Who changes what:
-//   Admission       arrival, matched_at, blocks_beside, cached, restored; shares begins; scheduled, computed, live and held begin
+//   Admission       restore_table, arrival, matched_at, blocks_beside, cached, restored; shares begins; scheduled, computed, live and held begin
 //                   where those two end
 //   Parking         pins
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
@@ -46,14 +46,15 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
-  bool pins = false;              // what its session has parked, until it is admitted
-  uint64_t matched_at = 0;        // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
-  int64_t blocks_beside = 0;      // that it needs beside what it shares
-  int32_t restored = 0;           // prompt tokens whose KV its session had parked
-  int32_t cached = 0;             // prompt tokens taken over from the prefix cache
-  bool shares = false;            // others may read its blocks, or it reads others'; until its first eviction
-  std::vector<int32_t> output;    // generated tokens, kept while `shares`; a session's turn keeps them to its end
-  bool paused = false;            // its reader is behind: no decode rows until it is resumed
+  bool pins = false;          // what its session has parked, until it is admitted
+  uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
+  int64_t blocks_beside = 0;  // that it needs beside what it shares
+  int32_t restored = 0;       // prompt tokens whose KV its session had parked
+  int32_t cached = 0;         // prompt tokens taken over from the prefix cache
+  bool shares = false;        // others may read its blocks, or it reads others'; until its first eviction
+  std::vector<int32_t> restore_table;  // while it waits: memory for PlanRestore::block_table
+  std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end
+  bool paused = false;                 // its reader is behind: no decode rows until it is resumed
   std::vector<int32_t> stop_ids;  // end it from its min_tokens-th token on: the EOS ids it obeys, then its stop tokens
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0
   int32_t stop_token = -1;

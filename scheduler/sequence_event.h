@@ -18,7 +18,7 @@ enum class FinishReason : uint8_t {
   kLength,    // max_tokens
   kAbort,     // cancelled
   kError,     // its row failed: non-finite logits or a token outside the vocabulary
-  kNoMemory,  // there was no memory for a step that it was part of
+  kNoMemory,  // there was no memory for it, or for a step that it was part of
   // The sequence never reached the scheduler: EngineCore::Add refused it.
   kRefused,
   kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much

@@ -15,7 +15,8 @@ SequenceTable::SequenceTable(int32_t sequences_max, int32_t waiting_max)
   free_rows_.reserve(static_cast<size_t>(sequences_max));
   for (int32_t row = sequences_max - 1; row >= 0; --row) free_rows_.push_back(row);
   running_.reserve(static_cast<size_t>(sequences_max));
-  index_of_.reserve(sequences_.size());
+  // It never grows: a flat_hash_map whose growth fails for want of memory is broken. Hence the room for its tombstones.
+  index_of_.reserve(sequences_.size() + sequences_.size() / 4 + 64);
 }
 
 int32_t SequenceTable::Find(uint64_t id) const {

@@ -39,7 +39,11 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
   const size_t rows = static_cast<size_t>(options.sequences_max);
   prefilling_.reserve(rows);
   decoding_.reserve(rows);
-  for (StepPlan& plan : plans_) plan.rows.reserve(rows);
+  for (StepPlan& plan : plans_) {
+    plan.rows.reserve(rows);
+    plan.restores.reserve(rows);
+    plan.score_inits.reserve(static_cast<size_t>(options.spare_score_blocks));
+  }
 }
 
 void StepBuilder::Limit(const StepLimits& limits) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,9 @@ constexpr double kPrefillRateAtFirst = 1000;
 // A prompt that would wait longer than this is refused, so that the client can send it elsewhere.
 constexpr double kWaitTargetS = 60;
 
+// Routes beyond the sequences that the limits allow: a table of a handful grows at its first tombstones.
+constexpr int64_t kRoutesSpare = 64;
+
 // Moves `rate` towards `amount / seconds`, weighted by `seconds`.
 void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   if (seconds <= 0) return;
@@ -36,7 +40,7 @@ Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHoo
       hooks_(std::move(hooks)),
       inbox_(static_cast<size_t>(limits.inbox_max)),
       core_(std::move(core)),
-      router_(hooks_.fan_out),
+      router_(hooks_.fan_out, int64_t{limits.sequences_max} + limits.waiting_sequences_max + kRoutesSpare),
       pacer_(limits.batch_tokens_max),
       prefill_rate_(kPrefillRateAtFirst) {
   counters_ = core_->counters();
@@ -245,13 +249,23 @@ void Engine::Accept(GenerationJob& job) {
   for (SequenceRequest& sequence : job.sequences) {
     const uint64_t id = sequence.request.id;
     const bool resumes = sequence.request.resumes != 0;
-    router_.Add(id, {.mailbox = job.mailbox,
-                     .choice = choice++,
-                     .waiting_tokens = sequence.tokens_to_compute(),
-                     .with_logprobs = sequence.logprobs >= 0,
-                     .ledger = job.ledger});
-    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
-    const absl::Status status = core_->Add(std::move(sequence));
+    EventRouter::Route route = {.mailbox = job.mailbox,
+                                .choice = choice++,
+                                .waiting_tokens = sequence.tokens_to_compute(),
+                                .with_logprobs = sequence.logprobs >= 0,
+                                .ledger = job.ledger};
+    absl::Status status;
+    try {
+      router_.Add(id, route);
+      if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
+      status = core_->Add(std::move(sequence));
+    } catch (const std::bad_alloc&) {
+      // The core does not have it. The router may.
+      Log(LogLevel::kError, "engine: out of memory for a request; it ends with out_of_memory");
+      if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
+      router_.Add(id, std::move(route));
+      Settle(router_.Refuse(id, FinishReason::kNoMemory));
+    }
     if (!status.ok()) Refuse(id, resumes, status);
   }
 }

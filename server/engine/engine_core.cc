@@ -37,7 +37,11 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
             if (in_flight_ > 0) Answer(flight(0));
           }) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
-  for (InFlightStep& flight : flights_) flight.input.rows.reserve(rows);
+  for (InFlightStep& flight : flights_) {
+    flight.input.rows.reserve(rows);
+    flight.input.restores.reserve(rows);
+    flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
+  }
   results_.reserve(rows);
   events_.reserve(rows);
 }

@@ -56,7 +56,8 @@ class EngineCore {
   EngineCore& operator=(const EngineCore&) = delete;
 
   // Errors: those of Scheduler::Add; INVALID_ARGUMENT for tokens outside the vocabulary, more
-  // positions than the context has, or a policy that contradicts the budget.
+  // positions than the context has, or a policy that contradicts the budget. Throws std::bad_alloc if the host has no
+  // memory for it, and then nothing has happened.
   absl::Status Add(SequenceRequest request);
 
   // Returns false if the id is unknown or already ended.
@@ -83,7 +84,8 @@ class EngineCore {
   // With a step in flight the copy shows the KV as that step will leave it.
   //
   // Scores and positions are left out if the policy evicts nothing (then every token is held; for parked KV the caller
-  // says so with `evicts`), or if they would take more than kKvReadingBytesMax.
+  // says so with `evicts`), or if they would take more than kKvReadingBytesMax. Where the host has no memory for the copy there
+  // is nothing of the session.
   //
   // server/live_view/kv_inspector.h says what this costs the engine thread.
   void ReadKv(uint64_t session, bool evicts, KvReading* out) { mover_.Read(session, evicts, out); }

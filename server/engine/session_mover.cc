@@ -12,7 +12,9 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
       executor_(executor),
       layer_heads_(layer_heads),
       policy_of_(std::move(policy_of)),
-      await_step_(std::move(await_step)) {}
+      await_step_(std::move(await_step)) {
+  moves_.reads.reserve(1);
+}
 
 void SessionMover::Move(bool step_in_flight) {
   dropped_.clear();
@@ -80,7 +82,13 @@ void SessionMover::ReadRunning(int32_t index, KvReading* out) {
   out->budget = sequence.request.budget;
   out->policy = *policy;
   out->policy_label = label;
-  out->tokens = sequence.request.prompt;
+  try {
+    out->tokens.reserve(static_cast<size_t>(sequence.known));
+  } catch (const std::bad_alloc&) {
+    out->source = KvReading::Source::kNone;  // an onlooker's loss alone
+    return;
+  }
+  out->tokens.assign(sequence.request.prompt.begin(), sequence.request.prompt.end());
   out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
   assert(std::ssize(out->tokens) == sequence.known);
   if (policy->evicts) ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
