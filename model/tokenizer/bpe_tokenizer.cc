@@ -41,6 +41,12 @@ size_t MarkedEnd(std::string_view word) {
 // Whether a space mark stands behind another character.
 bool HasInnerMark(std::string_view piece) { return MarkedEnd(piece) < piece.size(); }
 
+size_t Characters(std::string_view text) {
+  size_t count = 0;
+  for (; !text.empty(); ++count) text.remove_prefix(NextUtf8Unit(text).bytes);
+  return count;
+}
+
 // The piece that is one character, or -1.
 int64_t OneCharacter(std::string_view piece) {
   if (piece.empty()) return -1;
@@ -278,6 +284,8 @@ absl::Status BpeTokenizer::AddMerges(const TokenizerSpec& spec) {
     // Text is never merged into a special token: only what may be parsed as one becomes one.
     if (special_[static_cast<size_t>(found[2])]) continue;
     merges_.Add(found[0], found[1], static_cast<uint32_t>(rank), found[2]);
+    // Every symbol spells a character or more, and a merged one is spelled by its parts.
+    symbols_per_id_max_ = std::max(symbols_per_id_max_, Characters(joined));
   }
   return absl::OkStatus();
 }
@@ -372,7 +380,13 @@ void BpeTokenizer::EncodeNewWord(std::string_view word, Call& call) const {
   } else {
     AppendCharacterSymbols(word, call.symbols);
   }
-  merges_.Apply(call.symbols);
+  // Megabytes without a space are one word. Where merging cannot make it short enough, only how long it is at least counts.
+  const size_t ids_min = call.symbols.size() / symbols_per_id_max_;
+  if (ids_min > call.ids_max) {
+    call.symbols.resize(ids_min);
+  } else {
+    merges_.Apply(call.symbols);
+  }
   call.ids.insert(call.ids.end(), call.symbols.begin(), call.symbols.end());
 }
 

@@ -80,7 +80,8 @@ class BpeTokenizer final : public Tokenizer {
   bool byte_level_, byte_fallback_, ignore_merges_, fuse_unknown_;
   bool cuts_at_marks_ = false;  // no merge goes from another character to a space mark: words may be cut there
   int32_t unknown_id_;
-  size_t bytes_per_id_max_ = 0;  // of bytes that have tokens; 0: bytes go without a trace otherwise too
+  size_t symbols_per_id_max_ = 1;  // how many of a word's first symbols merges can make one of
+  size_t bytes_per_id_max_ = 0;    // of bytes that have tokens; 0: bytes go without a trace otherwise too
   std::vector<int32_t> prefix_ids_, suffix_ids_;
 
   std::string piece_text_, byte_text_;                    // all pieces, and all tokens' bytes, end to end

@@ -30,6 +30,7 @@ class Tokenizer {
     // special go across them. REQUIRES: ascending, disjoint, within the text; empty ones have no effect.
     std::span<const ByteRange> client_ranges;
     // Encoding stops once there are more ids than this: who asks has no use for a longer text, and learns that it is longer.
+    // There are no more ids then than without this limit, and those of a last word that is very long are not its own.
     size_t ids_max = std::numeric_limits<size_t>::max();
   };
   // No encoding of `text` has fewer ids than this, which is known without encoding it; 0: nothing is known.

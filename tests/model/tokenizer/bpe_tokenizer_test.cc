@@ -421,6 +421,30 @@ TEST(BpeTokenizer, EncodingStopsWhenThereIsEnough) {
   EXPECT_EQ(tokenizer->Encode(many, {.add_special_tokens = false, .ids_max = all.size()}), all);
 }
 
+// A word that is too long whatever becomes of it is not merged: the limit is exceeded where it is without, and not otherwise.
+TEST(BpeTokenizer, StopsInsideALongWordOnlyWhereItHasMoreIdsThanItsLimit) {
+  const auto tokenizer =
+      Make(WithMerges({{"a", "b"}, {"ab", "ab"}, {"a", "a"}, {"aa", "aa"}, {"abab", "c"}, {"Ã", "©"}}).dump());
+  std::mt19937 random(5);
+  size_t stopped = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    std::string word;
+    const int kind = i % 3;
+    for (size_t length = random() % 200; word.size() < length;)
+      word += kind == 0 ? "a" : kind == 1 ? std::string(1, "abc"[random() % 3]) : "é";
+    const Ids all = tokenizer->Encode(word, kPlain);
+    const size_t limit = random() % 60;
+    const Ids some = tokenizer->Encode(word, {.add_special_tokens = false, .ids_max = limit});
+    ASSERT_EQ(some.size() > limit, all.size() > limit) << word << " " << limit;
+    ASSERT_LE(some.size(), all.size());
+    if (all.size() <= limit) {
+      ASSERT_EQ(some, all);
+    }
+    if (some != all) ++stopped;
+  }
+  EXPECT_GT(stopped, 200u);
+}
+
 TEST(BpeTokenizer, TheLeastNumberOfIdsIsNoMoreThanThereAre) {
   std::mt19937 random(7);
   for (const bool swallows : {false, true}) {
