@@ -258,7 +258,8 @@ void Engine::Accept(GenerationJob& job) {
     try {
       router_.Add(id, route);
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
-      status = core_->Add(std::move(sequence));
+      status = CheckPast(sequence.request);
+      if (status.ok()) status = core_->Add(std::move(sequence));
     } catch (const std::bad_alloc&) {
       // The core does not have it. The router may.
       Log(LogLevel::kError, "engine: out of memory for a request; it ends with out_of_memory");
@@ -268,6 +269,19 @@ void Engine::Accept(GenerationJob& job) {
     }
     if (!status.ok()) Refuse(id, resumes, status);
   }
+}
+
+// A history of more tokens than a request may compute has to go on from what is parked of it, for certain.
+absl::Status Engine::CheckPast(const Request& request) const {
+  const Scheduler& scheduler = core_->scheduler();
+  if (std::ssize(request.prompt) <= limits_.request_tokens_max() || scheduler.KeepsPast(request)) {
+    return absl::OkStatus();
+  }
+  const ParkedCounts* parked = scheduler.parked().Find(request.session);
+  if (parked != nullptr && parked->turn == request.resumes) {
+    return absl::ResourceExhaustedError("its tenant's queue counts on as much parked KV as its share");
+  }
+  return absl::OutOfRangeError("what its session had parked is gone");
 }
 
 void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {

@@ -72,6 +72,7 @@ class Engine : public EnginePort {
   void Loop();
   void TakeOrders();
   void Accept(GenerationJob& job);
+  absl::Status CheckPast(const Request& request) const;
   // `resumes`: the sequence was to continue from its session's parked KV.
   void Refuse(uint64_t id, bool resumes, const absl::Status& status);
   void FailEverything();

@@ -15,11 +15,13 @@ namespace {
 
 // The bounds of a request as a whole: what every prompt may be by itself adds up.
 struct Totals {
-  int64_t tokens = 0;    // of prompts
+  int64_t tokens = 0;    // of prompts, to compute
   int64_t logprobs = 0;  // that wait for the rest of the response
 
-  std::optional<ApiError> Add(const GenerationFields& request, int64_t length, const ServingContext& context) {
-    tokens += request.n * length;
+  // `parked` of the prompt's `length` tokens are not computed again: so a session may go on for ever, turn by turn.
+  std::optional<ApiError> Add(const GenerationFields& request, int64_t length, int64_t parked,
+                              const ServingContext& context) {
+    tokens += request.n * (length - parked);
     if (tokens > context.limits.request_tokens_max()) {
       return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
                                                  context.limits.request_tokens_max(), "."));
@@ -256,7 +258,8 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
     if (std::optional<ApiError> error = SettlePrompt(turn, context, tenant, &fields, &prompt)) return error;
     if (rules != nullptr) prompt.shaper = std::make_shared<const LogitShaper>(rules, prompt.ids);
     // Now and not at the end, so that a body of many prompts never costs more than what is allowed.
-    if (std::optional<ApiError> error = totals.Add(fields, std::ssize(prompt.ids), context)) return error;
+    if (std::optional<ApiError> error = totals.Add(fields, std::ssize(prompt.ids), prompt.parked, context))
+      return error;
   }
   return std::nullopt;
 }

@@ -60,7 +60,7 @@ struct Limits : RequestLimits {
   int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine
   int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x n_max
 
-  // Prompt tokens of one request, each counted once per sample: as many as one prompt of a full context can make.
+  // Prompt tokens that a request computes, each counted once per sample: as many as a prompt of a full context can make.
   int64_t request_tokens_max() const { return int64_t{n_max} * context_max; }
   // Sequences of one request; more could never be queued.
   int64_t request_sequences_max() const { return int64_t{sequences_max} + waiting_sequences_max; }

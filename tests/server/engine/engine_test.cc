@@ -130,6 +130,28 @@ TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
   EXPECT_EQ(accepted, 60'000 / 90);
 }
 
+TEST_F(EngineTest, AHistoryLongerThanARequestMayComputeEndsWhereItsPastIsGone) {
+  Start();
+  for (const int32_t parked : {0, 1590}) {
+    GenerationJob job;
+    job.mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+    SequenceRequest& turn = job.sequences.emplace_back();
+    turn.request.prompt = std::vector<int32_t>(parked + 20, 'x');
+    turn.request.max_tokens = 1;
+    turn.request.budget = KvBudget::Exact(16);
+    turn.request.budget.prompt_stride = 16;
+    turn.policy = {.evicts = true, .heavy = 8, .recent = 8, .rolling = true};
+    turn.request.session = 1;
+    turn.request.turn = 2;
+    turn.request.resumes = 1;  // of which nothing is parked
+    turn.parked_tokens = parked;
+    const std::shared_ptr<StreamMailbox> mailbox = job.mailbox;
+    ASSERT_TRUE(engine_->TrySubmit(std::move(job)).has_value());
+    const FinishReason expected = parked == 0 ? FinishReason::kLength : FinishReason::kTooLarge;
+    EXPECT_EQ(ReadAll(*mailbox, 1).back().finish, expected) << "16 x 100 tokens may be computed";
+  }
+}
+
 TEST_F(EngineTest, TheLargestRequestFitsAnIdleEngineAndNothingLargerDoes) {
   limits_.context_max = 5000;  // 16 x 5,000 tokens, more than a minute's worth
   limits_.waiting_sequences_max = waiting_max_ = 16;

@@ -56,6 +56,33 @@ TEST(Sessions, ATurnComputesOnlyWhatIsNew) {
   EXPECT_THAT(metrics, HasSubstr("hydrant_restores_total 3\n"));
 }
 
+// What a request may compute is bounded (16 contexts), and not what its session has been through before.
+TEST(Sessions, ARollingOneGoesOnPastWhatARequestMayCompute) {
+  TestServerOptions options;
+  options.context = 320;
+  options.parked_blocks = 1;  // a budget of 16 tokens: the session that is parked last
+  TestServer server(options);
+  const int tokens_max = 16 * options.context;
+  const auto turn = [&server](const std::string& session, bool append) {
+    return server.Ask(
+        CompletionPost(R"({"session_id":")" + session + R"(","session_append":)" + (append ? "true" : "false") +
+                       R"(,"prompt":"And then?","max_tokens":400,"temperature":0,)" +
+                       R"("kv":{"policy":"h2o","budget":16,"position":"rolling","prefill":"budgeted"}})"));
+  };
+  int history = 0;
+  while (history < 2 * tokens_max) {
+    const Response response = turn("s", /*append=*/history > 0);
+    ASSERT_EQ(response.status, 200) << "at " << history << " tokens: " << response.body;
+    EXPECT_EQ(CachedOf(response), history == 0 ? 0 : history - 1);
+    history += 9 + 400;
+  }
+  ASSERT_EQ(turn("other", false).status, 200);
+  const Response cold = turn("s", true);
+  EXPECT_EQ(cold.status, 400) << "its whole history would have to be computed";
+  EXPECT_THAT(cold.body, HasSubstr("the tokens of all prompts may be at most " + std::to_string(tokens_max)));
+  EXPECT_EQ(turn("other", true).status, 200);
+}
+
 TEST(Sessions, TheEndOfAStreamFreesItsSessionForTheNextTurn) {
   TestServer server;
   std::string history = "Once.";
