@@ -21,6 +21,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
 #include "server/frontend/frontend.h"
+#include "server/frontend/loading_server.h"
 #include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
 #include "server/process/clock.h"
@@ -132,12 +133,16 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   return options;
 }
 
+OriginPolicy MakeOrigins(const Config& config) {
+  return OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
+}
+
 FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier& systemd, const Limits& limits,
                                     const ModelConfig& model, ServingContext context) {
   FrontendOptions options;
   options.limits = limits;
   options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
-  options.origins = OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
+  options.origins = MakeOrigins(config);
   options.host = config.host;
   options.port = config.port;
   options.socket = systemd.socket();
@@ -170,7 +175,8 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
 
 // The parts of a running server, in the order they are built; they go in the opposite one.
 struct Parts {
-  std::string summary;  // of what is served, for the line that says where
+  std::unique_ptr<LoadingServer> loading;  // has the ports until http goes on with them
+  std::string summary;                     // of what is served, for the line that says where
   std::unique_ptr<Device> device;
   bool overlap = false;  // of steps
   std::unique_ptr<KvDump> kv_dump;
@@ -279,9 +285,11 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
-  parts->http = std::make_unique<Frontend>(
-      MakeFrontendOptions(config, systemd, sizing.limits, checkpoint.config, std::move(context)), *parts->metrics,
-      *parts->tenants);
+  FrontendOptions http_options =
+      MakeFrontendOptions(config, systemd, sizing.limits, checkpoint.config, std::move(context));
+  if (!http_options.socket.has_value()) http_options.socket = parts->loading->Release();
+  if (config.admin_port.has_value()) http_options.admin.socket = parts->loading->ReleaseAdmin();
+  parts->http = std::make_unique<Frontend>(std::move(http_options), *parts->metrics, *parts->tenants);
   Metrics& metrics = *parts->metrics;
   Frontend& http = *parts->http;
   EngineHooks hooks;
@@ -302,6 +310,16 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
                             [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});
   engine.Start();
   return http.Open(engine);
+}
+
+// Before the minutes of loading. Who connects to an inherited socket waits in its backlog, as between two processes.
+absl::Status BindPorts(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
+  parts->loading = std::make_unique<LoadingServer>(MakeOrigins(config));
+  if (!systemd.socket().has_value()) {
+    if (absl::Status status = parts->loading->Open(config.host, config.port); !status.ok()) return status;
+  }
+  return config.admin_port.has_value() ? parts->loading->OpenAdmin(config.admin_host, *config.admin_port)
+                                       : absl::OkStatus();
 }
 
 absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
@@ -344,7 +362,8 @@ int Serve(const Config& config_in, const Announce& announce) {
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;
-  const absl::Status status = LoadAndStart(config, *systemd, &parts);
+  absl::Status status = BindPorts(config, *systemd, &parts);
+  if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {
     StopLog();  // what it still holds comes first
     announce(absl::StrCat("hydrantd: ", std::string(status.message())));

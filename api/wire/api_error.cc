@@ -107,6 +107,11 @@ ApiError MethodNotAllowed(std::string allow) {
   return error;
 }
 
+ApiError RequestTimeExceeded(double seconds_max) {
+  return Make<504>("request_time_exceeded", absl::StrCat("This request took longer than this tenant's requests may: ",
+                                                         seconds_max, " seconds (request_seconds_max)."));
+}
+
 ApiError RequestTimeout() { return Make<408>("request_timeout", "The request did not arrive in time."); }
 
 ApiError Conflict(std::string message, ErrorCode<409> code) { return Make(code, std::move(message)); }

@@ -53,6 +53,7 @@ ApiError ModelNotFound(std::string_view served_model_name);    // 404 model_not_
 ApiError RouteNotFound();                                      // 404
 ApiError NotFound(std::string message, ErrorCode<404> code, std::string_view param);  // 404 not_found_error
 ApiError MethodNotAllowed(std::string allow);                                         // 405
+ApiError RequestTimeExceeded(double seconds_max);                                     // 504: request_seconds_max
 ApiError RequestTimeout();                                    // 408: the client did not send its request in time
 ApiError Conflict(std::string message, ErrorCode<409> code);  // 409
 ApiError LengthRequired();                                    // 411

@@ -94,9 +94,12 @@ inline constexpr ErrorKind kTable[] = {
     {"engine_refused", 503, ErrorType::kOverloaded, "The engine could not accept the request; the log says why.", "Report it: the checks before the engine should have named the field."},
     {"engine_stalled", 503, ErrorType::kOverloaded, "`GET /ready`: a step takes longer than `--engine-stall-s`.", "Operator: see the alert HydrantStalled."},
     {"held_bytes_exceeded", 503, ErrorType::kOverloaded, "Bodies and answers of all requests take `--max-held-bytes`.", "Try again after `Retry-After` seconds; read answers as they come."},
+    {"loading", 503, ErrorType::kOverloaded, "The model is loading.", "Try again after `Retry-After` seconds; `GET /ready` says when."},
     {"out_of_memory", 503, ErrorType::kOverloaded, "There was no memory for the step or the request.", "Try again after `Retry-After` seconds. Operator: leave more memory free."},
+    {"paused", 503, ErrorType::kOverloaded, "`GET /ready`: admission is paused (`POST /pause`).", "Operator: `POST /resume`."},
     {"queue_full", 503, ErrorType::kOverloaded, "The server's queue is full.", "Try again after `Retry-After` seconds."},
     {"too_many_sessions", 503, ErrorType::kOverloaded, "All sessions that the server keeps have a turn in progress.", "Try again after `Retry-After` seconds."},
+    {"request_time_exceeded", 504, ErrorType::kTimeout, "The request took longer than its tenant's `request_seconds_max`, its wait included.", "Ask for fewer tokens; ask the operator for more time."},
 };
 // clang-format on
 

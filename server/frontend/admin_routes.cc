@@ -24,7 +24,6 @@ constexpr size_t kIdBytesMax = 256;
 struct State {
   explicit State(AdminSources sources_in) : sources(std::move(sources_in)) {}
   const AdminSources sources;
-  std::atomic<bool> paused = false;  // what was ordered last; relaxed: a flag that is only shown
 };
 
 std::string Bool(bool value) { return value ? "true" : "false"; }
@@ -57,6 +56,10 @@ void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, 
   limit("sequences_max", now.limits.sequences_max);
   limit("sessions_max", entry.config.sessions_max);
   limit("priority_max", entry.config.priority_max);
+  limit("max_tokens_max", entry.config.max_tokens_max);
+  if (entry.config.request_seconds_max > 0) {
+    AppendMember(out, "request_seconds_max", entry.config.request_seconds_max);
+  }
   limit("kv_budget_max", entry.config.kv_budget_max);
   limit("floor_blocks", entry.config.floor_blocks);
   limit("blocks_max", entry.config.blocks_max);
@@ -103,7 +106,7 @@ HttpResponse Tenants(const State& state) {
     if (index < entries.size()) entries[index] = entry.get();
   }
   const EngineCounters engine = state.sources.engine.counters();
-  std::string out = absl::StrCat("{\"paused\":", Bool(state.paused.load(std::memory_order_relaxed)),
+  std::string out = absl::StrCat("{\"paused\":", Bool(state.sources.service.paused.load(std::memory_order_relaxed)),
                                  ",\"draining\":", Bool(state.sources.service.unready.load(std::memory_order_relaxed)),
                                  ",\"tenants\":[");
   for (size_t i = 0; i < names.size(); ++i) {
@@ -138,9 +141,9 @@ HttpResponse Abort(const State& state, const std::string& body) {
       absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.engine), "}"));
 }
 
-HttpResponse Pause(State& state, bool paused) {
+HttpResponse Pause(const State& state, bool paused) {
   state.sources.engine.PauseAdmission(paused);
-  state.paused.store(paused, std::memory_order_relaxed);
+  state.sources.service.paused.store(paused, std::memory_order_relaxed);
   return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
 }
 

@@ -34,7 +34,7 @@ struct AdminSources {
   EnginePort& engine;
   Metrics& metrics;
   SessionStore& sessions;
-  const ListenerContext& service;  // of the tenants' port
+  ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;  // returns the number of requests in flight
 };

@@ -169,7 +169,9 @@ absl::Status Frontend::OpenAdmin() {
   admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
                                            context_, [this] { return ReloadTenants(); }, [this] { return Drain(); }});
   if (admin.port.has_value()) {
-    if (absl::Status status = admin_listener_.Open(admin.host, *admin.port); !status.ok()) return status;
+    const absl::Status opened =
+        admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);
+    if (!opened.ok()) return opened;
     admin_listener_.Start();
   }
   if (!admin.socket_path.empty()) {
@@ -294,7 +296,7 @@ void Frontend::PollDrain() {
     CancelRunning();
   }
   // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.
-  if (options_.socket.has_value() && admission_->refusing()) listener_.Stop();
+  if (options_.socket.has_value() && options_.socket->outlives && admission_->refusing()) listener_.Stop();
   drain_timer_.expires_after(kDrainPoll);
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) PollDrain();

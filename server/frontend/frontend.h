@@ -37,8 +37,9 @@ namespace hydrant {
 struct AdminOptions {
   std::optional<uint16_t> port;  // 0 picks one
   std::string host = "127.0.0.1";
-  std::string socket_path;  // empty: none
-  std::string key;          // empty: the socket's permissions are what protects it. REQUIRED with a port
+  std::string socket_path;                // empty: none
+  std::string key;                        // empty: the socket's permissions are what protects it. REQUIRED with a port
+  std::optional<InheritedSocket> socket;  // that is bound to the port already
 };
 
 struct FrontendOptions {

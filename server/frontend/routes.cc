@@ -25,6 +25,7 @@ namespace asio = boost::asio;
 // The largest body of /tokenize and /detokenize: what a context's worth of anything takes, and no less than a mebibyte.
 constexpr int64_t kTextBytesMax = 1 << 20;
 constexpr int64_t kTextBytesPerToken = 16;
+constexpr int32_t kProbeAgainS = 5;
 
 // vLLM's /health and /ping answer with nothing.
 HttpResponse Empty(int status) {
@@ -62,6 +63,19 @@ HttpResponse DetokenizeNow(const std::string& body, const ServingContext& contex
   const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, context.request);
   if (!request.ok()) return ErrorResponse(request.error());
   return JsonResponse(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
+}
+
+HttpResponse Readiness(const RouteSources& sources) {
+  if (sources.service.unready.load(std::memory_order_relaxed)) {
+    return ErrorResponse(Overloaded("The server is shutting down.", "draining", kProbeAgainS));
+  }
+  if (sources.service.paused.load(std::memory_order_relaxed)) {
+    return ErrorResponse(Overloaded("The operator has paused admission.", "paused", kProbeAgainS));
+  }
+  if (sources.engine.stalled()) {
+    return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", kProbeAgainS));
+  }
+  return Empty(200);
 }
 
 // A route whose response is a function of the request's head.
@@ -137,13 +151,9 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                     }});
 
   AddHealthRoutes(sources->engine, &routes);
-  routes.push_back(Simple("GET", "/ready", true, [sources](const HttpHead&) {
-    if (sources->service.unready.load(std::memory_order_relaxed)) {
-      return ErrorResponse(Overloaded("The server is shutting down.", "draining", 5));
-    }
-    if (sources->engine.stalled()) return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", 5));
-    return Empty(200);
-  }));
+  for (const char* path : {"/ready", "/readyz"}) {
+    routes.push_back(Simple("GET", path, true, [sources](const HttpHead&) { return Readiness(*sources); }));
+  }
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
   if (sources->ui) AddUiRoutes(&routes);
@@ -155,8 +165,9 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
 
 void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes) {
   const auto health = [&engine](const HttpHead&) { return Empty(engine.stalled() ? 503 : 200); };
-  routes->push_back(Simple("GET", "/health", true, health));
-  routes->push_back(Simple("GET", "/ping", true, health));
+  for (const char* path : {"/health", "/healthz", "/livez", "/ping"}) {
+    routes->push_back(Simple("GET", path, true, health));
+  }
   routes->push_back(Simple("POST", "/ping", true, health));
   routes->back().body = false;
 }

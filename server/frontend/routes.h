@@ -30,14 +30,14 @@ struct RouteSources {
   ModelCard model;
   std::string version;
   const EnginePort& engine;
-  const ListenerContext& service;  // whose `unready` /ready tells
+  const ListenerContext& service;  // whose `unready` and `paused` /ready tells
   Metrics& metrics;                // served here unless the server is shared
   bool ui = true;
 };
 
 std::vector<HttpRoute> MakeRoutes(RouteSources sources);
 
-// GET /health, GET and POST /ping; GET /metrics. The operator's listener has them as well. The arguments outlive the routes.
+// GET /health and its other names, GET and POST /ping; GET /metrics. The operator's listener has them as well. The arguments outlive the routes.
 void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes);
 void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& sessions, bool open,
                      std::vector<HttpRoute>* routes);

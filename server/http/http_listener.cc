@@ -103,6 +103,17 @@ absl::Status HttpListener::Adopt(const InheritedSocket& socket) {
   return absl::OkStatus();
 }
 
+InheritedSocket HttpListener::Share() {
+  InheritedSocket socket;
+  socket.fd = ::fcntl(acceptor_.native_handle(), F_DUPFD_CLOEXEC, 0);
+  error_code ignored;
+  const asio::generic::stream_protocol::endpoint bound = acceptor_.local_endpoint(ignored);
+  socket.host = bound.protocol().family() == AF_INET6 ? "::" : "0.0.0.0";
+  socket.port = port_;
+  socket.outlives = false;
+  return socket;
+}
+
 absl::Status HttpListener::OpenUnix(const std::string& path) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": too long for a Unix socket"));

@@ -34,6 +34,8 @@ class HttpListener {
   // The same on a Unix socket that only this user may connect to. A socket nobody listens on any more is replaced;
   // UNAVAILABLE: somebody does, or the path is something else. Removed by the destructor.
   absl::Status OpenUnix(const std::string& path);
+  // Another descriptor of its socket, which is the caller's, for a listener that goes on with it. REQUIRES: Open went well.
+  InheritedSocket Share();
   void Start();
   // Accepts no more. Whoever else holds an adopted socket keeps it, and its backlog, alive. Any thread, any number of times.
   void Stop();

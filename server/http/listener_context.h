@@ -45,6 +45,8 @@ struct ListenerContext {
   // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
   // Relaxed: a response that misses it is answered as if it had come earlier.
   std::atomic<bool> unready = false;
+  // Admission to the engine is paused: /ready says so, and nothing else changes. Relaxed, likewise.
+  std::atomic<bool> paused = false;
 };
 
 }  // namespace hydrant

@@ -15,12 +15,13 @@
 
 namespace hydrant {
 
-// A listening TCP socket that was open before this process began. The listener that is opened with it owns the
+// A TCP socket that listens already, most often since before this process began. The listener that is opened with it owns the
 // descriptor.
 struct InheritedSocket {
   int fd = -1;
-  std::string host;  // numeric address it is bound to
+  std::string host;  // numeric address it is bound to, or that of its family which means any
   uint16_t port = 0;
+  bool outlives = true;  // this process: whoever connects at its end waits for the next one
 };
 
 class SystemdNotifier {

@@ -129,6 +129,12 @@ TEST(Server, ATakenPortIsExit75) {
   EXPECT_EQ(failure.exit_code, kExitResources);
   ASSERT_EQ(failure.lines.size(), 1u);
   EXPECT_NE(failure.lines[0].find(std::to_string(other.port())), std::string::npos) << failure.lines[0];
+  config.model_path = "/nowhere";
+  EXPECT_EQ(ServeInVain(config).exit_code, kExitResources) << "before the model is looked at";
+  config.port = 0;
+  config.admin_port = other.port();
+  config.admin_key = "key";
+  EXPECT_EQ(ServeInVain(config).exit_code, kExitResources) << "the operator's, too";
 }
 
 TEST(Server, FlagsThatContradictTheModelOrTheMachineAreNamed) {

@@ -181,13 +181,21 @@ TEST_F(AdminRoutesTest, RequestsAreAbortedByIdOrByTenant) {
 
 TEST_F(AdminRoutesTest, WhilePausedRequestsWaitAndAfterwardsTheyGoOn) {
   Start();
+  EXPECT_EQ(server_->Ask(Get("/ready")).status, 200);
   EXPECT_EQ(Admin(Post("/pause")).body, R"({"paused":true})");
+  for (const char* path : {"/ready", "/readyz"}) {
+    const Response ready = server_->Ask(Get(path));
+    EXPECT_EQ(ready.status, 503) << path;
+    EXPECT_THAT(ready.body, HasSubstr(R"("code":"paused")"));
+  }
+  EXPECT_EQ(server_->Ask(Get("/health")).status, 200) << "nothing is wrong";
   RawClient waiting(server_->port());
   waiting.Send(CompletionPost(R"({"prompt":"hi","max_tokens":2})", "Authorization: Bearer key-a\r\n"));
   ASSERT_TRUE(Eventually([&] { return server_->engine().counters().waiting == 1; }));
   EXPECT_THAT(Admin(Get("/admin/tenants", kAdmin)).body, HasSubstr(R"("paused":true)"));
   EXPECT_EQ(server_->engine().counters().running, 0);
   EXPECT_EQ(Admin(Post("/resume")).body, R"({"paused":false})");
+  EXPECT_EQ(server_->Ask(Get("/ready")).status, 200);
   EXPECT_EQ(Admin(Post("/reset_prefix_cache")).body, R"({"success":true})");
   EXPECT_EQ(waiting.ReadResponse().status, 200);
 }

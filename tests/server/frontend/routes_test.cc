@@ -18,7 +18,7 @@ TEST(Routes, HealthReadyAndPingAreEmpty200) {
   TestServer server;
   for (const std::string& request :
        {Get("/health"), Get("/ready"), Get("/ping"), std::string("POST /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        Get("/health?verbose=1")}) {
+        Get("/health?verbose=1"), Get("/healthz"), Get("/livez"), Get("/readyz")}) {
     const RawClient::Response response = server.Ask(request);
     EXPECT_EQ(response.status, 200) << request;
     EXPECT_EQ(response.body, "");

@@ -1,0 +1,94 @@
+#include "server/frontend/loading_server.h"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "api/wire/api_error.h"
+#include "server/http/http_exchange.h"
+#include "server/http/http_message.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+
+// Probes and their like: who wants more has to wait in any case.
+constexpr int32_t kConnections = 256;
+constexpr int32_t kRetryAfterS = 5;
+
+HttpResponse Loading() { return ErrorResponse(Overloaded("The model is loading.", "loading", kRetryAfterS)); }
+
+// A request is refused by its head: nothing here reads a body.
+HttpRoute Refusing(std::string method, std::string path) {
+  HttpRoute route = {std::move(method), std::move(path), /*open=*/true,
+                     [](HttpExchange& exchange) -> asio::awaitable<void> {
+                       HttpResponse response = Loading();
+                       co_await exchange.Respond(std::move(response));
+                     },
+                     /*body=*/false};
+  route.admit = [](const HttpExchange&) { return Admitted{nullptr, Loading()}; };
+  return route;
+}
+
+std::vector<HttpRoute> Routes() {
+  std::vector<HttpRoute> routes;
+  for (const char* path : {"/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/"}) {
+    routes.push_back(Refusing("GET", path));
+  }
+  for (const char* path : {"/ping", "/v1/", "/tokenize", "/detokenize"}) routes.push_back(Refusing("POST", path));
+  routes.push_back(Refusing("DELETE", "/v1/"));
+  // Nothing is wrong with the process.
+  routes.push_back({"GET", "/livez", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
+                      HttpResponse response;
+                      co_await exchange.Respond(std::move(response));
+                    }});
+  return routes;
+}
+
+}  // namespace
+
+LoadingServer::LoadingServer(OriginPolicy origins) : listener_(io_, context_), admin_listener_(io_, context_) {
+  context_.limits.connections_max = kConnections;
+  context_.origins = std::move(origins);
+  context_.routes = Routes();
+  context_.unready = true;  // no connection outlives its answer
+}
+
+LoadingServer::~LoadingServer() {
+  io_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status LoadingServer::Open(const std::string& host, uint16_t port) {
+  if (absl::Status status = listener_.Open(host, port); !status.ok()) return status;
+  listener_.Start();
+  thread_ = std::thread([this] {
+    while (true) {
+      try {
+        io_.run();  // until Release, and the end of the last connection
+        return;
+      } catch (const std::exception&) {
+        // Out of memory, most likely: it costs the one whose handler it was.
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+InheritedSocket LoadingServer::Release() {
+  InheritedSocket socket = listener_.Share();
+  // Not before it has stopped: nobody is to hear 503 from here once the other one serves.
+  std::promise<void> stopped;
+  const auto guard = asio::make_work_guard(io_);  // or its thread could end between the two
+  listener_.Stop();
+  asio::post(io_, [&stopped] { stopped.set_value(); });
+  stopped.get_future().wait();
+  return socket;
+}
+
+}  // namespace hydrant

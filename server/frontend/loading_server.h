@@ -1,0 +1,52 @@
+// LoadingServer answers on the server's port until the model is loaded. The port is bound first, so that one that is taken is
+// reported before minutes of loading, and probes hear 503 `loading` rather than nothing. Whoever serves then goes on with the
+// same sockets.
+//
+// Thread: construction, Open and destruction on one thread, the others on any one; it answers on a thread of its own.
+#ifndef HYDRANT_SERVER_FRONTEND_LOADING_SERVER_H_
+#define HYDRANT_SERVER_FRONTEND_LOADING_SERVER_H_
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "server/http/http_listener.h"
+#include "server/http/listener_context.h"
+#include "server/http/origin_policy.h"
+#include "server/process/systemd_notifier.h"
+
+namespace hydrant {
+
+class LoadingServer {
+ public:
+  explicit LoadingServer(OriginPolicy origins);
+  // Connections whose request is not answered by then are cut off.
+  ~LoadingServer();
+  LoadingServer(const LoadingServer&) = delete;
+  LoadingServer& operator=(const LoadingServer&) = delete;
+
+  // Binds and answers from now on. At most once. Errors: HttpListener::Open's.
+  absl::Status Open(const std::string& host, uint16_t port);
+  // Binds the operator's port, whose connections wait until the model is loaded. At most once.
+  absl::Status OpenAdmin(const std::string& host, uint16_t port) { return admin_listener_.Open(host, port); }
+
+  uint16_t port() const { return listener_.port(); }
+
+  // Accepts no more; what was accepted is still answered. Returns the socket, of which the caller owns the descriptor: whoever
+  // connects meanwhile waits in its backlog. REQUIRES: Open or OpenAdmin went well.
+  InheritedSocket Release();
+  InheritedSocket ReleaseAdmin() { return admin_listener_.Share(); }
+
+ private:
+  ListenerContext context_;
+  boost::asio::io_context io_{/*concurrency_hint=*/1};
+  HttpListener listener_;
+  HttpListener admin_listener_;  // is never started
+  std::thread thread_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_FRONTEND_LOADING_SERVER_H_
