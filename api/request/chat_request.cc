@@ -170,7 +170,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
     ReadConversation(reader, context, budget, &request->conversation);
     ReadToolFields(reader, request);
     ReadLogprobs(reader, context, request);
-    request->max_tokens = ReadMaxTokens(reader, kRestOfContext, 1);
+    request->max_tokens = ReadMaxTokens(reader, context, kRestOfContext, 1);
     request->echoes_final_message = reader->Bool("echo", false) && EndsWithAnswer(request->conversation);
     request->add_special_tokens = reader->Bool("add_special_tokens", false);
     ReadGenerationFields(reader, context, request);

@@ -61,7 +61,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
         ReadPrompts(reader, context, request);
         request->echo = reader->Bool("echo", false);
         // With echo, 0 scores the prompt and generates nothing.
-        request->max_tokens = ReadMaxTokens(reader, 16, request->echo ? 0 : 1);
+        request->max_tokens = ReadMaxTokens(reader, context, 16, request->echo ? 0 : 1);
         request->logprobs = static_cast<int32_t>(reader->Integer("logprobs", -1, 0, context.limits.logprobs_max));
         request->add_special_tokens = reader->Bool("add_special_tokens", true);
         ReadGenerationFields(reader, context, request);

@@ -129,14 +129,22 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   ReadSession(request, context, fields);
 }
 
-int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min) {
+int32_t ReadMaxTokens(ObjectReader* request, const RequestContext& context, int32_t default_value, int32_t min) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const std::optional<int64_t> older = request->OptionalInteger("max_tokens", min, kMost);
   const std::optional<int64_t> newer = request->OptionalInteger("max_completion_tokens", min, kMost);
   if (older.has_value() && newer.has_value() && *older != *newer) {
     request->Fail("max_completion_tokens", "'max_tokens' and 'max_completion_tokens' must not differ.");
   }
-  return static_cast<int32_t>(newer.value_or(older.value_or(default_value)));
+  const std::optional<int64_t> given = newer.has_value() ? newer : older;
+  const int32_t most = context.max_tokens_max > 0 ? context.max_tokens_max : std::numeric_limits<int32_t>::max();
+  if (!given.has_value()) return std::min(default_value, most);
+  if (*given > most) {
+    const std::string_view field = newer.has_value() ? "max_completion_tokens" : "max_tokens";
+    request->Fail(
+        field, absl::StrCat("'", std::string(field), "' may be at most ", most, " for this tenant (max_tokens_max)."));
+  }
+  return static_cast<int32_t>(*given);
 }
 
 void TruncatePrompt(std::vector<int32_t>* ids, int32_t k, int32_t leading_specials) {

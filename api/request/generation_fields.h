@@ -67,9 +67,9 @@ inline constexpr int32_t kRestOfContext = -1;
 // request's error, which is a 400 that names the field.
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
 
-// `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ.
-// `min`: the fewest there may be.
-int32_t ReadMaxTokens(ObjectReader* request, int32_t default_value, int32_t min);
+// `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ, and where it is
+// more than max_tokens_max, to which a default is lowered. `min`: the fewest there may be.
+int32_t ReadMaxTokens(ObjectReader* request, const RequestContext& context, int32_t default_value, int32_t min);
 
 // Keeps `k` tokens in all: the first `leading_specials` of them (BOS, if one was added), then the last ones.
 // REQUIRES: k >= 1, leading_specials <= ids->size().

@@ -35,11 +35,12 @@ struct RequestContext : SamplingDefaults {
   int32_t context = 0;  // max_model_len
   // Most tokens of an answer to a request that does not say how many and may have the rest of the context; 0: all of that.
   int32_t max_new_tokens = 0;
-  KvSpec kv;                  // default of the field `kv`
-  int32_t kv_budget_max = 0;  // largest budget a request may ask for; 0: the context
-  int32_t priority_max = 0;   // largest `priority` a request may have
-  SessionHeaders session;     // of this request
-  bool debug_fields = false;  // accept `forced_token_ids` (--debug-kv-dump)
+  KvSpec kv;                   // default of the field `kv`
+  int32_t kv_budget_max = 0;   // largest budget a request may ask for; 0: the context
+  int32_t priority_max = 0;    // largest `priority` a request may have
+  int32_t max_tokens_max = 0;  // largest `max_tokens` a request may have; 0: the context's
+  SessionHeaders session;      // of this request
+  bool debug_fields = false;   // accept `forced_token_ids` (--debug-kv-dump)
 };
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.

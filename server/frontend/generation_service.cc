@@ -15,9 +15,15 @@ namespace {
 namespace asio = boost::asio;
 
 TenantRules RulesOf(const TenantEntry& tenant) {
-  return {tenant.config.kv,           tenant.config.kv_budget_max,
-          tenant.config.priority_max, tenant.blocks_max,
-          tenant.config.limits.tpm,   {tenant.index(), tenant.config.weight, tenant.config.sessions_max}};
+  TenantRules rules;
+  rules.kv = tenant.config.kv;
+  rules.kv_budget_max = tenant.config.kv_budget_max;
+  rules.priority_max = tenant.config.priority_max;
+  rules.blocks_max = tenant.blocks_max;
+  rules.tokens_max = tenant.config.limits.tpm;
+  rules.max_tokens_max = tenant.config.max_tokens_max;
+  rules.sessions = {tenant.index(), tenant.config.weight, tenant.config.sessions_max};
+  return rules;
 }
 
 SessionHeaders SessionHeadersOf(const HttpHead& head) {
@@ -26,6 +32,12 @@ SessionHeaders SessionHeadersOf(const HttpHead& head) {
     return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
   };
   return {field("x-session-id"), field("x-session-affinity")};
+}
+
+// When the request must have ended (request_seconds_max).
+int64_t DueUs(const HttpExchange& exchange) {
+  const double seconds_max = (*exchange.caller()).config.request_seconds_max;
+  return seconds_max > 0 ? exchange.arrival_us() + static_cast<int64_t>(seconds_max * 1e6) : kNever;
 }
 
 RejectReason ReasonOf(const ApiError& error) {
@@ -118,11 +130,20 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   }
 }
 
+void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, int64_t due_us) {
+  if (due_us == kNever || MonotonicUs() < due_us || run.done() || run.error().has_value()) return;
+  const TenantEntry& tenant = *exchange.caller();
+  metrics_.CountReject(tenant.index(), RejectReason::kTimeout);
+  run.Fail(RequestTimeExceeded(tenant.config.request_seconds_max));
+}
+
 asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run) {
+  const int64_t due_us = DueUs(exchange);
   while (!run.done() && !run.error().has_value()) {
-    co_await exchange.WaitForWake();
+    co_await exchange.WaitForWake(due_us);
     if (exchange.client_gone()) co_return;
     run.Absorb();
+    EndIfDue(exchange, run, due_us);
   }
   const TenantAccount& account = *exchange.caller()->account;
   if (run.error().has_value()) {
@@ -139,10 +160,12 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
 asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run) {
   std::string out;
   bool begun = false;
+  const int64_t due_us = DueUs(exchange);
   while (!run.done()) {
-    co_await exchange.WaitForWake();
+    co_await exchange.WaitForWake(due_us);
     if (exchange.client_gone()) co_return;
     run.Absorb();
+    EndIfDue(exchange, run, due_us);
     if (run.error().has_value()) break;
     if (run.done()) exchange.ClosePlace();
     out.clear();

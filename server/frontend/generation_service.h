@@ -47,6 +47,8 @@ class GenerationService {
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run);
+  // Fails the run, counted, if it is `due_us` (monotonic) and it has not ended.
+  void EndIfDue(const HttpExchange& exchange, GenerationRun& run, int64_t due_us);
 
   const ServingContext& context_;
   EnginePort& engine_;

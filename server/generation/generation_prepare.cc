@@ -178,6 +178,7 @@ int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, con
   }
   const int32_t cap = context.request.max_new_tokens;
   if (cap > 0) room = std::min<int64_t>(room, std::max(cap, fields.min_tokens));
+  if (rules.max_tokens_max > 0) room = std::min<int64_t>(room, rules.max_tokens_max);
   return static_cast<int32_t>(std::max<int64_t>(1, room));
 }
 
@@ -228,6 +229,7 @@ RequestContext RequestContextOf(const ServingContext& context, const TenantRules
   if (rules.kv.has_value()) request.kv = *rules.kv;
   request.kv_budget_max = rules.kv_budget_max;
   request.priority_max = rules.priority_max;
+  request.max_tokens_max = rules.max_tokens_max;
   request.session = headers;
   return request;
 }

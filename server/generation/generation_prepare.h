@@ -42,11 +42,12 @@ struct ServingContext {
 
 // What holds for the requests of one tenant beyond that.
 struct TenantRules {
-  std::optional<KvSpec> kv;   // default of the field `kv`; nullopt: the server's
-  int32_t kv_budget_max = 0;  // most slots a sequence may keep; 0: the context
-  int32_t priority_max = 0;   // largest `priority`
-  int64_t blocks_max = 0;     // most blocks a sequence can be given; 0: the pool
-  int64_t tokens_max = 0;     // most tokens a request can ever be given (tpm); 0: no limit
+  std::optional<KvSpec> kv;    // default of the field `kv`; nullopt: the server's
+  int32_t kv_budget_max = 0;   // most slots a sequence may keep; 0: the context
+  int32_t priority_max = 0;    // largest `priority`
+  int64_t blocks_max = 0;      // most blocks a sequence can be given; 0: the pool
+  int64_t tokens_max = 0;      // most tokens a request can ever be given (tpm); 0: no limit
+  int32_t max_tokens_max = 0;  // longest answer; 0: no limit
   SessionOwner sessions;
 };
 

@@ -63,7 +63,15 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
   if (turn_.has_value()) answer_.emplace(*context_.tokenizer, fields.skip_special_tokens);
 }
 
-GenerationRun::~GenerationRun() {
+GenerationRun::~GenerationRun() { Cancel(); }
+
+void GenerationRun::Fail(ApiError error) {
+  Cancel();
+  turn_.reset();
+  error_ = std::move(error);
+}
+
+void GenerationRun::Cancel() {
   if (first_id_ == 0) return;
   // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
   if (turn_.has_value()) Absorb();
@@ -73,7 +81,7 @@ GenerationRun::~GenerationRun() {
     Finish(static_cast<int32_t>(i));
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
-    if (!choices_[i].ended_in_engine) engine_.Cancel(first_id_ + i);
+    if (!std::exchange(choices_[i].ended_in_engine, true)) engine_.Cancel(first_id_ + i);
   }
 }
 

@@ -44,6 +44,8 @@ class GenerationRun {
 
   // Takes what the engine has sent so far.
   void Absorb();
+  // Ends it with this error: what has not ended is cancelled, and its session is free again, as it was.
+  void Fail(ApiError error);
   // Why the request as a whole has failed, if it has.
   const std::optional<ApiError>& error() const { return error_; }
   bool done() const { return open_ == 0; }
@@ -73,6 +75,7 @@ class GenerationRun {
     int64_t last_token_us = -1;
   };
 
+  void Cancel();
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
   void Finish(int32_t index);

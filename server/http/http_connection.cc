@@ -558,10 +558,11 @@ void HttpConnection::SetIdle(bool idle) {
   idle_ = idle;
 }
 
-asio::awaitable<void> HttpConnection::WaitForWake() {
+asio::awaitable<void> HttpConnection::WaitForWake(int64_t until_us) {
   if (!woken_ && !client_gone_) {
     error_code ignored;
-    wake_timer_.expires_at(asio::steady_timer::time_point::max());
+    using Time = asio::steady_timer::time_point;
+    wake_timer_.expires_at(until_us == kNever ? Time::max() : Time(std::chrono::microseconds(until_us)));
     co_await wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     BeginTurn();
   }

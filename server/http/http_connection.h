@@ -50,7 +50,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   bool KeepsAlive() override;
   void WatchClient() override;
   bool client_gone() const override { return client_gone_; }
-  boost::asio::awaitable<void> WaitForWake() override;
+  boost::asio::awaitable<void> WaitForWake(int64_t until_us) override;
   std::function<void()> Waker() override;
 
  private:

@@ -54,7 +54,7 @@ class HttpExchange {
   // ResponseStream's.
   void WatchClient() { stream_.WatchClient(); }
   bool client_gone() const { return stream_.client_gone(); }
-  boost::asio::awaitable<void> WaitForWake() { return stream_.WaitForWake(); }
+  boost::asio::awaitable<void> WaitForWake(int64_t until_us = kNever) { return stream_.WaitForWake(until_us); }
   std::function<void()> Waker() { return stream_.Waker(); }
 
   // What the request holds from its head on; null for a route that admits everything. Respond gives the place back when what is

@@ -5,10 +5,15 @@
 #define HYDRANT_SERVER_HTTP_RESPONSE_STREAM_H_
 
 #include <boost/asio/awaitable.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string_view>
 
 namespace hydrant {
+
+// A time that does not come.
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 class ResponseStream {
  public:
@@ -24,8 +29,8 @@ class ResponseStream {
   // From here on notice a client that hangs up, also while nothing is written.
   virtual void WatchClient() = 0;
   virtual bool client_gone() const = 0;
-  // Returns once somebody has called the waker since the last return, or the client is gone.
-  virtual boost::asio::awaitable<void> WaitForWake() = 0;
+  // Returns once somebody has called the waker since the last return, the client is gone, or it is `until_us` (monotonic).
+  virtual boost::asio::awaitable<void> WaitForWake(int64_t until_us) = 0;
   // A function that any thread may call, also after the connection has ended.
   virtual std::function<void()> Waker() = 0;
 };

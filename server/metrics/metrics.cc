@@ -122,8 +122,8 @@ double FileDescriptorsMax() {
 }  // namespace
 
 const char* RejectReasonName(RejectReason reason) {
-  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency",
-                                                         "rpm",     "tpm",        "queue",    "sessions"};
+  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency", "rpm",
+                                                         "tpm",     "queue",      "sessions", "timeout"};
   return kNames[static_cast<int32_t>(reason)];
 }
 

@@ -32,7 +32,7 @@ struct MetricsOptions {
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 
-// Why a request was turned away before the engine saw it.
+// Why a request was turned away before the engine saw it, or, kTimeout, ended before it was done.
 enum class RejectReason : uint8_t {
   kInvalid,
   kOverloaded,
@@ -43,8 +43,9 @@ enum class RejectReason : uint8_t {
   kTpm,
   kQueue,
   kSessions,
+  kTimeout,
 };
-inline constexpr int32_t kRejectReasons = 8;
+inline constexpr int32_t kRejectReasons = 9;
 const char* RejectReasonName(RejectReason reason);  // its label
 
 // A finished sequence: where it stood at its end, as far as its connection has heard.

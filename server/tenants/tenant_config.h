@@ -29,12 +29,14 @@ struct TenantConfig {
   std::vector<KeyDigest> keys;  // any of them; none: nobody can present one
   double weight = 1.0;
   TenantLimits limits;
-  std::optional<KvSpec> kv;   // what its requests get when they say nothing; nullopt: the server's default
-  int32_t kv_budget_max = 0;  // most slots a sequence may keep; 0: the context
-  int32_t floor_blocks = 0;   // TenantOptions
-  int32_t blocks_max = 0;     // TenantOptions
-  int32_t sessions_max = 0;   // sessions kept at a time; 0: no limit of its own
-  int32_t priority_max = 0;   // largest `priority` its requests may have
+  std::optional<KvSpec> kv;        // what its requests get when they say nothing; nullopt: the server's default
+  int32_t kv_budget_max = 0;       // most slots a sequence may keep; 0: the context
+  int32_t floor_blocks = 0;        // TenantOptions
+  int32_t blocks_max = 0;          // TenantOptions
+  int32_t sessions_max = 0;        // sessions kept at a time; 0: no limit of its own
+  int32_t priority_max = 0;        // largest `priority` its requests may have
+  int32_t max_tokens_max = 0;      // largest `max_tokens`, and the longest answer to a request without one; 0: none
+  double request_seconds_max = 0;  // from a request's head to the end of its answer; 0: none
 };
 
 struct TenantsConfig {

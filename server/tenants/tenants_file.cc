@@ -27,6 +27,9 @@ constexpr size_t kKeysMax = 16;  // two suffice for a rotation
 // Ratios of a million between tenants are a mistake, and counters stay exact far beyond it.
 constexpr double kWeightMin = 1e-3;
 constexpr double kWeightMax = 1e3;
+// Shorter, every request ends; longer, none does.
+constexpr double kSecondsMin = 0.001;
+constexpr double kSecondsMax = 1e7;
 constexpr int64_t kInt32Max = 0x7fffffff;
 constexpr int64_t kRateMax = 1'000'000'000'000;
 constexpr size_t kNameBytesMax = 64;
@@ -34,8 +37,8 @@ constexpr size_t kNameBytesMax = 64;
 using Names = std::span<const std::string_view>;
 constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
 constexpr std::string_view kTenantMembers[] = {
-    "name", "api_keys_sha256", "weight",       "kv",        "sessions_max", "concurrency_max", "rpm",
-    "tpm",  "public_prefixes", "priority_max", "queue_max", "sequences_max"};
+    "name", "api_keys_sha256", "weight",       "kv",        "sessions_max",  "concurrency_max", "rpm",
+    "tpm",  "public_prefixes", "priority_max", "queue_max", "sequences_max", "max_tokens_max",  "request_seconds_max"};
 // A tenant's `kv` has these beside those of the request field (kKvMembers), of which the field's own reader decides.
 constexpr std::string_view kTenantKvMembers[] = {"budget_max", "floor_blocks", "blocks_max"};
 
@@ -118,6 +121,8 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.limits.sequences_max = static_cast<int32_t>(reader.Integer("sequences_max", 0, 1, kInt32Max));
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
+  tenant.max_tokens_max = static_cast<int32_t>(reader.Integer("max_tokens_max", 0, 1, kInt32Max));
+  tenant.request_seconds_max = reader.Number("request_seconds_max", 0, kSecondsMin, kSecondsMax);
   const JsonView prefixes = reader.Raw("public_prefixes");
   if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {
     reader.Fail("public_prefixes", "is not supported in this version");

@@ -2,7 +2,7 @@
 //
 //   {"tenants": [{"name", "api_keys_sha256": […], "weight", "kv": {"policy", "budget", "recent", "cadence", "budget_max",
 //                 "floor_blocks", "blocks_max"}, "sessions_max", "concurrency_max", "rpm", "tpm", "queue_max", "sequences_max",
-//                 "priority_max"}, …],
+//                 "priority_max", "max_tokens_max", "request_seconds_max"}, …],
 //    "default_tenant": name}
 //
 // Only `name` is required. Nothing in the file is ignored: an unknown or repeated member is an error, and so is a file

@@ -140,6 +140,43 @@ TEST(GenerationService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngin
       << "nor does the context bound it when positions roll";
 }
 
+TEST(GenerationService, ATenantsLongestAnswerIsRefusedByNameAndBoundsADefault) {
+  TestServerOptions options;
+  options.tenants.tenants.front().max_tokens_max = 8;
+  TestServer server(std::move(options));
+  for (const std::string field : {"max_tokens", "max_completion_tokens"}) {
+    const Response over = server.Ask(CompletionPost(R"({"prompt":"hi",")" + field + R"(":9})"));
+    EXPECT_EQ(over.status, 400) << field;
+    EXPECT_THAT(over.body, HasSubstr(R"("param":")" + field + '"'));
+    EXPECT_THAT(over.body, HasSubstr("at most 8 for this tenant (max_tokens_max)"));
+    EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi",")" + field + R"(":8})")).status, 200) << field;
+  }
+  EXPECT_THAT(server.Ask(CompletionPost(R"({"prompt":"hi"})")).body, HasSubstr(R"("completion_tokens":8,)"));
+}
+
+TEST(GenerationService, ARequestThatTakesLongerThanItsTenantMayEnds) {
+  for (const bool begun : {false, true}) {
+    for (const bool stream : {false, true}) {
+      TestServerOptions options;
+      options.tenants.tenants.front().request_seconds_max = 0.3;
+      TestServer server(std::move(options));
+      server.executor().Hold(begun ? 3 : 0);
+      RawClient client(server.port());
+      client.Send(
+          CompletionPost(std::string(R"({"prompt":"hi","max_tokens":4000,"stream":)") + (stream ? "true}" : "false}")));
+      const Response response = client.ReadResponse();
+      EXPECT_EQ(response.status, begun && stream ? 200 : 504) << "begun " << begun << ", stream " << stream;
+      EXPECT_THAT(response.body, HasSubstr(R"("code":"request_time_exceeded")"));
+      EXPECT_EQ(response.body.ends_with("data: [DONE]\n\n"), begun && stream);
+      EXPECT_THAT(server.Ask(Get("/metrics")).body,
+                  HasSubstr("hydrant_rejected_total{reason=\"timeout\",tenant=\"default\"} 1"));
+      server.executor().Release();
+      EXPECT_TRUE(server.BecomesIdle()) << "what ran is cancelled";
+      EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":4})")).status, 200) << "one in time";
+    }
+  }
+}
+
 TEST(GenerationService, AClientThatLeavesFreesItsBlocksWithinAStep) {
   for (const bool stream : {false, true}) {
     for (const bool reset : {false, true}) {

@@ -128,6 +128,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"tpm\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"queue\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"sessions\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"timeout\""}},
       {"hydrant_auth_failures_total", "counter", {}},
       {"hydrant_live_slots", "gauge", {"tenant=\"default\""}},
       {"hydrant_blocks", "gauge", {"tenant=\"default\""}},
@@ -307,12 +308,12 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
 }
 
 // Three histograms of 15 bounds, +Inf, sum and count; eight reasons of a refusal; eleven numbers.
-TEST(Metrics, ATenantCosts73Series) {
+TEST(Metrics, ATenantCosts74Series) {
   Metrics metrics(Options());
   const size_t before = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
   metrics.AddTenant("another");
   const size_t after = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
-  EXPECT_EQ(after - before, 73u);
+  EXPECT_EQ(after - before, 74u);
 }
 
 TEST(Metrics, ATenantsNumbersAreItsOwn) {
