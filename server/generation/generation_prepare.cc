@@ -78,9 +78,9 @@ ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFiel
     const size_t ids_min = tokenizer.ids_min(from.text);
     if (ids_min > ids_max) return TooLong(ids_min, context.request.context);
   }
-  if (is_turn) return MakeTurnPrompt(from, request, past, tokenizer);
-  TurnPrompt made = PromptAlone(from, request.add_special_tokens, tokenizer, ids_max);
-  if (made.ids.size() > ids_max) return TooLong(made.ids.size(), context.request.context);
+  ApiResult<TurnPrompt> made = is_turn ? MakeTurnPrompt(from, request, past, tokenizer, ids_max)
+                                       : PromptAlone(from, request.add_special_tokens, tokenizer, ids_max);
+  if (made.ok() && made.value().ids.size() > ids_max) return TooLong(made.value().ids.size(), context.request.context);
   return made;
 }
 

@@ -37,19 +37,22 @@ bool Overlap(std::span<const ByteRange> a, std::span<const ByteRange> b) {
 }
 
 // What was said from byte `begin` on.
-void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, std::vector<int32_t>* ids) {
+void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer, size_t ids_max,
+            std::vector<int32_t>* ids) {
   const std::vector<ByteRange> client_ranges = ClientRangesWithin(said, begin, said.text.size());
-  const std::vector<int32_t> more = tokenizer.Encode(std::string_view(said.text).substr(begin),
-                                                     {.add_special_tokens = false, .client_ranges = client_ranges});
+  const std::vector<int32_t> more =
+      tokenizer.Encode(std::string_view(said.text).substr(begin),
+                       {.add_special_tokens = false, .client_ranges = client_ranges, .ids_max = ids_max});
   ids->insert(ids->end(), more.begin(), more.end());
 }
 
-ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer) {
+ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer,
+                               size_t ids_max) {
   TurnPrompt prompt{past.tokens, past.added_special_tokens, past.text, past.client_ranges, /*continues=*/true};
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
   } else {
-    Append(said, 0, tokenizer, &prompt.ids);
+    Append(said, 0, tokenizer, ids_max, &prompt.ids);
   }
   if (prompt.ids.size() == past.tokens.size()) return EmptyPrompt();
   if (prompt.text.has_value()) {
@@ -67,12 +70,13 @@ bool SamePlain(const SessionPast& past, const RequestPrompt& said) {
 }
 
 // Where the prompt's text begins with the past's: the past's tokens, and those of the rest. False: it does not.
-bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer, TurnPrompt* prompt) {
+bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer, size_t ids_max,
+                TurnPrompt* prompt) {
   if (!past.text.has_value() || !SamePlain(past, said)) return false;
   const std::string_view text = said.text;
   if (text.starts_with(*past.text)) {
     prompt->ids = past.tokens;
-    Append(said, past.text->size(), tokenizer, &prompt->ids);
+    Append(said, past.text->size(), tokenizer, ids_max, &prompt->ids);
     return true;
   }
   // The last token has no KV yet: where the client goes on differently from there, nothing that was computed is lost.
@@ -80,7 +84,7 @@ bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokeni
   const std::string_view before = std::string_view(*past.text).substr(0, *past.text_before_last);
   if (!text.starts_with(before)) return false;
   prompt->ids.assign(past.tokens.begin(), past.tokens.end() - 1);
-  Append(said, before.size(), tokenizer, &prompt->ids);
+  Append(said, before.size(), tokenizer, ids_max, &prompt->ids);
   return true;
 }
 
@@ -100,9 +104,9 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
 }
 
 ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
-                                     const Tokenizer& tokenizer) {
-  if (fields.session_append) return AppendTo(*past, said, tokenizer);
-  TurnPrompt prompt = PromptAlone(said, fields.add_special_tokens, tokenizer);
+                                     const Tokenizer& tokenizer, size_t ids_max) {
+  if (fields.session_append) return AppendTo(*past, said, tokenizer, ids_max);
+  TurnPrompt prompt = PromptAlone(said, fields.add_special_tokens, tokenizer, ids_max);
   prompt.client_ranges = ClientRangesWithin(said, 0, said.text.size());
   prompt.text = said.is_ids ? tokenizer.Decode(said.ids, /*skip_special_tokens=*/false) : said.text;
   prompt.continues = Continues(prompt.ids, past);
@@ -111,7 +115,7 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
   }
   // What it kept are the past's tokens; nothing need be new behind them.
   prompt.continues =
-      KeepTokens(*past, said, tokenizer, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
+      KeepTokens(*past, said, tokenizer, ids_max, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;
 }
 

@@ -33,9 +33,10 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
 // and only the tokens it wrote have their KV parked. That takes the same bytes of it being the client's, too, and none of them
 // being what a special token of the answer is shown as. `past` may be null, without `session_append`.
-// Linear in the prompt and the past. Error: empty_prompt when nothing is new.
+// Linear in the prompt and the past. Error: empty_prompt when nothing is new. `ids_max`: EncodeOptions::ids_max of every text
+// that is encoded; a prompt of more ids than that need not be the whole one.
 ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
-                                     const Tokenizer& tokenizer);
+                                     const Tokenizer& tokenizer, size_t ids_max = std::numeric_limits<size_t>::max());
 
 // Whether `ids` begin with the computed tokens of `past`, with at least one more behind them. `past` may be null.
 bool Continues(const std::vector<int32_t>& ids, const SessionPast* past);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -232,6 +233,32 @@ TEST(Continues, NeedsATokenToCompute) {
   EXPECT_FALSE(Continues({1, 2, 3}, &stopped));
   EXPECT_TRUE(Continues({1, 2, 3, 4}, &stopped));
   EXPECT_FALSE(Continues({1}, nullptr));
+}
+
+// Notes the largest limit that it was asked with.
+class LimitNoter : public PairTokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    limit = std::max(limit, options.ids_max);
+    return PairTokenizer::Encode(text, options);
+  }
+  mutable size_t limit = 0;
+};
+
+TEST(MakeTurnPrompt, EncodesNothingWithoutTheLimit) {
+  const SessionPast past = PastOf({'x', 'a', 'b'});
+  const SessionPast other = PastOf({'x', 'a', PairTokenizer::kPair});
+  for (const SessionPast* of : {static_cast<const SessionPast*>(nullptr), &past, &other}) {
+    for (const bool append : {false, true}) {
+      if (append && of == nullptr) continue;
+      LimitNoter tokenizer;
+      CompletionRequest request;
+      request.prompts.push_back({.is_ids = false, .text = "xabab", .ids = {}});
+      request.session_append = append;
+      EXPECT_TRUE(MakeTurnPrompt(request.prompts.front(), request, of, tokenizer, 7).ok());
+      EXPECT_EQ(tokenizer.limit, 7u);
+    }
+  }
 }
 
 }  // namespace
