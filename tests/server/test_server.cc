@@ -64,7 +64,7 @@ bool RawClient::Send(std::string_view bytes) {
   return true;
 }
 
-void RawClient::ShutdownSend() { shutdown(fd_, SHUT_WR); }
+void RawClient::Shutdown() { shutdown(fd_, SHUT_RDWR); }
 
 void RawClient::Close(bool reset) {
   if (fd_ < 0) return;

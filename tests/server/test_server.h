@@ -45,8 +45,8 @@ class RawClient {
   bool connected() const { return fd_ >= 0; }
   // False when the server has closed.
   bool Send(std::string_view bytes);
-  // Sends end of input, but goes on reading.
-  void ShutdownSend();
+  // Ends both directions: whoever sends or reads on another thread finds the connection closed.
+  void Shutdown();
   // Closes; `reset` drops the connection with RST.
   void Close(bool reset = false);
   // Reads until `marker` has been seen, the server closes, or the time is over. Returns all bytes since the last call.

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -190,12 +190,12 @@ TEST(Template, RefusesWhatTakesTooMuchSoonAndHarmlessly) {
   for (const auto& [name, source] : cases) {
     const auto parsed = Template::Parse(source);
     if (!parsed.ok()) continue;
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const auto rendering = parsed->Render({}, 0);
-    const auto took = std::chrono::steady_clock::now() - begin;
+    const std::clock_t took = std::clock() - begin;
     EXPECT_EQ(rendering.status().code(), absl::StatusCode::kResourceExhausted) << name << ": " << rendering.status();
-    // 100 ms of its own time; the machine may do other things meanwhile.
-    EXPECT_LT(took, std::chrono::seconds(2)) << name;
+    // 100 ms of the processor's time; a sanitizer makes it a second.
+    EXPECT_LT(took, 2 * CLOCKS_PER_SEC) << name;
   }
 }
 

@@ -62,7 +62,6 @@ class Pipeliner {
     while (block.size() < 64 << 10) block += Get("/ping");
     sender_ = std::thread([this, block] {
       while (!ended_ && client_.Send(block)) continue;
-      client_.ShutdownSend();
     });
     reader_ = std::thread([this] {
       while (!client_.closed()) {
@@ -72,6 +71,7 @@ class Pipeliner {
   }
   ~Pipeliner() {
     ended_ = true;
+    client_.Shutdown();
     sender_.join();
     reader_.join();
   }
