@@ -336,9 +336,11 @@ def test_a26_wrong_method_and_unknown_path(row):
     check_error(error, 405)
     assert "POST" in error.field("allow")
     check_error(server.post("/v1/models", {}), 405)
-    for path in ("/", "/v1", "/v1/nothing", "/v1/completions/", "/v1/completionsx", "//v1/completions", "/../v1/models",
+    for path in ("/v1", "/v1/nothing", "/v1/completions/", "/v1/completionsx", "//v1/completions", "/../v1/models",
                  "/v1/models/%2e%2e", "/admin/reload", "/admin/drain", "/v1/completions%00"):  # fmt: skip
         check_error(server.get(path), 404, 400)
+    root = server.get("/")
+    assert (root.status, root.field("location")) == (302, "/ui")
 
 
 def test_a28_a_post_without_a_body(row):
