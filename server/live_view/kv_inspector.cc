@@ -12,6 +12,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "server/process/clock.h"
 #include "server/tenants/tenant_registry.h"
 
@@ -68,21 +69,6 @@ class KvInspector::Visit {
   KvInspector& inspector_;
   const int32_t tenant_;
   int32_t count_ = 0;
-};
-
-// Lets the next copy be taken, whether this one was or memory ran out on the way to it.
-class KvInspector::ReadingEnds {
- public:
-  explicit ReadingEnds(KvInspector& inspector) : inspector_(inspector) {}
-  ~ReadingEnds() {
-    const std::lock_guard<std::mutex> lock(inspector_.mutex_);
-    inspector_.reading_ = false;
-  }
-  ReadingEnds(const ReadingEnds&) = delete;
-  ReadingEnds& operator=(const ReadingEnds&) = delete;
-
- private:
-  KvInspector& inspector_;
 };
 
 KvInspector::KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
@@ -144,7 +130,11 @@ asio::awaitable<std::shared_ptr<const KvReading>> KvInspector::Read(uint64_t ses
     }
     co_await Pause();
   }
-  const ReadingEnds ends(*this);
+  // Whether this copy is taken or memory runs out on the way to it, the next one may be.
+  const absl::Cleanup ended = [this] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    reading_ = false;
+  };
   const auto reading = std::make_shared<KvReading>();
   const int64_t taken_us = MonotonicUs();
   co_await ReadOnEngine(engine_, session, evicts, reading);

@@ -48,7 +48,6 @@ class KvInspector {
 
  private:
   class Visit;
-  class ReadingEnds;
   struct Kept {
     uint64_t session = 0;
     int64_t taken_us = 0;
