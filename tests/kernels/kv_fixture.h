@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "tests/kernels/normal_distribution.h"
 #include "tests/kernels/tested_device.h"
 
 namespace hydrant {
@@ -45,7 +46,7 @@ class TokenStream {
   // `spread` scales the logits: their standard deviation is about spread * spread.
   TokenStream(const KvShape& shape, int32_t tokens, uint64_t seed, float spread = 1.5f) : shape_(shape) {
     std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal(0.0f, spread);
+    NormalDistribution normal(0.0f, spread);
     qkv_.resize(static_cast<size_t>(tokens) * static_cast<size_t>(shape.layers * shape.cols()));
     for (float& x : qkv_) x = normal(random);
   }
@@ -53,7 +54,7 @@ class TokenStream {
   // the one that leaves the recent window the victim nearly always. Adds `popularity` * N(0, 1) to a token's logits.
   void AddPopularity(float popularity, uint64_t seed) {
     std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal(0.0f, popularity);
+    NormalDistribution normal(0.0f, popularity);
     // All queries share a component along the first element; keys differ there.
     for (int32_t token = 0; token < tokens(); ++token) {
       for (int32_t layer = 0; layer < shape_.layers; ++layer) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "tests/kernels/normal_distribution.h"
 
 namespace hydrant {
 
@@ -15,7 +16,7 @@ using Floats = std::vector<float>;
 
 inline Floats Random(int64_t count, uint32_t seed, float scale = 1.0f) {
   std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
+  NormalDistribution normal(0.0f, scale);
   Floats values(static_cast<size_t>(count));
   for (float& value : values) value = normal(engine);
   return values;

@@ -67,12 +67,12 @@ class Machine {
           "a grid has 1 to 65,535 blocks");
     while (threads_.size() < threads) AddThread();
     warps_.resize(std::max(warps_.size(), threads / kWarp));
-    bool backwards = false;
+    backwards_ = false;
     for (uint32_t z = 0; z < grid.z; ++z) {
       for (uint32_t y = 0; y < grid.y; ++y) {
         for (uint32_t x = 0; x < grid.x; ++x) {
-          RunBlock({{}, {x, y, z}, block, grid}, threads, backwards);
-          backwards = !backwards;
+          RunBlock({{}, {x, y, z}, block, grid}, threads);
+          backwards_ = !backwards_;
         }
       }
     }
@@ -80,7 +80,7 @@ class Machine {
 
   void Wait(State state) {
     threads_[current_]->state = state;
-    Yield();
+    SwitchTo(NextReady());
   }
 
   void SyncBlock() {
@@ -129,25 +129,71 @@ class Machine {
     context.size = kStackBytes;
     thread->fiber =
         boost::context::fiber(std::allocator_arg, boost::context::preallocated(context.sp, context.size, context),
-                              NoStack(), [this](boost::context::fiber&& host) {
-                                host_ = std::move(host);
-                                SwitchNote().Arrive(&host_stack_, &host_stack_bytes_);
+                              NoStack(), [this](boost::context::fiber&& left) {
+                                SwitchNote note;
+                                Arrive(note, std::move(left));
                                 while (true) {
                                   (*kernel_)();
-                                  threads_[current_]->state = State::kDone;
-                                  Yield();
+                                  End();
                                 }
-                                return std::move(host_);
+                                return boost::context::fiber();
                               });
     threads_.push_back(std::move(thread));
   }
 
-  void Yield() {
+  boost::context::fiber& FiberOf(size_t thread) { return thread == kHost ? host_ : threads_[thread]->fiber; }
+
+  // Goes on as `thread`; returns when another goes on as the one that called. Straight from thread to thread: a switch is
+  // most of what a collective costs.
+  void SwitchTo(size_t thread) {
+    left_ = current_;
+    current_ = thread;
     SwitchNote note;
-    note.Leave(host_stack_, host_stack_bytes_);
-    host_ = std::move(host_).resume();
-    note.Arrive(&host_stack_, &host_stack_bytes_);
-    place.thread = threads_[current_]->index;
+    if (thread == kHost) {
+      note.Leave(host_stack_, host_stack_bytes_);
+    } else {
+      place.thread = threads_[thread]->index;
+      note.Leave(threads_[thread]->stack.get(), kStackBytes);
+    }
+    Arrive(note, std::move(FiberOf(thread)).resume());
+  }
+
+  void Arrive(SwitchNote& note, boost::context::fiber left) {
+    const void* stack = nullptr;
+    size_t bytes = 0;
+    note.Arrive(&stack, &bytes);
+    if (left_ == kHost) {
+      host_stack_ = stack;
+      host_stack_bytes_ = bytes;
+    }
+    FiberOf(left_) = std::move(left);
+  }
+
+  // The next after the current one, in the order of this block, that can go on.
+  size_t NextReady() const {
+    size_t next = current_;
+    for (size_t i = 0; i < block_threads_; ++i) {
+      if (backwards_) {
+        next = next == 0 ? block_threads_ - 1 : next - 1;
+      } else {
+        next = next + 1 == block_threads_ ? 0 : next + 1;
+      }
+      if (threads_[next]->state == State::kReady) return next;
+    }
+    Check(false, "no thread of the block can go on: a barrier or warp collective that not all reach");
+    return kHost;
+  }
+
+  // The kernel has returned in the current thread.
+  void End() {
+    threads_[current_]->state = State::kDone;
+    if (--alive_ == 0) return SwitchTo(kHost);
+    // Threads that have ended are not waited for.
+    if (in_barrier_ == alive_) {
+      in_barrier_ = 0;
+      Release(0, block_threads_, State::kInBarrier);
+    }
+    SwitchTo(NextReady());
   }
 
   void Release(size_t begin, size_t end, State from) {
@@ -156,7 +202,7 @@ class Machine {
     }
   }
 
-  void RunBlock(const Place& where, size_t threads, bool backwards) {
+  void RunBlock(const Place& where, size_t threads) {
     place = where;
     block_threads_ = alive_ = threads;
     in_barrier_ = 0;
@@ -166,34 +212,17 @@ class Machine {
                             x / (where.block_dim.x * where.block_dim.y)};
       threads_[i]->state = State::kReady;
     }
-    while (alive_ > 0) {
-      bool ran = false;
-      for (size_t i = 0; i < threads; ++i) {
-        current_ = backwards ? threads - 1 - i : i;
-        Thread& thread = *threads_[current_];
-        if (thread.state != State::kReady) continue;
-        ran = true;
-        place.thread = thread.index;
-        SwitchNote note;
-        note.Leave(thread.stack.get(), kStackBytes);
-        thread.fiber = std::move(thread.fiber).resume();
-        note.Arrive(nullptr, nullptr);
-        if (thread.state != State::kDone) continue;
-        --alive_;
-        // Threads that have ended are not waited for.
-        if (alive_ > 0 && in_barrier_ == alive_) {
-          in_barrier_ = 0;
-          Release(0, threads, State::kInBarrier);
-        }
-      }
-      Check(ran || alive_ == 0, "no thread of the block can go on: a barrier or warp collective that not all reach");
-    }
+    SwitchTo(backwards_ ? threads - 1 : 0);
   }
+
+  static constexpr size_t kHost = SIZE_MAX;
 
   const std::function<void()>* kernel_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Warp> warps_;
-  size_t current_ = 0;
+  size_t current_ = kHost;
+  size_t left_ = kHost;  // who ran before the last switch
+  bool backwards_ = false;
   size_t block_threads_ = 0, alive_ = 0, in_barrier_ = 0;
   boost::context::fiber host_;
   const void* host_stack_ = nullptr;

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/cpu/tested_isas.h"
+#include "tests/kernels/normal_distribution.h"
 
 namespace hydrant {
 namespace {
@@ -30,7 +31,7 @@ std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads) {
 
 Floats Random(int64_t count, uint32_t seed, float mean, float scale) {
   std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(mean, scale);
+  NormalDistribution normal(mean, scale);
   Floats values(static_cast<size_t>(count));
   for (float& value : values) value = normal(engine);
   return values;

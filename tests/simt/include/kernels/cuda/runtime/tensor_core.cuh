@@ -25,22 +25,22 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
   std::memcpy(own.a, a, sizeof(own.a));
   std::memcpy(own.b, b, sizeof(own.b));
   const std::byte* all = simt::ExchangeInWarp(&own, sizeof(own));
-  const auto half = [](uint32_t pair, uint32_t which) {
-    return HalfOf(T{static_cast<uint16_t>(which == 0 ? pair & 0xffffu : pair >> 16)});
-  };
-  const auto of = [&](uint32_t lane) {
-    Lane held;
-    std::memcpy(&held, all + lane * simt::kExchangeBytes, sizeof(held));
-    return held;
+  // Word `word` of a Lane: two neighbouring elements of its row of A, or of its column of B.
+  const auto pair_of = [&](uint32_t lane, uint32_t word, float(&pair)[2]) {
+    uint16_t halves[2];
+    std::memcpy(halves, all + lane * simt::kExchangeBytes + word * sizeof(uint32_t), sizeof(halves));
+    for (int i = 0; i < 2; ++i) pair[i] = HalfOf(T{halves[i]});
   };
   const uint32_t lane = simt::Lane();
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t row = lane / 4 + (i >= 2 ? 8 : 0), col = lane % 4 * 2 + i % 2;
     float sum = c[i];
-    for (uint32_t k = 0; k < 16; ++k) {
-      const uint32_t x = of(row % 8 * 4 + k % 8 / 2).a[(k >= 8 ? 2 : 0) + (row >= 8 ? 1 : 0)];
-      const uint32_t y = of(col * 4 + k % 8 / 2).b[k >= 8 ? 1 : 0];
-      sum += half(x, k % 2) * half(y, k % 2);
+    for (uint32_t k = 0; k < 16; k += 2) {
+      float x[2], y[2];
+      pair_of(row % 8 * 4 + k % 8 / 2, (k >= 8 ? 2 : 0) + (row >= 8 ? 1 : 0), x);
+      pair_of(col * 4 + k % 8 / 2, k >= 8 ? 5 : 4, y);
+      sum += x[0] * y[0];
+      sum += x[1] * y[1];
     }
     c[i] = sum;
   }
