@@ -77,6 +77,9 @@ class BlockManager {
     while ((table.published_ + 1) * kBlockSlots <= tokens) PublishNext(table, salt, tokens_of(table.published_));
   }
 
+  // How many of the table's first blocks are findable, as Publish made them; -1: it makes none findable any more.
+  int32_t Published(const BlockTable& table) const { return MayPublish(table) ? table.published_ : -1; }
+
   // Score blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
   // there is one already or no room for it. REQUIRES: slots is a multiple of kBlockSlots.
   bool BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out);

@@ -25,6 +25,7 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
       elastic_(sequences, tenants, block_manager) {
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
+    if (AwaitsPrefix(sequence.request)) return HeadOfLine{.arrival = sequence.arrival, .awaits_prefix = true};
     return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
   };
   admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
@@ -184,6 +185,33 @@ int32_t Admission::PrefixEnd(const Request& request) const {
   // computed.
   const int32_t cut_at = request.budget.FirstCut(prompt_length);
   return cut_at == 0 ? prompt_length : std::min(prompt_length, cut_at - 1 + use.rows_computed_min);
+}
+
+// Whether the prompt has a block that it could find and that `leader` has yet to compute. With scores to start from, it finds what
+// somebody leaves who needs the same.
+bool Admission::WillPublishFor(const Request& head, const Sequence& leader) const {
+  const Request& other = leader.request;
+  const bool leaves_what_it_needs =
+      head.prefix.scores != ScoreNeed::kSnapshot ||
+      (other.prefix.scores == ScoreNeed::kSnapshot && other.prefix.score_kind == head.prefix.score_kind);
+  if (!leader.shares || leader.decodes() || leader.retired() || !other.prefix.publishes || !leaves_what_it_needs ||
+      other.tenant != head.tenant || other.prefix.salt != head.prefix.salt) {
+    return false;
+  }
+  const int32_t published = block_manager_.Published(leader.blocks);
+  const int32_t cut_at = other.budget.FirstCut(leader.prompt_length());
+  const int32_t leader_end = cut_at == 0 ? leader.prompt_length() : std::min(cut_at, leader.prompt_length());
+  const int32_t next_end = (published + 1) * kBlockSlots;
+  if (published < 0 || next_end > std::min(leader_end, PrefixEnd(head) - head.prefix.rows_computed_min)) return false;
+  return head.prompt.data() == other.prompt.data() ||
+         std::equal(head.prompt.begin(), head.prompt.begin() + next_end, other.prompt.begin());
+}
+
+bool Admission::AwaitsPrefix(const Request& head) const {
+  if (!head.prefix.looks_up) return false;
+  const std::span<const int32_t> running = sequences_.running();
+  return std::any_of(running.begin(), running.end(),
+                     [&](int32_t index) { return WillPublishFor(head, sequences_.at(index)); });
 }
 
 // A request that does not fit into the pool or under its tenant's cap by itself may fit if it shares blocks that others

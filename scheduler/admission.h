@@ -11,7 +11,11 @@
 //     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
 //  3. Admission leaves the unused part of their floors to the other tenants. No tenant claims more blocks than its cap,
 //     except by requests that were admitted before the cap was lowered, and by one request after that.
-//  4. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV
+//  4. A head of line for which a sequence of its tenant is about to make the next block of its prompt findable waits for that
+//     block, and at most until that sequence has computed its prompt or ends. Meanwhile other tenants pass. The tenant's own
+//     line stays in its order: a tenant's prompts are computed in the order of their admission, so who stands behind such a
+//     head would wait for the same prompt inside of the pool, and holds no memory out here.
+//  5. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV
 //     meanwhile.
 #ifndef HYDRANT_SCHEDULER_ADMISSION_H_
 #define HYDRANT_SCHEDULER_ADMISSION_H_
@@ -85,6 +89,8 @@ class Admission {
   bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;
   int32_t PrefixEnd(const Request& request) const;
   int64_t MatchPrefix(const Request& request);
+  bool WillPublishFor(const Request& head, const Sequence& leader) const;
+  bool AwaitsPrefix(const Request& head) const;
   // Those of `shared` blocks that match_ does not find in use.
   int64_t BlocksBeside(int64_t shared) const { return shared - std::ssize(match_.blocks) + match_.revived; }
   int64_t BlocksNeeded(Sequence& sequence, const Tenant& tenant);

@@ -75,7 +75,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     if (tenant.queue.empty()) continue;
     const Candidate one = {&tenant, head_of(tenant)};
     const bool was_held_back = tenant.held_back;
-    tenant.held_back = tenant.CapHoldsBack(one.head.blocks);
+    tenant.held_back = one.head.awaits_prefix || tenant.CapHoldsBack(one.head.blocks);
     if (tenant.held_back) continue;
     if (was_held_back) Lift(tenant, tenants, turns);
     KeepFirst(&best, one, turns.policy);

@@ -22,6 +22,8 @@
 //    is for a head with which its tenant would claim more than its share of the pool by weight: those pass it with whom
 //    theirs do not, but only until they are ahead of its turn by the tokens of a full pool (PassesAhead). Everything else
 //    that runs ends, so a wait is bounded as if there were no tenants, by the time that a pool of tokens takes at most.
+//  - A head of line that waits until its tenant's own sequence has computed the prefix of its prompt (admission.h) does not count
+//    either: others pass, and the tenant is treated as if it were away meanwhile. It is served by that sequence.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
 //    nobody at all, and is let in at the latest when nothing runs.
 //
@@ -69,7 +71,8 @@ struct Tenant {
   uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
   int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
   double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
-  bool held_back = false;  // its own cap keeps its head of line waiting: it counts as away
+  bool held_back =
+      false;  // its head of line waits for its own tenant alone, by its cap or for a prefix: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
   uint64_t generated_tokens = 0;
@@ -125,6 +128,8 @@ struct Tenant {
 struct HeadOfLine {
   int64_t blocks = 0;    // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;  // lower: came earlier
+  bool awaits_prefix =
+      false;  // it waits for a prompt of its own tenant, and for nothing else: it is asked for nothing now
 };
 using HeadOf = std::function<HeadOfLine(const Tenant&)>;
 

@@ -257,5 +257,77 @@ TEST(Admission, WhatIsRevivedCountsAgainstTheCap) {
   EXPECT_EQ(driver.finished[3].cached, 48);
 }
 
+// The prompts of n answers come at once; the first of them computes what the others then find.
+TEST(Twins, ComputeTheirPromptOnce) {
+  SchedulerOptions options = SmallOptions(/*blocks=*/512, /*sequences_max=*/8);
+  Driver driver(options);
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.scheduler.Add(Shared(id, 4096, 4)).ok());
+  driver.Drain();
+  EXPECT_EQ(driver.scheduler.counters().prompt_tokens, 4096u + 7 * 16) << "each its last block";
+  EXPECT_EQ(driver.scheduler.counters().prefix_hits, 7u * 4080);
+}
+
+TEST(Twins, WaitNoLongerThanThePromptThatTheyWaitForLives) {
+  Driver driver(SmallOptions(64, 4));
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 200, 4)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(2, 200, 4)).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  EXPECT_EQ(driver.scheduler.waiting(), 1);
+  EXPECT_TRUE(driver.scheduler.Cancel(1));
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1) << "nobody computes it any more";
+  EXPECT_EQ(driver.scheduler.waiting(), 0);
+  ASSERT_TRUE(driver.scheduler.Add(Shared(3, 200, 4)).ok());
+  driver.scheduler.ResetPrefixes();
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 2) << "what the other computes will be found by nobody";
+  driver.Drain();
+}
+
+// The prompts differ in their second block: the first is there after a step.
+TEST(Twins, WaitForNoMoreThanTheyShare) {
+  Driver driver(SmallOptions(64, 4));
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 400, 4)).ok());
+  Request other = Shared(2, 400, 4);
+  std::vector<int32_t> prompt = other.prompt;
+  prompt[20] = 1;
+  other.prompt = std::move(prompt);
+  ASSERT_TRUE(driver.scheduler.Add(other).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 2);
+  EXPECT_EQ(driver.scheduler.counters().prefix_hits, 16u);
+  driver.Drain();
+}
+
+TEST(Twins, AreOnlyThoseThatMayShare) {
+  Driver driver(SmallOptions(64, 4));
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 200, 4)).ok());
+  Request salted = Shared(2, 200, 4);
+  salted.prefix.salt = {1, 2};
+  Request alone = Shared(3, 200, 4);
+  alone.prefix.looks_up = false;
+  ASSERT_TRUE(driver.scheduler.Add(salted).ok());
+  ASSERT_TRUE(driver.scheduler.Add(alone).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 3);
+  driver.Drain();
+}
+
+TEST(Twins, HoldUpNobodyElse) {
+  SchedulerOptions options = With({{.name = "a", .floor_blocks = 16}, {.name = "b"}}, 256, 8);
+  Driver driver(options);
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(Shared(id, 400, 4)).ok());
+  for (uint64_t id = 4; id <= 6; ++id) ASSERT_TRUE(driver.scheduler.Add(Of(1, id)).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.tenant(0).running, 1);
+  EXPECT_EQ(driver.scheduler.tenant(1).running, 3);
+  EXPECT_TRUE(driver.scheduler.tenant(0).held_back) << "by itself, and no larger pool would let it in";
+  driver.Drain();
+  EXPECT_EQ(driver.scheduler.counters().prefix_hits, 2u * 384);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -69,6 +69,7 @@ EpisodeResult Episode::Run() {
   result_.floor_checks = tenants_.floor_checks();
   result_.ahead_waiting = ahead_waiting_;
   result_.withdrawn_checks = tenants_.withdrawn_checks();
+  result_.twin_checks = twin_checks_;
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
   result_.copied_blocks = executor_.copied_blocks();
@@ -92,6 +93,7 @@ void Episode::Act() {
   if (workload_.ResetsNow()) {
     disturbed_ = true;
     core_->ResetPrefixes();
+    ++resets_;
   }
   if (workload_.DropsSessionNow()) {
     disturbed_ = true;
@@ -156,6 +158,7 @@ void Episode::SeeAdmissions() {
   for (int32_t index : running.last(core_->scheduler().admitted().size())) {
     const Sequence& sequence = core_->scheduler().sequence(index);
     Begin(*requests_[sequence.request.id - 1], sequence);
+    CheckTwins(sequence);
   }
 }
 
@@ -165,6 +168,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
     return;
   }
   request.started = true;
+  request.begun_after = resets_;
   if (sequence.restored > 0) {
     if (request.past == nullptr || sequence.restored != request.past->solo.computed()) {
       failure_.Set("request ", request.id(), " goes on from ", sequence.restored, " tokens");

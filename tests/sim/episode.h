@@ -41,6 +41,7 @@ class Episode {
   void ActInFlight();
   void SeeAdmissions();
   void Begin(SimRequest& request, const Sequence& sequence);
+  void CheckTwins(const Sequence& admitted);
   void CancelSomebody(bool in_flight);
   bool Ending(uint64_t id) const;
   void Reload();
@@ -98,6 +99,8 @@ class Episode {
   int32_t calm_steps_ = 0;
   int32_t alone_steps_ = 0;
   uint64_t ahead_waiting_ = 0;
+  int32_t resets_ = 0;        // of the prefix cache
+  uint64_t twin_checks_ = 0;  // somebody was let in while another one's prompt was computed, under the same salt
   bool admission_paused_ = false;
   int64_t now_us_ = 0;
   int64_t step_ = 0;

@@ -48,6 +48,32 @@ void Episode::CheckAhead(bool calm) {
   failure_.Set("step ", step_, ": somebody waits, nothing changes, and no step is planned ahead");
 }
 
+// Nobody is let in to compute a block that another sequence is about to make findable for it. Of those without a budget, whose
+// hits depend on nothing else.
+void Episode::CheckTwins(const Sequence& admitted) {
+  const SimRequest& twin = *requests_[admitted.request.id - 1];
+  const Request& asked = twin.request.request;
+  if (!admitted.shares || !asked.prefix.looks_up || asked.budget.limited()) return;
+  const int32_t next_end = (admitted.cached / kBlockSlots + 1) * kBlockSlots;
+  if (next_end > twin.prompt_length() - asked.prefix.rows_computed_min) return;
+  const Scheduler& scheduler = core_->scheduler();
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    if (&sequence == &admitted) return;  // the others came later
+    const SimRequest& first = *requests_[sequence.request.id - 1];
+    const Request& other = first.request.request;
+    const bool computes = sequence.shares && !sequence.retired() && sequence.computed < next_end;
+    if (!computes || !other.prefix.publishes || other.budget.limited() || first.begun_after != resets_ ||
+        other.prefix.salt != asked.prefix.salt || first.prompt_length() < next_end) {
+      continue;
+    }
+    ++twin_checks_;
+    if (std::equal(asked.prompt.begin(), asked.prompt.begin() + next_end, other.prompt.begin())) {
+      failure_.Set("request ", twin.id(), " computes a block that request ", first.id(), " computes");
+    }
+  }
+}
+
 void Episode::CheckEvent(const EngineEvent& event) {
   if (event.id == 0 || event.id > requests_.size()) {
     failure_.Set("an event of request ", event.id);

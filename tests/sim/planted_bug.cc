@@ -81,6 +81,8 @@ const char* NameOf(PlantedBug bug) {
       return "TurnCutForgotten";
     case PlantedBug::kSaltIgnored:
       return "SaltIgnored";
+    case PlantedBug::kTwinsBesideEachOther:
+      return "TwinsBesideEachOther";
     case PlantedBug::kAnswersSwapped:
       return "AnswersSwapped";
     case PlantedBug::kFailureHidden:
@@ -337,6 +339,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
   KvBudget& budget = request.budget;
   if (bug == PlantedBug::kSaltIgnored) request.prefix.salt = PrefixSalt();
+  if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {

@@ -52,6 +52,7 @@ enum class PlantedBug : uint8_t {
   kParkedTooOld,           // a session goes on from the turn before the last
   kTurnCutForgotten,       // no room is made for a turn
   kSaltIgnored,            // everybody shares with everybody
+  kTwinsBesideEachOther,   // nobody's prompt is known to be findable soon, so twins compute it beside each other
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good

@@ -28,6 +28,7 @@ struct SimRequest {
   std::vector<uint64_t> keys;
   uint64_t state_before = 0;  // what the scores were sums over when its session was parked
   int32_t begin = 0;          // prompt tokens its session had computed
+  int32_t begun_after = 0;    // how many times cached prefixes had been forgotten by then
 
   // What the executor was told to do to its budget, within what it agreed to.
   std::vector<Shrinking> shrinkings;

@@ -50,6 +50,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
     sum.withdrawn_checks += result.withdrawn_checks;
+    sum.twin_checks += result.twin_checks;
     sum.reloads += result.reloads;
     sum.turn_cuts += result.turn_cuts;
     sum.rows_left_out += result.rows_left_out;
@@ -86,6 +87,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.fairness_checks * 50, sum.requests);
   EXPECT_GT(sum.floor_checks * 5000, sum.requests);
   EXPECT_GT(sum.withdrawn_checks * 5000, sum.requests);
+  EXPECT_GT(sum.twin_checks * 5000, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
   EXPECT_GT(sum.cached_tokens * 2, sum.requests);
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);

@@ -51,6 +51,7 @@ struct EpisodeResult {
   uint64_t rows_left_out = 0;     // of steps that were divided between tenants
   uint64_t fairness_checks = 0;   // pairs of tenants that waited at the same time
   uint64_t floor_checks = 0;      // heads of line within their tenant's floor
+  uint64_t twin_checks = 0;       // times somebody was let in while a prompt under the same salt was computed
   uint64_t withdrawn_checks = 0;  // turns that fell with a prompt that was withdrawn, while others waited
   uint64_t reloads = 0;
   uint64_t pauses = 0;         // of requests whose reader was behind

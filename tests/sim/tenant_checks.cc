@@ -58,9 +58,23 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const SchedulerOptions& all = workload_.core().scheduler;
     const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
     if (Claimed(scheduler, tenant) + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
+    if (MayAwaitPrefix(scheduler, head)) continue;
     due_.push_back(head.id());
     ++floor_checks_;
   }
+}
+
+// Whether a prompt of its tenant is being computed that begins with the same block.
+bool TenantChecks::MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& head) const {
+  const Request& asked = head.request.request;
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  return asked.prefix.looks_up && std::any_of(running.begin(), running.end(), [&](int32_t index) {
+           const Sequence& sequence = scheduler.sequence(index);
+           const Request& other = sequence.request;
+           return !sequence.decodes() && other.tenant == asked.tenant && other.prompt.size() >= kBlockSlots &&
+                  asked.prompt.size() >= kBlockSlots &&
+                  std::equal(asked.prompt.begin(), asked.prompt.begin() + kBlockSlots, other.prompt.begin());
+         });
 }
 
 // What the tenant has of the pool: blocks that several of its sequences hold are there once.

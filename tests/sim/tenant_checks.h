@@ -2,7 +2,8 @@
 // the scheduler:
 //
 //  cap       the blocks a tenant holds or is promised, each counted once, stay within the largest cap it had
-//  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on
+//  floor     a head of line within its tenant's floor is admitted in the next step, whatever else is going on but a prompt of
+//            its tenant that begins as its own does
 //  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, what
 //            memory was charged since, and a full pool of tokens where a head above its tenant's share was passed
 //  withdrawn  a request that ends before its prompt is computed brings its tenant before none of those who wait
@@ -48,6 +49,7 @@ class TenantChecks {
 
  private:
   double CostOf(const SimRequest& request) const;
+  bool MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& head) const;
   int64_t Claimed(const Scheduler& scheduler, const Tenant& tenant) const;
   void CheckCaps(const Scheduler& scheduler);
   double MayBeAhead(size_t index, const Tenant& tenant) const;
