@@ -202,7 +202,7 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   const auto timeout = [&](const char* flag, double& value, const char* text) {
     group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(0.01, 86400.0));
   };
-  const auto delay = [&](const char* flag, double& value, const char* text) {
+  const auto seconds_or_none = [&](const char* flag, double& value, const char* text) {
     group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(0.0, 86400.0));
   };
   timeout("--header-timeout-s", limits.header_timeout_s, "time for the whole header of a request");
@@ -211,10 +211,14 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   timeout("--stream-stall-s", limits.stream_stall_s,
           "time after which a response that the client does not read is ended");
   timeout("--engine-stall-s", limits.engine_stall_s, "length of an engine step after which /health answers 503");
-  delay("--shutdown-delay-s", config.shutdown_delay_s,
-        "time after SIGTERM or a drain until new requests are refused; /ready answers 503 at once");
-  delay("--shutdown-timeout-s", config.shutdown_timeout_s,
-        "time after SIGTERM and --shutdown-delay-s for running requests to end");
+  seconds_or_none("--request-timeout", limits.request_timeout_s,
+                  "time for a request, from its head to the end of its answer; then 504; 0: no limit");
+  seconds_or_none("--queue-timeout", limits.queue_timeout_s,
+                  "time from a request's head to the admission of its first sequence; then 504; 0: no limit");
+  seconds_or_none("--shutdown-delay-s", config.shutdown_delay_s,
+                  "time after SIGTERM or a drain until new requests are refused; /ready answers 503 at once");
+  seconds_or_none("--shutdown-timeout-s", config.shutdown_timeout_s,
+                  "time after SIGTERM and --shutdown-delay-s for running requests to end");
   group.AddWithDefault("--max-connections", "N", limits.connections_max, "most open connections")
       ->check(CLI::Range(1, 1'000'000));
   group

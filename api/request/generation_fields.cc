@@ -4,6 +4,7 @@
 #include <cassert>
 #include <limits>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "api/kv/kv_reader.h"
 #include "api/wire/request_id.h"
@@ -77,9 +78,32 @@ void ReadIdentifiers(ObjectReader* reader, const RequestContext& context, Genera
   }
 }
 
+// The `timeout` of a request, or the header of the same meaning. That is a field of our own: RFC 7240's `Prefer: wait` is a wish
+// that ends in a 202, and the time that OpenAI's clients send unasked, X-Stainless-Timeout, is how long they will read.
+void ReadTimeLimit(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  static constexpr const char* kField = "timeout";
+  static constexpr const char* kHeader = "X-Request-Timeout";
+  constexpr double kMost = 1e7;  // longer, no request takes
+  const TimeLimit& limit = context.time_limit;
+  TimeLimit asked = {reader->Number(kField, 0, 0, kMost, /*min_open=*/true), kField};
+  request->time_limit = limit;
+  if (!reader->Has(kField)) {
+    if (!context.headers.timeout.has_value()) return;
+    asked.name = kHeader;
+    if (!absl::SimpleAtod(*context.headers.timeout, &asked.seconds) || !(asked.seconds > 0 && asked.seconds <= kMost)) {
+      return reader->Fail(kHeader, absl::StrCat("'", kHeader, "' must be a number of seconds in (0, ", kMost, "]."));
+    }
+  }
+  if (limit.seconds > 0 && asked.seconds > limit.seconds) {
+    return reader->Fail(asked.name, absl::StrCat("'", asked.name, "' may be at most ", limit.seconds, " seconds here (",
+                                                 limit.name, ")."));
+  }
+  request->time_limit = asked;
+}
+
 void ReadSession(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   request->session_append = reader->Bool("session_append", false);
-  request->session_id = ReadSessionId(reader, context.session);
+  request->session_id = ReadSessionId(reader, context.headers.session);
   if (request->session_id.empty()) {
     if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");
     return;
@@ -122,6 +146,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   fields->skip_special_tokens = request->Bool("skip_special_tokens", true);
   fields->return_token_ids = request->Bool("return_token_ids", false);
   fields->kv_report = request->Bool("kv_report", false);
+  ReadTimeLimit(request, context, fields);
   ReadIdentifiers(request, context, fields);
   RefuseOtherKvMembers(request);
   fields->kv = ReadKvSpec(request, context.kv, context.kv_budget_max > 0 ? context.kv_budget_max : context.context);

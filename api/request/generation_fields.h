@@ -49,6 +49,8 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   bool skip_special_tokens = true;
   std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
 
+  TimeLimit time_limit;  // its own `timeout`, or else the context's
+
   bool return_token_ids = false;
   bool kv_report = false;
   KvSpec kv;

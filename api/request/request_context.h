@@ -28,6 +28,18 @@ struct SamplingDefaults {
   double repetition_penalty = 1.0;
 };
 
+// How long a request may take, from its head to the end of its answer, and what says so.
+struct TimeLimit {
+  double seconds = 0;     // 0: no limit
+  const char* name = "";  // a literal
+};
+
+// What the header fields of a request say that a field of its body can say, too.
+struct RequestHeaders {
+  SessionHeaders session;
+  std::optional<std::string> timeout;  // X-Request-Timeout
+};
+
 struct RequestContext : SamplingDefaults {
   RequestLimits limits;
   std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
@@ -39,7 +51,8 @@ struct RequestContext : SamplingDefaults {
   int32_t kv_budget_max = 0;   // largest budget a request may ask for; 0: the context
   int32_t priority_max = 0;    // largest `priority` a request may have
   int32_t max_tokens_max = 0;  // largest `max_tokens` a request may have; 0: the context's
-  SessionHeaders session;      // of this request
+  TimeLimit time_limit;        // longest `timeout` a request may have, and that of one without
+  RequestHeaders headers;      // of this request
   bool debug_fields = false;   // accept `forced_token_ids` (--debug-kv-dump)
 };
 

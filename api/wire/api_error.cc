@@ -107,9 +107,18 @@ ApiError MethodNotAllowed(std::string allow) {
   return error;
 }
 
-ApiError RequestTimeExceeded(double seconds_max) {
-  return Make<504>("request_time_exceeded", absl::StrCat("This request took longer than this tenant's requests may: ",
-                                                         seconds_max, " seconds (request_seconds_max)."));
+ApiError RequestTimeExceeded(double seconds_max, std::string_view limit) {
+  return Make<504>("request_time_exceeded", absl::StrCat("This request took longer than it may: ", seconds_max,
+                                                         " seconds (", std::string(limit), ")."));
+}
+
+ApiError QueueTimeExceeded(double seconds_max, int32_t retry_after_s) {
+  assert(retry_after_s >= 1);
+  ApiError error = Make<504>(
+      "queue_time_exceeded",
+      absl::StrCat("This request waited longer than requests may: ", seconds_max, " seconds (--queue-timeout)."));
+  error.retry_after_s = retry_after_s;
+  return error;
 }
 
 ApiError RequestTimeout() { return Make<408>("request_timeout", "The request did not arrive in time."); }

@@ -7,7 +7,7 @@
 //  1. `message` never holds text of the request: no prompt, no key, no parser internals. It may hold field names,
 //     numbers, byte offsets, and names the operator chose.
 //  2. Status, `type` and `code` are those of a row of error_kinds.h; clients branch on them.
-//  3. 429 and 503 always carry retry_after_s >= 1; 405 always carries `allow`.
+//  3. 429, 503 and queue_time_exceeded always carry retry_after_s >= 1; 405 always carries `allow`.
 #ifndef HYDRANT_API_WIRE_API_ERROR_H_
 #define HYDRANT_API_WIRE_API_ERROR_H_
 
@@ -53,7 +53,9 @@ ApiError ModelNotFound(std::string_view served_model_name);    // 404 model_not_
 ApiError RouteNotFound();                                      // 404
 ApiError NotFound(std::string message, ErrorCode<404> code, std::string_view param);  // 404 not_found_error
 ApiError MethodNotAllowed(std::string allow);                                         // 405
-ApiError RequestTimeExceeded(double seconds_max);                                     // 504: request_seconds_max
+// 504, both: the request took longer than `limit` lets it; it waited longer than that for the first of its sequences to be admitted.
+ApiError RequestTimeExceeded(double seconds_max, std::string_view limit);
+ApiError QueueTimeExceeded(double seconds_max, int32_t retry_after_s);
 ApiError RequestTimeout();                                    // 408: the client did not send its request in time
 ApiError Conflict(std::string message, ErrorCode<409> code);  // 409
 ApiError LengthRequired();                                    // 411

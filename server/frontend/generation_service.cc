@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/response/sse.h"
+#include "server/frontend/request_deadlines.h"
 #include "server/generation/generation_run.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -22,22 +23,17 @@ TenantRules RulesOf(const TenantEntry& tenant) {
   rules.blocks_max = tenant.blocks_max;
   rules.tokens_max = tenant.config.limits.tpm;
   rules.max_tokens_max = tenant.config.max_tokens_max;
+  rules.seconds_max = tenant.config.request_seconds_max;
   rules.sessions = {tenant.index(), tenant.config.weight, tenant.config.sessions_max};
   return rules;
 }
 
-SessionHeaders SessionHeadersOf(const HttpHead& head) {
+RequestHeaders RequestHeadersOf(const HttpHead& head) {
   const auto field = [&head](std::string_view name) {
     const std::string* value = head.Find(name);
     return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
   };
-  return {field("x-session-id"), field("x-session-affinity")};
-}
-
-// When the request must have ended (request_seconds_max).
-int64_t DueUs(const HttpExchange& exchange) {
-  const double seconds_max = (*exchange.caller()).config.request_seconds_max;
-  return seconds_max > 0 ? exchange.arrival_us() + static_cast<int64_t>(seconds_max * 1e6) : kNever;
+  return {{field("x-session-id"), field("x-session-affinity")}, field("x-request-timeout")};
 }
 
 RejectReason ReasonOf(const ApiError& error) {
@@ -80,7 +76,7 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   }
   const TenantEntry& tenant = *exchange.caller();
   std::optional<ApiResult<PreparedGeneration>> prepared;
-  const SessionHeaders headers = SessionHeadersOf(exchange.head());
+  const RequestHeaders headers = RequestHeadersOf(exchange.head());
   // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
   const auto prepare_now = [&] { prepared.emplace(prepare(exchange.body(), context_, RulesOf(tenant), headers)); };
@@ -102,11 +98,12 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
 asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Refusal> refusal;
-  std::shared_ptr<SequenceLedger> ledger = RequestAccount::TryOpen(tenant.account, run.accounts(), engine_.backlog(),
-                                                                   tenant.queue_share, MonotonicUs(), &refusal);
-  if (ledger != nullptr) {
+  std::shared_ptr<RequestAccount> account = RequestAccount::TryOpen(tenant.account, run.accounts(), engine_.backlog(),
+                                                                    tenant.queue_share, MonotonicUs(), &refusal);
+  RequestDeadlines deadlines(exchange.arrival_us(), run.fields().time_limit, context_.limits.queue_timeout_s, account);
+  if (account != nullptr) {
     exchange.WatchClient();
-    if (!run.Submit(exchange.Waker(), std::move(ledger))) {
+    if (!run.Submit(exchange.Waker(), std::move(account))) {
       const int32_t retry_after_s = RetryAfterS(engine_.backlog().wait_s);
       refusal = {Overloaded("The server's queue is full.", "queue_full", retry_after_s), RejectReason::kOverloaded};
     }
@@ -118,9 +115,9 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   }
   const RequestDirectory::Entry listed(directory_, run.id(), tenant.index(), run.first_id(), run.sequences());
   if (run.fields().stream) {
-    co_await Stream(exchange, run);
+    co_await Stream(exchange, run, deadlines);
   } else {
-    co_await Collect(exchange, run);
+    co_await Collect(exchange, run, deadlines);
   }
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, absl::StrCat("generation ", exchange.request_id(), " tenant ", tenant.account->name(),
@@ -130,20 +127,23 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   }
 }
 
-void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, int64_t due_us) {
-  if (due_us == kNever || MonotonicUs() < due_us || run.done() || run.error().has_value()) return;
-  const TenantEntry& tenant = *exchange.caller();
-  metrics_.CountReject(tenant.index(), RejectReason::kTimeout);
-  run.Fail(RequestTimeExceeded(tenant.config.request_seconds_max));
+void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines) {
+  if (deadlines.next_us() == kNever || run.done() || run.error().has_value()) return;
+  const int64_t now_us = MonotonicUs();
+  if (now_us < deadlines.next_us()) return;
+  std::optional<Refusal> missed = deadlines.Missed(now_us, engine_.backlog().wait_s);
+  if (!missed.has_value()) return;
+  metrics_.CountReject((*exchange.caller()).index(), missed->reason);
+  run.Fail(std::move(missed->error));
 }
 
-asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run) {
-  const int64_t due_us = DueUs(exchange);
+asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run,
+                                                 RequestDeadlines& deadlines) {
   while (!run.done() && !run.error().has_value()) {
-    co_await exchange.WaitForWake(due_us);
+    co_await exchange.WaitForWake(deadlines.next_us());
     if (exchange.client_gone()) co_return;
     run.Absorb();
-    EndIfDue(exchange, run, due_us);
+    EndIfDue(exchange, run, deadlines);
   }
   const TenantAccount& account = *exchange.caller()->account;
   if (run.error().has_value()) {
@@ -157,15 +157,15 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
   co_await exchange.Respond(std::move(response));
 }
 
-asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run) {
+asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run,
+                                                RequestDeadlines& deadlines) {
   std::string out;
   bool begun = false;
-  const int64_t due_us = DueUs(exchange);
   while (!run.done()) {
-    co_await exchange.WaitForWake(due_us);
+    co_await exchange.WaitForWake(deadlines.next_us());
     if (exchange.client_gone()) co_return;
     run.Absorb();
-    EndIfDue(exchange, run, due_us);
+    EndIfDue(exchange, run, deadlines);
     if (run.error().has_value()) break;
     if (run.done()) exchange.ClosePlace();
     out.clear();

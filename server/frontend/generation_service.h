@@ -28,6 +28,7 @@
 namespace hydrant {
 
 class GenerationRun;
+class RequestDeadlines;
 
 class GenerationService {
  public:
@@ -45,10 +46,10 @@ class GenerationService {
   boost::asio::awaitable<void> ServeCounted(HttpExchange& exchange, PrepareFunction prepare);
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, const Refusal& refusal);
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
-  boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run);
-  boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run);
-  // Fails the run, counted, if it is `due_us` (monotonic) and it has not ended.
-  void EndIfDue(const HttpExchange& exchange, GenerationRun& run, int64_t due_us);
+  boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
+  boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
+  // Fails the run, counted, if it has missed a deadline and has not ended.
+  void EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
 
   const ServingContext& context_;
   EnginePort& engine_;

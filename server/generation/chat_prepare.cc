@@ -95,7 +95,7 @@ bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
 }  // namespace
 
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
-                                          const TenantRules& rules, const SessionHeaders& headers) {
+                                          const TenantRules& rules, const RequestHeaders& headers) {
   ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
   if (!parsed.ok()) return parsed.error();
   ChatRequest& request = parsed.value();

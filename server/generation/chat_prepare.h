@@ -19,7 +19,7 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
 
 // POST /v1/chat/completions. Errors: those of ParseChatRequest, RenderConversation and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
-                                          const TenantRules& rules = {}, const SessionHeaders& headers = {});
+                                          const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
 }  // namespace hydrant
 

@@ -206,10 +206,18 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   return std::nullopt;
 }
 
+// The smaller of the server's and the tenant's.
+TimeLimit TimeLimitOf(const Limits& limits, const TenantRules& rules) {
+  const TimeLimit all = {limits.request_timeout_s, "--request-timeout"};
+  const TimeLimit own = {rules.seconds_max, "request_seconds_max"};
+  if (own.seconds == 0) return all;
+  return all.seconds == 0 || own.seconds <= all.seconds ? own : all;
+}
+
 }  // namespace
 
 ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
-                                                const TenantRules& rules, const SessionHeaders& headers) {
+                                                const TenantRules& rules, const RequestHeaders& headers) {
   ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, RequestContextOf(context, rules, headers));
   if (!parsed.ok()) return parsed.error();
   CompletionRequest& request = parsed.value();
@@ -224,13 +232,14 @@ ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const Ser
 }
 
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules,
-                                const SessionHeaders& headers) {
+                                const RequestHeaders& headers) {
   RequestContext request = context.request;
   if (rules.kv.has_value()) request.kv = *rules.kv;
   request.kv_budget_max = rules.kv_budget_max;
   request.priority_max = rules.priority_max;
   request.max_tokens_max = rules.max_tokens_max;
-  request.session = headers;
+  request.time_limit = TimeLimitOf(context.limits, rules);
+  request.headers = headers;
   return request;
 }
 

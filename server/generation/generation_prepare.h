@@ -48,6 +48,7 @@ struct TenantRules {
   int64_t blocks_max = 0;      // most blocks a sequence can be given; 0: the pool
   int64_t tokens_max = 0;      // most tokens a request can ever be given (tpm); 0: no limit
   int32_t max_tokens_max = 0;  // longest answer; 0: no limit
+  double seconds_max = 0;      // of a request; 0: no limit
   SessionOwner sessions;
 };
 
@@ -77,14 +78,14 @@ struct PreparedGeneration {
 
 // How an endpoint prepares its requests.
 using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body, const ServingContext& context,
-                                                          const TenantRules& rules, const SessionHeaders& headers);
+                                                          const TenantRules& rules, const RequestHeaders& headers);
 
 // POST /v1/completions. Errors: those of ParseCompletionRequest and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
-                                                const TenantRules& rules = {}, const SessionHeaders& headers = {});
+                                                const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
 // What a request of this tenant is read against.
-RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const SessionHeaders& headers);
+RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const RequestHeaders& headers);
 
 // Begins the turn of a session and makes the engine's prompts, with their KV policies; settles max_tokens where that is
 // kRestOfContext, for which there has to be one prompt. `prepared` has its fields; a turn of a session has one prompt.

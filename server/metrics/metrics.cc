@@ -122,8 +122,9 @@ double FileDescriptorsMax() {
 }  // namespace
 
 const char* RejectReasonName(RejectReason reason) {
-  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded", "draining", "concurrency", "rpm",
-                                                         "tpm",     "queue",      "sessions", "timeout"};
+  static constexpr const char* kNames[kRejectReasons] = {"invalid", "overloaded",   "draining", "concurrency",
+                                                         "rpm",     "tpm",          "queue",    "sessions",
+                                                         "timeout", "queue_timeout"};
   return kNames[static_cast<int32_t>(reason)];
 }
 

@@ -32,20 +32,21 @@ struct MetricsOptions {
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 
-// Why a request was turned away before the engine saw it, or, kTimeout, ended before it was done.
+// Why a request was turned away before the engine saw it, or, kTimeout and kQueueTimeout, ended before it was done.
 enum class RejectReason : uint8_t {
   kInvalid,
   kOverloaded,
   kDraining,
-  // Limits of its tenant.
+  // Limits of its tenant, up to kSessions.
   kConcurrency,
   kRpm,
   kTpm,
   kQueue,
   kSessions,
-  kTimeout,
+  kTimeout,       // of the request as a whole
+  kQueueTimeout,  // before its first sequence was admitted
 };
-inline constexpr int32_t kRejectReasons = 9;
+inline constexpr int32_t kRejectReasons = 10;
 const char* RejectReasonName(RejectReason reason);  // its label
 
 // A finished sequence: where it stood at its end, as far as its connection has heard.

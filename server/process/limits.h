@@ -45,6 +45,9 @@ struct Limits : RequestLimits {
   int32_t tcp_user_timeout_ms = 60'000;
 
   // --- requests -----------------------------------------------------------------------------------------------------
+  // From a request's head: to the end of its answer, and to the admission of its first sequence. 0: no limit.
+  double request_timeout_s = 0;
+  double queue_timeout_s = 0;
   // Log-probabilities that one response may hold at once: positions x (the token's own and the candidates). Each costs
   // some 80 bytes until the response is out, so 80 MiB; 180,000 positions with five candidates.
   int64_t logprobs_kept_max = 1 << 20;

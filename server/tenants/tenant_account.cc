@@ -193,6 +193,11 @@ void RequestAccount::LeaveQueue(size_t choice) {
   states_[choice] = State::kAdmitted;
 }
 
+bool RequestAccount::waiting() const {
+  const std::lock_guard<std::mutex> lock(account_->mutex_);
+  return std::all_of(states_.begin(), states_.end(), [](State state) { return state == State::kQueued; });
+}
+
 void RequestAccount::OnAdmitted(int32_t choice) {
   const std::lock_guard<std::mutex> lock(account_->mutex_);
   LeaveQueue(static_cast<size_t>(choice));

@@ -106,6 +106,9 @@ class RequestAccount : public SequenceLedger {
   // Gives back what was not settled: the engine never saw those.
   ~RequestAccount() override;
 
+  // None of its sequences has left the queue, as far as the engine has told.
+  bool waiting() const;
+
   void OnAdmitted(int32_t choice) override;
   void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) override;
 

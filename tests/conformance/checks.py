@@ -20,6 +20,7 @@ ERROR_TYPES = {
     500: "server_error",
     501: "invalid_request_error",
     503: "overloaded_error",
+    504: "timeout_error",
 }
 # What a request asks for by name; a path that leads nowhere is an invalid request.
 NOT_FOUND = ("model_not_found", "session_not_found", "session_expired")
@@ -43,7 +44,7 @@ def check_error(response, *statuses, param=None, code=None):
         assert response.field("allow")
     if response.status == 401:
         assert response.field("www-authenticate") == "Bearer"
-    if response.status in (429, 503):
+    if response.status in (429, 503) or error["code"] == "queue_time_exceeded":
         assert int(response.field("retry-after")) >= 1
     if param is not None:
         assert error["param"] == param, error

@@ -99,6 +99,23 @@ def test_c11_max_tokens(row):
     assert answer["usage"]["completion_tokens"] == 16
 
 
+def test_a_timeout_ends_a_request_by_its_field_or_its_header(row):
+    refuse_all(row, "timeout", [0, -1, -0.5, 1e8, "1", True, [1], {}])
+    accept_all(row, "timeout", [60, 60.5, None])
+    rolling = {"policy": "h2o", "budget": 64, "position": "rolling"}
+    long = {"prompt": PROMPT, "max_tokens": 1_000_000, "ignore_eos": True, "kv": rolling}
+    for text in ("", "0", "-1", "nan", "inf", "1s", "1e8"):
+        response = row.post("/v1/completions", long, [("X-Request-Timeout", text)])
+        check_error(response, 400, param="X-Request-Timeout")
+    began = time.monotonic()
+    check_error(row.post("/v1/completions", long | {"timeout": 0.3}), 504, code="request_time_exceeded")
+    check_error(row.post("/v1/completions", long, [("X-Request-Timeout", "0.3")]), 504, code="request_time_exceeded")
+    assert 0.6 <= time.monotonic() - began < 3 * SLOW
+    stream = row.post("/v1/completions", long | {"timeout": 0.5 * SLOW, "stream": True})
+    assert stream.body.endswith(b"data: [DONE]\n\n") or stream.status == 504
+    assert b'"code":"request_time_exceeded"' in stream.body
+
+
 def test_c13_scoring_without_generating(row):
     answer = row.complete(prompt=PROMPT, echo=True, max_tokens=0, logprobs=1)
     choice = answer["choices"][0]

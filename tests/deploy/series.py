@@ -10,7 +10,8 @@ TENANT = [.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160]
 STEP = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30]  # fmt: skip
 
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
-REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout"]
+REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout",
+           "queue_timeout"]
 
 
 def one_two_five(most):

@@ -99,6 +99,8 @@ TEST(Config, EveryFlagArrives) {
                               "--engine-stall-s", "5",
                               "--shutdown-timeout-s", "6",
                               "--shutdown-delay-s", "7",
+                              "--request-timeout", "8.5",
+                              "--queue-timeout", "9",
                               "--max-connections", "11",
                               "--max-waiting-seqs", "12",
                               "--max-body-bytes", "4096",
@@ -136,6 +138,8 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.limits.engine_stall_s, 5);
   EXPECT_EQ(config.shutdown_timeout_s, 6);
   EXPECT_EQ(config.shutdown_delay_s, 7);
+  EXPECT_EQ(config.limits.request_timeout_s, 8.5);
+  EXPECT_EQ(config.limits.queue_timeout_s, 9);
   EXPECT_EQ(config.limits.connections_max, 11);
   EXPECT_EQ(config.limits.waiting_sequences_max, 12);
   EXPECT_EQ(config.limits.body_bytes_max, 4096);
@@ -199,6 +203,8 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--engine-stall-s", "0"}, "--engine-stall-s"},
       {{"--shutdown-timeout-s", "-1"}, "--shutdown-timeout-s"},
       {{"--shutdown-delay-s", "nan"}, "--shutdown-delay-s"},
+      {{"--request-timeout", "-1"}, "--request-timeout"},
+      {{"--queue-timeout", "nan"}, "--queue-timeout"},
       {{"--max-connections", "0"}, "--max-connections"},
       {{"--max-waiting-seqs", "0"}, "--max-waiting-seqs"},
       {{"--max-body-bytes", "1"}, "--max-body-bytes"},

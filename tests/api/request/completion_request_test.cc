@@ -97,6 +97,7 @@ TEST(CompletionRequestTest, NullIsAbsence) {
                            "suffix",
                            "cache_salt",
                            "priority",
+                           "timeout",
                            "session_id"}) {
     body += std::string(",\"") + name + "\":null";
   }
@@ -447,6 +448,44 @@ TEST(CompletionRequestTest, TheBudgetHasATenantsMaximum) {
   context.kv_budget_max = 128;
   EXPECT_TRUE(ParseCompletionRequest(R"({"prompt":"hi","kv":{"budget":128}})", context).ok());
   EXPECT_FALSE(ParseCompletionRequest(R"({"prompt":"hi","kv":{"budget":129}})", context).ok());
+}
+
+TEST(CompletionRequestTest, ATimeoutIsTheRequestsOwnUpToItsLimit) {
+  RequestContext context = Context();
+  const auto read = [&](const std::string& member, std::optional<std::string> header) {
+    context.headers.timeout = std::move(header);
+    return ParseCompletionRequest("{\"prompt\":\"hi\"" + member + "}", context);
+  };
+  EXPECT_EQ(read("", std::nullopt).value().time_limit.seconds, 0);
+  EXPECT_EQ(read(R"(,"timeout":1e7)", std::nullopt).value().time_limit.seconds, 1e7);
+  context.time_limit = {8, "--request-timeout"};
+  EXPECT_EQ(read("", std::nullopt).value().time_limit.seconds, 8);
+  EXPECT_EQ(read(R"(,"timeout":0.5)", "2").value().time_limit.seconds, 0.5) << "the body goes first";
+  EXPECT_EQ(read(R"(,"timeout":null)", "2.5").value().time_limit.seconds, 2.5);
+  EXPECT_EQ(read("", "8").value().time_limit.name, std::string("X-Request-Timeout"));
+  const struct {
+    std::string member;
+    std::optional<std::string> header;
+    std::string param;
+  } cases[] = {
+      {R"(,"timeout":0)", {}, "timeout"},    {R"(,"timeout":-1)", {}, "timeout"},
+      {R"(,"timeout":"1")", {}, "timeout"},  {R"(,"timeout":true)", {}, "timeout"},
+      {R"(,"timeout":8.01)", {}, "timeout"}, {R"(,"timeout":1e999)", {}, ""},
+      {"", "0", "X-Request-Timeout"},        {"", "-1", "X-Request-Timeout"},
+      {"", "", "X-Request-Timeout"},         {"", "5s", "X-Request-Timeout"},
+      {"", "nan", "X-Request-Timeout"},      {"", "inf", "X-Request-Timeout"},
+      {"", "9", "X-Request-Timeout"},        {"", "1e8", "X-Request-Timeout"},
+  };
+  for (const auto& test : cases) {
+    const ApiResult<CompletionRequest> parsed = read(test.member, test.header);
+    ASSERT_FALSE(parsed.ok()) << test.member << test.header.value_or("");
+    EXPECT_EQ(parsed.error().status, 400);
+    if (!test.param.empty()) {
+      EXPECT_EQ(parsed.error().param, test.param) << test.member << test.header.value_or("");
+    }
+  }
+  EXPECT_EQ(read(R"(,"timeout":9)", {}).error().message,
+            "'timeout' may be at most 8 seconds here (--request-timeout).");
 }
 
 TEST(CompletionRequestTest, ThousandsOfUnknownMembersAreCheapAndIgnored) {

@@ -49,6 +49,8 @@ TEST(ApiErrorTest, EveryHelperHasTheStatusAndTypeOfTheContract) {
       {"server", ServerError("m", "engine_failed"), 500, "server_error", "engine_failed"},
       {"not implemented", NotImplemented("m"), 501, "invalid_request_error", "not_implemented"},
       {"overloaded", Overloaded("m", "queue_full", 1), 503, "overloaded_error", "queue_full"},
+      {"request time", RequestTimeExceeded(1.5, "timeout"), 504, "timeout_error", "request_time_exceeded"},
+      {"queue time", QueueTimeExceeded(1.5, 3), 504, "timeout_error", "queue_time_exceeded"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -58,7 +60,7 @@ TEST(ApiErrorTest, EveryHelperHasTheStatusAndTypeOfTheContract) {
     EXPECT_EQ(body["error"]["type"], c.type);
     EXPECT_EQ(body["error"]["code"], c.code);
     EXPECT_EQ(body["error"].size(), 4u);
-    EXPECT_EQ(c.error.retry_after_s > 0, c.status == 429 || c.status == 503);
+    EXPECT_EQ(c.error.retry_after_s > 0, c.status == 429 || c.status == 503 || c.error.code == "queue_time_exceeded");
     EXPECT_EQ(!c.error.allow.empty(), c.status == 405);
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -174,6 +175,58 @@ TEST(GenerationService, ARequestThatTakesLongerThanItsTenantMayEnds) {
       EXPECT_TRUE(server.BecomesIdle()) << "what ran is cancelled";
       EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":4})")).status, 200) << "one in time";
     }
+  }
+}
+
+TEST(GenerationService, ARequestMayAskForLessTimeThanItHas) {
+  TestServerOptions options;
+  options.http.limits.request_timeout_s = 60;
+  TestServer server(std::move(options));
+  server.executor().Hold();
+  int ended = 0;
+  for (const bool header : {false, true}) {
+    const auto began = std::chrono::steady_clock::now();
+    const Response response =
+        server.Ask(CompletionPost(header ? R"({"prompt":"hi"})" : R"({"prompt":"hi","timeout":0.2})",
+                                  header ? "X-Request-Timeout: 0.2\r\n" : ""));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    EXPECT_EQ(response.status, 504);
+    EXPECT_THAT(response.body, HasSubstr(R"("code":"request_time_exceeded")"));
+    EXPECT_THAT(response.body, HasSubstr(header ? "0.2 seconds (X-Request-Timeout)" : "0.2 seconds (timeout)"));
+    EXPECT_GE(took.count(), 0.19);
+    EXPECT_THAT(server.Ask(Get("/metrics")).body,
+                HasSubstr("hydrant_rejected_total{reason=\"timeout\",tenant=\"default\"} " + std::to_string(++ended)));
+  }
+  server.executor().Release();
+  EXPECT_TRUE(server.BecomesIdle());
+  const Response over = server.Ask(CompletionPost(R"({"prompt":"hi","timeout":61})"));
+  EXPECT_EQ(over.status, 400);
+  EXPECT_THAT(over.body, HasSubstr(R"("param":"timeout")"));
+  EXPECT_THAT(over.body, HasSubstr("at most 60 seconds here (--request-timeout)"));
+}
+
+TEST(GenerationService, AClientThatWaitsTooLongInTheQueueIsToldToComeBack) {
+  for (const bool stream : {false, true}) {
+    TestServerOptions options;
+    options.sequences_max = 1;
+    options.http.limits.queue_timeout_s = 0.3;
+    TestServer server(std::move(options));
+    server.executor().Hold(2);
+    RawClient running(server.port());
+    running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":40,"stream":true})"));
+    ASSERT_THAT(running.ReadUntil("\"text\""), HasSubstr("\"text\"")) << "admitted";
+    const std::string post = CompletionPost(std::string(R"({"prompt":"hi","stream":)") + (stream ? "true}" : "false}"));
+    const Response response = server.Ask(post);
+    EXPECT_EQ(response.status, 504) << "stream " << stream;
+    EXPECT_THAT(response.body, HasSubstr(R"("code":"queue_time_exceeded")"));
+    EXPECT_GE(std::atoi(response.Field("retry-after").c_str()), 1);
+    const std::string metrics = server.Ask(Get("/metrics")).body;
+    EXPECT_THAT(metrics, HasSubstr("hydrant_rejected_total{reason=\"queue_timeout\",tenant=\"default\"} 1"));
+    EXPECT_THAT(metrics, HasSubstr("hydrant_rejected_total{reason=\"timeout\",tenant=\"default\"} 0"));
+    server.executor().Release();
+    EXPECT_THAT(running.ReadUntil("[DONE]"), Not(HasSubstr("error"))) << "what was admitted in time goes on";
+    EXPECT_TRUE(server.BecomesIdle()) << "what waited is cancelled";
+    EXPECT_EQ(server.Ask(post).status, 200) << "one that need not wait";
   }
 }
 

@@ -40,6 +40,27 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
   EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
 }
 
+TEST(PrepareCompletion, TheSmallerTimeLimitCounts) {
+  const struct {
+    double server;
+    double tenant;
+    double seconds;
+    std::string name;
+  } cases[] = {
+      {0, 0, 0, "--request-timeout"},   {5, 0, 5, "--request-timeout"}, {0, 4, 4, "request_seconds_max"},
+      {5, 4, 4, "request_seconds_max"}, {4, 5, 4, "--request-timeout"},
+  };
+  for (const auto& test : cases) {
+    ServingContext context = ByteContext(1000);
+    context.limits.request_timeout_s = test.server;
+    TenantRules rules;
+    rules.seconds_max = test.tenant;
+    const TimeLimit limit = PrepareCompletion(R"({"prompt":"a"})", context, rules).value().fields.time_limit;
+    EXPECT_EQ(limit.seconds, test.seconds) << test.server << ", " << test.tenant;
+    EXPECT_EQ(limit.name, test.name) << test.server << ", " << test.tenant;
+  }
+}
+
 TEST(PrepareCompletion, ATenantHasDefaultsAndMaximaOfItsOwn) {
   ServingContext context = ByteContext(1000);
   TenantRules rules;

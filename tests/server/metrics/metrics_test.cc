@@ -129,6 +129,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"queue\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"sessions\""}},
       {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"timeout\""}},
+      {"hydrant_rejected_total", "counter", {"tenant=\"default\"", "reason=\"queue_timeout\""}},
       {"hydrant_auth_failures_total", "counter", {}},
       {"hydrant_live_slots", "gauge", {"tenant=\"default\""}},
       {"hydrant_blocks", "gauge", {"tenant=\"default\""}},
@@ -307,13 +308,13 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   EXPECT_EQ(text.Value("hydrant_rejected_total", {"overloaded"}), 1);
 }
 
-// Three histograms of 15 bounds, +Inf, sum and count; eight reasons of a refusal; eleven numbers.
-TEST(Metrics, ATenantCosts74Series) {
+// Three histograms of 15 bounds, +Inf, sum and count; ten reasons of a refusal; eleven numbers.
+TEST(Metrics, ATenantCosts75Series) {
   Metrics metrics(Options());
   const size_t before = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
   metrics.AddTenant("another");
   const size_t after = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
-  EXPECT_EQ(after - before, 74u);
+  EXPECT_EQ(after - before, 75u);
 }
 
 TEST(Metrics, ATenantsNumbersAreItsOwn) {
