@@ -211,9 +211,9 @@ void AddLimitFlags(CLI::App& app, Config& config) {
   timeout("--stream-stall-s", limits.stream_stall_s,
           "time after which a response that the client does not read is ended");
   timeout("--engine-stall-s", limits.engine_stall_s, "length of an engine step after which /health answers 503");
-  seconds_or_none("--request-timeout", limits.request_timeout_s,
+  seconds_or_none("--request-timeout-s", limits.request_timeout_s,
                   "time for a request, from its head to the end of its answer; then 504; 0: no limit");
-  seconds_or_none("--queue-timeout", limits.queue_timeout_s,
+  seconds_or_none("--queue-timeout-s", limits.queue_timeout_s,
                   "time from a request's head to the admission of its first sequence; then 504; 0: no limit");
   seconds_or_none("--shutdown-delay-s", config.shutdown_delay_s,
                   "time after SIGTERM or a drain until new requests are refused; /ready answers 503 at once");

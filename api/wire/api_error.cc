@@ -116,7 +116,7 @@ ApiError QueueTimeExceeded(double seconds_max, int32_t retry_after_s) {
   assert(retry_after_s >= 1);
   ApiError error = Make<504>(
       "queue_time_exceeded",
-      absl::StrCat("This request waited longer than requests may: ", seconds_max, " seconds (--queue-timeout)."));
+      absl::StrCat("This request waited longer than requests may: ", seconds_max, " seconds (--queue-timeout-s)."));
   error.retry_after_s = retry_after_s;
   return error;
 }

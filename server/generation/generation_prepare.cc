@@ -208,7 +208,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
 
 // The smaller of the server's and the tenant's.
 TimeLimit TimeLimitOf(const Limits& limits, const TenantRules& rules) {
-  const TimeLimit all = {limits.request_timeout_s, "--request-timeout"};
+  const TimeLimit all = {limits.request_timeout_s, "--request-timeout-s"};
   const TimeLimit own = {rules.seconds_max, "request_seconds_max"};
   if (own.seconds == 0) return all;
   return all.seconds == 0 || own.seconds <= all.seconds ? own : all;

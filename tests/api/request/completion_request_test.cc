@@ -458,7 +458,7 @@ TEST(CompletionRequestTest, ATimeoutIsTheRequestsOwnUpToItsLimit) {
   };
   EXPECT_EQ(read("", std::nullopt).value().time_limit.seconds, 0);
   EXPECT_EQ(read(R"(,"timeout":1e7)", std::nullopt).value().time_limit.seconds, 1e7);
-  context.time_limit = {8, "--request-timeout"};
+  context.time_limit = {8, "--request-timeout-s"};
   EXPECT_EQ(read("", std::nullopt).value().time_limit.seconds, 8);
   EXPECT_EQ(read(R"(,"timeout":0.5)", "2").value().time_limit.seconds, 0.5) << "the body goes first";
   EXPECT_EQ(read(R"(,"timeout":null)", "2.5").value().time_limit.seconds, 2.5);
@@ -485,7 +485,7 @@ TEST(CompletionRequestTest, ATimeoutIsTheRequestsOwnUpToItsLimit) {
     }
   }
   EXPECT_EQ(read(R"(,"timeout":9)", {}).error().message,
-            "'timeout' may be at most 8 seconds here (--request-timeout).");
+            "'timeout' may be at most 8 seconds here (--request-timeout-s).");
 }
 
 TEST(CompletionRequestTest, ThousandsOfUnknownMembersAreCheapAndIgnored) {

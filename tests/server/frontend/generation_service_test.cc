@@ -202,7 +202,7 @@ TEST(GenerationService, ARequestMayAskForLessTimeThanItHas) {
   const Response over = server.Ask(CompletionPost(R"({"prompt":"hi","timeout":61})"));
   EXPECT_EQ(over.status, 400);
   EXPECT_THAT(over.body, HasSubstr(R"("param":"timeout")"));
-  EXPECT_THAT(over.body, HasSubstr("at most 60 seconds here (--request-timeout)"));
+  EXPECT_THAT(over.body, HasSubstr("at most 60 seconds here (--request-timeout-s)"));
 }
 
 TEST(GenerationService, AClientThatWaitsTooLongInTheQueueIsToldToComeBack) {
