@@ -41,6 +41,7 @@ struct Raw {
   std::string allowed_origins;
   std::string allowed_hosts;
   std::string log_level = "info";
+  std::string log_format = "text";
   std::string scheduling_policy = "fair";
   std::optional<uint16_t> admin_port;
   std::string config_path;
@@ -248,6 +249,9 @@ void AddGeneralFlags(CLI::App& app, Config& config, Raw& raw) {
                  "least severe level to log: debug (also how the limits were derived), info, warning or error")
       ->type_name("LEVEL")
       ->capture_default_str();
+  app.add_option("--log-format", raw.log_format, "text, or json: an object per line")
+      ->type_name("FORMAT")
+      ->capture_default_str();
 }
 
 ConfigResult Fail(int exit_code, std::string message) {
@@ -342,14 +346,11 @@ std::string Finish(const Raw& raw, Config* config) {
   }
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
-  static constexpr std::pair<const char*, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
-                                                                 {"info", LogLevel::kInfo},
-                                                                 {"warning", LogLevel::kWarning},
-                                                                 {"error", LogLevel::kError}};
-  const auto* level = std::find_if(std::begin(kLevels), std::end(kLevels),
-                                   [&](const auto& entry) { return raw.log_level == entry.first; });
-  if (level == std::end(kLevels)) return "--log-level: must be debug, info, warning or error";
-  config->log_level = level->second;
+  const std::optional<LogLevel> level = LogLevelOf(raw.log_level);
+  if (!level.has_value()) return "--log-level: must be debug, info, warning or error";
+  config->log_level = *level;
+  if (raw.log_format != "text" && raw.log_format != "json") return "--log-format: must be text or json";
+  config->log_format = raw.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   const std::pair<const char*, const std::string&> hosts[] = {{"--host", config->host},
                                                               {"--admin-host", config->admin_host}};
   for (const auto& [flag, host] : hosts) {

@@ -57,6 +57,7 @@ struct Config {
   bool ui = true;  // serve the live view
   bool allow_core_dumps = false;
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
   double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
   Limits limits;  // the fields that are flags; the rest is derived

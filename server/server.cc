@@ -357,7 +357,16 @@ int Serve(const Config& config_in, const Announce& announce) {
     announce(absl::StrCat("hydrantd: ", std::string(systemd.status().message())));
     return kExitUsage;
   }
-  StartLog(config.log_level);
+  StartLog(config.log_level, config.log_format);
+  // A reader of JSON gets these lines in the log, as objects.
+  const auto tell = [&](LogLevel level, const std::string& line) {
+    if (config.log_format == LogFormat::kJson) {
+      Log(level, line);
+    } else {
+      if (level == LogLevel::kError) StopLog();  // what it still holds comes first
+      announce(line);
+    }
+  };
   std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
@@ -365,17 +374,17 @@ int Serve(const Config& config_in, const Announce& announce) {
   absl::Status status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {
-    StopLog();  // what it still holds comes first
-    announce(absl::StrCat("hydrantd: ", std::string(status.message())));
+    tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));
+    StopLog();
     return ExitCodeOf(status);
   }
   const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
   Log(LogLevel::kDebug, absl::StrCat("ready after ", ready_ms, " ms"));
   const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
   if (parts.http->admin_port() != 0) {
-    announce(absl::StrCat("admin listener on http://", config.admin_host, ":", parts.http->admin_port()));
+    tell(LogLevel::kInfo, absl::StrCat("admin listener on http://", config.admin_host, ":", parts.http->admin_port()));
   }
-  announce(absl::StrCat("listening on http://", host, ":", parts.http->port(), " (", parts.summary, ")"));
+  tell(LogLevel::kInfo, absl::StrCat("listening on http://", host, ":", parts.http->port(), " (", parts.summary, ")"));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));

@@ -20,7 +20,8 @@ namespace hydrant {
 using Announce = std::function<void(const std::string& line)>;
 
 // Loads the model, serves it, returns the exit code. Announces "listening on http://HOST:PORT (what is served,
-// and what fits)" once connections are accepted, or the one line that says why it does not come to that.
+// and what fits)" once connections are accepted, or the one line that says why it does not come to that. With
+// LogFormat::kJson both go into the log instead.
 int Serve(const Config& config, const Announce& announce);
 
 }  // namespace hydrant

@@ -12,6 +12,7 @@
 #include "server/frontend/routes.h"
 #include "server/http/http_exchange.h"
 #include "server/process/clock.h"
+#include "server/process/log.h"
 
 namespace hydrant {
 namespace {
@@ -147,15 +148,33 @@ HttpResponse Pause(const State& state, bool paused) {
   return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
 }
 
+// The level holds until the process ends, or the next call.
+HttpResponse SetLevel(const State& state, const std::string& body) {
+  const ApiResult<JsonBody> document = JsonBody::Parse(body, state.sources.service.limits);
+  if (!document.ok()) return ErrorResponse(document.error());
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  const std::string name = reader.String("level", "", kIdBytesMax, /*identifier=*/true);
+  const std::optional<LogLevel> level = LogLevelOf(name);
+  if (!level.has_value()) reader.Fail("level", "'level' must be debug, info, warning or error.");
+  if (error.has_value()) return ErrorResponse(*error);
+  SetLogLevel(*level);
+  return JsonResponse(absl::StrCat("{\"level\":\"", std::string(LogLevelName(*level)), "\"}"));
+}
+
 using Make = std::function<HttpResponse(const std::string& body)>;
 
 HttpRoute Route(std::string method, std::string path, bool body, Make make) {
-  return {std::move(method), std::move(path), /*open=*/false,
-          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
-            HttpResponse response = make(exchange.body());
-            co_await exchange.Respond(std::move(response));
-          },
-          body};
+  HttpRoute route;
+  route.audited = method != "GET";
+  route.method = std::move(method);
+  route.path = std::move(path);
+  route.handle = [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+    HttpResponse response = make(exchange.body());
+    co_await exchange.Respond(std::move(response));
+  };
+  route.body = body;
+  return route;
 }
 
 }  // namespace
@@ -169,6 +188,8 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   }));
   routes.push_back(
       Route("POST", "/abort_requests", true, [state](const std::string& body) { return Abort(*state, body); }));
+  routes.push_back(
+      Route("POST", "/admin/log_level", true, [state](const std::string& body) { return SetLevel(*state, body); }));
   routes.push_back(Route("POST", "/pause", false, [state](const std::string&) { return Pause(*state, true); }));
   routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
   routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {

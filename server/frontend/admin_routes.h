@@ -5,6 +5,7 @@
 //                           what was in force stays so
 //   POST /admin/drain       takes no new work; running requests go on -> {"draining": true, "in_flight": n}
 //   GET  /admin/tenants     what each tenant has running, waiting, open, used up, and was refused
+//   POST /admin/log_level   {"level": name}, until the process ends
 //   POST /abort_requests    {"request_ids": [...]} and/or {"tenant": name} -> {"aborted": n}
 //   POST /pause, /resume    admits nothing new / goes on -> {"paused": bool}
 //   GET  /metrics, /health, /ping

@@ -94,6 +94,9 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   context_.limits = options_.limits;
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   context_.origins = options_.origins;
+  const auto name = [](const TenantEntry& tenant) { return tenant.account->name(); };
+  context_.log.SetTenantName(name);
+  admin_context_.log.SetTenantName(name);
   admin_context_.limits = options_.limits;
   admin_context_.limits.connections_max = kAdminConnections;
   admin_context_.limits.body_bytes_max = kAdminBodyBytes;

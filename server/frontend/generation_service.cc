@@ -119,12 +119,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   } else {
     co_await Collect(exchange, run, deadlines);
   }
-  if (LogEnabled(LogLevel::kInfo)) {
-    Log(LogLevel::kInfo, absl::StrCat("generation ", exchange.request_id(), " tenant ", tenant.account->name(),
-                                      " status ", exchange.status(), exchange.client_gone() ? " client_gone" : "",
-                                      " prompt_tokens ", run.prompt_tokens(), " generated_tokens ",
-                                      run.generated_tokens(), " ms ", (MonotonicUs() - exchange.arrival_us()) / 1000));
-  }
+  run.Describe(&exchange.notes());
 }
 
 void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines) {

@@ -220,6 +220,27 @@ int64_t GenerationRun::generated_tokens() const {
   return tokens;
 }
 
+void GenerationRun::Describe(RequestNotes* notes) const {
+  notes->generation_id = id();
+  if (error_.has_value()) notes->error_code = error_->code;
+  notes->prompt_tokens = prompt_tokens();
+  notes->generated_tokens = generated_tokens();
+  int64_t admitted_us = -1, first_token_us = -1;
+  const auto earliest = [](int64_t one, int64_t other) {
+    return one < 0 || other < 0 ? std::max(one, other) : std::min(one, other);
+  };
+  for (const SequenceProgress& status : batch_.status) {
+    admitted_us = earliest(admitted_us, status.times.admitted_us);
+    first_token_us = earliest(first_token_us, status.times.first_token_us);
+  }
+  if (admitted_us >= 0) notes->queue_ms = (admitted_us - arrival_us_) / 1000;
+  if (first_token_us >= 0) notes->first_token_ms = (first_token_us - arrival_us_) / 1000;
+  for (const Choice& choice : choices_) {
+    const FinishReason reason = choice.assembler->finish_reason();
+    if (reason != FinishReason::kNone) notes->finish = AnswerFinishName(reason);
+  }
+}
+
 Usage GenerationRun::MakeUsage() const {
   Usage usage;
   usage.prompt_tokens = prompt_tokens_;

@@ -20,6 +20,7 @@
 #include "server/engine/stream_mailbox.h"
 #include "server/generation/choice_assembler.h"
 #include "server/generation/generation_prepare.h"
+#include "server/process/request_notes.h"
 #include "server/sessions/session_store.h"
 #include "server/sessions/turn_answer.h"
 #include "server/tenants/tenant_account.h"
@@ -64,6 +65,8 @@ class GenerationRun {
   const GenerationFields& fields() const { return prepared_.fields; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t generated_tokens() const;
+  // For the log: what it was and how far it came.
+  void Describe(RequestNotes* notes) const;
 
  private:
   struct Choice {

@@ -154,10 +154,7 @@ asio::awaitable<void> HttpConnection::Run() {
         client_gone_ = true;  // half a response: only the end of the connection can say so
       }
     }
-    if (LogEnabled(LogLevel::kDebug)) {
-      Log(LogLevel::kDebug, absl::StrCat("request ", exchange.request_id(), " status ", exchange.status(), " us ",
-                                         MonotonicUs() - exchange.arrival_us()));
-    }
+    context_.log.Write(exchange, peer_, client_gone_);
     if (exchange.status() == 0) break;
     first_request_ = false;
     ++turn_requests_;
@@ -316,6 +313,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     co_await exchange.Respond(std::move(response));
     co_return;
   }
+  exchange.notes().audited = found.route->audited;
   if (found.route->admit) {
     Admitted admitted = found.route->admit(exchange);
     if (admitted.refusal.has_value()) {
@@ -398,11 +396,11 @@ asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange, bool keep
 asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
   keep_alive_ = false;
   linger_bytes_ = kLingerHeaderBytes;
-  HttpResponse response;
-  response.status = error.status;
-  response.body = ErrorJson(error);
+  const std::string id = RandomId();
+  context_.log.WriteRefusal(error, id, peer_);
+  const HttpResponse response = ErrorResponse(error);
   std::string out;
-  AppendHead(response, 1, false, static_cast<int64_t>(response.body.size()), RandomId(), &out);
+  AppendHead(response, 1, false, static_cast<int64_t>(response.body.size()), id, &out);
   out.append(response.body);
   const bool ok = co_await WriteAll(out);
   co_return ok;

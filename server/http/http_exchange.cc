@@ -46,6 +46,7 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   assert(status_ == 0);
   response = WithCommonFields(std::move(response));
   status_ = response.status;
+  if (!response.error_code.empty()) notes_.error_code = response.error_code;
   std::string_view body = response.body;
   const bool is_small = body.size() <= kLastBytes;
   std::string out;
@@ -79,6 +80,7 @@ HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = ErrorJson(error);
+  response.error_code = error.code;
   if (!error.allow.empty()) response.fields.emplace_back("allow", error.allow);
   if (error.status == 401) response.fields.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) response.fields.emplace_back("retry-after", absl::StrCat(error.retry_after_s));

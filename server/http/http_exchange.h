@@ -18,6 +18,7 @@
 #include "server/http/http_message.h"
 #include "server/http/request_place.h"
 #include "server/http/response_stream.h"
+#include "server/process/request_notes.h"
 
 namespace hydrant {
 
@@ -66,6 +67,9 @@ class HttpExchange {
   // The same as Respond's end, of a stream: before its last piece is written.
   void ClosePlace();
 
+  // What its line in the log says.
+  RequestNotes& notes() { return notes_; }
+
   // For the reader of the request: what it found. A response that leaves bytes of its request unread ends the
   // connection.
   void SetOriginAdmitted() { origin_admitted_ = true; }
@@ -82,6 +86,7 @@ class HttpExchange {
   std::string body_;
   std::string request_id_;
   Caller caller_;
+  RequestNotes notes_;
   std::unique_ptr<RequestPlace> place_;
   int64_t arrival_us_ = 0;
   int status_ = 0;

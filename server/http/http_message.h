@@ -44,8 +44,9 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>>
-      fields;          // beside content-type, content-length, connection, x-request-id
-  bool close = false;  // end the connection after this response
+      fields;              // beside content-type, content-length, connection, x-request-id
+  std::string error_code;  // of an error: for the log
+  bool close = false;      // end the connection after this response
 };
 
 // 200 with `body`, which is JSON.

@@ -16,6 +16,7 @@
 #include "server/http/caller.h"
 #include "server/http/connection_table.h"
 #include "server/http/origin_policy.h"
+#include "server/http/request_log.h"
 #include "server/http/request_place.h"
 #include "server/process/limits.h"
 
@@ -33,6 +34,7 @@ struct HttpRoute {
   // Asked once the head has passed every check, before a byte of the body is read. Null: everything is admitted.
   std::function<Admitted(const HttpExchange&)> admit;
   int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
+  bool audited = false;        // its requests change the server: each is logged
 };
 
 struct ListenerContext {
@@ -42,6 +44,7 @@ struct ListenerContext {
   std::vector<HttpRoute> routes;
 
   ConnectionTable connections;
+  RequestLog log;
   // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
   // Relaxed: a response that misses it is answered as if it had come earlier.
   std::atomic<bool> unready = false;

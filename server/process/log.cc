@@ -4,14 +4,20 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <atomic>
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <string>
+
+#include "api/wire/json_writer.h"
 
 namespace hydrant {
 namespace {
 
 // 4096 lines of some 200 bytes: under 1 MiB, and seconds of the busiest server.
 constexpr size_t kQueuedLinesMax = 4096;
+constexpr size_t kStringBytesMax = 200;
+constexpr std::string_view kLevelNames[] = {"debug", "info", "warning", "error"};
 
 spdlog::level::level_enum Translate(LogLevel level) {
   switch (level) {
@@ -30,6 +36,7 @@ spdlog::level::level_enum Translate(LogLevel level) {
 struct Writer {
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<spdlog::async_logger> logger;
+  LogFormat format = LogFormat::kText;
 };
 
 // Set by StartLog and StopLog in main, before and after all other threads.
@@ -38,15 +45,65 @@ Writer& TheWriter() {
   return writer;
 }
 
+bool IsOneWord(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '"' && c != '\\'; });
+}
+
+void AppendTextFields(std::span<const LogField> fields, std::string* out) {
+  for (const LogField& field : fields) {
+    out->append(" ").append(field.name).append(" ");
+    if (const auto* number = std::get_if<int64_t>(&field.value)) {
+      AppendJsonInteger(out, *number);
+      continue;
+    }
+    const std::string text = ToValidUtf8(std::get<std::string_view>(field.value), kStringBytesMax);
+    if (IsOneWord(text)) {
+      out->append(text);
+    } else {
+      AppendJsonString(out, text);
+    }
+  }
+}
+
+// The members after those of the pattern, which has the braces.
+void AppendJsonMembers(std::string_view line, std::span<const LogField> fields, std::string* out) {
+  out->append("\"message\":");
+  AppendJsonString(out, line);
+  for (const LogField& field : fields) {
+    out->append(",\"").append(field.name).append("\":");
+    if (const auto* number = std::get_if<int64_t>(&field.value)) {
+      AppendJsonInteger(out, *number);
+    } else {
+      AppendJsonString(out, ToValidUtf8(std::get<std::string_view>(field.value), kStringBytesMax));
+    }
+  }
+}
+
 }  // namespace
 
-void StartLog(LogLevel level) {
+std::string_view LogLevelName(LogLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
+
+std::optional<LogLevel> LogLevelOf(std::string_view name) {
+  const auto* found = std::find(std::begin(kLevelNames), std::end(kLevelNames), name);
+  if (found == std::end(kLevelNames)) return std::nullopt;
+  return static_cast<LogLevel>(found - std::begin(kLevelNames));
+}
+
+void StartLog(LogLevel level, LogFormat format) {
   Writer& writer = TheWriter();
   writer.pool = std::make_shared<spdlog::details::thread_pool>(kQueuedLinesMax, 1);
   writer.logger = std::make_shared<spdlog::async_logger>("hydrantd", std::make_shared<spdlog::sinks::stderr_sink_mt>(),
                                                          writer.pool, spdlog::async_overflow_policy::overrun_oldest);
   writer.logger->set_level(Translate(level));
-  writer.logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  writer.logger->set_pattern(format == LogFormat::kJson ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})"
+                                                        : "%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  writer.format = format;
+}
+
+void SetLogLevel(LogLevel level) {
+  const Writer& writer = TheWriter();
+  if (writer.logger != nullptr) writer.logger->set_level(Translate(level));  // spdlog's is atomic
 }
 
 void StopLog() {
@@ -61,10 +118,21 @@ bool LogEnabled(LogLevel level) {
   return writer.logger != nullptr && writer.logger->should_log(Translate(level));
 }
 
-void Log(LogLevel level, std::string_view line) {
+void Log(LogLevel level, std::string_view line, std::span<const LogField> fields) {
   const Writer& writer = TheWriter();
-  if (writer.logger == nullptr) return;
-  writer.logger->log(Translate(level), spdlog::string_view_t(line.data(), line.size()));
+  if (writer.logger == nullptr || !writer.logger->should_log(Translate(level))) return;
+  if (writer.format == LogFormat::kText && fields.empty()) {
+    writer.logger->log(Translate(level), spdlog::string_view_t(line.data(), line.size()));
+    return;
+  }
+  std::string text;
+  if (writer.format == LogFormat::kJson) {
+    AppendJsonMembers(line, fields, &text);
+  } else {
+    text = line;
+    AppendTextFields(fields, &text);
+  }
+  writer.logger->log(Translate(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace hydrant

@@ -104,6 +104,7 @@ TEST(Config, EveryFlagArrives) {
                               "--max-connections", "11",
                               "--max-waiting-seqs", "12",
                               "--max-body-bytes", "4096",
+                              "--log-format", "json",
                               "--log-level", "debug"});
   // clang-format on
   EXPECT_EQ(config.host, "localhost");
@@ -144,6 +145,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.limits.waiting_sequences_max, 12);
   EXPECT_EQ(config.limits.body_bytes_max, 4096);
   EXPECT_EQ(config.log_level, LogLevel::kDebug);
+  EXPECT_EQ(config.log_format, LogFormat::kJson);
 }
 
 TEST(Config, BudgetsComeInTokensOrRatios) {
@@ -209,6 +211,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--max-waiting-seqs", "0"}, "--max-waiting-seqs"},
       {{"--max-body-bytes", "1"}, "--max-body-bytes"},
       {{"--log-level", "loud"}, "--log-level"},
+      {{"--log-format", "xml"}, "--log-format"},
       {{"--host", "0.0.0.0"}, "--host"},
       {{"--tenants", "x.json", "--api-key", "k"}, "--api-key"},
       {{"--scheduling-policy", "lottery"}, "--scheduling-policy"},

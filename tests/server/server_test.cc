@@ -68,6 +68,19 @@ TEST(Server, ServesAModelUntilSigtermAndExitsWith0) {
   EXPECT_EQ(exit_code, kExitOk);
 }
 
+// One stream of objects, the line that says why it does not come to serving among them.
+TEST(Server, WithJsonLinesNothingIsAnnouncedBesideTheLog) {
+  Config config = SmallConfig("/nowhere");
+  config.log_format = LogFormat::kJson;
+  testing::internal::CaptureStderr();
+  const Failure failure = ServeInVain(config);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(failure.exit_code, kExitOk);
+  EXPECT_TRUE(failure.lines.empty());
+  EXPECT_TRUE(log.starts_with("{\"time\":") && log.ends_with("}\n")) << log;
+  EXPECT_NE(log.find("/nowhere"), std::string::npos) << log;
+}
+
 TEST(Server, Float16IsAFormatLikeTheOthers) {
   Config config = SmallConfig();
   config.weight_dtype = config.kv_dtype = DType::kF16;

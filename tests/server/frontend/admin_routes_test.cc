@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "server/process/log.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -66,8 +67,8 @@ class AdminRoutesTest : public testing::Test {
 
 TEST_F(AdminRoutesTest, NoneOfThemIsOnTheTenantsPort) {
   Start();
-  for (const char* path :
-       {"/admin/reload", "/admin/drain", "/abort_requests", "/pause", "/resume", "/reset_prefix_cache"}) {
+  for (const char* path : {"/admin/reload", "/admin/drain", "/abort_requests", "/pause", "/resume",
+                           "/reset_prefix_cache", "/admin/log_level"}) {
     EXPECT_EQ(server_->Ask(Post(path)).status, 404) << path;
     EXPECT_EQ(server_->Ask(Post(path, "Authorization: Bearer key-a\r\n")).status, 404) << path;
   }
@@ -127,6 +128,28 @@ TEST_F(AdminRoutesTest, AReloadTakesEffectAtOnceOrNotAtAll) {
   EXPECT_THAT(refused.body, HasSubstr("invalid_tenants_file"));
   EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-new").status, 200);
   EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-a").status, 401);
+}
+
+TEST_F(AdminRoutesTest, WhatTheOperatorChangesIsLoggedAndTheLevelToo) {
+  testing::internal::CaptureStderr();
+  StartLog(LogLevel::kWarning);
+  Start();
+  EXPECT_EQ(Admin(Post("/resume")).status, 200);
+  const Response raised = Admin(Post("/admin/log_level", kAdmin, R"({"level":"info"})"));
+  EXPECT_EQ(raised.status, 200);
+  EXPECT_EQ(raised.body, R"({"level":"info"})");
+  EXPECT_EQ(Admin(Post("/pause")).status, 200);
+  EXPECT_EQ(Admin(Post("/admin/log_level", "", R"({"level":"debug"})")).status, 401);
+  EXPECT_FALSE(LogEnabled(LogLevel::kDebug));
+  const Response wrong = Admin(Post("/admin/log_level", kAdmin, R"({"level":"loud"})"));
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_THAT(wrong.body, HasSubstr(R"("param":"level")"));
+  server_.reset();
+  StopLog();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, Not(HasSubstr("/resume")));
+  EXPECT_THAT(text, HasSubstr("path /pause status 200"));
+  EXPECT_THAT(text, HasSubstr("path /admin/log_level status 401"));
 }
 
 TEST_F(AdminRoutesTest, AReloadReachesTheEngineAndDropsNoStream) {
