@@ -47,7 +47,7 @@ TEST(PrepareCompletion, TheSmallerTimeLimitCounts) {
     double seconds;
     std::string name;
   } cases[] = {
-      {0, 0, 0, "--request-timeout-s"},   {5, 0, 5, "--request-timeout-s"}, {0, 4, 4, "request_seconds_max"},
+      {0, 0, 0, "--request-timeout-s"}, {5, 0, 5, "--request-timeout-s"}, {0, 4, 4, "request_seconds_max"},
       {5, 4, 4, "request_seconds_max"}, {4, 5, 4, "--request-timeout-s"},
   };
   for (const auto& test : cases) {
