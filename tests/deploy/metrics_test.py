@@ -97,8 +97,9 @@ class Contract(unittest.TestCase):
             ("hydrant_requests_total", {"tenant": "a"}), ("hydrant_generation_tokens_total", {"tenant": "a"}),
             ("hydrant_requests_total", {"tenant": "b"}), ("hydrant_freed_blocks_total", {"cause": "finish"}),
         )  # fmt: skip
-        # Each holds the 96 tokens and 4 of its own (the last is never computed): 7 blocks.
-        self.assertEqual(rises, [2, 10, 192, 10, 1, 2, 5, 2, 8, 1, 10, 0, 14])
+        # Each holds the 96 tokens and 4 of its own (the last is never computed): 7 blocks, of which the second has 5 from the
+        # first. The sixth ends with the prompt, and a prompt's last token is always computed.
+        self.assertEqual(rises, [2, 10, 192, 10, 1, 2, 5, 2, 8, 1, 10, 0, 14 - 5])
 
     def test_prompt_tokens_are_those_of_all_sources_and_steps_see_those_that_are_computed(self):
         prompt = [9000 + i for i in range(100)]
