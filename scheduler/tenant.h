@@ -71,8 +71,7 @@ struct Tenant {
   uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
   int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
   double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
-  bool held_back =
-      false;  // its head of line waits for its own tenant alone, by its cap or for a prefix: it counts as away
+  bool held_back = false;  // its head of line waits for its own tenant alone (cap, prefix): it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
   uint64_t generated_tokens = 0;
@@ -126,10 +125,9 @@ struct Tenant {
 
 // The request at the head of a tenant's queue.
 struct HeadOfLine {
-  int64_t blocks = 0;    // by which it raises what its tenant claims, and what the pool has given away
-  uint64_t arrival = 0;  // lower: came earlier
-  bool awaits_prefix =
-      false;  // it waits for a prompt of its own tenant, and for nothing else: it is asked for nothing now
+  int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
+  uint64_t arrival = 0;        // lower: came earlier
+  bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
 };
 using HeadOf = std::function<HeadOfLine(const Tenant&)>;
 

@@ -359,14 +359,8 @@ int Serve(const Config& config_in, const Announce& announce) {
   }
   StartLog(config.log_level, config.log_format);
   // A reader of JSON gets these lines in the log, as objects.
-  const auto tell = [&](LogLevel level, const std::string& line) {
-    if (config.log_format == LogFormat::kJson) {
-      Log(level, line);
-    } else {
-      if (level == LogLevel::kError) StopLog();  // what it still holds comes first
-      announce(line);
-    }
-  };
+  const bool json = config.log_format == LogFormat::kJson;
+  const auto tell = [&](LogLevel level, const std::string& line) { json ? Log(level, line) : announce(line); };
   std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
@@ -374,6 +368,7 @@ int Serve(const Config& config_in, const Announce& announce) {
   absl::Status status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {
+    if (!json) StopLog();  // what it still holds comes first
     tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));
     StopLog();
     return ExitCodeOf(status);

@@ -223,7 +223,7 @@ int64_t GenerationRun::generated_tokens() const {
 void GenerationRun::Describe(RequestNotes* notes) const {
   notes->generation_id = id();
   if (error_.has_value()) notes->error_code = error_->code;
-  notes->prompt_tokens = prompt_tokens();
+  notes->prompt_tokens = prompt_tokens_;
   notes->generated_tokens = generated_tokens();
   int64_t admitted_us = -1, first_token_us = -1;
   const auto earliest = [](int64_t one, int64_t other) {

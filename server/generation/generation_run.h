@@ -63,8 +63,6 @@ class GenerationRun {
   uint64_t first_id() const { return first_id_; }
   int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
   const GenerationFields& fields() const { return prepared_.fields; }
-  int64_t prompt_tokens() const { return prompt_tokens_; }
-  int64_t generated_tokens() const;
   // For the log: what it was and how far it came.
   void Describe(RequestNotes* notes) const;
 
@@ -79,6 +77,7 @@ class GenerationRun {
   };
 
   void Cancel();
+  int64_t generated_tokens() const;
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
   void Finish(int32_t index);

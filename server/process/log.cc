@@ -50,34 +50,32 @@ bool IsOneWord(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~' && c != '"' && c != '\\'; });
 }
 
-void AppendTextFields(std::span<const LogField> fields, std::string* out) {
-  for (const LogField& field : fields) {
-    out->append(" ").append(field.name).append(" ");
-    if (const auto* number = std::get_if<int64_t>(&field.value)) {
-      AppendJsonInteger(out, *number);
-      continue;
-    }
-    const std::string text = ToValidUtf8(std::get<std::string_view>(field.value), kStringBytesMax);
-    if (IsOneWord(text)) {
-      out->append(text);
-    } else {
-      AppendJsonString(out, text);
-    }
+// As JSON has it, except that in text a word needs no quotes.
+void AppendValue(const LogField& field, LogFormat format, std::string* out) {
+  if (const auto* number = std::get_if<int64_t>(&field.value)) return AppendJsonInteger(out, *number);
+  const std::string text = ToValidUtf8(std::get<std::string_view>(field.value), kStringBytesMax);
+  if (format == LogFormat::kText && IsOneWord(text)) {
+    out->append(text);
+  } else {
+    AppendJsonString(out, text);
   }
 }
 
-// The members after those of the pattern, which has the braces.
-void AppendJsonMembers(std::string_view line, std::span<const LogField> fields, std::string* out) {
-  out->append("\"message\":");
-  AppendJsonString(out, line);
-  for (const LogField& field : fields) {
-    out->append(",\"").append(field.name).append("\":");
-    if (const auto* number = std::get_if<int64_t>(&field.value)) {
-      AppendJsonInteger(out, *number);
-    } else {
-      AppendJsonString(out, ToValidUtf8(std::get<std::string_view>(field.value), kStringBytesMax));
-    }
+// What the pattern of `format` has in its place for a message: in JSON the members after its own, without the braces.
+std::string MessageOf(std::string_view line, std::span<const LogField> fields, LogFormat format) {
+  const bool json = format == LogFormat::kJson;
+  std::string out;
+  if (json) {
+    out.append("\"message\":");
+    AppendJsonString(&out, line);
+  } else {
+    out.append(line);
   }
+  for (const LogField& field : fields) {
+    out.append(json ? ",\"" : " ").append(field.name).append(json ? "\":" : " ");
+    AppendValue(field, format, &out);
+  }
+  return out;
 }
 
 }  // namespace
@@ -121,17 +119,7 @@ bool LogEnabled(LogLevel level) {
 void Log(LogLevel level, std::string_view line, std::span<const LogField> fields) {
   const Writer& writer = TheWriter();
   if (writer.logger == nullptr || !writer.logger->should_log(Translate(level))) return;
-  if (writer.format == LogFormat::kText && fields.empty()) {
-    writer.logger->log(Translate(level), spdlog::string_view_t(line.data(), line.size()));
-    return;
-  }
-  std::string text;
-  if (writer.format == LogFormat::kJson) {
-    AppendJsonMembers(line, fields, &text);
-  } else {
-    text = line;
-    AppendTextFields(fields, &text);
-  }
+  const std::string text = MessageOf(line, fields, writer.format);
   writer.logger->log(Translate(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
