@@ -110,6 +110,8 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
   group.Add("--override-generation-config", "JSON", config.generation_override,
             "defaults of request fields, over generation_config.json's; max_new_tokens is that of chats");
   group.Add("--api-key", "KEY", config.api_key, "key that clients must send (or the variable HYDRANT_API_KEY)");
+  group.Add("--api-key-file", "FILE", config.api_key_path,
+            "file with that key, or two of them, one a line; SIGHUP reads it again");
   group.Add("--allowed-origins", "LIST", raw.allowed_origins,
             "browser origins to allow, comma-separated; * allows all");
   group.Add("--allowed-hosts", "LIST", raw.allowed_hosts,
@@ -130,6 +132,10 @@ void AddTenantFlags(CLI::App& app, Config& config, Raw& raw) {
   group.Add("--admin-socket", "PATH", config.admin_socket, "Unix socket of the admin listener (default: none)");
   group.Add("--admin-api-key", "KEY", config.admin_key,
             "key of the admin listener (or the variable HYDRANT_ADMIN_KEY)");
+  group.Add("--admin-api-key-file", "FILE", config.admin_key_path,
+            "file with that key, or two of them, one a line; SIGHUP reads it again");
+  group.Add("--metrics-api-key-file", "FILE", config.metrics_key_path,
+            "file with one or two keys of /metrics, which then needs one; SIGHUP reads it again");
 }
 
 void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
@@ -290,22 +296,29 @@ std::string ParseBudget(const std::string& text, KvSpec* kv) {
 
 // The part of Finish about who may use the server.
 std::string FinishTenants(const Raw& raw, Config* config) {
-  if (!config->tenants_path.empty() && !config->api_key.empty()) {
-    return "--api-key: with --tenants every key is in its file";
+  if (!config->tenants_path.empty() && !(config->api_key.empty() && config->api_key_path.empty())) {
+    return absl::StrCat(config->api_key.empty() ? "--api-key-file" : "--api-key",
+                        ": with --tenants every key is in its file");
+  }
+  if (!config->api_key.empty() && !config->api_key_path.empty()) return "--api-key, --api-key-file: give one of them";
+  if (!config->admin_key.empty() && !config->admin_key_path.empty()) {
+    return "--admin-api-key, --admin-api-key-file: give one of them";
   }
   const auto from_environment = [](const char* name, std::string* value) {
     const char* text = std::getenv(name);
     if (value->empty() && text != nullptr) *value = text;
   };
-  if (config->tenants_path.empty()) from_environment("HYDRANT_API_KEY", &config->api_key);
-  from_environment("HYDRANT_ADMIN_KEY", &config->admin_key);
+  if (config->tenants_path.empty() && config->api_key_path.empty()) {
+    from_environment("HYDRANT_API_KEY", &config->api_key);
+  }
+  if (config->admin_key_path.empty()) from_environment("HYDRANT_ADMIN_KEY", &config->admin_key);
   if (raw.scheduling_policy != "fair" && raw.scheduling_policy != "fcfs") {
     return "--scheduling-policy: must be fair or fcfs; 'priority' orders the requests of a tenant under both";
   }
   if (raw.scheduling_policy == "fcfs") config->scheduling_policy = SchedulingPolicy::kFcfs;
   config->admin_port = raw.admin_port;
-  if (config->admin_port.has_value() && config->admin_key.empty()) {
-    return "--admin-port: needs --admin-api-key or HYDRANT_ADMIN_KEY";
+  if (config->admin_port.has_value() && config->admin_key.empty() && config->admin_key_path.empty()) {
+    return "--admin-port: needs --admin-api-key or HYDRANT_ADMIN_KEY, or --admin-api-key-file";
   }
   return "";
 }

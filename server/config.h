@@ -28,12 +28,15 @@ struct Config {
   std::string tool_call_parser = "auto";
   std::string generation_override = "{}";  // OverrideDefaults takes it
   std::string api_key;                     // empty: none
+  std::string api_key_path;                // of a file that has it; empty: none
   std::string tenants_path;                // empty: one tenant
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   std::optional<uint16_t> admin_port;  // 0 picks one
   std::string admin_host = "127.0.0.1";
-  std::string admin_socket;  // empty: none
-  std::string admin_key;     // empty: none
+  std::string admin_socket;      // empty: none
+  std::string admin_key;         // empty: none
+  std::string admin_key_path;    // of a file that has it; empty: none
+  std::string metrics_key_path;  // of a file with the key of /metrics; empty: none
   std::string device = "auto";
   bool enforce_eager = false;         // no CUDA graphs
   std::optional<bool> overlap;        // nullopt: where the device queues

@@ -29,6 +29,7 @@
 #include "server/process/systemd_notifier.h"
 #include "server/sessions/session_store.h"
 #include "server/sizing.h"
+#include "server/tenants/rotating_keys.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
@@ -108,6 +109,7 @@ absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& chec
 absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
   const TenantFacts facts = {limits.blocks, limits.sequences_max, limits.context_max, config.kv};
   if (!config.tenants_path.empty()) return TenantRegistry::FromFile(config.tenants_path, facts);
+  if (!config.api_key_path.empty()) return TenantRegistry::FromKeyFile(config.api_key_path, facts);
   return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);
 }
 
@@ -133,6 +135,20 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   return options;
 }
 
+absl::StatusOr<std::shared_ptr<RotatingKeys>> MakeKeys(const std::string& path, const std::string& key) {
+  if (!path.empty()) return RotatingKeys::FromFile(path);
+  return RotatingKeys::Of(key);
+}
+
+// A file of keys that is wrong ends the start before the minutes of loading.
+absl::Status CheckKeyFiles(const Config& config) {
+  for (const std::string& path : {config.api_key_path, config.admin_key_path, config.metrics_key_path}) {
+    if (path.empty()) continue;
+    if (const auto keys = ReadKeyFile(path); !keys.ok()) return keys.status();
+  }
+  return absl::OkStatus();
+}
+
 OriginPolicy MakeOrigins(const Config& config) {
   return OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
 }
@@ -141,7 +157,9 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
                                     const ModelConfig& model, ServingContext context) {
   FrontendOptions options;
   options.limits = limits;
-  options.admin = {config.admin_port, config.admin_host, config.admin_socket, config.admin_key};
+  options.admin.port = config.admin_port;
+  options.admin.host = config.admin_host;
+  options.admin.socket_path = config.admin_socket;
   options.origins = MakeOrigins(config);
   options.host = config.host;
   options.port = config.port;
@@ -287,6 +305,12 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   FrontendOptions http_options =
       MakeFrontendOptions(config, systemd, sizing.limits, checkpoint.config, std::move(context));
+  absl::StatusOr<std::shared_ptr<RotatingKeys>> admin_keys = MakeKeys(config.admin_key_path, config.admin_key);
+  if (!admin_keys.ok()) return admin_keys.status();
+  http_options.admin.keys = *std::move(admin_keys);
+  absl::StatusOr<std::shared_ptr<RotatingKeys>> metrics_keys = MakeKeys(config.metrics_key_path, "");
+  if (!metrics_keys.ok()) return metrics_keys.status();
+  http_options.metrics_keys = *std::move(metrics_keys);
   if (!http_options.socket.has_value()) http_options.socket = parts->loading->Release();
   if (config.admin_port.has_value()) http_options.admin.socket = parts->loading->ReleaseAdmin();
   parts->http = std::make_unique<Frontend>(std::move(http_options), *parts->metrics, *parts->tenants);
@@ -365,7 +389,8 @@ int Serve(const Config& config_in, const Announce& announce) {
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;
-  absl::Status status = BindPorts(config, *systemd, &parts);
+  absl::Status status = CheckKeyFiles(config);
+  if (status.ok()) status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {
     if (!json) StopLog();  // what it still holds comes first

@@ -145,6 +145,7 @@ HttpResponse Abort(const State& state, const std::string& body) {
 HttpResponse Pause(const State& state, bool paused) {
   state.sources.engine.PauseAdmission(paused);
   state.sources.service.paused.store(paused, std::memory_order_relaxed);
+  state.sources.metrics.SetPaused(paused);
   return JsonResponse(absl::StrCat("{\"paused\":", Bool(paused), "}"));
 }
 

@@ -1,8 +1,8 @@
 // What an operator may ask of a running server: the table of endpoints of the admin listener. None of them exists on the
 // tenants' port.
 //
-//   POST /admin/reload      reads the tenants file again -> {"tenants": n}; 400 with the reason when it is wrong, and
-//                           what was in force stays so
+//   POST /admin/reload      reads the tenants file and the files of keys again -> {"tenants": n}; 400 with the reason when one
+//                           is wrong, and what was in force stays so
 //   POST /admin/drain       takes no new work; running requests go on -> {"draining": true, "in_flight": n}
 //   GET  /admin/tenants     what each tenant has running, waiting, open, used up, and was refused
 //   POST /admin/log_level   {"level": name}, until the process ends

@@ -100,7 +100,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   admin_context_.limits = options_.limits;
   admin_context_.limits.connections_max = kAdminConnections;
   admin_context_.limits.body_bytes_max = kAdminBodyBytes;
-  admin_context_.authenticate = AdminAuthentication(options_.admin.key, tenants_, auth_limiter_, on_failure);
+  admin_context_.authenticate = OperatorAuthentication(options_.admin.keys, tenants_, auth_limiter_, on_failure);
   admin_context_.origins = OriginPolicy(options_.admin.host, {}, {});
 }
 
@@ -130,8 +130,14 @@ absl::Status Frontend::Open(EnginePort& engine) {
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
+  Authenticate metrics_reader;
+  if (options_.metrics_keys->size() > 0) {
+    metrics_reader =
+        OperatorAuthentication(options_.metrics_keys, tenants_, auth_limiter_, [this] { metrics_.CountAuthFailure(); });
+  }
   context_.routes = MakeRoutes({options_.context, *generations_, *inspector_, *admission_, workers_, tenants_.shared(),
-                                std::move(card), options_.version, engine, context_, metrics_, options_.ui});
+                                std::move(card), options_.version, engine, context_, metrics_, options_.ui,
+                                std::move(metrics_reader)});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;
@@ -170,7 +176,7 @@ absl::Status Frontend::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
   admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
-                                           context_, [this] { return ReloadTenants(); }, [this] { return Drain(); }});
+                                           context_, [this] { return Reload("admin"); }, [this] { return Drain(); }});
   if (admin.port.has_value()) {
     const absl::Status opened =
         admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);
@@ -184,14 +190,33 @@ absl::Status Frontend::OpenAdmin() {
   return absl::OkStatus();
 }
 
-absl::Status Frontend::ReloadTenants() {
-  const absl::Status status = tenants_.Reload();
-  if (status.ok()) {
-    Log(LogLevel::kInfo, absl::StrCat("tenants file reloaded: ", tenants_.table()->entries().size(), " tenants"));
-  } else {
-    Log(LogLevel::kError,
-        absl::StrCat("tenants file not reloaded, the old configuration stays: ", std::string(status.message())));
+bool Frontend::CanReload() const {
+  return tenants_.has_file() || options_.admin.keys->has_file() || options_.metrics_keys->has_file();
+}
+
+absl::Status Frontend::Reload(std::string_view by) {
+  if (!CanReload()) return tenants_.Reload();  // which says so
+  // What can fail comes first, the tenants last of it: they are in force when it has not.
+  const absl::StatusOr<std::vector<KeyDigest>> admin_keys = options_.admin.keys->Read();
+  const absl::StatusOr<std::vector<KeyDigest>> metrics_keys = options_.metrics_keys->Read();
+  absl::Status status = admin_keys.ok() ? metrics_keys.status() : admin_keys.status();
+  if (status.ok() && tenants_.has_file()) status = tenants_.Reload();
+  metrics_.CountReload(status.ok());
+  if (!status.ok()) {
+    const LogField fields[] = {{"by", by}};
+    Log(LogLevel::kError, absl::StrCat("not reloaded, what was in force stays so: ", std::string(status.message())),
+        fields);
+    return status;
   }
+  options_.admin.keys->Put(*admin_keys);
+  options_.metrics_keys->Put(*metrics_keys);
+  const std::shared_ptr<const TenantTable> table = tenants_.table();
+  const LogField fields[] = {{"by", by},
+                             {"tenants", static_cast<int64_t>(table->entries().size())},
+                             {"keys", static_cast<int64_t>(table->keys())},
+                             {"admin_keys", static_cast<int64_t>(options_.admin.keys->size())},
+                             {"metrics_keys", static_cast<int64_t>(options_.metrics_keys->size())}};
+  Log(LogLevel::kInfo, "reloaded", fields);
   return status;
 }
 
@@ -216,14 +241,14 @@ void Frontend::RefuseLater() {
 }
 
 void Frontend::OnHangup() {
-  if (!tenants_.has_file() || reload_due_) return;
+  if (!CanReload() || reload_due_) return;
   reload_due_ = true;
   reload_timer_.expires_after(kHangupPause);
   reload_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     reload_due_ = false;
     Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", MonotonicUs()));
-    (void)ReloadTenants();  // the result is logged
+    (void)Reload("SIGHUP");  // the result is logged
     Tell("READY=1");
   });
 }

@@ -29,6 +29,7 @@
 #include "server/metrics/metrics.h"
 #include "server/process/systemd_notifier.h"
 #include "server/tenants/auth_limiter.h"
+#include "server/tenants/rotating_keys.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
@@ -37,14 +38,16 @@ namespace hydrant {
 struct AdminOptions {
   std::optional<uint16_t> port;  // 0 picks one
   std::string host = "127.0.0.1";
-  std::string socket_path;                // empty: none
-  std::string key;                        // empty: the socket's permissions are what protects it. REQUIRED with a port
+  std::string socket_path;  // empty: none
+  // None: the socket's permissions are what protects it. REQUIRED with a port.
+  std::shared_ptr<RotatingKeys> keys = RotatingKeys::Of({});
   std::optional<InheritedSocket> socket;  // that is bound to the port already
 };
 
 struct FrontendOptions {
   Limits limits;
   AdminOptions admin;
+  std::shared_ptr<RotatingKeys> metrics_keys = RotatingKeys::Of({});  // of /metrics on the clients' port
   OriginPolicy origins;
   std::string host = "127.0.0.1";
   uint16_t port = 0;
@@ -92,7 +95,9 @@ class Frontend {
 
  private:
   absl::Status OpenAdmin();
-  absl::Status ReloadTenants();
+  bool CanReload() const;
+  // Everything that is in a file, as a whole or not at all. `by`: who asked, for the log.
+  absl::Status Reload(std::string_view by);
   void OnSignal();
   void OnHangup();
   void Tell(std::string_view lines) const;

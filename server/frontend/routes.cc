@@ -157,8 +157,10 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
   if (sources->ui) AddUiRoutes(&routes);
-  if (!sources->shared) {
-    AddMetricsRoute(sources->metrics, sources->engine, *context.sessions, /*open=*/true, &routes);
+  const bool keyed = sources->metrics_reader != nullptr;
+  if (keyed || !sources->shared) {
+    AddMetricsRoute(sources->metrics, sources->engine, *context.sessions, /*open=*/!keyed, &routes);
+    routes.back().authenticate = sources->metrics_reader;
   }
   return routes;
 }

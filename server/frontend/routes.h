@@ -31,8 +31,10 @@ struct RouteSources {
   std::string version;
   const EnginePort& engine;
   const ListenerContext& service;  // whose `unready` and `paused` /ready tells
-  Metrics& metrics;                // served here unless the server is shared
+  Metrics& metrics;
   bool ui = true;
+  // Who may read /metrics here. Null: everybody, where the server is not shared, and else nobody.
+  Authenticate metrics_reader;
 };
 
 std::vector<HttpRoute> MakeRoutes(RouteSources sources);

@@ -227,7 +227,7 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
   const HttpHead& head = exchange.head();
   // A preflight carries no key by its nature.
   if (!found.open && !found.preflight) {
-    if (std::optional<ApiError> error = Authenticate(exchange)) return error;
+    if (std::optional<ApiError> error = Authenticate(exchange, found.route)) return error;
   }
   if (std::optional<ApiError> error = CheckOrigin(head)) return error;
   if (found.preflight) return std::nullopt;
@@ -239,8 +239,9 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
   return found.route->method == "POST" ? CheckBodyHead(head, *found.route) : std::nullopt;
 }
 
-std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange) {
-  ApiResult<Caller> caller = context_.authenticate(exchange.head().Find("authorization"), peer_);
+std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange, const HttpRoute* route) {
+  const auto& ask = route != nullptr && route->authenticate != nullptr ? route->authenticate : context_.authenticate;
+  ApiResult<Caller> caller = ask(exchange.head().Find("authorization"), peer_);
   if (!caller.ok()) return caller.error();
   exchange.SetCaller(std::move(caller.value()));
   keyed_ = true;

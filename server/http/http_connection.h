@@ -71,7 +71,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   Found FindRoute(const HttpHead& head) const;
   // What is wrong with a request, from its head alone, found by the three in this order. Authenticate finds out who asks.
   std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found);
-  std::optional<ApiError> Authenticate(HttpExchange& exchange);
+  std::optional<ApiError> Authenticate(HttpExchange& exchange, const HttpRoute* route);
   std::optional<ApiError> CheckOrigin(const HttpHead& head) const;
   // Whether the page that a browser asks for, if any, may use the server.
   bool AdmitsPage(const HttpHead& head) const;

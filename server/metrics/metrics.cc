@@ -212,6 +212,10 @@ struct Metrics::Series {
   Histogram* step_tokens;
   Histogram* batch_tokens;
   Counter* auth_failures;
+  Counter* reloads_applied;
+  Counter* reloads_refused;
+  Gauge* reload_refused;
+  Gauge* paused;
   Counter* success[kFinishReasons];  // by FinishReason; several have one word
   Histogram* first_token;
   Histogram* token_gap;
@@ -298,6 +302,11 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
+  static constexpr char kReloads[] = "Reloads of the files of tenants and keys, by result.";
+  reloads_applied = AddCounter("hydrant_reloads_total", kReloads, {{"result", "applied"}});
+  reloads_refused = AddCounter("hydrant_reloads_total", kReloads, {{"result", "refused"}});
+  reload_refused = AddGauge("hydrant_reload_refused", "1: the last reload found a file wrong and changed nothing.", {});
+  paused = AddGauge("hydrant_paused", "1: the operator has paused admission.", {});
   for (const std::string& name : options.tenant_names) AddTenant(name);
 
   open_fds = AddGauge("process_open_fds", "Open file descriptors.", {});
@@ -360,6 +369,13 @@ uint64_t Metrics::Rejected(int32_t tenant, RejectReason reason) const {
 }
 
 void Metrics::CountAuthFailure() { series_->auth_failures->Increment(); }
+
+void Metrics::CountReload(bool applied) {
+  (applied ? series_->reloads_applied : series_->reloads_refused)->Increment();
+  series_->reload_refused->Set(applied ? 0 : 1);
+}
+
+void Metrics::SetPaused(bool paused) { series_->paused->Set(paused ? 1 : 0); }
 
 void Metrics::ObserveFirstToken(int32_t tenant, int64_t us) {
   series_->first_token->Observe(Seconds(us));

@@ -74,6 +74,9 @@ class Metrics {
   void CountRequest(int32_t tenant);
   void CountReject(int32_t tenant, RejectReason reason);
   void CountAuthFailure();
+  // The files of tenants and keys were read again; not `applied`: one of them was wrong, and nothing changed.
+  void CountReload(bool applied);
+  void SetPaused(bool paused);  // admission to the engine
   void ObserveFirstToken(int32_t tenant, int64_t us);
   void ObserveTokenGap(int32_t tenant, int64_t us);  // between two outputs of one sequence
   void ObserveSequence(int32_t tenant, const SequenceReport& report);

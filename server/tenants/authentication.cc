@@ -1,5 +1,6 @@
 #include "server/tenants/authentication.h"
 
+#include <optional>
 #include <utility>
 
 #include "server/http/peer_address.h"
@@ -30,17 +31,15 @@ Authenticate TenantAuthentication(const TenantRegistry& tenants, AuthLimiter& li
   };
 }
 
-Authenticate AdminAuthentication(const std::string& key, const TenantRegistry& tenants, AuthLimiter& limiter,
-                                 std::function<void()> on_failure) {
-  KeyRing keys;
-  if (!key.empty()) keys.Add(DigestOfKey(key), 0);
+Authenticate OperatorAuthentication(std::shared_ptr<const RotatingKeys> keys, const TenantRegistry& tenants,
+                                    AuthLimiter& limiter, std::function<void()> on_failure) {
   return [keys = std::move(keys), &tenants, &limiter, on_failure = std::move(on_failure)](
              const std::string* authorization, std::string_view peer) -> ApiResult<Caller> {
-    if (keys.size() == 0) return Caller();
+    if (keys->size() == 0) return Caller();
     const std::optional<std::string_view> token = authorization == nullptr ? std::nullopt : BearerToken(*authorization);
-    if (token.has_value() && keys.OwnerOf(*token) == 0) return Caller();
+    if (token.has_value() && keys->Has(*token)) return Caller();
     if (token.has_value() && tenants.table()->HasKey(*token)) {
-      return Forbidden("The admin listener needs the operator's key, not a tenant's.", "admin_key_required");
+      return Forbidden("This needs the operator's key, not a tenant's.", "admin_key_required");
     }
     return Failure(authorization, limiter, peer, on_failure);
   };

@@ -13,7 +13,7 @@
 #include "api/wire/api_error.h"
 #include "server/http/caller.h"
 #include "server/tenants/auth_limiter.h"
-#include "server/tenants/key_ring.h"
+#include "server/tenants/rotating_keys.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
@@ -23,10 +23,10 @@ namespace hydrant {
 Authenticate TenantAuthentication(const TenantRegistry& tenants, AuthLimiter& limiter,
                                   std::function<void()> on_failure);
 
-// The operator: whoever presents `key`, or everybody who can reach the listener when it is empty. Errors: 403 for a
-// tenant's key, else as above.
-Authenticate AdminAuthentication(const std::string& key, const TenantRegistry& tenants, AuthLimiter& limiter,
-                                 std::function<void()> on_failure);
+// The operator, or a program of the operator's: whoever presents one of `keys`, or everybody who can reach the listener when there is
+// none. Errors: 403 for a tenant's key, else as above.
+Authenticate OperatorAuthentication(std::shared_ptr<const RotatingKeys> keys, const TenantRegistry& tenants,
+                                    AuthLimiter& limiter, std::function<void()> on_failure);
 
 }  // namespace hydrant
 

@@ -44,8 +44,9 @@ struct TenantsConfig {
   int32_t default_tenant = -1;  // index of who is served without a key; -1: nobody is
 };
 
-// Without a file there is one tenant, `default`: whoever presents `api_key`, or everybody when it is empty.
-TenantsConfig SingleTenant(const std::string& api_key);
+// Without a tenants file there is one tenant, `default`: whoever presents one of `keys`, or everybody when there is none.
+TenantsConfig SingleTenant(std::vector<KeyDigest> keys);
+TenantsConfig SingleTenant(const std::string& api_key);  // empty: none
 
 }  // namespace hydrant
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/clock.h"
 #include "server/process/limits.h"
+#include "server/tenants/rotating_keys.h"
 
 namespace hydrant {
 
@@ -25,9 +26,25 @@ TenantRegistry::TenantRegistry(const TenantsConfig& config, const TenantFacts& f
 
 absl::StatusOr<std::unique_ptr<TenantRegistry>> TenantRegistry::FromFile(const std::string& path,
                                                                          const TenantFacts& facts) {
-  absl::StatusOr<TenantsConfig> config = ReadTenantsFile(path, facts);
+  return Make(
+      path, [path, facts] { return ReadTenantsFile(path, facts); }, /*shared=*/true, facts);
+}
+
+absl::StatusOr<std::unique_ptr<TenantRegistry>> TenantRegistry::FromKeyFile(const std::string& path,
+                                                                            const TenantFacts& facts) {
+  const auto read = [path]() -> absl::StatusOr<TenantsConfig> {
+    absl::StatusOr<std::vector<KeyDigest>> keys = ReadKeyFile(path);
+    if (!keys.ok()) return keys.status();
+    return SingleTenant(*std::move(keys));
+  };
+  return Make(path, read, /*shared=*/false, facts);
+}
+
+absl::StatusOr<std::unique_ptr<TenantRegistry>> TenantRegistry::Make(const std::string& path, Read read, bool shared,
+                                                                     const TenantFacts& facts) {
+  absl::StatusOr<TenantsConfig> config = read();
   if (!config.ok()) return config.status();
-  std::unique_ptr<TenantRegistry> registry(new TenantRegistry(path, facts));
+  std::unique_ptr<TenantRegistry> registry(new TenantRegistry(path, std::move(read), shared, facts));
   if (absl::Status status = registry->Apply(*config); !status.ok()) return status;
   return registry;
 }
@@ -49,9 +66,9 @@ std::vector<std::string> TenantRegistry::names() const {
 }
 
 absl::Status TenantRegistry::Reload() {
-  if (!has_file()) return absl::UnimplementedError("there is no tenants file (--tenants)");
+  if (!has_file()) return absl::UnimplementedError("there is no file to read again (--tenants, --api-key-file)");
   const std::lock_guard<std::mutex> lock(reload_mutex_);
-  absl::StatusOr<TenantsConfig> config = ReadTenantsFile(path_, facts_);
+  absl::StatusOr<TenantsConfig> config = read_();
   if (!config.ok()) return config.status();
   return Apply(*config);
 }

@@ -11,6 +11,7 @@
 #ifndef HYDRANT_SERVER_TENANTS_TENANT_REGISTRY_H_
 #define HYDRANT_SERVER_TENANTS_TENANT_REGISTRY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +49,7 @@ class TenantTable {
   std::shared_ptr<const TenantEntry> Find(const std::string* authorization) const;
   // Whether some tenant has this key.
   bool HasKey(std::string_view key) const { return keys_.OwnerOf(key) >= 0; }
+  size_t keys() const { return keys_.size(); }
   const std::vector<std::shared_ptr<const TenantEntry>>& entries() const { return entries_; }
 
  private:
@@ -61,8 +64,10 @@ class TenantRegistry {
  public:
   // A configuration that stays.
   TenantRegistry(const TenantsConfig& config, const TenantFacts& facts);
-  // The one in a file. Errors: ReadTenantsFile's.
+  // The one in a tenants file. Errors: ReadTenantsFile's.
   static absl::StatusOr<std::unique_ptr<TenantRegistry>> FromFile(const std::string& path, const TenantFacts& facts);
+  // The single tenant whose keys are in a file. Errors: ReadKeyFile's.
+  static absl::StatusOr<std::unique_ptr<TenantRegistry>> FromKeyFile(const std::string& path, const TenantFacts& facts);
 
   struct Hooks {
     std::function<void(const std::string& name)> on_new_tenant;            // the next index
@@ -75,19 +80,26 @@ class TenantRegistry {
   // By index, also of tenants that are gone.
   std::vector<TenantOptions> options() const;
   std::vector<std::string> names() const;
-  bool has_file() const { return !path_.empty(); }
+  bool has_file() const { return read_ != nullptr; }
   // Requests of several parties: what one of them may see of the others matters.
-  bool shared() const { return has_file(); }
+  bool shared() const { return shared_; }
 
-  // Reads the file again. Errors, which change nothing: ReadTenantsFile's; RESOURCE_EXHAUSTED when there have been more
+  // Reads the file again. Errors, which change nothing: FromFile's or FromKeyFile's; RESOURCE_EXHAUSTED when there have been more
   // than kTenantsMax names; UNIMPLEMENTED without a file.
   absl::Status Reload();
 
  private:
-  TenantRegistry(std::string path, const TenantFacts& facts) : path_(std::move(path)), facts_(facts) {}
+  using Read = std::function<absl::StatusOr<TenantsConfig>()>;
+
+  TenantRegistry(std::string path, Read read, bool shared, const TenantFacts& facts)
+      : path_(std::move(path)), read_(std::move(read)), shared_(shared), facts_(facts) {}
+  static absl::StatusOr<std::unique_ptr<TenantRegistry>> Make(const std::string& path, Read read, bool shared,
+                                                              const TenantFacts& facts);
   absl::Status Apply(const TenantsConfig& config);
 
   const std::string path_;
+  const Read read_;  // what the file says now; null: there is none
+  const bool shared_ = false;
   const TenantFacts facts_;
   Hooks hooks_;
   std::mutex reload_mutex_;  // one reload at a time

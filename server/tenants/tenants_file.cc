@@ -1,12 +1,6 @@
 #include "server/tenants/tenants_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -18,11 +12,12 @@
 #include "api/wire/object_reader.h"
 #include "scheduler/tenant.h"
 #include "server/process/limits.h"
+#include "server/process/secret_file.h"
 
 namespace hydrant {
 namespace {
 
-constexpr off_t kFileBytesMax = 4 << 20;
+constexpr int64_t kFileBytesMax = 4 << 20;
 constexpr size_t kKeysMax = 16;  // two suffice for a rotation
 // Ratios of a million between tenants are a mistake, and counters stay exact far beyond it.
 constexpr double kWeightMin = 1e-3;
@@ -179,46 +174,20 @@ TenantsConfig ReadTenants(JsonView root, const TenantFacts& facts, std::optional
   return config;
 }
 
-absl::Status FileError(const std::string& path, const std::string& what) {
-  return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
-}
-
-// The text of an open file.
-absl::StatusOr<std::string> ReadChecked(int fd, const std::string& path) {
-  struct stat info {};
-  if (fstat(fd, &info) != 0) return FileError(path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) return FileError(path, "is not a regular file");
-  if ((info.st_mode & 077) != 0) {
-    return FileError(path, "may be read by others than its owner; run chmod 600 on it");
-  }
-  if (info.st_size > kFileBytesMax) return FileError(path, absl::StrCat("is larger than ", kFileBytesMax, " bytes"));
-  std::string text(static_cast<size_t>(info.st_size) + 1, '\0');  // one byte more shows a file that grows
-  size_t used = 0;
-  while (used < text.size()) {
-    const ssize_t got = read(fd, text.data() + used, text.size() - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(path, std::strerror(errno));
-    if (got == 0) break;
-    used += static_cast<size_t>(got);
-  }
-  if (used == text.size()) return FileError(path, "changes while it is read");
-  text.resize(used);
-  return text;
-}
-
 }  // namespace
 
-TenantsConfig SingleTenant(const std::string& api_key) {
+TenantsConfig SingleTenant(std::vector<KeyDigest> keys) {
   TenantsConfig config;
   config.tenants.emplace_back();
   // Larger is later, and there is nobody else whose requests could be meant.
   config.tenants[0].priority_max = static_cast<int32_t>(kInt32Max);
-  if (api_key.empty()) {
-    config.default_tenant = 0;
-  } else {
-    config.tenants[0].keys.push_back(DigestOfKey(api_key));
-  }
+  if (keys.empty()) config.default_tenant = 0;
+  config.tenants[0].keys = std::move(keys);
   return config;
+}
+
+TenantsConfig SingleTenant(const std::string& api_key) {
+  return api_key.empty() ? SingleTenant(std::vector<KeyDigest>()) : SingleTenant({DigestOfKey(api_key)});
 }
 
 absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::string& file, const TenantFacts& facts) {
@@ -238,11 +207,7 @@ absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::str
 }
 
 absl::StatusOr<TenantsConfig> ReadTenantsFile(const std::string& path, const TenantFacts& facts) {
-  // Not blocking: a FIFO is refused, not waited for.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return FileError(path, std::strerror(errno));
-  const absl::StatusOr<std::string> text = ReadChecked(fd, path);
-  close(fd);
+  const absl::StatusOr<std::string> text = ReadSecretFile(path, kFileBytesMax);
   if (!text.ok()) return text.status();
   return ParseTenants(*text, path, facts);
 }

@@ -33,7 +33,7 @@ struct TenantFacts {
 // member. A message never holds a key or its digest.
 absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::string& file, const TenantFacts& facts);
 
-// The same of a file, which must be a regular one and closed to group and others.
+// The same of a file (ReadSecretFile).
 absl::StatusOr<TenantsConfig> ReadTenantsFile(const std::string& path, const TenantFacts& facts);
 
 }  // namespace hydrant

@@ -195,7 +195,11 @@ class Kubernetes(unittest.TestCase):
     def words(cls, command):
         """The pod's command line, with this machine's paths, on loopback."""
         here = {"hydrantd": str(BINARY), "0.0.0.0": "127.0.0.1", "8000": "0", "$(HYDRANT_MODEL)": str(MODEL)}
-        return [here.get(word, word.replace("/etc/hydrant", str(KUBERNETES / "base"))) for word in command]
+        keys = MODEL.with_name("api-key")
+        keys.write_text("old-key\nnew-key\n", encoding="utf-8")
+        keys.chmod(0o400)
+        words = [word.replace("/etc/hydrant", str(KUBERNETES / "base")) for word in command]
+        return [here.get(word, word.replace("/run/secrets/hydrant/api-key", str(keys))) for word in words]
 
     def test_the_pods_command_serves_and_its_probes_are_answered(self):
         ports = {port["name"]: port["containerPort"] for port in self.container["ports"]}
@@ -206,6 +210,14 @@ class Kubernetes(unittest.TestCase):
             # A kubelet asks by the pod's address, a gateway by the name clients use.
             for host in ("10.1.2.3:8000", "models.example.com"):
                 self.assertEqual(ask(self.port, "GET", get["path"], Host=host)[0], 200, probe)
+
+    def test_its_keys_are_those_of_the_secret(self):
+        (keys,) = [volume["secret"] for volume in self.spec["volumes"] if volume["name"] == "keys"]
+        (mount,) = [mount["mountPath"] for mount in self.container["volumeMounts"] if mount["name"] == "keys"]
+        self.assertIn(f"--api-key-file={mount}/api-key", self.command)
+        self.assertEqual(keys["defaultMode"], 0o440, "a mode that others may read by is refused")
+        for key, status in (("old-key", 200), ("new-key", 200), ("another", 401)):
+            self.assertEqual(ask(self.port, "GET", "/v1/models", Authorization=f"Bearer {key}")[0], status, key)
 
     def test_a_gpu_adds_a_flag_that_exists(self):
         patches = (KUBERNETES / "cuda" / "kustomization.yaml").read_text()

@@ -61,6 +61,8 @@ def table(context, tenants):
     ours("counter", "evicted_tokens_total", each("policy", POLICIES))
     ours("counter", "freed_blocks_total", each("cause", ["prefill", "shrink", "periodic", "finish", "cancel", "shared"]))
     ours("counter", "shrinks_total parks_total parks_lost_total restores_total auth_failures_total stalls_total steps_lost_total")
+    ours("counter", "reloads_total", each("result", ["applied", "refused"]))
+    ours("gauge", "reload_refused paused")
     ours("gauge", "sessions", each("state", ["busy", "parked", "cold"]))
     ours("gauge", "parked_blocks prefix_snapshots prefix_snapshot_bytes")
     ours("histogram", "step_seconds", each("phase", ["plan", "device", "commit"]), STEP)

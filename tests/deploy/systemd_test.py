@@ -74,6 +74,29 @@ class Notification(unittest.TestCase):
         self.assertEqual(len(lines), 1)
         self.assertRegex(lines[0][1], r"MONOTONIC_USEC=\d+", "which systemd 253 asks for")
 
+    def test_keys_rotate_by_a_signal(self):
+        folder = MODEL.with_name("keys")  # as a Secret is mounted: the file is a link, and ..data is swapped
+        for version, keys in (("1", "old"), ("2", "old\nnew\n"), ("3", "new\n"), ("4", "")):
+            (folder / version).mkdir(parents=True)
+            (folder / version / "api-key").write_text(keys)
+            (folder / version / "api-key").chmod(0o400)
+        (folder / "..data").symlink_to("1")
+        (folder / "api-key").symlink_to("..data/api-key")
+        service = self.start("--port", 0, "--api-key-file", folder / "api-key")
+        service.wait_until_said("READY=1")
+
+        def statuses():
+            return [ask(service.port(), "GET", "/v1/models", Authorization=f"Bearer {key}")[0] for key in ("old", "new")]
+
+        self.assertEqual(statuses(), [200, 401])
+        # A file without a key is refused, and what was in force stays so.
+        for count, (version, expected) in enumerate((("2", [200, 200]), ("3", [401, 200]), ("4", [401, 200])), 2):
+            (folder / "..data_tmp").symlink_to(version)
+            (folder / "..data_tmp").rename(folder / "..data")
+            service.signal(signal.SIGHUP)
+            wait_for("the end of the reload", lambda n=count: len(service.times_of("READY=1")) == n)
+            self.assertEqual(statuses(), expected, version)
+
     def test_the_watchdog_is_fed_while_the_engine_moves_and_only_then(self):
         service = self.start("--port", 0, "--engine-stall-s", 0.2, watchdog_s=WATCHDOG_S)
         service.wait_until_said("READY=1")

@@ -214,6 +214,9 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--log-format", "xml"}, "--log-format"},
       {{"--host", "0.0.0.0"}, "--host"},
       {{"--tenants", "x.json", "--api-key", "k"}, "--api-key"},
+      {{"--tenants", "x.json", "--api-key-file", "f"}, "--api-key-file"},
+      {{"--api-key", "k", "--api-key-file", "f"}, "--api-key-file"},
+      {{"--admin-api-key", "k", "--admin-api-key-file", "f"}, "--admin-api-key-file"},
       {{"--scheduling-policy", "lottery"}, "--scheduling-policy"},
       {{"--scheduling-policy", "priority"}, "--scheduling-policy"},
       {{"--admin-port", "65536", "--admin-api-key", "k"}, "--admin-port"},
@@ -332,6 +335,20 @@ TEST(Config, TheAdminKeyMayComeFromTheEnvironmentAndAPortNeedsOne) {
   setenv("HYDRANT_ADMIN_KEY", "from-environment", 1);
   EXPECT_EQ(Good({"--admin-port", "7"}).admin_key, "from-environment");
   unsetenv("HYDRANT_ADMIN_KEY");
+}
+
+TEST(Config, AFileOfKeysWinsOverTheEnvironment) {
+  setenv("HYDRANT_API_KEY", "from-environment", 1);
+  setenv("HYDRANT_ADMIN_KEY", "from-environment", 1);
+  const Config config =
+      Good({"--api-key-file", "a", "--admin-api-key-file", "b", "--metrics-api-key-file", "c", "--admin-port", "0"});
+  unsetenv("HYDRANT_API_KEY");
+  unsetenv("HYDRANT_ADMIN_KEY");
+  EXPECT_EQ(config.api_key, "");
+  EXPECT_EQ(config.api_key_path, "a");
+  EXPECT_EQ(config.admin_key, "");
+  EXPECT_EQ(config.admin_key_path, "b");
+  EXPECT_EQ(config.metrics_key_path, "c");
 }
 
 TEST(Config, WithAFileOfTenantsTheEnvironmentsKeyIsNotTheirs) {

@@ -40,7 +40,7 @@ class AdminRoutesTest : public testing::Test {
     TestServerOptions options;
     options.tenants_path = path_;
     options.http.admin.port = 0;
-    options.http.admin.key = "admin-key";
+    options.http.admin.keys = RotatingKeys::Of("admin-key");
     options.http.admin.socket_path = dir_.File("admin.sock");
     server_ = std::make_unique<TestServer>(std::move(options));
   }
@@ -130,6 +130,107 @@ TEST_F(AdminRoutesTest, AReloadTakesEffectAtOnceOrNotAtAll) {
   EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-a").status, 401);
 }
 
+// Files of keys beside the tenants: a reload puts all of them into force, or none.
+class KeyFilesTest : public AdminRoutesTest {
+ protected:
+  std::string WriteKeys(const std::string& name, const std::string& text) const {
+    const std::string path = dir_.Write(name, text);
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+    return path;
+  }
+  void Start() {
+    Write("");
+    TestServerOptions options;
+    options.tenants_path = path_;
+    options.http.admin.port = 0;
+    options.http.admin.keys = *RotatingKeys::FromFile(WriteKeys("admin", "admin-key"));
+    options.http.metrics_keys = *RotatingKeys::FromFile(WriteKeys("metrics", "metrics-key"));
+    server_ = std::make_unique<TestServer>(std::move(options));
+  }
+  int Tenants(const std::string& key) const {
+    return Admin(Get("/admin/tenants", "Authorization: Bearer " + key + "\r\n")).status;
+  }
+  int Metrics(const std::string& key) const {
+    return server_->Ask(Get("/metrics", "Authorization: Bearer " + key + "\r\n")).status;
+  }
+};
+
+TEST_F(KeyFilesTest, MetricsHasAKeyOfItsOwnAlsoBesideTenants) {
+  Start();
+  EXPECT_EQ(Metrics("metrics-key"), 200);
+  EXPECT_EQ(Metrics("wrong"), 401);
+  EXPECT_EQ(Metrics("key-a"), 403) << "what one tenant does is not the others' business";
+  EXPECT_EQ(server_->Ask(Get("/metrics")).status, 401);
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "metrics-key").status, 401) << "it opens nothing else";
+  EXPECT_EQ(Tenants("metrics-key"), 401);
+}
+
+TEST_F(KeyFilesTest, ARotationHasBothKeysAndThenTheNewOne) {
+  Start();
+  WriteKeys("admin", "admin-key\nnew-admin\n");
+  WriteKeys("metrics", "metrics-key\nnew-metrics\n");
+  ASSERT_EQ(Admin(Post("/admin/reload")).status, 200);
+  for (const char* key : {"admin-key", "new-admin"}) EXPECT_EQ(Tenants(key), 200) << key;
+  for (const char* key : {"metrics-key", "new-metrics"}) EXPECT_EQ(Metrics(key), 200) << key;
+  WriteKeys("admin", "new-admin\n");
+  WriteKeys("metrics", "new-metrics\n");
+  ASSERT_EQ(Admin(Post("/admin/reload", "Authorization: Bearer new-admin\r\n")).status, 200);
+  EXPECT_EQ(Tenants("admin-key"), 401);
+  EXPECT_EQ(Tenants("new-admin"), 200);
+  EXPECT_EQ(Metrics("metrics-key"), 401);
+  EXPECT_EQ(Metrics("new-metrics"), 200);
+}
+
+TEST_F(KeyFilesTest, AllFilesComeIntoForceTogetherOrNoneAndALineAndAMetricSaySo) {
+  testing::internal::CaptureStderr();
+  StartLog(LogLevel::kInfo);
+  Start();
+  const auto scraped = [&] { return server_->Ask(Get("/metrics", "Authorization: Bearer metrics-key\r\n")).body; };
+  EXPECT_THAT(scraped(), HasSubstr("hydrant_reload_refused 0"));
+  WriteKeys("admin", "new-admin\n");
+  Write("", "key-new");
+  WriteKeys("metrics", "");
+  const Response refused = Admin(Post("/admin/reload"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("holds no key"));
+  EXPECT_EQ(Tenants("admin-key"), 200);
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-new").status, 401);
+  EXPECT_THAT(scraped(), HasSubstr("hydrant_reload_refused 1"));
+  WriteKeys("metrics", "metrics-key\n");
+  Write(R"(,"weight":0)", "key-new");
+  EXPECT_EQ(Admin(Post("/admin/reload")).status, 400);
+  EXPECT_EQ(Tenants("admin-key"), 200) << "the tenants are read last, and the key of the operator waits for them";
+  Write("", "key-new");
+  EXPECT_EQ(Admin(Post("/admin/reload")).status, 200);
+  EXPECT_EQ(Tenants("admin-key"), 401);
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-new").status, 200);
+  EXPECT_THAT(scraped(), HasSubstr("hydrant_reload_refused 0"));
+  EXPECT_THAT(scraped(), HasSubstr("hydrant_reloads_total{result=\"applied\"} 1"));
+  EXPECT_THAT(scraped(), HasSubstr("hydrant_reloads_total{result=\"refused\"} 2"));
+  server_.reset();
+  StopLog();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("reloaded by admin tenants 2 keys 2 admin_keys 1 metrics_keys 1"));
+  EXPECT_THAT(text, HasSubstr("not reloaded, what was in force stays so"));
+  for (const char* key : {"new-admin", "metrics-key", "key-new"}) EXPECT_THAT(text, Not(HasSubstr(key)));
+}
+
+// A request that was admitted goes on when its key and its tenant go; the next one of its connection does not begin.
+TEST_F(AdminRoutesTest, ATenantThatGoesFinishesWhatItHasRunning) {
+  Start();
+  RawClient client(server_->port());
+  server_->executor().Hold(3);
+  client.Send(CompletionPost(R"({"prompt":"hi","max_tokens":300,"stream":true})", "Authorization: Bearer key-a\r\n"));
+  client.ReadUntil("data: ");
+  const std::string b = R"({"tenants":[{"name":"b","api_keys_sha256":[")" + Hex("key-b") + R"("]}]})";
+  ASSERT_EQ(chmod(dir_.Write("tenants.json", b).c_str(), 0600), 0);
+  ASSERT_EQ(Admin(Post("/admin/reload")).status, 200);
+  server_->executor().Release();
+  EXPECT_THAT(client.ReadUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
+  EXPECT_EQ(client.Ask(CompletionPost(R"({"prompt":"hi"})", "Authorization: Bearer key-a\r\n")).status, 401);
+  EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-b").status, 200);
+}
+
 TEST_F(AdminRoutesTest, WhatTheOperatorChangesIsLoggedAndTheLevelToo) {
   testing::internal::CaptureStderr();
   StartLog(LogLevel::kWarning);
@@ -139,6 +240,7 @@ TEST_F(AdminRoutesTest, WhatTheOperatorChangesIsLoggedAndTheLevelToo) {
   EXPECT_EQ(raised.status, 200);
   EXPECT_EQ(raised.body, R"({"level":"info"})");
   EXPECT_EQ(Admin(Post("/pause")).status, 200);
+  EXPECT_THAT(Admin(Get("/metrics", kAdmin)).body, HasSubstr("hydrant_paused 1"));
   EXPECT_EQ(Admin(Post("/admin/log_level", "", R"({"level":"debug"})")).status, 401);
   EXPECT_FALSE(LogEnabled(LogLevel::kDebug));
   const Response wrong = Admin(Post("/admin/log_level", kAdmin, R"({"level":"loud"})"));
@@ -243,7 +345,7 @@ TEST_F(AdminRoutesTest, ADrainTurnsNewWorkAwayAndTheProcessStays) {
 TEST_F(AdminRoutesTest, WithoutAFileThereIsNothingToReload) {
   TestServerOptions options;
   options.http.admin.port = 0;
-  options.http.admin.key = "admin-key";
+  options.http.admin.keys = RotatingKeys::Of("admin-key");
   TestServer server(std::move(options));
   EXPECT_EQ(RawClient(server.http().admin_port()).Ask(Post("/admin/reload")).status, 400);
 }

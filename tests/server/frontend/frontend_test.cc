@@ -276,7 +276,8 @@ TEST(Frontend, TheOperatorIsHeardWhateverClientsDo) {
   options.http.handle_signals = true;
   options.http.notify = told.hook();
   options.http.watchdog_us = 2'000;
-  options.http.admin = {0, "127.0.0.1", "", "admin-key"};
+  options.http.admin.port = 0;
+  options.http.admin.keys = RotatingKeys::Of("admin-key");
   TestServer server(std::move(options));
   {
     const BusyIoThreads busy(server);

@@ -42,7 +42,7 @@ TEST(LoadingServer, WhoServesThenGoesOnWithItsSockets) {
   early.Send(Get("/ready"));
   options.http.admin.socket = loading.ReleaseAdmin();
   options.http.admin.port = options.http.admin.socket->port;
-  options.http.admin.key = "admin-key";
+  options.http.admin.keys = RotatingKeys::Of("admin-key");
   RawClient early_operator(*options.http.admin.port);
   early_operator.Send(Get("/admin/tenants", "Authorization: Bearer admin-key\r\n"));
   const uint16_t port = options.http.socket->port;

@@ -1,8 +1,11 @@
 #include "server/tenants/authentication.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
+
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -44,7 +47,7 @@ TEST_F(AuthenticationTest, WhoFailsOftenIsTold429AndAValidKeyStillEnters) {
 }
 
 TEST_F(AuthenticationTest, TheOperatorHasAKeyOfItsOwn) {
-  const Authenticate authenticate = AdminAuthentication("admin-key", tenants_, limiter_, nullptr);
+  const Authenticate authenticate = OperatorAuthentication(RotatingKeys::Of("admin-key"), tenants_, limiter_, nullptr);
   EXPECT_EQ(StatusOf(authenticate, "Bearer admin-key"), 200);
   EXPECT_EQ(StatusOf(authenticate, "Bearer tenant-key"), 403);
   EXPECT_EQ(StatusOf(authenticate, "Bearer other"), 401);
@@ -52,13 +55,27 @@ TEST_F(AuthenticationTest, TheOperatorHasAKeyOfItsOwn) {
 }
 
 TEST_F(AuthenticationTest, WithoutAnAdminKeyTheListenersPermissionsDecide) {
-  const Authenticate authenticate = AdminAuthentication("", tenants_, limiter_, nullptr);
+  const Authenticate authenticate = OperatorAuthentication(RotatingKeys::Of(""), tenants_, limiter_, nullptr);
   EXPECT_EQ(StatusOf(authenticate, ""), 200);
+}
+
+TEST_F(AuthenticationTest, ARotatedOperatorsKeyIsKnownAtOnce) {
+  const TempDir dir;
+  const std::string path = dir.Write("keys", "old");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  const auto keys = RotatingKeys::FromFile(path);
+  ASSERT_TRUE(keys.ok());
+  const Authenticate authenticate = OperatorAuthentication(*keys, tenants_, limiter_, nullptr);
+  EXPECT_EQ(StatusOf(authenticate, "Bearer old"), 200);
+  dir.Write("keys", "new");
+  (*keys)->Put(*(*keys)->Read());
+  EXPECT_EQ(StatusOf(authenticate, "Bearer old"), 401);
+  EXPECT_EQ(StatusOf(authenticate, "Bearer new"), 200);
 }
 
 TEST_F(AuthenticationTest, OnAServerWithoutKeysAWrongAdminKeyIsJustWrong) {
   const TenantRegistry open(SingleTenant(""), {.blocks = 10, .sequences_max = 2, .context = 100, .kv = {}});
-  EXPECT_EQ(StatusOf(AdminAuthentication("admin-key", open, limiter_, nullptr), "Bearer x"), 401);
+  EXPECT_EQ(StatusOf(OperatorAuthentication(RotatingKeys::Of("admin-key"), open, limiter_, nullptr), "Bearer x"), 401);
 }
 
 }  // namespace

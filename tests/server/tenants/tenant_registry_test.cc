@@ -155,6 +155,26 @@ TEST_F(TenantRegistryTest, NamesAreBoundedOverTheLifeOfTheProcess) {
   EXPECT_TRUE(registry_->Reload().ok());
 }
 
+TEST_F(TenantRegistryTest, TheKeysOfASingleTenantRotateInAFileOfTheirOwn) {
+  Write("old\n");
+  auto made = TenantRegistry::FromKeyFile(path_, Facts());
+  ASSERT_TRUE(made.ok()) << made.status();
+  registry_ = std::move(*made);
+  EXPECT_FALSE(registry_->shared());
+  const auto account = registry_->table()->entries()[0]->account;
+  Write("old\nnew\n");
+  ASSERT_TRUE(registry_->Reload().ok());
+  EXPECT_EQ(NameOf("Bearer old"), "default");
+  EXPECT_EQ(NameOf("Bearer new"), "default");
+  Write("");
+  EXPECT_FALSE(registry_->Reload().ok()) << "an empty file must not open the server";
+  EXPECT_EQ(registry_->table()->Find(nullptr), nullptr);
+  Write("new\n");
+  ASSERT_TRUE(registry_->Reload().ok());
+  EXPECT_EQ(NameOf("Bearer old"), "");
+  EXPECT_EQ(registry_->table()->entries()[0]->account, account) << "what it has open and used up stays";
+}
+
 TEST_F(TenantRegistryTest, WithoutAFileThereIsNothingToReload) {
   TenantRegistry registry(SingleTenant(""), Facts());
   EXPECT_EQ(registry.Reload().code(), absl::StatusCode::kUnimplemented);
