@@ -153,10 +153,10 @@ OriginPolicy MakeOrigins(const Config& config) {
   return OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
 }
 
-FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier& systemd, const Limits& limits,
+FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier& systemd, const Sizing& sizing,
                                     const ModelConfig& model, ServingContext context) {
   FrontendOptions options;
-  options.limits = limits;
+  options.limits = sizing.limits;
   options.admin.port = config.admin_port;
   options.admin.host = config.admin_host;
   options.admin.socket_path = config.admin_socket;
@@ -168,6 +168,7 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   options.shutdown_timeout_s = config.shutdown_timeout_s;
   options.context = std::move(context);
   options.kv_shape = {model.layers, model.kv_heads};
+  options.kv_block_bytes = sizing.block_bytes;
   options.model_root = NameOf(config.model_path, true);
   options.version = kVersion;
   options.ui = config.ui;
@@ -303,8 +304,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
-  FrontendOptions http_options =
-      MakeFrontendOptions(config, systemd, sizing.limits, checkpoint.config, std::move(context));
+  FrontendOptions http_options = MakeFrontendOptions(config, systemd, sizing, checkpoint.config, std::move(context));
   absl::StatusOr<std::shared_ptr<RotatingKeys>> admin_keys = MakeKeys(config.admin_key_path, config.admin_key);
   if (!admin_keys.ok()) return admin_keys.status();
   http_options.admin.keys = *std::move(admin_keys);

@@ -106,6 +106,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   sizing->score_block_bytes = static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
   const int64_t block_bytes =
       static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)) + spares * sizing->score_block_bytes;
+  sizing->block_bytes = block_bytes;
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
   std::string source;

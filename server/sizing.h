@@ -35,6 +35,7 @@ struct Sizing {
   DType weight_dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
   Limits limits;
+  int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
   int64_t score_block_bytes = 0;         // KvCache::BytesPerScoreBlock
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
   std::vector<std::string> warnings;     // lines for the log: what an operator would not expect

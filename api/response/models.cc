@@ -14,6 +14,8 @@ void AppendModel(std::string* out, const ModelCard& card) {
   AppendJsonString(out, card.root);
   out->append(",\"parent\":null,\"max_model_len\":");
   AppendJsonInteger(out, card.max_model_len);
+  out->append(",\"kv_block_bytes\":");
+  AppendJsonInteger(out, card.kv_block_bytes);
   // OpenAI dropped `permission` long ago; clients of vLLM's server still read it.
   out->append(",\"permission\":[{\"id\":");
   AppendJsonString(out, "modelperm-" + card.id);

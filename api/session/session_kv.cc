@@ -138,6 +138,8 @@ std::string SessionKvJson(const SessionKv& kv) {
   AppendName(&out, "specials");
   AppendJsonIntegers(&out, kv.specials);
   AppendHeld(&out, kv);
+  AppendName(&out, "ahead");
+  kv.ahead.has_value() ? AppendJsonInteger(&out, *kv.ahead) : void(out.append("null"));
   if (kv.pair.has_value()) AppendPair(&out, *kv.pair);
   if (kv.token.has_value()) {
     AppendName(&out, "token");

@@ -41,6 +41,8 @@ enum class KvUnknown : uint8_t {
 struct SessionKv {
   std::string id;
   SessionState state = SessionState::kCold;
+  std::optional<int32_t>
+      ahead;           // a turn waits for admission: so many sequences of its tenant are before it in the line
   std::string policy;  // preset; empty: not known yet
   int32_t budget = 0;  // in force; 0: none
   int32_t heavy = 0;   // of it; 0 where there is no budget

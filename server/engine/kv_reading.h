@@ -5,6 +5,7 @@
 #define HYDRANT_SERVER_ENGINE_KV_READING_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "block_manager/kv_budget.h"
@@ -24,8 +25,9 @@ struct KvReading {
     kParked,
   };
   Source source = Source::kNone;
-  uint64_t turn = 0;      // kParked: which turn left it
-  int32_t computed = 0;   // logical length
+  std::optional<int32_t> ahead;  // a turn waits for admission: sequences of its tenant that are before it in the line
+  uint64_t turn = 0;             // kParked: which turn left it
+  int32_t computed = 0;          // logical length
   int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces
   int32_t blocks = 0;     // kRunning: held
   KvBudget budget;        // kRunning: in force

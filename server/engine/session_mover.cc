@@ -52,6 +52,7 @@ void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<Re
 
 void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
   out->source = KvReading::Source::kNone;
+  out->ahead.reset();
   out->score_blocks_read = false;
   out->tokens.clear();
   for (const int32_t index : scheduler_.running_sequences()) {
@@ -61,6 +62,7 @@ void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
     ReadRunning(index, out);
     return;
   }
+  out->ahead = AheadOf(session);
   const ParkedCounts* parked = scheduler_.parked().Find(session);
   if (parked == nullptr) return;
   out->source = KvReading::Source::kParked;
@@ -68,6 +70,17 @@ void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
   out->computed = parked->computed;
   out->live = parked->live;
   if (evicts) ReadScores({.session = session, .live = parked->live}, out);
+}
+
+std::optional<int32_t> SessionMover::AheadOf(uint64_t session) const {
+  for (const Tenant& tenant : scheduler_.tenants()) {
+    int32_t ahead = 0;
+    for (const int32_t index : tenant.queue) {
+      if (scheduler_.sequence(index).request.session == session) return ahead;
+      ++ahead;
+    }
+  }
+  return std::nullopt;
 }
 
 void SessionMover::ReadRunning(int32_t index, KvReading* out) {

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,6 +58,8 @@ class SessionMover {
   std::span<const ParkedTurn> parked() const { return parked_; }
 
  private:
+  // KvReading::ahead. O(waiting sequences).
+  std::optional<int32_t> AheadOf(uint64_t session) const;
   void ReadRunning(int32_t index, KvReading* out);
   void ReadScores(const ReadOp& read, KvReading* out);
 

@@ -130,6 +130,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   card.created = static_cast<int64_t>(std::time(nullptr));
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
+  card.kv_block_bytes = options_.kv_block_bytes;
   Authenticate metrics_reader;
   if (options_.metrics_keys->size() > 0) {
     metrics_reader =

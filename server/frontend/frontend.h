@@ -55,8 +55,9 @@ struct FrontendOptions {
   double shutdown_delay_s = 0;            // after a drain begins: new requests are served for this long
   double shutdown_timeout_s = 30;         // after that delay: running requests are ended
   ServingContext context;
-  KvShape kv_shape;        // of the model
-  std::string model_root;  // what was loaded, for /v1/models
+  KvShape kv_shape;            // of the model
+  int64_t kv_block_bytes = 0;  // of the pool, for /v1/models
+  std::string model_root;      // what was loaded, for /v1/models
   std::string version;
   bool ui = true;
   bool handle_signals = false;

@@ -169,6 +169,7 @@ SessionKv MakeSessionKv(const std::string& id, const SessionStore::View& view, c
   const bool fits = KvReadingFits(reading, view);
   const bool running = fits && reading.source == KvReading::Source::kRunning;
   const bool parked = fits && reading.source == KvReading::Source::kParked;
+  if (kv.state == SessionState::kBusy && !running) kv.ahead = reading.ahead;
   EvictionPolicy policy;
   std::span<const int32_t> tokens;
   if (running) {

@@ -56,6 +56,7 @@ TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
   EXPECT_EQ(sizing.limits.blocks, 100);
   EXPECT_EQ(sizing.limits.spare_score_blocks, 200);
   EXPECT_EQ(sizing.score_block_bytes, 30 * 3 * 16 * 8);
+  EXPECT_EQ(sizing.block_bytes, 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8));
   config.prefix_caching = false;
   EXPECT_GT(DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks, 105);
   EXPECT_EQ(DeriveLimits(config, Model(), kEverything, kHost)->limits.spare_score_blocks, 0);

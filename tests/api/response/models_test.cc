@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(ModelsTest, TheListHasWhatBenchmarksRead) {
-  const Json list = Json::parse(ModelListJson({{"smol", 1700000000, "SmolLM2.gguf", 8192}}));
+  const Json list = Json::parse(ModelListJson({{"smol", 1700000000, "SmolLM2.gguf", 8192, 737280}}));
   EXPECT_EQ(list["object"], "list");
   ASSERT_EQ(list["data"].size(), 1u);
   const Json& model = list["data"][0];
@@ -21,13 +21,14 @@ TEST(ModelsTest, TheListHasWhatBenchmarksRead) {
   EXPECT_EQ(model["root"], "SmolLM2.gguf");
   EXPECT_TRUE(model.contains("parent") && model["parent"].is_null());
   EXPECT_EQ(model["max_model_len"], 8192);
+  EXPECT_EQ(model["kv_block_bytes"], 737280);
   ASSERT_EQ(model["permission"].size(), 1u);
   EXPECT_EQ(model["permission"][0]["object"], "model_permission");
-  EXPECT_EQ(model, Json::parse(ModelJson({"smol", 1700000000, "SmolLM2.gguf", 8192})));
+  EXPECT_EQ(model, Json::parse(ModelJson({"smol", 1700000000, "SmolLM2.gguf", 8192, 737280})));
 }
 
 TEST(ModelsTest, NamesAreEscaped) {
-  EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1}))["id"], "a\"b\xef\xbf\xbd");
+  EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1, 1}))["id"], "a\"b\xef\xbf\xbd");
 }
 
 TEST(ModelsTest, AnEmptyListIsAList) { EXPECT_EQ(ModelListJson({}), R"({"object":"list","data":[]})"); }

@@ -93,5 +93,21 @@ TEST_F(SessionMoverTest, TheStepInFlightIsAwaitedOnlyWhereScoresAreRead) {
   EXPECT_EQ(awaited, 1);
 }
 
+TEST_F(SessionMoverTest, ATurnThatWaitsHasItsPlaceInTheLineRead) {
+  for (uint64_t session : {11, 12})
+    ASSERT_TRUE(scheduler.Add(SessionTurnOf(session, MakeRequest(session, 16, 1)).request).ok());
+  KvReading reading;
+  mover.Read(12, /*evicts=*/true, &reading);
+  EXPECT_EQ(reading.ahead, 1);
+  mover.Read(11, /*evicts=*/true, &reading);
+  EXPECT_EQ(reading.ahead, 0);
+  mover.Read(13, /*evicts=*/true, &reading);
+  EXPECT_EQ(reading.ahead, std::nullopt);
+  scheduler.Plan(0);
+  mover.Read(12, /*evicts=*/false, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kRunning);
+  EXPECT_EQ(reading.ahead, std::nullopt);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -180,6 +180,16 @@ TEST_F(KvMap, WhatASessionHasParkedIsOfItsLastTurn) {
   EXPECT_EQ(of_another.live, 0);
 }
 
+TEST_F(KvMap, ATurnThatWaitsSaysHowManyAreBeforeIt) {
+  KvReading reading;
+  reading.ahead = 3;
+  EXPECT_EQ(Make(BusyView(), reading).ahead, 3);
+  EXPECT_EQ(Make(ParkedView(1, reading.policy), reading).ahead, std::nullopt) << "its turn has ended meanwhile";
+  KvReading running = Running();
+  running.ahead = 3;
+  EXPECT_EQ(Make(BusyView(), running).ahead, std::nullopt);
+}
+
 TEST_F(KvMap, SaysWhyItDoesNotKnow) {
   EXPECT_EQ(Make(BusyView(), KvReading()).unknown, KvUnknown::kQueued);
   KvReading rolling = Running();
