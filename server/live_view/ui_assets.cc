@@ -11,14 +11,21 @@ HYDRANT_UI_ASSET(hydrant_ui_page, "index.html")
 HYDRANT_UI_ASSET(hydrant_ui_icon, "icon.svg")
 HYDRANT_UI_ASSET(hydrant_ui_colours, "colours.css")
 HYDRANT_UI_ASSET(hydrant_ui_style, "style.css")
+HYDRANT_UI_ASSET(hydrant_ui_chat_style, "chat.css")
 HYDRANT_UI_ASSET(hydrant_ui_api, "api.js")
 HYDRANT_UI_ASSET(hydrant_ui_chart, "chart.js")
 HYDRANT_UI_ASSET(hydrant_ui_chat, "chat.js")
+HYDRANT_UI_ASSET(hydrant_ui_curl, "curl.js")
 HYDRANT_UI_ASSET(hydrant_ui_dom, "dom.js")
+HYDRANT_UI_ASSET(hydrant_ui_format, "format.js")
 HYDRANT_UI_ASSET(hydrant_ui_grid, "grid.js")
 HYDRANT_UI_ASSET(hydrant_ui_main, "main.js")
 HYDRANT_UI_ASSET(hydrant_ui_map, "map.js")
 HYDRANT_UI_ASSET(hydrant_ui_memory, "memory.js")
+HYDRANT_UI_ASSET(hydrant_ui_message, "message.js")
+HYDRANT_UI_ASSET(hydrant_ui_patience, "patience.js")
+HYDRANT_UI_ASSET(hydrant_ui_settings, "settings.js")
+HYDRANT_UI_ASSET(hydrant_ui_store, "store.js")
 
 namespace hydrant {
 namespace {
@@ -38,14 +45,21 @@ std::span<const UiAsset> UiAssets() {
       {"icon.svg", kSvg, Between(hydrant_ui_icon, hydrant_ui_icon_end)},
       {"colours.css", kCss, Between(hydrant_ui_colours, hydrant_ui_colours_end)},
       {"style.css", kCss, Between(hydrant_ui_style, hydrant_ui_style_end)},
+      {"chat.css", kCss, Between(hydrant_ui_chat_style, hydrant_ui_chat_style_end)},
       {"api.js", kJs, Between(hydrant_ui_api, hydrant_ui_api_end)},
       {"chart.js", kJs, Between(hydrant_ui_chart, hydrant_ui_chart_end)},
       {"chat.js", kJs, Between(hydrant_ui_chat, hydrant_ui_chat_end)},
+      {"curl.js", kJs, Between(hydrant_ui_curl, hydrant_ui_curl_end)},
       {"dom.js", kJs, Between(hydrant_ui_dom, hydrant_ui_dom_end)},
+      {"format.js", kJs, Between(hydrant_ui_format, hydrant_ui_format_end)},
       {"grid.js", kJs, Between(hydrant_ui_grid, hydrant_ui_grid_end)},
       {"main.js", kJs, Between(hydrant_ui_main, hydrant_ui_main_end)},
       {"map.js", kJs, Between(hydrant_ui_map, hydrant_ui_map_end)},
       {"memory.js", kJs, Between(hydrant_ui_memory, hydrant_ui_memory_end)},
+      {"message.js", kJs, Between(hydrant_ui_message, hydrant_ui_message_end)},
+      {"patience.js", kJs, Between(hydrant_ui_patience, hydrant_ui_patience_end)},
+      {"settings.js", kJs, Between(hydrant_ui_settings, hydrant_ui_settings_end)},
+      {"store.js", kJs, Between(hydrant_ui_store, hydrant_ui_store_end)},
   };
   return kAssets;
 }

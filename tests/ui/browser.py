@@ -13,7 +13,7 @@ import time
 
 START_TIMEOUT_S = 60
 CALL_TIMEOUT_S = 60
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9, "Enter": 13}
+KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9, "Enter": 13, "Escape": 27}
 
 
 def find_chromium():

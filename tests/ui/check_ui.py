@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,8 @@ def check_a_chat_streams_and_the_map_follows(browser, server):
     require(shown["live"] == BUDGET, "the session holds its budget", shown["live"])
     browser.problems[:] = [problem for problem in browser.problems if not came_early(problem)]
     require(text(browser, "#kept") == str(BUDGET) and text(browser, "#seen") == str(shown["known"]), "so say the figures")
+    require("parked" in text(browser, "#blocks-unit") and "B parked" in text(browser, "#blocks-unit"), "in bytes", text(browser, "#blocks-unit"))
+    require(" tokens read; 60 written in " in text(browser, ".message:last-child .note"), "what it took", text(browser, ".note"))
 
 
 def check_every_token_is_coloured_by_what_the_server_says(browser, server):
@@ -259,6 +262,30 @@ def check_a_new_chat_begins_empty(browser, server):
     browser.problems.clear()  # of this very question
 
 
+def check_a_reload_keeps_the_chat(browser, server):
+    """Of the session the server knows more than the page: what each head holds comes back as it was."""
+    before = settled(browser, server)
+    said = browser.evaluate("[...document.querySelectorAll('.said')].map(e => e.textContent)")
+    browser.go(server.base + "/ui")
+    browser.wait("document.documentElement.dataset.ready === 'yes'")
+    require(browser.evaluate("[...document.querySelectorAll('.said')].map(e => e.textContent)") == said, "the chat is there")
+    require(browser.evaluate("document.getElementById('budget').value") == str(BUDGET), "and its settings")
+    browser.wait(f"document.querySelectorAll('.map .token').length === {before['known']}")
+    require(settled(browser, server) == before, "the session is the same")
+
+
+def check_the_command_line_is_answered(browser):
+    browser.evaluate("document.getElementById('say').focus()")
+    browser.type("It's 5 o'clock: \"why\"?")
+    browser.click("#show-curl")
+    command = text(browser, "#curl-text")
+    require(KEY not in command, "the key is not in it", command)
+    browser.evaluate("document.getElementById('curl-dialog').close(); document.getElementById('say').value = ''")
+    environment = os.environ | {"HYDRANT_API_KEY": KEY}
+    ran = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+    require(ran.returncode == 0 and ran.stdout.rstrip().endswith("data: [DONE]"), "what is copied works", ran.stdout[-300:] + ran.stderr)
+
+
 def check_looks(browser, pictures):
     """Nothing sticks out at any width; pictures for whoever wants to see."""
     for width, height in ((1280, 800), (960, 700), (400, 860), (320, 640)):
@@ -316,6 +343,9 @@ def visit(pictures):
             check_a_chat_streams_and_the_map_follows(browser, server)
             check_every_token_is_coloured_by_what_the_server_says(browser, server)
             check_pointing_and_stepping_through_tokens(browser, server)
+            check_a_reload_keeps_the_chat(browser, server)
+            if shutil.which("curl"):
+                check_the_command_line_is_answered(browser)
             check_looks(browser, pictures)
             check_a_layer_and_head_alone(browser, server)
             check_a_turn_can_be_stopped_and_the_next_one_goes_on(browser, server)

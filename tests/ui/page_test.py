@@ -2,17 +2,11 @@
 """The live view beside a server that is slow, forgets, or holds more than one answer shows: a headless Chromium on the page's files and
 scripted answers. What a real server shows is in check_ui.py. Exit 77: skipped, with the reason on the last line."""
 
-import pathlib
-import sys
 import threading
-import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import page_case
+from scripted_server import kv_answer
 
-from browser import Browser, find_chromium
-from scripted_server import ScriptedServer, kv_answer
-
-SKIPPED = 77
 REFUSED = 401, {"error": {"message": "No valid key.", "code": "invalid_api_key"}}
 BUSY = 429, {"error": {"message": "Too many.", "code": "rate_limit_exceeded"}}
 MARKED = "[...document.querySelectorAll('.map .token')].filter(t => t.dataset.level > 0).length"
@@ -20,33 +14,12 @@ FIRST = "document.querySelector('.map .token[data-position]')?.dataset.position"
 LAST = "[...document.querySelectorAll('.map .token[data-position]')].at(-1)?.dataset.position"
 
 
-class Page(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = Browser(find_chromium())
-        cls.addClassCleanup(cls.browser.close)
-        cls.browser.size(1280, 800)
-
-    def setUp(self):
-        self.server = ScriptedServer()
-        self.addCleanup(self.server.stop)
-        self.browser.problems.clear()
-        self.browser.go(self.server.base + "/ui")
-        self.browser.wait("document.documentElement.dataset.ready === 'yes'")
-
-    def say(self, text):
-        self.browser.evaluate("document.getElementById('say').focus()")
-        self.browser.type(text)
-        self.browser.press("Enter")
-
+class Page(page_case.PageCase):
     def chat(self):
         """A turn, up to its map."""
         self.say("Hello.")
         self.browser.wait("document.getElementById('stop').hidden")
         self.browser.wait("document.querySelectorAll('.token[data-position]').length > 0")
-
-    def hidden(self, identity):
-        return self.browser.evaluate(f"document.getElementById('{identity}').hidden")
 
     def test_every_request_of_a_chat_names_its_session_in_the_header(self):
         """A balancer reads headers and paths, not bodies (docs/scale-out.md)."""
@@ -168,7 +141,4 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not find_chromium():
-        print("page: skipped: there is no chromium (Debian package chromium)")
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+    page_case.main()

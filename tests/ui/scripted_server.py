@@ -1,16 +1,20 @@
-"""The live view's files, and behind them a server that answers what a test tells it to, when it tells it to. It is for what a real
-one does too rarely to be waited for: answers that overtake each other, sessions longer than a context. Standard library only."""
+"""The live view's files under the policy of the real server, and behind them a server that answers what a test tells it to, when
+it tells it to. It is for what a real one does too rarely to be waited for: answers that overtake each other, sessions longer than a
+context, full queues. Standard library only."""
 
 import http.server
 import json
 import pathlib
+import re
 import threading
 import time
 import urllib.parse
 
 UI = pathlib.Path(__file__).resolve().parents[2] / "server" / "live_view" / "ui"
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+POLICY = "".join(re.findall(r'"(.*?)"', re.search(r"kUiSecurityPolicy\[\] =(.*?);\n", (UI.parent / "ui_routes.h").read_text(), re.S)[1]))
 LAYERS, HEADS = 3, 2
+MODEL = {"id": "a-model", "max_model_len": 8192, "kv_block_bytes": 400_000}
 
 
 def kv_answer(session, known, query):
@@ -20,7 +24,7 @@ def kv_answer(session, known, query):
     window = range(after, min(known, after + limit))
     answer = {
         "id": session, "state": "parked", "policy": "full", "budget": None, "heavy": 0, "recent": 0, "layers": LAYERS,
-        "kv_heads": HEADS, "known": known, "logical": known, "live": known, "blocks": -(-known // 16), "after": after,
+        "kv_heads": HEADS, "known": known, "logical": known, "live": known, "blocks": -(-known // 16), "ahead": None, "after": after,
         "has_more": after + limit < known, "tokens": [100 + at for at in window], "pieces": [f" {at}" for at in window],
         "specials": [], "held": [LAYERS * HEADS] * len(window), "scores": None, "reach": [[0.5] * HEADS] * LAYERS, "unknown": None,
     }  # fmt: skip
@@ -41,14 +45,16 @@ class Request:
 
 
 class ScriptedServer:
-    """`kv(request)`, `chat(request)` and `forget(request)` return (status, JSON), or (200, list of events) of a stream; they are
-    called on a thread of the request's own, so one may wait while others are answered. A test replaces what it is about."""
+    """`kv(request)`, `chat(request)`, `models(request)` and `forget(request)` return (status, JSON) or (status, JSON, fields of the
+    head); or (200, events) of a stream, which is sent as they come from a list or a generator. They are called on a thread of the
+    request's own, so one may wait while others are answered. A test replaces what it is about."""
 
     def __init__(self):
         self.requests = []  # to /v1/, in the order they came
         self.known = 40  # tokens of every session
         self.chat = lambda request: (200, [{"choices": [{"delta": {"content": "An answer."}}]}])
         self.kv = lambda request: (200, kv_answer(request.session, self.known, request.query))
+        self.models = lambda request: (200, {"data": [MODEL]})
         self.forget = lambda request: (200, {"deleted": True})
         outer = self
 
@@ -86,28 +92,39 @@ class ScriptedServer:
         request = Request(handler)
         if request.path.startswith("/ui"):
             file = UI / (request.path.removeprefix("/ui").lstrip("/") or "index.html")
-            return self._send(handler, 200, TYPES[file.suffix], file.read_bytes())
+            return self._send(handler, 200, TYPES[file.suffix], file.read_bytes(), {"Content-Security-Policy": POLICY})
         self.requests.append(request)
-        status, answer = self._answer(request)
-        if isinstance(answer, list):
-            text = "".join(f"data: {json.dumps(event)}\n\n" for event in answer) + "data: [DONE]\n\n"
-            return self._send(handler, status, "text/event-stream", text.encode())
-        return self._send(handler, status, "application/json", json.dumps(answer).encode())
+        status, answer, *fields = self._answer(request)
+        if isinstance(answer, dict):
+            return self._send(handler, status, "application/json", json.dumps(answer).encode(), *fields)
+        return self._stream(handler, status, answer)
 
     def _answer(self, request):
         if request.path == "/v1/models":
-            return 200, {"data": [{"id": "a-model"}]}
+            return self.models(request)
         if request.method == "POST":
             return self.chat(request)
         return self.forget(request) if request.method == "DELETE" else self.kv(request)
 
     @staticmethod
-    def _send(handler, status, kind, body):
+    def _send(handler, status, kind, body, fields=None):
         try:
             handler.send_response(status)
-            handler.send_header("Content-Type", kind)
-            handler.send_header("Content-Length", str(len(body)))
+            for name, value in ({"Content-Type": kind, "Content-Length": str(len(body))} | (fields or {})).items():
+                handler.send_header(name, value)
             handler.end_headers()
             handler.wfile.write(body)
         except OSError:
             pass  # the page no longer wanted it
+
+    @staticmethod
+    def _stream(handler, status, events):
+        try:
+            handler.send_response(status)
+            handler.send_header("Content-Type", "text/event-stream")
+            handler.end_headers()
+            for event in events:
+                handler.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+            handler.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            pass

@@ -3,13 +3,15 @@
 import { find } from "./dom.js";
 
 const KEY = "hydrant.key";
-const keyNow = () => sessionStorage.getItem(KEY);
+export const keyNow = () => sessionStorage.getItem(KEY);
 
 export class ApiError extends Error {
-  constructor(status, message, code) {
+  // `retry_after`: seconds, where the server says that the same may be asked again then; else null.
+  constructor(status, message, code, retry_after = null) {
     super(message);
     this.status = status;
     this.code = code;
+    this.retry_after = retry_after;
   }
 }
 
@@ -22,7 +24,9 @@ async function errorOf(response) {
   } catch {
     // Not ours: a proxy's, perhaps.
   }
-  return new ApiError(response.status, error.message ?? `The server answered ${response.status}.`, error.code ?? null);
+  const after = response.headers.get("Retry-After") ?? "";
+  const retry_after = /^\d{1,6}$/.test(after) ? Number(after) : null;
+  return new ApiError(response.status, error.message ?? `The server answered ${response.status}.`, error.code ?? null, retry_after);
 }
 
 // Shows the form for the key; resolves when one was given. One form for all who wait, so it stays when one of them gives up.
@@ -79,14 +83,16 @@ export const cacheOf = async (session, query) =>
 
 export const forget = (session) => ask(`/v1/sessions/${session}`, { method: "DELETE", headers: ofSession(session) });
 
-// The parsed events of a session's streamed POST, one by one. An error inside the stream is thrown like any other.
-export async function* stream(path, session, body, signal) {
-  const response = await ask(path, {
-    method: "POST",
-    body: JSON.stringify({ ...body, stream: true }),
-    headers: { "Content-Type": "application/json", ...ofSession(session) },
-    signal,
-  });
+// A session's streamed POST, up to the head of its answer.
+export const post = (path, session, body, signal) => ask(path, {
+  method: "POST",
+  body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+  headers: { "Content-Type": "application/json", ...ofSession(session) },
+  signal,
+});
+
+// Its parsed events, one by one. An error inside the stream is thrown like any other.
+export async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
   while (true) {

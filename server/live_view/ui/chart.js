@@ -3,7 +3,7 @@
 import { makeSvg, whole } from "./dom.js";
 
 const HEIGHT = 104;
-const LEFT = 34;
+const LEFT = 40;
 const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 18;

@@ -1,17 +1,10 @@
 // The conversation: what was said, what is being answered, and how the request for it looks.
 
-import { forget, stream } from "./api.js";
-import { find, make } from "./dom.js";
-
-export const POLICIES = {
-  h2o: "what all of the text looked at most",
-  "h2o-plus": "what the last 64 tokens looked at most",
-  "h2o-decay": "as h2o, forgetting slowly",
-  snapkv: "what the end of your message looked at",
-  sinks: "the first four tokens and the newest",
-  window: "the newest tokens only",
-  full: "everything: nothing is dropped",
-};
+import { eventsOf, forget, post } from "./api.js";
+import { copyButton, find, make, plural } from "./dom.js";
+import { Message } from "./message.js";
+import { patiently, pause } from "./patience.js";
+import { keepChat } from "./store.js";
 
 const SUGGESTIONS = [
   "Tell me a long story about a lighthouse keeper and the storm of the century.",
@@ -19,17 +12,20 @@ const SUGGESTIONS = [
   "My name is Ada, I live in Lisbon and I keep bees. Write me a letter of introduction to my new neighbours.",
 ];
 
-const LABELS = { user: "You", assistant: "Model" };
+// A turn that a reload cut off holds its session for a moment. Who still holds it after that is another tab with the same chat.
+const BUSY_TRIES = 4;
+const BUSY_MS = 400;
+
+const newSession = () =>
+  `ui-${Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
 export class Chat {
-  // `onTurn(session)` when a turn begins, `onEnd()` when it has ended.
-  constructor({ model, onTurn, onEnd, onRenew }) {
-    this.model = model;
-    this.onTurn = onTurn;
-    this.onEnd = onEnd;
-    this.onRenew = onRenew;
+  // `onTurn(session)` when a turn begins, `onEnd()` when it has ended, `onRenew()` when another chat begins.
+  constructor({ model, settings, onTurn, onEnd, onRenew }) {
+    Object.assign(this, { model, settings, onTurn, onEnd, onRenew });
     this.templated = true; // until the server says that the model has no chat template
     this.abort = null;
+    this.answer = null; // the message that is being written
     this.renew();
     for (const text of SUGGESTIONS) {
       find("suggestions").append(make("button", { type: "button", class: "suggestion", onclick: () => this.say(text) }, text));
@@ -46,16 +42,22 @@ export class Chat {
     });
     find("stop").addEventListener("click", () => this.abort?.abort());
     find("renew").addEventListener("click", () => this.restart());
+    find("download").addEventListener("click", () => this.download());
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && document.querySelector("dialog[open]") === null) this.abort?.abort();
+    });
+    addEventListener("pagehide", () => this.keep());
   }
 
   get busy() {
     return this.abort !== null;
   }
 
+  // --- the chat -----------------------------------------------------------------------------------------------------------
+
   renew() {
-    const random = crypto.getRandomValues(new Uint8Array(9));
-    this.session = `ui-${Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-    this.messages = [];
+    this.session = newSession();
+    this.messages = []; // {role, content, stopped, view}
   }
 
   async restart() {
@@ -64,10 +66,72 @@ export class Chat {
     this.renew();
     find("log").replaceChildren(find("welcome") ?? this.welcome);
     this.showError("");
+    this.settings.remember(false);
     this.onRenew();
+    this.keep();
     find("say").focus();
     // What it keeps is of no use to anybody. A turn that was just cut off may still hold it; then it expires by itself.
     if (old) await forget(old).catch(() => {});
+  }
+
+  // As store.js has it: with what there is of an answer, or with a question without one back in the field.
+  keep() {
+    const messages = this.messages.map(({ role, content, stopped }) => ({ role, content, ...(stopped ? { stopped } : {}) }));
+    let draft = find("say").value;
+    if (this.busy && messages.at(-1)?.role === "user") {
+      if (this.answer.text !== "") messages.push({ role: "assistant", content: this.answer.text, stopped: true });
+      else draft = messages.pop().content;
+    } else if (this.busy && messages.length > 0) {
+      messages.at(-1).content = this.answer.text; // it goes on
+    }
+    keepChat({ session: this.session, messages, draft, beginning: this.settings.asked });
+  }
+
+  restore({ session, messages, draft, beginning }) {
+    this.session = session;
+    for (const { role, content, stopped } of messages) this.add(role, content, stopped === true);
+    find("say").value = draft;
+    this.fit();
+    if (messages.length === 0) return false;
+    this.settings.asked = typeof beginning === "string" ? beginning : null;
+    this.settings.show();
+    this.offer();
+    find("log").scrollTop = find("log").scrollHeight;
+    return true;
+  }
+
+  add(role, content, stopped = false) {
+    const view = this.bubble(role, content);
+    if (role === "assistant") {
+      view.begin();
+      view.end({ stopped });
+    }
+    this.messages.push({ role, content, stopped, view });
+    return view;
+  }
+
+  bubble(role, text) {
+    if (find("welcome")) {
+      this.welcome = find("welcome");
+      this.welcome.remove();
+    }
+    const message = new Message(role, text);
+    find("log").append(message.element);
+    return message;
+  }
+
+  // What can be done with the messages that stand there.
+  offer() {
+    const last = this.messages.at(-1);
+    for (const { role, content, view } of this.messages) {
+      if (role !== "assistant") continue;
+      const actions = this.busy ? [] : [copyButton(() => content)];
+      if (view === last.view && !this.busy) {
+        actions.push(["Try again", () => this.again()], ["Edit the question", () => this.edit()]);
+        if (last.cut && this.templated) actions.unshift(["Go on", () => this.goOn()]);
+      }
+      view.offer(actions);
+    }
   }
 
   fit() {
@@ -81,16 +145,6 @@ export class Chat {
     find("chat-error").hidden = text === "";
   }
 
-  bubble(role, text) {
-    if (find("welcome")) {
-      this.welcome = find("welcome");
-      this.welcome.remove();
-    }
-    const body = make("p", { class: "said" }, text);
-    find("log").append(make("article", { class: `message ${role}` }, make("h3", {}, LABELS[role]), body));
-    return body;
-  }
-
   // The newest line stays in sight, unless the reader has scrolled away from it.
   follow(change) {
     const log = find("log");
@@ -99,82 +153,184 @@ export class Chat {
     if (at_end) log.scrollTop = log.scrollHeight;
   }
 
-  request() {
-    const policy = find("policy").value;
-    const body = {
-      model: this.model,
-      max_tokens: Number(find("length").value),
-      temperature: 0.7,
-      kv: policy === "full" ? { policy } : { policy, budget: Number(find("budget").value) },
-    };
-    if (this.templated) return ["/v1/chat/completions", this.session, { ...body, messages: this.messages }];
-    const lines = this.messages.map(({ role, content }) => `${role === "user" ? "User" : "Assistant"}: ${content}\n`);
-    return ["/v1/completions", this.session, { ...body, prompt: `${lines.join("")}Assistant:`, stop: ["\nUser:"] }];
+  download() {
+    const { system } = this.settings;
+    const said = this.messages.map(({ role, content }) => `## ${role === "user" ? "You" : "Model"}\n\n${content}\n`);
+    const text = [`# A chat with ${this.model}\n`, ...(system ? [`System prompt: ${system}\n`] : []), ...said].join("\n");
+    const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    make("a", { href: url, download: "chat.txt" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  }
+
+  // --- a turn -------------------------------------------------------------------------------------------------------------
+
+  // [path, session, body] of a turn that answers `messages`, or with `goes_on` writes the last of them on.
+  request(messages, goes_on = false) {
+    const { system } = this.settings;
+    const body = { model: this.model, ...this.settings.members() };
+    const said = messages.map(({ role, content }) => ({ role, content }));
+    if (this.templated) {
+      if (system) said.unshift({ role: "system", content: system });
+      const more = goes_on ? { continue_final_message: true, add_generation_prompt: false } : {};
+      return ["/v1/chat/completions", this.session, { ...body, messages: said, ...more }];
+    }
+    const lines = said.map(({ role, content }) => `${role === "user" ? "User" : "Assistant"}: ${content}\n`);
+    const prompt = `${system ? `${system}\n\n` : ""}${lines.join("")}Assistant:`;
+    return ["/v1/completions", this.session, { ...body, prompt, stop: ["\nUser:"] }];
+  }
+
+  // What would be asked if what is in the field were sent now: for the command line.
+  nextRequest() {
+    const text = find("say").value.trim();
+    const until = this.messages.findLastIndex(({ role }) => role === "user") + 1;
+    const messages = text !== "" ? [...this.messages, { role: "user", content: text }] : this.messages.slice(0, until);
+    return this.request(messages.length > 0 ? messages : [{ role: "user", content: "Hello!" }]);
   }
 
   async say(text) {
     if (this.busy || text.trim() === "") return;
-    this.abort = new AbortController();
-    this.messages.push({ role: "user", content: text.trim() });
     find("say").value = "";
     this.fit();
+    this.add("user", text.trim());
+    await this.turn(this.bubble("assistant"));
+  }
+
+  // Another answer in the place of the last one.
+  async again() {
+    if (this.busy) return;
+    const before = this.messages.pop();
+    before.view.element.remove();
+    await this.turn(this.bubble("assistant"), { before });
+  }
+
+  // The last question goes back to the field.
+  edit() {
+    if (this.busy) return;
+    const draft = find("say").value;
+    find("say").value = "";
+    this.messages.pop().view.element.remove();
+    this.takeBack(this.messages);
+    if (draft !== "") find("say").value = draft;
+    find("say").focus();
+    this.offer();
+    this.keep();
+  }
+
+  async goOn() {
+    if (!this.busy) await this.turn(this.messages.at(-1).view, { goes_on: true });
+  }
+
+  // `goes_on`: the answer is the last message, which is written on; `before`: the message that stood in its place.
+  async turn(answer, { goes_on = false, before = null } = {}) {
+    this.abort = new AbortController();
+    this.answer = answer;
     this.showError("");
-    const question = this.bubble("user", text.trim());
-    const answer = this.bubble("assistant", "");
-    answer.classList.add("writing");
+    answer.begin();
     find("log").scrollTop = find("log").scrollHeight;
     find("send").hidden = true;
     find("stop").hidden = false;
+    this.settings.remember(true);
+    this.offer();
     this.onTurn(this.session);
-    await this.receive(question, answer);
-    this.end();
+    await this.receive(answer, goes_on, before);
+    this.abort = null;
+    this.answer = null;
+    find("send").hidden = false;
+    find("stop").hidden = true;
+    this.offer();
+    this.keep();
+    this.onEnd();
   }
 
-  async receive(question, answer) {
-    const messages = this.messages;
-    let said = "";
+  async receive(answer, goes_on, before) {
+    const { messages } = this;
+    const { signal } = this.abort;
+    let said = answer.text;
+    const end = { usage: null, stopped: false, cut: false };
     try {
-      for await (const event of this.events()) {
-        const piece = event.choices[0]?.delta?.content ?? event.choices[0]?.text ?? "";
+      for await (const event of eventsOf(await this.open(answer, goes_on))) {
+        end.usage = event.usage ?? end.usage;
+        const [choice] = event.choices;
+        end.cut ||= choice?.finish_reason === "length";
+        const piece = choice?.delta?.content ?? choice?.text ?? "";
         if (piece === "") continue;
         said += piece;
-        this.follow(() => answer.append(piece));
+        answer.write(said, (change) => this.follow(change));
       }
     } catch (error) {
-      if (error.name === "AbortError") answer.classList.add("stopped");
-      else this.showError(error.message);
+      end.stopped = true;
+      if (!signal.aborted) this.showError(error.message);
     }
-    answer.classList.remove("writing");
-    if (said === "") this.takeBack(messages, question, answer);
-    else messages.push({ role: "assistant", content: said });
+    this.follow(() => answer.end(end));
+    if (said === "") {
+      answer.element.remove();
+      if (before) this.putBack(messages, before);
+      else this.takeBack(messages);
+    } else if (goes_on) {
+      Object.assign(messages.at(-1), { content: said, stopped: end.stopped, cut: end.cut });
+    } else {
+      messages.push({ role: "assistant", content: said, stopped: end.stopped, cut: end.cut, view: answer });
+    }
   }
 
-  // A turn without an answer is no part of the chat: the next one is not to be answered in its place, and what was said can be
+  // A question without an answer is no part of the chat: the next one is not to be answered in its place, and what was said can be
   // sent again.
-  takeBack(messages, question, answer) {
-    const { content } = messages.pop();
-    for (const body of [question, answer]) body.parentElement.remove();
+  takeBack(messages) {
+    const { content, view } = messages.pop();
+    view.element.remove();
     if (messages !== this.messages) return; // another chat has begun
-    if (messages.length === 0) find("log").replaceChildren(this.welcome);
+    if (messages.length === 0) {
+      find("log").replaceChildren(this.welcome);
+      this.settings.remember(false);
+    }
     if (find("say").value !== "") return;
     find("say").value = content;
     this.fit();
   }
 
-  async *events() {
-    try {
-      yield* stream(...this.request(), this.abort.signal);
-    } catch (error) {
-      if (error.code !== "chat_template_missing") throw error;
-      this.templated = false;
-      yield* stream(...this.request(), this.abort.signal);
+  putBack(messages, answer) {
+    messages.push(answer);
+    if (messages === this.messages) find("log").append(answer.view.element);
+  }
+
+  // The head of the answer, however often it has to be asked for.
+  async open(answer, goes_on) {
+    const { signal } = this.abort;
+    const { messages } = this;
+    const onWait = (error, left, hurry) => {
+      if (error === null) answer.wait("");
+      else this.follow(() => answer.wait(`${error.message} Asking again in`, { left, action: ["Ask now", hurry] }));
+    };
+    for (let busy = 0; ; ) {
+      try {
+        return await patiently(() => post(...this.request(messages, goes_on), signal), { signal, onWait });
+      } catch (error) {
+        if (error.code === "chat_template_missing" && this.templated) {
+          this.templated = false;
+        } else if (error.code === "session_busy" && busy < BUSY_TRIES) {
+          ++busy;
+          await pause(BUSY_MS, signal);
+        } else if (error.code === "session_busy" && busy === BUSY_TRIES) {
+          ++busy;
+          this.session = newSession();
+          this.onTurn(this.session);
+        } else {
+          throw error;
+        }
+      }
     }
   }
 
-  end() {
-    this.abort = null;
-    find("send").hidden = false;
-    find("stop").hidden = true;
-    this.onEnd();
+  // What the server says of the session while there is nothing to read (`kv` as GET /v1/sessions/{id}/kv has it); `is_old`: it
+  // is as it was before this turn.
+  look(kv, is_old) {
+    const { answer } = this;
+    if (!this.busy || answer.text !== "" || !answer.progress.hidden && answer.progress.querySelector("button")) return;
+    const tell = (text, more) => this.follow(() => answer.wait(text, more));
+    if (kv.ahead > 0) tell(`Waiting: ${plural(kv.ahead, "request")} before yours.`);
+    else if (kv.ahead === 0) tell("Waiting: yours is next.");
+    else if (is_old || kv.unknown === "queued") tell("Waiting for its first step.");
+    else if (kv.logical + 1 < kv.known) tell(`Reading ${plural(kv.known, "token")}`, { share: kv.logical / kv.known });
+    else tell("");
   }
 }

@@ -29,3 +29,33 @@ export function brief(value) {
 }
 
 export const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+
+// 640 bytes, 23 kB, 3.2 MB.
+export function size(bytes) {
+  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
+    if (bytes >= 0.995 * unit) return `${brief(bytes / unit)} ${name}`;
+  }
+  return bytes === 0 ? "0 MB" : plural(bytes, "byte");
+}
+
+// Where the page was not loaded over a connection that the browser trusts it offers no clipboard, only its old command.
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = make("textarea", { class: "hidden", value: text });
+  const focused = document.activeElement;
+  (focused?.closest("dialog") ?? document.body).append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  focused?.focus();
+}
+
+// A button that copies what `text()` returns, and says so for a moment.
+export function copyButton(text, name = "Copy") {
+  const button = make("button", { type: "button", class: "link" }, name);
+  button.addEventListener("click", async () => {
+    await copy(text()).then(() => (button.textContent = "Copied"), () => (button.textContent = "The browser refused"));
+    setTimeout(() => (button.textContent = name), 1500);
+  });
+  return button;
+}

@@ -1,51 +1,56 @@
 // Puts the page together: which model, which settings, and who tells whom.
 
 import { getJson } from "./api.js";
-import { Chat, POLICIES } from "./chat.js";
-import { find, make, whole } from "./dom.js";
+import { Chat } from "./chat.js";
+import { CurlDialog } from "./curl.js";
+import { find } from "./dom.js";
 import { Memory } from "./memory.js";
+import { patiently } from "./patience.js";
+import { Settings } from "./settings.js";
+import { keptChat } from "./store.js";
 
-const BUDGETS = [32, 64, 128, 256, 512, 1024, 2048];
-const LENGTHS = [60, 120, 240, 480, 960];
+function showError(text) {
+  find("chat-error").textContent = text;
+  find("chat-error").hidden = text === "";
+}
 
-function choices(id, values, chosen, text = whole) {
-  for (const value of values) {
-    find(id).append(make("option", { value, selected: value === chosen }, text(value)));
+// Dialogs open from their buttons; they close with their own, with Escape, or with a click beside them.
+function serveDialogs() {
+  find("show-settings").addEventListener("click", () => find("settings-dialog").showModal());
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+    });
   }
 }
 
-function hint(memory) {
-  const policy = find("policy").value;
-  memory.preview(policy === "full" ? null : Number(find("budget").value));
-  find("budget").disabled = policy === "full";
-  find("hint").textContent =
-    policy === "full"
-      ? "Keeps everything: nothing is dropped, and memory grows with the chat."
-      : `Every head keeps ${find("budget").value} tokens: ${POLICIES[policy]}${policy === "sinks" || policy === "window" ? "" : ", and the newest"}.`;
-}
-
 async function start() {
-  choices("policy", Object.keys(POLICIES), "h2o", (name) => name);
-  choices("budget", BUDGETS, 128);
-  choices("length", LENGTHS, 240, (value) => `${value} tokens`);
   const memory = new Memory();
-  find("settings").addEventListener("change", () => hint(memory));
-  find("settings").addEventListener("submit", (event) => event.preventDefault());
-  hint(memory);
-  const [model] = (await getJson("/v1/models")).data;
-  find("model").textContent = model.id;
-  new Chat({
+  const settings = new Settings(() => memory.preview(settings.budget));
+  memory.preview(settings.budget);
+  settings.show();
+  serveDialogs();
+  const models = await patiently(() => getJson("/v1/models"), {
+    onWait: (error, left) => showError(error === null ? "" : `${error.message} Asking again in ${left} s.`),
+  });
+  const [model] = models.data;
+  find("model").textContent = find("model").title = model.id;
+  settings.know(model);
+  memory.know(model);
+  const chat = new Chat({
     model: model.id,
+    settings,
     onTurn: (session) => memory.begin(session),
     onEnd: () => memory.end(),
     onRenew: () => memory.reset(),
   });
+  memory.onLook = (kv, is_old) => chat.look(kv, is_old);
+  const kept = keptChat();
+  if (kept && chat.restore(kept)) memory.look(kept.session);
+  new CurlDialog(() => chat.nextRequest());
   // Where there is no keyboard yet, the focus would bring up one that covers the page.
   if (matchMedia("(min-width: 960px)").matches) find("say").focus();
   document.documentElement.dataset.ready = "yes";
 }
 
-start().catch((error) => {
-  find("chat-error").textContent = error.message;
-  find("chat-error").hidden = false;
-});
+start().catch((error) => showError(error.message));

@@ -2,13 +2,14 @@
 
 import { cacheOf } from "./api.js";
 import { BlocksChart, LiveChart } from "./chart.js";
-import { brief, find, make, plural, whole } from "./dom.js";
+import { brief, find, make, plural, size, whole } from "./dom.js";
 import { HeadGrid } from "./grid.js";
 import { heldLevel, LEVELS, scoreLevel, TokenMap } from "./map.js";
 
 const WINDOW = 4096; // tokens of one answer at most
 const BUSY_MS = 300;
 const IDLE_MS = [0, 400, 2000, 5000, 15000, 30000]; // after a turn; then it is left alone
+const BLOCK_TOKENS = 16;
 const SAMPLES_MAX = 1200;
 const LOOK_MS = 90; // a pointer that only passes over asks nothing
 
@@ -26,6 +27,8 @@ const UNKNOWN = {
 
 export class Memory {
   constructor() {
+    this.onLook = () => {}; // (what the server says, whether it is as it was before the turn in progress)
+    this.block_bytes = 0; // not known
     this.map = new TokenMap(find("map"), find("map-empty"), (position, spoken) => this.inspect(position, spoken));
     this.grid = new HeadGrid(find("grid"), (layer, head) => this.pick(layer, head), (layer, head) => this.describe(layer, head));
     this.live = new LiveChart(find("chart-live"), "Tokens kept against tokens seen");
@@ -79,10 +82,18 @@ export class Memory {
     this.blocks.update([]);
   }
 
+  // The model's card of /v1/models: from here on blocks have a size.
+  know(model) {
+    this.block_bytes = model.kv_block_bytes ?? 0;
+    if (this.block_bytes > 0) find("blocks-of").textContent = `over time, of ${size(this.block_bytes)} each`;
+  }
+
   // --- asking -----------------------------------------------------------------------------------------------------------
 
   begin(session) {
+    if (this.session !== null && session !== this.session) this.reset();
     this.session = session;
+    this.before = this.kv;
     this.busy = true;
     this.idle = 0;
     this.last_ms = performance.now();
@@ -93,6 +104,12 @@ export class Memory {
     this.busy = false;
     this.idle = 0;
     this.schedule(0);
+  }
+
+  // At what an earlier turn of a session has left.
+  look(session) {
+    this.session = session;
+    this.end();
   }
 
   schedule(delay) {
@@ -123,7 +140,8 @@ export class Memory {
   failed(error) {
     if (error.status === 404) {
       // Not there yet, or not any more: a first turn that was stopped leaves nothing.
-      if (!this.busy && this.kv) find("state").textContent = "gone: a first turn that is stopped leaves no session";
+      if (!this.busy) find("state").textContent = this.kv
+        ? "gone: a first turn that is stopped leaves no session" : "gone: your next message has the chat read anew";
     } else {
       find("state").textContent = error.message;
     }
@@ -131,13 +149,14 @@ export class Memory {
 
   take(kv) {
     this.kv = kv;
+    this.onLook(kv, this.before?.known === kv.known && this.before?.logical === kv.logical);
     const now = performance.now();
     if (this.busy) this.time += (now - this.last_ms) / 1000;
     this.last_ms = now;
     const last = this.samples.at(-1);
     const blocks = kv.state === "busy" ? kv.blocks : 0;
     if (kv.logical > 0 && !(last && last.seen === kv.logical && last.live === kv.live && last.blocks === blocks)) {
-      this.samples.push({ seen: kv.logical, live: kv.live, blocks, time: this.time, full: Math.ceil(kv.logical / 16) });
+      this.samples.push({ seen: kv.logical, live: kv.live, blocks, time: this.time, full: Math.ceil(kv.logical / BLOCK_TOKENS) });
       // Every other one goes, so that a long chat keeps its whole line.
       if (this.samples.length > SAMPLES_MAX) this.samples = this.samples.filter((_, i) => i % 2 === 0);
     }
@@ -192,9 +211,14 @@ export class Memory {
     find("kept").textContent = whole(kv?.live ?? 0);
     find("kept-of").textContent = kv?.budget ? `of ${whole(kv.budget)} per head` : "per head";
     const parked = kv !== null && kv.state !== "busy" && kv.blocks > 0;
-    find("blocks").textContent = whole(parked ? 0 : (kv?.blocks ?? 0));
-    find("blocks-unit").textContent = parked ? `blocks, ${whole(kv.blocks)} parked` : "blocks";
-    find("saved").textContent = `${logical > 0 && kv.live > 0 ? Math.max(0, Math.round(100 - (100 * kv.live) / logical)) : 0}\u202f%`;
+    const held = parked ? 0 : (kv?.blocks ?? 0);
+    find("blocks").textContent = this.block_bytes > 0 ? size(held * this.block_bytes) : whole(held);
+    const parked_size = this.block_bytes > 0 ? size(kv?.blocks * this.block_bytes) : whole(kv?.blocks ?? 0);
+    find("blocks-unit").textContent = parked ? `: ${parked_size} parked` : ` in ${plural(held, "block")}`;
+    const is_held = logical > 0 && kv.live > 0;
+    find("saved").textContent = `${is_held ? Math.max(0, Math.round(100 - (100 * kv.live) / logical)) : 0}\u202f%`;
+    const all = Math.ceil(logical / BLOCK_TOKENS) * this.block_bytes;
+    find("saved-of").textContent = is_held && all > 0 ? `of ${size(all)}` : "of the cache";
   }
 
   legend() {

@@ -1,0 +1,137 @@
+// How the next turn is computed: what the cache keeps, the system prompt, sampling. Kept over a reload (store.js).
+
+import { find, make, plural, size, whole } from "./dom.js";
+import { keepSettings, keptSettings } from "./store.js";
+
+// What each policy is called, and what it keeps. Those for chats first.
+export const POLICIES = {
+  "h2o-plus": ["Useful lately", "what the last 64 tokens looked at most, and the newest"],
+  h2o: ["Useful so far", "what all of the text looked at most, and the newest"],
+  "h2o-decay": ["Useful so far, fading", "what the text looked at most, forgetting slowly, and the newest"],
+  snapkv: ["Useful to your message", "what the end of your message looked at, and the newest"],
+  sinks: ["First four and newest", "the first four and the newest"],
+  window: ["Newest only", "the newest only"],
+  full: ["Everything", ""],
+};
+const BUDGETS = [32, 64, 128, 256, 512, 1024, 2048, 4096];
+const LENGTHS = [60, 120, 240, 480, 960, 1920];
+const BLOCK_TOKENS = 16;
+
+const DEFAULTS = { policy: "h2o-plus", budget: "128", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "" };
+
+const TEMPERATURES = [[0, "always the likeliest word"], [0.5, "careful"], [0.9, "balanced"], [1.3, "lively"], [2, "wild"]];
+const temperatureText = (value) => `${value}: ${TEMPERATURES.find(([up_to]) => value <= up_to)[1]}`;
+const topPText = (value) => (value === 1 ? "1: all words" : `${value}: the likeliest words, together ${Math.round(100 * value)} %`);
+
+export class Settings {
+  // `onChange()`: something else is chosen.
+  constructor(onChange) {
+    this.onChange = onChange;
+    this.model = null;
+    this.asked = null; // what the last turn of this chat was computed with
+    for (const [name, [title]] of Object.entries(POLICIES)) {
+      find("policy").append(make("option", { value: name }, `${title} (${name})`));
+    }
+    for (const value of BUDGETS) find("budget").append(make("option", { value }, `${whole(value)} tokens`));
+    for (const value of LENGTHS) find("length").append(make("option", { value }, `at most ${whole(value)} tokens`));
+    this.set({ ...DEFAULTS, ...keptSettings() });
+    for (const name of Object.keys(DEFAULTS)) find(name).addEventListener("input", () => this.changed());
+    for (const name of ["policy", "budget", "length"]) find(name).addEventListener("change", () => this.changed());
+    find("settings").addEventListener("submit", (event) => event.preventDefault());
+    find("defaults").addEventListener("click", () => {
+      this.set(DEFAULTS);
+      this.changed();
+    });
+  }
+
+  // What is not among a control's values leaves its default.
+  set(values) {
+    for (const [name, value] of Object.entries(DEFAULTS)) {
+      find(name).value = value;
+      if (typeof values[name] === "string") find(name).value = values[name];
+      if (find(name).value === "" && value !== "") find(name).value = value;
+    }
+  }
+
+  // The model's card of /v1/models: from here on budgets have a size.
+  know(model) {
+    this.model = model;
+    for (const option of find("budget").options) {
+      const bytes = this.bytesOf(Number(option.value) + 1);
+      if (bytes > 0) option.textContent = `${whole(Number(option.value))} tokens · ${size(bytes)}`;
+    }
+    this.show();
+  }
+
+  // What so many tokens take in all layers and heads; 0: not known.
+  bytesOf(tokens) {
+    return Math.ceil(tokens / BLOCK_TOKENS) * (this.model?.kv_block_bytes ?? 0);
+  }
+
+  changed() {
+    keepSettings(Object.fromEntries(Object.keys(DEFAULTS).map((name) => [name, find(name).value])));
+    this.show();
+    this.onChange();
+  }
+
+  get budget() {
+    return find("policy").value === "full" ? null : Number(find("budget").value);
+  }
+
+  get kv() {
+    const policy = find("policy").value;
+    return this.budget === null ? { policy } : { policy, budget: this.budget };
+  }
+
+  get system() {
+    return find("system").value.trim();
+  }
+
+  get seed() {
+    const text = find("seed").value.trim();
+    return /^\d{1,15}$/.test(text) ? Number(text) : null;
+  }
+
+  // The members of a request that are chosen here, but for the system prompt.
+  members() {
+    const body = { max_tokens: Number(find("length").value), temperature: Number(find("temperature").value) };
+    if (Number(find("top-p").value) < 1) body.top_p = Number(find("top-p").value);
+    if (this.seed !== null) body.seed = this.seed;
+    return { ...body, kv: this.kv };
+  }
+
+  // Cached tokens are of use to a turn with the same kv and the same beginning.
+  get beginning() {
+    return JSON.stringify([this.kv, this.system]);
+  }
+
+  // A turn is computed with what is chosen now; null: the chat is a new one.
+  remember(is_turn) {
+    this.asked = is_turn ? this.beginning : null;
+    this.show();
+  }
+
+  show() {
+    find("budget").disabled = this.budget === null;
+    find("hint").textContent = [this.words(), this.asked !== null && this.asked !== this.beginning
+      ? "Changed: with your next message the whole chat is read anew." : ""].join(" ").trim();
+    find("temperature-text").textContent = temperatureText(Number(find("temperature").value));
+    find("top-p-text").textContent = topPText(Number(find("top-p").value));
+    find("seed").setAttribute("aria-invalid", String(find("seed").value.trim() !== "" && this.seed === null));
+    find("seed-text").textContent = this.seed !== null ? "The same question gets the same answer."
+      : find("seed").value.trim() === "" ? "Empty: another answer each time." : "A whole number, please.";
+  }
+
+  // What is kept, in a sentence.
+  words() {
+    const { budget } = this;
+    if (budget === null) {
+      const bytes = this.bytesOf(BLOCK_TOKENS) / BLOCK_TOKENS;
+      return `Keeps everything${bytes > 0 ? `, ${size(bytes)} for each token` : ""}: nothing is dropped, and memory grows with the chat.`;
+    }
+    const context = this.model?.max_model_len ?? Infinity;
+    if (budget >= context) return `The model's context is ${plural(context, "token")}: with this budget nothing is dropped.`;
+    const bytes = this.bytesOf(budget + 1);
+    return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[find("policy").value][1]}.`;
+  }
+}

@@ -1,0 +1,34 @@
+// What a reload keeps: the chat and its settings, in this tab alone and only as long as the tab is open.
+
+const CHAT = "hydrant.chat";
+const SETTINGS = "hydrant.settings";
+
+function read(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(name));
+  } catch {
+    return null; // not ours
+  }
+}
+
+// A chat too long for the browser's few megabytes is not kept, nor is half of it.
+function write(name, value) {
+  try {
+    sessionStorage.setItem(name, JSON.stringify(value));
+  } catch {
+    sessionStorage.removeItem(name);
+  }
+}
+
+const isMessage = (message) => ["user", "assistant"].includes(message?.role) && typeof message.content === "string";
+
+// {session, messages: [{role, content, stopped}], draft}, or null.
+export function keptChat() {
+  const chat = read(CHAT);
+  const is_chat = typeof chat?.session === "string" && /^[\w-]{1,64}$/.test(chat.session) && Array.isArray(chat.messages);
+  return is_chat && chat.messages.every(isMessage) ? { ...chat, draft: typeof chat.draft === "string" ? chat.draft : "" } : null;
+}
+export const keepChat = (chat) => write(CHAT, chat);
+
+export const keptSettings = () => read(SETTINGS) ?? {};
+export const keepSettings = (settings) => write(SETTINGS, settings);
