@@ -22,9 +22,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-// The largest body of /tokenize and /detokenize: what a context's worth of anything takes, and no less than a mebibyte.
-constexpr int64_t kTextBytesMax = 1 << 20;
-constexpr int64_t kTextBytesPerToken = 16;
 constexpr int32_t kProbeAgainS = 5;
 
 // vLLM's /health and /ping answer with nothing.
@@ -104,7 +101,7 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
   route.admit = [&admission = sources.admission](const HttpExchange& exchange) {
     return admission.AdmitWork(exchange);
   };
-  route.body_bytes_max = std::max(kTextBytesMax, kTextBytesPerToken * sources.context.request.context);
+  route.body_bytes_max = TextBytesMax(sources.context.request.context);
   return route;
 }
 

@@ -13,6 +13,11 @@
 namespace hydrant {
 namespace {
 
+ApiError TooManyTokens(const ServingContext& context) {
+  return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
+                                             context.limits.request_tokens_max(), "."));
+}
+
 // The bounds of a request as a whole: what every prompt may be by itself adds up.
 struct Totals {
   int64_t tokens = 0;    // of prompts, to compute
@@ -22,10 +27,7 @@ struct Totals {
   std::optional<ApiError> Add(const GenerationFields& request, int64_t length, int64_t parked,
                               const ServingContext& context) {
     tokens += request.n * (length - parked);
-    if (tokens > context.limits.request_tokens_max()) {
-      return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
-                                                 context.limits.request_tokens_max(), "."));
-    }
+    if (tokens > context.limits.request_tokens_max()) return TooManyTokens(context);
     const int32_t of_prompt = std::max(request.echo ? request.logprobs : -1, request.prompt_logprobs);
     logprobs += request.n * length * (of_prompt + 1);
     // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
@@ -66,21 +68,44 @@ ApiError TooLong(size_t ids_at_least, int32_t context) {
                       "context_length_exceeded");
 }
 
-// The tokens of a text, or of its turn of a session. Where all of it has to fit the context, one that cannot is refused by its
-// length alone, or as soon as it has more: a text of megabytes costs nothing that its sender does not pay for.
+// Where only the last tokens are kept, which those are is known when all of the text is tokenized: so its length is bounded, that of all
+// prompts together.
+std::optional<ApiError> CheckTruncatedText(const std::vector<RequestPrompt>& prompts, const GenerationFields& fields,
+                                           const ServingContext& context) {
+  if (!fields.truncate_prompt_tokens.has_value()) return std::nullopt;
+  int64_t bytes = 0;
+  for (const RequestPrompt& prompt : prompts) bytes += std::ssize(prompt.text);
+  const int64_t bytes_max = TextBytesMax(context.request.context);
+  if (bytes <= bytes_max) return std::nullopt;
+  return InvalidField("truncate_prompt_tokens",
+                      absl::StrCat("'truncate_prompt_tokens' is possible for at most ", bytes_max,
+                                   " bytes of text; this request has ", bytes, "."));
+}
+
+// The tokens of a text, or of its turn of a session. One that cannot fit, the context or with rolling positions what a request may
+// have computed, is refused by its length alone, or as soon as it has more: a text of megabytes costs nothing that its sender does
+// not pay for.
 ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFields& request, const SessionPast* past,
                                  bool is_turn, const ServingContext& context) {
   const Tokenizer& tokenizer = *context.tokenizer;
-  const bool must_fit = !from.is_ids && !request.truncate_prompt_tokens.has_value() && !request.kv.rolls() &&
-                        (past == nullptr || !past->spec.rolls());
-  const auto ids_max = must_fit ? static_cast<size_t>(context.request.context) : std::numeric_limits<size_t>::max();
-  if (must_fit && from.text.size() > ids_max) {
+  const bool rolls = request.kv.rolls() || (past != nullptr && past->spec.rolls());
+  size_t ids_max = std::numeric_limits<size_t>::max();
+  if (!from.is_ids && !request.truncate_prompt_tokens.has_value()) {
+    // What a session has computed before is not computed again.
+    ids_max = rolls ? static_cast<size_t>(context.limits.request_tokens_max() / request.n) +
+                          (past == nullptr ? 0 : past->tokens.size())
+                    : static_cast<size_t>(context.request.context);
+  }
+  const auto too_long = [&](size_t ids_at_least) {
+    return rolls ? TooManyTokens(context) : TooLong(ids_at_least, context.request.context);
+  };
+  if (from.text.size() > ids_max) {
     const size_t ids_min = tokenizer.ids_min(from.text);
-    if (ids_min > ids_max) return TooLong(ids_min, context.request.context);
+    if (ids_min > ids_max) return too_long(ids_min);
   }
   ApiResult<TurnPrompt> made = is_turn ? MakeTurnPrompt(from, request, past, tokenizer, ids_max)
                                        : PromptAlone(from, request.add_special_tokens, tokenizer, ids_max);
-  if (made.ok() && made.value().ids.size() > ids_max) return TooLong(made.value().ids.size(), context.request.context);
+  if (made.ok() && made.value().ids.size() > ids_max) return too_long(made.value().ids.size());
   return made;
 }
 
@@ -251,6 +276,7 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
     return InvalidField("prompt", absl::StrCat("'n' times the number of prompts may be at most ",
                                                context.limits.request_sequences_max(), "."));
   }
+  if (std::optional<ApiError> error = CheckTruncatedText(prompts, fields, context)) return error;
   if (!fields.session_id.empty()) {
     ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);
     if (!turn.ok()) return turn.error();

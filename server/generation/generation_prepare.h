@@ -6,6 +6,7 @@
 #ifndef HYDRANT_SERVER_GENERATION_GENERATION_PREPARE_H_
 #define HYDRANT_SERVER_GENERATION_GENERATION_PREPARE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,6 +76,10 @@ struct PreparedGeneration {
   std::optional<SessionTurn> turn;       // of a session; it has one prompt
   std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
 };
+
+// The largest text that is tokenized whole although it need not fit the context: what a context's worth of anything takes, and no less
+// than a mebibyte.
+constexpr int64_t TextBytesMax(int32_t context) { return std::max<int64_t>(1 << 20, int64_t{16} * context); }
 
 // How an endpoint prepares its requests.
 using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body, const ServingContext& context,

@@ -1,6 +1,5 @@
 #include "server/http/request_log.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,8 +12,8 @@
 namespace hydrant {
 namespace {
 
-constexpr double kRefusalsPerSecond = 5;
-constexpr double kRefusalsAtOnce = 20;
+constexpr int64_t kRefusalsPerMinute = 300;
+constexpr int64_t kRefusalsAtOnce = 20;
 
 class Fields {
  public:
@@ -46,15 +45,11 @@ std::string_view TraceId(const HttpHead& head) {
 bool RefusalSampler::Admit(int status, int64_t now_us, int64_t* left_out) {
   const std::lock_guard lock(mutex_);
   Kind& kind = kinds_[status];
-  kind.tokens = kind.at_us < 0 ? kRefusalsAtOnce
-                               : std::min(kRefusalsAtOnce, kind.tokens + static_cast<double>(now_us - kind.at_us) *
-                                                                             1e-6 * kRefusalsPerSecond);
-  kind.at_us = now_us;
-  if (kind.tokens < 1) {
+  kind.lines.SetLimit(kRefusalsPerMinute, kRefusalsAtOnce, now_us);  // the first time
+  if (!kind.lines.TryTake(1, now_us)) {
     ++kind.left_out;
     return false;
   }
-  kind.tokens -= 1;
   *left_out = std::exchange(kind.left_out, 0);
   return true;
 }

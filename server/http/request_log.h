@@ -16,6 +16,7 @@
 #include "api/wire/api_error.h"
 #include "server/http/caller.h"
 #include "server/process/request_notes.h"
+#include "server/process/token_bucket.h"
 
 namespace hydrant {
 
@@ -30,8 +31,7 @@ class RefusalSampler {
 
  private:
   struct Kind {
-    double tokens = 0;
-    int64_t at_us = -1;  // -1: never asked
+    TokenBucket lines;
     int64_t left_out = 0;
   };
   std::mutex mutex_;

@@ -23,8 +23,8 @@
 #include "api/wire/api_error.h"
 #include "server/engine/engine_port.h"
 #include "server/metrics/metrics.h"
+#include "server/process/token_bucket.h"
 #include "server/tenants/tenant_config.h"
-#include "server/tenants/token_bucket.h"
 
 namespace hydrant {
 

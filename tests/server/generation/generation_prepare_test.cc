@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,67 @@ TEST(PrepareCompletion, AddedAndTypedSpecialTokensAreKeptApart) {
       PrepareCompletion(R"({"prompt":"<bos>abcd","truncate_prompt_tokens":2})", context).value().prompts[0];
   EXPECT_EQ(typed.added_special_tokens, 0) << "the client typed it: an echo shows it";
   EXPECT_EQ(typed.ids, ByteIds("cd")) << "and a truncation drops it";
+}
+
+// Stops where it is asked to, and counts what it was given to encode.
+class CountingTokenizer : public ByteTokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    text = text.substr(0, options.ids_max < text.size() ? options.ids_max + 1 : text.size());
+    bytes += text.size();
+    return ByteTokenizer::Encode(text, options);
+  }
+  size_t ids_min(std::string_view text) const override { return knows_least ? text.size() : 0; }
+
+  bool knows_least = false;
+  mutable size_t bytes = 0;
+};
+
+TEST(PrepareCompletion, ATruncatedTextHasALengthToo) {
+  ServingContext context = ByteContext(100);
+  const auto tokenizer = std::make_shared<CountingTokenizer>();
+  context.tokenizer = tokenizer;
+  const auto prepare = [&](const std::string& prompt) {
+    return PrepareCompletion(R"({"truncate_prompt_tokens":3,"prompt":)" + prompt + "}", context);
+  };
+  const std::string most(static_cast<size_t>(TextBytesMax(100)) - 3, 'a');
+  const ApiResult<PreparedGeneration> whole = prepare("\"" + most + "bcd\"");
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(whole.value().prompts[0].ids, ByteIds("bcd"));
+  tokenizer->bytes = 0;
+  for (const std::string& prompt : {"\"" + most + "bcde\"", "[\"abcd\",\"" + most + "\"]"}) {
+    const ApiResult<PreparedGeneration> longer = prepare(prompt);
+    ASSERT_FALSE(longer.ok());
+    EXPECT_EQ(longer.error().param, "truncate_prompt_tokens");
+  }
+  EXPECT_EQ(tokenizer->bytes, 0u) << "refused by its length alone";
+}
+
+TEST(PrepareCompletion, ARollingTextIsTokenizedNoFurtherThanItMayBeComputed) {
+  ServingContext context = ByteContext(400);
+  const auto tokenizer = std::make_shared<CountingTokenizer>();
+  context.tokenizer = tokenizer;
+  const int64_t most = context.limits.request_tokens_max();
+  const auto prepare = [&](int64_t letters, int n) {
+    return PrepareCompletion(
+        R"({"max_tokens":1,"kv":{"policy":"window","budget":16,"position":"rolling","prefill":"budgeted"},"n":)" +
+            std::to_string(n) + R"(,"prompt":")" + std::string(static_cast<size_t>(letters), 'a') + "\"}",
+        context);
+  };
+  const ApiResult<PreparedGeneration> fits = prepare(most, 1);
+  ASSERT_TRUE(fits.ok()) << fits.error().message;
+  EXPECT_EQ(fits.value().prompts[0].ids.size(), static_cast<size_t>(most)) << "no token is missing";
+  EXPECT_TRUE(prepare(most / 2, 2).ok());
+  for (const bool knows_least : {false, true}) {
+    tokenizer->knows_least = knows_least;
+    for (const int n : {1, 2}) {
+      tokenizer->bytes = 0;
+      const ApiResult<PreparedGeneration> longer = prepare(1'000'000, n);
+      ASSERT_FALSE(longer.ok());
+      EXPECT_EQ(longer.error().param, "prompt");
+      EXPECT_LE(tokenizer->bytes, knows_least ? 0u : static_cast<size_t>(most / n + 1));
+    }
+  }
 }
 
 TEST(PrepareCompletion, TheSmallerTimeLimitCounts) {

@@ -1,4 +1,4 @@
-#include "server/tenants/token_bucket.h"
+#include "server/process/token_bucket.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,16 +15,17 @@ constexpr double kRounding = 1e-8;
 
 double TokenBucket::LevelAt(int64_t now_us) const {
   const double filled =
-      static_cast<double>(std::max<int64_t>(0, now_us - level_us_)) * static_cast<double>(limit_) / kMinuteUs;
-  return std::min(static_cast<double>(limit_), level_ + filled);
+      static_cast<double>(std::max<int64_t>(0, now_us - level_us_)) * static_cast<double>(per_minute_) / kMinuteUs;
+  return std::min(static_cast<double>(burst_), level_ + filled);
 }
 
-void TokenBucket::SetLimit(int64_t per_minute, int64_t now_us) {
-  if (per_minute == limit_) return;
+void TokenBucket::SetLimit(int64_t per_minute, int64_t burst, int64_t now_us) {
+  if (per_minute == per_minute_ && burst == burst_) return;
   const double level = LevelAt(now_us);
-  const double used = limited() ? static_cast<double>(limit_) - level : 0;
-  limit_ = per_minute;
-  level_ = level < 0 ? level : std::max(0.0, static_cast<double>(limit_) - used);
+  const double used = limited() ? static_cast<double>(burst_) - level : 0;
+  per_minute_ = per_minute;
+  burst_ = burst;
+  level_ = level < 0 ? level : std::max(0.0, static_cast<double>(burst_) - used);
   level_us_ = now_us;
 }
 
@@ -39,7 +40,7 @@ bool TokenBucket::TryTake(int64_t amount, int64_t now_us) {
 
 void TokenBucket::GiveBack(int64_t amount, int64_t now_us) {
   if (!limited()) return;
-  level_ = std::min(static_cast<double>(limit_), LevelAt(now_us) + static_cast<double>(amount));
+  level_ = std::min(static_cast<double>(burst_), LevelAt(now_us) + static_cast<double>(amount));
   level_us_ = std::max(level_us_, now_us);
 }
 
@@ -49,9 +50,9 @@ int64_t TokenBucket::remaining(int64_t now_us) const {
 
 double TokenBucket::SecondsUntil(int64_t amount, int64_t now_us) const {
   if (!limited()) return 0;
-  if (amount > limit_) return std::numeric_limits<double>::infinity();
+  if (amount > burst_) return std::numeric_limits<double>::infinity();
   const double missing = static_cast<double>(amount) - LevelAt(now_us);
-  return missing <= kRounding ? 0 : missing * 60 / static_cast<double>(limit_);
+  return missing <= kRounding ? 0 : missing * 60 / static_cast<double>(per_minute_);
 }
 
 }  // namespace hydrant

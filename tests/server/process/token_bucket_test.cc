@@ -1,4 +1,4 @@
-#include "server/tenants/token_bucket.h"
+#include "server/process/token_bucket.h"
 
 #include <gtest/gtest.h>
 
@@ -26,6 +26,19 @@ TEST(TokenBucket, HoldsAMinuteAndFillsEvenly) {
   EXPECT_FALSE(bucket.TryTake(1, kSecond));
   EXPECT_EQ(bucket.remaining(11 * kSecond), 10);
   EXPECT_EQ(bucket.remaining(1000 * kSecond), 60) << "never more than the limit";
+}
+
+TEST(TokenBucket, ABurstBoundsWhatIsThereAtOnceAndTheRateWhatComesBack) {
+  TokenBucket bucket;
+  bucket.SetLimit(/*per_minute=*/300, /*burst=*/20, 0);
+  EXPECT_EQ(bucket.limit(), 20);
+  EXPECT_TRUE(bucket.TryTake(20, 0));
+  EXPECT_FALSE(bucket.TryTake(1, kSecond / 5 - 1));
+  EXPECT_TRUE(bucket.TryTake(1, kSecond / 5)) << "five a second";
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(5, kSecond / 5), 1);
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntilFull(kSecond / 5), 4);
+  EXPECT_TRUE(std::isinf(bucket.SecondsUntil(21, kSecond / 5)));
+  EXPECT_EQ(bucket.remaining(100 * kSecond), 20);
 }
 
 TEST(TokenBucket, SaysWhenThereWillBeRoom) {

@@ -1,8 +1,8 @@
-// TokenBucket bounds a rate per minute: it holds one minute's worth and fills up evenly.
+// TokenBucket bounds a rate: it fills up evenly, so much a minute, and holds a burst at most.
 //
 // Thread: one at a time. Time is an argument, monotonic microseconds.
-#ifndef HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_
-#define HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_
+#ifndef HYDRANT_SERVER_PROCESS_TOKEN_BUCKET_H_
+#define HYDRANT_SERVER_PROCESS_TOKEN_BUCKET_H_
 
 #include <cstdint>
 
@@ -10,14 +10,15 @@ namespace hydrant {
 
 class TokenBucket {
  public:
-  // 0: no limit. The first limit starts with a full bucket; a later one keeps what was used of the old one, as far as
+  // 0: no limit. The bucket holds `burst`, a minute's worth if nothing else is said. The first limit starts with a full bucket; a later one keeps what was used of the old one, as far as
   // it fits, so that a reload is neither a gift nor a punishment. Nobody gets into debt by a reload, and a debt stays what it
   // is, in tokens, whatever the new limit: those were used beyond any limit, and if a larger one could cover them, a reload
   // down and up again would forgive them.
-  void SetLimit(int64_t per_minute, int64_t now_us);
+  void SetLimit(int64_t per_minute, int64_t now_us) { SetLimit(per_minute, per_minute, now_us); }
+  void SetLimit(int64_t per_minute, int64_t burst, int64_t now_us);
 
-  bool limited() const { return limit_ > 0; }
-  int64_t limit() const { return limit_; }
+  bool limited() const { return per_minute_ > 0; }
+  int64_t limit() const { return burst_; }  // the most that can be taken at once
 
   // False: there is less than `amount`, and nothing is taken.
   bool TryTake(int64_t amount, int64_t now_us);
@@ -27,16 +28,17 @@ class TokenBucket {
   int64_t remaining(int64_t now_us) const;  // >= 0: a debt is not shown
   // Seconds until TryTake(amount) would succeed if nobody else took anything; infinity above the limit.
   double SecondsUntil(int64_t amount, int64_t now_us) const;
-  double SecondsUntilFull(int64_t now_us) const { return SecondsUntil(limit_, now_us); }
+  double SecondsUntilFull(int64_t now_us) const { return SecondsUntil(burst_, now_us); }
 
  private:
   double LevelAt(int64_t now_us) const;
 
-  int64_t limit_ = 0;
+  int64_t per_minute_ = 0;
+  int64_t burst_ = 0;
   double level_ = 0;  // at level_us_
   int64_t level_us_ = 0;
 };
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SERVER_TENANTS_TOKEN_BUCKET_H_
+#endif  // HYDRANT_SERVER_PROCESS_TOKEN_BUCKET_H_
