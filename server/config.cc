@@ -30,6 +30,8 @@ namespace {
 // not be the server that was asked for.
 constexpr const char* kLaterFlags[] = {"--session-dir"};
 
+constexpr size_t kProxiesMax = 64;  // all are compared for each connection
+
 // What the flags set, before it is checked as a whole.
 struct Raw {
   std::string dtype = "auto";
@@ -40,6 +42,8 @@ struct Raw {
   int32_t block_size = kBlockSlots;
   std::string allowed_origins;
   std::string allowed_hosts;
+  std::string trusted_proxies;
+  std::string proxy_header = "x-forwarded-for";
   std::string log_level = "info";
   std::string log_format = "text";
   std::string scheduling_policy = "fair";
@@ -116,6 +120,10 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
             "browser origins to allow, comma-separated; * allows all");
   group.Add("--allowed-hosts", "LIST", raw.allowed_hosts,
             "Host names to allow besides our own, comma-separated; * allows all");
+  group.Add("--trusted-proxies", "LIST", raw.trusted_proxies,
+            "addresses and networks whose word for a client's address is taken, comma-separated");
+  group.AddWithDefault("--proxy-header", "NAME", raw.proxy_header,
+                       "the field that they write it into: x-forwarded-for or forwarded");
   group.AddSwitch("--ui,!--no-ui", config.ui, "serve the live view at /ui (default: on)");
   group.AddSwitch("--insecure", config.insecure,
                   "allow --host and --admin-host beyond loopback, although there is no TLS");
@@ -304,14 +312,16 @@ std::string FinishTenants(const Raw& raw, Config* config) {
   if (!config->admin_key.empty() && !config->admin_key_path.empty()) {
     return "--admin-api-key, --admin-api-key-file: give one of them";
   }
-  const auto from_environment = [](const char* name, std::string* value) {
-    const char* text = std::getenv(name);
-    if (value->empty() && text != nullptr) *value = text;
+  const auto from_environment = [config](const char* variable, const char* setting, std::string* value) {
+    const char* text = std::getenv(variable);
+    if (!value->empty() || text == nullptr) return;
+    *value = text;
+    config->origins[setting] = "environment";
   };
   if (config->tenants_path.empty() && config->api_key_path.empty()) {
-    from_environment("HYDRANT_API_KEY", &config->api_key);
+    from_environment("HYDRANT_API_KEY", "api_key", &config->api_key);
   }
-  if (config->admin_key_path.empty()) from_environment("HYDRANT_ADMIN_KEY", &config->admin_key);
+  if (config->admin_key_path.empty()) from_environment("HYDRANT_ADMIN_KEY", "admin_api_key", &config->admin_key);
   if (raw.scheduling_policy != "fair" && raw.scheduling_policy != "fcfs") {
     return "--scheduling-policy: must be fair or fcfs; 'priority' orders the requests of a tenant under both";
   }
@@ -319,6 +329,24 @@ std::string FinishTenants(const Raw& raw, Config* config) {
   config->admin_port = raw.admin_port;
   if (config->admin_port.has_value() && config->admin_key.empty() && config->admin_key_path.empty()) {
     return "--admin-port: needs --admin-api-key or HYDRANT_ADMIN_KEY, or --admin-api-key-file";
+  }
+  return "";
+}
+
+// The part of Finish about proxies.
+std::string FinishProxies(const Raw& raw, Config* config) {
+  if (EqualsIgnoreCase(raw.proxy_header, "forwarded")) {
+    config->proxy_field = TrustedProxies::Field::kForwarded;
+  } else if (!EqualsIgnoreCase(raw.proxy_header, "x-forwarded-for")) {
+    return "--proxy-header: must be x-forwarded-for or forwarded";
+  }
+  config->trusted_proxies = SplitList(raw.trusted_proxies);
+  if (config->trusted_proxies.size() > kProxiesMax) {
+    return absl::StrCat("--trusted-proxies: at most ", kProxiesMax, " addresses and networks");
+  }
+  std::string wrong;
+  if (!TrustedProxies::Parse(config->trusted_proxies, config->proxy_field, &wrong).has_value()) {
+    return absl::StrCat("--trusted-proxies: ", wrong, ": must be an address, or a network such as 10.0.0.0/8");
   }
   return "";
 }
@@ -359,6 +387,7 @@ std::string Finish(const Raw& raw, Config* config) {
   }
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
+  if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;
   const std::optional<LogLevel> level = LogLevelOf(raw.log_level);
   if (!level.has_value()) return "--log-level: must be debug, info, warning or error";
   config->log_level = *level;
@@ -413,6 +442,16 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     }
   }
   return "";
+}
+
+// Notes what was set by the arguments that `app` has just parsed.
+void NoteOrigins(const CLI::App& app, const std::string& origin, std::map<std::string, std::string>* origins) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    std::string name = option->get_single_name();
+    std::replace(name.begin(), name.end(), '-', '_');
+    (*origins)[name] = origin;
+  }
 }
 
 // vLLM takes - and _ for each other in flag names.
@@ -496,6 +535,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     if (const std::string wrong = WrongFlag(*serve, arguments, kHelpCommand); !wrong.empty())
       return Fail(kExitUsage, wrong);
   }
+  std::map<std::string, std::string> origins;
   try {
     ParseArguments(app, arguments);
     if (!raw.config_path.empty()) {
@@ -512,8 +552,10 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
       } catch (const CLI::ParseError& error) {
         return Fail(kExitConfig, absl::StrCat(path, ": ", error.what()));
       }
+      NoteOrigins(*serve, "file", &origins);
       ParseArguments(app, arguments);  // over it: what is given again wins
     }
+    NoteOrigins(*serve, "flag", &origins);
   } catch (const CLI::Success& request) {
     ConfigResult result;
     result.message = AnswerOf(app, request);
@@ -523,6 +565,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   } catch (const CLI::ParseError& error) {
     return Fail(kExitUsage, error.what());
   }
+  config.origins = std::move(origins);
   if (const std::string wrong = Finish(raw, &config); !wrong.empty()) return Fail(kExitUsage, wrong);
   ConfigResult result;
   result.config = std::move(config);

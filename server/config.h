@@ -5,6 +5,7 @@
 #define HYDRANT_SERVER_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "api/kv/kv_spec.h"
 #include "kernels/types.h"
 #include "scheduler/tenant.h"
+#include "server/http/trusted_proxies.h"
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"
 #include "server/process/log.h"
@@ -56,6 +58,8 @@ struct Config {
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;
+  std::vector<std::string> trusted_proxies;
+  TrustedProxies::Field proxy_field = TrustedProxies::Field::kXForwardedFor;
   bool insecure = false;
   bool ui = true;  // serve the live view
   bool allow_core_dumps = false;
@@ -64,6 +68,9 @@ struct Config {
   double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
   Limits limits;  // the fields that are flags; the rest is derived
+
+  // Where a setting came from that is not its default: name as in a file of --config -> "flag", "file", "environment" or "socket".
+  std::map<std::string, std::string> origins;
 };
 
 // Either a config, or a text for the user and the code to exit with.

@@ -18,6 +18,7 @@
 #include "model/run/warm_up.h"
 #include "model/weights/weights.h"
 #include "server/device_choice.h"
+#include "server/effective_config.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
 #include "server/frontend/frontend.h"
@@ -161,6 +162,10 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   options.admin.host = config.admin_host;
   options.admin.socket_path = config.admin_socket;
   options.origins = MakeOrigins(config);
+  std::string wrong;
+  options.proxies =
+      TrustedProxies::Parse(config.trusted_proxies, config.proxy_field, &wrong).value_or(TrustedProxies());
+  assert(wrong.empty());  // ParseCommandLine looked
   options.host = config.host;
   options.port = config.port;
   options.socket = systemd.socket();
@@ -311,6 +316,9 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   absl::StatusOr<std::shared_ptr<RotatingKeys>> metrics_keys = MakeKeys(config.metrics_key_path, "");
   if (!metrics_keys.ok()) return metrics_keys.status();
   http_options.metrics_keys = *std::move(metrics_keys);
+  http_options.admin.config = [config, sizing, device = parts->device->name()] {
+    return EffectiveConfigJson(config, sizing, device);
+  };
   if (!http_options.socket.has_value()) http_options.socket = parts->loading->Release();
   if (config.admin_port.has_value()) http_options.admin.socket = parts->loading->ReleaseAdmin();
   parts->http = std::make_unique<Frontend>(std::move(http_options), *parts->metrics, *parts->tenants);
@@ -374,6 +382,7 @@ int Serve(const Config& config_in, const Announce& announce) {
   if (systemd.ok() && systemd->socket().has_value()) {
     config.host = systemd->socket()->host;
     config.port = systemd->socket()->port;
+    config.origins["host"] = config.origins["port"] = "socket";
     const std::string wrong = CheckReach("the inherited socket:", config.host, config.insecure);
     if (!wrong.empty()) systemd = absl::InvalidArgumentError(wrong);
   }

@@ -118,11 +118,18 @@ HttpResponse Tenants(const State& state) {
   return JsonResponse(std::move(out));
 }
 
-HttpResponse Abort(const State& state, const std::string& body) {
+// The answer that `make` gives to an object, or the error that it, or the object, has.
+using FromObject = std::function<HttpResponse(ObjectReader& reader)>;
+HttpResponse OfObject(const State& state, const std::string& body, const FromObject& make) {
   const ApiResult<JsonBody> document = JsonBody::Parse(body, state.sources.service.limits);
   if (!document.ok()) return ErrorResponse(document.error());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
+  HttpResponse response = make(reader);
+  return error.has_value() ? ErrorResponse(*error) : std::move(response);
+}
+
+HttpResponse Abort(const State& state, ObjectReader& reader) {
   RequestDirectory::Selection selection;
   selection.ids = reader.Strings("request_ids", kIdsMax, kIdBytesMax);
   if (reader.Has("tenant")) {
@@ -137,7 +144,7 @@ HttpResponse Abort(const State& state, const std::string& body) {
     // An empty list aborts nothing; it must not come to mean everything.
     reader.Fail("request_ids", "'request_ids' (not empty) or 'tenant' is required.", "missing_field");
   }
-  if (error.has_value()) return ErrorResponse(*error);
+  if (reader.failed()) return {};
   return JsonResponse(
       absl::StrCat("{\"aborted\":", state.sources.requests.Abort(selection, state.sources.engine), "}"));
 }
@@ -150,15 +157,11 @@ HttpResponse Pause(const State& state, bool paused) {
 }
 
 // The level holds until the process ends, or the next call.
-HttpResponse SetLevel(const State& state, const std::string& body) {
-  const ApiResult<JsonBody> document = JsonBody::Parse(body, state.sources.service.limits);
-  if (!document.ok()) return ErrorResponse(document.error());
-  std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
+HttpResponse SetLevel(ObjectReader& reader) {
   const std::string name = reader.String("level", "", kIdBytesMax, /*identifier=*/true);
   const std::optional<LogLevel> level = LogLevelOf(name);
   if (!level.has_value()) reader.Fail("level", "'level' must be debug, info, warning or error.");
-  if (error.has_value()) return ErrorResponse(*error);
+  if (reader.failed()) return {};
   SetLogLevel(*level);
   return JsonResponse(absl::StrCat("{\"level\":\"", std::string(LogLevelName(*level)), "\"}"));
 }
@@ -184,13 +187,18 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   const auto state = std::make_shared<State>(std::move(sources));
   std::vector<HttpRoute> routes;
   routes.push_back(Route("GET", "/admin/tenants", false, [state](const std::string&) { return Tenants(*state); }));
+  if (state->sources.config != nullptr) {
+    routes.push_back(Route("GET", "/admin/config", false,
+                           [state](const std::string&) { return JsonResponse(state->sources.config()); }));
+  }
   routes.push_back(Route("POST", "/admin/drain", false, [state](const std::string&) {
     return JsonResponse(absl::StrCat("{\"draining\":true,\"in_flight\":", state->sources.drain(), "}"));
   }));
-  routes.push_back(
-      Route("POST", "/abort_requests", true, [state](const std::string& body) { return Abort(*state, body); }));
-  routes.push_back(
-      Route("POST", "/admin/log_level", true, [state](const std::string& body) { return SetLevel(*state, body); }));
+  routes.push_back(Route("POST", "/abort_requests", true, [state](const std::string& body) {
+    return OfObject(*state, body, [&state](ObjectReader& reader) { return Abort(*state, reader); });
+  }));
+  routes.push_back(Route("POST", "/admin/log_level", true,
+                         [state](const std::string& body) { return OfObject(*state, body, SetLevel); }));
   routes.push_back(Route("POST", "/pause", false, [state](const std::string&) { return Pause(*state, true); }));
   routes.push_back(Route("POST", "/resume", false, [state](const std::string&) { return Pause(*state, false); }));
   routes.push_back(Route("POST", "/reset_prefix_cache", false, [state](const std::string&) {

@@ -4,6 +4,7 @@
 //   POST /admin/reload      reads the tenants file and the files of keys again -> {"tenants": n}; 400 with the reason when one
 //                           is wrong, and what was in force stays so
 //   POST /admin/drain       takes no new work; running requests go on -> {"draining": true, "in_flight": n}
+//   GET  /admin/config      the configuration in force, without its secrets
 //   GET  /admin/tenants     what each tenant has running, waiting, open, used up, and was refused
 //   POST /admin/log_level   {"level": name}, until the process ends
 //   POST /abort_requests    {"request_ids": [...]} and/or {"tenant": name} -> {"aborted": n}
@@ -37,7 +38,8 @@ struct AdminSources {
   SessionStore& sessions;
   ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
   std::function<absl::Status()> reload;
-  std::function<int64_t()> drain;  // returns the number of requests in flight
+  std::function<int64_t()> drain;       // returns the number of requests in flight
+  std::function<std::string()> config;  // JSON; null: there is no such endpoint
 };
 
 std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources);

@@ -94,6 +94,8 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   context_.limits = options_.limits;
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   context_.origins = options_.origins;
+  context_.proxies = options_.proxies;
+  admin_context_.proxies = options_.proxies;
   const auto name = [](const TenantEntry& tenant) { return tenant.account->name(); };
   context_.log.SetTenantName(name);
   admin_context_.log.SetTenantName(name);
@@ -176,8 +178,9 @@ void Frontend::AskIoThreads() {
 absl::Status Frontend::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
-                                           context_, [this] { return Reload("admin"); }, [this] { return Drain(); }});
+  admin_context_.routes =
+      MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions, context_,
+                       [this] { return Reload("admin"); }, [this] { return Drain(); }, options_.admin.config});
   if (admin.port.has_value()) {
     const absl::Status opened =
         admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);

@@ -42,6 +42,7 @@ struct AdminOptions {
   // None: the socket's permissions are what protects it. REQUIRED with a port.
   std::shared_ptr<RotatingKeys> keys = RotatingKeys::Of({});
   std::optional<InheritedSocket> socket;  // that is bound to the port already
+  std::function<std::string()> config;    // the answer of GET /admin/config; null: there is none
 };
 
 struct FrontendOptions {
@@ -49,6 +50,7 @@ struct FrontendOptions {
   AdminOptions admin;
   std::shared_ptr<RotatingKeys> metrics_keys = RotatingKeys::Of({});  // of /metrics on the clients' port
   OriginPolicy origins;
+  TrustedProxies proxies;
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   std::optional<InheritedSocket> socket;  // in place of host and port

@@ -13,9 +13,9 @@ constexpr double kCrowded = 0.8;
 // matter, and so are those of a proxy on it.
 constexpr int32_t kAddressPart = 4;
 
-int32_t AddressMax(std::string_view address, const Limits& limits) {
+int32_t AddressMax(const Limits& limits) {
   if (limits.connections_per_address_max > 0) return limits.connections_per_address_max;
-  return IsLocalPeer(address) ? limits.connections_max : std::max(1, limits.connections_max / kAddressPart);
+  return std::max(1, limits.connections_max / kAddressPart);
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ int32_t AddressMax(std::string_view address, const Limits& limits) {
 ConnectionTable::Place::~Place() {
   const std::lock_guard<std::mutex> lock(table_.mutex_);
   if (idle_) node_.splice(node_.begin(), table_.idle_, at_);
-  --table_.count_;
+  if (counts_) --table_.count_;
   const auto found = table_.by_group_.find(group_);
   if (--found->second == 0) table_.by_group_.erase(found);
 }
@@ -39,16 +39,31 @@ void ConnectionTable::Place::SetIdle(bool idle) {
   }
 }
 
-std::unique_ptr<ConnectionTable::Place> ConnectionTable::TryAdd(std::string_view address, const Limits& limits) {
+std::unique_ptr<ConnectionTable::Place> ConnectionTable::TryAdd(std::string_view address, const Limits& limits,
+                                                                bool proxy) {
+  const bool unbounded = proxy || (limits.connections_per_address_max == 0 && IsLocalPeer(address));
   std::string group = PeerGroup(address);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (static_cast<double>(count_) >= kCrowded * limits.connections_max) CloseLongestIdle();
   if (count_ >= limits.connections_max) return nullptr;
+  std::unique_ptr<Place> place =
+      AddToGroup(std::move(group), unbounded ? limits.connections_max : AddressMax(limits), /*counts=*/true);
+  if (place != nullptr) ++count_;
+  return place;
+}
+
+std::unique_ptr<ConnectionTable::Place> ConnectionTable::TryAddClient(std::string_view address, const Limits& limits) {
+  // Also of an address that looks like one of this host: a proxy elsewhere may have clients at its own.
+  std::string group = PeerGroup(address);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return AddToGroup(std::move(group), AddressMax(limits), /*counts=*/false);
+}
+
+std::unique_ptr<ConnectionTable::Place> ConnectionTable::AddToGroup(std::string group, int32_t most, bool counts) {
   int32_t& of_group = by_group_[group];
-  if (of_group >= AddressMax(address, limits)) return nullptr;
+  if (of_group >= most) return nullptr;
   ++of_group;
-  ++count_;
-  return std::unique_ptr<Place>(new Place(*this, std::move(group)));
+  return std::unique_ptr<Place>(new Place(*this, std::move(group), counts));
 }
 
 void ConnectionTable::CloseLongestIdle() {

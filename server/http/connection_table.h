@@ -4,7 +4,8 @@
 // Thread: any; a short lock.
 //
 // Invariants
-//  1. There are never more than connections_max, nor more from one address than it may have.
+//  1. There are never more than connections_max, nor more from one address than it may have. A client that comes through a trusted
+//     proxy has a connection of its own, in this sense, while a request of it is under way; the proxy may have all of them.
 //  2. Nobody is kept out by connections that do nothing: from kCrowded of the cap on, each that comes closes the one that has been
 //     idle longest.
 #ifndef HYDRANT_SERVER_HTTP_CONNECTION_TABLE_H_
@@ -43,10 +44,12 @@ class ConnectionTable {
 
    private:
     friend class ConnectionTable;
-    Place(ConnectionTable& table, std::string group) : table_(table), group_(std::move(group)) {}
+    Place(ConnectionTable& table, std::string group, bool counts)
+        : table_(table), group_(std::move(group)), counts_(counts) {}
 
     ConnectionTable& table_;
     const std::string group_;
+    const bool counts_;  // as one of connections_max
     std::function<void()> close_;
     // Guarded by the table's lock.
     std::list<Place*> node_{this};                          // lent to the table while the connection is idle
@@ -54,13 +57,16 @@ class ConnectionTable {
     bool idle_ = false;
   };
 
-  // A place for a connection from `address` (PeerAddress); null: there is none.
-  std::unique_ptr<Place> TryAdd(std::string_view address, const Limits& limits);
+  // A place for a connection from `address` (PeerAddress); null: there is none. `proxy`: it is a trusted one.
+  std::unique_ptr<Place> TryAdd(std::string_view address, const Limits& limits, bool proxy = false);
+  // A place for a request of the client at `address`, which came through a proxy; null: there is none.
+  std::unique_ptr<Place> TryAddClient(std::string_view address, const Limits& limits);
 
   int64_t size() const;
 
  private:
-  void CloseLongestIdle();  // REQUIRES: mutex_ held
+  void CloseLongestIdle();                                                          // REQUIRES: mutex_ held
+  std::unique_ptr<Place> AddToGroup(std::string group, int32_t most, bool counts);  // REQUIRES: mutex_ held
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.

@@ -131,11 +131,12 @@ asio::awaitable<void> HttpConnection::Run() {
     const bool got = co_await ReadHead(&head);
     if (!got) break;
     keep_alive_ = head.keep_alive;
+    client_ = context_.proxies.ClientOf(peer_, head);
     HttpExchange exchange(*this, std::move(head));
     bool failed = false;
     bool out_of_memory = false;
     try {
-      co_await Serve(exchange);
+      co_await ServeClient(exchange);
     } catch (const std::bad_alloc&) {
       failed = out_of_memory = true;
     } catch (const std::exception&) {
@@ -154,7 +155,7 @@ asio::awaitable<void> HttpConnection::Run() {
         client_gone_ = true;  // half a response: only the end of the connection can say so
       }
     }
-    context_.log.Write(exchange, peer_, client_gone_);
+    context_.log.Write(exchange, client_, client_gone_);
     if (exchange.status() == 0) break;
     first_request_ = false;
     ++turn_requests_;
@@ -241,7 +242,7 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
 
 std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange, const HttpRoute* route) {
   const auto& ask = route != nullptr && route->authenticate != nullptr ? route->authenticate : context_.authenticate;
-  ApiResult<Caller> caller = ask(exchange.head().Find("authorization"), peer_);
+  ApiResult<Caller> caller = ask(exchange.head().Find("authorization"), client_);
   if (!caller.ok()) return caller.error();
   exchange.SetCaller(std::move(caller.value()));
   keyed_ = true;
@@ -293,6 +294,21 @@ std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, cons
 int64_t HttpConnection::BodyBytesMax(const HttpRoute& route) const {
   const int64_t all = context_.limits.body_bytes_max;
   return route.body_bytes_max > 0 ? std::min(route.body_bytes_max, all) : all;
+}
+
+asio::awaitable<void> HttpConnection::ServeClient(HttpExchange& exchange) {
+  // Whoever comes through a proxy shares its connections, but not their number.
+  std::unique_ptr<ConnectionTable::Place> place;
+  if (client_ != peer_) {
+    place = context_.connections.TryAddClient(client_, context_.limits);
+    if (place == nullptr) {
+      exchange.SetBodyRead(exchange.head().framing == BodyFraming::kNone);
+      co_await exchange.RespondError(
+          Overloaded("This address has too many requests open.", "connections_exceeded", /*retry_after_s=*/1));
+      co_return;
+    }
+  }
+  co_await Serve(exchange);
 }
 
 asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {

@@ -60,6 +60,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   // False: no further request comes, or it was refused (and answered).
   boost::asio::awaitable<bool> ReadHead(HttpHead* head);
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
+  boost::asio::awaitable<void> ServeClient(HttpExchange& exchange);
 
   // What the routes have for a request.
   struct Found {
@@ -100,6 +101,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   HttpSocket socket_;
   ListenerContext& context_;
   const std::string peer_;  // address as text
+  std::string client_;      // that of who sends the request: peer_'s own, or of somebody behind it (TrustedProxies)
   const std::unique_ptr<ConnectionTable::Place> place_;
   std::string input_;  // received and not yet consumed
   bool keep_alive_ = true;

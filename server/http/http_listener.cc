@@ -193,7 +193,8 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       }
       Configure(socket, context_.limits);
       std::string peer = PeerAddress(socket);
-      std::unique_ptr<ConnectionTable::Place> place = context_.connections.TryAdd(peer, context_.limits);
+      std::unique_ptr<ConnectionTable::Place> place =
+          context_.connections.TryAdd(peer, context_.limits, context_.proxies.Trusts(peer));
       if (place == nullptr) {
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
         socket.shutdown(HttpSocket::shutdown_both, error);

@@ -18,6 +18,7 @@
 #include "server/http/origin_policy.h"
 #include "server/http/request_log.h"
 #include "server/http/request_place.h"
+#include "server/http/trusted_proxies.h"
 #include "server/process/limits.h"
 
 namespace hydrant {
@@ -42,6 +43,7 @@ struct ListenerContext {
   Limits limits;
   Authenticate authenticate;
   OriginPolicy origins;
+  TrustedProxies proxies;
   std::vector<HttpRoute> routes;
 
   ConnectionTable connections;

@@ -1,8 +1,13 @@
 // A request head means the same however its bytes are cut on the way.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "server/http/http_head.h"
+#include "server/http/trusted_proxies.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {
@@ -43,12 +48,41 @@ void CheckDone(const Outcome& outcome, std::string_view input, const Limits& lim
   Require(head.framing != BodyFraming::kChunked || head.Find("content-length") == nullptr, "a body is framed once");
 }
 
+// Whatever a head says of where it comes from, the client has an address, and one that is no proxy has its own.
+void CheckClient(const HttpHead& head) {
+  using Field = TrustedProxies::Field;
+  std::string wrong;
+  for (const Field field : {Field::kXForwardedFor, Field::kForwarded}) {
+    const TrustedProxies proxies = *TrustedProxies::Parse({"10.0.0.0/8", "2001:db8::/32"}, field, &wrong);
+    Require(proxies.ClientOf("192.0.2.1", head) == "192.0.2.1", "nobody but a proxy is believed");
+    const std::string client = proxies.ClientOf("10.0.0.1", head);
+    in6_addr bits{};
+    Require(inet_pton(AF_INET, client.c_str(), &bits) == 1 || inet_pton(AF_INET6, client.c_str(), &bits) == 1,
+            "a client has an address");
+    // What a client wrote itself stands before what its proxy appends.
+    HttpHead appended = head;
+    const bool forwarded = field == Field::kForwarded;
+    appended.fields.push_back(
+        {forwarded ? "forwarded" : "x-forwarded-for", forwarded ? "for=198.51.100.7" : "198.51.100.7"});
+    Require(proxies.ClientOf("10.0.0.1", appended) == "198.51.100.7", "a field of its own hides nobody");
+    for (HttpField& one : appended.fields)
+      one.value.append(forwarded ? ", for=\"[2001:db9::7]:80\"" : ", 198.51.100.7");
+    appended.fields.pop_back();
+    if (head.Find(forwarded ? "forwarded" : "x-forwarded-for") == nullptr) continue;
+    Require(proxies.ClientOf("10.0.0.1", appended) == (forwarded ? "2001:db9::7" : "198.51.100.7"),
+            "nothing before it swallows what a proxy appends");
+  }
+}
+
 }  // namespace
 
 void Fuzz(std::string_view input) {
   static const Limits kLimits;
   const Outcome whole = Read(input, std::max<size_t>(input.size(), 1), kLimits);
-  if (whole.progress == HttpProgress::kDone) CheckDone(whole, input, kLimits);
+  if (whole.progress == HttpProgress::kDone) {
+    CheckDone(whole, input, kLimits);
+    CheckClient(whole.head);
+  }
   for (const size_t piece : {size_t{1}, size_t{7}}) {
     const Outcome cut = Read(input, piece, kLimits);
     Require(cut.progress == whole.progress, "cuts do not change the outcome");

@@ -90,6 +90,19 @@ TEST_F(AdminRoutesTest, TheyNeedTheAdminKey) {
   EXPECT_EQ(Admin(Get("/health")).status, 200);
 }
 
+TEST_F(AdminRoutesTest, TheConfigurationIsTheOperatorsToSee) {
+  Write("");
+  TestServerOptions options;
+  options.tenants_path = path_;
+  options.http.admin.port = 0;
+  options.http.admin.keys = RotatingKeys::Of("admin-key");
+  options.http.admin.config = [] { return std::string(R"({"settings":{}})"); };
+  server_ = std::make_unique<TestServer>(std::move(options));
+  EXPECT_EQ(Admin(Get("/admin/config", kAdmin)).body, R"({"settings":{}})");
+  EXPECT_EQ(Admin(Get("/admin/config")).status, 401);
+  EXPECT_EQ(server_->Ask(Get("/admin/config", "Authorization: Bearer key-a\r\n")).status, 404);
+}
+
 TEST_F(AdminRoutesTest, TheSocketIsThisUsersAndGoesWithTheServer) {
   Start();
   const std::string path = dir_.File("admin.sock");

@@ -1,13 +1,19 @@
 #include "server/frontend/routes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/server/test_server.h"
 
 namespace hydrant {
 namespace {
+
+using testing::HasSubstr;
 
 std::string Post(const std::string& path, const std::string& json) {
   return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(json.size()) +
@@ -128,6 +134,66 @@ TEST(Routes, AStalledEngineIsUnhealthy) {
   EXPECT_NE(ready.Field("retry-after"), "");
   server.executor().Release();
   EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "it came back";
+}
+
+// Through a trusted proxy each client has its own address: for wrong keys, for the number of its requests, and in the log.
+// Otherwise nobody has but the address it comes from, whatever it says.
+class ForwardedTest : public testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& trusted) {
+    TestServerOptions options;
+    options.tenants = SingleTenant("right");
+    std::string wrong;
+    options.http.proxies = *TrustedProxies::Parse(trusted, TrustedProxies::Field::kXForwardedFor, &wrong);
+    options.http.limits.connections_max = 8;  // two of one address
+    server_ = std::make_unique<TestServer>(std::move(options));
+  }
+  // The status that a wrong key gets at last, sent once more than one address may.
+  int Guess(const std::function<std::string(int)>& forwarded_for) const {
+    int status = 0;
+    for (int i = 0; i <= AuthLimiter::kFailuresMax; ++i) {
+      RawClient client(server_->port());
+      status =
+          client.Ask(Get("/v1/models", "Authorization: Bearer wrong\r\nX-Forwarded-For: " + forwarded_for(i) + "\r\n"))
+              .status;
+    }
+    return status;
+  }
+  std::unique_ptr<TestServer> server_;
+};
+
+TEST_F(ForwardedTest, AClientThatIsNoProxyCannotChooseItsAddress) {
+  Start({"10.0.0.0/8"});
+  EXPECT_EQ(Guess([](int i) { return "203.0.113." + std::to_string(i); }), 429);
+}
+
+TEST_F(ForwardedTest, WhatAClientWroteBeforeTheProxyCountsForNothing) {
+  Start({"127.0.0.1"});
+  EXPECT_EQ(Guess([](int i) { return "203.0.113." + std::to_string(i); }), 401) << "so many clients";
+  EXPECT_EQ(Guess([](int i) { return "203.0.113." + std::to_string(i) + ", 198.51.100.1"; }), 429) << "one client";
+}
+
+TEST_F(ForwardedTest, OneClientsRequestsThroughAProxyAreBoundedAsItsConnectionsAre) {
+  Start({"127.0.0.1"});
+  server_->executor().Hold();
+  const auto ask = [](const char* address) {
+    return CompletionPost(R"({"prompt":"hi","max_tokens":2})",
+                          std::string("Authorization: Bearer right\r\nX-Forwarded-For: ") + address + "\r\n");
+  };
+  RawClient first(server_->port()), second(server_->port()), third(server_->port()), another(server_->port());
+  first.Send(ask("203.0.113.1"));
+  second.Send(ask("203.0.113.1"));
+  ASSERT_TRUE(Eventually([&] { return server_->tenants().table()->entries()[0]->account->snapshot(0).open == 2; }));
+  const RawClient::Response refused = third.Ask(ask("9.9.9.9, 203.0.113.1"));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("connections_exceeded"));
+  another.Send(ask("203.0.113.2"));
+  ASSERT_TRUE(Eventually([&] { return server_->tenants().table()->entries()[0]->account->snapshot(0).open == 3; }));
+  server_->executor().Release();
+  EXPECT_EQ(first.ReadResponse().status, 200);
+  EXPECT_EQ(second.ReadResponse().status, 200);
+  EXPECT_EQ(another.ReadResponse().status, 200);
+  EXPECT_EQ(RawClient(server_->port()).Ask(ask("203.0.113.1")).status, 200) << "given back";
 }
 
 }  // namespace

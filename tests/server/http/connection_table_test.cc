@@ -43,6 +43,23 @@ TEST(ConnectionTable, AnotherHostHasAQuarterAndAnIpv6HostIsItsNetwork) {
   EXPECT_NE(places.back(), nullptr) << "this host's own are bounded by the cap alone";
 }
 
+TEST(ConnectionTable, AProxyHasAllAndEachOfItsClientsAQuarter) {
+  ConnectionTable table;
+  Places places, clients;
+  for (int i = 0; i < 6; ++i) places.push_back(table.TryAdd("10.0.0.1", Cap(8), /*proxy=*/true));
+  EXPECT_NE(places.back(), nullptr);
+  for (const char* client : {"203.0.113.1", "127.0.0.1"}) {
+    for (int i = 0; i < 2; ++i) clients.push_back(table.TryAddClient(client, Cap(8)));
+    EXPECT_NE(clients.back(), nullptr);
+    EXPECT_EQ(table.TryAddClient(client, Cap(8)), nullptr) << client;
+  }
+  EXPECT_EQ(table.size(), 6) << "a client's request is no connection more";
+  EXPECT_EQ(table.TryAdd("203.0.113.1", Cap(8)), nullptr) << "directly it is the same address";
+  clients.clear();
+  EXPECT_NE(table.TryAddClient("203.0.113.1", Cap(8)), nullptr);
+  EXPECT_NE(table.TryAdd("203.0.113.1", Cap(8)), nullptr);
+}
+
 TEST(ConnectionTable, ABoundThatWasGivenHoldsForEverybody) {
   ConnectionTable table;
   const auto place = table.TryAdd("127.0.0.1", Cap(8, 1));

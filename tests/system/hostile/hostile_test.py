@@ -5,9 +5,12 @@ binary beside somebody who only wants to be served. Python's standard library on
     HYDRANTD=build/release/hydrantd tests/system/hostile/hostile_test.py [NAME …]"""
 
 import contextlib
+import http.client
+import json
 import multiprocessing
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -190,6 +193,33 @@ class Hostile(unittest.TestCase):
                 attacker.join()
             self.assertLess(p99(times), 2 * PATIENCE_S)
 
+    def test_a_text_that_need_not_fit_the_context_costs_no_more(self):
+        rolling = {"policy": "window", "budget": 256, "position": "rolling", "prefill": "budgeted"}
+        cases = (({"truncate_prompt_tokens": 16}, "truncate_prompt_tokens"), ({"kv": rolling}, "prompt"))
+        with serving(attacker={}) as server:
+            for fields, param in cases:
+                for letter in " a":
+                    with self.subTest(fields=fields, letter=letter):
+                        body = {"max_tokens": 1, "prompt": letter * (8 * MIB - 512), **fields}
+                        before = server.cpu_s()
+                        refused = server.post("/v1/completions", body, server.as_tenant("attacker"))
+                        self.assertEqual((refused.status, refused.json()["error"]["param"]), (400, param))
+                        self.assertLess(server.cpu_s() - before, 0.5)
+
+    def test_two_bodies_of_8_mb_cost_less_than_a_second(self):
+        with serving() as server:
+            head, tail = b'{"messages":[{"role":"user","content":"', b'"}]}'
+            chat = head + b"a" * 8_388_408 + tail
+            self.assertLessEqual(len(chat), 8 * MIB)
+            text = b'{"max_tokens":1,"prompt":"' + b" " * (8 * MIB - 64) + b'"}'
+            before = server.cpu_s()
+            for path, body in (("/v1/chat/completions", chat), ("/v1/completions", text)):
+                refused = server.post(path, body)
+                self.assertEqual((refused.status, refused.json()["error"]["code"]), (400, "context_length_exceeded"))
+            spent = server.cpu_s() - before
+            print(f"two bodies of 8 MB: {spent:.2f} s of processor time", file=sys.stderr)
+            self.assertLess(spent, 1.0)
+
     def test_tokenizing_has_a_limit_and_a_place(self):
         with serving(attacker={"concurrency_max": 4}, victim={}) as server:
             large = server.post("/tokenize", {"prompt": " " * (8 * MIB - 64)}, server.as_tenant("attacker"))
@@ -269,6 +299,54 @@ class Hostile(unittest.TestCase):
             for attacker in attackers:
                 attacker.join()
             self.assertLess(times[len(times) // 2], 0.1, "a render takes 70 ms, and two of them took both io threads")
+
+    def test_nobody_but_a_proxy_says_where_a_request_comes_from(self):
+        def statuses(server, address):
+            """Of 25 wrong keys, each said to come from where `address` says."""
+            server.key = None
+            key = ("Authorization", "Bearer wrong")
+            return {server.get("/v1/models", [key, ("X-Forwarded-For", address(i))]).status for i in range(25)}
+
+        elsewhere = lambda i: f"203.0.113.{i}"
+        with serving("--api-key", API_KEY, "--trusted-proxies", "10.0.0.0/8,2001:db8::/32") as server:
+            self.assertEqual(statuses(server, elsewhere), {401, 429}, "one address, whatever it says")
+            self.assertNotIn("203.0.113.", server.log())
+        with serving("--api-key", API_KEY, "--trusted-proxies", "127.0.0.1") as server:
+            self.assertEqual(statuses(server, elsewhere), {401}, "25 clients of a proxy")
+            self.assertEqual(statuses(server, lambda i: f"192.0.2.{i}, 198.51.100.1"), {401, 429}, "one client of it")
+            wait_for(lambda: "peer 203.0.113.3" in server.log(), 2.0)
+            self.assertNotIn("192.0.2.", server.log())
+
+    def test_no_key_is_in_the_configuration_or_the_log(self):
+        folder = pathlib.Path(FOLDER.name)
+        for name in ("client", "operator", "reader"):
+            (folder / name).write_text(f"sesame-{name}-old\nsesame-{name}-new\n")
+            (folder / name).chmod(0o600)
+        flags = ["--api-key-file", folder / "client", "--admin-api-key-file", folder / "operator", "--admin-port", 0,
+                 "--metrics-api-key-file", folder / "reader", "--log-level", "debug"]  # fmt: skip
+        given = ["--api-key", "sesame-of-a-flag", "--admin-api-key", "sesame-of-another", "--admin-port", 0]
+        for these, operator in ((flags, "sesame-operator-new"), (given, "sesame-of-another")):
+            with serving(*map(str, these)) as server:
+                port = int(re.search(r"admin listener on http://127\.0\.0\.1:(\d+)", server.log())[1])
+
+                def admin(method, path, key, port=port):
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                    connection.request(method, path, headers={"Authorization": f"Bearer {key}"})
+                    with contextlib.closing(connection):
+                        response = connection.getresponse()
+                        return response.status, response.read().decode()
+
+                status, text = admin("GET", "/admin/config", operator)
+                self.assertEqual(status, 200)
+                settings = json.loads(text)["settings"]
+                self.assertEqual(settings["admin_port"], {"value": 0, "from": "flag"})
+                self.assertNotIn("sesame-", text)
+                self.assertEqual(admin("GET", "/admin/config", "sesame-guessed")[0], 401)
+                admin("POST", "/admin/reload", operator)
+                server.key = None
+                server.get("/v1/models", [("Authorization", "Bearer sesame-client-old")])
+                server.get("/v1/models", [("Authorization", "Bearer sesame-guessed")])
+                self.assertNotIn("sesame-", server.log())
 
     def test_names_that_are_no_addresses(self):
         with serving("--api-key", API_KEY) as server:
