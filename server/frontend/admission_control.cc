@@ -110,21 +110,21 @@ std::optional<Refusal> AdmissionControl::TryHold(const TenantEntry& tenant, int6
 HttpResponse AdmissionControl::Reject(const TenantEntry& tenant, const Refusal& refusal) const {
   const TenantAccount& account = *tenant.account;
   metrics_.CountReject(account.index(), refusal.reason);
-  HttpResponse response = Answer(refusal.error, account);
+  HttpResponse response = Answer(refusal.error, tenant);
   AddFields(&response, account.LimitFields(refusal));
   return response;
 }
 
-HttpResponse AdmissionControl::Answer(const ApiError& error, const TenantAccount& account) const {
+HttpResponse AdmissionControl::Answer(const ApiError& error, const TenantEntry& tenant) const {
   HttpResponse response = ErrorResponse(error);
-  if (error.status == 503) {
+  if (error.status == 503 && tenant.queue_share >= 1) {
     const Backlog backlog = engine_.backlog();
     AddRateFields("requests", backlog.sequences_max, backlog.sequences_max - backlog.sequences, error.retry_after_s,
                   &response.fields);
     AddRateFields("tokens", backlog.prompt_tokens_max, backlog.prompt_tokens_max - backlog.prompt_tokens,
                   error.retry_after_s, &response.fields);
   } else {
-    AddFields(&response, account.RateFields(MonotonicUs()));
+    AddFields(&response, tenant.account->RateFields(MonotonicUs()));
   }
   return response;
 }

@@ -38,8 +38,9 @@ class AdmissionControl {
 
   // The response to a request that was turned away, which is counted.
   HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;
-  // The response that carries `error`, with the tenant's rates; beside a 503, what the queue holds and may hold.
-  HttpResponse Answer(const ApiError& error, const TenantAccount& account) const;
+  // The response that carries `error`, with the tenant's rates; beside a 503 to a tenant that is alone, what the queue holds and may
+  // hold. Where there are others, that would be theirs to tell.
+  HttpResponse Answer(const ApiError& error, const TenantEntry& tenant) const;
 
   // From now on new generations get 503.
   void Refuse() { refusing_.store(true, std::memory_order_relaxed); }

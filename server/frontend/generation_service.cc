@@ -140,15 +140,15 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
     run.Absorb();
     EndIfDue(exchange, run, deadlines);
   }
-  const TenantAccount& account = *exchange.caller()->account;
+  const TenantEntry& tenant = *exchange.caller();
   if (run.error().has_value()) {
-    HttpResponse response = admission_.Answer(*run.error(), account);
+    HttpResponse response = admission_.Answer(*run.error(), tenant);
     co_await exchange.Respond(std::move(response));
     co_return;
   }
   HttpResponse response;
   response.body = run.Body();
-  AddFields(&response, account.RateFields(MonotonicUs()));
+  AddFields(&response, tenant.account->RateFields(MonotonicUs()));
   co_await exchange.Respond(std::move(response));
 }
 
@@ -181,7 +181,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     exchange.ClosePlace();
     const ApiError& error = *run.error();
     if (!begun) {
-      HttpResponse response = admission_.Answer(error, *exchange.caller()->account);
+      HttpResponse response = admission_.Answer(error, *exchange.caller());
       co_await exchange.Respond(std::move(response));
       co_return;
     }

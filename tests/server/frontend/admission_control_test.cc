@@ -117,6 +117,21 @@ TEST(AdmissionControl, AnAnswerTakenTooSlowlyIsGivenUpHoweverItMoves) {
   EXPECT_TRUE(slow.closed());
 }
 
+TEST(AdmissionControl, A503TellsATenantNothingOfTheOthers) {
+  TestServerOptions options = One({.rpm = 50});
+  options.tenants.tenants.emplace_back();
+  options.tenants.tenants.back().name = "other";
+  TestServer shared(std::move(options));
+  shared.http().Drain();
+  const Response refused = shared.Ask(CompletionPost(kShort));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.Field("x-ratelimit-limit-requests"), "50") << "its own";
+  EXPECT_EQ(refused.Field("x-ratelimit-limit-tokens"), "");
+  TestServer alone(One({.rpm = 50}));
+  alone.http().Drain();
+  EXPECT_NE(alone.Ask(CompletionPost(kShort)).Field("x-ratelimit-limit-tokens"), "") << "of the queue";
+}
+
 TEST(AdmissionControl, TokenizingHasALimitOfItsOwn) {
   TestServer server(One({}));
   EXPECT_EQ(server.Ask(HeadOf("/tokenize", 2 << 20)).status, 413);
