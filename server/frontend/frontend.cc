@@ -216,11 +216,10 @@ absl::Status Frontend::Reload(std::string_view by) {
   options_.metrics_keys->Put(*metrics_keys);
   const std::shared_ptr<const TenantTable> table = tenants_.table();
   const LogField fields[] = {{"by", by},
-                             {"tenants", static_cast<int64_t>(table->entries().size())},
                              {"keys", static_cast<int64_t>(table->keys())},
                              {"admin_keys", static_cast<int64_t>(options_.admin.keys->size())},
                              {"metrics_keys", static_cast<int64_t>(options_.metrics_keys->size())}};
-  Log(LogLevel::kInfo, "reloaded", fields);
+  Log(LogLevel::kInfo, absl::StrCat("reloaded: ", table->entries().size(), " tenants"), fields);
   return status;
 }
 

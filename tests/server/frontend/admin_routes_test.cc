@@ -223,7 +223,7 @@ TEST_F(KeyFilesTest, AllFilesComeIntoForceTogetherOrNoneAndALineAndAMetricSaySo)
   server_.reset();
   StopLog();
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, HasSubstr("reloaded by admin tenants 2 keys 2 admin_keys 1 metrics_keys 1"));
+  EXPECT_THAT(text, HasSubstr("reloaded: 2 tenants by admin keys 2 admin_keys 1 metrics_keys 1"));
   EXPECT_THAT(text, HasSubstr("not reloaded, what was in force stays so"));
   for (const char* key : {"new-admin", "metrics-key", "key-new"}) EXPECT_THAT(text, Not(HasSubstr(key)));
 }
