@@ -126,6 +126,8 @@ HttpProgress HttpHeadReader::Read(std::string_view input) {
 }
 
 HttpProgress HttpHeadReader::ScanRequestLine(std::string_view input) {
+  // What is beyond the limit may not be here yet, and counts for nothing when it is.
+  input = input.substr(0, static_cast<size_t>(limits_.header_bytes_max));
   const size_t eol = input.find('\n');
   const std::string_view line = input.substr(0, eol);
   const size_t method_end = std::min(line.find(' '), line.size());

@@ -179,6 +179,8 @@ TEST(HttpHead, EveryLimitHolds) {
       {"8 KiB and one", block(8193), 431},
       {"one endless field", std::string(kGet) + "X: " + std::string(9000, 'y'), 431},
       {"one endless target", "GET /" + std::string(9000, 'y'), 414},
+      {"a request line that ends beyond the head's bound", "GET / " + std::string(9000, 'y') + "\r\n", 414},
+      {"the same, in good order", "GET / " + std::string(9000, 'y') + " HTTP/1.1\r\n", 414},
   };
   for (const auto& test : cases) {
     for (const bool bytewise : {false, true}) {
