@@ -131,8 +131,12 @@ void ReadLogprobs(ObjectReader* request, const RequestContext& context, ChatRequ
   chat->logprobs = wanted ? static_cast<int32_t>(top.value_or(0)) : -1;
 }
 
+// Also of messages that were refused, the last of which may be nothing.
 bool EndsWithAnswer(const Conversation& conversation) {
-  return !conversation.messages.empty() && conversation.messages.back()["role"] == "assistant";
+  if (conversation.messages.empty()) return false;
+  const Json& last = conversation.messages.back();
+  const auto role = last.find("role");
+  return role != last.end() && *role == "assistant";
 }
 
 void ReadToolFields(ObjectReader* request, ChatRequest* chat) {

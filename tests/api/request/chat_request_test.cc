@@ -96,11 +96,13 @@ TEST(ChatRequest, RefusesMessagesThatAreNone) {
        "invalid_type"},
   };
   for (const auto& c : cases) {
-    const ApiResult<ChatRequest> parsed = ParseChatRequest("{\"messages\":" + c.messages + "}", Context());
-    ASSERT_FALSE(parsed.ok()) << c.messages;
-    EXPECT_EQ(parsed.error().status, 400) << c.messages;
-    EXPECT_EQ(parsed.error().param, c.param) << c.messages;
-    EXPECT_EQ(parsed.error().code, c.code) << c.messages;
+    for (const std::string more : {"", ",\"echo\":true,\"add_generation_prompt\":false"}) {
+      const ApiResult<ChatRequest> parsed = ParseChatRequest("{\"messages\":" + c.messages + more + "}", Context());
+      ASSERT_FALSE(parsed.ok()) << c.messages;
+      EXPECT_EQ(parsed.error().status, 400) << c.messages;
+      EXPECT_EQ(parsed.error().param, c.param) << c.messages;
+      EXPECT_EQ(parsed.error().code, c.code) << c.messages;
+    }
   }
 }
 
