@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
 Only when named run `kv_quality`, half an hour: what eviction costs in quality, `long_chat`, ten minutes: what becomes of a chat
-that outgrows the context, `isolation`, 25 minutes: what a tenant feels of another's attack, and `operations`, three minutes: scrapes
+that outgrows the context, `isolation`, an hour: what a tenant feels of another's attack, and `operations`, three minutes: scrapes
 under load and clients that go away. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
 
 A bench is a program NAME_bench.cc of this folder that prints a table and takes the arguments in ARGUMENTS, or a script NAME.py that

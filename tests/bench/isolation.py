@@ -11,11 +11,12 @@ prompt they share, 100 to 300 prompt tokens, 40 to 60 streamed ones, h2o with a 
 open loop: what is asked and when is the same list in every run, drawn from a fixed seed, and TTFT counts from the moment a
 request was due. With a closed loop a slow server would be asked less, and its worst moments would hardly be measured.
 
-The attackers are in isolation_attackers.py. Each tenant's floor is half of the pool, its share: with the whole pool given to
-floors memory is split as the weights split the work, and a floor of blocks also keeps its part of the sequences in progress
-(scheduler/tenant.h). Runs take turns, round by round, so that a slow spell of the machine meets all of them; the figures are
-of all rounds together, with a 90 % interval from resampling the requests. Alone on the machine, or they mean little.
-25 minutes. Python's standard library only."""
+The attackers are in isolation_attackers.py. Each is measured twice: as a tenant of a server without floors, which is the default,
+and where each tenant's floor is half of the pool, its share: with the whole pool given to floors memory is split as the weights
+split the work, and a floor of blocks also keeps its part of the sequences in progress (scheduler/tenant.h). Runs take turns,
+round by round, so that a slow spell of the machine meets all of them; the figures are of all rounds together, with a 90 % interval
+from resampling the requests. Before each run two processes spin: where they do not get 1.8 times what one gets the machine has other
+work, the figures mean little, and the docs are left alone. An hour. Python's standard library only."""
 
 import argparse
 import asyncio
@@ -40,6 +41,8 @@ sys.path.insert(0, str(HERE))
 
 import isolation_attackers
 import isolation_picture
+import spin
+from isolation_attack import H2O, text
 from isolation_http import Connection, post
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, processor_name
 
@@ -56,7 +59,8 @@ ALONE, NOBODY = "alone", "nobody"
 KEYS = {"victim": "victim-key", "attacker": "attacker-key"}
 ADMIN_KEY = "admin-key"
 RESAMPLES = 500
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+FLOORS = ", floors"  # ends the names of arms whose tenants have floors
+PAGE = ROOT / "docs" / "isolation.md"
 
 
 class Server(ServerProcess):
@@ -85,12 +89,16 @@ def tenant(name, floor_blocks, limits=None):
     return {"name": name, "api_keys_sha256": [digest], "weight": 1, "kv": {"floor_blocks": floor_blocks}} | (limits or {})
 
 
+def attack_of(arm):
+    return isolation_attackers.ATTACKS.get(arm.removesuffix(FLOORS))
+
+
 def start_server(arguments, arm):
     share = 2
     if arm == ALONE:
         return Server(arguments, [tenant("victim", 0)], arguments.threads // share, BLOCKS // share, SEQUENCES // share)
-    attack = isolation_attackers.ATTACKS.get(arm)
-    both = [tenant("victim", BLOCKS // share), tenant("attacker", BLOCKS // share, attack and attack.tenant)]
+    attack, floor = attack_of(arm), BLOCKS // share if arm.endswith(FLOORS) else 0
+    both = [tenant("victim", floor), tenant("attacker", floor, attack and attack.tenant)]
     return Server(arguments, both, arguments.threads, BLOCKS, SEQUENCES)
 
 
@@ -100,16 +108,16 @@ def start_server(arguments, arm):
 def schedule(round_, seconds, rate):
     """[(seconds from the begin, request)], the same for every run of a round."""
     generator = random.Random(f"victim {round_}")
-    system = "You answer briefly, in the words of the people who ask. " + isolation_attackers.text("system", 70)
+    system = "You answer briefly, in the words of the people who ask. " + text("system", 70)
     due, requests = 0.0, []
     while True:
         due += generator.expovariate(rate)
         if due >= seconds:
             return requests
-        question = isolation_attackers.text(generator.random(), generator.randint(16, 216))
+        question = text(generator.random(), generator.randint(16, 216))
         body = {
             "prompt": f"{system}\n{question}", "max_tokens": generator.randint(40, 60), "stream": True, "ignore_eos": True,
-            "temperature": 0.8, "kv": isolation_attackers.H2O,
+            "temperature": 0.8, "kv": H2O,
         }  # fmt: skip
         requests.append((due, post(body, KEYS["victim"], keep_alive=False)))
 
@@ -162,7 +170,7 @@ def attacker(server, arm):
         return
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    arguments = (arm, server.address, KEYS["attacker"], theirs)
+    arguments = (arm.removesuffix(FLOORS), server.address, KEYS["attacker"], theirs)
     process = context.Process(target=isolation_attackers.attack, args=arguments, daemon=True)
     process.start()
 
@@ -191,16 +199,16 @@ def reading(server, met):
 
 def run(arguments, round_, arm):
     """One arm of one round: {"requests": [...], and what it took per second}."""
-    requests = schedule(round_, arguments.seconds, arguments.rate)
+    requests, spun = schedule(round_, arguments.seconds, arguments.rate), spin.wait_for_quiet(arguments.patience)
     with start_server(arguments, arm) as server:
         # The first steps of a server are nobody's measure, and the system prompt is known to it for long.
         asyncio.run(victim(server.address, [(0, request) for _, request in schedule("warm-up", 10, RATE)[:4]]))
         with attacker(server, arm) as met:
-            time.sleep(WARM_UP_S if arm in isolation_attackers.ATTACKS else 0)
+            time.sleep(WARM_UP_S if attack_of(arm) else 0)
             before = reading(server, met)
             answers = asyncio.run(victim(server.address, requests))
             after = reading(server, met)
-    seconds = after["at"] - before["at"]
+    seconds, spun = after["at"] - before["at"], min(spun, spin.gain())
 
     def rate(key):
         return (after[key] - before[key]) / seconds
@@ -209,7 +217,7 @@ def run(arguments, round_, arm):
         return (after["tenants"][name][key] - before["tenants"][name][key]) / seconds if name in after["tenants"] else 0
 
     return {
-        "requests": answers, "load": os.getloadavg()[0],
+        "requests": answers, "load": os.getloadavg()[0], "spun": spun,
         "met": {str(key): count - before["met"].get(key, 0) for key, count in after["met"].items()},
         "seconds": seconds, "server_cpu": rate("server_cpu_s"),
         "client_cpu": rate("attacker_cpu_s") + rate("victim_cpu_s"),
@@ -273,7 +281,7 @@ def summarise(runs, arm):
 
 def met_text(summary):
     """What the attacker's clients met, per second."""
-    names = {"200": "served", "429": "refused", "503": "503", "closed": "closed", "opened": "opened"}
+    names = {"200": "served", "429": "refused"} | {key: f"told {key}" for key in summary["met"] if key.isdigit() and key not in ("200", "429")}
     parts = [f"{count / summary['seconds']:.1f} {names.get(key, key)}" for key, count in sorted(summary["met"].items()) if count]
     return ", ".join(parts) or "–"
 
@@ -281,22 +289,38 @@ def met_text(summary):
 def ratio_text(figure, target):
     value, low, high = figure
     mark = "**" if value > target else ""
-    return f"{mark}{value:.2f}{mark} ({low:.2f}–{high:.2f})"
+    return f"{mark}{value:.2f}{mark} ({low:.2f}–{high:.2f})".replace("inf", "∞")
 
 
-def table(summaries, arguments, loads):
+def misses(row):
+    return row["ttft_ratio"][0] > TTFT_TARGET or row["itl_ratio"][0] > ITL_TARGET or row["failed"] > 0
+
+
+def reasons(summaries):
+    """What bounds the victim's wait in the rows that miss a target. Several may share a reason."""
+    rows = {}
+    for row in summaries:
+        attack = attack_of(row["arm"])
+        if attack and misses(row):
+            rows.setdefault(attack.bound or "not known: a defect, or chance", []).append(label(row["arm"]))
+    return ["", "Why a row misses:", ""] + [f"- *{'*, *'.join(names)}*: {bound}." for bound, names in rows.items()] if rows else []
+
+
+def table(summaries, arguments, runs):
     first = summaries[0]
+    loads, spun = [one["load"] for one in runs], min(one["spun"] for one in runs)
     lines = [
         *textwrap.wrap(
             f"{datetime.date.today():%d %B %Y}, {machine()}; {arguments.rounds} rounds of {arguments.seconds:.0f} s, {first['requests']} "
-            f"requests of the victim per row; load average at most {max(loads):.1f}. Targets: TTFT {TTFT_TARGET}, ITL {ITL_TARGET}; "
+            f"requests of the victim per row; load average at most {max(loads):.1f}, two spinning processes got at least {spun:.2f} times "
+            f"what one gets. Targets: TTFT {TTFT_TARGET}, ITL {ITL_TARGET}; "
             "what is above is bold. Milliseconds; in parentheses the 90 % interval.", 116),
         "",
         "| beside | TTFT p50 | p99 | I | ITL p50 | p99 | I | not answered |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in summaries:
-        ttft, itl = ([f"{1e3 * value:.0f}" for value in row[key]] for key in ("ttft", "itl"))
+        ttft, itl = ([f"{1e3 * value:.0f}".replace("inf", "∞") for value in row[key]] for key in ("ttft", "itl"))
         figures = ["1", "1"] if row["arm"] == ALONE else [
             ratio_text(row["ttft_ratio"], TTFT_TARGET), ratio_text(row["itl_ratio"], ITL_TARGET)
         ]  # fmt: skip
@@ -310,7 +334,7 @@ def table(summaries, arguments, loads):
         lines.append(
             f"| {label(row['arm'])} | {met_text(row)} | {tokens[0]} | {tokens[1]} | {row['server_cpu']:.2f} | {row['client_cpu']:.2f} |"
         )
-    return "\n".join(lines)
+    return "\n".join(lines + reasons(summaries))
 
 
 def label(arm):
@@ -323,11 +347,16 @@ def machine():
     return f"{os.cpu_count()} processors" + (f" ({name})" if name else "")
 
 
+def replace(page, part, text):
+    """What stands between the comments that name the part."""
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+
+
 def publish(summaries, text):
-    page = ROOT / "docs" / "isolation.md"
-    before, rest = page.read_text().split(BEGIN)
     picture = "![The victim's p99 beside each attacker, relative to its p99 alone on its share](pictures/isolation.svg)"
-    page.write_text(f"{before}{BEGIN}\n{picture}\n\n{text}\n{END}{rest.split(END)[1]}")
+    PAGE.write_text(replace(PAGE.read_text(), "measured", f"{picture}\n\n{text}"))
     (ROOT / "docs" / "pictures" / "isolation.svg").write_text(isolation_picture.draw(
         [(label(row["arm"]), row["ttft_ratio"], row["itl_ratio"]) for row in summaries if row["arm"] != ALONE],
         TTFT_TARGET, ITL_TARGET,
@@ -340,20 +369,27 @@ def main():
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--attackers", nargs="*", choices=[*isolation_attackers.ATTACKS], default=[*isolation_attackers.ATTACKS])
     parser.add_argument("--seconds", type=float, default=60, help="of a run")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--floors", choices=["off", "on", "both"], default="both", help="half of the pool each, or none")
+    parser.add_argument("--patience", type=float, default=0, help="seconds to wait for a quiet moment before each run")
+    parser.add_argument("--describe", action="store_true", help="write the table of attackers into docs/isolation.md, and no more")
     parser.add_argument("--rate", type=float, default=RATE, help="of the victim, requests per second; well below its share")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the whole machine")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with runs made before; only the missing ones are made")
     parser.add_argument("--server-flag", action="append", default=[], help="for hydrantd, e.g. --server-flag=--max-prefill-tokens=128")
     parser.add_argument("--measure-only", action="store_true", help="leave docs/ alone")
     arguments = parser.parse_args()
+    if arguments.describe:
+        PAGE.write_text(replace(PAGE.read_text(), "attackers", isolation_attackers.describe()))
+        return 0
     if arguments.threads < 2:
         parser.error("half of one thread is none: two processors are needed")
 
     def name(arm, round_):
         return f"{arm}, round {round_}, {arguments.seconds:g} s, rate {arguments.rate:g}"
 
-    arms = [ALONE, NOBODY, *arguments.attackers]
+    ends = {"off": [""], "on": [FLOORS], "both": ["", FLOORS]}[arguments.floors]
+    arms = [ALONE, NOBODY, *(name + end for name in arguments.attackers for end in ends)]
     kept = json.loads(arguments.results.read_text()) if arguments.results and arguments.results.exists() else {}
     for round_ in range(arguments.rounds):
         for arm in arms:
@@ -364,17 +400,19 @@ def main():
                     arguments.results.write_text(json.dumps(kept))
             one = kept[key]
             answered = [request for request in one["requests"] if request]
-            print(f"{round_} {arm:16} {len(answered)} of {len(one['requests'])} answered, load {one['load']:.1f}", flush=True)
+            print(f"{round_} {arm:26} {len(answered)} of {len(one['requests'])} answered, load {one['load']:.1f}, spun {one['spun']:.2f}", flush=True)
     runs = [(arm, kept[name(arm, round_)]) for round_ in range(arguments.rounds) for arm in arms]
     if any(not request for arm, one in runs if arm == ALONE for request in one["requests"]):
         raise RuntimeError("the victim was not answered even alone: there is nothing to compare with")
     summaries = [summarise(runs, arm) for arm in arms]
-    text = table(summaries, arguments, [one["load"] for _, one in runs])
+    text = table(summaries, arguments, [one for _, one in runs])
     print("\n" + text)
-    if not arguments.measure_only:
+    is_quiet = min(one["spun"] for _, one in runs) >= spin.QUIET
+    if not is_quiet:
+        print(f"\nThe machine was no place to time: two spinning processes got less than {spin.QUIET} times what one gets.")
+    if is_quiet and not arguments.measure_only:
         publish(summaries, text)
-    missed = [row for row in summaries if row["ttft_ratio"][0] > TTFT_TARGET or row["itl_ratio"][0] > ITL_TARGET or row["failed"]]
-    return 1 if missed else 0
+    return 1 if any(misses(row) for row in summaries) else 0
 
 
 if __name__ == "__main__":

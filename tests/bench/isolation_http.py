@@ -6,11 +6,16 @@ import json
 import re
 
 
-def post(body, key, keep_alive=True, content_length=None):
-    """The bytes of a POST /v1/completions."""
+def get(path, key=None):
+    """The bytes of a GET."""
+    return (f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "") + "\r\n").encode()
+
+
+def post(body, key, keep_alive=True, content_length=None, path="/v1/completions"):
+    """The bytes of a POST."""
     data = json.dumps(body).encode()
     head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(data) if content_length is None else content_length}\r\n"
         f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n\r\n"
     )
@@ -95,3 +100,42 @@ class Connection(asyncio.Protocol):
             self.answer.set_exception(error)
         else:
             self.answer.set_result(self.status)
+
+
+class Pipeline(asyncio.Protocol):
+    """Sends, and sends on without waiting for answers, which it counts in `met` by their status."""
+
+    STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d)")
+
+    @classmethod
+    async def open(cls, address, met):
+        _, pipeline = await asyncio.get_running_loop().create_connection(lambda: cls(met), *address)
+        return pipeline
+
+    def __init__(self, met):
+        self.met, self.closed, self.may_write = met, False, asyncio.Event()
+        self.may_write.set()
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def pause_writing(self):
+        self.may_write.clear()
+
+    def resume_writing(self):
+        self.may_write.set()
+
+    def connection_lost(self, _):
+        self.closed = True
+        self.may_write.set()
+
+    def data_received(self, data):
+        for status in self.STATUS.findall(data):  # one that is split over two reads is not counted
+            self.met[int(status)] += 1
+
+    async def send(self, data):
+        """The same bytes, again and again until the server closes the connection."""
+        while not self.closed:
+            self.transport.write(data)
+            await asyncio.sleep(0)
+            await self.may_write.wait()

@@ -1,7 +1,7 @@
 """Draws docs/pictures/isolation.svg from isolation.py's figures: a bar per attacker, a panel for TTFT and one for ITL."""
 
-WIDTH, TOP, ROW, BAR, BOTTOM = 760, 44, 28, 14, 44
-LEFT, GAP, RIGHT = 150, 56, 48
+WIDTH, TOP, ROW, BAR, BOTTOM = 800, 44, 28, 14, 44
+LEFT, GAP, RIGHT = 190, 56, 48
 PANEL = (WIDTH - LEFT - RIGHT - GAP) / 2
 KEPT, MISSED = "#0969da", "#cf222e"
 # A starved victim's bar ends here; its number says how far it would go.
@@ -36,7 +36,7 @@ def panel(left, title, figures, target, height):
         parts.append(f'<rect x="{left:.1f}" y="{y}" width="{x(value) - left:.1f}" height="{BAR}" fill="{colour}"/>')
         middle = y + BAR / 2
         parts.append(f'<line class="interval" x1="{x(interval_low):.1f}" y1="{middle}" x2="{x(interval_high):.1f}" y2="{middle}"/>')
-        parts.append(f'<text x="{max(x(value), x(interval_high)) + 5:.1f}" y="{y + BAR - 2}">{value:.2f}</text>')
+        parts.append(f'<text x="{max(x(value), x(interval_high)) + 5:.1f}" y="{y + BAR - 2}">{value:.2f}</text>'.replace(">inf<", ">∞<"))
     parts.append(f'<line class="target" x1="{x(target):.1f}" y1="{TOP - 12}" x2="{x(target):.1f}" y2="{height - BOTTOM}"/>')
     parts.append(f'<text x="{x(target):.1f}" y="{height - BOTTOM + 36}" text-anchor="middle">target {target:g}</text>')
     return parts
