@@ -82,6 +82,8 @@ struct ConfigResult {
 
 // The environment variables that keys are read from. They are read once: whoever did may take them out of the environment.
 inline constexpr const char* kKeyVariables[] = {"HYDRANT_API_KEY", "HYDRANT_ADMIN_KEY"};
+// The flags whose values are keys, likewise.
+inline constexpr const char* kKeyFlags[] = {"--api-key", "--admin-api-key"};
 
 // `arguments` without the program's name. Reads the file of --config and, for keys that no flag gives, the environment
 // variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       return parsed.exit_code;
     }
     for (const char* key : hydrant::kKeyVariables) hydrant::ForgetVariable(key);
+    hydrant::ForgetArguments({argv, static_cast<size_t>(argc)}, hydrant::kKeyFlags);
     if (!parsed.config->allow_core_dumps) hydrant::ForbidCoreDumps();
     return hydrant::Serve(*parsed.config,
                           [](const std::string& line) { (void)std::fprintf(stderr, "%s\n", line.c_str()); });

@@ -370,7 +370,8 @@ class Hostile(unittest.TestCase):
 
     def test_secrets_stay_inside(self):
         environment = {**os.environ, "HYDRANT_API_KEY": "sesame-of-the-test"}
-        command = [str(binary_path()), "serve", str(MODEL), "--port", "0", "--num-gpu-blocks-override", "64"]
+        command = [str(binary_path()), "serve", str(MODEL), "--port", "0", "--num-gpu-blocks-override", "64",
+                   "--admin-port", "0", "--admin-api-key", "sesame-of-a-flag"]  # fmt: skip
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             try:
                 while "listening on" not in process.stderr.readline():
@@ -378,6 +379,7 @@ class Hostile(unittest.TestCase):
                 proc = pathlib.Path(f"/proc/{process.pid}")
                 limits = next(line for line in (proc / "limits").read_text().splitlines() if "core file" in line)
                 self.assertEqual(limits.split()[4:6], ["0", "0"])
+                self.assertNotIn(b"sesame", (proc / "cmdline").read_bytes(), "which everybody may read")
                 with contextlib.suppress(PermissionError):  # only root may look at all
                     self.assertNotIn(b"sesame", (proc / "environ").read_bytes())
             finally:
