@@ -76,7 +76,8 @@ def test_models(server):
     listed = server.get("/v1/models").json()
     assert listed["object"] == "list" and len(listed["data"]) == 1
     card = listed["data"][0]
-    assert set(card) == {"id", "object", "created", "owned_by", "root", "parent", "max_model_len", "permission"}
+    openai = {"id", "object", "created", "owned_by", "root", "parent", "max_model_len", "permission"}
+    assert set(card) == openai | {"kv_block_bytes"}
     assert card["object"] == "model" and card["max_model_len"] == 4096
     assert card["id"] in server.log() or card["id"]
     assert not card["root"].startswith("/")
