@@ -21,11 +21,9 @@ bool FitsHeader(std::string_view key) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadSecretFile(path, kFileBytesMax);
-  if (!text.ok()) return text.status();
+absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const std::string& file) {
   std::vector<KeyDigest> keys;
-  std::string_view rest = *text;
+  std::string_view rest = text;
   for (int line = 1; !rest.empty(); ++line) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view key = rest.substr(0, end);
@@ -33,7 +31,7 @@ absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
     if (key.ends_with('\r')) key.remove_suffix(1);
     key = Trim(key);
     if (key.empty()) continue;
-    const auto wrong = [&](const std::string& what) { return FileError(absl::StrCat(path, ":", line), what); };
+    const auto wrong = [&](const std::string& what) { return FileError(absl::StrCat(file, ":", line), what); };
     if (key.size() > kKeyBytesMax) return wrong(absl::StrCat("a key has at most ", kKeyBytesMax, " bytes"));
     if (!FitsHeader(key)) return wrong("a key has visible ASCII characters alone, and no spaces");
     const KeyDigest digest = DigestOfKey(key);
@@ -41,8 +39,13 @@ absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
     if (keys.size() == kKeysMax) return wrong(absl::StrCat("there are more than ", kKeysMax, " keys"));
     keys.push_back(digest);
   }
-  if (keys.empty()) return FileError(path, "holds no key");
+  if (keys.empty()) return FileError(file, "holds no key");
   return keys;
+}
+
+absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadSecretFile(path, kFileBytesMax);
+  return text.ok() ? ParseKeys(*text, path) : text.status();
 }
 
 std::shared_ptr<RotatingKeys> RotatingKeys::Of(std::string_view key) {

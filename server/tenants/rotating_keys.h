@@ -18,8 +18,11 @@
 
 namespace hydrant {
 
-// The keys in a file, one a line, at most two of them; blank lines mean nothing. Errors: ReadSecretFile's, and a key that no header
-// field can carry. A message never holds any of the text.
+// Keys, one a line, one or two of them; blank lines mean nothing. Errors: FAILED_PRECONDITION, "FILE: …" or "FILE:LINE: …", for
+// anything else, and for a key that no header field can carry. A message never holds any of the text.
+absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const std::string& file);
+
+// The same of a file. Errors: ReadSecretFile's besides.
 absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path);
 
 class RotatingKeys {
