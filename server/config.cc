@@ -134,6 +134,10 @@ void AddTenantFlags(CLI::App& app, Config& config, Raw& raw) {
   group.Add("--tenants", "FILE", config.tenants_path, "JSON file of tenants; SIGHUP reads it again");
   group.AddWithDefault("--scheduling-policy", "fair|fcfs", raw.scheduling_policy,
                        "who goes first: the tenant served least, or the request that came first");
+  group
+      .AddWithDefault("--tenant-floor-share", "SHARE", config.tenant_floor_share,
+                      "part of the KV pool that is kept for tenants without floor_blocks, by weight")
+      ->check(RealRange(0.0, 0.9));
   group.Add("--admin-port", "PORT", raw.admin_port, "port of the admin listener; 0 picks a free one (default: none)")
       ->check(CLI::Range(0, 65535));
   group.AddWithDefault("--admin-host", "ADDRESS", config.admin_host, "address of the admin listener");

@@ -110,6 +110,7 @@ void AddHttp(const Config& config, Settings* out) {
 void AddTenants(const Config& config, Settings* out) {
   out->Text("tenants", config.tenants_path);
   out->Text("scheduling_policy", config.scheduling_policy == SchedulingPolicy::kFair ? "fair" : "fcfs");
+  out->Json("tenant_floor_share", Number(config.tenant_floor_share));
   out->Json("admin_port", config.admin_port.has_value() ? absl::StrCat(*config.admin_port) : "null");
   out->Text("admin_host", config.admin_host);
   out->Text("admin_socket", config.admin_socket);

@@ -108,7 +108,8 @@ absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& chec
 }
 
 absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
-  const TenantFacts facts = {limits.blocks, limits.sequences_max, limits.context_max, config.kv};
+  const TenantFacts facts = {limits.blocks, limits.sequences_max, limits.context_max, config.kv,
+                             config.tenant_floor_share};
   if (!config.tenants_path.empty()) return TenantRegistry::FromFile(config.tenants_path, facts);
   if (!config.api_key_path.empty()) return TenantRegistry::FromKeyFile(config.api_key_path, facts);
   return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);

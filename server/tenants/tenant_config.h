@@ -32,6 +32,7 @@ struct TenantConfig {
   std::optional<KvSpec> kv;        // what its requests get when they say nothing; nullopt: the server's default
   int32_t kv_budget_max = 0;       // most slots a sequence may keep; 0: the context
   int32_t floor_blocks = 0;        // TenantOptions
+  bool names_floor = false;        // the file does
   int32_t blocks_max = 0;          // TenantOptions
   int32_t sessions_max = 0;        // sessions kept at a time; 0: no limit of its own
   int32_t priority_max = 0;        // largest `priority` its requests may have

@@ -83,6 +83,7 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
   ObjectReader kv = reader->Object("kv");
   tenant->kv_budget_max = static_cast<int32_t>(kv.Integer("budget_max", 0, 1, facts.context));
   tenant->floor_blocks = static_cast<int32_t>(kv.Integer("floor_blocks", 0, 0, facts.blocks));
+  tenant->names_floor = kv.Has("floor_blocks");
   tenant->blocks_max = static_cast<int32_t>(kv.Integer("blocks_max", 0, 1, facts.blocks));
   if (reader->failed()) return;
   const int32_t budget_max = tenant->kv_budget_max > 0 ? tenant->kv_budget_max : facts.context;
@@ -126,6 +127,23 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   return tenant;
 }
 
+// Nobody is preempted, so without a floor a tenant waits for as long as the others' streams last.
+void ShareFloors(const TenantFacts& facts, TenantsConfig* config) {
+  if (facts.floor_share == 0 || config->tenants.size() < 2) return;
+  int64_t named = 0;
+  double weights = 0;
+  for (const TenantConfig& tenant : config->tenants) {
+    named += tenant.floor_blocks;
+    if (!tenant.names_floor) weights += tenant.weight;
+  }
+  const double blocks = std::min(facts.floor_share * facts.blocks, static_cast<double>(facts.blocks - named));
+  for (TenantConfig& tenant : config->tenants) {
+    if (tenant.names_floor || blocks <= 0) continue;
+    const auto floor = static_cast<int32_t>(blocks * tenant.weight / weights);
+    tenant.floor_blocks = tenant.blocks_max > 0 ? std::min(floor, tenant.blocks_max) : floor;
+  }
+}
+
 // What no single member shows.
 std::optional<ApiError> CheckTogether(const TenantsConfig& config, const TenantFacts& facts) {
   absl::flat_hash_set<std::string> names;
@@ -161,6 +179,7 @@ TenantsConfig ReadTenants(JsonView root, const TenantFacts& facts, std::optional
     config.tenants.push_back(ReadTenant(element, path, facts, error));
   }
   if (error->has_value()) return config;
+  ShareFloors(facts, &config);
   if (std::optional<ApiError> wrong = CheckTogether(config, facts)) {
     *error = std::move(wrong);
     return config;

@@ -27,6 +27,9 @@ struct TenantFacts {
   int32_t sequences_max = 0;  // in progress at once
   int32_t context = 0;
   KvSpec kv;  // the server's default
+  // The part of the pool that tenants without `floor_blocks` have as floors, by weight, where there are several tenants. Less where
+  // named floors leave less.
+  double floor_share = 0;
 };
 
 // Errors: FAILED_PRECONDITION, one line: "FILE:LINE: …" for text that is not JSON, "FILE: tenants[2].weight: …" for a

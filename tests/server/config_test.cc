@@ -218,6 +218,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--trusted-proxies", "10.0.0.0/8,proxy"}, "--trusted-proxies: proxy"},
       {{"--trusted-proxies", "*"}, "--trusted-proxies"},
       {{"--proxy-header", "x-real-ip"}, "--proxy-header"},
+      {{"--tenant-floor-share", "1"}, "--tenant-floor-share"},
       {{"--api-key", "k", "--api-key-file", "f"}, "--api-key-file"},
       {{"--admin-api-key", "k", "--admin-api-key-file", "f"}, "--admin-api-key-file"},
       {{"--scheduling-policy", "lottery"}, "--scheduling-policy"},

@@ -11,6 +11,7 @@
 namespace hydrant {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -158,6 +159,28 @@ TEST(TenantsFile, ABudgetMaximumMustAdmitTheServersDefault) {
   EXPECT_TRUE(ParseTenants(One(R"("kv":{"budget_max":256})"), "t", facts).ok());
   EXPECT_FALSE(ParseTenants(One(R"("kv":{"budget_max":255})"), "t", facts).ok());
   EXPECT_TRUE(ParseTenants(One(R"("kv":{"budget_max":255,"policy":"window","budget":255})"), "t", facts).ok());
+}
+
+TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
+  TenantFacts facts = Facts();
+  facts.blocks = 1000;
+  facts.sequences_max = 64;
+  const auto floors = [&](const std::string& tenants) {
+    const auto config = ParseTenants(R"({"tenants":[)" + tenants + "]}", "t", facts);
+    EXPECT_TRUE(config.ok()) << config.status();
+    std::vector<int32_t> found;
+    for (const TenantConfig& tenant : config->tenants) found.push_back(tenant.floor_blocks);
+    return found;
+  };
+  const std::string a = R"({"name":"a","weight":3})", b = R"({"name":"b"})";
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0)) << "by default there are none";
+  facts.floor_share = 0.2;
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(150, 50));
+  EXPECT_THAT(floors(a), ElementsAre(0)) << "nobody else is there";
+  EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":300}})"), ElementsAre(150, 50, 300));
+  EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":0}})"), ElementsAre(150, 50, 0)) << "named";
+  EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":900}})"), ElementsAre(75, 25, 900));
+  EXPECT_THAT(floors(a + R"(,{"name":"b","kv":{"blocks_max":20}})"), ElementsAre(150, 20));
 }
 
 TEST(TenantsFile, OnlyItsOwnerMayReadTheFile) {

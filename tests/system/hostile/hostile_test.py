@@ -280,6 +280,17 @@ class Hostile(unittest.TestCase):
                     wait_for(lambda: server.tenant("victim")["waiting"] >= 290, 10.0)
                     self.assertEqual(server.tenant("victim")["rejected"]["queue"], 0)
 
+    def test_endless_streams_leave_the_others_their_part(self):
+        rolling = {"policy": "window", "budget": 16, "position": "rolling"}
+        endless = {"prompt": "a", "max_tokens": 1_000_000, "ignore_eos": True, "kv": rolling}
+        flags = ("--max-num-seqs", 8, "--tenant-floor-share", 0.25)
+        with serving(*flags, attacker={}, victim={}) as server, contextlib.ExitStack() as streams:
+            for _ in range(12):
+                streams.enter_context(server.open("attacker", **endless))
+            wait_for(lambda: server.tenant("attacker")["waiting"] >= 4, 10.0)
+            times = waits(lambda: self.assertEqual(server.ask("victim", **SHORT).status, 200), 2)
+            self.assertLess(times[-1], 4 * PATIENCE_S, "it was for as long as the streams last")
+
     def test_a_slow_chat_template_stops_no_io_thread(self):
         template = pathlib.Path(FOLDER.name) / "slow.jinja"
         template.write_text("{% for i in range(900) %}{% for j in range(900) %}{% endfor %}{% endfor %}x")
