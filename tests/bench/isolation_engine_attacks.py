@@ -82,7 +82,7 @@ async def cancelled(attacker, number):
 async def maps(attacker, number):
     """Asks again and again which tokens a session of its own holds."""
     session = f"map-{number}"
-    body = {"session_id": session, "prompt": text(number, 2000), "max_tokens": 1, "kv": {"policy": "h2o", "budget": 2048}}
+    body = {"session_id": session, "prompt": text(number, 480), "max_tokens": 1, "kv": {"policy": "h2o", "budget": 512}}
     connection = await Connection.open(attacker.address)
     await connection.ask(post(body, attacker.key))
     connection.close()
@@ -123,9 +123,9 @@ ATTACKS = {
     "sessions": Attack(
         "1,000 sessions, all of them in a turn: 30 new tokens, 16 generated, parked and restored", 1000, sessions(30, 30, 16, H2O)),
     "big-sessions": Attack(
-        "8 sessions of 6,000 tokens and more, `full`; turns of 4 new tokens and one generated: 140 MB parked and restored for each",
-        8, sessions(5700, 4, 1, {"policy": "full"})),
-    "maps": Attack("8 clients that ask what every head holds of 2,048 tokens (`/v1/sessions/{id}/kv`), again and again", 8, maps),
+        "2 sessions of 3,000 tokens and more, `full`; turns of 4 new tokens and one generated: 70 MB parked and restored for each",
+        2, sessions(2850, 4, 1, {"policy": "full"})),
+    "maps": Attack("8 clients that ask what every head holds of 500 tokens (`/v1/sessions/{id}/kv`), again and again", 8, maps),
     "retries": Attack(
         "64 clients where 8 requests may be open, that ask again 50 ms after every 429", 64, retries, {"concurrency_max": 8}),
 }  # fmt: skip
