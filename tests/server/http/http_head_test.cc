@@ -147,7 +147,8 @@ TEST(HttpHead, RefusesWhateverTwoReadersCouldUnderstandDifferently) {
 }
 
 TEST(HttpHead, OtherProtocolsAreRefusedBeforeTheirLineEnds) {
-  HttpHeadReader reader{Limits()};
+  const Limits limits;
+  HttpHeadReader reader(limits);
   EXPECT_EQ(reader.Read("\x16"), HttpProgress::kRejected);
 }
 
