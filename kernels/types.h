@@ -23,12 +23,33 @@ constexpr const char* DTypeName(DType dtype) {
 }
 
 // How the elements of a weight lie in a model file, and in a device's memory where it multiplies them so. The quantised formats
-// are ggml's: 32 elements share fp16 `d` (and `m`); x = d * q (Q8_0, q in [-128, 127]), x = d * (q - 8) (Q4_0) or
-// x = d * q + m (Q4_1), q in [0, 15] with element i in the low and i + 16 in the high half of byte i. The K formats: 256 elements
-// in 8 groups of 32 (Q6_K: 16 of 16), each with an integer scale s (and m) of its own beside fp16 d (and n);
-// x = d * s * q - n * m, s, m in [0, 63], q in [0, 15] (Q4_K) or [0, 31] (Q5_K); x = d * s * (q - 32), s in [-128, 127], q in
-// [0, 63] (Q6_K).
-enum class WeightFormat : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ5_K, kQ6_K };
+// are ggml's. 32 elements share fp16 `d` (and `m`), element i in the low and i + 16 in the high half of byte i:
+//   Q8_0  x = d * q, q in [-128, 127], a byte each     Q4_0  x = d * (q - 8)     Q5_0  x = d * (q - 16)
+//   IQ4_NL  x = d * kNonLinearCodes[q]                 Q4_1, Q5_1  x = d * q + m
+//   MXFP4  x = d * kFp4Codes[q], d a power of two in one byte
+// The K formats and IQ4_XS: 256 elements in groups of 32 (Q2_K, Q3_K, Q6_K: of 16), each with an integer scale s (and m) of its
+// own beside fp16 d (and n):
+//   Q2_K, Q4_K, Q5_K  x = d * s * q - n * m, s and m in [0, 15] (Q2_K) or [0, 63]
+//   Q3_K, Q6_K  x = d * s * (q - 4), s in [-32, 31];  x = d * s * (q - 32), s in [-128, 127]
+//   IQ4_XS  x = d * s * kNonLinearCodes[q], s in [-32, 31]
+enum class WeightFormat : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+};
 
 struct WeightFormatInfo {
   std::string_view name;
@@ -38,9 +59,17 @@ struct WeightFormatInfo {
 
 inline constexpr WeightFormatInfo kWeightFormats[] = {
     // in the order of WeightFormat
-    {"F32", 1, 4},    {"F16", 1, 2},      {"BF16", 1, 2},     {"Q8_0", 32, 34},   {"Q4_0", 32, 18},
-    {"Q4_1", 32, 20}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
+    {"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},       {"Q8_0", 32, 34},
+    {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},     {"Q5_1", 32, 24},
+    {"Q2_K", 256, 84},  {"Q3_K", 256, 110}, {"Q4_K", 256, 144},   {"Q5_K", 256, 176},
+    {"Q6_K", 256, 210}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17},
 };
+
+// What the 16 codes of IQ4_NL and IQ4_XS stand for: closer together where weights are more frequent.
+inline constexpr int8_t kNonLinearCodes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+// Those of MXFP4: the numbers of the 4-bit floating-point type E2M1, doubled.
+inline constexpr int8_t kFp4Codes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 constexpr const WeightFormatInfo& InfoOf(WeightFormat format) { return kWeightFormats[static_cast<size_t>(format)]; }
 

@@ -68,6 +68,98 @@ HYDRANT_INLINE void ExpandQ4_1(const uint8_t* stored, int64_t n, float* out) {
   }
 }
 
+// 32 codes of 5 bits: the low four as in Q4_0, the fifth of element i at bit i of the four bytes before them.
+HYDRANT_INLINE int FiveBits(const uint8_t* fifth, int i) {
+  const int low = i < 16 ? fifth[4 + i] & 0x0F : fifth[4 + i - 16] >> 4;
+  return low | (fifth[i / 8] >> i % 8 & 1) << 4;
+}
+
+HYDRANT_INLINE void ExpandQ5_0(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 22, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    for (int i = 0; i < kQuantBlock; ++i) out[i] = d * static_cast<float>(FiveBits(stored + 2, i) - 16);
+  }
+}
+
+HYDRANT_INLINE void ExpandQ5_1(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 24, out += kQuantBlock) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const float m = HalfToFloat(LoadUnaligned<uint16_t>(stored + 2));
+    for (int i = 0; i < kQuantBlock; ++i) out[i] = d * static_cast<float>(FiveBits(stored + 4, i)) + m;
+  }
+}
+
+// 32 elements d * codes[q] of 16 bytes.
+HYDRANT_INLINE void ExpandTable(const int8_t (&codes)[16], float d, const uint8_t* q, float* out) {
+  for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(codes[q[i] & 0x0F]);
+  for (int i = 0; i < 16; ++i) out[i + 16] = d * static_cast<float>(codes[q[i] >> 4]);
+}
+
+HYDRANT_INLINE void ExpandIQ4_NL(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 18, out += kQuantBlock) {
+    ExpandTable(kNonLinearCodes, HalfToFloat(LoadUnaligned<uint16_t>(stored)), stored + 2, out);
+  }
+}
+
+// A scale of group `group` is 6 bits: four in half a byte, two in a 16-bit word for all groups.
+HYDRANT_INLINE void ExpandIQ4_XS(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 136) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored));
+    const int high = LoadUnaligned<uint16_t>(stored + 2);
+    for (int group = 0; group < 8; ++group, out += kQuantBlock) {
+      const int scale = (stored[4 + group / 2] >> group % 2 * 4 & 15) | (high >> group * 2 & 3) << 4;
+      ExpandTable(kNonLinearCodes, d * static_cast<float>(scale - 32), stored + 8 + group * 16, out);
+    }
+  }
+}
+
+// The codes are doubled, so d is half of 2^(e - 127), which is the smallest normal number at e = 2.
+HYDRANT_INLINE void ExpandMXFP4(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 17, out += kQuantBlock) {
+    const uint32_t e = stored[0];
+    ExpandTable(kFp4Codes, std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23), stored + 1, out);
+  }
+}
+
+// Two bits of element i of quarter `quarter` of 8 (32 elements each), of which four share 32 bytes.
+HYDRANT_INLINE int TwoBits(const uint8_t* packed, int quarter, int i) {
+  return packed[quarter / 4 * 32 + i] >> quarter % 4 * 2 & 3;
+}
+
+HYDRANT_INLINE void ExpandQ2_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 84) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored + 80));
+    const float minimum = HalfToFloat(LoadUnaligned<uint16_t>(stored + 82));
+    for (int quarter = 0; quarter < 8; ++quarter, out += kQuantBlock) {
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const uint8_t group = stored[quarter * 2 + i / 16];
+        out[i] = d * static_cast<float>(group & 15) * static_cast<float>(TwoBits(stored + 16, quarter, i)) -
+                 minimum * static_cast<float>(group >> 4);
+      }
+    }
+  }
+}
+
+// The third bit of element i of every quarter is in byte i, that of quarter q at bit q. Scales: low four bits of groups 0 to 7
+// and 8 to 15 in halves of eight bytes, two high bits of groups g, g + 4, g + 8 and g + 12 in byte g of four more.
+HYDRANT_INLINE void ExpandQ3_K(const uint8_t* stored, int64_t n, float* out) {
+  for (int64_t b = 0; b < n / kKBlock; ++b, stored += 110) {
+    const float d = HalfToFloat(LoadUnaligned<uint16_t>(stored + 108));
+    const uint8_t* scales = stored + 96;
+    for (int quarter = 0; quarter < 8; ++quarter, out += kQuantBlock) {
+      for (int half = 0; half < 2; ++half) {
+        const int group = quarter * 2 + half;
+        const int scale = (scales[group % 8] >> group / 8 * 4 & 15) | (scales[8 + group % 4] >> group / 4 * 2 & 3) << 4;
+        const float step = d * static_cast<float>(scale - 32);
+        for (int i = half * 16; i < half * 16 + 16; ++i) {
+          const int q = TwoBits(stored + 32, quarter, i) | (stored[i] >> quarter & 1) << 2;
+          out[i] = step * static_cast<float>(q - 4);
+        }
+      }
+    }
+  }
+}
+
 // The scale and the minimum of group `group` of 8, 6 bits each in 12 bytes: those of the first four groups in the low bits of
 // a byte of their own, the others in halves of the last four bytes and in the two bits that the first eight have left.
 struct GroupScale {
@@ -154,6 +246,18 @@ HYDRANT_INLINE bool Expand(WeightFormat format, const uint8_t* stored, int64_t n
     case WeightFormat::kQ4_1:
       ExpandQ4_1(stored, n, out);
       break;
+    case WeightFormat::kQ5_0:
+      ExpandQ5_0(stored, n, out);
+      break;
+    case WeightFormat::kQ5_1:
+      ExpandQ5_1(stored, n, out);
+      break;
+    case WeightFormat::kQ2_K:
+      ExpandQ2_K(stored, n, out);
+      break;
+    case WeightFormat::kQ3_K:
+      ExpandQ3_K(stored, n, out);
+      break;
     case WeightFormat::kQ4_K:
       ExpandQ4_K(stored, n, out);
       break;
@@ -162,6 +266,15 @@ HYDRANT_INLINE bool Expand(WeightFormat format, const uint8_t* stored, int64_t n
       break;
     case WeightFormat::kQ6_K:
       ExpandQ6_K(stored, n, out);
+      break;
+    case WeightFormat::kIQ4_NL:
+      ExpandIQ4_NL(stored, n, out);
+      break;
+    case WeightFormat::kIQ4_XS:
+      ExpandIQ4_XS(stored, n, out);
+      break;
+    case WeightFormat::kMXFP4:
+      ExpandMXFP4(stored, n, out);
       break;
   }
   return AllFinite(out, n);  // the row is still in the nearest cache

@@ -33,12 +33,12 @@ constexpr GgmlType kGgmlTypes[] = {
     {1, "F16", WeightFormat::kF16},
     {2, "Q4_0", WeightFormat::kQ4_0},
     {3, "Q4_1", WeightFormat::kQ4_1},
-    {6, "Q5_0", {}},
-    {7, "Q5_1", {}},
+    {6, "Q5_0", WeightFormat::kQ5_0},
+    {7, "Q5_1", WeightFormat::kQ5_1},
     {8, "Q8_0", WeightFormat::kQ8_0},
     {9, "Q8_1", {}},
-    {10, "Q2_K", {}},
-    {11, "Q3_K", {}},
+    {10, "Q2_K", WeightFormat::kQ2_K},
+    {11, "Q3_K", WeightFormat::kQ3_K},
     {12, "Q4_K", WeightFormat::kQ4_K},
     {13, "Q5_K", WeightFormat::kQ5_K},
     {14, "Q6_K", WeightFormat::kQ6_K},
@@ -47,10 +47,10 @@ constexpr GgmlType kGgmlTypes[] = {
     {17, "IQ2_XS", {}},
     {18, "IQ3_XXS", {}},
     {19, "IQ1_S", {}},
-    {20, "IQ4_NL", {}},
+    {20, "IQ4_NL", WeightFormat::kIQ4_NL},
     {21, "IQ3_S", {}},
     {22, "IQ2_S", {}},
-    {23, "IQ4_XS", {}},
+    {23, "IQ4_XS", WeightFormat::kIQ4_XS},
     {24, "I8", {}},
     {25, "I16", {}},
     {26, "I32", {}},
@@ -60,10 +60,11 @@ constexpr GgmlType kGgmlTypes[] = {
     {30, "BF16", WeightFormat::kBF16},
     {34, "TQ1_0", {}},
     {35, "TQ2_0", {}},
-    {39, "MXFP4", {}},
+    {39, "MXFP4", WeightFormat::kMXFP4},
 };
 
-constexpr std::string_view kSupported = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K are";
+constexpr std::string_view kSupported =
+    "F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4 are";
 
 template <typename T>
 T LoadAs(std::string_view data, uint64_t index) {

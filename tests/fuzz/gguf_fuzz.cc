@@ -1,7 +1,8 @@
-// A .gguf file is refused in one line, or all its tensors lie inside it; its tokenizer too is refused or can be used.
+// A .gguf file is refused in one line, or all its tensors lie inside it and their rows can be expanded; its tokenizer too is refused or can be used.
 #include <string>
 #include <vector>
 
+#include "model/files/dequantize.h"
 #include "model/files/gguf_file.h"
 #include "model/tokenizer/bpe_tokenizer.h"
 #include "model/vocabulary/gguf_tokenizer.h"
@@ -20,6 +21,8 @@ void Fuzz(std::string_view input) {
     Require(
         tensor.data.data() >= input.data() && tensor.data.data() + tensor.data.size() <= input.data() + input.size(),
         "a tensor lies inside the file");
+    std::vector<float> row(static_cast<size_t>(tensor.shape.back()));
+    DequantizeRow(tensor.format, tensor.data.data(), tensor.shape.back(), row.data());
   }
   std::vector<std::string> warnings;
   const auto spec = ReadGgufTokenizer(*file, warnings);

@@ -36,7 +36,16 @@ class GgufBuilder {
     kInt64,
     kFloat64
   };
-  enum TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kQ2_K = 10, kBF16 = 30 };
+  enum TensorType : uint32_t {
+    kF32 = 0,
+    kF16 = 1,
+    kQ4_0 = 2,
+    kQ4_1 = 3,
+    kQ5_0 = 6,
+    kQ8_0 = 8,
+    kIQ2_XXS = 16,
+    kBF16 = 30
+  };
 
   struct Tensor {
     std::string name;

@@ -337,7 +337,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
         Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
               "'longrope' is not supported"},
-        Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kQ2_K; }, "type Q2_K is not supported"}),
+        Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kIQ2_XXS; },
+              "type IQ2_XXS is not supported"}),
     kName);
 
 // E1, E3, E7, E12 from outside: what is wrong with the file as a whole.

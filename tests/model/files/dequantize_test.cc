@@ -6,12 +6,15 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/kernels/stored_rows.h"
 
 namespace hydrant {
 namespace {
@@ -89,6 +92,14 @@ TEST(DequantizeRow, F32IsCopied) {
   EXPECT_EQ(std::memcmp(values.data(), bytes.data(), bytes.size()), 0);
 }
 
+std::vector<WeightFormat> QuantisedFormats() {
+  std::vector<WeightFormat> formats;
+  for (size_t i = 0; i < std::size(kWeightFormats); ++i) {
+    if (IsQuantised(static_cast<WeightFormat>(i))) formats.push_back(static_cast<WeightFormat>(i));
+  }
+  return formats;
+}
+
 class DequantizeRowBlocks : public testing::TestWithParam<int> {};
 
 // Exact equality: the products have at most 11 + 8 significant bits, so fp32 rounds only the sum of Q4_1.
@@ -142,22 +153,103 @@ std::string FromHex(const std::string& hex) {
   return bytes;
 }
 
-// Exact equality: all products but Q6_K's last are exact in fp32, and that one is rounded once.
-TEST(DequantizeRow, KQuantsAreWhatLlamaCppMakesOfThem) {
-  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/k_quants.json");
+// Exact equality: fp32 rounds at most one product (Q6_K, Q3_K with wide scales) and one sum, as the package does.
+TEST(DequantizeRow, QuantisedBlocksAreWhatLlamaCppMakesOfThem) {
+  std::ifstream file(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/quantised_blocks.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);
-  for (const auto& [name, type] : {std::pair("Q4_K", WeightFormat::kQ4_K), std::pair("Q5_K", WeightFormat::kQ5_K),
-                                   std::pair("Q6_K", WeightFormat::kQ6_K)}) {
-    EXPECT_EQ(InfoOf(type).name, name);
+  size_t seen = 0;
+  for (const WeightFormat format : QuantisedFormats()) {
+    const std::string name(InfoOf(format).name);
+    ASSERT_TRUE(goldens.contains(name)) << name;
     const std::string blocks = FromHex(goldens.at(name).at("blocks").get<std::string>());
     const std::string bytes = FromHex(goldens.at(name).at("values").get<std::string>());
     std::vector<float> expected(bytes.size() / 4);
     std::memcpy(expected.data(), bytes.data(), bytes.size());
-    ASSERT_EQ(expected.size(), 3u * 256u);
+    ASSERT_EQ(expected.size(), 4 * static_cast<size_t>(InfoOf(format).block_elements));
     bool finite = false;
-    EXPECT_EQ(Expand(type, blocks, &finite), expected) << name;
+    EXPECT_EQ(Expand(format, blocks, &finite), expected) << name;
     EXPECT_TRUE(finite);
+    ++seen;
   }
+  EXPECT_EQ(seen, goldens.size());
+}
+
+// A block of equal bytes but for its fp16 scales, and what all its elements are.
+struct UniformBlock {
+  const char* name;
+  WeightFormat format;
+  uint8_t bytes;
+  std::vector<std::pair<size_t, uint16_t>> halves;  // {offset, fp16}
+  float value;
+};
+class DequantizeRowExtremes : public testing::TestWithParam<UniformBlock> {};
+
+TEST_P(DequantizeRowExtremes, AreWhatTheFormatSays) {
+  const UniformBlock& given = GetParam();
+  std::string block(static_cast<size_t>(InfoOf(given.format).block_bytes), static_cast<char>(given.bytes));
+  for (const auto& [offset, half] : given.halves) std::memcpy(block.data() + offset, &half, 2);
+  for (const float value : Expand(given.format, block + block)) ASSERT_EQ(value, given.value);
+}
+
+constexpr uint16_t kOne = 0x3C00, kMinusTwo = 0xC000, kHalfMax = 0x7BFF;  // 1, -2, 65504
+
+// A 6-bit scale of all ones is 31 where 32 is taken off, an 8-bit one -1.
+INSTANTIATE_TEST_SUITE_P(
+    , DequantizeRowExtremes,
+    testing::Values(UniformBlock{"Q8_0Low", WeightFormat::kQ8_0, 0x80, {{0, kOne}}, -128},
+                    UniformBlock{"Q8_0Largest", WeightFormat::kQ8_0, 0x7F, {{0, kHalfMax}}, 127 * 65504.0f},
+                    UniformBlock{"Q4_0Low", WeightFormat::kQ4_0, 0, {{0, kMinusTwo}}, 16},
+                    UniformBlock{"Q4_0High", WeightFormat::kQ4_0, 0xFF, {{0, kMinusTwo}}, -14},
+                    UniformBlock{"Q4_1Low", WeightFormat::kQ4_1, 0, {{0, kOne}, {2, kMinusTwo}}, -2},
+                    UniformBlock{"Q4_1High", WeightFormat::kQ4_1, 0xFF, {{0, kOne}, {2, kMinusTwo}}, 13},
+                    UniformBlock{"Q5_0Low", WeightFormat::kQ5_0, 0, {{0, kMinusTwo}}, 32},
+                    UniformBlock{"Q5_0High", WeightFormat::kQ5_0, 0xFF, {{0, kMinusTwo}}, -30},
+                    UniformBlock{"Q5_1Low", WeightFormat::kQ5_1, 0, {{0, kOne}, {2, kMinusTwo}}, -2},
+                    UniformBlock{"Q5_1High", WeightFormat::kQ5_1, 0xFF, {{0, kOne}, {2, kMinusTwo}}, 29},
+                    UniformBlock{"Q2_KZero", WeightFormat::kQ2_K, 0, {{80, kOne}, {82, kOne}}, 0},
+                    UniformBlock{"Q2_KHigh", WeightFormat::kQ2_K, 0xFF, {{80, kOne}, {82, kOne}}, 15 * 3 - 15},
+                    UniformBlock{"Q3_KLow", WeightFormat::kQ3_K, 0, {{108, kOne}}, -32 * -4},
+                    UniformBlock{"Q3_KHigh", WeightFormat::kQ3_K, 0xFF, {{108, kOne}}, 31 * 3},
+                    UniformBlock{"Q4_KHigh", WeightFormat::kQ4_K, 0xFF, {{0, kOne}, {2, kOne}}, 63 * 15 - 63},
+                    UniformBlock{"Q5_KHigh", WeightFormat::kQ5_K, 0xFF, {{0, kOne}, {2, kOne}}, 63 * 31 - 63},
+                    UniformBlock{"Q6_KHigh", WeightFormat::kQ6_K, 0xFF, {{208, kOne}}, -1 * 31},
+                    UniformBlock{"IQ4_NLLow", WeightFormat::kIQ4_NL, 0, {{0, kOne}}, -127},
+                    UniformBlock{"IQ4_NLHigh", WeightFormat::kIQ4_NL, 0xFF, {{0, kOne}}, 113},
+                    UniformBlock{"IQ4_XSLow", WeightFormat::kIQ4_XS, 0, {{0, kOne}}, -32 * -127},
+                    UniformBlock{"IQ4_XSHigh", WeightFormat::kIQ4_XS, 0xFF, {{0, kOne}, {2, 0xFFFF}}, 31 * 113},
+                    UniformBlock{"MXFP4Zero", WeightFormat::kMXFP4, 0, {}, 0},
+                    UniformBlock{"MXFP4MinusHalf", WeightFormat::kMXFP4, 0x99, {{0, 0x997F}}, -0.5f}),
+    [](const auto& test) { return test.param.name; });
+
+// One code of 32 differs from the others, so a bit that is taken from another place shows.
+TEST(DequantizeRow, EveryFifthBitIsItsElements) {
+  for (int element = 0; element < 32; ++element) {
+    std::string block(24, '\0');
+    std::memcpy(block.data(), &kOne, 2);
+    const uint32_t fifth = 1u << element;
+    std::memcpy(block.data() + 4, &fifth, 4);
+    const std::vector<float> values = Expand(WeightFormat::kQ5_1, block);
+    for (int i = 0; i < 32; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], i == element ? 16 : 0) << element;
+  }
+}
+
+// Every scale and minimum of every format, one at a time. MXFP4's cannot be infinite, but its largest times 12 is.
+TEST(DequantizeRow, ReportsAScaleThatIsNotFinite) {
+  for (const WeightFormat format : QuantisedFormats()) {
+    const WeightFormatInfo& info = InfoOf(format);
+    for (const uint16_t half : {uint16_t{0x7C00}, uint16_t{0xFC00}, uint16_t{0x7E00}}) {
+      for (const size_t offset : HalvesOf(format)) {
+        bool finite = true;
+        std::string blocks(3 * static_cast<size_t>(info.block_bytes), '\1');
+        std::memcpy(blocks.data() + static_cast<size_t>(info.block_bytes) + offset, &half, 2);
+        Expand(format, blocks, &finite);
+        EXPECT_FALSE(finite) << info.name << " at " << offset;
+      }
+    }
+  }
+  bool finite = true;
+  Expand(WeightFormat::kMXFP4, std::string(17, '\xFF'), &finite);
+  EXPECT_FALSE(finite);
 }
 
 TEST(DequantizeRow, ReportsValuesThatAreNotFinite) {

@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "too many elements"},
         Corruption{"TensorBytesWrap", [] { return TensorOf({1ull << 62}, 0, 0); }, "too many elements"},
         Corruption{"TensorTypeUnknown", [] { return TensorOf({32}, 77, 0); }, "type 77 is not known"},
-        Corruption{"TensorTypeNotRead", [] { return TensorOf({256}, 10, 0); }, "type Q2_K is not supported"},
+        Corruption{"TensorTypeNotRead", [] { return TensorOf({256}, 16, 0); }, "type IQ2_XXS is not supported"},
         Corruption{"TensorRowNotWholeBlocks", [] { return TensorOf({48}, 3, 0); }, "not whole Q4_1 blocks"},
         Corruption{"TensorOffsetUnaligned", [] { return TensorOf({32}, 0, 8); }, "offset 8 is not a multiple of 32"},
         Corruption{"TensorOffsetBeyondFile", [] { return TensorOf({32}, 0, 1 << 20); }, "pass the end of the file"},
@@ -203,6 +203,36 @@ INSTANTIATE_TEST_SUITE_P(
                    },
                    "tensor 't': appears twice"}),
     [](const auto& test) { return test.param.name; });
+
+// A row that ends within a block, a tensor that ends behind the file, and one that ends with it.
+TEST(GgufFile, HoldsEveryQuantisedTypeToItsBlocks) {
+  const std::pair<uint32_t, WeightFormat> numbers[] = {
+      {2, WeightFormat::kQ4_0},   {3, WeightFormat::kQ4_1},  {6, WeightFormat::kQ5_0},    {7, WeightFormat::kQ5_1},
+      {8, WeightFormat::kQ8_0},   {10, WeightFormat::kQ2_K}, {11, WeightFormat::kQ3_K},   {12, WeightFormat::kQ4_K},
+      {13, WeightFormat::kQ5_K},  {14, WeightFormat::kQ6_K}, {20, WeightFormat::kIQ4_NL}, {23, WeightFormat::kIQ4_XS},
+      {39, WeightFormat::kMXFP4},
+  };
+  size_t quantised = 0;
+  for (const WeightFormatInfo& info : kWeightFormats) quantised += info.block_elements > 1 ? 1 : 0;
+  EXPECT_EQ(std::size(numbers), quantised);
+  for (const auto& [number, format] : numbers) {
+    const WeightFormatInfo& info = InfoOf(format);
+    const auto cols = static_cast<uint64_t>(info.block_elements);
+    const auto bytes = static_cast<size_t>(3 * 2 * info.block_bytes);
+    const std::string whole = TensorOf({2 * cols, 3}, number, 0, bytes);
+    const auto file = GgufFile::Parse(whole, "x.gguf");
+    ASSERT_THAT(file, IsOk()) << info.name;
+    EXPECT_EQ(file->tensors()[0].format, format);
+    EXPECT_EQ(file->tensors()[0].data.size(), bytes);
+    EXPECT_THAT(GgufFile::Parse(whole.substr(0, whole.size() - 1), "x.gguf"),
+                RefusedWith("tensor 't': offset 0 and", "pass the end of the file"));
+    for (const uint64_t odd : {uint64_t{1}, cols - 1, cols + 1, 3 * cols / 2}) {
+      // All rows together are whole blocks, and refused all the same.
+      EXPECT_THAT(GgufFile::Parse(TensorOf({odd, cols}, number, 0, 1 << 20), "x.gguf"),
+                  RefusedWith("tensor 't': rows of", std::string("not whole ") + std::string(info.name) + " blocks"));
+    }
+  }
+}
 
 // Every prefix and a bit flipped anywhere: accepted or refused, never a crash, and whatever is accepted lies inside.
 TEST(GgufFile, SurvivesEveryPrefixAndRandomDamage) {
