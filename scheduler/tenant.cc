@@ -10,24 +10,16 @@
 namespace hydrant {
 namespace {
 
-// A head of line that its own tenant does not hold back.
-struct Candidate {
-  Tenant* tenant = nullptr;
-  HeadOfLine head;
-};
-
 // Ties go to the tenant that runs less for its weight, then to the first in the table: the order depends on the table
 // alone.
-void KeepFirst(Candidate* best, const Candidate& other, SchedulingPolicy policy) {
+void KeepFirst(Tenant*& best, Tenant& other, SchedulingPolicy policy) {
   const auto goes_before = [&] {
-    if (best->tenant == nullptr) return true;
+    if (best == nullptr) return true;
     if (policy == SchedulingPolicy::kFcfs) return other.head.arrival < best->head.arrival;
-    const Tenant& a = *other.tenant;
-    const Tenant& b = *best->tenant;
-    if (a.turn() != b.turn()) return a.turn() < b.turn();
-    return a.running * b.options.weight < b.running * a.options.weight;
+    if (other.turn() != best->turn()) return other.turn() < best->turn();
+    return other.running * best->options.weight < best->running * other.options.weight;
   };
-  if (goes_before()) *best = other;
+  if (goes_before()) best = &other;
 }
 
 // The turn of the least served of the others that wait; nothing when nobody else does.
@@ -42,6 +34,20 @@ std::optional<double> LeastTurnBeside(const Tenant& tenant, std::span<const Tena
 // How far one that passes a head above its tenant's share may be ahead of that tenant's turn.
 double PassesAhead(const Tenant& tenant, int64_t blocks_total) {
   return Tenant::kOutputCharge * static_cast<double>(blocks_total * kBlockSlots) / tenant.options.weight;
+}
+
+// Who is held back is known of all before anybody is lifted beside those who are not.
+void SeeHeads(std::span<Tenant> tenants, Turns& turns, const HeadOf& head_of) {
+  for (Tenant& tenant : tenants) {
+    if (tenant.queue.empty()) continue;
+    tenant.head = head_of(tenant);
+    tenant.held_back |= tenant.HoldsBackItsHead();
+  }
+  for (Tenant& tenant : tenants) {
+    if (tenant.queue.empty() || !tenant.held_back || tenant.HoldsBackItsHead()) continue;
+    Lift(tenant, tenants, turns);
+    tenant.held_back = false;
+  }
 }
 
 }  // namespace
@@ -59,55 +65,49 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     unused_rows += tenant.unused_rows();
     running += tenant.running;
   }
-  const auto missing = [&](const Candidate& one) {
-    return one.head.blocks - (room.blocks - (unused_floors - one.tenant->unused_floor()));
+  SeeHeads(tenants, turns, head_of);
+  const auto missing = [&](const Tenant& one) {
+    return one.head.blocks - (room.blocks - (unused_floors - one.unused_floor()));
   };
-  const auto finds_row = [&](const Candidate& one) { return room.rows > unused_rows - one.tenant->unused_rows(); };
-  const auto fits = [&](const Candidate& one) { return missing(one) <= 0 && finds_row(one); };
-  const auto within_floor = [](const Candidate& one) {
-    return one.tenant->claimed() + one.head.blocks <= one.tenant->options.floor_blocks &&
-           one.tenant->running < one.tenant->floor_rows;
+  const auto finds_row = [&](const Tenant& one) { return room.rows > unused_rows - one.unused_rows(); };
+  const auto fits = [&](const Tenant& one) { return missing(one) <= 0 && finds_row(one); };
+  const auto within_floor = [](const Tenant& one) {
+    return one.claimed() + one.head.blocks <= one.options.floor_blocks && one.running < one.floor_rows;
   };
 
-  Candidate best;
-  Candidate best_within_floor;
+  Tenant* best = nullptr;
+  Tenant* best_within_floor = nullptr;
   for (Tenant& tenant : tenants) {
-    if (tenant.queue.empty()) continue;
-    const Candidate one = {&tenant, head_of(tenant)};
-    const bool was_held_back = tenant.held_back;
-    tenant.held_back = one.head.awaits_prefix || tenant.CapHoldsBack(one.head.blocks);
-    if (tenant.held_back) continue;
-    if (was_held_back) Lift(tenant, tenants, turns);
-    KeepFirst(&best, one, turns.policy);
-    if (within_floor(one) && fits(one)) KeepFirst(&best_within_floor, one, turns.policy);
+    if (!tenant.waits()) continue;
+    KeepFirst(best, tenant, turns.policy);
+    if (within_floor(tenant) && fits(tenant)) KeepFirst(best_within_floor, tenant, turns.policy);
   }
-  if (best.tenant == nullptr) return nullptr;
-  turns.now = std::max(turns.now, best.tenant->turn());
-  if (fits(best)) return best.tenant;
-  if (running == 0) return best.head.blocks <= room.blocks && room.rows > 0 ? best.tenant : nullptr;
-  const bool fits_beside_floors = best.head.blocks + floors - best.tenant->options.floor_blocks <= room.blocks_total;
+  if (best == nullptr) return nullptr;
+  turns.now = std::max(turns.now, best->turn());
+  if (fits(*best)) return best;
+  if (running == 0) return best->head.blocks <= room.blocks && room.rows > 0 ? best : nullptr;
+  const bool fits_beside_floors = best->head.blocks + floors - best->options.floor_blocks <= room.blocks_total;
   if (!fits_beside_floors) return nullptr;
-  if (best_within_floor.tenant != nullptr) return best_within_floor.tenant;
-  if (!finds_row(best)) return nullptr;
+  if (best_within_floor != nullptr) return best_within_floor;
+  if (!finds_row(*best)) return nullptr;
   const double weights = WeightsInUse(tenants);
-  const auto within_share = [&](const Candidate& one) {
-    return WithinShare(*one.tenant, one.tenant->claimed() + one.head.blocks, weights, room.blocks_total);
+  const auto within_share = [&](const Tenant& one) {
+    return WithinShare(one, one.claimed() + one.head.blocks, weights, room.blocks_total);
   };
-  const bool over_share = turns.policy == SchedulingPolicy::kFair && !within_share(best);
-  Candidate passes;
+  const bool over_share = turns.policy == SchedulingPolicy::kFair && !within_share(*best);
+  Tenant* passes = nullptr;
   for (Tenant& tenant : tenants) {
-    if (!over_share || &tenant == best.tenant || !tenant.waits()) continue;
-    const Candidate one = {&tenant, head_of(tenant)};
-    if (tenant.turn() <= best.tenant->turn() + PassesAhead(tenant, room.blocks_total) && within_share(one) &&
-        fits(one)) {
-      KeepFirst(&passes, one, turns.policy);
+    if (!over_share || &tenant == best || !tenant.waits()) continue;
+    if (tenant.turn() <= best->turn() + PassesAhead(tenant, room.blocks_total) && within_share(tenant) &&
+        fits(tenant)) {
+      KeepFirst(passes, tenant, turns.policy);
     }
   }
-  if (passes.tenant != nullptr) {
-    ++passes.tenant->passes;
-    return passes.tenant;
+  if (passes != nullptr) {
+    ++passes->passes;
+    return passes;
   }
-  if (blocked != nullptr) *blocked = {best.tenant, missing(best), over_share};
+  if (blocked != nullptr) *blocked = {best, missing(*best), over_share};
   return nullptr;
 }
 

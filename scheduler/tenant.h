@@ -56,10 +56,18 @@ struct TenantOptions {
   bool gone = false;  // in no configuration any more: what it still has running ends, and it has no share of anything
 };
 
+// The request at the head of a tenant's queue.
+struct HeadOfLine {
+  int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
+  uint64_t arrival = 0;        // lower: came earlier
+  bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
+};
+
 struct Tenant {
   TenantOptions options;
   int32_t floor_rows = 0;     // sequences it can always have in progress: its floor's share of them
   std::deque<int32_t> queue;  // sequences that wait for admission, by priority and then first come first
+  HeadOfLine head;            // of the queue, as ChooseTenant saw it last
   int32_t running = 0;        // admitted and not yet released
   int64_t reserved = 0;       // blocks of those that run: what they hold and what they were promised
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
@@ -71,7 +79,7 @@ struct Tenant {
   uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
   int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
   double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
-  bool held_back = false;  // its head of line waits for its own tenant alone (cap, prefix): it counts as away
+  bool held_back = false;  // HoldsBackItsHead(), as ChooseTenant saw it last: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
   uint64_t generated_tokens = 0;
@@ -91,6 +99,8 @@ struct Tenant {
   // Whether its own cap keeps it from claiming `blocks` more. With nothing of its own running it would wait for nobody: a cap
   // that was lowered meanwhile lets it pass once.
   bool CapHoldsBack(int64_t blocks) const { return reserved > 0 && !CapAllows(blocks); }
+  // Whether its head of line waits for its own tenant alone.
+  bool HoldsBackItsHead() const { return head.awaits_prefix || CapHoldsBack(head.blocks); }
   // `tokens` of a prompt are computed, which takes the time of `cost` at its beginning. Tokens that need no computing are neither
   // due nor charged.
   void ChargePrompt(int32_t tokens, double cost) {
@@ -123,12 +133,6 @@ struct Tenant {
   }
 };
 
-// The request at the head of a tenant's queue.
-struct HeadOfLine {
-  int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
-  uint64_t arrival = 0;        // lower: came earlier
-  bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
-};
 using HeadOf = std::function<HeadOfLine(const Tenant&)>;
 
 // What admission may give away.
@@ -154,8 +158,8 @@ struct Blocked {
 };
 
 // The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits
-// for blocks. `head_of` is asked only for tenants with a line. Marks who is held back by its own cap, and lifts who no
-// longer is.
+// for blocks. `head_of` is asked once for each tenant with a line. Marks who is held back by its own cap, and lifts who no
+// longer is, beside those who wait now.
 Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of,
                      Blocked* blocked = nullptr);
 

@@ -115,6 +115,39 @@ TEST(Tenants, ACapHoldsBackItsOwnTenantOnlyAndLiftsItAfterwards) {
   EXPECT_DOUBLE_EQ(tenants[0].service, 5);
 }
 
+// The first comes back from its cap just when the second one is held back by its own.
+TEST(Tenants, WhoComesBackFromItsCapIsLiftedBesideThoseWhoWaitNow) {
+  for (const bool second_is_first_in_the_table : {false, true}) {
+    std::vector<Tenant> tenants = Waiting({0, 0, 100});
+    Tenant& returns = tenants[second_is_first_in_the_table ? 1 : 0];
+    Tenant& leaves = tenants[second_is_first_in_the_table ? 0 : 1];
+    returns.held_back = true;
+    returns.options.blocks_max = 10;
+    leaves.service = 5;
+    leaves.options.blocks_max = 10;
+    leaves.reserved = 10;
+    Turns turns;
+    int32_t asked = 0;
+    const auto one_block = [&asked](const Tenant&) {
+      ++asked;
+      return HeadOfLine{.blocks = 1, .arrival = 1};
+    };
+    EXPECT_EQ(ChooseTenant(tenants, turns, kAmple, one_block), &returns);
+    EXPECT_DOUBLE_EQ(returns.service, 100) << "not beside one that counts as away";
+    EXPECT_TRUE(leaves.held_back);
+    EXPECT_EQ(asked, 3) << "once for each line";
+  }
+}
+
+TEST(Tenants, WhoComeBackTogetherStandBesideEachOther) {
+  std::vector<Tenant> tenants = Waiting({0, 3, 100});
+  tenants[0].held_back = tenants[1].held_back = true;
+  Turns turns;
+  EXPECT_EQ(ChooseTenant(tenants, turns, kAmple, OneBlock), &tenants[0]);
+  EXPECT_DOUBLE_EQ(tenants[0].service, 100);
+  EXPECT_DOUBLE_EQ(tenants[1].service, 100);
+}
+
 TEST(Tenants, ACapThatWasLoweredLetsPassWhatItCanNeverHold) {
   std::vector<Tenant> tenants = Waiting({1});
   tenants[0].options.blocks_max = 2;
