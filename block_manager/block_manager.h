@@ -8,8 +8,8 @@
 // Every table has an owner, to whom its blocks are counted. What can be shared is always of one owner: the salts of a prefix see to
 // that.
 //
-// Thread: engine. Pure: no clock, no I/O, no device. Nothing allocates after a table's first admission at its size, except
-// for score snapshots.
+// Thread: engine. Pure: no clock, no I/O, no device. Nothing allocates for a table that was prepared, except for score
+// snapshots.
 //
 // Invariants (asserted at every transition; CheckIntegrity recounts them, the simulator provokes them)
 //  1. Every block is in exactly one of free / cached-free / in use; the counts add up to the total.

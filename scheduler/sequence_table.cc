@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -46,13 +45,7 @@ void SequenceTable::Release(int32_t index) {
   assert(sequence.blocks.idle());
   if (!sequence.waiting()) free_rows_.push_back(sequence.state_row);
   index_of_.erase(sequence.request.id);
-  // The table goes on with its memory: the next sequence here allocates nothing.
-  BlockTable blocks = std::move(sequence.blocks);
-  std::vector<int32_t> output = std::move(sequence.output);
   sequence = Sequence();
-  sequence.blocks = std::move(blocks);
-  sequence.output = std::move(output);
-  sequence.output.clear();
   free_.push_back(index);
 }
 

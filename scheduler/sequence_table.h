@@ -3,7 +3,8 @@
 //
 // Life of an index: Take -> Admit -> Release, Sweep; of a request that is cancelled while it waits: Take -> Release.
 //
-// Thread: engine. Nothing allocates once an index has seen its largest sequence.
+// Thread: engine. Nothing allocates after construction. A sequence takes its memory when its request is added (admission.h) and
+// gives back all of it when it is over, so idle indices hold none, whatever they have seen.
 //
 // Invariants
 //  1. Of the indices [0, size()), each is free or has one request's id; no two have the same.

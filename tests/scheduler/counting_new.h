@@ -7,6 +7,8 @@
 namespace hydrant {
 
 uint64_t AllocationCount();
+// How much is allocated and not given back.
+int64_t AllocatedBytes();
 
 }  // namespace hydrant
 
