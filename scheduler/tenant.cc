@@ -71,16 +71,10 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   };
   const auto finds_row = [&](const Tenant& one) { return room.rows > unused_rows - one.unused_rows(); };
   const auto fits = [&](const Tenant& one) { return missing(one) <= 0 && finds_row(one); };
-  const auto within_floor = [](const Tenant& one) {
-    return one.claimed() + one.head.blocks <= one.options.floor_blocks && one.running < one.floor_rows;
-  };
 
   Tenant* best = nullptr;
-  Tenant* best_within_floor = nullptr;
   for (Tenant& tenant : tenants) {
-    if (!tenant.waits()) continue;
-    KeepFirst(best, tenant, turns.policy);
-    if (within_floor(tenant) && fits(tenant)) KeepFirst(best_within_floor, tenant, turns.policy);
+    if (tenant.waits()) KeepFirst(best, tenant, turns.policy);
   }
   if (best == nullptr) return nullptr;
   turns.now = std::max(turns.now, best->turn());
@@ -88,7 +82,16 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   if (running == 0) return best->head.blocks <= room.blocks && room.rows > 0 ? best : nullptr;
   const bool fits_beside_floors = best->head.blocks + floors - best->options.floor_blocks <= room.blocks_total;
   if (!fits_beside_floors) return nullptr;
-  if (best_within_floor != nullptr) return best_within_floor;
+  // A row and blocks of its own floor were never to be had for the best; of other blocks it takes what the best leaves.
+  const auto delays_best = [&](const Tenant& one) {
+    const int64_t beyond_floor = std::max<int64_t>(0, one.head.blocks - one.unused_floor());
+    return one.running >= one.floor_rows || (beyond_floor > 0 && missing(*best) + beyond_floor > 0);
+  };
+  Tenant* beside = nullptr;
+  for (Tenant& tenant : tenants) {
+    if (tenant.waits() && fits(tenant) && !delays_best(tenant)) KeepFirst(beside, tenant, turns.policy);
+  }
+  if (beside != nullptr) return beside;
   if (!finds_row(*best)) return nullptr;
   const double weights = WeightsInUse(tenants);
   const auto within_share = [&](const Tenant& one) {

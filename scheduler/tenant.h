@@ -17,11 +17,13 @@
 // Memory is not in that proof, so blocks have bounds of their own, and no one waits for ever because of them:
 //  - A head of line that its tenant's own cap (blocks_max) holds back does not count: others pass, and the tenant is
 //    treated as if it were away (it is lifted when the cap lets it in). It waits for sequences of its own tenant.
-//  - A head of line that the pool holds back is passed by nobody, with two exceptions. One is a tenant within its own
-//    floor: what that one takes, blocks and row, was never to be had for the others, so it delays none of them. The other
-//    is for a head with which its tenant would claim more than its share of the pool by weight: those pass it with whom
-//    theirs do not, but only until they are ahead of its turn by the tokens of a full pool (PassesAhead). Everything else
-//    that runs ends, so a wait is bounded as if there were no tenants, by the time that a pool of tokens takes at most.
+//  - A head of line that the pool holds back is passed by nobody, with two exceptions. One is a tenant that takes nothing
+//    that the head could have: a row of its own floor, and blocks of that floor or, where the head waits for a row alone,
+//    blocks that the head leaves. Nobody else has a row then, and the next end of a sequence beyond its tenant's floor
+//    gives the head one. The other is for a head with which its tenant would claim more than its share of the pool by
+//    weight: those pass it with whom theirs do not, but only until they are ahead of its turn by the tokens of a full pool
+//    (PassesAhead). Everything else that runs ends, so a wait is bounded as if there were no tenants, by the time that a
+//    pool of tokens takes at most.
 //  - A head of line that waits until its tenant's own sequence has computed the prefix of its prompt (admission.h) does not count
 //    either: others pass, and the tenant is treated as if it were away meanwhile. It is served by that sequence.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by

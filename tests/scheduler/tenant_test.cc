@@ -128,10 +128,7 @@ TEST(Tenants, WhoComesBackFromItsCapIsLiftedBesideThoseWhoWaitNow) {
     leaves.reserved = 10;
     Turns turns;
     int32_t asked = 0;
-    const auto one_block = [&asked](const Tenant&) {
-      ++asked;
-      return HeadOfLine{.blocks = 1, .arrival = 1};
-    };
+    const auto one_block = [&asked](const Tenant& tenant) { return ++asked, OneBlock(tenant); };
     EXPECT_EQ(ChooseTenant(tenants, turns, kAmple, one_block), &returns);
     EXPECT_DOUBLE_EQ(returns.service, 100) << "not beside one that counts as away";
     EXPECT_TRUE(leaves.held_back);
@@ -246,6 +243,40 @@ TEST(Tenants, ARowIsKeptForEveryFloor) {
   EXPECT_EQ(ChooseTenant(tenants, turns, {1000, 2, 1000}, OneBlock), &tenants[1]);
   tenants[1].queue.clear();
   EXPECT_EQ(ChooseTenant(tenants, turns, {1000, 2, 1000}, OneBlock), nullptr);
+}
+
+// b has a row of its floor left; a waits for one. Of 100 blocks 60 are free.
+TEST(Tenants, WhoHasARowOfItsOwnPassesAHeadThatWaitsForARowAlone) {
+  struct Case {
+    const char* name;
+    int64_t need_of_a;
+    int64_t need_of_b;
+    int64_t reserved_of_b;  // its floor is 30 blocks
+    int32_t rows_of_b;      // and two rows
+    int32_t chosen;         // -1: nobody
+  };
+  for (const Case& test : std::vector<Case>{
+           {"b takes what a leaves", 40, 20, 30, 1, 1},
+           {"b would take a block that a needs", 41, 20, 30, 1, -1},
+           {"part of it is of b's floor", 40, 20, 20, 1, 1},
+           {"b's rows are used up, so the free one is a's", 41, 20, 30, 2, 0},
+           {"a waits for a block, too", 61, 1, 30, 1, -1},
+       }) {
+    std::vector<Tenant> tenants = Waiting({1, 5});
+    tenants[0].running = 3;
+    tenants[1].options.floor_blocks = 30;
+    tenants[1].floor_rows = 2;
+    tenants[1].reserved = test.reserved_of_b;
+    tenants[1].running = test.rows_of_b;
+    Turns turns;
+    Blocked blocked;
+    const auto head_of = [&](const Tenant& tenant) {
+      return HeadOfLine{&tenant == &tenants[0] ? test.need_of_a : test.need_of_b, 1};
+    };
+    const Tenant* chosen = ChooseTenant(tenants, turns, {60, 1, 100}, head_of, &blocked);
+    EXPECT_EQ(chosen, test.chosen < 0 ? nullptr : &tenants[static_cast<size_t>(test.chosen)]) << test.name;
+    EXPECT_EQ(blocked.tenant, nullptr) << test.name << ": a lower budget would bring no row";
+  }
 }
 
 TEST(Tenants, WhenNothingRunsTheNextOneGoesWhateverTheFloors) {
