@@ -27,12 +27,12 @@
 #include "absl/status/status.h"
 #include "block_manager/block_manager.h"
 #include "scheduler/elastic_budgets.h"
+#include "scheduler/fairness/tenant.h"
 #include "scheduler/parking.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_plan.h"
-#include "scheduler/tenant.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {

@@ -14,8 +14,8 @@
 #include <span>
 
 #include "block_manager/block_manager.h"
+#include "scheduler/fairness/shrink_planner.h"
 #include "scheduler/sequence_table.h"
-#include "scheduler/shrink_planner.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {

@@ -20,7 +20,7 @@
 #include "block_manager/block_manager.h"
 #include "scheduler/park_plan.h"
 #include "scheduler/parked_sessions.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence.h"
 #include "scheduler/tenant_list.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "scheduler/sequence_event.h"
+#include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
 

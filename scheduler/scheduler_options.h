@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 
 namespace hydrant {
 

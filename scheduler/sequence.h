@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "block_manager/block_table.h"
-#include "scheduler/request.h"
-#include "scheduler/sequence_event.h"
+#include "scheduler/request/request.h"
+#include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
 

@@ -22,12 +22,12 @@
 #include <vector>
 
 #include "block_manager/block_manager.h"
+#include "scheduler/fairness/step_shares.h"
 #include "scheduler/prefill_cost.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_limits.h"
 #include "scheduler/step_plan.h"
-#include "scheduler/step_shares.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {

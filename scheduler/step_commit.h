@@ -18,8 +18,8 @@
 
 #include "block_manager/block_manager.h"
 #include "scheduler/parking.h"
+#include "scheduler/request/sequence_event.h"
 #include "scheduler/scheduler_counters.h"
-#include "scheduler/sequence_event.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/tenant_list.h"

@@ -10,7 +10,7 @@
 #include "kernels/step/block_ops.h"
 #include "kernels/step/row_plan.h"
 #include "scheduler/park_plan.h"
-#include "scheduler/sequence_event.h"
+#include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "scheduler/fairness/tenant.h"
 #include "scheduler/sequence_table.h"
-#include "scheduler/tenant.h"
 
 namespace hydrant {
 

@@ -13,7 +13,7 @@
 
 #include "api/kv/kv_spec.h"
 #include "kernels/types.h"
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 #include "server/http/trusted_proxies.h"
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"

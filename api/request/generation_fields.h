@@ -22,7 +22,7 @@
 #include "api/wire/api_error.h"
 #include "api/wire/object_reader.h"
 #include "kernels/sampling.h"
-#include "scheduler/request_options.h"
+#include "scheduler/request/request_options.h"
 
 namespace hydrant {
 

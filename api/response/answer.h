@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-#include "scheduler/sequence_event.h"
+#include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/sampling.h"
-#include "scheduler/sequence_event.h"
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
+#include "scheduler/request/sequence_event.h"
 #include "server/engine/engine_types.h"
 #include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"

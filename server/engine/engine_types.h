@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/sampling.h"
+#include "scheduler/request/sequence_event.h"
 #include "scheduler/scheduler_counters.h"
-#include "scheduler/sequence_event.h"
 #include "server/engine/sequence_request.h"
 
 namespace hydrant {

@@ -11,7 +11,7 @@
 
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
-#include "scheduler/request.h"
+#include "scheduler/request/request.h"
 #include "server/engine/logit_shaper.h"
 
 namespace hydrant {

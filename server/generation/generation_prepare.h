@@ -17,7 +17,7 @@
 #include "api/request/completion_request.h"
 #include "api/response/answer.h"
 #include "model/tokenizer/tokenizer.h"
-#include "scheduler/token_ids.h"
+#include "scheduler/request/token_ids.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "api/session/session.h"
-#include "scheduler/sequence_event.h"
+#include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
 

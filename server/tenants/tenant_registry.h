@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 #include "server/tenants/key_ring.h"
 #include "server/tenants/tenant_account.h"
 #include "server/tenants/tenant_config.h"

@@ -10,7 +10,7 @@
 #include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 #include "server/process/limits.h"
 #include "server/process/secret_file.h"
 

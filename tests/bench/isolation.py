@@ -13,7 +13,7 @@ request was due. With a closed loop a slow server would be asked less, and its w
 
 The attackers are in isolation_attackers.py. Each is measured twice: as a tenant of a server without floors, which is the default,
 and where each tenant's floor is half of the pool, its share: with the whole pool given to floors memory is split as the weights
-split the work, and a floor of blocks also keeps its part of the sequences in progress (scheduler/tenant.h). Runs take turns,
+split the work, and a floor of blocks also keeps its part of the sequences in progress (scheduler/fairness/tenant.h). Runs take turns,
 round by round, so that a slow spell of the machine meets all of them; the figures are of all rounds together, with a 90 % interval
 from resampling the requests. Before each run two processes spin: where they do not get 1.8 times what one gets the machine has other
 work, the figures mean little, and the docs are left alone. An hour. Python's standard library only."""

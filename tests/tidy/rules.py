@@ -130,20 +130,19 @@ def link_dag(tree):
                 yield path, line, f"{folder} may not link {other}"
 
 
-UNITS_MAX = 24
+UNITS_MAX = 20
 FULL_FOLDERS = {}  # folder: reason
 
 
 @rule
 def folder_size(tree):
-    """A folder of more than 24 sources has rooms that have no names yet."""
+    """A folder of more than 20 units (a header and its source are one) has rooms that have no names yet."""
     units = {}
     for path, _ in tree.cpp(*LIBRARIES):
-        if path.endswith((".cc", ".cu")):
-            units.setdefault(folder_of(path), []).append(path)
-    for folder, paths in units.items():
-        if len(paths) > UNITS_MAX and folder not in FULL_FOLDERS:
-            yield folder, 1, f"{len(paths)} sources; at most {UNITS_MAX}"
+        units.setdefault(folder_of(path), set()).add(path.rpartition(".")[0])
+    for folder, names in units.items():
+        if len(names) > UNITS_MAX and folder not in FULL_FOLDERS:
+            yield folder, 1, f"{len(names)} units; at most {UNITS_MAX}"
 
 
 @rule

@@ -53,8 +53,8 @@ PLANTED = {
         },
     ),
     "folder_size": (
-        [{f"api/wire/a{i}.cc": "" for i in range(25)}],
-        {f"api/wire/a{i}.{extension}": "" for i in range(24) for extension in ("cc", "h")},
+        [{f"api/wire/a{i}.cc": "" for i in range(21)}, {f"api/wire/a{i}.h": "" for i in range(21)}],
+        {f"api/wire/a{i}.{extension}": "" for i in range(20) for extension in ("cc", "h")},
     ),
     "sources_are_built": (
         [{"api/CMakeLists.txt": "a.cc\n", "api/b.cc": ""}, {"api/wire/CMakeLists.txt": "a.cc\n", "api/a.cc": ""}],

@@ -1,15 +1,15 @@
 // Request is what the scheduler needs to know of a sequence: validated by the caller and immutable once added, but for
 // budget.keep, which a shrink lowers. How tokens are sampled and which of them are evicted travels beside it
 // (server/engine/sequence_request.h), unseen here.
-#ifndef HYDRANT_SCHEDULER_REQUEST_H_
-#define HYDRANT_SCHEDULER_REQUEST_H_
+#ifndef HYDRANT_SCHEDULER_REQUEST_REQUEST_H_
+#define HYDRANT_SCHEDULER_REQUEST_REQUEST_H_
 
 #include <cstdint>
 
 #include "block_manager/kv_budget.h"
 #include "block_manager/prefix_use.h"
-#include "scheduler/request_options.h"
-#include "scheduler/token_ids.h"
+#include "scheduler/request/request_options.h"
+#include "scheduler/request/token_ids.h"
 
 namespace hydrant {
 
@@ -31,4 +31,4 @@ struct Request : RequestOptions {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_REQUEST_H_
+#endif  // HYDRANT_SCHEDULER_REQUEST_REQUEST_H_

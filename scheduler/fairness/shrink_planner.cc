@@ -1,4 +1,4 @@
-#include "scheduler/shrink_planner.h"
+#include "scheduler/fairness/shrink_planner.h"
 
 #include <algorithm>
 #include <cassert>

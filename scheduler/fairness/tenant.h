@@ -30,8 +30,8 @@
 //    nobody at all, and is let in at the latest when nothing runs.
 //
 // Thread: engine.
-#ifndef HYDRANT_SCHEDULER_TENANT_H_
-#define HYDRANT_SCHEDULER_TENANT_H_
+#ifndef HYDRANT_SCHEDULER_FAIRNESS_TENANT_H_
+#define HYDRANT_SCHEDULER_FAIRNESS_TENANT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -195,4 +195,4 @@ absl::Status ValidateTenants(std::span<const TenantOptions> tenants, int32_t blo
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_TENANT_H_
+#endif  // HYDRANT_SCHEDULER_FAIRNESS_TENANT_H_

@@ -1,8 +1,8 @@
 // TokenIds is a list of token ids that never changes. Copies share it, so the samples of one prompt cost its memory once.
 //
 // Thread: any.
-#ifndef HYDRANT_SCHEDULER_TOKEN_IDS_H_
-#define HYDRANT_SCHEDULER_TOKEN_IDS_H_
+#ifndef HYDRANT_SCHEDULER_REQUEST_TOKEN_IDS_H_
+#define HYDRANT_SCHEDULER_REQUEST_TOKEN_IDS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -42,4 +42,4 @@ class TokenIds {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_TOKEN_IDS_H_
+#endif  // HYDRANT_SCHEDULER_REQUEST_TOKEN_IDS_H_

@@ -2,8 +2,8 @@
 // the metrics: SequenceOutcome says what the step brought, SequenceProgress where the sequence stands.
 //
 // Thread: any (plain data).
-#ifndef HYDRANT_SCHEDULER_SEQUENCE_EVENT_H_
-#define HYDRANT_SCHEDULER_SEQUENCE_EVENT_H_
+#ifndef HYDRANT_SCHEDULER_REQUEST_SEQUENCE_EVENT_H_
+#define HYDRANT_SCHEDULER_REQUEST_SEQUENCE_EVENT_H_
 
 #include <cstdint>
 
@@ -67,4 +67,4 @@ struct SequenceEvent : SequenceOutcome, SequenceProgress {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_SEQUENCE_EVENT_H_
+#endif  // HYDRANT_SCHEDULER_REQUEST_SEQUENCE_EVENT_H_

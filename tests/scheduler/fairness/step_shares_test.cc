@@ -1,4 +1,4 @@
-#include "scheduler/step_shares.h"
+#include "scheduler/fairness/step_shares.h"
 
 #include <gtest/gtest.h>
 

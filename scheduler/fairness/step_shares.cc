@@ -1,4 +1,4 @@
-#include "scheduler/step_shares.h"
+#include "scheduler/fairness/step_shares.h"
 
 #include <algorithm>
 #include <cassert>

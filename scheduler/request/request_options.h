@@ -2,8 +2,8 @@
 // reader of requests (api/request) writes into it, so a field is declared here and nowhere else.
 //
 // Thread: any (plain data).
-#ifndef HYDRANT_SCHEDULER_REQUEST_OPTIONS_H_
-#define HYDRANT_SCHEDULER_REQUEST_OPTIONS_H_
+#ifndef HYDRANT_SCHEDULER_REQUEST_REQUEST_OPTIONS_H_
+#define HYDRANT_SCHEDULER_REQUEST_REQUEST_OPTIONS_H_
 
 #include <cstdint>
 #include <vector>
@@ -20,4 +20,4 @@ struct RequestOptions {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_REQUEST_OPTIONS_H_
+#endif  // HYDRANT_SCHEDULER_REQUEST_REQUEST_OPTIONS_H_

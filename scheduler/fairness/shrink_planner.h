@@ -7,15 +7,15 @@
 // For a tenant that would come above its own share, those within theirs give nothing. What a tenant gives up within its own floor wins nothing, for that stays
 // reserved for it. A budget is lowered step by step as long as more is missing, so each pays as little as possible; when all
 // of them together cannot pay, nobody does.
-#ifndef HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
-#define HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
+#ifndef HYDRANT_SCHEDULER_FAIRNESS_SHRINK_PLANNER_H_
+#define HYDRANT_SCHEDULER_FAIRNESS_SHRINK_PLANNER_H_
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 
 namespace hydrant {
 
@@ -91,4 +91,4 @@ class ShrinkPlanner {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_SHRINK_PLANNER_H_
+#endif  // HYDRANT_SCHEDULER_FAIRNESS_SHRINK_PLANNER_H_

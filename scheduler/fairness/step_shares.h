@@ -11,8 +11,8 @@
 // Costs are those of prefill_cost.h; a decode row costs what a prompt token at its depth does.
 //
 // Thread: engine. Allocates in Begin alone, and not once it has seen the most tenants.
-#ifndef HYDRANT_SCHEDULER_STEP_SHARES_H_
-#define HYDRANT_SCHEDULER_STEP_SHARES_H_
+#ifndef HYDRANT_SCHEDULER_FAIRNESS_STEP_SHARES_H_
+#define HYDRANT_SCHEDULER_FAIRNESS_STEP_SHARES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -71,4 +71,4 @@ class StepShares {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_SCHEDULER_STEP_SHARES_H_
+#endif  // HYDRANT_SCHEDULER_FAIRNESS_STEP_SHARES_H_

@@ -1,4 +1,4 @@
-#include "scheduler/tenant.h"
+#include "scheduler/fairness/tenant.h"
 
 #include <cassert>
 #include <cmath>
