@@ -228,9 +228,13 @@ int32_t BlockManager::Release(BlockTable& table) {
   return freed;
 }
 
-int32_t BlockManager::BlocksOthersUse(const BlockTable& table) const {
-  return static_cast<int32_t>(std::count_if(table.blocks_.begin(), table.blocks_.end(),
-                                            [this](int32_t block) { return pool_.references(block) > 1; }));
+int32_t BlockManager::BlocksOthersUse(const BlockTable& table, std::span<const int32_t> prefix) const {
+  int32_t count = 0;
+  for (size_t i = 0; i < table.blocks_.size(); ++i) {
+    const bool in_prefix = i < prefix.size() && prefix[i] == table.blocks_[i];
+    count += in_prefix || pool_.references(table.blocks_[i]) > 1 ? 1 : 0;
+  }
+  return count;
 }
 
 void BlockManager::ResetPrefixes() {

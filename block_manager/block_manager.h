@@ -105,8 +105,8 @@ class BlockManager {
   // Forgets every published block and every snapshot. Tables keep their blocks; what they hold is published no more.
   void ResetPrefixes();
 
-  // How many of the table's blocks other tables hold, too. O(its blocks).
-  int32_t BlocksOthersUse(const BlockTable& table) const;
+  // How many of the table's blocks other tables hold, too, or would if they began with `prefix`. O(its blocks).
+  int32_t BlocksOthersUse(const BlockTable& table, std::span<const int32_t> prefix = {}) const;
 
   const BlockPool& pool() const { return pool_; }
   const PrefixIndex& index() const { return index_; }

@@ -139,11 +139,15 @@ Tenant* Admission::Choose() {
   return chosen;
 }
 
-// What is missing for the head of line, with the prefix it finds: budgets are lowered by no more.
+// What is missing for the head of line, with the prefix it finds: budgets are lowered by no more, and by no less.
 void Admission::CountMissing() {
   if (blocked_.tenant == nullptr || !elastic_.AnybodyMayLower()) return;
   Sequence& head = sequences_.at(blocked_.tenant->queue.front());
-  blocked_.blocks += BlocksNeededExactly(head, *blocked_.tenant) - BlocksNeeded(head, *blocked_.tenant);
+  const int64_t needed = BlocksNeededExactly(head, *blocked_.tenant);
+  blocked_.blocks += needed - blocked_.tenant->head.blocks;
+  if (needed >= PrivateBlocks(head.request)) return;
+  if (match_of_ != head.request.id || match_at_ != block_manager_.changes()) MatchPrefix(head.request);
+  blocked_.shares = match_.blocks;
 }
 
 void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
@@ -245,6 +249,8 @@ int64_t Admission::BlocksNeededExactly(Sequence& sequence, const Tenant& tenant)
 int64_t Admission::MatchPrefix(const Request& request) {
   const auto end = static_cast<size_t>(PrefixEnd(request));
   ++counters_.prefix_matches;
+  match_of_ = request.id;
+  match_at_ = block_manager_.changes();
   block_manager_.Match(request.prefix, std::span(request.prompt).first(end), &match_);
   return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), request.max_tokens, request.budget);
 }

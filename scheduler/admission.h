@@ -116,7 +116,9 @@ class Admission {
   std::vector<uint64_t> admitted_;  // request ids, by the last Plan
   Blocked blocked_;                 // by the last Plan
   int32_t holds_up_ = -1;           // the tenant that blocked_ names, if its head would take it above its share
-  PrefixMatch match_;               // of the request that was looked at last
+  PrefixMatch match_;               // of the request that was looked at last,
+  uint64_t match_of_ = 0;           // this one,
+  uint64_t match_at_ = 0;           // when BlockManager::changes() was this
   ElasticBudgets elastic_;
 };
 

@@ -10,8 +10,9 @@ bool ElasticBudgets::MayLower(const Sequence& sequence) {
   return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.steps_after_next() > 0;
 }
 
-int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence) const {
-  return sequence.shares ? block_manager_.BlocksOthersUse(sequence.blocks) : 0;
+// Who waits may be one of the others.
+int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence, const Blocked& blocked) const {
+  return sequence.shares ? block_manager_.BlocksOthersUse(sequence.blocks, blocked.shares) : 0;
 }
 
 // Sequences that end with this step make room without a loss.
@@ -20,19 +21,19 @@ void ElasticBudgets::BeginPlan(const Blocked& blocked) {
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
-    planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence));
+    planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence, blocked));
   }
 }
 
 // Adds a candidate with every budget to which it may be lowered. `losses` may be empty if only the sum of the gains is
 // asked for.
-void ElasticBudgets::AddCandidate(int32_t index, std::span<const float> losses) {
+void ElasticBudgets::AddCandidate(int32_t index, std::span<const float> losses, const Blocked& blocked) {
   const Sequence& sequence = sequences_.at(index);
   const KvBudget& budget = sequence.request.budget;
   const int64_t reserved = sequence.blocks.reserved();
   const int32_t live_in = budget.Decode(sequence.live).live_after;
   const int64_t steps = sequence.steps_after_next();
-  const int32_t in_use = BlocksOthersUse(sequence);
+  const int32_t in_use = BlocksOthersUse(sequence, blocked);
   planner_.AddSequence(index, sequence.request.tenant);
   const LowerBudgets lower = LowerBudgetsOf(budget);
   for (int32_t i = 0; i < lower.count; ++i) {
@@ -64,7 +65,7 @@ bool ElasticBudgets::CanGain(const Blocked& blocked) {
   BeginPlan(blocked);
   if (planner_.gained_by_ends() >= blocked.blocks) return false;
   for (int32_t index : sequences_.running()) {
-    if (MayLower(sequences_.at(index))) AddCandidate(index, {});
+    if (MayLower(sequences_.at(index))) AddCandidate(index, {}, blocked);
   }
   return planner_.CanGain(blocked.blocks);
 }
@@ -77,7 +78,7 @@ void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     const bool answered = sequence.losses_step + 1 == step && !sequence.losses.empty();
-    if (MayLower(sequence) && answered) AddCandidate(index, sequence.losses);
+    if (MayLower(sequence) && answered) AddCandidate(index, sequence.losses, blocked);
   }
   const std::span<const ShrinkPlanner::Choice> choices = planner_.PlanFor(blocked.blocks);
   for (const ShrinkPlanner::Choice& choice : choices) sequences_.at(choice.sequence).lower_to = choice.keep;

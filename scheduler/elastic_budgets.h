@@ -39,9 +39,9 @@ class ElasticBudgets {
 
  private:
   static bool MayLower(const Sequence& sequence);
-  int32_t BlocksOthersUse(const Sequence& sequence) const;
+  int32_t BlocksOthersUse(const Sequence& sequence, const Blocked& blocked) const;
   void BeginPlan(const Blocked& blocked);
-  void AddCandidate(int32_t index, std::span<const float> losses);
+  void AddCandidate(int32_t index, std::span<const float> losses, const Blocked& blocked);
 
   SequenceTable& sequences_;
   const TenantList& tenants_;

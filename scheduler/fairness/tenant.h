@@ -157,6 +157,7 @@ struct Blocked {
   const Tenant* tenant = nullptr;  // null: nobody, or blocks alone would not help
   int64_t blocks = 0;              // that are missing
   bool over_share = false;         // with it, its tenant would claim more than its share
+  std::span<const int32_t> shares = {};  // blocks that are not among those because it finds them in use: Admission adds them
 };
 
 // The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits

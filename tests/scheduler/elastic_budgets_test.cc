@@ -215,6 +215,29 @@ TEST_F(ElasticBudgetsTest, APeriodicBudgetIsCutWhereItStands) {
   EXPECT_EQ(driver().finished.at(1).budget, 40);
 }
 
+// Who waits begins with the prompt of the one that gives: what it finds there is no room that it wins.
+TEST_F(ElasticBudgetsTest, WhatTheHeadSharesWithTheGiverIsNotCountedTwice) {
+  int32_t fell = 0;
+  for (int32_t blocks = 8; blocks <= 20; ++blocks) {
+    SCOPED_TRACE(blocks);
+    Driver sharing(SmallOptions(blocks));
+    if (!sharing.scheduler.Add(Shared(1, 48, 100, Elastic(63, 15))).ok()) continue;
+    for (int32_t step = 0; step < 4; ++step) sharing.Step();
+    Request waits = Shared(2, 16 * 6 - 1, 2);
+    ASSERT_TRUE(sharing.scheduler.Add(waits).ok());
+    for (int32_t step = 0; step < 12 && sharing.scheduler.waiting() > 0; ++step) {
+      const uint64_t before = sharing.scheduler.counters().shrinks;
+      sharing.Step();
+      if (sharing.scheduler.counters().shrinks == before) continue;
+      ++fell;
+      sharing.Step();
+      EXPECT_EQ(sharing.scheduler.running(), 2);
+    }
+    sharing.Drain();
+  }
+  EXPECT_GT(fell, 1);
+}
+
 // Two that read the same prompt: what is cut is copied first, and what the other one reads stays.
 TEST_F(ElasticBudgetsTest, SharedBlocksAreCopiedBeforeACut) {
   Driver sharing(SmallOptions(18));
