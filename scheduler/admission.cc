@@ -26,7 +26,8 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
     if (AwaitsPrefix(sequence.request)) return HeadOfLine{.arrival = sequence.arrival, .awaits_prefix = true};
-    return HeadOfLine{BlocksNeeded(sequence, tenant), sequence.arrival};
+    return HeadOfLine{
+        .blocks = BlocksNeeded(sequence, tenant), .arrival = sequence.arrival, .given_room = sequence.given_room};
   };
   admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
   match_.blocks.reserve(static_cast<size_t>(block_manager.pool().total()));
@@ -80,7 +81,7 @@ void Admission::Enqueue(int32_t index) {
   parking_.PinPast(sequence);
   if (tenant.queue.size() == 1) Lift(tenant, tenants_.all(), tenants_.turns());
   const auto goes_before = [this](int32_t priority, int32_t other) {
-    return priority < sequences_.at(other).request.priority;
+    return !sequences_.at(other).given_room && priority < sequences_.at(other).request.priority;
   };
   const auto last = tenant.queue.end() - 1;
   std::rotate(std::upper_bound(tenant.queue.begin(), last, sequence.request.priority, goes_before), last,
@@ -118,6 +119,7 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
   AdmitWaiting(now_us, plan);
   CountMissing();
   elastic_.Plan(blocked_, plan.number);
+  if (lowers_for() != 0) sequences_.at(blocked_.tenant->queue.front()).given_room = true;
 }
 
 bool Admission::MayAdmit(bool row_becomes_free) {

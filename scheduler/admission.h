@@ -6,7 +6,8 @@
 // Thread: engine.
 //
 // Invariants
-//  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival.
+//  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival. A head of line
+//     for which budgets fell stays the head.
 //  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
 //     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
 //  3. Admission leaves the unused part of their floors to the other tenants. No tenant claims more blocks than its cap,

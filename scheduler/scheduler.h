@@ -30,8 +30,9 @@
 //     the reason why no request waits for ever: with invariant 3, a request waits at most as long as the sequences
 //     before it need to reach their max_tokens.
 //  5. Prefill chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
-//  6. A budget is lowered only if this admits a request that waits for blocks, never below its floor, and is never
-//     raised.
+//  6. A budget is lowered only if this admits a request that waits for blocks: it is admitted by the next Plan, before any
+//     other, unless it is cancelled or comes to need more (SetTenants, ResetPrefixes, DropSession). A budget never falls
+//     below its floor, and is never raised.
 //  7. Counts do not depend on data, with one exception: which of several elastic budgets falls. What a plan frees is
 //     decided when the plan is made, and freed when it is committed.
 //

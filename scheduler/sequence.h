@@ -12,8 +12,8 @@
 //     scheduled.
 //
 // Who changes what:
-//   Admission       restore_table, arrival, matched_at, blocks_beside, cached, restored; shares begins; scheduled, computed, live and held begin
-//                   where those two end
+//   Admission       restore_table, arrival, given_room, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
+//                   computed, live and held begin where those two end
 //   Parking         pins
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
@@ -47,6 +47,7 @@ struct Sequence {
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
   bool pins = false;          // what its session has parked, until it is admitted
+  bool given_room = false;    // while it waited, budgets fell for it: it goes before others
   uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
   int64_t blocks_beside = 0;  // that it needs beside what it shares
   int32_t restored = 0;       // prompt tokens whose KV its session had parked

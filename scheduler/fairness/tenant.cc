@@ -73,11 +73,15 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   const auto fits = [&](const Tenant& one) { return missing(one) <= 0 && finds_row(one); };
 
   Tenant* best = nullptr;
+  Tenant* given_room = nullptr;
   for (Tenant& tenant : tenants) {
-    if (tenant.waits()) KeepFirst(best, tenant, turns.policy);
+    if (!tenant.waits()) continue;
+    KeepFirst(best, tenant, turns.policy);
+    if (tenant.head.given_room && fits(tenant)) KeepFirst(given_room, tenant, turns.policy);
   }
   if (best == nullptr) return nullptr;
   turns.now = std::max(turns.now, best->turn());
+  if (given_room != nullptr) return given_room;
   if (fits(*best)) return best;
   if (running == 0) return best->head.blocks <= room.blocks && room.rows > 0 ? best : nullptr;
   const bool fits_beside_floors = best->head.blocks + floors - best->options.floor_blocks <= room.blocks_total;

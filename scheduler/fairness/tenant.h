@@ -26,6 +26,8 @@
 //    pool of tokens takes at most.
 //  - A head of line that waits until its tenant's own sequence has computed the prefix of its prompt (admission.h) does not count
 //    either: others pass, and the tenant is treated as if it were away meanwhile. It is served by that sequence.
+//  - A head of line for which budgets fell takes what they gave, whoever has come first meanwhile: its turn was when they
+//    fell, one step before.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
 //    nobody at all, and is let in at the latest when nothing runs.
 //
@@ -63,6 +65,7 @@ struct HeadOfLine {
   int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;        // lower: came earlier
   bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
+  bool given_room = false;     // budgets fell for it
 };
 
 struct Tenant {
@@ -154,10 +157,10 @@ struct Turns {
 
 // The tenant whose head of line would be admitted next if there were more blocks.
 struct Blocked {
-  const Tenant* tenant = nullptr;  // null: nobody, or blocks alone would not help
-  int64_t blocks = 0;              // that are missing
-  bool over_share = false;         // with it, its tenant would claim more than its share
-  std::span<const int32_t> shares = {};  // blocks that are not among those because it finds them in use: Admission adds them
+  const Tenant* tenant = nullptr;        // null: nobody, or blocks alone would not help
+  int64_t blocks = 0;                    // that are missing
+  bool over_share = false;               // with it, its tenant would claim more than its share
+  std::span<const int32_t> shares = {};  // that are not, because it finds them in use; Admission adds these
 };
 
 // The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/scheduler/counting_new.h"
@@ -33,8 +34,10 @@ const PlanRow* RowOf(const Driver& driver, const std::vector<PlanRow>& rows, uin
 // Requests 1, 2, … in a pool that they fill: prompts of 63 tokens, a budget of 63, so 4 blocks each; then they decode.
 class ElasticBudgetsTest : public testing::Test {
  protected:
-  void Fill(const std::vector<KvBudget>& budgets, int32_t max_tokens = 200) {
-    driver_.emplace(SmallOptions(static_cast<int32_t>(4 * budgets.size()), static_cast<int32_t>(budgets.size()) + 2));
+  void Fill(const std::vector<KvBudget>& budgets, int32_t max_tokens = 200,
+            std::vector<TenantOptions> tenants = {TenantOptions()}) {
+    const auto count = static_cast<int32_t>(budgets.size());
+    driver_.emplace(With(std::move(tenants), 4 * count, count + 2));
     for (const KvBudget& budget : budgets) {
       ASSERT_TRUE(driver().scheduler.Add(MakeRequest(++last_, 63, max_tokens, budget)).ok());
     }
@@ -197,6 +200,48 @@ TEST_F(ElasticBudgetsTest, APromiseIsLoweredBeforeItIsUsed) {
   EXPECT_EQ(small.scheduler.counters().freed_blocks[static_cast<size_t>(FreeCause::kShrink)], 0u);
   small.Drain();
   EXPECT_EQ(small.finished.at(1).live, 64);
+}
+
+// Between the cut and the next step comes somebody who goes before the one that waits, by priority or by turn.
+TEST_F(ElasticBudgetsTest, WhatWasGivenIsForWhomItWasGiven) {
+  for (const int32_t tenant : {0, 1}) {
+    for (const bool paused : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "tenant " << tenant << (paused ? ", admission is paused for a step" : ""));
+      Fill({Elastic(63, 31), Elastic(63, 31)}, 200, {{"a"}, {"b"}});
+      const uint64_t waiting = Ask(2);
+      driver().Step();
+      driver().Step();
+      const uint64_t shrinks = driver().scheduler.counters().shrinks;
+      ASSERT_GT(shrinks, 0u);
+      Request urgent = Of(tenant, ++last_, 31, 2);
+      urgent.priority = -1;
+      ASSERT_TRUE(driver().scheduler.Add(std::move(urgent)).ok());
+      driver().scheduler.PauseAdmission(paused);
+      if (paused) driver().Step();
+      EXPECT_EQ(driver().scheduler.counters().shrinks, shrinks);
+      driver().scheduler.PauseAdmission(false);
+      driver().Step();
+      EXPECT_TRUE(running(waiting));
+      EXPECT_FALSE(running(last_));
+    }
+  }
+}
+
+// Who was to have it leaves: it is for the next in line, who goes by priority again.
+TEST_F(ElasticBudgetsTest, WhatWasGivenToOneThatLeftIsForTheNext) {
+  Fill({Elastic(63, 31), Elastic(63, 31)});
+  const uint64_t waiting = Ask(2);
+  driver().Step();
+  driver().Step();
+  Request next = MakeRequest(++last_, 30, 3);
+  Request urgent = MakeRequest(++last_, 30, 3);
+  urgent.priority = -1;
+  ASSERT_TRUE(driver().scheduler.Add(std::move(next)).ok());
+  ASSERT_TRUE(driver().scheduler.Add(std::move(urgent)).ok());
+  driver().scheduler.Cancel(waiting);
+  driver().Step();
+  EXPECT_TRUE(running(last_));
+  EXPECT_FALSE(running(last_ - 1));
 }
 
 TEST_F(ElasticBudgetsTest, APeriodicBudgetIsCutWhereItStands) {

@@ -92,12 +92,16 @@ void Episode::Act() {
   if (workload_.CancelsNow()) CancelSomebody(false);
   if (workload_.ResetsNow()) {
     disturbed_ = true;
+    // Without what it would have found it may need more.
+    if (promised_ != 0 && requests_[promised_ - 1]->request.request.prefix.looks_up) promised_ = 0;
     core_->ResetPrefixes();
     ++resets_;
   }
   if (workload_.DropsSessionNow()) {
     disturbed_ = true;
-    core_->DropSession(workload_.AnySession());
+    const uint64_t session = workload_.AnySession();
+    if (promised_ != 0 && requests_[promised_ - 1]->request.request.session == session) promised_ = 0;
+    core_->DropSession(session);
   }
   if (workload_.LimitsStepsNow()) {
     const SchedulerOptions& scheduler = workload_.core().scheduler;
@@ -118,6 +122,7 @@ void Episode::Act() {
 
 void Episode::Reload() {
   disturbed_ = true;
+  promised_ = 0;  // a cap or another one's floor may be in its way now
   std::vector<TenantOptions> tenants = workload_.Reload();
   SpoilTenants(options_.bug, tenants);
   core_->SetTenants(tenants);
@@ -247,11 +252,12 @@ void Episode::Step() {
   const std::span<const int32_t> running = scheduler.running_sequences();
   const bool prompts_wait =
       std::any_of(running.begin(), running.end(), [&](int32_t index) { return !scheduler.sequence(index).decodes(); });
-  const bool due = promised_ != 0 && !disturbed_;
+  const bool admits = !admission_paused_ && !core_->in_flight();
   const bool disturbed_before = std::exchange(disturbed_, false);
   free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
-  tenants_.BeforeStep(scheduler, !admission_paused_ && !core_->in_flight());
+  const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
+  tenants_.BeforeStep(scheduler, admits);
   std::span<const EngineEvent> events = core_->Step();
   if (options_.digest != nullptr) options_.digest->AddStep(events, scheduler);
   if (options_.bug != PlantedBug::kNone) {
@@ -271,7 +277,7 @@ void Episode::Step() {
   }
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
   if (!failure_.any()) CheckState();
-  if (!failure_.any()) CheckPromise(due);
+  if (!failure_.any()) CheckPromise(admits, planned_us);
   if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);
   if (!failure_.any()) tenants_.AfterStep(scheduler);

@@ -69,7 +69,7 @@ class Episode {
   void CheckTimes(const RequestTimes& times, const SimRequest& request);
   void SeeReader(const EngineEvent& event, SimRequest& request);
   void CheckState();
-  void CheckPromise(bool due);
+  void CheckPromise(bool due, int64_t planned_us);
   bool IsCalm(std::span<const EngineEvent> events) const;
   void CheckAhead(bool calm);
   void CheckFinal();
@@ -91,9 +91,8 @@ class Episode {
   TenantChecks tenants_;
   std::unique_ptr<EngineCore> core_;
   std::vector<EngineEvent> spoilt_events_;
-  // For whom the last step lowered budgets, if it must let that one in now; and whether anything happened since.
-  uint64_t promised_ = 0;
-  bool disturbed_ = false;
+  uint64_t promised_ = 0;   // for whom budgets fell, until it is let in
+  bool disturbed_ = false;  // something happened since the last step
   // Steps in a row in which nothing happened but one more token of everybody, while somebody waited; and of them, those at whose end
   // no plan was in flight.
   int32_t calm_steps_ = 0;

@@ -7,20 +7,21 @@
 
 namespace hydrant::sim {
 
-// Nothing is taken from one sequence but for another that is let in with the next step. With several lines the next head may
-// be another one's; a request that finds a prefix, or goes on from a session, may find it gone.
-void Episode::CheckPromise(bool due) {
+// Nothing is taken from one sequence but for another that is let in with the next step, whoever comes meanwhile.
+void Episode::CheckPromise(bool due, int64_t planned_us) {
   const Scheduler& scheduler = core_->scheduler();
   const std::span<const uint64_t> admitted = scheduler.admitted();
-  if (due && std::find(admitted.begin(), admitted.end(), promised_) == admitted.end()) {
-    failure_.Set("step ", step_, ": budgets fell for request ", promised_, ", which is not let in");
+  if (promised_ != 0 && requests_[promised_ - 1]->cancelled) promised_ = 0;
+  if (due && promised_ != 0) {
+    if (std::find(admitted.begin(), admitted.end(), promised_) == admitted.end()) {
+      failure_.Set("step ", step_, ": budgets fell for request ", promised_, ", which is not let in");
+    }
+    promised_ = 0;
+    ++result_.promises;
   }
+  if (scheduler.shrinks_for() == 0) return;
   promised_ = scheduler.shrinks_for();
-  const auto lines = std::count_if(scheduler.tenants().begin(), scheduler.tenants().end(),
-                                   [](const Tenant& tenant) { return !tenant.queue.empty(); });
-  if (promised_ == 0) return;
-  const Request& request = requests_[promised_ - 1]->request.request;
-  if (lines > 1 || request.session != 0 || request.prefix.looks_up) promised_ = 0;
+  requests_[promised_ - 1]->chosen_us = planned_us;
 }
 
 // Whether all went on as they did, and will.

@@ -78,6 +78,7 @@ struct SimRequest {
   int32_t unread = 0;
   int64_t deadline_step = 0;
   int64_t cost_steps = 0;
+  int64_t chosen_us = -1;  // when budgets fell for it: what came later does not go before it
   RequestTimes times;
 
   uint64_t id() const { return request.request.id; }

@@ -46,6 +46,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.restored_tokens += result.restored_tokens;
     sum.parked_lost += result.parked_lost;
     sum.shrinks += result.shrinks;
+    sum.promises += result.promises;
     sum.waited += result.waited;
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
@@ -71,9 +72,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
             << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
             << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.shrinks
-            << " budgets lowered, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
-            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
-            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
+            << " budgets lowered for " << sum.promises << " requests, " << sum.rows_left_out << " rows left out, "
+            << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses << " slow readers paused, "
+            << sum.paused_steps << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
             << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
             << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
@@ -94,6 +95,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
   EXPECT_GT(sum.shrinks * 1000, sum.requests);
+  EXPECT_GT(sum.promises * 2000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
   // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {

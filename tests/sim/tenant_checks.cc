@@ -185,7 +185,8 @@ void TenantChecks::CheckOrder() {
     }
     for (size_t i = begin; last_us > admitted_us && i < later; ++i) {
       const Request& a = admitted[i]->request.request;
-      if (admitted[i]->times.admitted_us > admitted_us && a.arrival_us < admitted_us) {
+      const int64_t chosen_us = admitted[later]->chosen_us >= 0 ? admitted[later]->chosen_us : admitted_us;
+      if (admitted[i]->times.admitted_us > admitted_us && a.arrival_us < chosen_us) {
         failure_.Set("request ", b.id, " overtook request ", a.id);
       }
     }

@@ -7,7 +7,8 @@
 //  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, what
 //            memory was charged since, and a full pool of tokens where a head above its tenant's share was passed
 //  withdrawn  a request that ends before its prompt is computed brings its tenant before none of those who wait
-//  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority
+//  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority, or that
+//            waited already when budgets fell for the first
 //  accounts  what each tenant is charged for is exactly what its requests had computed
 //
 // Floors and fairness are promises of a configuration that stays: they are checked in episodes without reloads, and
