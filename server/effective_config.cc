@@ -32,30 +32,34 @@ class Members {
   std::string out_;
 };
 
-std::string Quoted(std::string_view text) {
-  std::string out;
-  AppendJsonString(&out, text);
-  return out;
-}
-
 class Settings {
  public:
   explicit Settings(const Config& config) : config_(config) {}
 
+  // The setting `name`; `append(out, value)` writes its value.
+  template <typename Value>
+  void Add(const std::string& name, void (*append)(std::string*, Value), Value value) {
+    std::string json;
+    append(&json, value);
+    Json(name, json);
+  }
   void Json(const std::string& name, const std::string& json) {
     const auto from = config_.origins.find(name);
     members_.Raw(name, absl::StrCat("{\"value\":", json, ",\"from\":\"",
                                     from == config_.origins.end() ? "default" : from->second, "\"}"));
   }
-  void Text(const std::string& name, std::string_view text) { Json(name, text.empty() ? "null" : Quoted(text)); }
-  void Secret(const std::string& name, const std::string& key) { Json(name, key.empty() ? "null" : "\"***\""); }
-  void Bool(const std::string& name, bool value) { Json(name, value ? "true" : "false"); }
-  void Integer(const std::string& name, int64_t value) { Json(name, absl::StrCat(value)); }
-  void IntegerIfAny(const std::string& name, int64_t value) { Json(name, value == 0 ? "null" : absl::StrCat(value)); }
+  void Text(const std::string& name, std::string_view text) { Add(name, AppendJsonStringOrNull, text); }
+  void Secret(const std::string& name, const std::string& key) { Text(name, key.empty() ? "" : "***"); }
+  void Bool(const std::string& name, bool value) { Add(name, AppendJsonBool, value); }
+  void Integer(const std::string& name, int64_t value) { Add(name, AppendJsonInteger, value); }
+  void IntegerIfAny(const std::string& name, int64_t value) { Add(name, AppendJsonIntegerOrNull, value); }
   void Seconds(const std::string& name, double value) { Json(name, Number(value)); }
   void List(const std::string& name, const std::vector<std::string>& values) {
     std::string json = "[";
-    for (const std::string& value : values) json.append(json.size() > 1 ? "," : "").append(Quoted(value));
+    for (const std::string& value : values) {
+      if (json.size() > 1) json.push_back(',');
+      AppendJsonString(&json, value);
+    }
     Json(name, json + "]");
   }
   std::string Object() const { return members_.Object(); }
@@ -168,9 +172,14 @@ std::string Derived(const Sizing& sizing, const std::string& device) {
   const Limits& limits = sizing.limits;
   Members out;
   const auto integer = [&out](std::string_view name, int64_t value) { out.Raw(name, absl::StrCat(value)); };
-  out.Raw("device", Quoted(device));
-  out.Raw("dtype", Quoted(DTypeName(sizing.weight_dtype)));
-  out.Raw("kv_cache_dtype", Quoted(DTypeName(sizing.kv_dtype)));
+  const auto text = [&out](std::string_view name, std::string_view value) {
+    std::string json;
+    AppendJsonString(&json, value);
+    out.Raw(name, json);
+  };
+  text("device", device);
+  text("dtype", DTypeName(sizing.weight_dtype));
+  text("kv_cache_dtype", DTypeName(sizing.kv_dtype));
   integer("max_model_len", limits.context_max);
   integer("blocks", limits.blocks);
   integer("parked_blocks", limits.parked_blocks);

@@ -118,10 +118,7 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
       EncodeText(from, request, turn == nullptr ? nullptr : turn->past(), turn != nullptr, context);
   if (!made.ok()) return made.error();
   std::vector<int32_t> ids = std::move(made.value().ids);
-  prompt.added_special_tokens = made.value().added_special_tokens;
-  prompt.text = std::move(made.value().text);
-  prompt.client_ranges = std::move(made.value().client_ranges);
-  prompt.continues = made.value().continues;
+  static_cast<PromptText&>(prompt) = std::move(made.value());
   from.text = {};
   from.ids = {};
   if (request.truncate_prompt_tokens.has_value()) {

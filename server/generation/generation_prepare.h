@@ -22,6 +22,7 @@
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
 #include "server/process/limits.h"
+#include "server/sessions/session_prompt.h"
 #include "server/sessions/session_store.h"
 #include "server/tenants/prefix_salts.h"
 
@@ -54,18 +55,13 @@ struct TenantRules {
 };
 
 // A prompt as the engine will see it.
-struct PreparedPrompt {
+struct PreparedPrompt : PromptText {
   TokenIds ids;
-  int32_t added_special_tokens = 0;  // leading ids the server added
-  bool show_specials = false;        // an echo shows special tokens: they were sent as text
-  KvSpec spec;                       // what `kv` was made of
+  bool show_specials = false;  // an echo shows special tokens: they were sent as text
+  KvSpec spec;                 // what `kv` was made of
   KvResolution kv;
-  // For a session's turn.
-  bool continues = false;                // TurnPrompt::continues
-  uint64_t resumes = 0;                  // Request::resumes
-  int32_t parked = 0;                    // SequenceRequest::parked_tokens
-  std::optional<std::string> text;       // TurnPrompt::text
-  std::vector<ByteRange> client_ranges;  // TurnPrompt::client_ranges
+  uint64_t resumes = 0;  // Request::resumes
+  int32_t parked = 0;    // SequenceRequest::parked_tokens
   // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };

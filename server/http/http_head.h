@@ -24,7 +24,8 @@ enum class HttpProgress : uint8_t { kNeedMore, kDone, kRejected };
 
 class HttpHeadReader {
  public:
-  explicit HttpHeadReader(const Limits& limits) : limits_(limits) {}
+  explicit HttpHeadReader(const Limits& limits) : limits_(limits) {}  // which must outlive it
+  explicit HttpHeadReader(Limits&&) = delete;
 
   // `input` is everything received for this request so far: each call sees the earlier bytes again, and more.
   // kDone: head() is complete and took consumed() bytes. kRejected: reject() says why; as soon as the bytes allow, so
@@ -53,7 +54,8 @@ class HttpHeadReader {
 // A chunked body, decoded as it arrives. Extensions and trailers are read over; both are bounded.
 class ChunkedDecoder {
  public:
-  explicit ChunkedDecoder(const Limits& limits) : limits_(limits) {}
+  explicit ChunkedDecoder(const Limits& limits) : limits_(limits) {}  // which must outlive it
+  explicit ChunkedDecoder(Limits&&) = delete;
 
   // Takes bytes from `input`, says how many in `consumed`, appends what they carry to `body`.
   HttpProgress Feed(std::string_view input, size_t* consumed, std::string* body);

@@ -48,7 +48,7 @@ void Append(const RequestPrompt& said, size_t begin, const Tokenizer& tokenizer,
 
 ApiResult<TurnPrompt> AppendTo(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer,
                                size_t ids_max) {
-  TurnPrompt prompt{past.tokens, past.added_special_tokens, past.text, past.client_ranges, /*continues=*/true};
+  TurnPrompt prompt{{past.added_special_tokens, past.text, past.client_ranges, /*continues=*/true}, past.tokens};
   if (said.is_ids) {
     prompt.ids.insert(prompt.ids.end(), said.ids.begin(), said.ids.end());
   } else {

@@ -17,12 +17,16 @@
 
 namespace hydrant {
 
-struct TurnPrompt {
-  std::vector<int32_t> ids;
+// What is known of a prompt beside its ids.
+struct PromptText {
   int32_t added_special_tokens = 0;      // leading ids the server added
   std::optional<std::string> text;       // all of it; absent when the past's is
   std::vector<ByteRange> client_ranges;  // of `text`, ascending, disjoint and apart: what a client wrote
   bool continues = false;                // Continues
+};
+
+struct TurnPrompt : PromptText {
+  std::vector<int32_t> ids;
 };
 
 // A prompt by itself: without text, for nobody will go on from it. `ids_max`: EncodeOptions::ids_max.
