@@ -69,6 +69,7 @@ EpisodeResult Episode::Run() {
   result_.floor_checks = tenants_.floor_checks();
   result_.ahead_waiting = ahead_waiting_;
   result_.withdrawn_checks = tenants_.withdrawn_checks();
+  result_.giver_checks = tenants_.giver_checks();
   result_.twin_checks = twin_checks_;
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
@@ -194,6 +195,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
 
 void Episode::ActInFlight() {
   SeeAdmissions();
+  tenants_.CheckGivers(core_->scheduler());
   if (workload_.CancelsInFlight()) CancelSomebody(true);
   if (!workload_.exhausted() && workload_.AddsInFlight()) {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
@@ -258,7 +260,10 @@ void Episode::Step() {
   result_.paused_steps += held_up == 0 ? 0 : 1;
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
   tenants_.BeforeStep(scheduler, admits);
+  const bool forgotten = options_.bug == PlantedBug::kPromiseForgotten && promised_ != 0;
+  if (forgotten) core_->PauseAdmission(true);
   std::span<const EngineEvent> events = core_->Step();
+  if (forgotten) core_->PauseAdmission(admission_paused_);
   if (options_.digest != nullptr) options_.digest->AddStep(events, scheduler);
   if (options_.bug != PlantedBug::kNone) {
     spoilt_events_.assign(events.begin(), events.end());

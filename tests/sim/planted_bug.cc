@@ -119,6 +119,10 @@ const char* NameOf(PlantedBug bug) {
       return "CapsIgnored";
     case PlantedBug::kFloorsIgnored:
       return "FloorsIgnored";
+    case PlantedBug::kTenantTakenForGone:
+      return "TenantTakenForGone";
+    case PlantedBug::kPromiseForgotten:
+      return "PromiseForgotten";
   }
   return "?";
 }
@@ -333,6 +337,7 @@ void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
     if (bug == PlantedBug::kCapsIgnored) tenant.blocks_max = 0;
     if (bug == PlantedBug::kFloorsIgnored) tenant.floor_blocks = 0;
   }
+  if (bug == PlantedBug::kTenantTakenForGone) tenants.back().gone = true;
 }
 
 void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {

@@ -74,8 +74,10 @@ enum class PlantedBug : uint8_t {
   kWeightsIgnored,
   kCapsIgnored,
   kFloorsIgnored,
+  kTenantTakenForGone,  // its budgets fall for anybody
+  kPromiseForgotten,    // a request for which budgets fell is not let in
 };
-inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kFloorsIgnored;
+inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kPromiseForgotten;
 
 const char* NameOf(PlantedBug bug);
 

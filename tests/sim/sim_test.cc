@@ -47,6 +47,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.parked_lost += result.parked_lost;
     sum.shrinks += result.shrinks;
     sum.promises += result.promises;
+    sum.giver_checks += result.giver_checks;
     sum.waited += result.waited;
     sum.fairness_checks += result.fairness_checks;
     sum.floor_checks += result.floor_checks;
@@ -72,9 +73,10 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
             << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
             << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.shrinks
-            << " budgets lowered for " << sum.promises << " requests, " << sum.rows_left_out << " rows left out, "
-            << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses << " slow readers paused, "
-            << sum.paused_steps << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
+            << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
+            << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
+            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
+            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
             << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
             << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
@@ -101,6 +103,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   if (episodes > 1000) {
     EXPECT_GT(sum.rows_left_out * 2000, sum.steps);
     EXPECT_GT(sum.ends_known * 3000, sum.requests);
+    EXPECT_GT(sum.giver_checks, 100u);
   }
   EXPECT_GT(sum.pauses * 50, sum.requests);
   EXPECT_GT(sum.paused_steps * 50, sum.steps);

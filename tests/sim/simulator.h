@@ -48,6 +48,7 @@ struct EpisodeResult {
   uint64_t turn_cuts = 0;         // of them, to make room for a turn
   uint64_t parked_lost = 0;       // sessions whose parked KV made room for another one's
   uint64_t shrinks = 0;           // budgets lowered
+  uint64_t giver_checks = 0;      // budgets lowered for another tenant
   uint64_t promises = 0;          // requests for which budgets fell, and that had to be let in next
   uint64_t rows_left_out = 0;     // of steps that were divided between tenants
   uint64_t fairness_checks = 0;   // pairs of tenants that waited at the same time

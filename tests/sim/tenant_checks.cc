@@ -89,6 +89,36 @@ int64_t TenantChecks::Claimed(const Scheduler& scheduler, const Tenant& tenant) 
   return tenant.reserved - again;
 }
 
+// With so many blocks more than it claims. A tenant's share is its weight's part of those that have or want anything.
+bool TenantChecks::WithinShareOfPool(const Scheduler& scheduler, int32_t tenant, int64_t more_blocks) const {
+  double weights = 0;
+  for (size_t i = 0; i < workload_.tenants().size(); ++i) {
+    const Tenant& each = scheduler.tenant(static_cast<int32_t>(i));
+    if (each.running > 0 || !each.queue.empty()) weights += workload_.tenants()[i].weight;
+  }
+  const double weight = workload_.tenants()[static_cast<size_t>(tenant)].weight;
+  const auto blocks = static_cast<double>(Claimed(scheduler, scheduler.tenant(tenant)) + more_blocks);
+  return blocks * weights <= workload_.core().scheduler.blocks * weight;
+}
+
+void TenantChecks::CheckGivers(const Scheduler& scheduler) {
+  const bool fair = workload_.core().scheduler.policy == SchedulingPolicy::kFair;
+  if (scheduler.shrinks_for() == 0 || !fair) return;
+  const SimRequest& taker = *requests_[scheduler.shrinks_for() - 1];
+  const Request& asked = taker.request.request;
+  // What one needs that finds a prefix, or goes on from its session, is not known here.
+  if (asked.prefix.looks_up || asked.session != 0) return;
+  const bool taker_stays_within = WithinShareOfPool(scheduler, asked.tenant, taker.blocks_alone);
+  for (const PlanRow& row : scheduler.plan().rows) {
+    if (!row.lowered) continue;
+    const int32_t giver = scheduler.sequence(row.sequence).request.tenant;
+    if (giver == asked.tenant) continue;
+    ++giver_checks_;
+    if (taker_stays_within || !WithinShareOfPool(scheduler, giver, 0)) continue;
+    failure_.Set("a budget of tenant ", giver, ", within its share, falls for tenant ", asked.tenant, " above its own");
+  }
+}
+
 void TenantChecks::AfterStep(const Scheduler& scheduler) {
   const std::span<const uint64_t> admitted = scheduler.admitted();
   for (uint64_t id : due_) {

@@ -6,6 +6,7 @@
 //            its tenant that begins as its own does
 //  fairness  the counters of two tenants that wait differ by at most what their admitted sequences may cost at most, what
 //            memory was charged since, and a full pool of tokens where a head above its tenant's share was passed
+//  givers    a budget of a tenant within its share of the pool falls for another tenant only if that one stays within its own
 //  withdrawn  a request that ends before its prompt is computed brings its tenant before none of those who wait
 //  order     within a tenant nobody is admitted before one that waited already and came earlier or has a lower priority, or that
 //            waited already when budgets fell for the first
@@ -39,6 +40,8 @@ class TenantChecks {
   void OnReload();
   void BeforeStep(const Scheduler& scheduler, bool admits);
   void AfterStep(const Scheduler& scheduler);
+  // While the last plan is in flight: what it frees is not free yet.
+  void CheckGivers(const Scheduler& scheduler);
   // Around what may end requests, while nobody joins a line.
   void BeforeEnds(const Scheduler& scheduler);
   void AfterEnds(const Scheduler& scheduler);
@@ -47,11 +50,13 @@ class TenantChecks {
   uint64_t fairness_checks() const { return fairness_checks_; }
   uint64_t floor_checks() const { return floor_checks_; }
   uint64_t withdrawn_checks() const { return withdrawn_checks_; }
+  uint64_t giver_checks() const { return giver_checks_; }
 
  private:
   double CostOf(const SimRequest& request) const;
   bool MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& head) const;
   int64_t Claimed(const Scheduler& scheduler, const Tenant& tenant) const;
+  bool WithinShareOfPool(const Scheduler& scheduler, int32_t tenant, int64_t more_blocks) const;
   void CheckCaps(const Scheduler& scheduler);
   double MayBeAhead(size_t index, const Tenant& tenant) const;
   void CheckFairness(const Scheduler& scheduler);
@@ -71,6 +76,7 @@ class TenantChecks {
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
   uint64_t withdrawn_checks_ = 0;
+  uint64_t giver_checks_ = 0;
 };
 
 }  // namespace hydrant::sim
