@@ -110,7 +110,8 @@ class Crowd {
   void Add(SequenceRequest request) {
     const uint64_t id = request.request.id;
     requests_[id] = request;
-    if (const absl::Status status = core_->Add(std::move(request)); !status.ok()) Wrong(id, " is refused: ", status.ToString());
+    if (const absl::Status status = core_->Add(std::move(request)); !status.ok())
+      Wrong(id, " is refused: ", status.ToString());
   }
   SequenceRequest Chat(int32_t tenant, int32_t floor) {
     SequenceRequest request = MakeRequest(++last_id_, 60, 60, /*keep=*/63);
