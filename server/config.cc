@@ -21,6 +21,7 @@
 #include "kernels/kv_cache_view.h"
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
+#include "server/model_path.h"
 #include "server/process/ascii_text.h"
 
 namespace hydrant {
@@ -478,16 +479,29 @@ std::string LaterFlagIn(const std::vector<std::string>& arguments) {
   return "";
 }
 
+constexpr const char* kFamiliesCommand = "families";
+
 // What is wrong with the first argument, which says what to do, or nothing.
 std::string WrongCommand(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return "there is nothing to do; to serve a model: hydrantd serve MODEL (hydrantd --help)";
   const std::string& command = arguments.front();
   if (command == "serve" || command == "--version") return "";
   if (command.starts_with("-")) return absl::StrCat(command, ": the command comes first: hydrantd serve MODEL [flags]");
-  const std::string commands[] = {"serve"};
+  const std::string commands[] = {"serve", kFamiliesCommand};
   const std::string_view nearest = NearestName(command, commands);
   const std::string meant = nearest.empty() ? absl::StrCat("hydrantd serve ", command) : std::string(nearest);
   return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
+}
+
+// Where there is no model to be served: the families, or what is wrong with the command.
+std::optional<ConfigResult> AnswerAtOnce(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 1 && arguments.front() == kFamiliesCommand) {
+    ConfigResult result;
+    result.message = ModelFamiliesJson();
+    return result;
+  }
+  const std::string wrong = WrongCommand(arguments);
+  return wrong.empty() ? std::nullopt : std::optional(Fail(kExitUsage, wrong));
 }
 
 // What is wrong with the keys of a configuration file, which are here as flags, or nothing.
@@ -512,15 +526,17 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   if (arguments.size() == 1 && (arguments[0] == "-h" || arguments[0] == "--help" || arguments[0] == "--help-all")) {
     arguments.insert(arguments.begin(), "serve");
   }
-  if (const std::string wrong = WrongCommand(arguments); !wrong.empty()) return Fail(kExitUsage, wrong);
+  if (std::optional<ConfigResult> answer = AnswerAtOnce(arguments)) return *std::move(answer);
   Config config;
   Raw raw;
   CLI::App app("", "hydrantd");
   app.set_version_flag("--version", std::string("hydrantd ") + kVersion);
   app.require_subcommand(1);
-  CLI::App* serve = app.add_subcommand("serve",
-                                       "Serves a model over HTTP with a fixed budget of KV cache per sequence.\n"
-                                       "MODEL is a Hugging Face checkpoint directory or a .gguf file.");
+  CLI::App* serve =
+      app.add_subcommand("serve",
+                         "Serves a model over HTTP with a fixed budget of KV cache per sequence.\n"
+                         "MODEL is a Hugging Face checkpoint directory, a .gguf file, or the name of a model in the\n"
+                         "Hugging Face cache: org/name, or org/name:Q4_K_M for one GGUF file of several.");
   serve->formatter(
       std::make_shared<HelpPage>(std::set<std::string>(std::begin(kEssentialFlags), std::end(kEssentialFlags))));
   serve->add_option("model", config.model_path, "")->required();

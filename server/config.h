@@ -22,10 +22,11 @@
 namespace hydrant {
 
 struct Config {
-  std::string model_path;
+  std::string model_path;  // or a hub's name of it (FindModel)
+  std::string model_root;  // FoundModel::root
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
-  std::string served_model_name;   // empty: the folder's or file's name
+  std::string served_model_name;   // empty: FoundModel::name
   std::string chat_template_path;  // empty: the checkpoint's
   std::string tool_call_parser = "auto";
   std::string generation_override = "{}";  // OverrideDefaults takes it
@@ -86,7 +87,7 @@ inline constexpr const char* kKeyVariables[] = {"HYDRANT_API_KEY", "HYDRANT_ADMI
 // The flags whose values are keys, likewise.
 inline constexpr const char* kKeyFlags[] = {"--api-key", "--admin-api-key"};
 
-// `arguments` without the program's name. Reads the file of --config and, for keys that no flag gives, the environment
+// `arguments` without the program's name: `serve MODEL [flags]`, or `families`, whose answer is a message. Reads the file of --config and, for keys that no flag gives, the environment
 // variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments);
 

@@ -2,7 +2,6 @@
 
 #include <cassert>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "server/frontend/loading_server.h"
 #include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
+#include "server/model_path.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
 #include "server/process/systemd_notifier.h"
@@ -55,14 +55,6 @@ absl::Status ModelError(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ? absl::FailedPreconditionError(status.message()) : status;
 }
 
-// "models/SmolLM2.gguf" -> "SmolLM2"; a directory's own name.
-std::string NameOf(const std::string& path, bool keep_extension) {
-  std::filesystem::path name(path);
-  if (!name.has_filename()) name = name.parent_path();
-  name = name.filename();
-  return !keep_extension && name.extension() == ".gguf" ? name.stem().string() : name.string();
-}
-
 KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits) {
   return {.query_heads = model.query_heads,
           .kv_heads = model.kv_heads,
@@ -75,8 +67,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   ServingContext context;
   RequestContext& request = context.request;
   request.limits = limits;
-  request.model_names = {config.served_model_name.empty() ? NameOf(config.model_path, false)
-                                                          : config.served_model_name};
+  request.model_names = {config.served_model_name};
   request.vocab_size = model.vocab;
   request.context = limits.context_max;
   SetDefaults(checkpoint.generation_defaults, &request);
@@ -175,7 +166,7 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   options.context = std::move(context);
   options.kv_shape = {model.layers, model.kv_heads};
   options.kv_block_bytes = sizing.block_bytes;
-  options.model_root = NameOf(config.model_path, true);
+  options.model_root = config.model_root;
   options.version = kVersion;
   options.ui = config.ui;
   options.handle_signals = true;
@@ -345,6 +336,16 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   return http.Open(engine);
 }
 
+// Puts what the model's name means into `config`.
+absl::Status FindModelOf(Config* config) {
+  absl::StatusOr<FoundModel> found = FindModel(config->model_path, HubCache());
+  if (!found.ok()) return ModelError(found.status());
+  config->model_path = found->path;
+  config->model_root = found->root;
+  if (config->served_model_name.empty()) config->served_model_name = found->name;
+  return absl::OkStatus();
+}
+
 // Before the minutes of loading. Who connects to an inherited socket waits in its backlog, as between two processes.
 absl::Status BindPorts(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
   parts->loading = std::make_unique<LoadingServer>(MakeOrigins(config));
@@ -400,6 +401,7 @@ int Serve(const Config& config_in, const Announce& announce) {
   const int64_t started_us = MonotonicUs();
   Parts parts;
   absl::Status status = CheckKeyFiles(config);
+  if (status.ok()) status = FindModelOf(&config);
   if (status.ok()) status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
   if (!status.ok()) {

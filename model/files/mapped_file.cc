@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cerrno>
@@ -119,10 +120,29 @@ absl::StatusOr<size_t> RegularFileBytes(int fd, std::string_view name) {
 // O_NONBLOCK: opening a pipe must not wait for its writer; it has no effect on regular files.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
+// The cache of a Hugging Face hub has the files of a model in `blobs`, by the hash of each, and in the model's directory links
+// to them. No other link is followed: a model that somebody sent must not read what it was not sent with.
+constexpr std::string_view kBlobs = "../../blobs/";
+
+// Opens the file of the hub's cache that the link `name` leads to. Fails with ELOOP where the link leads elsewhere.
+int OpenBlob(int directory, const std::string& name, int flags) {
+  std::array<char, 256> target;
+  const ssize_t bytes = readlinkat(directory, name.c_str(), target.data(), target.size());
+  const std::string_view text(target.data(), bytes < 0 ? 0 : static_cast<size_t>(bytes));
+  if (!text.starts_with(kBlobs) || text.size() == target.size() ||
+      !WeightDirectory::IsPlainName(text.substr(kBlobs.size()))) {
+    errno = ELOOP;
+    return -1;
+  }
+  return openat(directory, std::string(text).c_str(), flags);
+}
+
 absl::StatusOr<int> OpenInside(int directory, std::string_view name, int more_flags = 0) {
   if (!WeightDirectory::IsPlainName(name))
     return FileError(Quoted(name), "", "is not a plain file name; files must lie in the model directory");
-  const int fd = openat(directory, std::string(name).c_str(), kOpenFlags | O_NOFOLLOW | more_flags);
+  const int flags = kOpenFlags | O_NOFOLLOW | more_flags;
+  int fd = openat(directory, std::string(name).c_str(), flags);
+  if (fd < 0 && errno == ELOOP) fd = OpenBlob(directory, std::string(name), flags);
   if (fd < 0) return OpenError(name, errno);
   return fd;
 }

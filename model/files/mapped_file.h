@@ -51,7 +51,8 @@ class WeightDirectory {
   // Not empty, no '/', not "." or "..": a name that cannot lead out of a directory.
   static bool IsPlainName(std::string_view name);
 
-  // `name` must be a plain name. Symbolic links, directories, pipes and devices are refused.
+  // `name` must be a plain name. Symbolic links, directories, pipes and devices are refused, but for a link of a hub's cache to
+  // a file in `../../blobs`.
   absl::StatusOr<std::unique_ptr<MappedFile>> Map(std::string_view name) const;
   // The whole file as a string. NotFound when there is none, an error when it is larger than `bytes_max`.
   absl::StatusOr<std::string> Read(std::string_view name, size_t bytes_max) const;

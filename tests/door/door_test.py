@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FORBIDDEN = ("apt-get", "sudo", "cmake", "ninja", "ctest", "g++", "c++", "clang++-14", "pip", "pip3", "curl", "git")
 AT_ONCE_S = 5  # a loaded machine has time for two dozen small programs in it, and for no build
 EXIT_USAGE = 64
-COMMANDS = ("up", "test", "fuzz", "bench", "load", "fmt", "lint")
+COMMANDS = ("up", "models", "fetch", "test", "fuzz", "bench", "load", "fmt", "lint")
 
 
 class Door(unittest.TestCase):
@@ -78,6 +78,27 @@ class Door(unittest.TestCase):
         self.assertIn("server", names)
         self.assert_did_nothing(result)
 
+    def test_the_list_of_models_is_that_of_the_catalogue(self):
+        result = self.hydrant("models")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for page in (ROOT / "deploy" / "models").glob("*.txt"):
+            self.assertEqual(page.stem in result.stdout, page.stem != "hub_requirements", page)
+        self.assert_did_nothing(result)
+
+    def test_a_model_that_is_not_there_is_named_before_anything_is_built(self):
+        # The last is a path, too, for its folder exists: nobody asks a hub for it.
+        for model in ("no_such_model", "no/such/model", "server/model.gguf"):
+            for arguments in ([model], ["--model", model], [f"--model={model}", "--port", "0"]):
+                with self.subTest(arguments):
+                    result = self.hydrant("up", *arguments)
+                    self.assertEqual(result.returncode, 1, result.stderr)
+                    self.assertIn(f"there is no model at {model}", result.stderr)
+                    self.assert_did_nothing(result)
+        result = self.hydrant("fetch", "no_such_model")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("qwen2.5-coder-1.5b", result.stderr)
+        self.assert_did_nothing(result)
+
     def test_a_mistake_is_named_before_anything_is_built(self):
         for arguments, word in (
             (["tset"], "tset"),
@@ -86,6 +107,8 @@ class Door(unittest.TestCase):
             (["fuzz", "no_such_target"], "no_such_target"),
             (["fuzz", "5", "no_such_target"], "no_such_target"),
             (["up", "--port", "70000"], "70000"),
+            (["fetch"], "which model"),
+            (["fetch", "smollm2-135m", "another"], "which model"),
         ):
             with self.subTest(arguments):
                 result = self.hydrant(*arguments)

@@ -276,6 +276,7 @@ TEST(Config, WithoutACommandItSaysWhatWasMeant) {
       {{}, "there is nothing to do; to serve a model: hydrantd serve MODEL (hydrantd --help)"},
       {{"serve"}, "MODEL is missing: hydrantd serve MODEL [flags]"},
       {{"sevre", "model.gguf"}, "there is no command 'sevre': did you mean serve?"},
+      {{"familes"}, "there is no command 'familes': did you mean families?"},
       {{"model.gguf"}, "there is no command 'model.gguf': did you mean hydrantd serve model.gguf?"},
       {{"--port", "8001", "serve"}, "--port: the command comes first: hydrantd serve MODEL [flags]"},
   };

@@ -508,7 +508,7 @@ def comments_have_a_subject(tree):
             above = begins
 
 
-REQUIREMENTS = r"^tests/(.*/)?requirements(/\w+)?\.txt$"
+REQUIREMENTS = r"^tests/(.*/)?requirements(/\w+)?\.txt$|^deploy/models/[^/]+\.txt$"
 HASHED = r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+"
 
 

@@ -81,6 +81,37 @@ TEST_F(WeightDirectoryTest, RefusesALinkEvenToAFileBesideIt) {
   EXPECT_THAT(directory_->Read("link", 10), RefusedWith("link: is a symbolic link"));
 }
 
+// models--org--name/blobs/<hash> and snapshots/<commit>/config.json -> ../../blobs/<hash>.
+TEST(WeightDirectoryOfAHubsCache, FollowsLinksToBlobsAndNoOthers) {
+  const TempDir cache;
+  std::filesystem::create_directories(cache.File("blobs/folder"));
+  std::filesystem::create_directories(cache.File("snapshots/abc"));
+  cache.Write("blobs/1f2e", "{}");
+  cache.Write("secret", "x");
+  std::filesystem::create_symlink("../secret", cache.File("blobs/link"));
+  const auto link = [&cache](const char* name, const char* target) {
+    std::filesystem::create_symlink(target, cache.File(std::string("snapshots/abc/") + name));
+  };
+  link("config.json", "../../blobs/1f2e");
+  link("gone", "../../blobs/0000");
+  link("folder", "../../blobs/folder");
+  link("twice", "../../blobs/link");
+  link("outside", "../../secret");
+  link("around", "../../blobs/../secret");
+  link("up", "../../blobs/..");
+  link("nothing", "../../blobs/");
+  link("far", ("../../blobs/" + std::string(300, 'a')).c_str());
+  const auto directory = WeightDirectory::Open(cache.File("snapshots/abc"));
+  ASSERT_THAT(directory, IsOk());
+  EXPECT_EQ(*directory->Read("config.json", 2), "{}");
+  EXPECT_EQ((*directory->Map("config.json"))->bytes(), "{}");
+  EXPECT_TRUE(absl::IsNotFound(directory->Read("gone", 10).status()));
+  EXPECT_THAT(directory->Map("folder"), RefusedWith("folder: is not a regular file"));
+  for (const char* name : {"twice", "outside", "around", "up", "nothing", "far"}) {
+    EXPECT_THAT(directory->Read(name, 10), RefusedWith("is a symbolic link")) << name;
+  }
+}
+
 TEST_F(WeightDirectoryTest, RefusesAPipeWithoutWaitingForItsWriter) {
   ASSERT_EQ(mkfifo(dir_.File("pipe").c_str(), 0600), 0);
   EXPECT_THAT(directory_->Map("pipe"), RefusedWith("pipe: is not a regular file"));

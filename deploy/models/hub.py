@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Brings a model of a Hugging Face hub into the hub's local cache, and prints where it is there.
+
+    hub.py org/name [--families JSON]             a checkpoint directory; where there is none, the one GGUF file or that of Q4_K_M
+    hub.py org/name:Q8_0 [--families JSON]        the GGUF file of that format
+
+What cannot run is refused before anything large is moved: the list of files and config.json come first. The package's variables
+hold: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE. A download that was cut short goes on where it stopped, and
+each large file is compared with the checksum that the hub has for it. Runs in the environment that models.py makes.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import huggingface_hub
+from huggingface_hub import constants, errors
+
+DEFAULT_FORMAT = "Q4_K_M"
+SPARE_BYTES = 64 << 20
+# What a checkpoint directory is read from. Weights as pickles are not: they are programs.
+DIRECTORY = re.compile(
+    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
+    r"|chat_template\.jinja|merges\.txt|tokenizer\.model|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
+)
+SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
+
+
+class Refused(Exception):
+    """Why this model is not fetched."""
+
+
+def is_of_format(file, gguf_format):
+    """As FindModel of the server reads a name: the format stands before ".gguf", apart from the name by '-', '.' or '_'."""
+    return re.search(rf"(^|[-._]){re.escape(gguf_format)}\.gguf$", file, re.IGNORECASE) is not None
+
+
+def choose_gguf(files, repository, gguf_format):
+    """The file that is meant, as a list."""
+    whole = [name for name in files if name.endswith(".gguf") and "/" not in name and "mmproj" not in name]
+    meant = [name for name in whole if is_of_format(SPLIT.sub(".gguf", name), gguf_format or DEFAULT_FORMAT)]
+    if not gguf_format and not meant:
+        meant = whole
+    if not meant:
+        raise Refused(f"{repository} has no {gguf_format or 'GGUF'} file; it has {', '.join(whole) or 'no GGUF file at all'}.")
+    if any(SPLIT.search(name) for name in meant):
+        raise Refused(f"{repository} has this model in several pieces, which are not read; choose one in one file.")
+    if len(meant) > 1:
+        raise Refused(f"{repository} could mean {', '.join(meant)}; name one, for example {repository}:Q8_0.")
+    return meant
+
+
+def choose_directory(files, repository):
+    chosen = [name for name in files if DIRECTORY.fullmatch(name)]
+    if "config.json" not in chosen:
+        raise Refused(f"{repository} has neither a config.json nor a GGUF file.")
+    if not any(name.endswith(".safetensors") for name in chosen):
+        raise Refused(f"{repository} has no weights as safetensors. Pickled weights are programs and are not loaded.")
+    return chosen
+
+
+def check_config(repository, families):
+    """Refuses what the server would refuse by config.json."""
+    path = huggingface_hub.hf_hub_download(repository, "config.json")
+    try:
+        config = dict(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise Refused("its config.json is not a JSON object.") from None
+    model_type = config.get("model_type")
+    if families and model_type not in families["model_type"]:
+        raise Refused(f"models of type {model_type!r} are not supported; these are: {', '.join(families['model_type'])}.")
+    if "quantization_config" in config:
+        raise Refused("quantised directories are not supported; use the original or a GGUF file.")
+
+
+def check_architecture(api, repository, families):
+    """Refuses a GGUF file by what the hub says of it, where it says something."""
+    try:
+        facts = api.model_info(repository, expand=["gguf"]).gguf or {}
+    except errors.HfHubHTTPError:
+        return
+    architecture = facts.get("architecture")
+    if families and architecture and architecture not in families["gguf"]:
+        raise Refused(f"GGUF files of {architecture!r} are not supported; these are: {', '.join(families['gguf'])}.")
+
+
+def check_room(sizes):
+    cache = pathlib.Path(constants.HF_HUB_CACHE)
+    cache.mkdir(parents=True, exist_ok=True)
+    free, needed = shutil.disk_usage(cache).free, sum(sizes.values())
+    print(f"{needed / 1e6:,.0f} MB in {len(sizes)} files, into {cache}", file=sys.stderr, flush=True)
+    if free < needed + SPARE_BYTES:
+        raise Refused(f"{needed / 1e6:,.0f} MB are needed in {cache}, and {free / 1e6:,.0f} MB are free.")
+
+
+def check_sums(snapshot, sums):
+    """The hub's package compares sizes; a file with a checksum is compared with that, too."""
+    for name, expected in sums.items():
+        with open(snapshot / name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != expected:
+            blob = (snapshot / name).resolve()
+            (snapshot / name).unlink()
+            blob.unlink(missing_ok=True)
+            raise Refused(f"{name} has another checksum than the hub says, and was removed. Is the disk full?")
+
+
+def fetch(name, families):
+    repository, _, gguf_format = name.partition(":")
+    api = huggingface_hub.HfApi()
+    siblings = {file.rfilename: file for file in api.model_info(repository, files_metadata=True).siblings}
+    has_gguf = any(file.endswith(".gguf") for file in siblings)
+    is_directory = not gguf_format and (any(DIRECTORY.fullmatch(file) and file.endswith(".safetensors") for file in siblings) or not has_gguf)
+    if is_directory:
+        chosen = choose_directory(siblings, repository)
+        check_config(repository, families)
+    else:
+        chosen = choose_gguf(siblings, repository, gguf_format)
+        check_architecture(api, repository, families)
+    missing = [file for file in chosen if not isinstance(huggingface_hub.try_to_load_from_cache(repository, file), str)]
+    check_room({file: siblings[file].size or 0 for file in missing})
+    snapshot = pathlib.Path(huggingface_hub.snapshot_download(repository, allow_patterns=chosen))
+    check_sums(snapshot, {file: siblings[file].lfs.sha256 for file in missing if siblings[file].lfs})
+    return snapshot if is_directory else snapshot / chosen[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("--families", type=json.loads, help="what can run, as `hydrantd families` writes it")
+    arguments = parser.parse_args()
+    try:
+        print(fetch(arguments.name, arguments.families))
+    except errors.GatedRepoError:
+        reason = "its owner wants to be asked: accept the terms on the model's page, then set HF_TOKEN"
+    except errors.RepositoryNotFoundError:
+        reason = "the hub has no such model, or shows it only to a token that you did not give (HF_TOKEN)"
+    except (errors.HFValidationError, Refused) as refused:
+        reason = str(refused)
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
+        reason = f"{constants.ENDPOINT} could not be asked: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
+    else:
+        return
+    print(f"hydrant: {arguments.name}: {reason}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\nhydrant: stopped; what was fetched is kept, and the same command goes on from there.", file=sys.stderr)
+        raise SystemExit(130) from None
