@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -138,8 +139,12 @@ void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreK
   const int32_t blocks = slots / kBlockSlots;
   const int32_t last = blocks <= table.size() ? table.blocks_[static_cast<size_t>(blocks) - 1] : -1;
   if (last >= 0 && pool_.published(last) && blocks <= table.published_ && !score_blocks_.HasSnapshot(last, kind)) {
-    score_blocks_.Keep(last, kind, std::move(score_blocks));
-    return;
+    try {
+      score_blocks_.Keep(last, kind, std::move(score_blocks));
+      return;
+    } catch (const std::bad_alloc&) {
+      // Later prompts start from an earlier snapshot.
+    }
   }
   for (int32_t score_block : score_blocks) score_blocks_.GiveBack(score_block);
 }

@@ -81,10 +81,11 @@ class BlockManager {
   int32_t Published(const BlockTable& table) const { return MayPublish(table) ? table.published_ : -1; }
 
   // Score blocks for a snapshot of the table's first `slots` slots, appended to `out`. False, and nothing happens, when
-  // there is one already or no room for it. REQUIRES: slots is a multiple of kBlockSlots.
+  // there is one already or no room for it. Throws std::bad_alloc, and nothing has happened. REQUIRES: slots is a multiple of
+  // kBlockSlots.
   bool BeginSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t>* out);
-  // They hold the scores now and become a snapshot if the table's block before `slots` is published; else they are given
-  // back.
+  // They hold the scores now and become a snapshot if the table's block before `slots` is published and the host has memory for
+  // it; else they are given back.
   void FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> score_blocks);
 
   // Takes a fresh block for every full one among the first `slots` slots of a table with `full_slots` slots: the step in

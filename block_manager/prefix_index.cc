@@ -9,7 +9,8 @@ namespace hydrant {
 
 PrefixIndex::PrefixIndex(int32_t blocks, uint64_t hash_mask)
     : nodes_(static_cast<size_t>(blocks)), by_identity_(0, Hash{&nodes_, hash_mask}, Equal{&nodes_}) {
-  by_identity_.reserve(nodes_.size());
+  // With a quarter to spare its tombstones never make it grow.
+  by_identity_.reserve(nodes_.size() + nodes_.size() / 4 + 64);
 }
 
 size_t PrefixIndex::Hash::operator()(const Key& key) const {

@@ -9,6 +9,8 @@ namespace hydrant {
 ScorePool::ScorePool(int32_t first, int32_t count) : first_(first), total_(count) {
   assert(count >= 0);
   free_.reserve(static_cast<size_t>(count));
+  // A snapshot has a score block at least, and with a quarter to spare tombstones never make the table grow.
+  by_block_.reserve(static_cast<size_t>(count) + static_cast<size_t>(count) / 4 + 64);
   for (int32_t score_block = first + count - 1; score_block >= first; --score_block) free_.push_back(score_block);
 }
 
@@ -29,6 +31,7 @@ bool ScorePool::CanTake(int32_t count, int32_t spared_block, ScoreKind kind) con
 
 void ScorePool::Take(int32_t count, int32_t spared_block, ScoreKind kind, std::vector<int32_t>* out) {
   assert(CanTake(count, spared_block, kind));
+  out->reserve(out->size() + static_cast<size_t>(count));
   auto oldest = used_.begin();
   while (free() < count) {
     const auto next = std::next(oldest);
@@ -46,10 +49,11 @@ void ScorePool::GiveBack(int32_t score_block) {
   free_.push_back(score_block);
 }
 
-void ScorePool::Keep(int32_t block, ScoreKind kind, std::vector<int32_t> score_blocks) {
+void ScorePool::Keep(int32_t block, ScoreKind kind, std::vector<int32_t>&& score_blocks) {
   assert(kind < kScoreKinds && !score_blocks.empty() && static_cast<int32_t>(score_blocks.size()) <= handed_out());
+  const auto kept = used_.emplace(used_.end());  // the one thing that may throw
   in_snapshots_ += static_cast<int32_t>(score_blocks.size());
-  const auto kept = used_.insert(used_.end(), Snapshot{block, kind, std::move(score_blocks)});
+  *kept = {block, kind, std::move(score_blocks)};
   const bool inserted = by_block_.emplace(KeyOf(block, kind), kept).second;
   assert(inserted);
   (void)inserted;

@@ -42,12 +42,13 @@ class ScorePool {
   bool CanTake(int32_t count, int32_t spared_block, ScoreKind kind) const;
 
   // Appends `count` score blocks to `out`, dropping snapshots as needed, that of (spared_block, kind) last of all and never
-  // when CanTake said so. REQUIRES: CanTake(count, spared_block, kind).
+  // when CanTake said so. Throws std::bad_alloc, and nothing has happened. REQUIRES: CanTake(count, spared_block, kind).
   void Take(int32_t count, int32_t spared_block, ScoreKind kind, std::vector<int32_t>* out);
   void GiveBack(int32_t score_block);
 
-  // `score_blocks` become the snapshot of (block, kind). REQUIRES: they were handed out, and there is none yet.
-  void Keep(int32_t block, ScoreKind kind, std::vector<int32_t> score_blocks);
+  // `score_blocks` become the snapshot of (block, kind). Throws std::bad_alloc, and nothing has happened. REQUIRES: they were handed
+  // out, and there is none yet.
+  void Keep(int32_t block, ScoreKind kind, std::vector<int32_t>&& score_blocks);
 
   // The block lost its contents: its snapshots are meaningless.
   void DropSnapshots(int32_t block);
@@ -61,8 +62,8 @@ class ScorePool {
 
  private:
   struct Snapshot {
-    int32_t block;
-    ScoreKind kind;
+    int32_t block = -1;
+    ScoreKind kind = 0;
     std::vector<int32_t> score_blocks;
   };
   using Used = std::list<Snapshot>;

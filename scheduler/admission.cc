@@ -100,6 +100,7 @@ void Admission::TakeHostMemory(Sequence& sequence) {
     // Needed until the first eviction only.
     sequence.output.reserve(static_cast<size_t>(std::min<int64_t>(alone, request.max_tokens)));
   }
+  if (request.budget.elastic()) sequence.losses.reserve(static_cast<size_t>(LowerBudgetsOf(request.budget).count));
   if (request.session != 0) sequence.output.reserve(static_cast<size_t>(request.max_tokens));
   if (const ParkedCounts* parked = parking_.Resumable(request); parked != nullptr) {
     sequence.restore_table.reserve(static_cast<size_t>(BlocksForSlots(parked->live)));

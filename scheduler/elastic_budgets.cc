@@ -1,6 +1,7 @@
 #include "scheduler/elastic_budgets.h"
 
 #include <algorithm>
+#include <new>
 
 namespace hydrant {
 
@@ -62,31 +63,42 @@ bool ElasticBudgets::AnybodyMayLower() const {
 
 bool ElasticBudgets::CanGain(const Blocked& blocked) {
   if (blocked.tenant == nullptr || !AnybodyMayLower()) return false;
-  BeginPlan(blocked);
-  if (planner_.gained_by_ends() >= blocked.blocks) return false;
-  for (int32_t index : sequences_.running()) {
-    if (MayLower(sequences_.at(index))) AddCandidate(index, {}, blocked);
+  try {
+    BeginPlan(blocked);
+    if (planner_.gained_by_ends() >= blocked.blocks) return false;
+    for (int32_t index : sequences_.running()) {
+      if (MayLower(sequences_.at(index))) AddCandidate(index, {}, blocked);
+    }
+    return planner_.CanGain(blocked.blocks);
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  return planner_.CanGain(blocked.blocks);
 }
 
-void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
-  lowers_for_ = 0;
-  if (blocked.tenant == nullptr) return;
+// Chooses the rows that lower their budgets, from the answers of the step before. False: none does, but it may come to that.
+bool ElasticBudgets::PlanCuts(const Blocked& blocked, uint64_t step) {
   BeginPlan(blocked);
-  if (planner_.gained_by_ends() >= blocked.blocks) return;
+  if (planner_.gained_by_ends() >= blocked.blocks) return true;
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     const bool answered = sequence.losses_step + 1 == step && !sequence.losses.empty();
     if (MayLower(sequence) && answered) AddCandidate(index, sequence.losses, blocked);
   }
   const std::span<const ShrinkPlanner::Choice> choices = planner_.PlanFor(blocked.blocks);
+  if (choices.empty()) return false;
   for (const ShrinkPlanner::Choice& choice : choices) sequences_.at(choice.sequence).lower_to = choice.keep;
-  if (!choices.empty()) {
-    lowers_for_ = sequences_.at(blocked.tenant->queue.front()).request.id;
-    return;
-  }
+  lowers_for_ = sequences_.at(blocked.tenant->queue.front()).request.id;
+  return true;
+}
 
+void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
+  lowers_for_ = 0;
+  if (blocked.tenant == nullptr) return;
+  try {
+    if (PlanCuts(blocked, step)) return;
+  } catch (const std::bad_alloc&) {
+    return;  // nothing was chosen; the next step tries again
+  }
   if (!CanGain(blocked)) return;
   for (int32_t index : sequences_.running()) sequences_.at(index).asks_losses = MayLower(sequences_.at(index));
 }

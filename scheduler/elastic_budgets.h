@@ -30,7 +30,8 @@ class ElasticBudgets {
   // `blocked` names.
   void Plan(const Blocked& blocked, uint64_t step);
 
-  // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses.
+  // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses, as far as the host has
+  // memory to find that out.
   bool AnybodyMayLower() const;
   bool CanGain(const Blocked& blocked);
 
@@ -41,6 +42,7 @@ class ElasticBudgets {
   static bool MayLower(const Sequence& sequence);
   int32_t BlocksOthersUse(const Sequence& sequence, const Blocked& blocked) const;
   void BeginPlan(const Blocked& blocked);
+  bool PlanCuts(const Blocked& blocked, uint64_t step);
   void AddCandidate(int32_t index, std::span<const float> losses, const Blocked& blocked);
 
   SequenceTable& sequences_;

@@ -54,6 +54,11 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   return index;
 }
 
+void Scheduler::SetTenants(std::span<const TenantOptions> tenants) {
+  builder_.ReserveTenants(tenants.size());
+  tenants_.Set(tenants);
+}
+
 bool Scheduler::Cancel(uint64_t id) {
   const int32_t index = sequences_.Find(id);
   if (index < 0) return false;

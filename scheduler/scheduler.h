@@ -97,7 +97,7 @@ class Scheduler {
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, and new
   // tenants are appended. A removed tenant stays in the list without a floor, and its accepted requests are finished.
   // REQUIRES: ValidateTenants(tenants, …).ok(), at least as many as before.
-  void SetTenants(std::span<const TenantOptions> tenants) { tenants_.Set(tenants); }
+  void SetTenants(std::span<const TenantOptions> tenants);
 
   // While admission is paused, running sequences continue and no waiting one is admitted.
   void PauseAdmission(bool paused) { admission_.Pause(paused); }

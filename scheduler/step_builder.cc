@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 namespace hydrant {
@@ -293,11 +294,22 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
     if (slots < whole) next = std::min(next, whole);
     slots = next;
     if (slots > end) break;
-    ScoreSnapshot snapshot{slots, {}};
-    if (!block_manager_.BeginSnapshot(sequence.blocks, slots, use.score_kind, &snapshot.score_blocks)) continue;
-    plan_->snapshots.push_back(std::move(snapshot));
-    ++row->snapshot_end;
+    if (PlanSnapshot(sequence, slots)) ++row->snapshot_end;
   }
+}
+
+bool StepBuilder::PlanSnapshot(const Sequence& sequence, int32_t slots) {
+  const size_t before = plan_->snapshots.size();
+  bool begun = false;
+  try {
+    ScoreSnapshot& snapshot = plan_->snapshots.emplace_back(ScoreSnapshot{slots, {}});
+    const ScoreKind kind = sequence.request.prefix.score_kind;
+    begun = block_manager_.BeginSnapshot(sequence.blocks, slots, kind, &snapshot.score_blocks);
+  } catch (const std::bad_alloc&) {
+    // Later prompts start from an earlier snapshot.
+  }
+  if (!begun) plan_->snapshots.resize(before);
+  return begun;
 }
 
 }  // namespace hydrant

@@ -40,6 +40,9 @@ class StepBuilder {
   StepBuilder(const StepBuilder&) = delete;
   StepBuilder& operator=(const StepBuilder&) = delete;
 
+  // Takes the memory that plans for so many tenants need.
+  void ReserveTenants(size_t tenants) { step_shares_.Reserve(tenants); }
+
   // REQUIRES: the limits are as step_limits.h says.
   void Limit(const StepLimits& limits);
 
@@ -69,6 +72,7 @@ class StepBuilder {
   void PlanPrompts();
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
+  bool PlanSnapshot(const Sequence& sequence, int32_t slots);
 
   const int32_t tokens_max_;          // in one step
   const int32_t prefill_tokens_max_;  // beside decodes

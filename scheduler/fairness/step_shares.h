@@ -10,7 +10,7 @@
 //
 // Costs are those of prefill_cost.h; a decode row costs what a prompt token at its depth does.
 //
-// Thread: engine. Allocates in Begin alone, and not once it has seen the most tenants.
+// Thread: engine. Begin allocates for more tenants than were reserved.
 #ifndef HYDRANT_SCHEDULER_FAIRNESS_STEP_SHARES_H_
 #define HYDRANT_SCHEDULER_FAIRNESS_STEP_SHARES_H_
 
@@ -22,6 +22,7 @@ namespace hydrant {
 
 class StepShares {
  public:
+  void Reserve(size_t tenants) { shares_.reserve(tenants); }
   // A new step. Levels stay.
   void Begin(size_t tenants);
   // What a tenant could compute. REQUIRES: weight > 0.

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/scheduler/counting_new.h"
+
 namespace hydrant {
 namespace {
 
@@ -52,6 +54,20 @@ TEST(PrefixIndex, AChildOfAForgottenBlockIsNotFoundUnderItsSuccessor) {
   index.Insert(kAnna, PrefixIndex::kRoot, Tokens(500), 0);
   EXPECT_NE(index.serial(0), before);
   EXPECT_EQ(index.Find(kAnna, index.serial(0), Tokens(16)), -1);
+}
+
+// There are so many blocks that a table for just as many has no room to spare for tombstones.
+TEST(PrefixIndex, NothingAllocatesHoweverOftenBlocksAreForgotten) {
+  constexpr int32_t kBlocks = 112;
+  PrefixIndex index(kBlocks);
+  const uint64_t before = AllocationCount();
+  for (int32_t i = 0; i < 100 * kBlocks; ++i) {
+    const int32_t block = i * 37 % kBlocks;
+    if (index.has(block)) index.Forget(block);
+    index.Insert(kAnna, PrefixIndex::kRoot, Tokens(i * kBlockSlots), block);
+  }
+  EXPECT_EQ(index.size(), kBlocks);
+  EXPECT_EQ(AllocationCount(), before);
 }
 
 // With one bit of hash left every lookup meets collisions; a map of the whole identity is the oracle.

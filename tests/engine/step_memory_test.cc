@@ -1,0 +1,113 @@
+// Steps on a host without memory: each allocation in planning and committing fails once, and nobody notices but by a budget that
+// falls later or a snapshot that is not there.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "scheduler/scheduler.h"
+#include "tests/engine/failing_new.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int kCallsMax = 200;  // more than the steps allocate
+
+Request MakeRequest(uint64_t id, int32_t tenant, int32_t prompt_length, int32_t max_tokens, KvBudget budget) {
+  Request request;
+  request.id = id;
+  request.tenant = tenant;
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < prompt_length; ++i) prompt.push_back(1000 + i);
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.budget = budget;
+  request.prefix.publishes = request.prefix.looks_up = true;
+  request.prefix.scores = budget.limited() ? ScoreNeed::kSnapshot : ScoreNeed::kNothing;
+  request.prefix.rows_computed_min = 1;
+  request.prefix.salt = {1, static_cast<uint64_t>(tenant)};
+  return request;
+}
+
+// Elastic chats, prompts that begin alike and leave snapshots, and one for which budgets fall.
+std::vector<Request> Crowd() {
+  KvBudget elastic = KvBudget::Exact(127);
+  elastic.floor = 31;
+  std::vector<Request> requests;
+  for (uint64_t id = 1; id <= 3; ++id) requests.push_back(MakeRequest(id, 0, 100, 90, elastic));
+  for (uint64_t id = 4; id <= 6; ++id) requests.push_back(MakeRequest(id, 1, 150, 20, KvBudget::Exact(63)));
+  requests.push_back(MakeRequest(7, 1, 300, 5, KvBudget::Unlimited()));
+  return requests;
+}
+
+// How each request ends, with the memory of the steps that FailNewAfter says.
+std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters* counters) {
+  SchedulerOptions options;
+  options.blocks = 40;
+  options.spare_score_blocks = 40;
+  options.sequences_max = 8;
+  options.waiting_max = 8;
+  options.tokens_max = 64;
+  options.prefill_tokens_max = 64;
+  options.tenants = {{"a"}, {"b"}};
+  Scheduler scheduler(options);
+  for (Request& request : Crowd()) EXPECT_TRUE(scheduler.Add(std::move(request)).ok());
+  std::map<uint64_t, FinishReason> ends;
+  size_t snapshots = 0;
+  for (int32_t step = 0; !scheduler.idle() && wrong->empty(); ++step) {
+    const StepPlan* plan = nullptr;
+    {
+      const MemoryRunsOut here;
+      plan = &scheduler.Plan(step);
+    }
+    snapshots += plan->snapshots.size();
+    std::vector<RowResult> results(plan->rows.size(), {.token = 7});
+    const std::vector<float> losses(16, 0.01f);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i].losses = std::span(losses).first(static_cast<size_t>(plan->rows[i].loss_cuts));
+    }
+    std::span<const SequenceEvent> events;
+    {
+      const MemoryRunsOut here;
+      events = scheduler.Commit(*plan, results, step);
+    }
+    for (const SequenceEvent& event : events) {
+      if (event.finish != FinishReason::kNone && !ends.emplace(event.id, event.finish).second) *wrong = "ends twice";
+    }
+    if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
+    if (step > 5000) *wrong = "it never ends";
+  }
+  if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
+  if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
+  EXPECT_GT(snapshots, 2u);
+  *counters = scheduler.counters();
+  return ends;
+}
+
+TEST(StepMemory, PlanningAndCommittingGoOnWithoutMemory) {
+  bool failed = true;
+  int calls = 0;
+  for (; failed && calls < kCallsMax; ++calls) {
+    SCOPED_TRACE(calls);
+    std::string wrong;
+    SchedulerCounters counters;
+    FailNewAfter(calls);
+    const std::map<uint64_t, FinishReason> ends = RunCrowd(&wrong, &counters);
+    failed = NewFailed();
+    EXPECT_EQ(wrong, "");
+    EXPECT_EQ(ends.size(), Crowd().size());
+    for (const auto& [id, finish] : ends) EXPECT_EQ(finish, FinishReason::kLength) << id;
+    EXPECT_GT(counters.shrinks, 0u);
+    EXPECT_GT(counters.prefix_hits, 0u);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_FALSE(failed) << "it never had enough";
+  EXPECT_GT(calls, 5) << "nothing was allocated";
+  RecordProperty("allocations", calls);
+}
+
+}  // namespace
+}  // namespace hydrant
