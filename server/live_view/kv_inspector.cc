@@ -106,11 +106,29 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
   }
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;
-  co_await workers_.Run(tenant, [&] {
+  co_await Make(tenant, [&] {
     response =
         JsonResponse(SessionKvJson(MakeSessionKv(id, view.value(), *reading, shape_, tokenizer_, query.value())));
   });
   co_return response;
+}
+
+asio::awaitable<void> KvInspector::Make(int32_t tenant, std::function<void()> make) {
+  const auto begin = [this, tenant] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return turns_.Begin(tenant, MonotonicUs());
+  };
+  while (!begin()) co_await Pause();
+  int64_t took_us = 0;
+  const absl::Cleanup ended = [this, tenant, &took_us] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    turns_.End(tenant, MonotonicUs(), took_us);
+  };
+  co_await workers_.Run(tenant, [&make, &took_us] {
+    const int64_t begun_us = MonotonicUs();
+    make();
+    took_us = MonotonicUs() - begun_us;
+  });
 }
 
 asio::awaitable<std::shared_ptr<const KvReading>> KvInspector::Read(uint64_t session, bool evicts, bool now) {

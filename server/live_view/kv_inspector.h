@@ -9,14 +9,16 @@
 //     copy took so long, the processor was somebody else's meanwhile. Default model (90 pairs), CPU: 23 us for a
 //     budget of 256, 190 us for 2,048, beside steps of 100 ms (model_bench --only kv_map).
 //  2. A session is not copied again within kFreshUs: who asks sooner gets the same copy.
-//  3. kOpenMax requests of a tenant at once; further ones get 429. So the worker thread never has more of this from one tenant
-//     than a few milliseconds' work.
+//  3. kOpenMax requests of a tenant at once; further ones get 429. Their maps are made one after the other and with rests
+//     (map_turns.h), so the worker thread never has more of this from one tenant than a few milliseconds' work, and in the long
+//     run no more than a tenth of its time.
 //  4. kKeptMax copies are kept, each of at most kKvReadingBytesMax.
 #ifndef HYDRANT_SERVER_LIVE_VIEW_KV_INSPECTOR_H_
 #define HYDRANT_SERVER_LIVE_VIEW_KV_INSPECTOR_H_
 
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -27,6 +29,7 @@
 #include "server/http/http_exchange.h"
 #include "server/http/worker_pool.h"
 #include "server/live_view/kv_map.h"
+#include "server/live_view/map_turns.h"
 #include "server/sessions/session_store.h"
 
 namespace hydrant {
@@ -55,6 +58,8 @@ class KvInspector {
   };
 
   boost::asio::awaitable<HttpResponse> Answer(HttpExchange& exchange, const std::string& id);
+  // Runs `make`, when it is the tenant's turn, on a worker thread.
+  boost::asio::awaitable<void> Make(int32_t tenant, std::function<void()> make);
   // What the engine has of the session, at most kFreshUs old, or, with `now`, read after the call.
   boost::asio::awaitable<std::shared_ptr<const KvReading>> Read(uint64_t session, bool evicts, bool now);
 
@@ -67,7 +72,8 @@ class KvInspector {
   std::mutex mutex_;
   // Guarded by mutex_.
   absl::flat_hash_map<int32_t, int32_t> open_;  // by tenant
-  std::list<Kept> kept_;                        // oldest first
+  MapTurns turns_;
+  std::list<Kept> kept_;  // oldest first
   bool reading_ = false;
   int64_t rest_until_us_ = 0;
 };
