@@ -16,9 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "flags.md"
 HEAD = """# Flags of `hydrantd serve`
 
-`hydrantd serve MODEL [flags]`: MODEL is a Hugging Face checkpoint directory or a `.gguf` file. `hydrantd --help` prints
-the flags that most operators need, `hydrantd --help-all` all of them, which is what this page has (made by
-`tests/deploy/flags_test.py --write`).
+`hydrantd serve MODEL [flags]`: MODEL is a checkpoint directory, a `.gguf` file or a name ([models.md](models.md)).
+`hydrantd --help` prints the flags that most operators need, `hydrantd --help-all` all of them, which is what this page
+has (made by `tests/deploy/flags_test.py --write`).
 
 A flag may be written with `_` for `-`, and its value behind `=`. A flag in brackets, `--[no-]ui`, is a switch with an
 opposite. `--config FILE` reads the same names, with underscores, from a JSON object; a flag on the command line wins.

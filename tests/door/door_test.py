@@ -107,6 +107,9 @@ class Door(unittest.TestCase):
             (["fuzz", "no_such_target"], "no_such_target"),
             (["fuzz", "5", "no_such_target"], "no_such_target"),
             (["up", "--port", "70000"], "70000"),
+            (["up", "--prot", "1"], "--prot"),
+            (["up", "--kv-budgets=4"], "--kv-budgets"),
+            (["up", "--no-port"], "--no-port"),
             (["fetch"], "which model"),
             (["fetch", "smollm2-135m", "another"], "which model"),
         ):
