@@ -281,7 +281,7 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPl
   const int32_t cut = request.budget.TurnCut(parked.live, rows);
   sequence.restore_table.assign(blocks.begin(), blocks.end());
   plan.restores.push_back(
-      {{request.session, parked.live, cut, parked.computed, rows}, index, std::move(sequence.restore_table)});
+      {{parked.id, parked.live, cut, parked.computed, rows}, index, std::move(sequence.restore_table)});
   sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
   sequence.live = sequence.held = cut > 0 ? cut : parked.live;
   // A sequence that gets these blocks in this step uses them only after the cut.

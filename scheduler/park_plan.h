@@ -10,7 +10,6 @@
 namespace hydrant {
 
 struct PlanPark : SessionPark {
-  uint64_t turn = 0;
   int32_t sequence = 0;  // whose policy it is; its index is free for another request afterwards
   std::vector<int32_t> block_table;
   std::vector<int32_t> score_table;

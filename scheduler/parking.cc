@@ -20,9 +20,9 @@ Parking::~Parking() {
 }
 
 const ParkedCounts* Parking::Resumable(const Request& request) const {
-  const ParkedCounts* parked = request.session == 0 ? nullptr : sessions_.Find(request.session);
+  const ParkedCounts* parked = request.session == 0 ? nullptr : sessions_.Find(PastOf(request));
   // At least one token is left to compute.
-  const bool fits = parked != nullptr && parked->turn == request.resumes && parked->tenant == request.tenant &&
+  const bool fits = parked != nullptr && parked->tenant == request.tenant &&
                     parked->computed < static_cast<int32_t>(request.prompt.size());
   return fits ? parked : nullptr;
 }
@@ -30,28 +30,27 @@ const ParkedCounts* Parking::Resumable(const Request& request) const {
 bool Parking::KeepsPast(const Request& request) const {
   if (Resumable(request) == nullptr) return false;
   const double share = tenants_.ShareOf(request.tenant);
-  return sessions_.CanPin(request.session, static_cast<int64_t>(share * static_cast<double>(blocks_max_)));
+  return sessions_.CanPin(PastOf(request), static_cast<int64_t>(share * static_cast<double>(blocks_max_)));
 }
 
 void Parking::PinPast(Sequence& sequence) {
   sequence.pins = KeepsPast(sequence.request);
   if (sequence.pins) {
-    sessions_.Pin(sequence.request.session);
+    sessions_.Pin(PastOf(sequence.request));
   } else if (Resumable(sequence.request) == nullptr) {
     sequence.request.resumes = 0;
   }
 }
 
 void Parking::UnpinPast(Sequence& sequence) {
-  if (std::exchange(sequence.pins, false)) sessions_.Unpin(sequence.request.session);
+  if (std::exchange(sequence.pins, false)) sessions_.Unpin(PastOf(sequence.request));
 }
 
 void Parking::Park(int32_t index, Sequence& sequence) {
   const KvBudget& budget = sequence.request.budget;
   PlanPark park;
-  park.session = sequence.request.session;
+  park.id = {sequence.request.session, sequence.request.turn};
   park.sequence = index;
-  park.turn = sequence.request.turn;
   park.live = sequence.live;
   park.computed = sequence.computed;
   // The last step of an exact budget chose the victim for a next token, but there is no next token.
@@ -59,17 +58,14 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.cut_from = sequence.live;
     park.live = budget.keep;
   }
-  const ParkedCounts kv = {sequence.request.turn, sequence.request.tenant, park.computed, park.live};
+  const ParkedCounts kv = {park.id, sequence.request.tenant, park.computed, park.live};
   // What is parked for tenants that are gone makes room first.
   const auto weight_of = [this](int32_t tenant) {
     const TenantOptions& options = tenants_.at(tenant).options;
     return options.gone ? std::numeric_limits<double>::min() : options.weight;
   };
-  if (!sessions_.Put(park.session, kv, weight_of)) {
-    sessions_.Drop(park.session);
-    return;
-  }
-  ReleaseTables(/*of_dropped_sessions=*/true);
+  if (!sessions_.Put(kv, weight_of)) return;
+  ReleaseTables(/*of_dropped_turns=*/true);
   park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
   park.score_table.assign(sequence.blocks.score_blocks().begin(), sequence.blocks.score_blocks().end());
   parks_.push_back(std::move(park));
@@ -77,22 +73,27 @@ void Parking::Park(int32_t index, Sequence& sequence) {
   ++counters_.parks;
 }
 
-void Parking::Finish(std::span<const uint64_t> lost) {
-  for (const uint64_t session : lost) sessions_.Lose(session);
-  ReleaseTables(/*of_dropped_sessions=*/false);
+void Parking::Finish(std::span<const TurnId> lost) {
+  for (const TurnId& id : lost) sessions_.Lose(id);
+  ReleaseTables(/*of_dropped_turns=*/false);
   sessions_.ClearDropped();
 }
 
-void Parking::Drop(uint64_t session) {
-  sessions_.Drop(session);
-  ReleaseTables(/*of_dropped_sessions=*/true);
+void Parking::Settle(const TurnId& id, bool keep) {
+  sessions_.Settle(id, keep);
+  ReleaseTables(/*of_dropped_turns=*/true);
 }
 
-// Returns to the pool the blocks of the KV on its way out: of all sessions, because it is parked now, or of dropped
-// sessions, which need not be parked any more.
-void Parking::ReleaseTables(bool of_dropped_sessions) {
+void Parking::DropSession(uint64_t session) {
+  sessions_.DropSession(session);
+  ReleaseTables(/*of_dropped_turns=*/true);
+}
+
+// Returns to the pool the blocks of the KV on its way out: of all turns, because it is parked now, or of dropped
+// turns, which need not be parked any more.
+void Parking::ReleaseTables(bool of_dropped_turns) {
   for (size_t i = parks_.size(); i-- > 0;) {
-    if (of_dropped_sessions && sessions_.Find(parks_[i].session) != nullptr) continue;
+    if (of_dropped_turns && sessions_.Find(parks_[i].id) != nullptr) continue;
     counters_.AddFreed(FreeCause::kFinish, block_manager_.Release(tables_[i]));
     tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(i));
     parks_.erase(parks_.begin() + static_cast<std::ptrdiff_t>(i));

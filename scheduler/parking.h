@@ -1,15 +1,15 @@
 // Parking moves a session's KV out of the pool when a turn ends and back for the next one. ParkedSessions knows which
-// sessions have parked KV and which of them loses it first; this class adds the KV that is on its way out, and whether
+// turns of sessions have parked KV and which of them loses it first; this class adds the KV that is on its way out, and whether
 // a request can rely on the parked KV from which it would continue.
 //
 // Life of a turn's KV: Park (this class owns the blocks now) -> the executor copies what parks() names -> Finish (the
-// blocks are free).
+// blocks are free) -> Settle (the turn before is forgotten, or this one is).
 //
 // Thread: engine.
 //
 // Invariants
-//  1. tables()[i] holds the blocks of parks()[i] until Finish, or until the session's parked KV is dropped.
-//  2. A sequence with Sequence::pins finds its session's parked KV still there (ParkedSessions, invariant 3).
+//  1. tables()[i] holds the blocks of parks()[i] until Finish, or until that turn's parked KV is dropped.
+//  2. A sequence with Sequence::pins finds the parked KV that it continues from still there (ParkedSessions, invariant 3).
 #ifndef HYDRANT_SCHEDULER_PARKING_H_
 #define HYDRANT_SCHEDULER_PARKING_H_
 
@@ -47,26 +47,29 @@ class Parking {
   // Removes the pin: the sequence was admitted, or ended while it waited.
   void UnpinPast(Sequence& sequence);
   // The request's parked KV was restored. REQUIRES: Resumable(request).
-  void Use(const Request& request) { sessions_.Use(request.session); }
+  void Use(const Request& request) { sessions_.Use(PastOf(request)); }
 
-  // Parks the blocks of a sequence that ended, and takes over its table, if room can be made for them. If not, the KV
-  // that the turn before left is dropped as well: the session has moved on, and no request will continue from it.
+  // Parks the blocks of a sequence that ended, and takes over its table, if room can be made for them. What the turn
+  // before left stays until Settle, unless there is no room for both.
   void Park(int32_t index, Sequence& sequence);
 
   // What the executor has to forget, and then to copy out, between two steps.
-  std::span<const uint64_t> drops() const { return sessions_.dropped(); }
+  std::span<const TurnId> drops() const { return sessions_.dropped(); }
   std::span<const PlanPark> parks() const { return parks_; }
   std::span<const BlockTable> tables() const { return tables_; }
-  // The executor has done this work, except for the sessions in `lost`, whose KV is parked nowhere.
-  void Finish(std::span<const uint64_t> lost);
+  // The executor has done this work, except for the turns in `lost`, whose KV is parked nowhere.
+  void Finish(std::span<const TurnId> lost);
 
-  // Forgets a session's parked KV. Does nothing if there is none.
-  void Drop(uint64_t session);
+  // ParkedSessions::Settle and DropSession.
+  void Settle(const TurnId& id, bool keep);
+  void DropSession(uint64_t session);
 
   const ParkedSessions& sessions() const { return sessions_; }
 
  private:
-  void ReleaseTables(bool of_dropped_sessions);
+  // The turn whose parked KV the request continues from, if it is there.
+  static TurnId PastOf(const Request& request) { return {request.session, request.resumes}; }
+  void ReleaseTables(bool of_dropped_turns);
 
   const int64_t blocks_max_;
   const TenantList& tenants_;

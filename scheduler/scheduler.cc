@@ -72,6 +72,15 @@ bool Scheduler::Cancel(uint64_t id) {
   return true;
 }
 
+void Scheduler::SettleTurn(const TurnId& id, bool keep) {
+  parking_.Settle(id, keep);
+  if (keep) return;
+  for (int32_t index : sequences_.running()) {
+    Sequence& sequence = sequences_.at(index);
+    if (TurnId{sequence.request.session, sequence.request.turn} == id) sequence.abandoned = true;
+  }
+}
+
 void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
 }

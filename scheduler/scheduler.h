@@ -106,17 +106,23 @@ class Scheduler {
   // Forgets every cached prefix. Sequences in progress continue, and later prompts do not find their blocks.
   void ResetPrefixes() { block_manager_.ResetPrefixes(); }
 
-  // The executor's work between two steps: first forget the parked KV of the sessions in drops(), then copy out the KV
+  // The executor's work between two steps: first forget the parked KV of the turns in drops(), then copy out the KV
   // that parks() lists.
   // REQUIRES: no plan waits for its Commit.
-  std::span<const uint64_t> drops() const { return parking_.drops(); }
+  std::span<const TurnId> drops() const { return parking_.drops(); }
   std::span<const PlanPark> parks() const { return parking_.parks(); }
-  // The executor has done this work, except for the sessions in `lost`, whose KV is parked nowhere. The blocks of all
+  // The executor has done this work, except for the turns in `lost`, whose KV is parked nowhere. The blocks of all
   // parks are free now.
-  void FinishParks(std::span<const uint64_t> lost = {}) { parking_.Finish(lost); }
+  void FinishParks(std::span<const TurnId> lost = {}) { parking_.Finish(lost); }
+
+  // Whoever made the turn's request says whether the session goes on from it (`keep`): then the parked KV of the turn
+  // before is forgotten, else this turn's is, and it is not parked if it is still to end. Until then both stay.
+  // REQUIRES: with `keep` the turn's terminal event was delivered; without, its request is cancelled before the next
+  // Plan if it has not ended.
+  void SettleTurn(const TurnId& id, bool keep);
 
   // Forgets a session's parked KV. Does nothing if there is none.
-  void DropSession(uint64_t session) { parking_.Drop(session); }
+  void DropSession(uint64_t session) { parking_.DropSession(session); }
   const ParkedSessions& parked() const { return parking_.sessions(); }
 
   // REQUIRES: every plan was committed. The plan is valid until its Commit.

@@ -19,6 +19,7 @@
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
 //   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
 //   SequenceTable   state_row
+//   Scheduler       paused, abandoned
 // The blocks are changed by all of them through the BlockManager.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
@@ -55,6 +56,7 @@ struct Sequence {
   bool shares = false;        // others may read its blocks, or it reads others'; until its first eviction
   std::vector<int32_t> restore_table;  // while it waits: memory for PlanRestore::block_table
   std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end
+  bool abandoned = false;              // a turn that its session does not go on from: it is not parked
   bool paused = false;                 // its reader is behind: no decode rows until it is resumed
   std::vector<int32_t> stop_ids;  // end it from its min_tokens-th token on: the EOS ids it obeys, then its stop tokens
   FinishReason finish = FinishReason::kNone;  // other than kNone: retired, waits for in_flight == 0

@@ -202,7 +202,7 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant.reserved -= sequence.blocks.reserved();
   parking_.UnpinPast(sequence);
-  if (sequence.request.session != 0 && EndsByItself(last.finish)) {
+  if (sequence.request.session != 0 && EndsByItself(last.finish) && !sequence.abandoned) {
     assert(!more_in_flight_);
     parking_.Park(index, sequence);
   }

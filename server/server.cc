@@ -216,6 +216,7 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const Parts* pa
   options.bytes_max = limits.session_bytes_max;
   options.clock = MonotonicUs;
   options.on_forget = [parts](uint64_t session) { parts->engine->DropSession(session); };
+  options.on_settle = [parts](const TurnId& turn, bool keep) { parts->engine->SettleTurn(turn, keep); };
   return std::make_unique<SessionStore>(std::move(options));
 }
 
@@ -324,7 +325,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   };
   hooks.on_death = [&http](const std::string&) { http.Fail(kExitInternal); };
   SessionStore& sessions = *parts->sessions;
-  hooks.on_parked = [&sessions](std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+  hooks.on_parked = [&sessions](std::span<const TurnId> dropped, std::span<const ParkedTurn> parked) {
     sessions.OnParked(dropped, parked);
   };
   hooks.kv_dump = parts->kv_dump.get();

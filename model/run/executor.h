@@ -6,7 +6,7 @@
 // in that order. StepInput, and everything that its spans and pointers refer to, must stay valid until Await returns.
 //
 // Launch throws std::bad_alloc if there is not enough memory. The step has then failed: its writes to its sequences'
-// slots may or may not have happened, no KV is parked for the sessions that it was to drop or to park, and there is no
+// slots may or may not have happened, no KV is parked of the turns that it was to drop or to park, and there is no
 // ticket to await. After any other exception the executor must not be used again.
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
@@ -69,9 +69,9 @@ struct KvScores {
 };
 
 // Copies the scores and positions of a sequence to the host, for inspection: from `score_blocks`, or, if that is empty,
-// from the parked KV of `session`.
+// from the KV that the turn `parked` left.
 struct ReadOp {
-  uint64_t session = 0;
+  TurnId parked;
   int32_t live = 0;  // > 0
   std::span<const int32_t> score_blocks = {};
   KvScores* out = nullptr;
@@ -80,7 +80,7 @@ struct ReadOp {
 // The input of a step has rows. Between steps there may be one without: drops, parks and reads.
 struct StepInput {
   // Done before the rows, in this order.
-  std::vector<uint64_t> drops;  // sessions whose parked KV is deleted
+  std::vector<TurnId> drops;  // turns whose parked KV is deleted
   std::vector<ParkOp> parks;
   std::vector<RestoreOp> restores;
   std::vector<ScoreInit> score_inits;
@@ -105,8 +105,8 @@ struct RowOutput {
 
 struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
-  // Sessions of StepInput::parks for which there was not enough memory: none of their KV is parked.
-  std::vector<uint64_t> park_failures;
+  // Turns of StepInput::parks for which there was not enough memory: none of their KV is parked.
+  std::vector<TurnId> park_failures;
 };
 
 class Executor {

@@ -142,29 +142,29 @@ void ModelExecutor::Park(const ParkOp& park) {
     device_.Shrink({&cut, 1}, view);
   }
   const size_t blocks = static_cast<size_t>(BlocksForSlots(park.live));
-  const std::span<std::byte> parked = parked_.Put(park.session, blocks * view.layout.block_bytes());
+  const std::span<std::byte> parked = parked_.Put(park.id, blocks * view.layout.block_bytes());
   device_.ExportBlocks(park.block_table.first(blocks), park.score_table.first(blocks), view, parked.data());
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   const KvCacheView& view = kv_cache_.view();
-  for (uint64_t session : input.drops) parked_.Drop(session);
+  for (const TurnId& turn : input.drops) parked_.Drop(turn);
   try {
     output->park_failures.reserve(input.parks.size());
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : input.parks) parked_.Drop(park.session);
+    for (const ParkOp& park : input.parks) parked_.Drop(park.id);
     throw;
   }
   for (const ParkOp& park : input.parks) {
     try {
       Park(park);
     } catch (const std::bad_alloc&) {
-      parked_.Drop(park.session);
-      output->park_failures.push_back(park.session);
+      parked_.Drop(park.id);
+      output->park_failures.push_back(park.id);
     }
   }
   for (const RestoreOp& restore : input.restores) {
-    const std::span<const std::byte> parked = parked_.Read(restore.session);
+    const std::span<const std::byte> parked = parked_.Read(restore.id);
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
     device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
@@ -191,7 +191,7 @@ void ModelExecutor::Read(const ReadOp& read) {
   const size_t bytes = slots * sizeof(float), total = slots * static_cast<size_t>(out.blocks);
   if (out.scores.size() < total) out.scores.resize(total);
   if (out.positions.size() < total) out.positions.resize(total);
-  const std::byte* parked = read.score_blocks.empty() ? parked_.Read(read.session).data() : nullptr;
+  const std::byte* parked = read.score_blocks.empty() ? parked_.Read(read.parked).data() : nullptr;
   const int32_t* from = layout.inspected ? view.logical_position : view.position;
   for (size_t i = 0; i < static_cast<size_t>(out.blocks); ++i) {
     float* scores = out.scores.data() + i * slots;

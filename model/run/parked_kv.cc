@@ -1,38 +1,31 @@
 #include "model/run/parked_kv.h"
 
 #include <cassert>
-#include <new>
 #include <utility>
 
 namespace hydrant {
 
-std::span<std::byte> ParkedKv::Put(uint64_t session, size_t bytes) {
-  try {
-    std::vector<std::byte>& held = sessions_[session];
-    // Not resized: a vector never gives back what it had. A chat whose turns are of one length writes over what it has.
-    if (held.size() != bytes) {
-      std::vector<std::byte> fresh(bytes);
-      bytes_ += bytes - held.size();
-      held = std::move(fresh);
-    }
-    return held;
-  } catch (const std::bad_alloc&) {
-    Drop(session);
-    throw;
-  }
+std::span<std::byte> ParkedKv::Put(const TurnId& turn, size_t bytes) {
+  Drop(turn);
+  // Not set to zero: the caller writes all of it, and memory is touched once instead of twice.
+  Held held = {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
+  const std::span<std::byte> memory(held.bytes.get(), bytes);
+  turns_.emplace(turn, std::move(held));
+  bytes_ += bytes;
+  return memory;
 }
 
-std::span<const std::byte> ParkedKv::Read(uint64_t session) const {
-  const auto found = sessions_.find(session);
-  assert(found != sessions_.end());
-  return found->second;
+std::span<const std::byte> ParkedKv::Read(const TurnId& turn) const {
+  const auto found = turns_.find(turn);
+  assert(found != turns_.end());
+  return {found->second.bytes.get(), found->second.size};
 }
 
-void ParkedKv::Drop(uint64_t session) {
-  const auto found = sessions_.find(session);
-  if (found == sessions_.end()) return;
-  bytes_ -= found->second.size();
-  sessions_.erase(found);
+void ParkedKv::Drop(const TurnId& turn) {
+  const auto found = turns_.find(turn);
+  if (found == turns_.end()) return;
+  bytes_ -= found->second.size;
+  turns_.erase(found);
 }
 
 }  // namespace hydrant

@@ -1,44 +1,50 @@
 // ParkedKv keeps the KV of sessions between their turns, as Device::ExportBlocks wrote it, in host memory. The scheduler decides
 // what is parked and what goes (scheduler/parking.h); this holds the bytes, whatever they mean.
 //
-// A tier behind host memory belongs here: callers name a session and get bytes, and do not know where these were kept.
+// A tier behind host memory belongs here: callers name a turn and get bytes, and do not know where these were kept.
 //
 // Thread: engine.
 //
 // Invariants
-//  1. A session has the bytes of its last Put, or nothing.
-//  2. bytes() is the sum of what sessions have, and no more memory is held than that: it is what the scheduler's count of parked
+//  1. A turn has the bytes of its last Put, or nothing; other turns of its session have their own.
+//  2. bytes() is the sum of what turns have, and no more memory is held than that: it is what the scheduler's count of parked
 //     blocks stands for.
 #ifndef HYDRANT_MODEL_RUN_PARKED_KV_H_
 #define HYDRANT_MODEL_RUN_PARKED_KV_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "kernels/step/session_ops.h"
 
 namespace hydrant {
 
 class ParkedKv {
  public:
-  // Memory for `bytes` bytes of the session's, in the place of what it had; the caller fills it before the next call. Throws
-  // std::bad_alloc, and then the session has nothing.
-  std::span<std::byte> Put(uint64_t session, size_t bytes);
+  // Memory for `bytes` bytes of the turn's, in the place of what it had; the caller fills it before the next call. Throws
+  // std::bad_alloc, and then the turn has nothing.
+  std::span<std::byte> Put(const TurnId& turn, size_t bytes);
 
-  // What the session has. Valid until the next Put or Drop of the session. REQUIRES: has(session).
-  std::span<const std::byte> Read(uint64_t session) const;
+  // What the turn has. Valid until the next Put or Drop. REQUIRES: has(turn).
+  std::span<const std::byte> Read(const TurnId& turn) const;
 
-  // Frees the session's bytes, if it has any.
-  void Drop(uint64_t session);
+  // Frees the turn's bytes, if it has any.
+  void Drop(const TurnId& turn);
 
-  bool has(uint64_t session) const { return sessions_.contains(session); }
-  int32_t size() const { return static_cast<int32_t>(sessions_.size()); }
+  bool has(const TurnId& turn) const { return turns_.contains(turn); }
+  int32_t size() const { return static_cast<int32_t>(turns_.size()); }
   size_t bytes() const { return bytes_; }
 
  private:
-  absl::flat_hash_map<uint64_t, std::vector<std::byte>> sessions_;
+  struct Held {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size = 0;
+  };
+
+  absl::flat_hash_map<TurnId, Held> turns_;
   size_t bytes_ = 0;
 };
 

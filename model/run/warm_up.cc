@@ -23,7 +23,7 @@ constexpr int32_t kCutTokensMax = 512;
 // One on each side of every border between a device's products, and some between.
 constexpr int32_t kRowCounts[] = {257, 129, 65, 64, 33, 17, 9, 5, 4, 3, 2, 1};
 
-constexpr uint64_t kSession = ~uint64_t{0};
+constexpr TurnId kTurn = {.session = ~uint64_t{0}, .turn = 1};
 
 class Steps {
  public:
@@ -97,21 +97,19 @@ class Steps {
     read.reads.push_back({.live = keep, .score_blocks = table, .out = &score_blocks});
     Run(read);
     StepInput park;
-    park.parks.push_back({{.session = kSession, .live = keep, .computed = position + 1},
+    park.parks.push_back({{.id = kTurn, .live = keep, .computed = position + 1},
                           /*block_table=*/table,
                           /*score_table=*/table,
                           &policy_});
     if (!Run(park).park_failures.empty()) throw std::bad_alloc();
     StepInput restore;
     restore.restores.push_back(
-        {{.session = kSession, .live = keep, .cut_to = keep - 1, .computed = position + 1, .rows = 1},
-         table,
-         &policy_});
+        {{.id = kTurn, .live = keep, .cut_to = keep - 1, .computed = position + 1, .rows = 1}, table, &policy_});
     restore.rows.push_back(Row(0, fed_, position + 1, keep - 1));
     restore.rows[0].prompt_length = kPrompt;
     Run(restore);
     StepInput drop;
-    drop.drops.push_back(kSession);
+    drop.drops.push_back(kTurn);
     Run(drop);
   }
 

@@ -19,12 +19,12 @@ struct Request : RequestOptions {
   TokenIds prompt;     // >= 1 token
   KvBudget budget;
   PrefixUse prefix;
-  // A turn of a session (0: of none): when it ends by itself its KV is parked under the session's number, as that of `turn`.
-  // If what is parked when the request arrives is of turn `resumes`, it stays until the request is admitted, and only the
+  // A turn of a session (0: of none): when it ends by itself its KV is parked, named by session and turn.
+  // If KV of turn `resumes` is parked when the request arrives, it stays until the request is admitted, and only the
   // rest of the prompt is computed; else all of it. The prompt is the whole history either way: `resumes` says that it
   // begins with the tokens of that turn.
   uint64_t session = 0;
-  uint64_t turn = 0;       // unique among the session's, not 0
+  uint64_t turn = 0;       // higher than those of the session's turns before, not 0
   uint64_t resumes = 0;    // 0: nothing
   int64_t arrival_us = 0;  // monotonic
 };

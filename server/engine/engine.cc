@@ -95,6 +95,10 @@ void Engine::ResetPrefixes() {
   inbox_.PushCall([this] { core_->ResetPrefixes(); });
 }
 
+void Engine::SettleTurn(TurnId id, bool keep) {
+  inbox_.PushCall([this, id, keep] { core_->SettleTurn(id, keep); });
+}
+
 void Engine::DropSession(uint64_t session) {
   inbox_.PushCall([this, session] { core_->DropSession(session); });
 }
@@ -277,8 +281,7 @@ absl::Status Engine::CheckPast(const Request& request) const {
   if (std::ssize(request.prompt) <= limits_.request_tokens_max() || scheduler.KeepsPast(request)) {
     return absl::OkStatus();
   }
-  const ParkedCounts* parked = scheduler.parked().Find(request.session);
-  if (parked != nullptr && parked->turn == request.resumes) {
+  if (scheduler.parked().Find({request.session, request.resumes}) != nullptr) {
     return absl::ResourceExhaustedError("its tenant's queue counts on as much parked KV as its share");
   }
   return absl::OutOfRangeError("what its session had parked is gone");

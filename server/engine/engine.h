@@ -36,7 +36,7 @@ struct EngineHooks {
   std::function<void(const std::string& reason)> on_death;  // engine thread
   // EngineCore::dropped and parked. Called on the engine thread after a step that dropped or parked, before its events
   // are delivered.
-  std::function<void(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked)> on_parked;
+  std::function<void(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked)> on_parked;
   KvDump* kv_dump = nullptr;  // outlives the engine
 };
 
@@ -59,6 +59,7 @@ class Engine : public EnginePort {
   void SetTenants(std::vector<TenantOptions> tenants) override;
   void PauseAdmission(bool paused) override;
   void ResetPrefixes() override;
+  void SettleTurn(TurnId id, bool keep) override;
   void DropSession(uint64_t session) override;
   void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override;
 

@@ -76,7 +76,8 @@ class EngineCore {
   // Scheduler::ResetPrefixes.
   void ResetPrefixes() { scheduler_.ResetPrefixes(); }
 
-  // Scheduler::DropSession.
+  // Scheduler::SettleTurn and DropSession.
+  void SettleTurn(const TurnId& id, bool keep) { scheduler_.SettleTurn(id, keep); }
   void DropSession(uint64_t session) { scheduler_.DropSession(session); }
 
   // Copies a session's KV, of its turn in progress or parked, into `out`.
@@ -98,8 +99,8 @@ class EngineCore {
 
   // Requests that left the queue in the last step. Valid until the next.
   std::span<const uint64_t> admitted() const { return scheduler_.admitted(); }
-  // Sessions whose parked KV was forgotten in the last step, and, after that, parked. Valid until the next.
-  std::span<const uint64_t> dropped() const { return mover_.dropped(); }
+  // Turns whose parked KV was forgotten in the last step, and those that were parked after that. Valid until the next.
+  std::span<const TurnId> dropped() const { return mover_.dropped(); }
   std::span<const ParkedTurn> parked() const { return mover_.parked(); }
 
   const StepReport& report() const { return report_; }

@@ -80,6 +80,7 @@ class EnginePort {
   virtual void SetTenants(std::vector<TenantOptions> tenants) = 0;
   virtual void PauseAdmission(bool paused) = 0;
   virtual void ResetPrefixes() = 0;
+  virtual void SettleTurn(TurnId id, bool keep) = 0;
   virtual void DropSession(uint64_t session) = 0;
   // Likewise. Calls `done` once: on the engine thread after the copy, or, with source kNone, on the thread that finds
   // that the engine has ended.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/sampling.h"
+#include "scheduler/park_plan.h"
 #include "scheduler/request/sequence_event.h"
 #include "scheduler/scheduler_counters.h"
 #include "server/engine/sequence_request.h"
@@ -26,10 +27,9 @@ struct EngineEvent : SequenceEvent {
   int32_t prompt_begin = 0;
 };
 
-// A session whose KV left the pool when its turn ended.
+// A turn of a session whose KV left the pool when it ended.
 struct ParkedTurn {
-  uint64_t session = 0;
-  uint64_t turn = 0;
+  TurnId id;
   int32_t computed = 0;  // tokens it stands for
   int32_t live = 0;      // slots
 };

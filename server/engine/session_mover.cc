@@ -29,18 +29,18 @@ void SessionMover::Move(bool step_in_flight) {
   moves_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     moves_.parks.push_back({from, from.block_table, from.score_table, policy_of_(from.sequence).policy});
-    parked_.push_back({from.session, from.turn, from.computed, from.live});
+    parked_.push_back({from.id, from.computed, from.live});
   }
-  std::vector<uint64_t> park_failures;
+  std::vector<TurnId> park_failures;
   try {
     park_failures = executor_.Await(executor_.Launch(moves_)).park_failures;
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.session);
+    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.id);
   }
   scheduler_.FinishParks(park_failures);
-  for (const uint64_t session : park_failures) {
-    dropped_.push_back(session);
-    std::erase_if(parked_, [session](const ParkedTurn& turn) { return turn.session == session; });
+  for (const TurnId& lost : park_failures) {
+    dropped_.push_back(lost);
+    std::erase_if(parked_, [&lost](const ParkedTurn& turn) { return turn.id == lost; });
   }
 }
 
@@ -63,13 +63,13 @@ void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
     return;
   }
   out->ahead = AheadOf(session);
-  const ParkedCounts* parked = scheduler_.parked().Find(session);
+  const ParkedCounts* parked = scheduler_.parked().Newest(session);
   if (parked == nullptr) return;
   out->source = KvReading::Source::kParked;
-  out->turn = parked->turn;
+  out->turn = parked->id.turn;
   out->computed = parked->computed;
   out->live = parked->live;
-  if (evicts) ReadScores({.session = session, .live = parked->live}, out);
+  if (evicts) ReadScores({.parked = parked->id, .live = parked->live}, out);
 }
 
 std::optional<int32_t> SessionMover::AheadOf(uint64_t session) const {

@@ -6,7 +6,7 @@
 // Thread: engine.
 //
 // Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has it copied out of the pool, and tells the
-// scheduler for which sessions there was no memory -> AddRestores names it in the step that admits the session's next
+// scheduler for which turns there was no memory -> AddRestores names it in the step that admits the session's next
 // turn.
 //
 // Invariants
@@ -52,9 +52,9 @@ class SessionMover {
   // EngineCore::ReadKv.
   void Read(uint64_t session, bool evicts, KvReading* out);
 
-  // Sessions whose parked KV the last Move forgot or could not keep, and those that it then parked. Valid until the
+  // Turns whose parked KV the last Move forgot or could not keep, and those that it then parked. Valid until the
   // next Move.
-  std::span<const uint64_t> dropped() const { return dropped_; }
+  std::span<const TurnId> dropped() const { return dropped_; }
   std::span<const ParkedTurn> parked() const { return parked_; }
 
  private:
@@ -70,7 +70,7 @@ class SessionMover {
   const std::function<void()> await_step_;
 
   StepInput moves_;  // has no rows; reused from call to call
-  std::vector<uint64_t> dropped_;
+  std::vector<TurnId> dropped_;
   std::vector<ParkedTurn> parked_;
 };
 

@@ -153,7 +153,7 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
   if (parked == nullptr || scores_prompt || !prompt->continues || prompt->spec != turn->past()->spec) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
-  prompt->resumes = parked->turn;
+  prompt->resumes = parked->id.turn;
   prompt->parked = parked->computed;
   return PeakSlotsResumed(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +25,7 @@ int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
 
 void SessionTurn::End(SessionPast past) {
   past.turn = turn_;
-  store_->End(std::exchange(session_, nullptr), std::make_shared<const SessionPast>(std::move(past)));
+  store_->End(std::exchange(session_, nullptr), turn_, std::make_shared<const SessionPast>(std::move(past)));
 }
 
 SessionStore::SessionStore(Options options) : options_(std::move(options)) {}
@@ -50,8 +51,15 @@ SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id)
 
 SessionState SessionStore::StateOf(const Session& session) const {
   if (session.busy) return SessionState::kBusy;
-  const bool parked = session.past != nullptr && session.parked.turn == session.past->turn;
-  return parked ? SessionState::kParked : SessionState::kCold;
+  return ParkedPast(session) != nullptr ? SessionState::kParked : SessionState::kCold;
+}
+
+const ParkedTurn* SessionStore::ParkedPast(const Session& session) {
+  if (session.past == nullptr) return nullptr;
+  for (const ParkedTurn& parked : session.parked) {
+    if (parked.id.turn == session.past->turn) return &parked;
+  }
+  return nullptr;
 }
 
 // Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was removed, and frees it.
@@ -205,7 +213,13 @@ void SessionStore::SetIdle(Session* session) {
   Count(*session, 1);
 }
 
-void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past) {
+void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) {
+  // While the session is still this turn's: nothing that the next one asks of the engine comes before this.
+  try {
+    options_.on_settle({session->number, turn}, /*keep=*/past != nullptr);
+  } catch (const std::bad_alloc&) {
+    // The engine keeps what both turns left until the session's next one is settled.
+  }
   const Lock lock(*this);
   if (past != nullptr) SetPast(session, std::move(past));
   SetIdle(session);
@@ -216,10 +230,10 @@ void SessionStore::End(Session* session, std::shared_ptr<const SessionPast> past
   }
 }
 
-void SessionStore::OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+void SessionStore::OnParked(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked) {
   const std::lock_guard<std::mutex> lock(park_events_mutex_);
-  for (const uint64_t number : dropped) park_events_.push_back({.session = number});
-  park_events_.insert(park_events_.end(), parked.begin(), parked.end());
+  for (const TurnId& id : dropped) park_events_.push_back({{.id = id}, /*parked=*/false});
+  for (const ParkedTurn& turn : parked) park_events_.push_back({turn, /*parked=*/true});
 }
 
 void SessionStore::ApplyParkEvents() {
@@ -227,12 +241,18 @@ void SessionStore::ApplyParkEvents() {
     const std::lock_guard<std::mutex> lock(park_events_mutex_);
     park_events_taken_.swap(park_events_);
   }
-  for (const ParkedTurn& turn : park_events_taken_) {
-    const auto found = by_number_.find(turn.session);
+  for (const ParkEvent& event : park_events_taken_) {
+    const auto found = by_number_.find(event.turn.id.session);
     if (found == by_number_.end()) continue;  // forgotten meanwhile; the engine is told
-    Count(*found->second, -1);
-    found->second->parked = turn;
-    Count(*found->second, 1);
+    Session& session = *found->second;
+    Count(session, -1);
+    auto& [one, other] = session.parked;
+    if (event.parked) {
+      (one.id < other.id ? one : other) = event.turn;
+    } else {
+      for (ParkedTurn& parked : session.parked) parked = parked.id == event.turn.id ? ParkedTurn() : parked;
+    }
+    Count(session, 1);
   }
   park_events_taken_.clear();
 }
@@ -248,7 +268,7 @@ SessionCard SessionStore::CardOf(const Session& session) const {
   card.tokens = static_cast<int64_t>(session.past->tokens.size());
   card.budget = session.past->kv.budget.keep;
   card.policy = KvPresetName(session.past->spec.preset);
-  if (session.parked.turn == session.past->turn) card.live = session.parked.live;
+  if (const ParkedTurn* parked = ParkedPast(session); parked != nullptr) card.live = parked->live;
   return card;
 }
 

@@ -3,6 +3,8 @@
 //
 // A turn is a transaction. Begin hands out the session for one turn; End puts the turn's tokens in force; a SessionTurn
 // that goes without it (cancelled, failed, refused) leaves the session as it was, and one that had no turn before is gone.
+// Either way the engine is told (on_settle) before the session's next turn can begin: it may have computed and parked the
+// turn of a client that did not stay to hear of it.
 //
 // Thread: any; a short lock at the beginning and the end of a turn. OnParked comes from the engine thread, which never waits
 // for that lock: what it says is put down beside it, and taken in by whoever comes next.
@@ -80,6 +82,8 @@ class SessionStore {
     std::function<int64_t()> clock;           // monotonic microseconds
     std::function<int64_t()> wall_clock;      // Unix seconds; null: the system's
     std::function<void(uint64_t)> on_forget;  // the session's number is done with: its parked KV may go. Any thread
+    // The turn has ended: the session goes on from it (`keep`), or as if it had not been. Once per turn. Any thread
+    std::function<void(const TurnId& turn, bool keep)> on_settle;
   };
 
   // A few microseconds each, and so a millisecond together. Whoever scrapes metrics every 15 s gets rid of a
@@ -96,7 +100,7 @@ class SessionStore {
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist);
 
   // EngineHooks::on_parked. Only notes the events; the next call of another method applies them.
-  void OnParked(std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked);
+  void OnParked(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked);
 
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
@@ -127,7 +131,8 @@ class SessionStore {
     int32_t tenant = 0;
     uint64_t number = 0;                      // the engine's name for it
     std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
-    ParkedTurn parked;                        // turn 0: nothing
+    // The turns whose KV is parked: the past, and beside it one that is not settled. Turn 0: nothing.
+    ParkedTurn parked[2];
     bool busy = true;
     uint64_t turns = 0;     // begun
     int64_t used_us = 0;    // monotonic
@@ -148,6 +153,10 @@ class SessionStore {
     uint64_t number = 0;
     std::shared_ptr<const SessionPast> past;
   };
+  struct ParkEvent {
+    ParkedTurn turn;
+    bool parked = false;  // or dropped
+  };
   class Lock;
 
   // All of these REQUIRE the lock.
@@ -162,13 +171,14 @@ class SessionStore {
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
   void Forget(Session* session, bool remember);
+  static const ParkedTurn* ParkedPast(const Session& session);  // null: nothing of it is parked
   void SetPast(Session* session, std::shared_ptr<const SessionPast> past);
   void SetIdle(Session* session);
   SessionState StateOf(const Session& session) const;
   SessionCard CardOf(const Session& session) const;
   void Count(const Session& session, int64_t delta) { counts_[static_cast<size_t>(StateOf(session))] += delta; }
 
-  void End(Session* session, std::shared_ptr<const SessionPast> past);  // null: as it was
+  void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past);  // null: as it was
 
   const Options options_;
   std::mutex mutex_;
@@ -176,15 +186,15 @@ class SessionStore {
   std::deque<Tenant> tenants_;  // by index
   absl::flat_hash_map<uint64_t, Session*> by_number_;
   std::vector<Removed> removed_;  // since the lock was taken
-  std::vector<ParkedTurn> park_events_taken_;
+  std::vector<ParkEvent> park_events_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
   int64_t counts_[3] = {};  // by SessionState
 
   std::mutex park_events_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
-  // Guarded by park_events_mutex_. In the order of events; turn 0: nothing is parked any more. Bounded: only a turn can be parked,
-  // and whoever begins one takes all of this in.
-  std::vector<ParkedTurn> park_events_;
+  // Guarded by park_events_mutex_. In the order of events. Bounded: only a turn can be parked, and whoever begins one takes all
+  // of this in.
+  std::vector<ParkEvent> park_events_;
 };
 
 // A session in the hands of one request. The store outlives it.
@@ -198,7 +208,7 @@ class SessionTurn {
         parked_(other.parked_) {}
   SessionTurn& operator=(SessionTurn&&) = delete;
   ~SessionTurn() {
-    if (session_ != nullptr) store_->End(session_, nullptr);
+    if (session_ != nullptr) store_->End(session_, turn_, nullptr);
   }
 
   const std::string& id() const { return session_->id; }
@@ -207,7 +217,7 @@ class SessionTurn {
   // Null before the session's first turn has ended.
   const SessionPast* past() const { return past_.get(); }
   // What is parked of the past; null: nothing, as far as is known here. The engine has the last word.
-  const ParkedTurn* parked() const { return past_ != nullptr && parked_.turn == past_->turn ? &parked_ : nullptr; }
+  const ParkedTurn* parked() const { return parked_.has_value() ? &*parked_ : nullptr; }
 
   // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.
   void End(SessionPast past);
@@ -215,13 +225,15 @@ class SessionTurn {
  private:
   friend class SessionStore;
   SessionTurn(SessionStore* store, SessionStore::Session* session)
-      : store_(store), session_(session), turn_(session->turns), past_(session->past), parked_(session->parked) {}
+      : store_(store), session_(session), turn_(session->turns), past_(session->past) {
+    if (const ParkedTurn* parked = SessionStore::ParkedPast(*session); parked != nullptr) parked_ = *parked;
+  }
 
   SessionStore* store_;
   SessionStore::Session* session_;  // null: ended
   uint64_t turn_ = 0;
   std::shared_ptr<const SessionPast> past_;
-  ParkedTurn parked_;
+  std::optional<ParkedTurn> parked_;  // of the past
 };
 
 }  // namespace hydrant

@@ -33,12 +33,12 @@ class ScriptedExecutor : public Executor {
     const StepInput* input = inputs_.front();
     inputs_.pop_front();
     for (const ReadOp& read : input->reads) {
-      reads.push_back({read.session, read.live, std::ssize(read.score_blocks)});
+      reads.push_back({read.parked.session, read.live, std::ssize(read.score_blocks)});
       read.out->blocks = static_cast<int32_t>(BlocksForSlots(read.live));
     }
     StepOutput output;
     for (const ParkOp& park : input->parks) {
-      if (park.session == unparkable) output.park_failures.push_back(park.session);
+      if (park.id.session == unparkable) output.park_failures.push_back(park.id);
     }
     for (const StepRow& row : input->rows) {
       RowOutput& answer = output.rows.emplace_back();

@@ -24,17 +24,16 @@ enum class Bug : uint8_t {
   kEndLost,     // whoever loses a step is not told
 };
 
-// Knows for which sessions it has parked KV.
+// Knows of which turns it has parked KV.
 class StarvingExecutor : public ScriptedExecutor {
  public:
   StarvingExecutor(int fails_at, Bug bug) : fails_at_(fails_at), bug_(bug) {}
 
   Ticket Launch(const StepInput& input) override {
     const bool fails = ++calls == fails_at_;
-    for (uint64_t session : input.drops) parked.erase(session);
+    for (const TurnId& turn : input.drops) parked.erase(turn);
     for (const ParkOp& park : input.parks) {
-      parked.erase(park.session);
-      if (!fails) parked[park.session] = park.live;
+      if (!fails) parked[park.id] = park.live;
     }
     if (fails) {
       for (const StepRow& row : input.rows) lost.insert(row.sampling->key);
@@ -44,7 +43,7 @@ class StarvingExecutor : public ScriptedExecutor {
       if (!hides) throw std::bad_alloc();
     }
     for (const RestoreOp& restore : input.restores) {
-      const auto found = parked.find(restore.session);
+      const auto found = parked.find(restore.id);
       restored_nothing |= found == parked.end() || found->second != restore.live;
     }
     return ScriptedExecutor::Launch(input);
@@ -52,8 +51,8 @@ class StarvingExecutor : public ScriptedExecutor {
 
   const Scheduler* scheduler = nullptr;
   int calls = 0;
-  std::set<uint64_t> lost;  // requests in the step that failed
-  std::map<uint64_t, int32_t> parked;
+  std::set<uint64_t> lost;           // requests in the step that failed
+  std::map<TurnId, int32_t> parked;  // slots
   bool restored_nothing = false;
 
  private:
@@ -145,6 +144,7 @@ class Crowd {
   }
 
   void Step() {
+    std::vector<std::pair<TurnId, bool>> ended;
     std::vector<SequenceRequest> next;
     for (const EngineEvent& event : core_->Step()) {
       if (event.finish == FinishReason::kNone) continue;
@@ -152,23 +152,28 @@ class Crowd {
       if (!ends_.emplace(event.id, event.finish).second) Wrong(event.id, " ends twice");
       const uint64_t session = requests_[event.id].request.session;
       if (session == 0) continue;
-      if (EndsByItself(event.finish)) last_turn_[session] = event.id;
+      const bool keep = EndsByItself(event.finish);
+      if (keep) last_turn_[session] = event.id;
+      ended.emplace_back(TurnId{session, event.id}, keep);
       if (turns_[session] < 3) next.push_back(Turn(session));
     }
     if (const absl::Status status = core_->scheduler().CheckIntegrity(); !status.ok()) Wrong(status.ToString());
     if (executor_.restored_nothing) Wrong("a session goes on from what is not there");
     if (!core_->in_flight()) CheckParked();
+    for (const auto& [turn, keep] : ended) core_->SettleTurn(turn, keep);
     for (SequenceRequest& turn : next) Add(std::move(turn));
   }
 
   // What the scheduler takes for parked is there, and nothing else.
   void CheckParked() {
     const ParkedSessions& parked = core_->scheduler().parked();
-    if (static_cast<size_t>(parked.size()) != executor_.parked.size()) Wrong(parked.size(), " sessions are parked");
-    for (const auto& [session, live] : executor_.parked) {
-      const ParkedCounts* counts = parked.Find(session);
-      if (counts == nullptr || counts->live != live) Wrong("session ", session, " is parked with ", live, " slots");
+    int64_t blocks = 0;
+    for (const auto& [turn, live] : executor_.parked) {
+      const ParkedCounts* counts = parked.Find(turn);
+      if (counts == nullptr || counts->live != live) Wrong("turn ", turn.turn, " is parked with ", live, " slots");
+      blocks += BlocksForSlots(live);
     }
+    if (parked.blocks() != blocks) Wrong(parked.blocks(), " blocks are parked, not ", blocks);
   }
 
   void CheckEnds() {

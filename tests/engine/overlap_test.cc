@@ -191,7 +191,7 @@ TEST_F(OverlapTest, KvIsReadBehindTheStepInFlight) {
   core->DropSession(11);
   core->Step();
   EXPECT_FALSE(core->in_flight());
-  EXPECT_THAT(core->dropped(), ElementsAre(11));
+  EXPECT_THAT(core->dropped(), ElementsAre(TurnId{11, 3}));
 }
 
 TEST_F(OverlapTest, AStepsTimeBeginsWhereTheOneBeforeItEnds) {

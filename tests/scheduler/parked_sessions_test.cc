@@ -7,39 +7,42 @@
 namespace hydrant {
 namespace {
 
+// By session.
 std::vector<uint64_t> Dropped(const ParkedSessions& sessions) {
-  return {sessions.dropped().begin(), sessions.dropped().end()};
+  std::vector<uint64_t> dropped;
+  for (const TurnId& id : sessions.dropped()) dropped.push_back(id.session);
+  return dropped;
 }
 
 double Equal(int32_t) { return 1; }
 
-// A turn of `session` by `tenant`.
-ParkedCounts Kv(int32_t computed, int32_t live, int32_t tenant = 0) {
-  return {.turn = 1, .tenant = tenant, .computed = computed, .live = live};
+// What turn 1 of `session` left, or another turn.
+ParkedCounts Kv(uint64_t session, int32_t computed, int32_t live, int32_t tenant = 0, uint64_t turn = 1) {
+  return {.id = {session, turn}, .tenant = tenant, .computed = computed, .live = live};
 }
 
 TEST(ParkedSessions, RemembersHowMuchIsParkedForHowManyTokens) {
   ParkedSessions sessions(10);
-  EXPECT_EQ(sessions.Find(1), nullptr);
-  ASSERT_TRUE(sessions.Put(1, Kv(100, 33), Equal));
-  ASSERT_NE(sessions.Find(1), nullptr);
-  EXPECT_EQ(sessions.Find(1)->computed, 100);
-  EXPECT_EQ(sessions.Find(1)->live, 33);
+  EXPECT_EQ(sessions.Newest(1), nullptr);
+  ASSERT_TRUE(sessions.Put(Kv(1, 100, 33), Equal));
+  ASSERT_NE(sessions.Newest(1), nullptr);
+  EXPECT_EQ(sessions.Newest(1)->computed, 100);
+  EXPECT_EQ(sessions.Newest(1)->live, 33);
   EXPECT_EQ(sessions.blocks(), 3);
-  ASSERT_TRUE(sessions.Put(1, Kv(120, 16), Equal)) << "the next turn takes the place of the last";
-  EXPECT_EQ(sessions.blocks(), 1);
+  ASSERT_TRUE(sessions.Put(Kv(1, 120, 16, 0, /*turn=*/2), Equal));
+  EXPECT_EQ(sessions.blocks(), 4) << "beside the turn before";
   EXPECT_EQ(sessions.size(), 1);
   EXPECT_TRUE(sessions.dropped().empty());
 }
 
 TEST(ParkedSessions, TheLeastRecentlyUsedMakesRoom) {
   ParkedSessions sessions(6);
-  for (uint64_t session = 1; session <= 3; ++session) ASSERT_TRUE(sessions.Put(session, Kv(50, 32), Equal));
-  sessions.Use(1);
-  ASSERT_TRUE(sessions.Put(4, Kv(50, 17), Equal));
+  for (uint64_t session = 1; session <= 3; ++session) ASSERT_TRUE(sessions.Put(Kv(session, 50, 32), Equal));
+  sessions.Use({1, 1});
+  ASSERT_TRUE(sessions.Put(Kv(4, 50, 17), Equal));
   EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{2});
   EXPECT_EQ(sessions.lost(), 1u);
-  ASSERT_TRUE(sessions.Put(4, Kv(90, 96), Equal)) << "all of it for one";
+  ASSERT_TRUE(sessions.Put(Kv(4, 90, 96, 0, /*turn=*/2), Equal)) << "all of it for one";
   EXPECT_EQ(sessions.size(), 1);
   EXPECT_EQ(sessions.blocks(), 6);
   sessions.ClearDropped();
@@ -48,80 +51,156 @@ TEST(ParkedSessions, TheLeastRecentlyUsedMakesRoom) {
 
 TEST(ParkedSessions, WhoHasTheMostForItsWeightGivesWay) {
   ParkedSessions sessions(10);
-  for (uint64_t session = 1; session <= 3; ++session) ASSERT_TRUE(sessions.Put(session, Kv(50, 16, 0), Equal));
+  for (uint64_t session = 1; session <= 3; ++session) ASSERT_TRUE(sessions.Put(Kv(session, 50, 16, 0), Equal));
   for (uint64_t session = 100; session < 200; ++session) {
-    ASSERT_TRUE(sessions.Put(session, Kv(50, 16, 1), Equal));
+    ASSERT_TRUE(sessions.Put(Kv(session, 50, 16, 1), Equal));
   }
-  for (uint64_t session = 1; session <= 3; ++session) EXPECT_NE(sessions.Find(session), nullptr) << session;
+  for (uint64_t session = 1; session <= 3; ++session) EXPECT_NE(sessions.Newest(session), nullptr) << session;
   EXPECT_EQ(sessions.size(), 10);
-  EXPECT_EQ(sessions.Find(192), nullptr);
-  EXPECT_NE(sessions.Find(193), nullptr);
+  EXPECT_EQ(sessions.Newest(192), nullptr);
+  EXPECT_NE(sessions.Newest(193), nullptr);
   const auto weight_of = [](int32_t tenant) { return tenant == 0 ? 1.0 : 9.0; };
-  ASSERT_TRUE(sessions.Put(200, Kv(50, 16, 1), weight_of));
-  EXPECT_EQ(sessions.Find(1), nullptr) << "3 blocks of weight 1 are more than 8 of weight 9";
+  ASSERT_TRUE(sessions.Put(Kv(200, 50, 16, 1), weight_of));
+  EXPECT_EQ(sessions.Newest(1), nullptr) << "3 blocks of weight 1 are more than 8 of weight 9";
 }
 
 TEST(ParkedSessions, WhatIsPinnedStays) {
   ParkedSessions sessions(4);
-  ASSERT_TRUE(sessions.Put(1, Kv(50, 32), Equal));
-  ASSERT_TRUE(sessions.Put(2, Kv(50, 32), Equal));
-  sessions.Pin(1);
-  sessions.Pin(1);
-  ASSERT_TRUE(sessions.Put(3, Kv(50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(2, 50, 32), Equal));
+  sessions.Pin({1, 1});
+  sessions.Pin({1, 1});
+  ASSERT_TRUE(sessions.Put(Kv(3, 50, 32), Equal));
   EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{2}) << "1 was used less recently";
-  EXPECT_FALSE(sessions.Put(4, Kv(50, 48), Equal)) << "there is not so much without a pin";
-  EXPECT_NE(sessions.Find(3), nullptr) << "and then nobody loses anything";
-  EXPECT_FALSE(sessions.Put(1, Kv(60, 16), Equal)) << "somebody counts on what is there";
-  sessions.Drop(1);
-  EXPECT_NE(sessions.Find(1), nullptr);
-  sessions.Unpin(1);
-  EXPECT_NE(sessions.Find(1), nullptr);
-  sessions.Use(1);
-  sessions.Unpin(1);
-  EXPECT_EQ(sessions.Find(1), nullptr) << "dropped while it was pinned";
+  EXPECT_FALSE(sessions.Put(Kv(4, 50, 48), Equal)) << "there is not so much without a pin";
+  EXPECT_NE(sessions.Newest(3), nullptr) << "and then nobody loses anything";
+  sessions.Drop({1, 1});
+  EXPECT_NE(sessions.Newest(1), nullptr);
+  sessions.Unpin({1, 1});
+  EXPECT_NE(sessions.Newest(1), nullptr);
+  sessions.Use({1, 1});
+  sessions.Unpin({1, 1});
+  EXPECT_EQ(sessions.Newest(1), nullptr) << "dropped while it was pinned";
   EXPECT_EQ(sessions.blocks(), 2);
-  EXPECT_TRUE(sessions.Put(4, Kv(50, 32), Equal));
+  EXPECT_TRUE(sessions.Put(Kv(4, 50, 32), Equal));
   EXPECT_EQ(sessions.size(), 2);
 }
 
 TEST(ParkedSessions, ATenantPinsWhatItMayOrOneSession) {
   ParkedSessions sessions(12);
-  for (uint64_t session = 1; session <= 4; ++session) ASSERT_TRUE(sessions.Put(session, Kv(50, 32, 0), Equal));
-  ASSERT_TRUE(sessions.Put(5, Kv(50, 64, 1), Equal));
-  EXPECT_TRUE(sessions.CanPin(5, 3)) << "its first, of 4 blocks";
-  sessions.Pin(5);
-  EXPECT_TRUE(sessions.CanPin(5, 3)) << "once more is no more";
-  EXPECT_TRUE(sessions.CanPin(1, 4)) << "the other tenant has none yet";
-  sessions.Pin(1);
-  EXPECT_TRUE(sessions.CanPin(2, 4));
-  sessions.Pin(2);
-  EXPECT_FALSE(sessions.CanPin(3, 4));
-  EXPECT_FALSE(sessions.CanPin(3, 5));
-  EXPECT_TRUE(sessions.CanPin(3, 6));
-  ASSERT_TRUE(sessions.Put(6, Kv(50, 64, 1), Equal)) << "who queues turns for all it has parked leaves room for others";
+  for (uint64_t session = 1; session <= 4; ++session) ASSERT_TRUE(sessions.Put(Kv(session, 50, 32, 0), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(5, 50, 64, 1), Equal));
+  EXPECT_TRUE(sessions.CanPin({5, 1}, 3)) << "its first, of 4 blocks";
+  sessions.Pin({5, 1});
+  EXPECT_TRUE(sessions.CanPin({5, 1}, 3)) << "once more is no more";
+  EXPECT_TRUE(sessions.CanPin({1, 1}, 4)) << "the other tenant has none yet";
+  sessions.Pin({1, 1});
+  EXPECT_TRUE(sessions.CanPin({2, 1}, 4));
+  sessions.Pin({2, 1});
+  EXPECT_FALSE(sessions.CanPin({3, 1}, 4));
+  EXPECT_FALSE(sessions.CanPin({3, 1}, 5));
+  EXPECT_TRUE(sessions.CanPin({3, 1}, 6));
+  ASSERT_TRUE(sessions.Put(Kv(6, 50, 64, 1), Equal)) << "who queues turns for all it has parked leaves room for others";
   EXPECT_EQ(Dropped(sessions), (std::vector<uint64_t>{3, 4}));
-  sessions.Unpin(1);
-  EXPECT_FALSE(sessions.CanPin(1, 3));
-  sessions.Unpin(2);
-  EXPECT_TRUE(sessions.CanPin(1, 0));
+  sessions.Unpin({1, 1});
+  EXPECT_FALSE(sessions.CanPin({1, 1}, 3));
+  sessions.Unpin({2, 1});
+  EXPECT_TRUE(sessions.CanPin({1, 1}, 0));
 }
 
 TEST(ParkedSessions, WhatCanNeverFitChangesNothing) {
   ParkedSessions sessions(2);
-  ASSERT_TRUE(sessions.Put(1, Kv(50, 32), Equal));
-  EXPECT_FALSE(sessions.Put(1, Kv(60, 33), Equal));
-  EXPECT_FALSE(sessions.Put(2, Kv(60, 33), Equal));
-  ASSERT_NE(sessions.Find(1), nullptr);
-  EXPECT_EQ(sessions.Find(1)->computed, 50);
-  EXPECT_FALSE(ParkedSessions(0).Put(1, Kv(5, 1), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  EXPECT_FALSE(sessions.Put(Kv(1, 60, 33), Equal));
+  EXPECT_FALSE(sessions.Put(Kv(2, 60, 33), Equal));
+  ASSERT_NE(sessions.Newest(1), nullptr);
+  EXPECT_EQ(sessions.Newest(1)->computed, 50);
+  EXPECT_FALSE(ParkedSessions(0).Put(Kv(1, 5, 1), Equal));
+}
+
+TEST(ParkedSessions, ATurnIsBesideTheOneBeforeUntilItIsSettled) {
+  for (const bool keep : {true, false}) {
+    ParkedSessions sessions(10);
+    ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+    ASSERT_TRUE(sessions.Put(Kv(2, 50, 32), Equal));
+    ASSERT_TRUE(sessions.Put(Kv(1, 80, 48, 0, /*turn=*/2), Equal));
+    EXPECT_EQ(sessions.blocks(), 7) << "both count";
+    EXPECT_EQ(sessions.Find({1, 1})->computed, 50);
+    EXPECT_EQ(sessions.Find({1, 2})->computed, 80);
+    EXPECT_TRUE(sessions.dropped().empty());
+    sessions.Settle({1, 2}, keep);
+    EXPECT_EQ(sessions.Find({1, 1}) == nullptr, keep);
+    EXPECT_EQ(sessions.Find({1, 2}) != nullptr, keep);
+    EXPECT_EQ(sessions.blocks(), keep ? 5 : 4);
+    EXPECT_EQ(sessions.size(), 2);
+    ASSERT_EQ(sessions.dropped().size(), 1u);
+    EXPECT_EQ(sessions.dropped()[0], (TurnId{1, keep ? 1u : 2u}));
+    EXPECT_NE(sessions.Find({2, 1}), nullptr);
+    EXPECT_EQ(sessions.lost(), 0u);
+  }
+}
+
+TEST(ParkedSessions, ATurnThatIsNotParkedIsSettledAllTheSame) {
+  ParkedSessions sessions(3);
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  EXPECT_FALSE(sessions.Put(Kv(1, 80, 64, 0, /*turn=*/2), Equal));
+  sessions.Settle({1, 2}, /*keep=*/false);
+  EXPECT_NE(sessions.Find({1, 1}), nullptr) << "the session goes on from it";
+  sessions.Settle({1, 3}, /*keep=*/true);
+  EXPECT_EQ(sessions.Find({1, 1}), nullptr) << "nobody goes on from it";
+  EXPECT_EQ(sessions.blocks(), 0);
+  EXPECT_EQ(sessions.size(), 0);
+}
+
+TEST(ParkedSessions, WithoutRoomForBothTurnsTheOneBeforeGivesWayAndNobodyElse) {
+  ParkedSessions sessions(6);
+  ASSERT_TRUE(sessions.Put(Kv(2, 50, 32, 1), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(3, 50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(1, 60, 32, 0, /*turn=*/2), Equal));
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{1});
+  EXPECT_EQ(sessions.Find({1, 1}), nullptr);
+  EXPECT_EQ(sessions.lost(), 0u) << "the session has what it needs";
+  ASSERT_TRUE(sessions.Put(Kv(1, 80, 48, 0, /*turn=*/3), Equal));
+  EXPECT_EQ(Dropped(sessions), (std::vector<uint64_t>{1, 1, 3})) << "and one block more than it had";
+  EXPECT_EQ(sessions.lost(), 1u);
+  EXPECT_EQ(sessions.blocks(), 5);
+}
+
+TEST(ParkedSessions, ASessionThatIsNeverSettledHasTwoTurnsAtMost) {
+  ParkedSessions sessions(100);
+  for (uint64_t turn = 1; turn <= 9; ++turn) ASSERT_TRUE(sessions.Put(Kv(1, 50, 32, 0, turn), Equal));
+  EXPECT_EQ(sessions.blocks(), 4);
+  EXPECT_NE(sessions.Find({1, 8}), nullptr);
+  EXPECT_EQ(sessions.Newest(1)->id.turn, 9u);
+  sessions.Pin({1, 8});
+  EXPECT_FALSE(sessions.Put(Kv(1, 50, 32, 0, 10), Equal)) << "somebody counts on the oldest";
+  sessions.Settle({1, 9}, /*keep=*/true);
+  EXPECT_NE(sessions.Find({1, 8}), nullptr);
+  sessions.Unpin({1, 8});
+  EXPECT_EQ(sessions.Find({1, 8}), nullptr);
+  EXPECT_EQ(sessions.blocks(), 2);
+}
+
+TEST(ParkedSessions, ADroppedSessionLosesBothTurns) {
+  ParkedSessions sessions(10);
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(1, 80, 48, 0, /*turn=*/2), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(2, 80, 48), Equal));
+  sessions.DropSession(1);
+  EXPECT_EQ(sessions.dropped().size(), 2u);
+  EXPECT_EQ(sessions.blocks(), 3);
+  EXPECT_EQ(sessions.size(), 1);
+  sessions.DropSession(3);
+  EXPECT_EQ(sessions.dropped().size(), 2u);
 }
 
 TEST(ParkedSessions, ADropIsForTheExecutorToSee) {
   ParkedSessions sessions(5);
-  ASSERT_TRUE(sessions.Put(1, Kv(50, 32), Equal));
-  sessions.Drop(2);
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  sessions.Drop({2, 1});
   EXPECT_TRUE(sessions.dropped().empty());
-  sessions.Drop(1);
+  sessions.Drop({1, 1});
   EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{1});
   EXPECT_EQ(sessions.blocks(), 0);
   EXPECT_EQ(sessions.lost(), 0u) << "nobody had to make room";

@@ -37,15 +37,15 @@ TEST(Parking, ATurnGoesOnFromTheOneItNames) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
   Drain(driver);
-  ASSERT_NE(driver.scheduler.parked().Find(1), nullptr);
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->computed, 24);
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+  ASSERT_NE(driver.scheduler.parked().Newest(1), nullptr);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->computed, 24);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
   EXPECT_EQ(driver.used(), 0);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
   Drain(driver);
   EXPECT_EQ(driver.finished[2].restored, 24);
   EXPECT_EQ(driver.finished[2].prompt_computed, 6);
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 2u);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 2u);
 }
 
 TEST(Parking, ATurnNamedWronglyIsComputedWhole) {
@@ -69,12 +69,12 @@ TEST(Parking, OnlyATurnThatEndsByItselfIsParked) {
   for (int i = 0; i < 4; ++i) driver.Step();
   ASSERT_TRUE(driver.scheduler.Cancel(2));
   Drain(driver);
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
   driver.failing = 3;
   ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 5, 1)).ok());
   Drain(driver);
   EXPECT_EQ(driver.finished[3].finish, FinishReason::kError);
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->turn, 1u);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
 }
 
 TEST(Parking, WhatARequestCountsOnStaysUntilItIsAdmitted) {
@@ -85,10 +85,10 @@ TEST(Parking, WhatARequestCountsOnStaysUntilItIsAdmitted) {
   driver.scheduler.PauseAdmission(true);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
   driver.scheduler.DropSession(1);
-  ASSERT_NE(driver.scheduler.parked().Find(1), nullptr) << "it is dropped when nobody waits for it any more";
+  ASSERT_NE(driver.scheduler.parked().Newest(1), nullptr) << "it is dropped when nobody waits for it any more";
   driver.scheduler.PauseAdmission(false);
   driver.Step();
-  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
   Drain(driver);
   EXPECT_EQ(driver.finished[2].restored, 24);
 }
@@ -101,7 +101,7 @@ TEST(Parking, ACancelledRequestCountsOnNothing) {
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
   ASSERT_TRUE(driver.scheduler.Cancel(2));
   driver.scheduler.DropSession(1);
-  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
   Drain(driver);
 }
 
@@ -130,7 +130,7 @@ TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
     driver.Step();
     driver.scheduler.FinishParks();
   }
-  EXPECT_NE(driver.scheduler.parked().Find(5), nullptr) << "the other tenant parks what it has";
+  EXPECT_NE(driver.scheduler.parked().Newest(5), nullptr) << "the other tenant parks what it has";
   driver.scheduler.PauseAdmission(false);
   Drain(driver);
   EXPECT_EQ(driver.finished[11].restored, 24);
@@ -160,28 +160,78 @@ TEST(Parking, ATurnThatNeedsItsPastIsRefusedWhereThatCannotBeKeptForIt) {
   Drain(driver);
 }
 
-TEST(Parking, ATurnThatFindsNoRoomLeavesNothingOfTheOneBefore) {
-  Driver driver(Options(20, 3));
-  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 8, 2, 0, 2)).ok());
-  Drain(driver);
-  ASSERT_EQ(driver.scheduler.parked().blocks(), 3);
-  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 8, 1)).ok());
-  driver.Step();
-  driver.scheduler.PauseAdmission(true);
-  ASSERT_TRUE(driver.scheduler.Add(Turn(4, 12, 2, 2, 2)).ok());
-  std::vector<uint64_t> dropped;
-  while (!driver.finished.contains(3)) {
+TEST(Parking, ATurnThatFindsNoRoomLeavesTheOneBeforeToWhoeverGoesOnFromIt) {
+  for (const bool keep : {true, false}) {
+    Driver driver(Options(20, 3));
+    ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+    ASSERT_TRUE(driver.scheduler.Add(Turn(2, 8, 2, 0, 2)).ok());
+    Drain(driver);
+    ASSERT_EQ(driver.scheduler.parked().blocks(), 3);
+    ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 8, 1)).ok());
     driver.Step();
-    dropped.insert(dropped.end(), driver.scheduler.drops().begin(), driver.scheduler.drops().end());
-    driver.scheduler.FinishParks();
+    driver.scheduler.PauseAdmission(true);
+    ASSERT_TRUE(driver.scheduler.Add(Turn(4, 12, 2, 2, 2)).ok());
+    while (!driver.finished.contains(3)) {
+      driver.Step();
+      driver.scheduler.FinishParks();
+    }
+    EXPECT_EQ(driver.scheduler.parked().Find({1, 3}), nullptr)
+        << "37 tokens take all there is, and 2 counts on a block";
+    EXPECT_NE(driver.scheduler.parked().Find({1, 1}), nullptr);
+    driver.scheduler.SettleTurn({1, 3}, keep);
+    EXPECT_EQ(driver.scheduler.parked().Find({1, 1}) == nullptr, keep);
+    driver.scheduler.PauseAdmission(false);
+    Drain(driver);
+    EXPECT_EQ(driver.finished[4].restored, 9);
   }
-  EXPECT_EQ(driver.scheduler.parked().Find(1), nullptr) << "37 tokens take all there is, and 2 counts on a block";
-  EXPECT_EQ(dropped, std::vector<uint64_t>{1});
-  EXPECT_EQ(driver.scheduler.parked().blocks(), 1);
-  driver.scheduler.PauseAdmission(false);
+}
+
+// The client left while the step was computed with which its turn ended.
+TEST(Parking, ATurnThatNobodyTookLeavesTheOneBefore) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
   Drain(driver);
-  EXPECT_EQ(driver.finished[4].restored, 9);
+  driver.scheduler.SettleTurn({1, 1}, /*keep=*/true);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
+  Drain(driver);
+  ASSERT_EQ(driver.finished[2].finish, FinishReason::kLength);
+  ASSERT_EQ(driver.scheduler.parked().blocks(), 2 + 3) << "both are there";
+  driver.scheduler.SettleTurn({1, 2}, /*keep=*/false);
+  EXPECT_FALSE(driver.scheduler.Cancel(2)) << "it has ended";
+  ASSERT_EQ(driver.scheduler.drops().size(), 1u);
+  EXPECT_EQ(driver.scheduler.drops()[0], (TurnId{1, 2}));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 28, 5, 1)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[3].restored, 24);
+  driver.scheduler.SettleTurn({1, 3}, /*keep=*/true);
+  EXPECT_EQ(driver.scheduler.parked().blocks(), 2) << "and nothing that is nobody's";
+}
+
+// With a row behind its end on the way, the turn has yet to be parked.
+TEST(Parking, ATurnThatNobodyWillTakeIsNotParked) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  driver.Step();
+  const StepPlan& plan = driver.scheduler.Plan(1);
+  const StepPlan* ahead = driver.scheduler.PlanAhead([](int32_t) { return true; });
+  ASSERT_NE(ahead, nullptr);
+  const std::vector<RowResult> results = {{.token = 7, .ends = true}};
+  EXPECT_TRUE(driver.scheduler.Commit(plan, results, 2).empty());
+  driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
+  EXPECT_EQ(driver.scheduler.Commit(*ahead, results, 3).size(), 1u);
+  EXPECT_TRUE(driver.scheduler.parks().empty());
+  EXPECT_EQ(driver.scheduler.parked().size(), 0);
+  EXPECT_EQ(driver.used(), 0);
+}
+
+TEST(Parking, WhatIsForgottenOnItsWayOutIsNotCopied) {
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 1, 0)).ok());
+  driver.Step();
+  ASSERT_EQ(driver.scheduler.parks().size(), 1u);
+  driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
+  EXPECT_TRUE(driver.scheduler.parks().empty());
+  EXPECT_EQ(driver.used(), 0);
 }
 
 TEST(Parking, AHistoryLargerThanThePoolGoesOnFromWhatIsParked) {
@@ -206,7 +256,7 @@ TEST(Parking, AnEndInTheTextIsParkedLikeAStop) {
   EXPECT_EQ(events[0].finish, FinishReason::kText);
   EXPECT_EQ(events[0].generated, 1);
   driver.scheduler.FinishParks();
-  EXPECT_EQ(driver.scheduler.parked().Find(1)->computed, 20);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->computed, 20);
 }
 
 }  // namespace

@@ -202,13 +202,14 @@ TestServer::TestServer(TestServerOptions options) {
   SessionStore::Options session_options = options.sessions;
   if (!session_options.clock) session_options.clock = MonotonicUs;
   session_options.on_forget = [this](uint64_t session) { engine_->DropSession(session); };
+  session_options.on_settle = [this](const TurnId& turn, bool keep) { engine_->SettleTurn(turn, keep); };
   sessions_ = std::make_unique<SessionStore>(std::move(session_options));
   context.sessions = sessions_.get();
   http_ = std::make_unique<Frontend>(std::move(http), *metrics_, *tenants_);
   EngineHooks hooks;
   hooks.fan_out = http_->fan_out();
   hooks.on_death = [this](const std::string&) { http_->Fail(70); };
-  hooks.on_parked = [this](std::span<const uint64_t> dropped, std::span<const ParkedTurn> parked) {
+  hooks.on_parked = [this](std::span<const TurnId> dropped, std::span<const ParkedTurn> parked) {
     sessions_->OnParked(dropped, parked);
   };
   engine_ = std::make_unique<TestedEngine>(std::move(*core), http_->limits(), std::move(hooks));

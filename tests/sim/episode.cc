@@ -23,7 +23,8 @@ Episode::Episode(const EpisodeOptions& options)
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
       buggy_(options.bug, executor_),
       digesting_(options.digest, buggy_),
-      tenants_(workload_, requests_, failure_) {
+      tenants_(workload_, requests_, failure_),
+      turns_(workload_.core().scheduler.parked_blocks_max, failure_) {
   executor_.in_flight = [this] { ActInFlight(); };
   executor_.step_fails = [this] { return workload_.StepFails(); };
   executor_.on_change = [this](SimRequest& request) { RunOracle(request); };
@@ -50,7 +51,7 @@ EpisodeResult Episode::Run() {
     ++step_;
     Act();
     if (core_->idle()) {
-      if (workload_.exhausted()) break;
+      if (workload_.exhausted() && settling_.empty()) break;
       continue;
     }
     Step();
@@ -76,6 +77,8 @@ EpisodeResult Episode::Run() {
   result_.copied_blocks = executor_.copied_blocks();
   result_.restored_tokens = executor_.restored_tokens();
   result_.turn_cuts = executor_.turn_cuts();
+  result_.turns_given_up = turns_.given_up();
+  result_.turns_gone_back = turns_.gone_back();
   result_.rows_left_out = executor_.rows_left_out();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
@@ -86,6 +89,7 @@ EpisodeResult Episode::Run() {
 }
 
 void Episode::Act() {
+  SettleTurns();
   if (!workload_.exhausted()) {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
@@ -103,6 +107,7 @@ void Episode::Act() {
     const uint64_t session = workload_.AnySession();
     if (promised_ != 0 && requests_[promised_ - 1]->request.request.session == session) promised_ = 0;
     core_->DropSession(session);
+    turns_.OnDrop(session, core_->scheduler());
   }
   if (workload_.LimitsStepsNow()) {
     const SchedulerOptions& scheduler = workload_.core().scheduler;
@@ -119,6 +124,7 @@ void Episode::Act() {
     admission_paused_ = !admission_paused_;
     if (options_.bug != PlantedBug::kAdmissionNotPaused) core_->PauseAdmission(admission_paused_);
   }
+  for (const SimRequest* request : std::exchange(left_, {})) Cancel(request->id(), /*in_flight=*/false);
 }
 
 void Episode::Reload() {
@@ -196,6 +202,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
 void Episode::ActInFlight() {
   SeeAdmissions();
   tenants_.CheckGivers(core_->scheduler());
+  LeaveSessions();
   if (workload_.CancelsInFlight()) CancelSomebody(true);
   if (!workload_.exhausted() && workload_.AddsInFlight()) {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
@@ -205,12 +212,15 @@ void Episode::ActInFlight() {
 
 void Episode::CancelSomebody(bool in_flight) {
   if (requests_.empty()) return;
-  disturbed_ = true;
   // Mostly a young one, for those are likely to be there still; sometimes any, or one that never was.
   const int32_t count = static_cast<int32_t>(requests_.size());
   const int32_t back = workload_.random().Chance(90) ? std::min(count, 1 + workload_.random().Below(16))
                                                      : workload_.random().Below(count + 1);
-  const uint64_t id = static_cast<uint64_t>(count - back + 1);
+  Cancel(static_cast<uint64_t>(count - back + 1), in_flight);
+}
+
+void Episode::Cancel(uint64_t id, bool in_flight) {
+  disturbed_ = true;
   const bool alive =
       id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled && !Ending(id);
   if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
@@ -260,6 +270,7 @@ void Episode::Step() {
   result_.paused_steps += held_up == 0 ? 0 : 1;
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
   tenants_.BeforeStep(scheduler, admits);
+  turns_.BeforeStep(scheduler);
   const bool forgotten = options_.bug == PlantedBug::kPromiseForgotten && promised_ != 0;
   if (forgotten) core_->PauseAdmission(true);
   std::span<const EngineEvent> events = core_->Step();
@@ -282,6 +293,8 @@ void Episode::Step() {
   }
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
   if (!failure_.any()) CheckState();
+  const bool moved = scheduler.drops().empty() && scheduler.parks().empty();
+  if (!failure_.any()) turns_.AfterStep(scheduler, moved ? executor_.parked_blocks() : -1);
   if (!failure_.any()) CheckPromise(admits, planned_us);
   if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);

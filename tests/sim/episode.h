@@ -17,6 +17,7 @@
 #include "tests/sim/simulator.h"
 #include "tests/sim/solo_run.h"
 #include "tests/sim/tenant_checks.h"
+#include "tests/sim/turn_checks.h"
 #include "tests/sim/workload.h"
 
 namespace hydrant::sim {
@@ -31,8 +32,13 @@ class Episode {
 
  private:
   struct Session {
-    SimRequest* last = nullptr;  // the turn whose KV is parked, if any is
-    bool busy = false;
+    SimRequest* last = nullptr;  // the turn from which the session goes on
+    SimRequest* turn = nullptr;  // in progress, or ended and not settled
+  };
+  // A turn that has ended for its client, of which the engine is yet to be told.
+  struct Settling {
+    SimRequest* request = nullptr;
+    bool keep = false;
   };
 
   // episode.cc: what happens.
@@ -43,6 +49,9 @@ class Episode {
   void Begin(SimRequest& request, const Sequence& sequence);
   void CheckTwins(const Sequence& admitted);
   void CancelSomebody(bool in_flight);
+  void Cancel(uint64_t id, bool in_flight);
+  void LeaveSessions();
+  void SettleTurns();
   bool Ending(uint64_t id) const;
   void Reload();
   void ReadSlowly();
@@ -85,10 +94,13 @@ class Episode {
   std::vector<SoloRun> spare_runs_;                // memory of runs nobody needs any more
   std::vector<std::vector<uint64_t>> spare_keys_;  // likewise
   std::vector<Session> sessions_;                  // by session
+  std::vector<Settling> settling_;                 // in the order of their ends
+  std::vector<SimRequest*> left_;                  // whose clients are gone: to be cancelled
   std::vector<SimRequest*> slow_;                  // those in progress whose readers are slow
   BuggyExecutor buggy_;
   DigestingExecutor digesting_;
   TenantChecks tenants_;
+  TurnChecks turns_;
   std::unique_ptr<EngineCore> core_;
   std::vector<EngineEvent> spoilt_events_;
   uint64_t promised_ = 0;   // for whom budgets fell, until it is let in

@@ -59,7 +59,7 @@ void Episode::AddRequest() {
   if (status.ok()) return ExpectEnd(request);
   request.ended = true;
   request.gone = true;
-  if (request.request.request.session != 0) sessions_[request.request.request.session].busy = false;
+  if (request.request.request.session != 0) settling_.push_back({&request, /*keep=*/false});
   Release(request);
   ++result_.refused;
 }
@@ -99,7 +99,7 @@ void Episode::ExpectEnd(SimRequest& request) {
 // The next turn of a session says all of its past and something new. A session that is busy is left alone.
 void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
   Session& own = sessions_[session];
-  if (own.busy) return;
+  if (own.turn != nullptr) return;
   if (own.last != nullptr) {
     const SequenceRequest& first = own.last->request;
     made.policy = first.policy;
@@ -127,23 +127,55 @@ void Episode::BeginTurn(SimRequest& request) {
   const Request& asked = request.request.request;
   if (asked.session == 0) return;
   Session& own = sessions_[asked.session];
-  own.busy = true;
+  own.turn = &request;
   if (own.last == nullptr || asked.resumes != own.last->id()) return;
   request.past = own.last;
-  const ParkedCounts* parked = core_->scheduler().parked().Find(asked.session);
-  request.may_resume = parked != nullptr && parked->turn == asked.resumes;
+  request.may_resume = core_->scheduler().parked().Find({asked.session, asked.resumes}) != nullptr;
   request.must_resume = request.may_resume && core_->scheduler().KeepsPast(asked);
 }
 
-// A turn that ended by itself is the session's past from now on, whether or not it could be parked.
+// A turn that ended by itself is the session's past once its client has it, whether or not it could be parked.
 void Episode::EndTurn(SimRequest& request) {
-  const uint64_t session = request.request.request.session;
-  if (session == 0) return Release(request);
-  Session& own = sessions_[session];
-  own.busy = false;
-  if (request.cancelled || !EndsByItself(request.solo.finish)) return Release(request);
-  if (own.last != nullptr) Release(*own.last);
-  own.last = &request;
+  const Request& asked = request.request.request;
+  if (asked.session == 0) return Release(request);
+  const bool by_itself = !request.cancelled && EndsByItself(request.solo.finish);
+  if (by_itself && !request.settled) turns_.OnEnd({asked.session, asked.turn}, BlocksForSlots(request.solo.kept_count));
+  if (!request.left) settling_.push_back({&request, by_itself});
+  if (!by_itself || request.left) Release(request);
+}
+
+// Some clients go: seldom, but as a step is computed with which their turn ends, often. The engine hears of it after the step.
+void Episode::LeaveSessions() {
+  for (Session& session : sessions_) {
+    if (session.turn == nullptr || session.turn->left || session.turn->ended) continue;
+    SimRequest& request = *session.turn;
+    const bool last_step = request.decodes() && request.tokens_seen + 1 >= request.solo.generated();
+    if (!workload_.Leaves(last_step)) continue;
+    request.left = true;
+    settling_.push_back({&request, /*keep=*/false});
+  }
+}
+
+// As the server has it: what the engine is told of a turn comes before its cancel and before the session's next turn.
+void Episode::SettleTurns() {
+  std::erase_if(settling_, [this](const Settling& settling) {
+    SimRequest& request = *settling.request;
+    if (!request.left && !workload_.SettlesNow()) return false;
+    disturbed_ = true;
+    const TurnId id = {request.request.request.session, request.request.request.turn};
+    const bool told = settling.keep != (options_.bug == PlantedBug::kSettleInverted);
+    if (options_.bug != PlantedBug::kSettleIgnored) core_->SettleTurn(id, told);
+    turns_.OnSettle(id, settling.keep);
+    request.settled = true;
+    if (!request.ended) left_.push_back(&request);
+    Session& own = sessions_[id.session];
+    own.turn = nullptr;
+    if (settling.keep) {
+      if (own.last != nullptr) Release(*own.last);
+      own.last = &request;
+    }
+    return true;
+  });
 }
 
 // At admission, and when what follows is another text: what was said already stays.

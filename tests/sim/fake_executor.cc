@@ -102,7 +102,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     if (step_fails && step_fails()) FailRows(input.rows);
   }
   flights_.erase(flights_.begin());
-  for (uint64_t session : input.drops) parked(session).live = -1;
+  for (const TurnId& turn : input.drops) parked_.erase(turn);
   for (const ParkOp& park : input.parks) Park(park);
   for (const RestoreOp& restore : input.restores) Restore(restore);
   for (const ScoreInit& init : input.score_inits) memory_.InitScore(init.from, init.to, init.position);
@@ -159,7 +159,7 @@ SimRequest* FakeExecutor::RequestOf(const StepRow& row) {
   }
   last_used = step_;
   request.state_row = row.state_row;
-  if (request.request.request.session != 0) parked(request.request.request.session).user = &request;
+  if (request.request.request.session != 0) user(request.request.request.session) = &request;
   return failure_.any() ? nullptr : &request;
 }
 

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -64,6 +65,7 @@ class FakeExecutor : public Executor {
 
   // With those that rows on their way will take.
   int32_t held_blocks() const;
+  int64_t parked_blocks() const;
   int64_t live_slots() const { return live_slots_; }
   uint64_t slots_read() const { return slots_read_; }
   uint64_t cached_tokens() const { return cached_tokens_; }
@@ -82,12 +84,11 @@ class FakeExecutor : public Executor {
   std::function<void(SimRequest&)> on_change;  // its shrinkings or its fate changed: the oracle must run anew
 
  private:
-  // What a session left, block by block.
+  // What a turn left, block by block.
   struct Parked {
     std::vector<FakeMemory::Block> blocks;
     std::vector<FakeMemory::ScoreBlock> score_blocks;
-    int32_t live = -1;           // -1: nothing
-    SimRequest* user = nullptr;  // whose turn had a row last
+    int32_t live = 0;
   };
 
   SimRequest* RequestOf(const StepRow& row);
@@ -122,7 +123,7 @@ class FakeExecutor : public Executor {
   void SetLive(SimRequest& request, int32_t live);
 
   // fake_sessions.cc: what moves slots besides rows.
-  Parked& parked(uint64_t session);
+  SimRequest*& user(uint64_t session);
   void Park(const ParkOp& park);
   void Restore(const RestoreOp& restore);
   bool Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
@@ -146,8 +147,9 @@ class FakeExecutor : public Executor {
   FakeMemory memory_;
   std::vector<int32_t> victims_;  // [state_row][layer_head], slot; -1 = none chosen
   std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
-  std::vector<Parked> parked_;    // by session
-  std::vector<int32_t> table_;    // a row's tables once its copies are made
+  std::map<TurnId, Parked> parked_;
+  std::vector<SimRequest*> users_;  // [session], whose turn had a row last, or goes on from what was parked
+  std::vector<int32_t> table_;      // a row's tables once its copies are made
   std::vector<int32_t> score_table_;
   std::vector<uint64_t> row_user_;  // [state_row], number of the last step that used it
 

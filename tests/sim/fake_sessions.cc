@@ -66,29 +66,37 @@ bool FakeExecutor::FillHoles(const SimRequest& request, int32_t layer_head, int3
   return true;
 }
 
-FakeExecutor::Parked& FakeExecutor::parked(uint64_t session) {
-  if (parked_.size() <= session) parked_.resize(session + 1);
-  return parked_[session];
+SimRequest*& FakeExecutor::user(uint64_t session) {
+  if (users_.size() <= session) users_.resize(session + 1);
+  return users_[session];
+}
+
+int64_t FakeExecutor::parked_blocks() const {
+  int64_t blocks = 0;
+  for (const auto& [id, turn] : parked_) blocks += BlocksForSlots(turn.live);
+  return blocks;
 }
 
 // The first `live` slots leave with what stands beside them.
 void FakeExecutor::Park(const ParkOp& park) {
-  Parked& parked_kv = parked(park.session);
-  if (parked_kv.user == nullptr || park.computed != parked_kv.user->computed) {
-    failure_.Set("step ", step_, ": session ", park.session, " is parked with ", park.computed, " tokens");
+  if (park.id.turn == 0 || park.id.turn > requests_.size()) {
+    failure_.Set("step ", step_, ": turn ", park.id.turn, " is parked");
     return;
   }
-  SimRequest& request = *parked_kv.user;
+  SimRequest& request = *requests_[park.id.turn - 1];
+  if (request.request.request.session != park.id.session || park.computed != request.computed) {
+    failure_.Set("step ", step_, ": session ", park.id.session, " is parked with ", park.computed, " tokens");
+    return;
+  }
   if (!std::equal(request.blocks.begin(), request.blocks.end(), park.block_table.begin(), park.block_table.end())) {
-    failure_.Set("step ", step_, ": what is parked for session ", park.session, " is not of request ", request.id());
+    failure_.Set("step ", step_, ": what is parked for session ", park.id.session, " is not of request ", request.id());
     return;
   }
   table_.assign(park.block_table.begin(), park.block_table.end());
   score_table_.assign(park.score_table.begin(), park.score_table.end());
   if (park.cut_from > 0 && !Cut(request, *park.policy, park.computed, park.cut_from, park.live)) return;
-  parked_kv.live = park.live;
-  parked_kv.blocks.clear();
-  parked_kv.score_blocks.clear();
+  Parked& parked_kv = parked_[park.id];
+  parked_kv = {.live = park.live};
   for (size_t i = 0; i < static_cast<size_t>(BlocksForSlots(park.live)); ++i) {
     parked_kv.blocks.push_back(memory_.block(table_[i]));
     parked_kv.score_blocks.push_back(memory_.score_block(score_table_[i]));
@@ -106,18 +114,19 @@ void FakeExecutor::Park(const ParkOp& park) {
 
 // Blocks behind a cut are somebody else's from the next operation on: until then nothing may be in them.
 void FakeExecutor::Restore(const RestoreOp& restore) {
-  const Parked& parked_kv = parked(restore.session);
-  if (parked_kv.live < 0 || parked_kv.live != restore.live ||
+  const auto found = parked_.find(restore.id);
+  if (found == parked_.end() || found->second.live != restore.live ||
       std::ssize(restore.block_table) != BlocksForSlots(restore.live)) {
-    failure_.Set("step ", step_, ": session ", restore.session, " has nothing parked in ", restore.live, " slots");
+    failure_.Set("step ", step_, ": session ", restore.id.session, " has nothing parked in ", restore.live, " slots");
     return;
   }
+  const Parked& parked_kv = found->second;
   const size_t kept = static_cast<size_t>(BlocksForSlots(restore.cut_to > 0 ? restore.cut_to : restore.live));
   for (size_t i = 0; i < restore.block_table.size(); ++i) {
     const int32_t block = restore.block_table[i];
     const FakeMemory::Block& target = memory_.block(block);
     if (i < kept ? target.holders != 1 : target.holders > 0 && target.sums != PairSums()) {
-      failure_.Set("step ", step_, ": session ", restore.session, " is restored into block ", block,
+      failure_.Set("step ", step_, ": session ", restore.id.session, " is restored into block ", block,
                    ", in which there is something");
       return;
     }
@@ -127,10 +136,10 @@ void FakeExecutor::Restore(const RestoreOp& restore) {
   if (restore.cut_to == 0) return;
   table_.assign(restore.block_table.begin(), restore.block_table.end());
   score_table_ = table_;
-  SimRequest& turn = *parked_kv.user;
+  SimRequest& turn = *user(restore.id.session);
   if (turn.gone || turn.before == nullptr || turn.solo.cut_before != restore.cut_to || turn.begin != restore.computed ||
       turn.prompt_length() - turn.begin != restore.rows) {
-    failure_.Set("step ", step_, ": session ", restore.session, " is cut to ", restore.cut_to, " slots for ",
+    failure_.Set("step ", step_, ": session ", restore.id.session, " is cut to ", restore.cut_to, " slots for ",
                  restore.rows, " more tokens");
     return;
   }
@@ -142,7 +151,7 @@ void FakeExecutor::Restore(const RestoreOp& restore) {
 }
 
 void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks) {
-  parked(request.request.request.session).user = &request;
+  user(request.request.request.session) = &request;
   request.computed = request.begin;
   SetLive(request, request.solo.live_begin());
   restored_tokens_ += static_cast<uint64_t>(request.computed);

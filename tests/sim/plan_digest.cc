@@ -33,7 +33,8 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
   AddCost(plan.decode_cost);
   AddCost(plan.prefill_cost);
   for (const PlanRestore& restore : plan.restores) {
-    AddAll(restore.session, restore.sequence, restore.live, restore.cut_to, restore.computed, restore.rows);
+    AddAll(restore.id.session, restore.id.turn, restore.sequence, restore.live, restore.cut_to, restore.computed,
+           restore.rows);
     AddIds(restore.block_table);
   }
   for (const ScoreInit& start : plan.score_inits) AddAll(start.from, start.to, start.position);
@@ -47,9 +48,9 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
 
 void PlanDigest::AddMoves(const Scheduler& scheduler) {
   AddAll(scheduler.drops().size(), scheduler.parks().size());
-  for (uint64_t session : scheduler.drops()) Add(session);
+  for (const TurnId& turn : scheduler.drops()) AddAll(turn.session, turn.turn);
   for (const PlanPark& park : scheduler.parks()) {
-    AddAll(park.session, park.turn, park.sequence, park.cut_from, park.live, park.computed);
+    AddAll(park.id.session, park.id.turn, park.sequence, park.cut_from, park.live, park.computed);
     AddIds(park.block_table);
     AddIds(park.score_table);
   }

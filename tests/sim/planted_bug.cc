@@ -1,131 +1,81 @@
 #include "tests/sim/planted_bug.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hydrant::sim {
+namespace {
 
-const char* NameOf(PlantedBug bug) {
-  switch (bug) {
-    case PlantedBug::kNone:
-      return "None";
-    case PlantedBug::kSwappedTables:
-      return "SwappedTables";
-    case PlantedBug::kForeignBlock:
-      return "ForeignBlock";
-    case PlantedBug::kStaleBlock:
-      return "StaleBlock";
-    case PlantedBug::kLiveTooHigh:
-      return "LiveTooHigh";
-    case PlantedBug::kLiveTooLow:
-      return "LiveTooLow";
-    case PlantedBug::kVictimNotReused:
-      return "VictimNotReused";
-    case PlantedBug::kVictimNotChosen:
-      return "VictimNotChosen";
-    case PlantedBug::kCutForgotten:
-      return "CutForgotten";
-    case PlantedBug::kCutTooDeep:
-      return "CutTooDeep";
-    case PlantedBug::kInnerCutForgotten:
-      return "InnerCutForgotten";
-    case PlantedBug::kStrideIgnored:
-      return "StrideIgnored";
-    case PlantedBug::kShrinkForgotten:
-      return "ShrinkForgotten";
-    case PlantedBug::kShrinkWithOldPolicy:
-      return "ShrinkWithOldPolicy";
-    case PlantedBug::kShrinkOfRecentAlone:
-      return "ShrinkOfRecentAlone";
-    case PlantedBug::kBudgetFloorIgnored:
-      return "BudgetFloorIgnored";
-    case PlantedBug::kGuaranteeIgnored:
-      return "GuaranteeIgnored";
-    case PlantedBug::kWrongToken:
-      return "WrongToken";
-    case PlantedBug::kTokenInFlightLost:
-      return "TokenInFlightLost";
-    case PlantedBug::kEndsForgotten:
-      return "EndsForgotten";
-    case PlantedBug::kEndsMadeUp:
-      return "EndsMadeUp";
-    case PlantedBug::kPositionOff:
-      return "PositionOff";
-    case PlantedBug::kRowDropped:
-      return "RowDropped";
-    case PlantedBug::kStateRowsSwapped:
-      return "StateRowsSwapped";
-    case PlantedBug::kWrongPolicy:
-      return "WrongPolicy";
-    case PlantedBug::kCopyForgotten:
-      return "CopyForgotten";
-    case PlantedBug::kCopyOfAnother:
-      return "CopyOfAnother";
-    case PlantedBug::kOwnScoreBlock:
-      return "OwnScoreBlock";
-    case PlantedBug::kScoreBlockNotPrepared:
-      return "ScoreBlockNotPrepared";
-    case PlantedBug::kSnapshotLost:
-      return "SnapshotLost";
-    case PlantedBug::kHitTooLong:
-      return "HitTooLong";
-    case PlantedBug::kParkCutForgotten:
-      return "ParkCutForgotten";
-    case PlantedBug::kRestoreLost:
-      return "RestoreLost";
-    case PlantedBug::kRestoreOfAnother:
-      return "RestoreOfAnother";
-    case PlantedBug::kParkedTooOld:
-      return "ParkedTooOld";
-    case PlantedBug::kTurnCutForgotten:
-      return "TurnCutForgotten";
-    case PlantedBug::kSaltIgnored:
-      return "SaltIgnored";
-    case PlantedBug::kTwinsBesideEachOther:
-      return "TwinsBesideEachOther";
-    case PlantedBug::kAnswersSwapped:
-      return "AnswersSwapped";
-    case PlantedBug::kFailureHidden:
-      return "FailureHidden";
-    case PlantedBug::kTerminalLost:
-      return "TerminalLost";
-    case PlantedBug::kTerminalTwice:
-      return "TerminalTwice";
-    case PlantedBug::kTokenLost:
-      return "TokenLost";
-    case PlantedBug::kTokenTwice:
-      return "TokenTwice";
-    case PlantedBug::kCancelIgnored:
-      return "CancelIgnored";
-    case PlantedBug::kEventsMixedUp:
-      return "EventsMixedUp";
-    case PlantedBug::kLiveMisreported:
-      return "LiveMisreported";
-    case PlantedBug::kPauseIgnored:
-      return "PauseIgnored";
-    case PlantedBug::kPauseOfAnother:
-      return "PauseOfAnother";
-    case PlantedBug::kResumeForgotten:
-      return "ResumeForgotten";
-    case PlantedBug::kAdmissionNotPaused:
-      return "AdmissionNotPaused";
-    case PlantedBug::kTenantMixedUp:
-      return "TenantMixedUp";
-    case PlantedBug::kPriorityIgnored:
-      return "PriorityIgnored";
-    case PlantedBug::kWeightsIgnored:
-      return "WeightsIgnored";
-    case PlantedBug::kCapsIgnored:
-      return "CapsIgnored";
-    case PlantedBug::kFloorsIgnored:
-      return "FloorsIgnored";
-    case PlantedBug::kTenantTakenForGone:
-      return "TenantTakenForGone";
-    case PlantedBug::kPromiseForgotten:
-      return "PromiseForgotten";
-  }
-  return "?";
-}
+// In the order of PlantedBug.
+constexpr const char* kNames[] = {
+    "None",
+    "SwappedTables",
+    "ForeignBlock",
+    "StaleBlock",
+    "LiveTooHigh",
+    "LiveTooLow",
+    "VictimNotReused",
+    "VictimNotChosen",
+    "CutForgotten",
+    "CutTooDeep",
+    "InnerCutForgotten",
+    "StrideIgnored",
+    "ShrinkForgotten",
+    "ShrinkWithOldPolicy",
+    "ShrinkOfRecentAlone",
+    "BudgetFloorIgnored",
+    "GuaranteeIgnored",
+    "WrongToken",
+    "TokenInFlightLost",
+    "EndsForgotten",
+    "EndsMadeUp",
+    "PositionOff",
+    "RowDropped",
+    "StateRowsSwapped",
+    "WrongPolicy",
+    "CopyForgotten",
+    "CopyOfAnother",
+    "OwnScoreBlock",
+    "ScoreBlockNotPrepared",
+    "SnapshotLost",
+    "HitTooLong",
+    "ParkCutForgotten",
+    "RestoreLost",
+    "RestoreOfAnother",
+    "ParkedTooOld",
+    "TurnCutForgotten",
+    "TurnBeforeOverwritten",
+    "SaltIgnored",
+    "TwinsBesideEachOther",
+    "AnswersSwapped",
+    "FailureHidden",
+    "TerminalLost",
+    "TerminalTwice",
+    "TokenLost",
+    "TokenTwice",
+    "CancelIgnored",
+    "EventsMixedUp",
+    "LiveMisreported",
+    "PauseIgnored",
+    "PauseOfAnother",
+    "ResumeForgotten",
+    "SettleIgnored",
+    "SettleInverted",
+    "AdmissionNotPaused",
+    "TenantMixedUp",
+    "PriorityIgnored",
+    "WeightsIgnored",
+    "CapsIgnored",
+    "FloorsIgnored",
+    "TenantTakenForGone",
+    "PromiseForgotten",
+};
+static_assert(std::size(kNames) == static_cast<size_t>(kLastPlantedBug) + 1);
+
+}  // namespace
+
+const char* NameOf(PlantedBug bug) { return kNames[static_cast<size_t>(bug)]; }
 
 Executor::Ticket BuggyExecutor::Launch(const StepInput& input) {
   if (bug_ == PlantedBug::kNone) return inner_.Launch(input);
@@ -149,21 +99,38 @@ std::span<const int32_t> BuggyExecutor::CopyOf(std::span<const int32_t> values) 
   return now_->copies.emplace_back(values.begin(), values.end());
 }
 
+// The newest turn of the session in parked_live_; 0: none.
+uint64_t BuggyExecutor::LastParked(uint64_t session) const {
+  const auto behind = parked_live_.lower_bound({session + 1, 0});
+  if (behind == parked_live_.begin() || std::prev(behind)->first.session != session) return 0;
+  return std::prev(behind)->first.turn;
+}
+
 void BuggyExecutor::SpoilSessions() {
   for (ParkOp& park : now_->input.parks) {
     if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
-    if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.session] = park.live;
+    if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.id] = park.live;
   }
   // The second park of a session is lost.
   if (bug_ == PlantedBug::kParkedTooOld) {
-    std::erase_if(now_->input.parks, [this](const ParkOp& park) { return parked_live_.contains(park.session); });
-    for (const ParkOp& park : now_->input.parks) parked_live_[park.session] = park.live;
+    std::erase_if(now_->input.parks, [this](const ParkOp& park) {
+      if (LastParked(park.id.session) == 0) return false;
+      now_->input.drops.push_back(park.id);
+      return true;
+    });
+    for (const ParkOp& park : now_->input.parks) parked_live_[park.id] = park.live;
+  }
+  if (bug_ == PlantedBug::kTurnBeforeOverwritten) {
+    for (const ParkOp& park : now_->input.parks) {
+      now_->input.drops.push_back({park.id.session, LastParked(park.id.session)});
+      parked_live_[park.id] = park.live;
+    }
   }
   for (RestoreOp& restore : now_->input.restores) {
     if (bug_ == PlantedBug::kTurnCutForgotten) restore.cut_to = 0;
-    for (const auto& [session, live] : parked_live_) {
-      if (bug_ == PlantedBug::kRestoreOfAnother && session != restore.session && live == restore.live) {
-        restore.session = session;
+    for (const auto& [id, live] : parked_live_) {
+      if (bug_ == PlantedBug::kRestoreOfAnother && id.session != restore.id.session && live == restore.live) {
+        restore.id = id;
         break;
       }
     }

@@ -51,6 +51,7 @@ enum class PlantedBug : uint8_t {
   kRestoreOfAnother,       // … with what was parked for somebody else
   kParkedTooOld,           // a session goes on from the turn before the last
   kTurnCutForgotten,       // no room is made for a turn
+  kTurnBeforeOverwritten,  // what a turn leaves takes the place of what the one before left, before anybody has it
   kSaltIgnored,            // everybody shares with everybody
   kTwinsBesideEachOther,   // nobody's prompt is known to be findable soon, so twins compute it beside each other
   // In what the executor answered.
@@ -67,6 +68,8 @@ enum class PlantedBug : uint8_t {
   kPauseIgnored,     // a request goes on although its reader is behind
   kPauseOfAnother,   // a slow reader holds up somebody else too
   kResumeForgotten,  // who was paused stays so
+  kSettleIgnored,    // nobody says whether a session goes on from a turn
+  kSettleInverted,   // a session goes on from a turn, and the engine is told that it does not
   // Between tenants.
   kAdmissionNotPaused,
   kTenantMixedUp,  // a request is added as another tenant's
@@ -91,6 +94,7 @@ class BuggyExecutor : public Executor {
 
  private:
   void SpoilInput();
+  uint64_t LastParked(uint64_t session) const;
   void SpoilSessions();
   void SpoilPair(StepRow& a, StepRow& b);
   void SpoilRow(StepRow& row);
@@ -115,7 +119,7 @@ class BuggyExecutor : public Executor {
   uint64_t awaited_ = 0;
   InFlightStep* now_ = &flights_[0];                   // launched or awaited
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
-  std::map<uint64_t, int32_t> parked_live_;            // by session, as far as a bug needs it
+  std::map<TurnId, int32_t> parked_live_;              // as far as a bug needs it
   std::vector<int32_t> last_table_;                    // of the row spoiled last
 };
 

@@ -72,6 +72,8 @@ struct SimRequest {
 
   // The client's side, by the simulator.
   bool cancelled = false;  // Cancel said yes
+  bool left = false;       // its client is gone: its session goes on from the turn before
+  bool settled = false;    // the engine was told
   bool ended = false;
   int32_t tokens_seen = 0;
   int32_t prompt_seen = 1;  // next prompt token whose log-probability is due

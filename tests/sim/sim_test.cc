@@ -45,6 +45,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.copied_blocks += result.copied_blocks;
     sum.restored_tokens += result.restored_tokens;
     sum.parked_lost += result.parked_lost;
+    sum.turns_given_up += result.turns_given_up;
+    sum.turns_gone_back += result.turns_gone_back;
     sum.shrinks += result.shrinks;
     sum.promises += result.promises;
     sum.giver_checks += result.giver_checks;
@@ -72,8 +74,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.withdrawn_checks
             << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
             << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
-            << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.shrinks
-            << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
+            << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.turns_given_up
+            << " parked turns given up, " << sum.turns_gone_back << " of them with the one before still there, "
+            << sum.shrinks << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
             << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
             << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
             << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
@@ -96,6 +99,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);
   EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
+  EXPECT_GT(sum.turns_gone_back * 5000, sum.requests);
   EXPECT_GT(sum.shrinks * 1000, sum.requests);
   EXPECT_GT(sum.promises * 2000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);

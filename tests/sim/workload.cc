@@ -59,6 +59,8 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   salts_ = r.Chance(50) ? 1 : r.Between(2, 3);
   reuse_percent_ = r.Between(20, 95);
   sessions_ = r.Chance(40) ? 0 : r.Between(1, 8);
+  leave_percent_ = r.Chance(40) ? 0 : r.Between(1, 5);
+  settle_percent_ = r.Chance(50) ? 100 : r.Between(20, 99);
   scheduler.parked_blocks_max = r.Chance(10) ? 0 : r.Between(1, 4 * scheduler.blocks);
   turn_heavy_percent_ = r.Chance(50) ? 0 : r.Between(20, 100);
   slow_percent_ = r.Chance(60) ? 0 : r.Chance(20) ? 100 : r.Between(5, 60);

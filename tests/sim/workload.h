@@ -30,6 +30,10 @@ class Workload {
   // How many requests come now, of those that are left.
   int32_t Arrivals();
   bool CancelsNow() { return random_.Chance(cancel_percent_); }
+  // Whether the client of a session's turn goes, for good; with its last step on the way, more often.
+  bool Leaves(bool last_step) { return leave_percent_ > 0 && random_.Chance(last_step ? 30 : leave_percent_); }
+  // Whether a turn that has ended is settled by now: its client's connection is on another thread.
+  bool SettlesNow() { return random_.Chance(settle_percent_); }
   bool CancelsInFlight() { return random_.Chance(cancel_in_flight_percent_); }
   bool AddsInFlight() { return random_.Chance(10); }
   // New options for all tenants, of those there were and perhaps more; some of them may get no further request.
@@ -86,6 +90,8 @@ class Workload {
   int32_t burst_max_ = 1;
   int32_t cancel_percent_ = 0;
   int32_t cancel_in_flight_percent_ = 0;
+  int32_t leave_percent_ = 0;
+  int32_t settle_percent_ = 100;
   int32_t fail_percent_ = 0;
   int32_t step_fails_permille_ = 0;
   int32_t slow_percent_ = 0;

@@ -20,6 +20,7 @@ class StubEngine : public EnginePort {
   void SetTenants(std::vector<TenantOptions>) override {}
   void PauseAdmission(bool) override {}
   void ResetPrefixes() override {}
+  void SettleTurn(TurnId, bool) override {}
   void DropSession(uint64_t) override {}
   void ReadKv(uint64_t, bool, std::shared_ptr<KvReading>, std::function<void()> done) override { done(); }
   EngineCounters counters() const override { return {}; }

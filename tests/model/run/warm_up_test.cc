@@ -58,12 +58,12 @@ class RecordingExecutor : public Executor {
     EXPECT_LE(std::ssize(input.rows), options_.sequences_max);
     int32_t& most = cuts ? tokens_most_cut : tokens_most;
     most = std::max(most, tokens);
-    for (const uint64_t session : input.drops) EXPECT_EQ(parked.erase(session), 1u);
+    for (const TurnId& turn : input.drops) EXPECT_EQ(parked.erase(turn), 1u);
     for (const ParkOp& park : input.parks) {
-      if (parks) parked.insert(park.session);
-      if (!parks) output_.park_failures.push_back(park.session);
+      if (parks) parked.insert(park.id);
+      if (!parks) output_.park_failures.push_back(park.id);
     }
-    for (const RestoreOp& restore : input.restores) EXPECT_TRUE(parked.contains(restore.session));
+    for (const RestoreOp& restore : input.restores) EXPECT_TRUE(parked.contains(restore.id));
     restored += static_cast<int>(input.restores.size());
     return Ticket{++number_};
   }
@@ -73,7 +73,7 @@ class RecordingExecutor : public Executor {
   }
 
   std::set<int32_t> generated_rows;
-  std::set<uint64_t> parked;
+  std::set<TurnId> parked;
   int32_t tokens_most = 0, tokens_most_cut = 0;
   bool parks = true;
   int restored = 0;

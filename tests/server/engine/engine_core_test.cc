@@ -147,17 +147,16 @@ TEST(EngineCoreSessions, AStepSaysWhatItParkedAndWhatWasDropped) {
     ASSERT_TRUE(core->Add(request).ok());
     core->Step();
     ASSERT_THAT(core->parked(), SizeIs(1));
-    EXPECT_EQ(core->parked()[0].session, 10 + id);
-    EXPECT_EQ(core->parked()[0].turn, id);
+    EXPECT_EQ(core->parked()[0].id, (TurnId{10 + id, id}));
     EXPECT_EQ(core->parked()[0].computed, 20);
     EXPECT_EQ(core->parked()[0].live, 20);
     EXPECT_EQ(core->dropped().size(), id - 1);
   }
-  EXPECT_THAT(core->dropped(), ElementsAre(11u)) << "there is room for one";
+  EXPECT_THAT(core->dropped(), ElementsAre(TurnId{11, 1})) << "there is room for one";
   core->DropSession(12);
   EXPECT_FALSE(core->idle());
   core->Step();
-  EXPECT_THAT(core->dropped(), ElementsAre(12u));
+  EXPECT_THAT(core->dropped(), ElementsAre(TurnId{12, 2}));
   EXPECT_THAT(core->parked(), IsEmpty());
   core->Step();
   EXPECT_THAT(core->dropped(), IsEmpty());
@@ -347,9 +346,9 @@ TEST(EngineCoreSessions, WhatThereWasNoMemoryToParkIsGone) {
     ASSERT_TRUE(core->Add(SessionTurnOf(session, MakeRequest(session, 20, 1))).ok());
   }
   core->Step();
-  EXPECT_THAT(core->dropped(), ElementsAre(11u));
+  EXPECT_THAT(core->dropped(), ElementsAre(TurnId{11, 3}));
   ASSERT_THAT(core->parked(), SizeIs(1));
-  EXPECT_EQ(core->parked()[0].session, 12u);
+  EXPECT_EQ(core->parked()[0].id.session, 12u);
   EXPECT_EQ(core->counters().parked_sessions, 1);
   EXPECT_EQ(core->counters().parked_lost, 1u);
   EXPECT_EQ(core->counters().blocks_used, 0);

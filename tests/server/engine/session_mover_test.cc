@@ -46,7 +46,7 @@ TEST_F(SessionMoverTest, WhatATurnLeavesIsParkedOnceAndItsBlocksAreFree) {
   EXPECT_EQ(scheduler.block_manager().pool().used(), 1);
   mover.Move(/*step_in_flight=*/false);
   ASSERT_THAT(mover.parked(), SizeIs(1));
-  EXPECT_EQ(mover.parked()[0].session, 11u);
+  EXPECT_EQ(mover.parked()[0].id.session, 11u);
   EXPECT_EQ(mover.parked()[0].live, 16);
   EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
   mover.Move(/*step_in_flight=*/false);
@@ -62,7 +62,7 @@ TEST_F(SessionMoverTest, DropsWaitForTheStepInFlight) {
   EXPECT_THAT(mover.dropped(), IsEmpty());
   EXPECT_EQ(executor.launches, 1);
   mover.Move(/*step_in_flight=*/false);
-  EXPECT_THAT(mover.dropped(), ElementsAre(11u));
+  EXPECT_THAT(mover.dropped(), ElementsAre(TurnId{11, 3}));
   EXPECT_EQ(executor.launches, 2);
 }
 
@@ -70,7 +70,7 @@ TEST_F(SessionMoverTest, WithoutMemoryToLaunchEverythingIsDropped) {
   EndTurns({11, 12});
   executor.starve = [](const StepInput&) { return true; };
   mover.Move(/*step_in_flight=*/false);
-  EXPECT_THAT(mover.dropped(), ElementsAre(11u, 12u));
+  EXPECT_THAT(mover.dropped(), ElementsAre(TurnId{11, 3}, TurnId{12, 3}));
   EXPECT_THAT(mover.parked(), IsEmpty());
   EXPECT_EQ(scheduler.parked().size(), 0);
   EXPECT_EQ(scheduler.block_manager().pool().used(), 0);

@@ -191,6 +191,26 @@ TEST(Sessions, OneTurnAtATimeAndAClientThatLeavesUndoesItsOwn) {
   EXPECT_EQ(CachedOf(again), 22) << before;
 }
 
+// The engine ends the turn by itself, and nobody is there to have it.
+TEST(Sessions, AClientThatLeavesInTheLastStepOfItsTurnUndoesItToo) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  server.executor().Hold(2);
+  RawClient client(server.port());
+  client.Send(
+      CompletionPost(R"({"session_id":"s","session_append":true,"prompt":"Two","max_tokens":3,"stream":true})"));
+  client.ReadUntil("data: ");
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":0})"; })) << "it was noticed";
+  server.executor().Release();
+  EXPECT_TRUE(server.BecomesIdle());
+  EXPECT_TRUE(Eventually([&] { return server.engine().counters().scheduler.parks == 2; })) << "it had ended by then";
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"parked","tokens":23,)"));
+  EXPECT_TRUE(Eventually([&] { return server.engine().counters().parked_blocks == 2; }))
+      << "and nothing but what the session goes on from";
+  EXPECT_EQ(CachedOf(server.Ask(Turn("Two", R"(,"session_append":true)"))), 22);
+}
+
 TEST(Sessions, ALogOfThePromptTakesAllOfIt) {
   TestServer server;
   const Response first = server.Ask(Turn("One"));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,11 +32,13 @@ class FakeQueue : public StubEngine {
     return 100;
   }
   void Cancel(uint64_t id) override { cancelled.push_back(id); }
+  void SettleTurn(TurnId id, bool keep) override { settled.push_back({id.turn, keep, cancelled.size()}); }
   void Resume(uint64_t first_id, int32_t count) override { resumed.emplace_back(first_id, count); }
 
   bool full = false;
   GenerationJob job;
   std::vector<uint64_t> cancelled;
+  std::vector<std::tuple<uint64_t, bool, size_t>> settled;  // turn, whether it is kept, how many were cancelled before
   std::vector<std::pair<uint64_t, int32_t>> resumed;
 };
 
@@ -227,6 +230,7 @@ TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt)
   SessionStore::Options options;
   options.clock = [] { return 1; };
   options.on_forget = [](uint64_t) {};
+  options.on_settle = [this](const TurnId& turn, bool keep) { queue_.SettleTurn(turn, keep); };
   SessionStore sessions(std::move(options));
   context_.sessions = &sessions;
   const std::string body = R"({"prompt": "ab", "session_id": "s", "max_tokens": 2})";
@@ -243,6 +247,8 @@ TEST_F(GenerationRunTest, ATurnThatTheEngineHasEndedIsOverThoughNobodyHeardOfIt)
   }
   EXPECT_THAT(queue_.cancelled, ElementsAre(100u));
   EXPECT_EQ(sessions.Get(0, "s").value().tokens, 4);
+  EXPECT_THAT(queue_.settled, ElementsAre(std::tuple(1, true, 0), std::tuple(2, false, 1)))
+      << "the engine hears of the cancel before it hears that nobody goes on from the turn";
 }
 
 TEST_F(GenerationRunTest, DroppedBeforeItsEndItCancelsWhatIsOpen) {

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -24,6 +26,9 @@ class SessionStoreTest : public testing::Test {
     options.clock = [this] { return now_us_; };
     options.wall_clock = [this] { return now_s_; };
     if (!options.on_forget) options.on_forget = [this](uint64_t number) { removed_.push_back(number); };
+    if (!options.on_settle) {
+      options.on_settle = [this](const TurnId& turn, bool keep) { settled_.emplace_back(turn, keep); };
+    }
     return SessionStore(std::move(options));
   }
   // A whole turn that leaves `tokens` tokens; returns the session's number.
@@ -51,6 +56,7 @@ class SessionStoreTest : public testing::Test {
   int64_t now_us_ = 1'000'000;
   int64_t now_s_ = 1'700'000'000;
   std::vector<uint64_t> removed_;
+  std::vector<std::pair<TurnId, bool>> settled_;
 };
 
 TEST_F(SessionStoreTest, ATurnFindsWhatTheOneBeforeHasLeft) {
@@ -107,7 +113,7 @@ TEST_F(SessionStoreTest, WhatIsParkedIsTheEnginesToSay) {
   SessionStore store = Make();
   const uint64_t number = Turn(store, kA, "s", 10);
   EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kCold);
-  store.OnParked({}, std::vector<ParkedTurn>{{number, 1, 9, 8}});
+  store.OnParked({}, std::vector<ParkedTurn>{{{number, 1}, 9, 8}});
   EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kParked);
   EXPECT_EQ(store.Get(0, "s").value().live, 8);
   EXPECT_EQ(store.counts().parked, 1);
@@ -118,15 +124,53 @@ TEST_F(SessionStoreTest, WhatIsParkedIsTheEnginesToSay) {
     EXPECT_EQ(store.counts().busy, 1);
     EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kBusy);
   }
-  // A turn that was cut off parked nevertheless: its KV is of tokens that nobody will send.
-  store.OnParked({}, std::vector<ParkedTurn>{{number, 2, 20, 20}});
+  store.OnParked({}, std::vector<ParkedTurn>{{{number, 2}, 20, 20}});
+  EXPECT_EQ(store.Get(0, "s").value().live, 8) << "a turn that was cut off parked beside its past";
+  store.OnParked(std::vector<TurnId>{{number, 2}, {77, 2}}, {});
+  EXPECT_EQ(store.Get(0, "s").value().live, 8) << "and is forgotten again";
+  {
+    ApiResult<SessionTurn> turn = store.Begin(kA, "s", false);
+    store.OnParked({}, std::vector<ParkedTurn>{{{number, 3}, 30, 30}});
+    turn.value().End(PastOf(31));
+  }
+  EXPECT_EQ(store.Get(0, "s").value().live, 30);
+  store.OnParked(std::vector<TurnId>{{number, 1}}, {});
+  EXPECT_EQ(store.Get(0, "s").value().live, 30);
+  store.OnParked(std::vector<TurnId>{{number, 3}}, {});
   EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kCold);
   { EXPECT_EQ(store.Begin(kA, "s", false).value().parked(), nullptr); }
-  store.OnParked({}, std::vector<ParkedTurn>{{number, 1, 9, 8}});
-  store.OnParked(std::vector<uint64_t>{number, 77}, {});
-  EXPECT_EQ(store.Get(0, "s").value().state, SessionState::kCold);
   EXPECT_EQ(store.counts().cold, 1);
   EXPECT_EQ(store.counts().parked, 0);
+}
+
+// What a turn may have left is settled once, before the session's next turn can begin.
+TEST_F(SessionStoreTest, EveryTurnIsSettledWhileTheSessionIsBusy) {
+  SessionStore* held = nullptr;
+  std::vector<std::string> begins;
+  SessionStore::Options options;
+  options.on_settle = [&](const TurnId& turn, bool keep) {
+    settled_.emplace_back(turn, keep);
+    begins.push_back(CodeOf(held->Begin(kA, "s", false)));
+  };
+  SessionStore store = Make(std::move(options));
+  held = &store;
+  const uint64_t number = Turn(store, kA, "s");
+  { EXPECT_TRUE(store.Begin(kA, "s", true).ok()); }
+  Turn(store, kA, "s");
+  using Settled = std::pair<TurnId, bool>;
+  EXPECT_THAT(settled_,
+              ElementsAre(Settled({number, 1}, true), Settled({number, 2}, false), Settled({number, 3}, true)));
+  EXPECT_THAT(begins, ElementsAre("session_busy", "session_busy", "session_busy"));
+}
+
+TEST_F(SessionStoreTest, ATurnThatCannotBeSettledEndsAllTheSame) {
+  SessionStore::Options options;
+  options.on_settle = [](const TurnId&, bool) { throw std::bad_alloc(); };
+  SessionStore store = Make(std::move(options));
+  Turn(store, kA, "s", 10);
+  { EXPECT_TRUE(store.Begin(kA, "s", true).ok()); }
+  EXPECT_EQ(store.Get(0, "s").value().tokens, 10);
+  EXPECT_EQ(store.counts().cold, 1);
 }
 
 TEST_F(SessionStoreTest, AForeignSessionIsOneThatIsNotThere) {
@@ -184,11 +228,12 @@ TEST_F(SessionStoreTest, TheEngineNeverWaits) {
   // The clock is read with the lock held.
   SessionStore::Options options;
   options.on_forget = [](uint64_t) {};
+  options.on_settle = [](const TurnId&, bool) {};
   bool speaks = false;
   options.clock = [&] {
     if (speaks) {
       speaks = false;
-      const std::vector<ParkedTurn> parked = {{1, 1, 9, 8}};
+      const std::vector<ParkedTurn> parked = {{{1, 1}, 9, 8}};
       auto engine = std::async(std::launch::async, [&] { held->OnParked({}, parked); });
       said = engine.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
       if (!said) std::abort();  // it waits for a lock that this thread holds: nothing would ever end
