@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
-"""`./hydrant bench [NAME …]`: every bench of this folder against the machine's limits, then the server as a whole.
-Only when named run `kv_quality`, half an hour: what eviction costs in quality, `long_chat`, ten minutes: what becomes of a chat
-that outgrows the context, `isolation`, an hour: what a tenant feels of another's attack, and `operations`, three minutes: scrapes
-under load and clients that go away. `--peer llama.cpp` instead measures this program and a peer built here side by side (peer_llama_cpp.py).
-
-A bench is a program NAME_bench.cc of this folder that prints a table and takes the arguments in ARGUMENTS, or a script NAME.py that
-starts the server. Figures are only as good as the machine is quiet; the load average is printed with them. Python's standard
-library only."""
+"""`./hydrant bench [NAME …]`: runs the benches of this folder and the server as a whole, and says what each measures.
+A bench is a program NAME_bench.cc that prints a table and takes the arguments in ARGUMENTS, or a script NAME.py that starts the
+server. Python's standard library only."""
 
 import argparse
+import difflib
 import os
 import pathlib
 import statistics
@@ -24,6 +20,24 @@ from server_process import DEFAULT_MODEL, ServerProcess
 ARGUMENTS = {"model": ["{model}"]}
 SCRIPTS = ["prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation", "operations"]
+MEASURES = {
+    "attention": "attention and H2O against the machine's bandwidth and peak",
+    "linear": "products with weights, for each batch size, against the same",
+    "loadgen": "events per second that the load generator takes on one core",
+    "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",
+    "sampling": "choosing one token, by what is asked of it",
+    "scheduler": "host time of a step, up to 256 sequences",
+    "tokenizer": "encoding and decoding, MB/s on one thread",
+    "server": "start, idle use, and what HTTP adds to a stream",
+    "prefix_cache": "first tokens of prompts whose beginning was computed before",
+    "elastic": "what elastic budgets do for those who wait",
+    "sessions": "first tokens of 20 turns, with a session and without",
+    "kv_quality": "perplexity and recall for each policy and budget: half an hour",
+    "long_chat": "a chat that outgrows the context: ten minutes",
+    "isolation": "what a tenant notices of another's attack: an hour",
+    "operations": "scrapes under load, clients that go away: three minutes",
+}  # fmt: skip
+EXIT_USAGE = 64
 STARTS = 5
 IDLE_S = 5.0
 DECODED = 128
@@ -65,24 +79,33 @@ def program_of(name):
     return "hydrantd" if is_script else f"{name}_bench"
 
 
+def listing(names):
+    return "\n".join(f"  {name:<14}{MEASURES.get(name, '')}".rstrip() for name in names)
+
+
 def parse(names):
     parser = argparse.ArgumentParser(
         prog="./hydrant bench",
-        description=f"{__doc__}\n\nThe benches are {', '.join(names)}.",
+        usage="./hydrant bench [--list] [NAME …]\n       ./hydrant bench --peer llama.cpp [--rounds N] [--threads N]",
+        description="Builds what the benches need and prints what was measured beside the limit of the machine. Figures are only\n"
+        "as good as the machine is quiet; its load average is printed with them.\n\n"
+        f"{listing(names)}\n\nWithout a NAME all of them run but {', '.join(ONLY_WHEN_NAMED)}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--list", action="store_true", help="name the benches")
-    parser.add_argument("--peer", choices=("llama.cpp",), help="compare with a peer, which is fetched and built first")
-    parser.add_argument("--rounds", type=int, default=3, help="alternations with the peer")
-    parser.add_argument("--threads", type=int, default=0, help="for --peer; default: the processors this process may use")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a bench to run")
+    parser.add_argument("--list", action="store_true", help="list the benches, one a line")
+    parser.add_argument("--peer", choices=("llama.cpp",), help="compare with it in turn, on the same model; it is fetched and built first")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each (default: 3)")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of each (default: all processors)")
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./hydrant: what to build first
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help=argparse.SUPPRESS)
     parser.add_argument("--model", type=pathlib.Path, default=DEFAULT_MODEL, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in names]
     if unknown:
-        parser.error(f"there is no bench {unknown[0]}; these exist: {', '.join(names)}")
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        meant = f": did you mean {near[0]}?" if near else "."
+        parser.exit(EXIT_USAGE, f"hydrant: there is no bench '{unknown[0]}'{meant} These exist: {', '.join(names)}\n")
     return arguments
 
 
@@ -91,7 +114,7 @@ def main():
     names = [*programs, "server", *SCRIPTS, *ONLY_WHEN_NAMED]
     arguments = parse(names)
     if arguments.list:
-        print("\n".join(names))
+        print(listing(names))
         return 0
     chosen = arguments.names or names[: -len(ONLY_WHEN_NAMED)]
     if arguments.targets:

@@ -72,7 +72,9 @@ class Door(unittest.TestCase):
     def test_the_list_of_benches_is_that_of_the_sources(self):
         result = self.hydrant("bench", "--list")
         self.assertEqual(result.returncode, 0, result.stderr)
-        names = result.stdout.split()
+        names = [row.split()[0] for row in result.stdout.splitlines()]
+        for row in result.stdout.splitlines():
+            self.assertGreater(len(row.split()), 1, f"{row} does not say what it measures (MEASURES in bench.py)")
         for source in (ROOT / "tests" / "bench").glob("*_bench.cc"):
             self.assertIn(source.stem.removesuffix("_bench"), names)
         self.assertIn("server", names)
@@ -101,15 +103,24 @@ class Door(unittest.TestCase):
 
     def test_a_mistake_is_named_before_anything_is_built(self):
         for arguments, word in (
-            (["tset"], "tset"),
+            (["tset"], "did you mean test?"),
+            (["help", "tset"], "did you mean test?"),
             (["bench", "no_such_bench"], "no_such_bench"),
+            (["bench", "sesions"], "did you mean sessions?"),
             (["bench", "--no-such-flag"], "--no-such-flag"),
             (["fuzz", "no_such_target"], "no_such_target"),
             (["fuzz", "5", "no_such_target"], "no_such_target"),
+            (["fuzz", "htp_head"], "did you mean http_head?"),
+            (["lint", "no_such_file.cc"], "no_such_file.cc"),
+            (["models", "smollm2-135m"], "fetch"),
             (["up", "--port", "70000"], "70000"),
-            (["up", "--prot", "1"], "--prot"),
-            (["up", "--kv-budgets=4"], "--kv-budgets"),
+            (["up", "--port"], "--port takes a number"),
+            (["up", "--prot", "1"], "no flag --prot: did you mean --port?"),
+            (["up", "--kv-budgets=4"], "did you mean --kv-budget?"),
             (["up", "--no-port"], "--no-port"),
+            (["up", "-p", "1"], "'-p'"),
+            (["up", "smollm2-135m", "another"], "'another'"),
+            (["up", "--no-ui", "0"], "'0'"),  # a switch has no value
             (["fetch"], "which model"),
             (["fetch", "smollm2-135m", "another"], "which model"),
         ):
@@ -118,6 +129,20 @@ class Door(unittest.TestCase):
                 self.assertEqual(result.returncode, EXIT_USAGE, result.stderr)
                 self.assertIn(word, result.stderr)
                 self.assert_did_nothing(result)
+
+    def test_a_flag_that_ctest_lacks_is_named_before_anything_is_built(self):
+        self.write(pathlib.Path(self.folder.name) / "bin" / "ctest", "echo '  -R <regex>, --tests-regex <regex> = Run these.'\n")
+        for flag, meant in (("--fsat", "--fast"), ("--test-regex=Door", "--tests-regex")):
+            result = self.hydrant("test", flag)
+            self.assertEqual(result.returncode, EXIT_USAGE, result.stderr)
+            self.assertIn(f"{flag.partition('=')[0]}: did you mean {meant}?", result.stderr)
+            self.assert_did_nothing(result)
+
+    def test_flags_of_the_server_and_their_values_pass(self):
+        self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
+        flags = ["--port=0", "--no-ui", "--enable_prefix_caching", "--api-key", "-secret", "--threads", "2"]
+        result = self.hydrant("up", "smollm2-135m", *flags)
+        self.assertIn("Configuring release failed", result.stderr)  # the build is the next step, and cmake a stand-in
 
     def test_a_bench_builds_its_own_targets(self):
         self.environment["HYDRANT_SKIP_PACKAGES"] = "1"

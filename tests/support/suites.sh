@@ -1,5 +1,5 @@
 # What `./hydrant test` does: builds, suites and their times. The door sources it, and has what is used here besides: say, progress,
-# phase, build, ensure_packages, ensure_model; kBuild, kLogs, phases.
+# phase, build, ensure_packages, ensure_model, meant; kBuild, kExitUsage, kLogs, phases.
 
 # build_ahead PRESET: builds it beside the tests that run now, with what they leave of the processors.
 ahead_preset='' ahead_process=''
@@ -83,12 +83,28 @@ show_times() {
   fi
 }
 
+# refuse_unknown_ctest_flags ARGS …: before a build of minutes, names a flag that ctest does not have. Where ctest is yet to be
+# installed, ctest says so itself, later.
+refuse_unknown_ctest_flags() {
+  local argument flags
+  command -v ctest >/dev/null || return 0
+  flags=$(printf '%s\n' --fast && ctest --help | grep -oE -- '--[a-z-]+')
+  for argument in "$@"; do
+    argument=${argument%%=*}
+    [[ $argument == --* ]] || continue
+    grep -qxF -- "$argument" <<<"$flags" && continue
+    say "hydrant: neither \`./hydrant test\` nor ctest has a flag $argument$(meant "$argument" <<<"$flags")"
+    exit "$kExitUsage"
+  done
+}
+
 run_tests() {
-  local fast='' kind=each next='' report passed failed skipped
-  if [[ ${1-} == --fast ]]; then
-    fast=1
-    shift
-  fi
+  local fast='' kind=each next='' report passed failed skipped argument filters=()
+  for argument in "$@"; do
+    if [[ $argument == --fast ]]; then fast=1; else filters+=("$argument"); fi
+  done
+  set -- "${filters[@]}"
+  refuse_unknown_ctest_flags "$@"
   mkdir -p "$kLogs"
   rm -f "$kLogs"/ctest-*.xml
   phases=$kLogs/phases
