@@ -96,7 +96,7 @@ class BlockManager {
   // held before the copies.
   int32_t FinishCopies(BlockTable& table);
 
-  // Gives back the blocks behind the first `slots` slots and lowers the reservation. Returns how many blocks became
+  // Gives back the blocks after the first `slots` slots and lowers the reservation. Returns how many blocks became
   // available. REQUIRES: the table covers `slots`; BlocksForSlots(slots) <= reserved_blocks <= table.reserved().
   int32_t Shrink(BlockTable& table, int32_t slots, int32_t reserved_blocks);
 

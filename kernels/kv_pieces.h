@@ -1,5 +1,5 @@
 // Where one block of the cache lies in the device's memory: what moves when a block is copied, parked or restored. Parked
-// blocks of every device are these pieces one behind the other, so that scores and positions can be read where they lie.
+// blocks of every device are these pieces one after the other, so that scores and positions can be read where they lie.
 //
 // Thread: any; pure functions.
 #ifndef HYDRANT_KERNELS_KV_PIECES_H_

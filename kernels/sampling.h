@@ -89,7 +89,7 @@ struct SampleRequest {
   bool rank = false;       // with logprobs: the token's rank too
   // >= 0: the id is kept as the one last sampled for it (StepBatch), 0 where the row is an error.
   int32_t state_row = -1;
-  std::span<const int32_t> stop_ids = {};  // ids behind which the state row has no next token
+  std::span<const int32_t> stop_ids = {};  // ids after which the state row has no next token
 };
 
 struct SampleResult {

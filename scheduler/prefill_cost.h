@@ -23,7 +23,7 @@ class PrefillCost {
   // The cost of `tokens` tokens after `live` slots.
   double Of(int32_t live, int32_t tokens) const { return tokens * (1.0 + per_slot_ * (live + 0.5 * tokens)); }
 
-  // The most tokens behind `live` slots that cost no more than `cost`, which is not negative.
+  // The most tokens after `live` slots that cost no more than `cost`, which is not negative.
   int32_t TokensFor(int32_t live, double cost) const {
     assert(cost >= 0.0);
     // The positive root of per_slot / 2 n² + (1 + per_slot live) n = cost, in the form that also holds for per_slot = 0.

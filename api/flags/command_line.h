@@ -16,7 +16,7 @@ namespace hydrant {
 // CLI::ParseError.
 void ParseArguments(CLI::App& app, const std::vector<std::string>& arguments);
 
-// What `app` prints for --help or --version, without a line's end behind it.
+// What `app` prints for --help or --version, without a line's end after it.
 std::string AnswerOf(const CLI::App& app, const CLI::Success& request);
 
 // The message for the first flag in `arguments` that `app` does not have; empty if there is none. `help` is the command

@@ -10,7 +10,7 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kColumn = 38;          // where descriptions begin, or behind the longest flag
+constexpr size_t kColumn = 38;          // where descriptions begin, or after the longest flag
 constexpr char kGeneral[] = "Options";  // CLI11's name for the group of flags without one
 
 // "--ui" and "--no-ui" are one flag: "--[no-]ui". Other names are listed.

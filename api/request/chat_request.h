@@ -39,7 +39,7 @@ struct ChatRequest : GenerationFields {
 };
 
 // Reads `messages`, `tools` and the other members of a conversation. Sets request's error, a 400 that names the field.
-// `budget`: what is left of it behind the body.
+// `budget`: what is left of it after the body.
 void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
                       Conversation* conversation);
 

@@ -57,7 +57,7 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   bool has_kv = false;  // the request says something about it
 
   std::string session_id;       // empty: of no session; else IsSessionId, and n == 1
-  bool session_append = false;  // the prompt is what is new, behind all that the session holds
+  bool session_append = false;  // the prompt is what is new, after all that the session holds
 
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
   std::string request_id;  // empty: the server makes one; else IsRequestId

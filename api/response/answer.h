@@ -134,9 +134,9 @@ void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids);
 void AppendUsageMember(std::string* out, const Usage& usage);
 void AppendKvMember(std::string* out, const KvReport& kv);
 void AppendFingerprintMember(std::string* out, const AnswerHead& head);
-// How a body and a usage chunk end: what comes behind the choices. `kv` may be null; `fingerprint` is that member.
+// How a body and a usage chunk end: what comes after the choices. `kv` may be null; `fingerprint` is that member.
 void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint);
-// How a stream chunk ends: what comes behind its choice's text and log-probabilities. `finish`: "" is null. `fingerprint`:
+// How a stream chunk ends: what comes after its choice's text and log-probabilities. `finish`: "" is null. `fingerprint`:
 // that member, or "" for a chunk without.
 void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint);
 // {"id":…,"object":…,"created":…,"model":…

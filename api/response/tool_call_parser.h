@@ -20,7 +20,7 @@ namespace hydrant {
 enum class ToolCallFormat : uint8_t {
   kNone,        // the model's template shows none that we know: calls stay text
   kHermes,      // <tool_call>{"name": …, "arguments": {…}}</tool_call>, also Qwen's
-  kLlama3Json,  // {"name": …, "parameters": {…}}, maybe behind <|python_tag|>, several with ; between
+  kLlama3Json,  // {"name": …, "parameters": {…}}, perhaps after <|python_tag|>, several with ; between
   kMistral,     // [TOOL_CALLS] [{"name": …, "arguments": {…}}], or [TOOL_CALLS]name[ARGS]{…}
 };
 
@@ -76,7 +76,7 @@ class ToolCallParser {
   size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
   bool in_call_ = false;     // Hermes: held_ begins with the opening tag
   size_t doubted_ = 0;       // Hermes: end of a closing tag in held_ that may be part of an argument; 0: none
-  std::string between_;      // Hermes: white space behind a call, before what comes is known
+  std::string between_;      // Hermes: white space after a call, before what comes is known
   bool holds_all_ = false;   // until the end: a call of a format without a closing tag has begun
   bool passes_all_ = false;  // Llama: the answer began as text
   int32_t calls_ = 0;

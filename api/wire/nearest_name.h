@@ -17,7 +17,7 @@ namespace hydrant {
 std::string_view NearestName(std::string_view typed, std::span<const std::string> names);
 
 // What is wrong with the first of a command line's `arguments` that begins with two dashes and is, up to an equals sign, none
-// of the `known` flags; empty when there is none. Nothing behind a lone "--" is a flag. `help` is the command that lists the
+// of the `known` flags; empty when there is none. Nothing after a lone "--" is a flag. `help` is the command that lists the
 // flags. A value never is in the message: it may be a key.
 std::string UnknownFlag(std::span<const std::string> arguments, std::span<const std::string> known,
                         std::string_view help);

@@ -38,7 +38,7 @@ class Connection {
 
   boost::asio::awaitable<boost::system::error_code> Open();
   boost::asio::awaitable<boost::system::error_code> Write(std::string_view bytes);
-  // Reads what there is, at least one byte, behind what is unread.
+  // Reads what there is, at least one byte, after what is unread.
   boost::asio::awaitable<boost::system::error_code> Read();
   // Bytes read and not taken; valid until Read.
   std::string_view unread() const { return {buffer_.data() + begin_, end_ - begin_}; }

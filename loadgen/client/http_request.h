@@ -15,7 +15,7 @@ namespace hydrant {
 
 using HttpFields = std::vector<std::pair<std::string, std::string>>;
 
-// `path` is put behind the URL's own. A bearer token unless `key` is empty; no body: GET. REQUIRES: no line ends in the
+// `path` is put after the URL's own. A bearer token unless `key` is empty; no body: GET. REQUIRES: no line ends in the
 // fields.
 std::string HttpRequest(const Url& url, std::string_view path, std::string_view key, const HttpFields& fields,
                         std::string_view body);

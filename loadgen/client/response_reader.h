@@ -49,7 +49,7 @@ class ResponseReader {
   // `on_body` is called from within Feed. A body is at most `body_bytes_max` long.
   explicit ResponseReader(std::function<void(std::string_view)> on_body, uint64_t body_bytes_max = uint64_t{1} << 40);
 
-  // Takes what it can off the front of `bytes` and returns how much; the rest is to be given again with more behind it.
+  // Takes what it can off the front of `bytes` and returns how much; the rest is to be given again with more after it.
   // After an error() it takes nothing.
   size_t Feed(std::string_view bytes);
   // The connection was closed by the server.

@@ -16,7 +16,7 @@ struct GgufArchitecture {
   std::string_view name;  // `general.architecture`, and the prefix of its metadata keys
   TensorNaming naming;
   NormKind norm = NormKind::kRms;
-  std::string_view norm_eps_key;  // behind the prefix
+  std::string_view norm_eps_key;  // after the prefix
   Activation activation = Activation::kSilu;
   bool gated = true;
   bool says_parallel = false;  // `use_parallel_residual` is there

@@ -6,7 +6,7 @@
 // Invariants
 //  1. Every string, array and tensor lies inside the file; every product of sizes was formed without overflow.
 //  2. Keys are unique, and so are tensor names.
-//  3. Tensors lie one behind the other in the order of the table, each padded to the alignment, as the format demands.
+//  3. Tensors lie one after the other in the order of the table, each padded to the alignment, as the format demands.
 #ifndef HYDRANT_MODEL_FILES_GGUF_FILE_H_
 #define HYDRANT_MODEL_FILES_GGUF_FILE_H_
 

@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<RawTensor>> ParseSafetensors(std::string_view bytes, 
         return absl::OkStatus();
       }));
   // The safetensors library passes over white space here. The format's description does not allow it, so that whoever looks
-  // at byte 8 can tell such a file from others; a writer that pads does so behind the header.
+  // at byte 8 can tell such a file from others; a writer that pads does so after the header.
   if (text.front() != '{') return FileError(name, "header", "begins with white space and not with '{'");
   HYDRANT_RETURN_IF_ERROR(CheckContiguous(tensors, data, name));
   return tensors;

@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-// `name` is for messages. Views point into `bytes`. Tensors lie one behind the other without gap or overlap and fill the
+// `name` is for messages. Views point into `bytes`. Tensors lie one after the other without gap or overlap and fill the
 // file, as the format demands. A tensor of a known type that cannot be read is listed with `refused_type`.
 absl::StatusOr<std::vector<RawTensor>> ParseSafetensors(std::string_view bytes, const std::string& name);
 

@@ -1,7 +1,7 @@
 // ParkedKv keeps the KV of sessions between their turns, as Device::ExportBlocks wrote it, in host memory. The scheduler decides
 // what is parked and what goes (scheduler/parking.h); this holds the bytes, whatever they mean.
 //
-// A tier behind host memory belongs here: callers name a turn and get bytes, and do not know where these were kept.
+// A tier below host memory belongs here: callers name a turn and get bytes, and do not know where these were kept.
 //
 // Thread: engine.
 //

@@ -106,7 +106,7 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   const Matrix x = Rows(x_, tokens, config_.hidden);
   const Matrix qkv = Rows(qkv_, tokens, config_.q_cols() + 2 * config_.kv_cols());
   const Matrix attention = RowsFor(*weights.o, attention_, tokens);
-  // With norms behind them, attention and MLP read the residual stream itself.
+  // With norms after them, attention and MLP read the residual stream itself.
   const bool post = config_.post_norm;
   const Matrix in = post ? x : RowsFor(*weights.qkv, normed_, tokens);
 

@@ -77,7 +77,7 @@ class Steps {
     Run(second);
   }
 
-  // What a sequence may be asked besides, of that in block 0 behind Generate: its last token replaced another one.
+  // What a sequence may be asked besides, of that in block 0 after Generate: its last token replaced another one.
   // REQUIRES: the policy evicts; Generate had room for whole prompts.
   void Rest() {
     const int32_t live = kPrompt + 1, position = live + 1, keep = policy_.keep();

@@ -87,7 +87,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view 
                                                                std::span<const ByteRange> client_ranges) const {
   std::vector<Segment> segments;
   size_t done = 0;   // text before it is in segments
-  ByteRange spaces;  // white space seen last behind a token, so that tokens of white space do not each look through it
+  ByteRange spaces;  // white space seen last after a token, so that tokens of white space do not each look through it
   auto range = client_ranges.begin();
   for (size_t at = 0; at < text.size();) {
     if (!first_[static_cast<unsigned char>(text[at])]) {
@@ -108,7 +108,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::Cut(std::string_view 
       at = std::min(end, range->end);
       continue;
     }
-    at = end;  // whatever becomes of this match, the next one begins behind it
+    at = end;  // whatever becomes of this match, the next one begins after it
     if (token->single_word && (EndsWithWord(text.substr(0, begin)) || BeginsWithWord(text.substr(end)))) continue;
     if (token->lstrip) begin = begin <= done ? done : begin - SpacesAtEnd(text.substr(done, begin - done));
     if (token->rstrip) {

@@ -38,7 +38,7 @@ size_t MarkedEnd(std::string_view word) {
   return std::min(word.find(kSpaceMark, at), word.size());
 }
 
-// Whether a space mark stands behind another character.
+// Whether a space mark stands after another character.
 bool HasInnerMark(std::string_view piece) { return MarkedEnd(piece) < piece.size(); }
 
 size_t Characters(std::string_view text) {

@@ -31,7 +31,7 @@ double GrowthOf(const NormalizerStep& step) {
     case Kind::kReplace:
       return std::max(1.0, content / static_cast<double>(step.pattern.size()));
     case Kind::kReplaceRegex:
-      return 1 + 2 * content;  // before and behind one byte, where it matches nothing
+      return 1 + 2 * content;  // before and after one byte, where it matches nothing
     case Kind::kPrepend:
       return 1 + content;  // of a text of one byte
     case Kind::kStripAccents:

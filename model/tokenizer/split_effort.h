@@ -2,7 +2,7 @@
 // it, and refuses it if more of its items are tried than grow with the text.
 //
 // It is a test, not a proof: PCRE2 backtracks. What is repeated in the texts is every kind of character that the pattern can
-// tell from others, and every word it spells, alone, in pairs, and behind each other; a pattern whose effort explodes only
+// tell from others, and every word it spells, alone, in pairs, and one after the other; a pattern whose effort explodes only
 // where three kinds alternate that it spells nowhere in a row passes, and is left to SplitRegex's limit on one match.
 //
 // Thread: any.

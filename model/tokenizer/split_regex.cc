@@ -170,7 +170,7 @@ class Translator {
     return Refuse(in_.substr(at_, 4));
   }
 
-  // {n}, {n,} and {n,m}. A '+' behind it is possessive in PCRE2 and a second repeat in Oniguruma; {,m} differs too.
+  // {n}, {n,} and {n,m}. A '+' after it is possessive in PCRE2 and a second repeat in Oniguruma; {,m} differs too.
   absl::Status Interval() {
     const size_t close = in_.find('}', at_);
     if (close == in_.npos || close == at_ + 1) return Refuse(in_.substr(at_, 4));

@@ -114,7 +114,7 @@ absl::Status ReadSentencePiece(const GgufFile& file, TokenizerSpec& spec) {
   SentencePieceVocabulary vocabulary;
   HYDRANT_ASSIGN_OR_RETURN(vocabulary.pieces, ReadPieces(file));
   HYDRANT_ASSIGN_OR_RETURN(vocabulary.types, ReadTypes(file, vocabulary.pieces.size()));
-  // llama.cpp takes the two characters behind "<0x" for a number in whatever spelling, or stops.
+  // llama.cpp takes the two characters after "<0x" for a number in whatever spelling, or stops.
   for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
     if (vocabulary.types[id] != PieceType::kByte || IsBytePiece(vocabulary.pieces[id])) continue;
     return FileError(file.name(), "'tokenizer.ggml.tokens'", "element ", id, " ", Quoted(vocabulary.pieces[id]),

@@ -141,7 +141,7 @@ class SpecReader {
   }
 
   // Hugging Face does not go by an added token's `id`: one in the vocabulary has the id there, any other the next free one
-  // behind the vocabulary and the tokens added before it. A file that says something else is accepted there with a warning
+  // after the vocabulary and the tokens added before it. A file that says something else is accepted there with a warning
   // and refused here: its rows were trained either way, and taking the wrong one shows in nothing but bad text. No sound
   // file is concerned, for Hugging Face writes the ids that it uses.
   absl::Status CheckAddedIds(const std::vector<JsonValue>& entries) const {

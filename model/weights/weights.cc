@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-// Rows of a tensor, which lie in a weight behind those of the pieces before.
+// Rows of a tensor, which lie in a weight after those of the pieces before.
 struct Piece {
   const TensorSource* source;
   int64_t first_row, rows;

@@ -43,7 +43,7 @@ class RequestDirectory {
   };
 
   struct Selection {
-    std::vector<std::string> ids;   // of responses, or the part behind the first '-' of one; empty: all
+    std::vector<std::string> ids;   // of responses, or the part after the first '-' of one; empty: all
     std::optional<int32_t> tenant;  // nullopt: of any
   };
   // Cancels them; each ends with finish_reason "abort". Returns how many requests that were.

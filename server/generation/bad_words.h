@@ -14,7 +14,7 @@
 namespace hydrant {
 
 // As in vLLM: every word, without the spaces it begins with, at the beginning of a text and, where that begins with another
-// token and has as many of them, behind a space. Other ways to spell it in tokens are not found. Linear in the words.
+// token and has as many of them, after a space. Other ways to spell it in tokens are not found. Linear in the words.
 // Error: 400 for a word that has no token.
 ApiResult<std::vector<std::vector<int32_t>>> EncodeBadWords(const std::vector<std::string>& words,
                                                             const Tokenizer& tokenizer);

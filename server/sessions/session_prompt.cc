@@ -113,7 +113,7 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
   if (prompt.continues || said.is_ids || past == nullptr || prompt.added_special_tokens != past->added_special_tokens) {
     return prompt;
   }
-  // What it kept are the past's tokens; nothing need be new behind them.
+  // What it kept are the past's tokens; nothing need be new after them.
   prompt.continues =
       KeepTokens(*past, said, tokenizer, ids_max, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;

@@ -52,7 +52,7 @@ struct SessionPast {
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
   // Ranges of `text`, ascending, disjoint and apart: what a client wrote in the prompt, where no byte is a special token's; and
-  // behind the prompt what the answer's special tokens are shown as.
+  // after the prompt what the answer's special tokens are shown as.
   size_t prompt_bytes = 0;
   std::vector<ByteRange> client_ranges;
   std::vector<ByteRange> answer_specials;

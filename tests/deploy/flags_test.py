@@ -20,7 +20,7 @@ HEAD = """# Flags of `hydrantd serve`
 `hydrantd --help` prints the flags that most operators need, `hydrantd --help-all` all of them, which is what this page
 has (made by `tests/deploy/flags_test.py --write`).
 
-A flag may be written with `_` for `-`, and its value behind `=`. A flag in brackets, `--[no-]ui`, is a switch with an
+A flag may be written with `_` for `-`, and its value after `=`. A flag in brackets, `--[no-]ui`, is a switch with an
 opposite. `--config FILE` reads the same names, with underscores, from a JSON object; a flag on the command line wins.
 Two keys may come from the environment instead: `HYDRANT_API_KEY` and `HYDRANT_ADMIN_KEY`, or from files that can be
 rotated ([tenants.md](tenants.md#rotating-keys)).

@@ -185,7 +185,7 @@ class Crowd {
       if (finish == FinishReason::kNoMemory && !executor_.lost.contains(id)) Wrong(id, " was in no step that failed");
     }
     if (ends_.rbegin()->second != FinishReason::kLength) Wrong("the engine does not go on");
-    // A row behind the end of its request may be lost: with overlap, one for each.
+    // A row after the end of its request may be lost: with overlap, one for each.
     if (!executor_.lost.empty() && without_memory == 0) Wrong("a step was lost, and nobody was told");
     if (core_->counters().blocks_used != 0) Wrong(core_->counters().blocks_used, " blocks are in use when idle");
   }

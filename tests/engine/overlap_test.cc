@@ -50,7 +50,7 @@ TEST_F(OverlapTest, TheExecutorHasTheNextStepBeforeItIsAskedForTheLast) {
   EXPECT_EQ(core->counters().blocks_used, 0);
 }
 
-// The step that is in flight ends well; nothing is launched behind the lost one.
+// The step that is in flight ends well; nothing is launched after the lost one.
 TEST_F(OverlapTest, AStepAheadWithoutMemoryComesAfterTheOneInFlight) {
   ASSERT_TRUE(core->Add(MakeRequest(1, 10, 6)).ok());
   core->Step();
@@ -137,7 +137,7 @@ TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
   }
 }
 
-// What a row behind did to its scores could not be undone.
+// What a row after the end did to its scores could not be undone.
 TEST_F(OverlapTest, StopStringsOfABudgetedSessionAreLookedForFirst) {
   SequenceRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
   request.end_finder = std::make_shared<EndsAfter>(4);
@@ -148,7 +148,7 @@ TEST_F(OverlapTest, StopStringsOfABudgetedSessionAreLookedForFirst) {
   }
 }
 
-// What its reader finds the end in is told of no token behind it.
+// What its reader finds the end in is told of no token after it.
 TEST_F(OverlapTest, ATextEndsOnceWithARowBehindIt) {
   SequenceRequest request = MakeRequest(1, 10, 20);
   request.end_finder = std::make_shared<EndsAfter>(4);

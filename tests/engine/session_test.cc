@@ -120,7 +120,7 @@ TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
   }
 }
 
-// A row that was on its way behind the end of a turn is no part of what is parked.
+// A row that was on its way after the end of a turn is no part of what is parked.
 TEST_P(Sessions, OverlapChangesNoBitOfTheNextTurn) {
   for (const Policy& policy : Policies()) {
     std::vector<Generation> turns[2];

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything a machine with an NVIDIA GPU should do, within ten minutes behind the build: correctness first, then the table of kernels
+# Everything a machine with an NVIDIA GPU should do, within ten minutes after the build: correctness first, then the table of kernels
 # and that of whole models, then compute-sanitizer in what is left. Where vLLM is installed it is measured beside them, which takes
 # some minutes more. Usage: tests/gpu/run.sh [--dry-run] [OUT]
 #

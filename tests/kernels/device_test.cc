@@ -1,4 +1,4 @@
-// What every device owes besides the arithmetic: a row behind an end is fed like any other, and leaves no trace; blocks leave for
+// What every device owes besides the arithmetic: a row after an end is fed like any other, and leaves no trace; blocks leave for
 // the host's memory and come back; score blocks and blocks are filled from others.
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ class EndsTest : public testing::TestWithParam<TestedDevice> {
       EXPECT_EQ(results[1].id, 5);
     }
 
-    // All that the cache has of a sequence, and of the slot behind it.
+    // All that the cache has of a sequence, and of the slot after it.
     std::vector<float> Cache(const TestSequence& sequence) {
       std::vector<float> all;
       const KvShape& shape = fixture.shape;
@@ -234,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(EveryDevice, BlocksTest, testing::ValuesIn(TestedDevice
 
 class ParkingTest : public testing::TestWithParam<TestedDevice> {};
 
-// Blocks leave with any score blocks, one behind the other in the order of kv_pieces.h, and come back into others.
+// Blocks leave with any score blocks, one after the other in the order of kv_pieces.h, and come back into others.
 TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
   for (const bool inspected : {false, true}) {
     for (const DType dtype : {DType::kF32, DType::kF16}) {

@@ -397,7 +397,7 @@ TEST_P(H2oTest, EveryScoringPresetKeepsWhatTheOracleKeeps) {
   }
 }
 
-// Prefill "budgeted": what is cut on the way, by the sums so far, is gone for the rows behind it. A prompt many times as long
+// Prefill "budgeted": what is cut on the way, by the sums so far, is gone for the rows after it. A prompt many times as long
 // as what it may occupy.
 TEST_P(H2oTest, BudgetedPromptsKeepWhatTheOracleKeeps) {
   Tally tally;

@@ -24,7 +24,7 @@ struct AheadDriver : Driver {
   explicit AheadDriver(const SchedulerOptions& options = SmallOptions(64)) : Driver(options) { ahead = true; }
 
   void Add(Request request) { ASSERT_TRUE(scheduler.Add(std::move(request)).ok()); }
-  // Until a plan is in flight behind the one that was committed.
+  // Until a plan is in flight after the one that was committed.
   void RunAhead() {
     for (int32_t steps = 0; in_flight.empty(); ++steps) {
       ASSERT_LT(steps, 20);
@@ -120,7 +120,7 @@ TEST(PlanAhead, WhatIsNotCertainIsNotPlanned) {
 }
 
 TEST(PlanAhead, CutsAndFirstEvictionsAreStepsOfTheirOwn) {
-  // A cut every four tokens: the step that cuts, and the one behind it, are planned when the one before is over.
+  // A cut every four tokens: the step that cuts, and the one after it, are planned when the one before is over.
   AheadDriver driver;
   driver.Add(MakeRequest(1, 16, 13, KvBudget::Periodic(16, 4)));
   std::vector<bool> ahead;
@@ -266,7 +266,7 @@ TEST(PlanAhead, ASessionIsParkedWithoutItsRowAhead) {
   EXPECT_EQ(driver.used(), 0);
 }
 
-// The executor leaves a row out behind the ids it is told of; the counts are those of steps one by one.
+// The executor leaves a row out after the ids it is told of; the counts are those of steps one by one.
 TEST(PlanAhead, ASessionWithABudgetIsParkedAsIfItHadEndedAlone) {
   struct Parked {
     int32_t computed, live, cut_from;
@@ -315,7 +315,7 @@ TEST(PlanAhead, ASessionWithABudgetIsParkedAsIfItHadEndedAlone) {
   }
 }
 
-// A session that ends with its last token, or perhaps with a row behind which it pauses, has none ahead: nor has anybody.
+// A session that ends with its last token, or perhaps with a row after which it pauses, has none ahead: nor has anybody.
 TEST(PlanAhead, ASessionLeavesWhenNothingIsInFlight) {
   AheadDriver driver(WithParking(64));
   driver.Add(OfSession(5, MakeRequest(1, 10, 6)));

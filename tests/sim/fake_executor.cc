@@ -49,7 +49,7 @@ int32_t FakeExecutor::held_blocks() const {
   return static_cast<int32_t>(held);
 }
 
-// Who has a row in a step that is launched behind another, or in its place: whoever has not ended as far as anybody can know.
+// Who has a row in a step that is launched after another, or in its place: whoever has not ended as far as anybody can know.
 std::vector<int32_t> FakeExecutor::DueWithOneOnItsWay() const {
   std::vector<int32_t> due(kTenantsMax, 0);
   for (const std::unique_ptr<SimRequest>& each : requests_) {

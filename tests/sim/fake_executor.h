@@ -10,7 +10,7 @@
 // A slot that a row reads was looked at since it was written last, whoever wrote it: what nobody wrote is not looked at again.
 //
 // Work is done in Await, after whatever happens between Launch and Await. With two tickets in flight the second one's rows go on
-// from what the first one's sampled; one behind an end it was told of is left out, one behind another end writes.
+// from what the first one's sampled; one after an end it was told of is left out, one after another end writes.
 #ifndef HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 #define HYDRANT_TESTS_SIM_FAKE_EXECUTOR_H_
 
@@ -178,7 +178,7 @@ class FakeExecutor : public Executor {
   uint64_t shrinkings_ = 0;
   uint64_t steps_ahead_ = 0;
   uint64_t rows_behind_ = 0;
-  uint64_t ends_known_ = 0;  // of these, behind an end that the device was told of
+  uint64_t ends_known_ = 0;  // of these, after an end that the device was told of
 };
 
 }  // namespace hydrant::sim

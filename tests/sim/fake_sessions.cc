@@ -47,7 +47,7 @@ bool FakeExecutor::RankSlots(SimRequest& request, int32_t layer_head, const Evic
   return true;
 }
 
-// Survivors behind the first `live_to` slots move into those that nobody keeps.
+// Survivors after the first `live_to` slots move into those that nobody keeps.
 bool FakeExecutor::FillHoles(const SimRequest& request, int32_t layer_head, int32_t live_to, uint64_t best_dropped) {
   size_t hole = 0;
   for (size_t slot = static_cast<size_t>(live_to); slot < ranks_.size(); ++slot) {
@@ -101,7 +101,7 @@ void FakeExecutor::Park(const ParkOp& park) {
     parked_kv.blocks.push_back(memory_.block(table_[i]));
     parked_kv.score_blocks.push_back(memory_.score_block(score_table_[i]));
   }
-  // What a row behind the end wrote is no part of it.
+  // What a row after the end wrote is no part of it.
   const size_t last = static_cast<size_t>(park.live / kBlockSlots);
   for (size_t layer_head = 0; last < parked_kv.blocks.size() && layer_head < static_cast<size_t>(options_.layer_heads);
        ++layer_head) {
@@ -112,7 +112,7 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
 }
 
-// Blocks behind a cut are somebody else's from the next operation on: until then nothing may be in them.
+// Blocks after a cut are somebody else's from the next operation on: until then nothing may be in them.
 void FakeExecutor::Restore(const RestoreOp& restore) {
   const auto found = parked_.find(restore.id);
   if (found == parked_.end() || found->second.live != restore.live ||

@@ -184,7 +184,7 @@ void BuggyExecutor::SpoilSharing(StepRow& row) {
       row.snapshots = {};
       break;
     case PlantedBug::kHitTooLong:
-      // In the first row of a request that took something over, the block behind it is passed off as computed.
+      // In the first row of a request that took something over, the block after it is passed off as computed.
       if (row.prefill && row.position > 0 && row.tokens.size() > kBlockSlots) {
         row.position += kBlockSlots;
         row.live += kBlockSlots;

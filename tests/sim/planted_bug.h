@@ -34,7 +34,7 @@ enum class PlantedBug : uint8_t {
   kGuaranteeIgnored,       // a budget falls although nobody agreed
   kWrongToken,             // a token nobody sampled is computed
   kTokenInFlightLost,      // a row ahead computes another token than was sampled
-  kEndsForgotten,          // … and behind an end it leaves its trace
+  kEndsForgotten,          // … and after an end it leaves its trace
   kEndsMadeUp,             // … and is left out where there is no end
   kPositionOff,            // a position is used twice
   kRowDropped,             // a row is not computed; its last answer is repeated

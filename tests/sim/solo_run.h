@@ -58,7 +58,7 @@ struct SoloRun {
   bool pruned = false;
   std::array<std::vector<uint64_t>, kPairsMax> kept = {};  // their ranks, oldest token first
 
-  // The stop at or behind `computed` tokens of the prompt.
+  // The stop at or after `computed` tokens of the prompt.
   const PromptStop& StopAfter(int32_t computed) const {
     size_t i = 0;
     while (stops[i].end < computed) ++i;

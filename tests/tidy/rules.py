@@ -241,7 +241,7 @@ TESTED_AS_A_WHOLE = ("model/jinja/",)
 # Tests of more than one source file, and what they hold together.
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
-    "tests/block_manager/sharing_test.cc": "pool, index and side pool behind one manager",
+    "tests/block_manager/sharing_test.cc": "pool, index and score pool behind one manager",
     "tests/kernels/attention_test.cc": "attention of every device",
     "tests/kernels/cpu/attention/attention_parts_test.cc": "what the CPU's attention is made of",
     "tests/kernels/h2o_test.cc": "attention, scores, victims and cuts over whole generations",

@@ -42,12 +42,12 @@ struct ScoreView {
   const int32_t* score_table = nullptr;
 };
 
-// A vector that starts inside a row of the rotary table may end this many elements behind it.
+// A vector that starts inside a row of the rotary table may end this many elements after it.
 inline constexpr int32_t kRopePadding = 8;
 
 // Cosines and sines of keys that are rotated as they are read; no table: keys are taken as they are cached.
 struct RopeView {
-  const float* table = nullptr;  // [positions][2][dims / 2], and kRopePadding readable elements behind it
+  const float* table = nullptr;  // [positions][2][dims / 2], and kRopePadding readable elements after it
   int32_t dims = 0;              // rotated leading elements of a head
 };
 

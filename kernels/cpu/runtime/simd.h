@@ -260,7 +260,7 @@ HYDRANT_SIMD F32x16 Exp(F32x16 x) {
   // Outside these borders the result is 0 or infinity anyway, and n below stays a small whole number.
   x = Max(Set(-106.0f), Min(Set(90.0f), x));
   const F32x16 n = Round(x * Set(1.44269504f));
-  // ln 2 in two parts, the first with few enough bits that n * kLn2High is exact.
+  // ln 2 in two parts, the first with few enough bits that n times it is exact.
   F32x16 r = NegMulAdd(n, Set(0.693359375f), x);
   r = NegMulAdd(n, Set(-2.12194440e-4f), r);
   // The Taylor series of e^r on [-ln 2 / 2, ln 2 / 2]; its first dropped term is below 2^-27.

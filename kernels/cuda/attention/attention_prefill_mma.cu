@@ -54,7 +54,7 @@ __device__ inline WarpPlace PlaceOf(const PromptSpan& span, int32_t block, int32
           block / group * group + of_group % parts * heads + warp % heads, block / group};
 }
 
-// Keys and values of kStageSlots slots on their way to shared memory; zeros behind the last token, where memory may hold
+// Keys and values of kStageSlots slots on their way to shared memory; zeros after the last token, where memory may hold
 // anything, and a weight of 0 would not undo a NaN.
 template <typename T, int kDim>
 __device__ __forceinline__ void Stage(const HeadCache& cache, int32_t first_slot, int32_t live, T* keys, T* values) {
@@ -294,7 +294,7 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
   }
 }
 
-// The warp's keys as the product wants its first operand: rows g and g + 8 in a lane, zeros behind the last token.
+// The warp's keys as the product wants its first operand: rows g and g + 8 in a lane, zeros after the last token.
 template <typename T, int kDim>
 __device__ __forceinline__ void LoadKeys(const HeadCache& cache, int32_t tile, int32_t live, int g, int t,
                                          uint32_t (&key)[kDim / 16][4]) {

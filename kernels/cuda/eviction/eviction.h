@@ -86,7 +86,7 @@ void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count
 //   not yet measured on a device
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv);
 
-// Blocks as Device::ExportBlocks lays them out one behind the other (kernels/kv_pieces.h), of which `bytes` from `begin` on lie
+// Blocks as Device::ExportBlocks lays them out one after the other (kernels/kv_pieces.h), of which `bytes` from `begin` on lie
 // at `packed`. Both are multiples of 16, `packed` begins at one, and may be pinned memory of the host.
 struct PackedBlocks {
   const int32_t* blocks;  // in device memory, like

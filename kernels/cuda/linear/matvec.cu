@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kThreads = 128;
 constexpr int kOutputs = 2;  // of a warp
 
-// Columns of one row of x from `col` on, rounded to the weight's type. Behind the last column are zeros, as in the weight's
+// Columns of one row of x from `col` on, rounded to the weight's type. After the last column are zeros, as in the weight's
 // row; x has another row there.
 template <typename T>
 __device__ __forceinline__ void Load(const T* row, int64_t, int64_t col,

@@ -1,4 +1,4 @@
-// Embedding, norms, row copies and what stands behind a product: the kernels that read and write rows of fp32 once. All are
+// Embedding, norms, row copies and what follows a product: the kernels that read and write rows of fp32 once. All are
 // bound by memory; their bytes are those of their operands.
 //
 //   grid     a block of 256 threads per row
@@ -40,7 +40,7 @@ void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, con
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,
                       int64_t cols);
 
-// y [rows, stride] of `dtype` = x [rows, cols] rounded, zeros behind.
+// y [rows, stride] of `dtype` = x [rows, cols] rounded, then zeros.
 void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int64_t rows, int64_t cols, int64_t stride);
 
 // y [rows, cols] = x + bias (or null), then the activation where `activates`; y may be x.

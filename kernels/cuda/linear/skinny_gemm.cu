@@ -124,7 +124,7 @@ __device__ void FinishTile(const WeightView& weight, Epilogue epilogue, Activati
   const float bias = weight.bias != nullptr ? weight.bias[output] : 0.0f;
   if (epilogue == Epilogue::kAccumulate) {
     float* to = static_cast<float*>(y.data);
-    // Rows are read together: behind a store, which might be to the same place, no load may begin.
+    // Rows are read together: after a store, which might be to the same place, no load may begin.
     constexpr int kAtOnce = 8;
     for (int first = 0; first < n; first += kAtOnce) {
       float before[kAtOnce];
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
   alignas(16) __shared__ T stages[kStages<kRows> * kStageElements<kRows>];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const bool gated = epilogue == Epilogue::kGate;
-  // The first weight row of each run, and the row behind its last.
+  // The first weight row of each run, and the row after its last.
   const int64_t half = weight.rows / 2, tile = blockIdx.x;
   const int64_t first[2] = {tile * (gated ? kRunRows : kTileRows),
                             gated ? half + tile * kRunRows : tile * kTileRows + kRunRows};

@@ -30,7 +30,7 @@ SkinnySplit SplitSkinny(int64_t rows, int64_t cols, bool gated, int32_t multipro
 // Device memory for what blocks of one tile tell each other, zeroed once; a launch leaves it so.
 size_t SkinnyScratchBytes(int32_t multiprocessors);
 
-// y = x W^T + bias, with `epilogue`. x [n, weight.stride] of the weight's type, zeros behind weight.cols; y [n,
+// y = x W^T + bias, with `epilogue`. x [n, weight.stride] of the weight's type, zeros after weight.cols; y [n,
 // weight.rows], or [n, weight.rows / 2] for kGate; of fp32 unless a kActivate or kGate. The weight is of 16 bits; it, x and scratch
 // begin at multiples of 16 bytes.
 // 1 <= n <= kSkinnyRowsMax. Launches that share a scratch follow one another.

@@ -56,7 +56,7 @@ class CudaBuffer final : public DeviceBuffer {
   const bool host_visible_;
 };
 
-// Copies behind what the stream has, and waits: for memory that may be the host's, the device's or both's (host_visible). Throws
+// Copies after what the stream has, and waits: for memory that may be the host's, the device's or both's (host_visible). Throws
 // CudaError.
 void CopyAndWait(void* to, const void* from, size_t bytes, cudaStream_t stream);
 

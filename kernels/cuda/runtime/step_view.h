@@ -19,7 +19,7 @@ struct StepRow : RowCounts {
   int32_t token_count;
   int32_t first_position;  // of the first token in the cache: BatchRow::first_position()
   int32_t live_after;
-  int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: behind the last token
+  int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: after the last token
   int32_t candidates_end;  // decode: slots with a position below it are candidates for the victim
   int64_t tables;          // of StepView::tables: the row's block ids, then (at `score_blocks`) its score blocks
   int64_t score_blocks;

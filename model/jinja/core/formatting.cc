@@ -157,7 +157,7 @@ class PercentFormatter {
   size_t taken_ = 0;
 };
 
-// What stands behind the colon of a field.
+// What stands after the colon of a field.
 FieldStyle ParseStyle(const Text& spec, const Value& value) {
   FieldStyle style;
   const std::string_view text = spec.view();

@@ -31,7 +31,7 @@ Value Range(const BuiltinCall& call) {
   Values items(call.workspace);
   call.workspace.Step(count > 0 ? static_cast<int64_t>(count) : 0);
   items.reserve(count > 0 ? static_cast<size_t>(count) + 1 : 0);
-  // The last step may leave 64 bits; no item is behind it then.
+  // The last step may leave 64 bits; no item comes after it then.
   for (int64_t at = begin; step > 0 ? at < end : at > end;) {
     items.push_back(Value::Int(at));
     if (__builtin_add_overflow(at, step, &at)) break;

@@ -50,7 +50,7 @@ Counted<ByteRange> SplitSpace(Workspace& workspace, std::string_view text, int64
 
 struct Line {
   size_t begin = 0, end = 0;
-  size_t next = 0;  // behind its line break
+  size_t next = 0;  // after its line break
 };
 Counted<Line> Lines(Workspace& workspace, std::string_view text);
 

@@ -8,7 +8,7 @@
 namespace hydrant::jinja {
 namespace {
 
-// The first range that ends behind `offset`.
+// The first range that ends after `offset`.
 auto FirstBehind(const std::vector<ByteRange>& ranges, size_t offset) {
   return std::upper_bound(ranges.begin(), ranges.end(), offset,
                           [](size_t at, const ByteRange& range) { return at < range.end; });

@@ -61,7 +61,7 @@ class Object {
   size_t accounted_bytes_ = 0;
 };
 
-// Makes an object whose end takes no stack: what it alone holds is deleted behind it, not inside it, so a chain of objects
+// Makes an object whose end takes no stack: what it alone holds is deleted after it, not inside it, so a chain of objects
 // may be as long as it likes. Whatever becomes a Value is made here.
 template <typename T, typename... A>
 std::shared_ptr<T> MakeObject(A&&... arguments) {

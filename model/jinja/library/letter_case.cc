@@ -39,7 +39,7 @@ void AppendUpper(uint32_t c, Origin origin, Text& out, bool title = false) {
   out.Append(bytes, origin);
 }
 
-// A sigma at the end of a word, behind a letter and before none.
+// A sigma at the end of a word, after a letter and before none.
 bool IsFinalSigma(std::string_view text, size_t at) {
   if (NextUtf8Unit(text.substr(at)).code_point != 0x3A3 || at == 0) return false;
   size_t before = at - 1;
@@ -73,7 +73,7 @@ void ForEachCharacter(const Text& text, F f) {
 }
 
 // The first character of every word in upper case, or in title case, the others in lower. `continues(c)`: the character
-// behind `c` is inside a word.
+// after `c` is inside a word.
 template <typename Continues>
 Text TitleCase(const Text& text, bool title, Continues continues) {
   Text out;

@@ -14,7 +14,7 @@ namespace {
 
 // All of these take none, 0 and the like for an empty sequence, as Jinja's do.
 
-// The arguments behind the first `count`, for the filter or test that those name.
+// The arguments after the first `count`, for the filter or test that those name.
 Arguments Behind(const BuiltinCall& call, size_t count) {
   const Values& all = call.arguments.positional;
   call.workspace.Step(static_cast<int64_t>((all.size() + call.arguments.named.size()) / 8));

@@ -99,7 +99,7 @@ Value IsIdentifier(const BuiltinCall& call) {
   return Value::Bool(fits && (first == '_' || IsLetter(first)));
 }
 
-// start and end of find, count and the like as bytes; nullopt where start is behind the end.
+// start and end of find, count and the like as bytes; nullopt where start is after the end.
 std::optional<ByteRange> Window(const BuiltinCall& call, const Bound& bound) {
   const std::string_view text = call.subject.view();
   if (!bound.has(1) && !bound.has(2)) return ByteRange{0, text.size()};

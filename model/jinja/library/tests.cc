@@ -1,4 +1,4 @@
-// Jinja's tests: what stands behind `is`.
+// Jinja's tests: what stands after `is`.
 #include "model/jinja/core/builtins.h"
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/operators.h"

@@ -112,7 +112,7 @@ class Scanner {
     return data.substr(0, line_begin);
   }
 
-  // Behind the end of a block tag or comment, whose sign was `sign`.
+  // After the end of a block tag or comment, whose sign was `sign`.
   void AfterBlock(char sign) {
     if (sign == '-') {
       SkipSpace();
@@ -151,7 +151,7 @@ class Scanner {
     Error("a raw block has no end");
   }
 
-  // Behind `name %}` at `at`, with its blanks and sign; 0 if something else is there.
+  // After `name %}` at `at`, with its blanks and sign; 0 if something else is there.
   size_t TagEnd(size_t at, std::string_view name) const {
     const std::string_view text = source_;
     const auto skip = [&] { at += TrimSpace(text.substr(at), true, false).begin; };
@@ -253,7 +253,7 @@ class Scanner {
     }
     Digits(digits);
     bool is_float = false;
-    // Not behind a dot: in `a.0.1` the 0 and the 1 are indices.
+    // Not after a dot: in `a.0.1` the 0 and the 1 are indices.
     const bool may_be_float = tokens_.empty() || !tokens_.back().IsOperator(".");
     if (may_be_float && rest().substr(0, 1) == "." && DigitAt(1)) {
       digits.push_back('.');

@@ -1,5 +1,5 @@
 // Lexer cuts a template into data and tokens, with the white-space rules of Jinja under trim_blocks and lstrip_blocks: the
-// newline behind a block tag and the blanks before one on its own line are dropped, `-` strips more, `+` nothing.
+// newline after a block tag and the blanks before one on its own line are dropped, `-` strips more, `+` nothing.
 //
 // Thread: any.
 #ifndef HYDRANT_MODEL_JINJA_PARSE_LEXER_H_

@@ -43,7 +43,7 @@ char Simple(char c) {
 
 bool IsOctal(char c) { return c >= '0' && c <= '7'; }
 
-// The escape behind a backslash at the front of `text`, appended decoded; the bytes read, 0 where it is broken.
+// The escape after a backslash at the front of `text`, appended decoded; the bytes read, 0 where it is broken.
 size_t DecodeEscape(std::string_view text, std::string& out) {
   const char c = text.front();
   if (const char simple = Simple(c)) {
