@@ -41,10 +41,26 @@ std::string CommitOfMain(const fs::path& repository) {
   return plain ? commit : "";
 }
 
-// What stands between the name of a model and ".gguf", case apart, is its format: "SmolLM2-135M-Instruct.Q4_K_M.gguf".
+// The number of the part that a name says, in "-00002-of-00003.gguf"; 0: it says none.
+int PartOf(std::string_view file) {
+  constexpr std::string_view kForm = "-00000-of-00000.gguf";
+  if (file.size() <= kForm.size()) return 0;
+  const std::string_view ending = file.substr(file.size() - kForm.size());
+  int number = 0;
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const bool digit = kForm[i] == '0';
+    if (digit ? !absl::ascii_isdigit(static_cast<unsigned char>(ending[i])) : ending[i] != kForm[i]) return 0;
+    if (digit && i < 6) number = 10 * number + (ending[i] - '0');
+  }
+  return number;
+}
+
+// What stands between the name of a model and ".gguf", or the number of its first part, is its format, case apart:
+// "SmolLM2-135M-Instruct.Q4_K_M.gguf".
 bool IsOfFormat(const std::string& file, const std::string& format) {
   const std::string ending = absl::AsciiStrToLower(absl::StrCat(format, ".gguf"));
-  const std::string name = absl::AsciiStrToLower(file);
+  std::string name = absl::AsciiStrToLower(file);
+  if (PartOf(name) != 0) name.erase(name.size() - std::string_view("-00000-of-00000.gguf").size(), 15);
   if (!absl::EndsWith(name, ending)) return false;
   const size_t before = name.size() - ending.size();
   return before == 0 || name[before - 1] == '-' || name[before - 1] == '.' || name[before - 1] == '_';
@@ -55,7 +71,7 @@ std::vector<std::string> GgufFilesIn(const fs::path& folder) {
   std::error_code ignored;  // what cannot be listed has no files
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (absl::EndsWith(name, ".gguf")) names.push_back(name);
+    if (absl::EndsWith(name, ".gguf") && PartOf(name) <= 1) names.push_back(name);  // the first part stands for all
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -40,18 +40,16 @@ def is_of_format(file, gguf_format):
 
 
 def choose_gguf(files, repository, gguf_format):
-    """The file that is meant, as a list."""
+    """The file that is meant, or its parts, the first one first."""
     whole = [name for name in files if name.endswith(".gguf") and "/" not in name and "mmproj" not in name]
     meant = [name for name in whole if is_of_format(SPLIT.sub(".gguf", name), gguf_format or DEFAULT_FORMAT)]
     if not gguf_format and not meant:
         meant = whole
     if not meant:
         raise Refused(f"{repository} has no {gguf_format or 'GGUF'} file; it has {', '.join(whole) or 'no GGUF file at all'}.")
-    if any(SPLIT.search(name) for name in meant):
-        raise Refused(f"{repository} has this model in several pieces, which are not read; choose one in one file.")
-    if len(meant) > 1:
+    if len({SPLIT.sub("", name) for name in meant}) > 1:
         raise Refused(f"{repository} could mean {', '.join(meant)}; name one, for example {repository}:Q8_0.")
-    return meant
+    return sorted(meant)
 
 
 def choose_directory(files, repository):

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/gguf_architecture.h"
@@ -11,6 +12,7 @@
 #include "model/files/dequantize.h"
 #include "model/files/file_error.h"
 #include "model/files/gguf_file.h"
+#include "model/files/gguf_parts.h"
 #include "model/text/str_cat.h"
 #include "model/tokenizer/bpe_tokenizer.h"
 #include "model/vocabulary/gguf_tokenizer.h"
@@ -56,8 +58,11 @@ constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
 class GgufReader {
  public:
-  GgufReader(const GgufFile& file, const GgufArchitecture& architecture)
-      : file_(file), architecture_(architecture), keys_(architecture.name, architecture.norm_eps_key) {}
+  GgufReader(const GgufParts& parts, const GgufArchitecture& architecture)
+      : file_(parts.metadata()),
+        tensors_(parts.tensors()),
+        architecture_(architecture),
+        keys_(architecture.name, architecture.norm_eps_key) {}
 
   absl::Status Read(Checkpoint& checkpoint) {
     HYDRANT_RETURN_IF_ERROR(ReadSizes(checkpoint.config));
@@ -80,7 +85,7 @@ class GgufReader {
     HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(checkpoint.config, file_.name(), names));
     checkpoint.config.tied_embeddings = FindTensor("output.weight") == nullptr;
     HYDRANT_ASSIGN_OR_RETURN(checkpoint.tensors, TensorTable::Bind(architecture_.naming, checkpoint.config, {},
-                                                                   file_.name(), file_.tensors(), checkpoint.warnings));
+                                                                   file_.name(), tensors_, checkpoint.warnings));
     checkpoint.config.stored_dtype = checkpoint.tensors.stored_dtype();
     spec.control_ids = checkpoint.config.control_ids();
     HYDRANT_ASSIGN_OR_RETURN(checkpoint.tokenizer, BpeTokenizer::Create(spec, checkpoint.config.vocab));
@@ -93,7 +98,7 @@ class GgufReader {
 
  private:
   const RawTensor* FindTensor(std::string_view name) const {
-    for (const RawTensor& tensor : file_.tensors()) {
+    for (const RawTensor& tensor : tensors_) {
       if (tensor.name == name) return &tensor;
     }
     return nullptr;
@@ -136,11 +141,6 @@ class GgufReader {
   }
 
   absl::Status RefuseUnsupported(ModelConfig& config, std::vector<std::string>& warnings) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto splits, file_.Int("split.count", 0, kIntMax));
-    if (splits.value_or(0) > 1) {
-      return FileError(file_.name(), "'split.count'", "is one of ", *splits,
-                       " parts of a model; join them into one file first");
-    }
     HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
     if (window.value_or(0) > 0) {
       ClipContextToWindow(static_cast<int32_t>(*window), file_.name(), keys_.sliding_window, config, warnings);
@@ -242,6 +242,7 @@ class GgufReader {
   }
 
   const GgufFile& file_;
+  const std::vector<RawTensor>& tensors_;
   const GgufArchitecture& architecture_;
   Keys keys_;
 };
@@ -250,16 +251,16 @@ class GgufReader {
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> ReadGgufCheckpoint(const std::string& path) {
   auto checkpoint = std::make_unique<Checkpoint>();
-  HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> mapped, MappedFile::Open(path));
-  HYDRANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(mapped->bytes(), mapped->name()));
+  HYDRANT_ASSIGN_OR_RETURN(GgufParts parts, GgufParts::Open(path));
+  const GgufFile& file = parts.metadata();
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("general.architecture"));
   if (!named) return FileError(file.name(), "'general.architecture'", "is missing");
   std::string supported;
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
     supported += StrCat(supported.empty() ? "" : ", ", architecture.name);
     if (architecture.name != *named) continue;
-    HYDRANT_RETURN_IF_ERROR(GgufReader(file, architecture).Read(*checkpoint));
-    checkpoint->files.push_back(std::move(mapped));
+    HYDRANT_RETURN_IF_ERROR(GgufReader(parts, architecture).Read(*checkpoint));
+    checkpoint->files = std::move(parts).TakeFiles();
     return checkpoint;
   }
   return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported; these are: ", supported);

@@ -233,6 +233,15 @@ class FromAHub(unittest.TestCase):
                 self.assertEqual(pathlib.Path(result.stdout.strip()).read_bytes(), GGUF[file])
             self.assert_refused(self.fetch(server, "llama/m-GGUF:Q2_K"), "it has m-Q4_K_M.gguf, m-q8_0.gguf")
 
+    def test_parts_come_together(self):
+        files = {f"m-{form}-0000{i}-of-00002.gguf": bytes([i]) for form in ("Q4_K_M", "Q8_0") for i in (2, 1)}
+        with hub_with({"llama/parts": files}) as server:
+            result = self.fetch(server, "llama/parts:Q8_0")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            first = pathlib.Path(result.stdout.strip())
+            self.assertEqual(first.name, "m-Q8_0-00001-of-00002.gguf")
+            self.assertEqual(len(list(first.parent.iterdir())), 2)
+
     def test_what_cannot_run_is_refused_before_its_weights_move(self):
         quantised = json.dumps({"model_type": "llama", "quantization_config": {}}).encode()
         repositories = {
@@ -241,15 +250,13 @@ class FromAHub(unittest.TestCase):
             "org/list": {**DIRECTORY, "config.json": b"[1]"},
             "org/pickles": {"config.json": LLAMA, "pytorch_model.bin": b"p"},
             "org/rwkv": {"m-Q4_K_M.gguf": b"4"},
-            "llama/split": {"m-Q4_K_M-00001-of-00002.gguf": b"4", "m-Q4_K_M-00002-of-00002.gguf": b"4"},
             "llama/two": {"a.gguf": b"4", "b.gguf": b"4"},
         }
         with hub_with(repositories) as server:
             for name, words in (("org/mamba", "type 'mamba' are not supported; these are: llama"),
                                 ("org/gptq", "quantised directories"), ("org/list", "not a JSON object"),
                                 ("org/pickles", "no weights as safetensors"),
-                                ("org/rwkv", "'rwkv' are not supported"), ("llama/split", "several pieces"),
-                                ("llama/two", "could mean a.gguf, b.gguf"), ("org/none", "no such model")):  # fmt: skip
+                                ("org/rwkv", "'rwkv' are not supported"), ("llama/two", "could mean a.gguf, b.gguf"), ("org/none", "no such model")):  # fmt: skip
                 with self.subTest(name):
                     self.assert_refused(self.fetch(server, name), words)
             moved = [line for line in server.asked if line.endswith((".gguf", ".safetensors", ".bin"))]

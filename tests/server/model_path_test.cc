@@ -77,6 +77,14 @@ TEST_F(FindModelTest, AFormatChoosesAmongGgufFiles) {
   EXPECT_THAT(MessageOf(Find("org/name-GGUF")), testing::HasSubstr("could mean name-Q8_0.gguf, name-iq4_k_m.gguf"));
 }
 
+TEST_F(FindModelTest, AModelInPartsIsItsFirstPart) {
+  MakeRepository("models--org--parts", {"name-Q4_K_M-00001-of-00002.gguf", "name-Q4_K_M-00002-of-00002.gguf"});
+  const std::string first = cache_.File("models--org--parts/snapshots/abc1/name-Q4_K_M-00001-of-00002.gguf");
+  EXPECT_EQ(Find("org/parts")->path, first);
+  EXPECT_EQ(Find("org/parts:q4_k_m")->path, first);
+  EXPECT_FALSE(Find("org/parts:Q8_0").ok());
+}
+
 TEST_F(FindModelTest, AnOnlyGgufFileNeedsNoFormat) {
   MakeRepository("models--org--name", {"config.json", "only.gguf"});
   EXPECT_EQ(Find("org/name")->path, cache_.File("models--org--name/snapshots/abc1/only.gguf"));

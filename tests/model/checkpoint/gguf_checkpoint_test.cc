@@ -332,7 +332,10 @@ INSTANTIATE_TEST_SUITE_P(
               "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox, starcoder2"},
         Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
               "'general.architecture': is missing"},
-        Wrong{"OneOfSeveralParts", [](F& f) { f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)); },
+        Wrong{"OneOfSeveralParts",
+              [](F& f) {
+                f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)).SetRaw("split.no", F::kUint16, Raw<uint16_t>(0));
+              },
               "'split.count'"},
         Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
         Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
