@@ -20,7 +20,7 @@ namespace hydrant {
 
 class BlockPool {
  public:
-  // What Take gives: `was_cached` tells that a published block lost its contents, so its owner must forget it.
+  // A block from Take. `was_cached`: it was published and lost its contents, so the index must forget it.
   struct Taken {
     int32_t block = -1;
     bool was_cached = false;

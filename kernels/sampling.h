@@ -36,8 +36,8 @@ struct SamplingParams {
   uint64_t key = 0;
 };
 
-// What a sequence has reported of its tokens besides their ids, and which of them are given. Plain data, validated by
-// the caller: the reader of requests (api/request) writes into it, too.
+// ScoringOptions says what is reported of a sequence's tokens besides their ids, and which tokens are given. Plain
+// data, validated by the caller: the reader of requests (api/request) writes into it, too.
 struct ScoringOptions {
   int32_t logprobs = -1;         // of generated tokens: -1 none, k >= 0 the token's own and the k best
   int32_t prompt_logprobs = -1;  // of prompt tokens 1, 2, …: likewise
@@ -57,9 +57,9 @@ struct TokenCount {
   int32_t count = 0;  // in the output; 0: in the prompt alone
 };
 
-// What a row's sequence asks of its next choice. Sparse, because a device is handed it at every step: nothing here is
-// as long as the vocabulary but `allowed` where a client says so. Every id is in the vocabulary; in biases and counts
-// none is twice.
+// LogitAdjustments are what a sequence asks of its next token. They are sparse, because a device is handed them at
+// every step: nothing here is as long as the vocabulary but `allowed` where a client says so. Every id is in the
+// vocabulary; in biases and counts none is twice.
 struct LogitAdjustments {
   std::span<const int32_t> allowed;  // empty: all
   std::span<const int32_t> banned;

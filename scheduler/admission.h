@@ -92,7 +92,7 @@ class Admission {
   int64_t MatchPrefix(const Request& request);
   bool WillPublishFor(const Request& head, const Sequence& leader) const;
   bool AwaitsPrefix(const Request& head) const;
-  // Those of `shared` blocks that match_ does not find in use.
+  // How many of `shared` blocks match_ does not find in use.
   int64_t BlocksBeside(int64_t shared) const { return shared - std::ssize(match_.blocks) + match_.revived; }
   int64_t BlocksNeeded(Sequence& sequence, const Tenant& tenant);
   int64_t BlocksNeededExactly(Sequence& sequence, const Tenant& tenant);

@@ -46,7 +46,7 @@ class ParkedSessions {
 
   // A turn's parked KV; null if there is none. Valid until the next change.
   const ParkedCounts* Find(const TurnId& id) const;
-  // That of the session's newest turn which has any; null if none has. Valid until the next change.
+  // The parked KV of the session's newest turn that has any; null if none has. Valid until the next change.
   const ParkedCounts* Newest(uint64_t session) const;
 
   // A tenant's weight, > 0.

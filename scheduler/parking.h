@@ -53,7 +53,7 @@ class Parking {
   // before left stays until Settle, unless there is no room for both.
   void Park(int32_t index, Sequence& sequence);
 
-  // What the executor has to forget, and then to copy out, between two steps.
+  // The turns that the executor has to drop, and then to park, between two steps.
   std::span<const TurnId> drops() const { return sessions_.dropped(); }
   std::span<const PlanPark> parks() const { return parks_; }
   std::span<const BlockTable> tables() const { return tables_; }

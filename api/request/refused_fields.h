@@ -10,12 +10,13 @@
 
 namespace hydrant {
 
-// Each sets request's error at the first field that is wrong or refused.
-// Those of every endpoint that generates.
+// Each sets the request's error at the first field that is wrong or refused.
+// The fields of every endpoint that generates.
 void RefuseGenerationFields(ObjectReader* request);
-// Those of /v1/completions beside them.
+// The fields of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);
-// Those of /v1/chat/completions: a template is the operator's alone (`chat_template`, `chat_template_kwargs`).
+// The fields of /v1/chat/completions beside them: a template is the operator's alone (`chat_template`,
+// `chat_template_kwargs`).
 void RefuseChatFields(ObjectReader* request);
 
 }  // namespace hydrant

@@ -19,7 +19,7 @@
 
 namespace hydrant {
 
-// What absent fields are.
+// The values of sampling fields that a request leaves out.
 struct SamplingDefaults {
   double temperature = 1.0;
   double top_p = 1.0;

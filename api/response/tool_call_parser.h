@@ -52,7 +52,7 @@ class ToolCallParser {
   ToolCallParser(ToolCallFormat format, std::string id) : format_(format), id_(std::move(id)) {}
 
   Output Push(std::string_view text);
-  // What was held back.
+  // Ends the text: returns what Push held back.
   Output Finish();
 
  private:

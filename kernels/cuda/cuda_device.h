@@ -96,7 +96,7 @@ class CudaDevice final : public Device {
   bool in_layers_ = false;  // ops are being recorded, and wait for nothing
   cuda::GraphCache graphs_;
 
-  // What ReserveScratch reserved.
+  // Scratch memory, made by ReserveScratch.
   std::unique_ptr<cuda::SampleQueue> samples_;
   std::unique_ptr<cuda::StepTable> step_;
   int32_t slots_max_ = 0;

@@ -40,7 +40,7 @@ struct ArrivalSpec {
 
   // Neither a ramp nor a trace: `rate` says how they come.
   bool has_rate() const { return ramp == Ramp::kNone && trace.empty(); }
-  // Who arrives waits for others to go: no time is scheduled for any.
+  // A conversation begins when another one ends: no time is scheduled for any.
   bool closed_loop() const { return has_rate() && rate == kInfinity && users > 0; }
 };
 

@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-// What all requests of a load have in common.
+// The parts that all requests of a load have in common.
 struct RequestStyle {
   bool chat = false;    // messages, not a prompt
   std::string members;  // JSON members without the braces, `model` first

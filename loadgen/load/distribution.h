@@ -27,7 +27,7 @@ class Distribution {
   double Sample(Random* random) const;
   // Rounded, and at least `min`.
   int32_t SampleCount(Random* random, int32_t min) const;
-  // As Parse takes it.
+  // In the form that Parse reads.
   std::string ToString() const;
 
   bool fixed() const { return kind_ == Kind::kFixed; }

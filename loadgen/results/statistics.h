@@ -20,7 +20,7 @@ double Deviation(std::span<const double> values);
 double PercentileOfSorted(std::span<const double> sorted, double percent);
 double Percentile(std::vector<double> values, double percent);
 
-// What reports say of one quantity.
+// The figures that a report gives of one quantity.
 struct Distilled {
   size_t count = 0;
   double mean = 0;

@@ -49,7 +49,7 @@ struct TensorNaming {
   std::span<const std::string_view> known;
   // q and k rows are stored for interleaved rotary pairs (2i, 2i + 1); undone when read.
   bool interleaved_qk = false;
-  // What names may lack: the base model was saved without its head.
+  // A prefix that names may lack, because the base model was saved without its head.
   std::string_view prefix = {};
 };
 

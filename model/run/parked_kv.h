@@ -28,7 +28,7 @@ class ParkedKv {
   // std::bad_alloc, and then the turn has nothing.
   std::span<std::byte> Put(const TurnId& turn, size_t bytes);
 
-  // What the turn has. Valid until the next Put or Drop. REQUIRES: has(turn).
+  // The turn's bytes. Valid until the next Put or Drop. REQUIRES: has(turn).
   std::span<const std::byte> Read(const TurnId& turn) const;
 
   // Frees the turn's bytes, if it has any.

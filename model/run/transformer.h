@@ -25,7 +25,7 @@ class Transformer {
     int32_t logits_rows_max = 0;  // in one call of Logits
   };
 
-  // What the activations and the device's scratch take together. `scratch_bytes`: Device::ScratchBytes.
+  // Bytes of the activations and the device's scratch together. `scratch_bytes`: Device::ScratchBytes.
   static int64_t WorkspaceBytes(const ModelConfig& config, const Limits& limits,
                                 const std::function<int64_t(const StepBounds&)>& scratch_bytes);
 

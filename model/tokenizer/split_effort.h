@@ -22,8 +22,8 @@ namespace hydrant {
 // Errors name the text on which it needs too much.
 absl::Status CheckSplitEffort(std::string_view translated, std::string_view pattern, std::string_view file);
 
-// What the texts repeat: one character of each kind that the pattern tells apart, by its classes or because it spells it,
-// and the words it spells. An error if these are too many. Exposed for its test.
+// The pieces that the texts repeat: one character of each kind that the pattern tells apart, by its classes or because
+// it spells it, and the words it spells. An error if these are too many. Exposed for its test.
 absl::StatusOr<std::vector<std::string>> SplitAlphabet(std::string_view translated, std::string_view pattern,
                                                        std::string_view file);
 

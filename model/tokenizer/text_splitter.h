@@ -24,7 +24,7 @@ class TextSplitter {
   // The words of no text have more than so many times its bytes.
   double growth() const { return growth_; }
 
-  // What one Encode call keeps between its Split calls. Thread: one at a time.
+  // Memory that one Encode call reuses between its Split calls. Thread: one at a time.
   class Scratch {
    public:
     explicit Scratch(const TextSplitter& splitter);

@@ -73,7 +73,7 @@ struct WeightPlan {
   std::string Formats() const;
 };
 
-// What a plan asks of a device.
+// The questions that a plan asks a device.
 struct WeightDevice {
   std::function<bool(WeightFormat)> supports;                           // Device::Supports
   std::function<int64_t(const LinearSpec&, bool biased)> linear_bytes;  // Device::LinearBytes

@@ -25,7 +25,7 @@ class StepShares {
   void Reserve(size_t tenants) { shares_.reserve(tenants); }
   // A new step. Levels stay.
   void Begin(size_t tenants);
-  // What a tenant could compute. REQUIRES: weight > 0.
+  // The tenant's weight and the cost of the rows that it could compute. REQUIRES: weight > 0.
   void SetWeight(int32_t tenant, double weight) { of(tenant).weight = weight; }
   void AddDecode(int32_t tenant, double cost) { of(tenant).decode += cost; }
   void AddPrompt(int32_t tenant, double cost) { of(tenant).prompts += cost; }
@@ -40,7 +40,7 @@ class StepShares {
   // True if the tenant's share has room for a decode row beside the part that is kept for its prompts. There is always
   // room for the first row. REQUIRES: bounded().
   bool HasRoomForDecode(int32_t tenant, double cost) const;
-  // What is left of the share for prompts. REQUIRES: bounded().
+  // The part of the share that is left for prompts. REQUIRES: bounded().
   double left(int32_t tenant) const;
 
   // Charges a row, whether the step is bounded or not.
@@ -57,7 +57,7 @@ class StepShares {
     double taken = 0.0;
     bool has_row = false;
     double wanted() const { return decode + prompts; }
-    // What it gets when the levels are raised to `level`.
+    // The cost that the tenant gets when the levels are raised to `to_level`.
     double UpTo(double to_level) const;
   };
   Share& of(int32_t tenant) { return shares_[static_cast<size_t>(tenant)]; }

@@ -140,7 +140,7 @@ struct Tenant {
 
 using HeadOf = std::function<HeadOfLine(const Tenant&)>;
 
-// What admission may give away.
+// The blocks and rows that admission may give away.
 struct Room {
   int64_t blocks = 0;  // neither held nor promised
   int32_t rows = 0;    // sequences that may still be admitted

@@ -26,7 +26,7 @@ class TokenIds {
   TokenIds(std::initializer_list<int32_t> ids) : TokenIds(std::vector<int32_t>(ids)) {}
   TokenIds(const TokenIds&) = default;
   TokenIds& operator=(const TokenIds&) = default;
-  // What was moved from is empty: its span must not outlive the owner.
+  // Leaves `other` empty: its span must not outlive the owner.
   TokenIds(TokenIds&& other) noexcept : owner_(std::move(other.owner_)), ids_(std::exchange(other.ids_, {})) {}
   TokenIds& operator=(TokenIds&& other) noexcept {
     owner_ = std::move(other.owner_);

@@ -45,7 +45,7 @@ class AdmissionControl {
   // From now on new generations get 503.
   void Refuse() { refusing_.store(true, std::memory_order_relaxed); }
   bool refusing() const { return refusing_.load(std::memory_order_relaxed); }
-  // What a request gets meanwhile.
+  // The refusal that requests get from then on.
   static Refusal Draining();
 
   int64_t bytes_held() const { return bytes_.used(); }

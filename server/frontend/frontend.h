@@ -124,8 +124,9 @@ class Frontend {
   std::unique_ptr<GenerationService> generations_;
   std::unique_ptr<KvInspector> inspector_;
 
-  // What a shutdown cuts off ends when these go: the coroutines of their connections name what is declared above. The operator
-  // has one of its own, and so have signals and the watchdog: whatever clients do to the other, it hears and is heard.
+  // Connections that a shutdown cuts off end when these are destroyed: their coroutines use what is declared above. The
+  // admin listener, signals and the watchdog have an io context of their own, so they work whatever clients do to the
+  // other one.
   boost::asio::io_context io_;
   boost::asio::io_context control_io_;
   WorkerPool workers_;

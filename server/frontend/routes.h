@@ -19,7 +19,7 @@
 
 namespace hydrant {
 
-// What the handlers of the small endpoints use. Everything outlives the routes.
+// RouteSources are the objects that the handlers of the small endpoints use. All of them outlive the routes.
 struct RouteSources {
   const ServingContext& context;
   GenerationService& generations;

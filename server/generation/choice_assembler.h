@@ -37,7 +37,7 @@ class ChoiceAssembler {
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }
 
-  // What has become visible since the last take.
+  // The text and its facts that have become visible since the last call of Take.
   struct Output {
     std::string text;
     std::vector<PositionLogprobs> logprobs;  // empty unless asked for

@@ -12,11 +12,11 @@
 
 namespace hydrant {
 
-// Those that the checkpoint sets.
+// Sets the defaults that the checkpoint has.
 void SetDefaults(const GenerationDefaults& of_checkpoint, RequestContext* request);
 
-// Those of --override-generation-config: `json` is an object with members of generation_config.json, in the ranges that
-// requests have. Returns what is wrong with it, or nothing.
+// Sets those of --override-generation-config: `json` is an object with members of generation_config.json, in the ranges
+// that requests have. Returns what is wrong with it, or nothing.
 std::string OverrideDefaults(std::string_view json, RequestContext* request);
 
 }  // namespace hydrant

@@ -28,7 +28,7 @@
 
 namespace hydrant {
 
-// What every request is checked against and answered with.
+// ServingContext is what every request is checked against and answered with: the model, its tokenizer, the limits.
 struct ServingContext {
   RequestContext request;
   KvModelFacts kv;
@@ -42,7 +42,7 @@ struct ServingContext {
   std::string system_fingerprint;
 };
 
-// What holds for the requests of one tenant beyond that.
+// The rules for requests of one tenant, beside the server's own.
 struct TenantRules {
   std::optional<KvSpec> kv;    // default of the field `kv`; nullopt: the server's
   int32_t kv_budget_max = 0;   // most slots a sequence may keep; 0: the context
@@ -85,7 +85,7 @@ using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body,
 ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
                                                 const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
-// What a request of this tenant is read against.
+// The limits and defaults with which a request of this tenant is read.
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const RequestHeaders& headers);
 
 // Begins the turn of a session and makes the engine's prompts, with their KV policies; settles max_tokens where that is

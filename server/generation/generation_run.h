@@ -38,7 +38,7 @@ class GenerationRun {
   GenerationRun(const GenerationRun&) = delete;
   GenerationRun& operator=(const GenerationRun&) = delete;
 
-  // What its sequences may come to use, in the order of choices.
+  // The tokens that each sequence may come to use, in the order of choices.
   std::vector<RequestAccount::Sequence> accounts() const;
   // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
   bool Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger);

@@ -62,7 +62,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
   boost::asio::awaitable<void> ServeClient(HttpExchange& exchange);
 
-  // What the routes have for a request.
+  // The result of looking a request up among the routes.
   struct Found {
     const HttpRoute* route = nullptr;  // null: none for this method
     std::string allow;                 // methods of the path; empty: there is nothing
@@ -70,7 +70,8 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
     bool preflight = false;            // asks what a page may ask (Fetch standard, CORS-preflight fetch)
   };
   Found FindRoute(const HttpHead& head) const;
-  // What is wrong with a request, from its head alone, found by the three in this order. Authenticate finds out who asks.
+  // CheckHead says what is wrong with a request, from its head alone; it calls the other two. Authenticate sets the
+  // caller.
   std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found);
   std::optional<ApiError> Authenticate(HttpExchange& exchange, const HttpRoute* route);
   std::optional<ApiError> CheckOrigin(const HttpHead& head) const;

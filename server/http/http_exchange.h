@@ -36,7 +36,7 @@ class HttpExchange {
   const std::string& body() const { return body_; }
   // The client's X-Request-Id when it is usable, else one of our own.
   const std::string& request_id() const { return request_id_; }
-  // Who asks; null on an open route, and for the operator.
+  // The tenant that asks; null on an open route, and for the operator.
   const Caller& caller() const { return caller_; }
   int64_t arrival_us() const { return arrival_us_; }  // monotonic; when the head was complete
   int status() const { return status_; }              // 0: no response yet
@@ -58,8 +58,9 @@ class HttpExchange {
   boost::asio::awaitable<void> WaitForWake(int64_t until_us = kNever) { return stream_.WaitForWake(until_us); }
   std::function<void()> Waker() { return stream_.Waker(); }
 
-  // What the request holds from its head on; null for a route that admits everything. Respond gives the place back when what is
-  // left of the answer is the kernel's, so that the next request of a client that waited for it finds it free.
+  // The place that the request holds from its head on; null for a route that admits everything. Respond gives it back
+  // once the rest of the answer is in the kernel's buffers, so that the next request of a client that waited for it
+  // finds it free.
   void SetPlace(std::unique_ptr<RequestPlace> place) { place_ = std::move(place); }
   RequestPlace* place() { return place_.get(); }
   // The body is no longer needed.
@@ -67,7 +68,7 @@ class HttpExchange {
   // The same as Respond's end, of a stream: before its last piece is written.
   void ClosePlace();
 
-  // What its line in the log says.
+  // The fields of its line in the log.
   RequestNotes& notes() { return notes_; }
 
   // For the reader of the request: what it found. A response that leaves bytes of its request unread ends the

@@ -47,7 +47,7 @@ class RequestLog {
 
   // `exchange` is over. `peer`: its address as text.
   void Write(HttpExchange& exchange, std::string_view peer, bool client_gone);
-  // What came was no request.
+  // For bytes that were no request.
   void WriteRefusal(const ApiError& error, std::string_view request_id, std::string_view peer);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-// What is left is given back when it goes.
+// RequestPlace is what a request holds while it is under way. Its destructor gives back what was not given back before.
 class RequestPlace {
  public:
   virtual ~RequestPlace() = default;

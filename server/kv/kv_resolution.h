@@ -23,7 +23,7 @@ struct KvResolution {
   int32_t policy_label = 0;  // DecodeOptions::policy_label, an index into KvPolicyLabels()
 };
 
-// What the presets depend on besides the request.
+// The facts of the model on which presets depend.
 struct KvModelFacts {
   int32_t query_heads = 1;
   int32_t kv_heads = 1;

@@ -60,7 +60,7 @@ class KvInspector {
   boost::asio::awaitable<HttpResponse> Answer(HttpExchange& exchange, const std::string& id);
   // Runs `make`, when it is the tenant's turn, on a worker thread.
   boost::asio::awaitable<void> Make(int32_t tenant, std::function<void()> make);
-  // What the engine has of the session, at most kFreshUs old, or, with `now`, read after the call.
+  // The session's scores and positions, at most kFreshUs old, or, with `now`, read after the call.
   boost::asio::awaitable<std::shared_ptr<const KvReading>> Read(uint64_t session, bool evicts, bool now);
 
   EnginePort& engine_;

@@ -11,7 +11,7 @@
 
 namespace hydrant {
 
-// What one scrape reads its values from.
+// The sources of one scrape's values.
 struct Scrape {
   const EngineCounters& engine;
   const SessionCounts& sessions;

@@ -1,5 +1,5 @@
-// What keeps prompts, keys and weights inside the process: no core dump has them, and environment and command line
-// no longer do.
+// These functions keep prompts, keys and weights inside the process: no core dump has them, and environment and command
+// line no longer do.
 //
 // Thread: the main one, before there are others.
 #ifndef HYDRANT_SERVER_PROCESS_SECRECY_H_

@@ -22,7 +22,8 @@ class TokenBucket {
 
   // False: there is less than `amount`, and nothing is taken.
   bool TryTake(int64_t amount, int64_t now_us);
-  // What was taken and not used. Negative: what was used beyond what was taken; nothing can be taken until it is made up for.
+  // Gives back tokens that were taken and not used. Negative: more were used than taken, and nothing can be taken until
+  // the bucket has made up for them.
   void GiveBack(int64_t amount, int64_t now_us);
 
   int64_t remaining(int64_t now_us) const;  // >= 0: a debt is not shown

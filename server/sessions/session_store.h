@@ -42,7 +42,7 @@
 
 namespace hydrant {
 
-// What the turns that ended have left. Immutable.
+// SessionPast is the history that ended turns have left. Immutable.
 struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
   int32_t computed = 0;         // of these; the last token of an answer is not
@@ -61,7 +61,7 @@ struct SessionPast {
   KvResolution kv;
 };
 
-// Whose sessions, and how many it may have.
+// The owner of sessions: a tenant, and how many it may have.
 struct SessionOwner {
   int32_t tenant = 0;        // index
   double weight = 1;         // > 0
@@ -216,7 +216,7 @@ class SessionTurn {
   uint64_t turn() const { return turn_; }
   // Null before the session's first turn has ended.
   const SessionPast* past() const { return past_.get(); }
-  // What is parked of the past; null: nothing, as far as is known here. The engine has the last word.
+  // The parked KV of the past; null: none, as far as the store knows. The engine decides.
   const ParkedTurn* parked() const { return parked_.has_value() ? &*parked_ : nullptr; }
 
   // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.

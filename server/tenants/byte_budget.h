@@ -39,7 +39,8 @@ class ByteBudget {
   // Takes `bytes` for the tenant of this index, for a request that has `before` already, or says what is lacking and takes
   // nothing. `share` is the tenant's weight's part of all.
   std::optional<Lack> TryTake(int32_t tenant, double share, int64_t bytes, int64_t before = 0);
-  // What is there already, an answer that was computed: its tenant's next request is what finds no room.
+  // Takes bytes that exist already, such as an answer that was computed, whether they fit or not: the tenant's next
+  // request finds no room instead.
   void Take(int32_t tenant, int64_t bytes);
   void GiveBack(int32_t tenant, int64_t bytes);
 

@@ -29,7 +29,7 @@ class RotatingKeys {
  public:
   // A key that stays; empty: there is none.
   static std::shared_ptr<RotatingKeys> Of(std::string_view key);
-  // Those in a file. Errors: ReadKeyFile's.
+  // Keys that a file has, one or two. Errors: ReadKeyFile's.
   static absl::StatusOr<std::shared_ptr<RotatingKeys>> FromFile(const std::string& path);
 
   RotatingKeys(const RotatingKeys&) = delete;

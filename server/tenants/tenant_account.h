@@ -89,7 +89,7 @@ int32_t RetryAfterS(double wait_s);
 // Appends x-ratelimit-{limit,remaining,reset}-`what`.
 void AddRateFields(const char* what, int64_t limit, int64_t remaining, double reset_s, TenantAccount::Fields* fields);
 
-// What the sequences of a request may come to use. Settled by the engine as they end.
+// RequestAccount holds the tokens that the sequences of a request may come to use. The engine settles it as they end.
 class RequestAccount : public SequenceLedger {
  public:
   struct Sequence {

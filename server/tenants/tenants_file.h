@@ -21,7 +21,7 @@
 
 namespace hydrant {
 
-// What the promises of a file are checked against.
+// The server's sizes, against which the promises of a file are checked.
 struct TenantFacts {
   int32_t blocks = 0;         // of the pool
   int32_t sequences_max = 0;  // in progress at once

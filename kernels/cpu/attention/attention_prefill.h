@@ -35,7 +35,7 @@ static_assert(kLanes % kScoreRows == 0 && kLanes % kValueRows == 0);
 constexpr int64_t kValueBlock = 8;
 constexpr int64_t kTileWeights = kLanes * kLanes;
 
-// What products read: the cached keys, or in their place rotated ones in fp32.
+// The keys that products read: the cached ones or, under a rolling policy, rotated copies in fp32.
 template <typename Cached, bool kRolling>
 struct KeysOf {
   using Tile = Cached;

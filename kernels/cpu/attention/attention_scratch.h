@@ -15,7 +15,7 @@ namespace hydrant {
 
 struct AttentionScratch {
   AttentionScratch(int threads, const StepBounds& bounds);
-  // What the buffers of one take; the tables of rows are not worth counting.
+  // Bytes of the buffers of an AttentionScratch; its tables of rows are too small to count.
   static size_t Bytes(int threads, const StepBounds& bounds);
 
   // Capacities; ops assert them.

@@ -19,7 +19,7 @@ struct ShrinkScratch {
 class ShrinkScratches {
  public:
   ShrinkScratches(int threads, const StepBounds& bounds);
-  // What the memory of one takes.
+  // Bytes that a ShrinkScratches allocates.
   static size_t Bytes(int threads, const StepBounds& bounds);
 
   ShrinkScratch Of(int thread) const;

@@ -20,7 +20,7 @@ struct SamplingScratch {
 class SamplingScratches {
  public:
   SamplingScratches(int threads, const StepBounds& bounds);
-  // What the memory of one takes.
+  // Bytes that a SamplingScratches allocates.
   static size_t Bytes(int threads, const StepBounds& bounds);
 
   SamplingScratch Of(int thread) const;

@@ -16,7 +16,7 @@ struct Output {
   DType dtype = DType::kF32;
 };
 
-// What was put there.
+// The same elements, as the product reads them.
 struct Input {
   Input(const float* fp32) : data(fp32) {}  // NOLINT: nearly all are
   Input(const void* elements, DType type) : data(elements), dtype(type) {}

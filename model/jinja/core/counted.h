@@ -40,7 +40,7 @@ template <typename T>
 class CountingAllocator {
  public:
   using value_type = T;
-  // What is moved stays where it is counted; what is assigned counts where it goes.
+  // A moved vector stays with the allocator that counted it; an assigned copy is counted by its target's.
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
 

@@ -72,7 +72,7 @@ class Interpreter {
  private:
   enum class Flow : uint8_t { kOn, kBreak, kContinue };
 
-  // What `write` writes, instead of writing it to the output.
+  // Runs `write` and returns what it wrote, which does not go to the output.
   template <typename Write>
   Text Capture(Write write) {
     Text captured;

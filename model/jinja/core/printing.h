@@ -14,7 +14,7 @@
 
 namespace hydrant::jinja {
 
-// What repr shows as it is.
+// True if repr shows the character as it is, not as an escape.
 bool IsPrintable(uint32_t code_point);
 
 // str(value).

@@ -46,7 +46,7 @@ class Text {
   void AppendSlice(const Text& text, size_t begin, size_t end);
   Text Slice(size_t begin, size_t end) const;
 
-  // What it costs to hold.
+  // Bytes that it occupies, its ranges included.
   size_t footprint_bytes() const { return sizeof(Text) + bytes_.size() + client_.size() * sizeof(ByteRange); }
 
  private:

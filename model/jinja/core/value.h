@@ -38,7 +38,8 @@ struct Arguments;
 // The request reader allows 64 levels of JSON; templates wrap a few more around them.
 inline constexpr int kNestingMax = 128;
 
-// What lives on the heap. Its bytes are counted in a workspace, but for the constants of a template, which have none.
+// Object is a value on the heap. Its bytes are counted in a workspace, but for the constants of a template, which have
+// none.
 class Object {
  public:
   Object() = default;
@@ -50,7 +51,7 @@ class Object {
   // Gives up what it refers to; called once, when the render ends.
   virtual void Clear() {}
 
-  // What deletes an object that MakeObject made.
+  // The deleter of objects that MakeObject made.
   struct Disposal {
     void operator()(const Object* object) const;
   };
@@ -173,7 +174,7 @@ class Sequence final : public Object {
   Kind kind() const { return kind_; }
   // A tuple, or the pair (grouper, list) that groupby makes.
   bool is_tuple() const { return kind_ == Kind::kTuple || kind_ == Kind::kGroup; }
-  // What can be indexed.
+  // True if `value[i]` has a meaning.
   bool is_subscriptable() const { return kind_ <= Kind::kRange; }
   const Values& items() const { return items_; }
   int nesting() const { return nesting_; }
@@ -230,7 +231,7 @@ class Dict final : public Object {
   int nesting_ = 1;
 };
 
-// What has behaviour: namespaces, macros, functions, loops.
+// Entity is an object with behaviour: namespaces, macros, functions, loops.
 class Entity : public Object {
  public:
   // What Python's type(x).__name__ would say.
