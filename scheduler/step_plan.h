@@ -44,8 +44,8 @@ struct StepPlan {
 // What the executor said about one row.
 struct RowResult {
   int32_t token = -1;  // the sampled token; ignored when the row did not sample
-  // kError: the row's numbers are meaningless; its request ends, nobody else's. kNoMemory: the step was not computed, so all
-  // of its rows fail.
+  // kError: the row's numbers are meaningless; its request ends, nobody else's. kNoMemory: there was
+  // none for the step, so all of its rows fail, or for what follows from the token.
   FinishReason failure = FinishReason::kNone;
   bool ends = false;                   // the text is complete with the token; a stop token counts first
   std::span<const float> losses = {};  // [PlanRow::loss_cuts]: shares of the score mass; empty where it failed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,12 +10,14 @@ namespace hydrant {
 
 void TenantList::Set(std::span<const TenantOptions> options) {
   assert(ValidateTenants(options, blocks_, rows_).ok() && options.size() >= tenants_.size());
-  options_.assign(options.begin(), options.end());
-  tenants_.resize(options.size());
+  std::vector<TenantOptions> all(options.begin(), options.end());
+  std::vector<TenantOptions> each = all;
+  tenants_.resize(options.size());  // the last thing that may throw
   for (size_t i = 0; i < options.size(); ++i) {
-    tenants_[i].options = options[i];
+    tenants_[i].options = std::move(each[i]);
     tenants_[i].floor_rows = FloorRows(options[i].floor_blocks, blocks_, rows_);
   }
+  options_ = std::move(all);
 }
 
 double TenantList::ShareOf(int32_t index) const {

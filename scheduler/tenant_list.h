@@ -28,7 +28,7 @@ class TenantList {
   TenantList(const TenantList&) = delete;
   TenantList& operator=(const TenantList&) = delete;
 
-  // Replaces the options of all tenants; new ones come behind. REQUIRES: ValidateTenants(options, blocks, rows).ok(), at least as
+  // Replaces the options of all tenants; new ones come behind. Throws std::bad_alloc, and nothing has happened. REQUIRES: ValidateTenants(options, blocks, rows).ok(), at least as
   // many as before.
   void Set(std::span<const TenantOptions> options);
 

@@ -33,6 +33,15 @@ void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
   rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
 }
 
+// What may be left out when there is no memory for it.
+void OrLog(const char* without_memory, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    Log(LogLevel::kError, without_memory);
+  }
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHooks hooks)
@@ -187,7 +196,7 @@ void Engine::Loop() {
   bool closing = false;
   bool stuck = false;  // the last step could do nothing: whatever runs is paused
   while (true) {
-    if ((core_->idle() || stuck) && !closing) {
+    if ((core_->idle() || stuck) && !closing && router_.Flush()) {
       step_started_us_.store(0, std::memory_order_relaxed);
       inbox_.WaitAndDrain(&batch_);
     } else {
@@ -220,7 +229,9 @@ void Engine::Loop() {
     const StepReport& report = core_->report();
     if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
     if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
-      hooks_.on_parked(core_->dropped(), core_->parked());
+      // What is parked is the engine's to know; who is not told takes a session for cold, or finds that out when it goes on.
+      OrLog("engine: out of memory; a session's state is not told",
+            [this] { hooks_.on_parked(core_->dropped(), core_->parked()); });
     }
     router_.Admitted(core_->admitted());
     const EventRouter::Settled settled = router_.Deliver(events, ended);
@@ -238,7 +249,9 @@ void Engine::Loop() {
 }
 
 void Engine::TakeOrders() {
-  for (const std::function<void()>& call : batch_.calls) call();
+  for (const std::function<void()>& call : batch_.calls) {
+    OrLog("engine: out of memory for an order; it is not carried out", call);
+  }
   for (GenerationJob& job : batch_.items) Accept(job);
   batch_.items.clear();
   // After the items: a cancel never overtakes its job.
@@ -253,25 +266,22 @@ void Engine::Accept(GenerationJob& job) {
   for (SequenceRequest& sequence : job.sequences) {
     const uint64_t id = sequence.request.id;
     const bool resumes = sequence.request.resumes != 0;
-    EventRouter::Route route = {.mailbox = job.mailbox,
-                                .choice = choice++,
-                                .waiting_tokens = sequence.tokens_to_compute(),
-                                .with_logprobs = sequence.logprobs >= 0,
-                                .ledger = job.ledger};
-    absl::Status status;
+    router_.Add(id, {.mailbox = job.mailbox,
+                     .choice = choice++,
+                     .waiting_tokens = sequence.tokens_to_compute(),
+                     .with_logprobs = sequence.logprobs >= 0,
+                     .ledger = job.ledger});
     try {
-      router_.Add(id, route);
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
-      status = CheckPast(sequence.request);
+      absl::Status status = CheckPast(sequence.request);
       if (status.ok()) status = core_->Add(std::move(sequence));
+      if (!status.ok()) Refuse(id, resumes, status);
     } catch (const std::bad_alloc&) {
-      // The core does not have it. The router may.
+      // The core does not have it, and it is not refused yet.
       Log(LogLevel::kError, "engine: out of memory for a request; it ends with out_of_memory");
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnRefuse(id);
-      router_.Add(id, std::move(route));
       Settle(router_.Refuse(id, FinishReason::kNoMemory));
     }
-    if (!status.ok()) Refuse(id, resumes, status);
   }
 }
 
@@ -308,10 +318,14 @@ void Engine::Settle(const EventRouter::Settled& settled) {
 }
 
 void Engine::Publish() {
-  EngineCounters counters = core_->counters();
-  counters.stalls = stalls_;
-  const std::lock_guard<std::mutex> lock(counters_mutex_);
-  counters_ = std::move(counters);
+  try {
+    EngineCounters counters = core_->counters();
+    counters.stalls = stalls_;
+    const std::lock_guard<std::mutex> lock(counters_mutex_);
+    counters_ = std::move(counters);
+  } catch (const std::bad_alloc&) {
+    // Those of the step before stay.
+  }
 }
 
 }  // namespace hydrant

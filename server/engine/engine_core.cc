@@ -38,12 +38,14 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
           }) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
   for (InFlightStep& flight : flights_) {
+    flight.blank.resize(rows);
     flight.input.rows.reserve(rows);
     flight.input.restores.reserve(rows);
     flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
   }
   results_.reserve(rows);
-  events_.reserve(rows);
+  // Those of rows and those of Cancel.
+  events_.reserve(rows + extras_.size());
 }
 
 int64_t EngineCore::PositionsNeeded(const SequenceRequest& request) const {
@@ -155,7 +157,7 @@ void EngineCore::Lose(InFlightStep& flight) {
       extras_[static_cast<size_t>(index)].lost = true;
     }
   }
-  flight.output.rows.assign(flight.plan->rows.size(), RowOutput());
+  std::fill(flight.blank.begin(), flight.blank.end(), RowOutput());
 }
 
 void EngineCore::Answer(InFlightStep& flight) {
@@ -213,7 +215,11 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);
   row->forced_id = forced ? extras.options.forced_ids[static_cast<size_t>(next)] : -1;
   if (from.sample && !forced && extras.options.shaper != nullptr) {
-    row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kSampledId);
+    try {
+      row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kSampledId);
+    } catch (const std::bad_alloc&) {
+      extras.lost = true;
+    }
   }
   row->policy = &extras.policy;
   row->sampling = &extras.options.sampling;
@@ -227,15 +233,16 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   }
 }
 
-void EngineCore::BuildResults(const InFlightStep& flight) {
+void EngineCore::BuildResults(InFlightStep& flight) {
   const StepPlan& plan = *flight.plan;
-  assert(flight.output.rows.size() == plan.rows.size());
+  const std::span<const RowOutput> rows = flight.rows_of(plan.rows.size());
+  assert(rows.size() == plan.rows.size());
   results_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const RowOutput& output = flight.output.rows[i];
+    const RowOutput& output = rows[i];
     RowResult& result = results_.emplace_back();
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
-    const Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
+    Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
     if (flight.lost || extras.lost) {
       result.failure = FinishReason::kNoMemory;
       continue;
@@ -249,9 +256,7 @@ void EngineCore::BuildResults(const InFlightStep& flight) {
       const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
       if (!sound) result.failure = FinishReason::kError;
       // The result of a row after an end is discarded.
-      const bool read = sound && !sequence.retired();
-      if (read && extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
-      if (read && extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
+      if (sound && !sequence.retired()) ReadToken(extras, result);
     }
     for (const SampleResult& target : output.targets) {
       if (!target.finite) result.failure = FinishReason::kError;
@@ -259,8 +264,19 @@ void EngineCore::BuildResults(const InFlightStep& flight) {
   }
 }
 
+// What follows from the token for those after it.
+void EngineCore::ReadToken(Extras& extras, RowResult& result) {
+  try {
+    if (extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
+    if (extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
+  } catch (const std::bad_alloc&) {
+    result.failure = FinishReason::kNoMemory;
+  }
+}
+
 void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events) {
   const StepPlan& plan = *flight.plan;
+  const std::span<RowOutput> rows = flight.rows_of(plan.rows.size());
   events_.clear();
   // Events of Cancel come first, then those of rows in the order of rows.
   auto next = events.begin();
@@ -270,7 +286,7 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
   for (; next != events.end() && next->row < 0; ++next) append(*next);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    RowOutput& output = flight.output.rows[i];
+    RowOutput& output = rows[i];
     const bool has_event = next != events.end() && next->row == static_cast<int32_t>(i);
     Extras& extras = extras_[static_cast<size_t>(row.sequence)];
     if (!has_event && scheduler_.sequence(row.sequence).retired()) extras.last = std::move(output.sampled);

@@ -132,6 +132,8 @@ class EngineCore {
     bool lost = false;        // there was no memory for it: nothing is to be awaited
     bool answered = false;    // Await has returned: `output` is there
     StepOutput output;
+    std::vector<RowOutput> blank;  // [sequences_max]: the output of the rows of a lost step
+    std::span<RowOutput> rows_of(size_t count) { return lost ? std::span(blank).first(count) : std::span(output.rows); }
     int64_t begin_us = 0;
     int64_t launch_us = 0;
     int64_t done_us = 0;
@@ -146,7 +148,8 @@ class EngineCore {
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
   void CountEvicted(int32_t sequence, int32_t tokens);
-  void BuildResults(const InFlightStep& flight);
+  void BuildResults(InFlightStep& flight);
+  static void ReadToken(Extras& extras, RowResult& result);
   void BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events);
 
   const EngineCoreOptions options_;

@@ -1,6 +1,9 @@
 // EventRouter hands a step's events to the mailboxes they belong to and wakes the connections, all of them with one
 // post to the io threads per step.
 //
+// Without memory for an event its request ends: the mailbox says that the event is lost, and the connection cancels what still runs.
+// Nobody else notices. Without memory to wake them the connections are woken with the next call.
+//
 // Thread: engine.
 #ifndef HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_
 #define HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_
@@ -34,15 +37,17 @@ class EventRouter {
 
   // The changes that a call of Deliver or Refuse made.
   struct Settled {
-    int32_t sequences = 0;              // ended
-    int64_t prompt_tokens = 0;          // no longer waited for
-    std::vector<uint64_t> paused = {};  // sequences whose reader is too far behind
+    int32_t sequences = 0;                  // ended
+    int64_t prompt_tokens = 0;              // no longer waited for
+    std::span<const uint64_t> paused = {};  // sequences whose reader is too far behind; valid until the next Deliver
   };
 
   // For at most `sequences_max` at once: Add allocates nothing then. A flat_hash_map whose growth fails for want of memory is broken,
   // and with a quarter to spare its tombstones never make it grow.
   explicit EventRouter(FanOut fan_out, int64_t sequences_max = 0) : fan_out_(std::move(fan_out)) {
     routes_.reserve(static_cast<size_t>(sequences_max + sequences_max / 4));
+    signalled_.reserve(static_cast<size_t>(sequences_max));
+    paused_.reserve(static_cast<size_t>(sequences_max));
   }
 
   // Does nothing if the id has a route.
@@ -57,14 +62,18 @@ class EventRouter {
 
   std::vector<uint64_t> OpenIds() const;
 
+  // Wakes whoever is still to be woken. False: there is no memory for that.
+  bool Flush();
+
  private:
-  // Returns true if the sequence must be paused.
-  bool Push(const Route& route, TokenEvent event, const SequenceProgress& progress);
-  void Flush();
+  void Push(const Route& route, uint64_t id, TokenEvent event, const SequenceProgress& progress);
+  void Hand(const Route& route, const EngineEvent& event, int64_t now_us);
+  void Lose(const Route& route);
 
   FanOut fan_out_;
   absl::flat_hash_map<uint64_t, Route> routes_;
-  MailboxList signalled_;
+  MailboxList signalled_;         // those to wake
+  std::vector<uint64_t> paused_;  // by the last Deliver
 };
 
 }  // namespace hydrant

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "kernels/logit_options.h"
 #include "kernels/sampling.h"
 
@@ -62,7 +62,9 @@ class LogitShaper {
       recent_;  // the last tokens of the output, as many as the longest bad word has before its last one
   size_t recent_max_ = 0;
   std::vector<TokenCount> counts_;
-  absl::flat_hash_map<int32_t, size_t> place_;  // of a token in counts_
+  // Where a token is in counts_. A flat_hash_map whose growth fails for want of memory is broken, and this one would take the
+  // engine with it.
+  std::unordered_map<int32_t, size_t> place_;
   std::vector<int32_t> banned_;
   LogitAdjustments adjustments_;
 };

@@ -27,6 +27,7 @@ struct StreamBatch {
   std::vector<PromptEvent> prompts;
   std::vector<SequenceProgress> status;  // [choices], always the latest
   bool failed = false;                   // the engine is gone; nothing more comes
+  bool lost = false;                     // there was no memory for an event; nothing more comes
 
   void Clear() {
     tokens.clear();
@@ -46,10 +47,13 @@ class StreamMailbox {
     bool wake = false;   // the connection has to be woken
     bool pause = false;  // the reader is too far behind
   };
+  // Both throw std::bad_alloc, and then the event is lost.
   Pushed PushToken(TokenEvent event, const SequenceProgress& status);
   // Bounded by the prompt, so never a reason to pause.
   bool PushPrompt(PromptEvent event);
   bool Fail();
+  // An event was lost for want of memory, so the events after it are left out. True: the connection has to be woken.
+  bool Lose();
 
   // Swaps the events so far into `batch`, whose old content is dropped. True: sequences were paused and may go on.
   [[nodiscard]] bool Take(StreamBatch* batch);

@@ -154,6 +154,8 @@ void GenerationRun::Absorb() {
   if (batch_.failed) {
     for (Choice& choice : choices_) choice.ended_in_engine = true;
     if (open_ > 0) error_ = ServerError("The engine stopped.", "engine_failed");
+  } else if (batch_.lost && open_ > 0) {
+    error_ = ErrorOf(FinishReason::kNoMemory);
   }
 }
 

@@ -119,8 +119,12 @@ bool LogEnabled(LogLevel level) {
 void Log(LogLevel level, std::string_view line, std::span<const LogField> fields) {
   const Writer& writer = TheWriter();
   if (writer.logger == nullptr || !writer.logger->should_log(Translate(level))) return;
-  const std::string text = MessageOf(line, fields, writer.format);
-  writer.logger->log(Translate(level), spdlog::string_view_t(text.data(), text.size()));
+  try {
+    const std::string text = MessageOf(line, fields, writer.format);
+    writer.logger->log(Translate(level), spdlog::string_view_t(text.data(), text.size()));
+  } catch (const std::bad_alloc&) {
+    // A line less: whoever says that there is no memory must not fail for that.
+  }
 }
 
 }  // namespace hydrant

@@ -34,6 +34,7 @@ void SetLogLevel(LogLevel level);
 // Writes what is queued and ends the writer thread.
 void StopLog();
 bool LogEnabled(LogLevel level);
+// Without memory the line is lost.
 void Log(LogLevel level, std::string_view line, std::span<const LogField> fields = {});
 
 }  // namespace hydrant

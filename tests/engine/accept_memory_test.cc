@@ -131,8 +131,18 @@ class StarvingEngine {
       held_.wait(true);
       return false;
     };
+    executor_.spoil = [this](const StepRow&, RowOutput& output) {
+      output.sampled.top.resize(2);
+      if (const int calls = starve_after_.exchange(-1); calls >= 0) {
+        FailNewAfter(calls);
+        shortage_.emplace();
+      }
+    };
     EngineHooks hooks;
     hooks.fan_out = [](const EventRouter::MailboxList&) {};
+    hooks.on_parked = [](std::span<const uint64_t> dropped, std::span<const ParkedTurn>) {
+      const std::vector<uint64_t> note(dropped.begin(), dropped.end());
+    };
     hooks.on_death = [this](const std::string&) {
       died_ = true;
       CountLaunches(1000);
@@ -169,16 +179,25 @@ class StarvingEngine {
       shortage_.emplace();
     });
   }
+  // The engine thread has memory `calls` times from the moment at which the executor has computed the step that is held until it
+  // launches the next one.
+  void StarveBetweenSteps(int calls) { starve_after_ = calls; }
   void Release() {
     held_ = false;
     held_.notify_all();
   }
   // How each sequence of the job ends, by choice.
-  std::vector<FinishReason> Ends(StreamMailbox& mailbox, size_t sequences) const {
+  std::vector<FinishReason> Ends(StreamMailbox& mailbox, size_t sequences, uint64_t first_id = 0) const {
     std::vector<FinishReason> ends(sequences, FinishReason::kNone);
     StreamBatch batch;
     while (std::count(ends.begin(), ends.end(), FinishReason::kNone) > 0 && !died_) {
       (void)mailbox.Take(&batch);
+      if (batch.lost) {
+        // As its connection does.
+        for (uint64_t i = 0; i < sequences; ++i) engine_->Cancel(first_id + i);
+        std::replace(ends.begin(), ends.end(), FinishReason::kNone, FinishReason::kNoMemory);
+        break;
+      }
       for (const TokenEvent& event : batch.tokens) {
         FinishReason& end = ends[static_cast<size_t>(event.choice)];
         EXPECT_EQ(end, FinishReason::kNone) << "an event after the terminal one";
@@ -198,6 +217,7 @@ class StarvingEngine {
 
   ScriptedExecutor executor_;
   std::optional<MemoryRunsOut> shortage_;
+  std::atomic<int> starve_after_ = -1;
   std::atomic<bool> held_ = false;
   std::atomic<int> launches_ = 0;
   std::atomic<bool> died_ = false;
@@ -234,6 +254,44 @@ TEST(AcceptMemory, TheEngineRefusesTheSequenceThatThereIsNoMemoryForAndNoOther) 
   }
   EXPECT_FALSE(failed) << "it never had enough";
   EXPECT_GE(refused, 8) << "each sequence takes memory several times";
+}
+
+// What comes between two steps: results, events, counters, sessions' KV, the next request and the next plan.
+TEST(AcceptMemory, TheEngineGoesOnWithoutMemoryBetweenTwoSteps) {
+  bool failed = true;
+  int ended = 0, calls = 0;
+  for (; failed && calls < kCallsMax; ++calls) {
+    SCOPED_TRACE(calls);
+    StarvingEngine starving;
+    starving.Hold();
+    SequenceRequest longest = MakeRequest(0, 100, 50, /*keep=*/64);
+    longest.logprobs = 2;
+    longest.prompt_logprobs = 0;
+    const auto before = starving.Submit({longest});
+    starving.AwaitLaunch(1);
+    starving.StarveBetweenSteps(calls);
+    const auto mailbox = starving.Submit({Demanding(0, 0), MakeRequest(0, 40, 3)});
+    starving.Release();
+    starving.AwaitLaunch(2);
+    const std::vector<FinishReason> first = starving.Ends(*before, 1, /*first_id=*/1);
+    const std::vector<FinishReason> second = starving.Ends(*mailbox, 2, /*first_id=*/2);
+    failed = NewFailed();
+    ended += static_cast<int>(std::count(first.begin(), first.end(), FinishReason::kNoMemory));
+    for (const FinishReason end : {first[0], second[0], second[1]}) {
+      EXPECT_TRUE(end == FinishReason::kLength || end == FinishReason::kNoMemory);
+    }
+    EXPECT_FALSE(first[0] == FinishReason::kNoMemory && second[0] == FinishReason::kNoMemory) << "one at most";
+    EXPECT_FALSE(starving.engine().dead());
+    const auto after = starving.Submit({Demanding(0, 10)});
+    EXPECT_THAT(starving.Ends(*after, 1), testing::ElementsAre(FinishReason::kLength));
+    while (starving.engine().backlog().sequences > 0) std::this_thread::yield();
+    EXPECT_EQ(starving.engine().counters().blocks_used, 0);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_FALSE(failed) << "it never had enough";
+  EXPECT_GE(ended, 2) << "its events take memory";
+  EXPECT_GT(calls, 10);
+  RecordProperty("allocations", calls);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace hydrant {
@@ -146,6 +147,28 @@ TEST(EventRouter, FailAllTellsEveryMailboxAndForgetsAll) {
   EXPECT_THAT(f.fanned_out, ElementsAre(2u));
   (void)f.other->Take(&f.batch);
   EXPECT_TRUE(f.batch.failed);
+}
+
+// Without memory for the wake-up the next call makes up for it.
+TEST(EventRouter, WhoCannotBeWokenIsWokenLater) {
+  int left = 1;
+  size_t woken = 0;
+  auto mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+  EventRouter router([&](const EventRouter::MailboxList& list) {
+    if (left-- > 0) throw std::bad_alloc();
+    woken += list.size();
+  });
+  router.Add(1, {mailbox, 0, 10, false});
+  const EngineEvent event = Token(1, 5);
+  EXPECT_EQ(router.Deliver({&event, 1}, 0).prompt_tokens, 10);
+  EXPECT_EQ(woken, 0u);
+  left = 1;
+  EXPECT_FALSE(router.Flush());
+  EXPECT_TRUE(router.Flush());
+  EXPECT_EQ(woken, 1u);
+  StreamBatch batch;
+  (void)mailbox->Take(&batch);
+  EXPECT_EQ(batch.tokens.size(), 1u);
 }
 
 TEST(EventRouter, EveryFinishReasonHasItsEnd) {

@@ -299,6 +299,19 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
   EXPECT_THAT(queue_.cancelled, IsEmpty()) << "nobody is there to cancel anything";
 }
 
+TEST_F(GenerationRunTest, AnEventThatThereWasNoMemoryForFailsTheRequestAndCancelsTheRest) {
+  {
+    const auto run = Start(R"({"prompt": "a", "n": 2})");
+    Send(0, 'x');
+    EXPECT_FALSE(queue_.job.mailbox->Lose()) << "it is to be woken already";
+    Send(1, 'x');
+    run->Absorb();
+    ASSERT_TRUE(run->error().has_value());
+    EXPECT_EQ(run->error()->code, "out_of_memory");
+  }
+  EXPECT_THAT(queue_.cancelled, ElementsAre(100u, 101u));
+}
+
 TEST_F(GenerationRunTest, APausedRequestIsResumedWhenItsEventsAreTaken) {
   context_.limits.stream_buffer_bytes_max = 1;
   const auto run = Start(R"({"prompt": "a", "n": 2, "stream": true})");
