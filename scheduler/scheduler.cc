@@ -81,6 +81,11 @@ void Scheduler::SettleTurn(const TurnId& id, bool keep) {
   }
 }
 
+void Scheduler::FinishParks(std::span<const TurnId> lost) {
+  for (const PlanPark& park : parks()) builder_.ChargeMove(parked().Find(park.id)->tenant, BlocksForSlots(park.live));
+  parking_.Finish(lost);
+}
+
 void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
 }

@@ -112,8 +112,8 @@ class Scheduler {
   std::span<const TurnId> drops() const { return parking_.drops(); }
   std::span<const PlanPark> parks() const { return parking_.parks(); }
   // The executor has done this work, except for the turns in `lost`, whose KV is parked nowhere. The blocks of all
-  // parks are free now.
-  void FinishParks(std::span<const TurnId> lost = {}) { parking_.Finish(lost); }
+  // parks are free now, and their tenants are charged for the move (StepLimits::block_moved).
+  void FinishParks(std::span<const TurnId> lost = {});
 
   // Whoever made the turn's request says whether the session goes on from it (`keep`): then the parked KV of the turn
   // before is forgotten, else this turn's is, and it is not parked if it is still to end. Until then both stay.

@@ -48,7 +48,8 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
 }
 
 void StepBuilder::Limit(const StepLimits& limits) {
-  assert(std::min(limits.alone, limits.beside_decodes) >= kBlockSlots && limits.shared > 0 && limits.shared_lag >= 1);
+  assert(std::min(limits.alone, limits.beside_decodes) >= kBlockSlots && limits.shared > 0 && limits.shared_lag >= 1 &&
+         limits.block_moved >= 0);
   limits_ = limits;
 }
 
@@ -77,9 +78,19 @@ void StepBuilder::AddRows(bool somebody_is_blocked) {
   ShareStep();
   plan_->shared = step_shares_.bounded();
   plan_->several_tenants = step_shares_.several();
+  for (const PlanRestore& restore : plan_->restores) {
+    ChargeMove(sequences_.at(restore.sequence).request.tenant, BlocksForSlots(restore.live));
+  }
   PlanDecodes(somebody_is_blocked);
   PlanPrompts();
   assert((plan_->score_inits.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+}
+
+void StepBuilder::ChargeMove(int32_t tenant, int64_t blocks) {
+  if (!tenants_.fair()) return;
+  const double cost = limits_.block_moved * static_cast<double>(blocks);
+  tenants_.at(tenant).ChargeMemory(Tenant::kPromptCharge * cost);
+  step_shares_.TakeMove(tenant, cost);
 }
 
 const StepPlan* StepBuilder::PlanAhead() {

@@ -7,7 +7,7 @@
 // Invariants
 //  1. At most two plans are in flight. They are committed in the order in which they were made.
 //  2. A row's counts are taken when it is planned: Sequence::scheduled, live and in_flight, the blocks it fills, and its tenant's
-//     charge for prompt tokens. StepCommit takes the step's results.
+//     charge for prompt tokens. So is the charge for what a plan restores. StepCommit takes the step's results.
 //  3. Every decoding sequence that continues has a row. In a divided step every tenant with such sequences has at least
 //     one row, and among a tenant's sequences the one whose last row is longest ago goes first.
 //  4. If there are prompts to compute, a step has at least one chunk. Tenants take turns (Tenant::prefilled), and among
@@ -48,6 +48,10 @@ class StepBuilder {
 
   // An empty plan, in flight from now on. REQUIRES: none is.
   StepPlan& Begin();
+  // So many blocks of the tenant's KV were parked: it is charged what they cost, and has so much less of the steps that
+  // are divided. Restored blocks are charged with the plan.
+  void ChargeMove(int32_t tenant, int64_t blocks);
+
   // Adds the rows to the plan. `somebody_is_blocked`: a request waits for blocks and nothing else, so sequences about
   // to end are not deferred.
   void AddRows(bool somebody_is_blocked);

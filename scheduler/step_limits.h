@@ -1,5 +1,5 @@
-// StepLimits bound what a step costs (prefill_cost.h), below the tokens that SchedulerOptions allow. They come from a driver that
-// knows how long tokens take.
+// StepLimits bound what a step costs (prefill_cost.h), below the tokens that SchedulerOptions allow, and say what moving KV costs.
+// They come from a driver that knows how long tokens and blocks take.
 #ifndef HYDRANT_SCHEDULER_STEP_LIMITS_H_
 #define HYDRANT_SCHEDULER_STEP_LIMITS_H_
 
@@ -14,6 +14,8 @@ struct StepLimits {
   // Cost of all rows, when several tenants have something to compute (step_shares.h).
   double shared = kUnbounded;  // > 0
   double shared_lag = 3.0;     // >= 1: so many such steps one of these tenants may catch up with at once
+  // Cost of a block that is parked or restored: everybody waits meanwhile. >= 0, and 0 where nobody knows.
+  double block_moved = 0.0;
 };
 
 }  // namespace hydrant

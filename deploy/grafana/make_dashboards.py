@@ -137,7 +137,7 @@ def overview():
                 "vllm:request_generation_tokens"),
     ]  # fmt: skip
     engine = [
-        graph("A step", "Mean seconds by phase. plan and commit are ours and take microseconds; device is the model. A plan above a "
+        graph("A step", "Mean seconds by phase. plan and commit are ours and take microseconds; device is the model; move parks and restores sessions. A plan above a "
               "millisecond is a defect worth an issue.", [(mean("hydrant_step_seconds", "phase"), "{{phase}}")], unit="s"),
         graph("Steps, by time", "99th percentile by phase: what a stream stands still for.",
               [(quantile("0.99", "hydrant_step_seconds", "phase"), "{{phase}}")], unit="s"),

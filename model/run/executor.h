@@ -107,6 +107,7 @@ struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
   // Turns of StepInput::parks for which there was not enough memory: none of their KV is parked.
   std::vector<TurnId> park_failures;
+  int64_t restore_us = 0;  // that StepInput::restores took, of the time from Launch to Await's return
 };
 
 class Executor {

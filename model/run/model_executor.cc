@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -90,6 +91,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   InFlightStep& flight = flights_[launched_ % kStepsInFlight];
   flight.output.rows.clear();
   flight.output.park_failures.clear();
+  flight.output.restore_us = 0;
   flight.logits_requests.clear();
   flight.sample = 0;
   try {
@@ -147,7 +149,6 @@ void ModelExecutor::Park(const ParkOp& park) {
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
-  const KvCacheView& view = kv_cache_.view();
   for (const TurnId& turn : input.drops) parked_.Drop(turn);
   try {
     output->park_failures.reserve(input.parks.size());
@@ -163,7 +164,16 @@ void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
       output->park_failures.push_back(park.id);
     }
   }
-  for (const RestoreOp& restore : input.restores) {
+  if (input.restores.empty()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  Restore(input.restores);
+  const auto time = std::chrono::steady_clock::now() - begin;
+  output->restore_us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
+void ModelExecutor::Restore(std::span<const RestoreOp> restores) {
+  const KvCacheView& view = kv_cache_.view();
+  for (const RestoreOp& restore : restores) {
     const std::span<const std::byte> parked = parked_.Read(restore.id);
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;

@@ -81,6 +81,7 @@ class ModelExecutor : public Executor {
   void Queue(const StepInput& input, InFlightStep* flight);
   void MoveSessions(const StepInput& input, StepOutput* output);
   void Park(const ParkOp& park);
+  void Restore(std::span<const RestoreOp> restores);
   void FlattenRows(const StepInput& input);
   void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);

@@ -46,6 +46,8 @@ class StepShares {
   // Charges a row, whether the step is bounded or not.
   void TakeDecode(int32_t tenant, double cost);
   void TakePrompt(int32_t tenant, double cost) { Take(of(tenant), cost); }
+  // Charges KV that the tenant had moved.
+  void TakeMove(int32_t tenant, double cost) { Take(of(tenant), cost); }
 
  private:
   struct Share {

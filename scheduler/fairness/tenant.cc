@@ -134,7 +134,7 @@ void ChargeMemory(std::span<Tenant> tenants, int64_t blocks_total, Tenant* holds
   for (Tenant& tenant : tenants) {
     const double part = static_cast<double>(tenant.claimed()) / static_cast<double>(blocks_total);
     const double tokens = std::exchange(tenant.step_charge, 0.0);
-    tenant.ChargeHeldMemory(std::max(0.0, part * computed - tokens));
+    tenant.ChargeMemory(std::max(0.0, part * computed - tokens));
   }
   // As if the empty blocks had computed as much as the others.
   if (holds_up != nullptr && claimed > 0) {

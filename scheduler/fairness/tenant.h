@@ -11,7 +11,8 @@
 // admitted sequences may still cost: 2 * max(kPromptCharge * longest prompt, kOutputCharge * tokens of the batch).
 //
 // Whoever holds memory keeps others from computing, so the counter has that, too (ChargeMemory): what a step computes is charged to
-// each tenant by its part of the tokens or by the part of the pool that it claims, whichever is more. And who had the pool emptied
+// each tenant by its part of the tokens or by the part of the pool that it claims, whichever is more, and KV that moves between
+// pool and host is charged by the time that everybody waits for it. And who had the pool emptied
 // for a request above its share is charged for the emptiness once that is let in.
 //
 // Memory is not in that proof, so blocks have bounds of their own, and no one waits for ever because of them:
@@ -78,7 +79,7 @@ struct Tenant {
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
   double service = 0.0;  // the counter: charges, and what lifting added
   double charged = 0.0;  // charges of tokens alone
-  double memory_charged = 0.0;  // by which memory raised the counter
+  double memory_charged = 0.0;  // by which memory raised the counter: held, kept empty, moved
   double step_charge = 0.0;     // of tokens since the last ChargeMemory, not divided by the weight
   double held_up = 0.0;  // likewise of blocks that were kept empty for its head of line: due when that leaves the line
   uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
@@ -119,12 +120,12 @@ struct Tenant {
     if (prompt_due == 0) prefilled = std::max(prefilled, prefill_now);
     prompt_due += tokens;
   }
-  void ChargeHeldMemory(double cost) {
+  void ChargeMemory(double cost) {
     service += cost / options.weight;
     memory_charged += cost / options.weight;
   }
   // Its head of line leaves the line.
-  void SettleHeldUp() { ChargeHeldMemory(std::exchange(held_up, 0.0)); }
+  void SettleHeldUp() { ChargeMemory(std::exchange(held_up, 0.0)); }
   void ChargeOutput() {
     ++generated_tokens;
     Charge(kOutputCharge);

@@ -114,8 +114,9 @@ std::span<const EngineEvent> EngineCore::Step() {
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
   BuildEvents(oldest, events);
-  mover_.Move(in_flight_ > 0);
-  Report(oldest);
+  const int64_t committed_us = clock_();
+  const int64_t blocks_parked = mover_.Move(in_flight_ > 0);
+  Report(oldest, committed_us, blocks_parked);
   return events_;
 }
 
@@ -166,7 +167,8 @@ void EngineCore::Answer(InFlightStep& flight) {
   flight.done_us = clock_();
 }
 
-void EngineCore::Report(const InFlightStep& flight) {
+// `committed_us`: when its events were there, before its sessions were parked.
+void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_parked) {
   report_ = StepReport{};
   const StepPlan& plan = *flight.plan;
   if (plan.rows.empty() || flight.lost) return;
@@ -178,7 +180,11 @@ void EngineCore::Report(const InFlightStep& flight) {
              plan.several_tenants,
              flight.launch_us - flight.begin_us,
              flight.done_us - std::max(flight.launch_us, free_us_),
-             clock_() - flight.done_us};
+             committed_us - flight.done_us};
+  report_.device_us = std::max<int64_t>(0, report_.device_us - flight.output.restore_us);
+  report_.move_us = flight.output.restore_us + (blocks_parked > 0 ? clock_() - committed_us : 0);
+  report_.blocks_moved = blocks_parked;
+  for (const PlanRestore& restore : plan.restores) report_.blocks_moved += BlocksForSlots(restore.live);
   free_us_ = flight.done_us;
 }
 

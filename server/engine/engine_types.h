@@ -43,8 +43,10 @@ struct StepReport {
   double prefill_cost = 0.0;
   bool several_tenants = false;
   int64_t plan_us = 0;    // Plan and building the executor's input; with overlap perhaps while the device was busy
-  int64_t device_us = 0;  // Launch, or the end of the step before it, to Await's return
+  int64_t device_us = 0;  // Launch, or the end of the step before it, to Await's return; without what the restores took
   int64_t commit_us = 0;  // Commit and building the events
+  int64_t move_us = 0;    // restores of sessions' KV before the rows, and parks after them
+  int64_t blocks_moved = 0;
 };
 
 // One tenant's part of it.

@@ -16,20 +16,22 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
   moves_.reads.reserve(1);
 }
 
-void SessionMover::Move(bool step_in_flight) {
+int64_t SessionMover::Move(bool step_in_flight) {
   dropped_.clear();
   parked_.clear();
   if (step_in_flight) {
     assert(scheduler_.parks().empty());
-    return;
+    return 0;
   }
   dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
-  if (scheduler_.parks().empty() && dropped_.empty()) return;
+  if (scheduler_.parks().empty() && dropped_.empty()) return 0;
+  int64_t blocks = 0;
   moves_.clear();
   moves_.drops = dropped_;
   for (const PlanPark& from : scheduler_.parks()) {
     moves_.parks.push_back({from, from.block_table, from.score_table, policy_of_(from.sequence).policy});
     parked_.push_back({from.id, from.computed, from.live});
+    blocks += BlocksForSlots(from.live);
   }
   std::vector<TurnId> park_failures;
   try {
@@ -42,6 +44,7 @@ void SessionMover::Move(bool step_in_flight) {
     dropped_.push_back(lost);
     std::erase_if(parked_, [&lost](const ParkedTurn& turn) { return turn.id == lost; });
   }
+  return blocks;
 }
 
 void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const {

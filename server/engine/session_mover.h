@@ -43,8 +43,9 @@ class SessionMover {
                std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step);
 
   // Call it after Commit, so that the blocks of sessions are free when the next step is planned, and before anything is
-  // added to the scheduler: the policies of sequences that ended are still in their places.
-  void Move(bool step_in_flight);
+  // added to the scheduler: the policies of sequences that ended are still in their places. Returns how many blocks were
+  // to be parked.
+  int64_t Move(bool step_in_flight);
 
   // Appends the plan's restores. Their spans are the plan's.
   void AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const;

@@ -39,6 +39,10 @@ constexpr double kShrinkMost = 0.25;
 constexpr double kGrowMost = 2;
 // Tokens are bounded by the scheduler; what they cost goes with their depth. 64 is a million slots of a small model.
 constexpr double kDepthMost = 64;
+// A block that is moved costs no more than its tokens would if they were computed.
+constexpr double kBlockMovedMost = kBlockSlots;
+// How much the last step says of the time of a moved block. Memory that the host finds at once takes less than other memory.
+constexpr double kBlockMovedNew = 0.25;
 
 }  // namespace
 
@@ -59,11 +63,18 @@ double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kB
 double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
 
 StepLimits StepPacer::limits() const {
-  return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS())};
+  return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS()), BlockMoved()};
 }
+
+// In tokens of a prompt, of which `alone_` take `alone_s_`.
+double StepPacer::BlockMoved() const { return std::min(kBlockMovedMost, block_moved_s_ * (alone_ / alone_s_)); }
 
 void StepPacer::Observe(const StepReport& report) {
   if (report.rows == 0) return;
+  if (report.blocks_moved > 0) {
+    const double block_s = static_cast<double>(report.move_us) * 1e-6 / static_cast<double>(report.blocks_moved);
+    block_moved_s_ += (block_moved_s_ > 0.0 ? kBlockMovedNew : 1.0) * (block_s - block_moved_s_);
+  }
   const auto step_us = static_cast<double>(std::max<int64_t>(1, report.plan_us + report.device_us + report.commit_us));
   shortest_s_ = std::min(shortest_s_, step_us * 1e-6);
   const bool shared = report.several_tenants;

@@ -209,6 +209,7 @@ struct Metrics::Series {
   Histogram* step_plan;
   Histogram* step_device;
   Histogram* step_commit;
+  Histogram* step_move;
   Histogram* step_tokens;
   Histogram* batch_tokens;
   Counter* auth_failures;
@@ -300,6 +301,7 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
   step_commit = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "commit"}}, StepBuckets());
+  step_move = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "move"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
   static constexpr char kReloads[] = "Reloads of the files of tenants and keys, by result.";
@@ -348,10 +350,11 @@ void Metrics::Series::RenderTenants(const EngineCounters& engine) {
 Metrics::Metrics(const MetricsOptions& options) : series_(std::make_unique<Series>(options)) {}
 Metrics::~Metrics() = default;
 
-void Metrics::ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us) {
+void Metrics::ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us, int64_t move_us) {
   series_->step_plan->Observe(Seconds(plan_us));
   series_->step_device->Observe(Seconds(device_us));
   series_->step_commit->Observe(Seconds(commit_us));
+  series_->step_move->Observe(Seconds(move_us));
   series_->step_tokens->Observe(tokens);
   series_->batch_tokens->Observe(tokens);
 }

@@ -65,7 +65,7 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   // Engine thread.
-  void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us);
+  void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us, int64_t move_us);
 
   // The next tenant index gets series of its own. One thread at a time.
   void AddTenant(const std::string& name);

@@ -37,6 +37,7 @@ class ScriptedExecutor : public Executor {
       read.out->blocks = static_cast<int32_t>(BlocksForSlots(read.live));
     }
     StepOutput output;
+    output.restore_us = static_cast<int64_t>(input->restores.size()) * restore_us;
     for (const ParkOp& park : input->parks) {
       if (park.id.session == unparkable) output.park_failures.push_back(park.id);
     }
@@ -58,6 +59,7 @@ class ScriptedExecutor : public Executor {
   std::function<void(const StepRow&, RowOutput&)> spoil;
   std::function<void()> in_flight;
   std::function<bool(const StepInput&)> starve;  // true: there is no memory for it
+  int64_t restore_us = 0;                        // that a restore takes
   uint64_t unparkable = 0;                       // session that there is none for
   std::vector<StepRow> rows;                     // spans are dead after the step
   struct Read {

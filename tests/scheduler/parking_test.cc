@@ -33,6 +33,13 @@ void Drain(Driver& driver) {
   }
 }
 
+// Two tenants of one weight, and room for 8 blocks of parked KV: 4 each.
+SchedulerOptions TwoTenants(int32_t blocks) {
+  SchedulerOptions options = Options(blocks, 8);
+  options.tenants = {{.name = "a"}, {.name = "b"}};
+  return options;
+}
+
 TEST(Parking, ATurnGoesOnFromTheOneItNames) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
@@ -103,13 +110,6 @@ TEST(Parking, ACancelledRequestCountsOnNothing) {
   driver.scheduler.DropSession(1);
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
   Drain(driver);
-}
-
-// Two tenants of one weight, and room for 8 blocks of parked KV: 4 each.
-SchedulerOptions TwoTenants(int32_t blocks) {
-  SchedulerOptions options = Options(blocks, 8);
-  options.tenants = {{.name = "a"}, {.name = "b"}};
-  return options;
 }
 
 TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
@@ -222,6 +222,25 @@ TEST(Parking, ATurnThatNobodyWillTakeIsNotParked) {
   EXPECT_TRUE(driver.scheduler.parks().empty());
   EXPECT_EQ(driver.scheduler.parked().size(), 0);
   EXPECT_EQ(driver.used(), 0);
+}
+
+// By which moved blocks raise the counter of the first of two tenants, in two turns of 2 and 3 blocks.
+double ChargedForMoves(double block_moved) {
+  Driver driver(TwoTenants(30));
+  StepLimits limits;
+  limits.block_moved = block_moved;
+  driver.scheduler.LimitSteps(limits);
+  EXPECT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
+  Drain(driver);
+  EXPECT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 24);
+  EXPECT_EQ(driver.scheduler.tenant(1).service, 0);
+  return driver.scheduler.tenant(0).memory_charged;
+}
+
+TEST(Parking, WhoHasKvMovedIsChargedForIt) {
+  EXPECT_NEAR(ChargedForMoves(3.0) - ChargedForMoves(0.0), 3.0 * (2 + 2 + 3), 1e-9) << "parked, restored, parked";
 }
 
 TEST(Parking, WhatIsForgottenOnItsWayOutIsNotCopied) {

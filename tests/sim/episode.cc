@@ -115,6 +115,7 @@ void Episode::Act() {
     limits.alone = workload_.random().Between(kBlockSlots, scheduler.tokens_max);
     limits.beside_decodes = workload_.random().Between(kBlockSlots, scheduler.prefill_tokens_max);
     limits.shared = workload_.random().Between(1, 3 * kBlockSlots);
+    limits.block_moved = workload_.random().Between(0, kBlockSlots);
     core_->LimitSteps(limits);
     executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;
   }

@@ -23,6 +23,20 @@ TEST(StepShares, WhatFitsIsNotBounded) {
   EXPECT_FALSE(shares.bounded());
 }
 
+TEST(StepShares, WhatWasMovedForATenantIsPartOfWhatItHad) {
+  StepShares shares;
+  Begin(shares, {1000, 1000}, 100);
+  shares.TakeMove(0, 20);
+  EXPECT_NEAR(shares.left(0), 30, 1e-6) << "in this step";
+  EXPECT_NEAR(shares.left(1), 50, 1e-6);
+  shares.TakePrompt(0, 30);
+  shares.TakePrompt(1, 50);
+  shares.TakeMove(0, 40);  // after it
+  Begin(shares, {1000, 1000}, 100);
+  EXPECT_NEAR(shares.left(0), 30, 1e-6) << "and in the next";
+  EXPECT_NEAR(shares.left(1), 70, 1e-6);
+}
+
 TEST(StepShares, ATenantAloneIsNotBounded) {
   StepShares shares;
   Begin(shares, {0, 1000, 0}, 100);

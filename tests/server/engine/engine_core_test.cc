@@ -498,6 +498,29 @@ TEST_F(EngineCoreTest, TimesAndReportFollowTheClock) {
   EXPECT_EQ(report.commit_us, 10);
 }
 
+TEST(EngineCoreSessions, TheTimeOfMovedKvIsNotThatOfTheTokens) {
+  ScriptedExecutor executor;
+  executor.restore_us = 7;
+  EngineCoreOptions options = Options();
+  options.scheduler.parked_blocks_max = 8;
+  int64_t now_us = 0;
+  const auto core = *EngineCore::Create(options, executor, [&] { return now_us += 10; });
+  ASSERT_TRUE(core->Add(SessionTurnOf(11, MakeRequest(1, 20, 1))).ok());
+  core->Step();
+  EXPECT_EQ(core->report().commit_us, 10);
+  EXPECT_EQ(core->report().move_us, 10) << "the park";
+  EXPECT_EQ(core->report().blocks_moved, 2);
+  SequenceRequest next = SessionTurnOf(11, MakeRequest(2, 30, 2));
+  next.request.turn = 4;
+  next.request.resumes = 3;
+  ASSERT_TRUE(core->Add(next).ok());
+  core->Step();
+  EXPECT_EQ(core->report().device_us, 3);
+  EXPECT_EQ(core->report().commit_us, 10);
+  EXPECT_EQ(core->report().move_us, 7) << "the restore";
+  EXPECT_EQ(core->report().blocks_moved, 2);
+}
+
 TEST(EngineCoreCreate, RefusesImpossibleOptions) {
   ScriptedExecutor executor;
   const auto code = [&executor](const EngineCoreOptions& options) {

@@ -106,6 +106,37 @@ TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
   EXPECT_EQ(pacer.limits().beside_decodes, beside) << "not what one tenant gets";
 }
 
+// A step with the end of a session's turn, or the beginning of one.
+StepReport Moving(const Device& device, double cost, int64_t move_us, int64_t blocks) {
+  StepReport report = device.Step(cost);
+  report.move_us = move_us;
+  report.blocks_moved = blocks;
+  return report;
+}
+
+TEST(StepPacer, MovedKvIsNoReasonForSmallerSteps) {
+  const Device device{.token_us = 1000, .decode_us = 50'000};
+  StepPacer pacer(4096);
+  Settle(pacer, device);
+  const StepLimits before = pacer.limits();
+  for (int i = 0; i < 20; ++i) pacer.Observe(Moving(device, pacer.limits().beside_decodes, 400'000, 512));
+  EXPECT_NEAR(pacer.limits().beside_decodes, before.beside_decodes, 1);
+  EXPECT_EQ(pacer.limits().shared, before.shared);
+}
+
+TEST(StepPacer, AMovedBlockCostsWhatItsTimeWouldCompute) {
+  const Device device{.token_us = 1000};
+  StepPacer pacer(4096);
+  const double alone = Settle(pacer, device);
+  EXPECT_EQ(pacer.limits().block_moved, 0) << "nobody knows";
+  pacer.Observe(Moving(device, alone, 256'000, 512));
+  EXPECT_NEAR(pacer.limits().block_moved, 0.5, 0.01);
+  for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 1'024'000, 512));
+  EXPECT_NEAR(pacer.limits().block_moved, 2, 0.02);
+  for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 100'000'000, 512));
+  EXPECT_EQ(pacer.limits().block_moved, 16) << "its tokens would have been computed by then";
+}
+
 TEST(StepPacer, SharedStepsFollowTheShortestOnesThereAre) {
   const struct {
     int64_t shortest_us;

@@ -189,7 +189,7 @@ TEST(Metrics, EveryHistogramHasVllmsBuckets) {
     EXPECT_EQ(text.Value(std::string(name) + "_count", {"tenant=\"default\""}), 0);
     EXPECT_EQ(text.Bounds(name).front(), .0005);
   }
-  for (const char* phase : {"plan", "device", "commit"}) {
+  for (const char* phase : {"plan", "device", "commit", "move"}) {
     EXPECT_EQ(text.Value("hydrant_step_seconds_count", {std::string("phase=\"") + phase + '"'}), 0);
   }
 }
@@ -269,7 +269,7 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   metrics.ObserveRequest(2, 5);
   metrics.ObserveFirstToken(0, 3'000'000);
   metrics.ObserveTokenGap(0, 1'000'000);
-  metrics.ObserveStep(17, 10, 20, 30);
+  metrics.ObserveStep(17, 10, 20, 30, 40);
   metrics.CountRequest(0);
   metrics.CountReject(0, RejectReason::kOverloaded);
   SequenceReport waiting;  // cancelled in the queue
