@@ -153,6 +153,15 @@ void Admission::CountMissing() {
   blocked_.shares = match_.blocks;
 }
 
+// Whether the plan, which restores something, would restore more than a step may with the request, too.
+bool Admission::RestoresTooMuch(const Request& head, const StepPlan& plan) const {
+  const ParkedCounts* parked = parking_.Resumable(head);
+  if (parked == nullptr || plan.restores.empty()) return false;
+  int64_t blocks = BlocksForSlots(parked->live);
+  for (const PlanRestore& restore : plan.restores) blocks += BlocksForSlots(restore.live);
+  return blocks > blocks_restored_max_;
+}
+
 void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
   admitted_.clear();
   blocked_ = Blocked();
@@ -163,6 +172,10 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
+    if (RestoresTooMuch(sequence.request, plan)) {
+      ++counters_.restores_put_off;
+      return;
+    }
     Reserve(index, plan);
     sequences_.Admit(index);
     sequence.times.admitted_us = now_us;

@@ -92,7 +92,10 @@ class Scheduler {
   void SetPaused(uint64_t id, bool paused);
 
   // Bounds the steps to come. REQUIRES: the limits are as step_limits.h says.
-  void LimitSteps(const StepLimits& limits) { builder_.Limit(limits); }
+  void LimitSteps(const StepLimits& limits) {
+    builder_.Limit(limits);
+    admission_.LimitRestores(limits.blocks_restored);
+  }
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, and new
   // tenants are appended. A removed tenant stays in the list without a floor, and its accepted requests are finished.

@@ -27,6 +27,7 @@ struct SchedulerCounters {
   uint64_t shrinks = 0;         // budgets lowered
   uint64_t parks = 0;
   uint64_t restores = 0;
+  uint64_t restores_put_off = 0;  // by a step, because others were restored in it
   uint64_t restored_tokens = 0;
 
   void AddFreed(FreeCause cause, int32_t blocks) {

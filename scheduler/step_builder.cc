@@ -49,7 +49,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
 
 void StepBuilder::Limit(const StepLimits& limits) {
   assert(std::min(limits.alone, limits.beside_decodes) >= kBlockSlots && limits.shared > 0 && limits.shared_lag >= 1 &&
-         limits.block_moved >= 0);
+         limits.block_moved >= 0 && limits.blocks_restored > 0);
   limits_ = limits;
 }
 

@@ -41,6 +41,8 @@ constexpr double kGrowMost = 2;
 constexpr double kDepthMost = 64;
 // A block that is moved costs no more than its tokens would if they were computed.
 constexpr double kBlockMovedMost = kBlockSlots;
+// How long the restores of a step may take, if it has several: as long as a reader does not mind beside the rest of a step.
+constexpr double kRestoresS = 0.05;
 // How much the last step says of the time of a moved block. Memory that the host finds at once takes less than other memory.
 constexpr double kBlockMovedNew = 0.25;
 
@@ -63,7 +65,12 @@ double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kB
 double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
 
 StepLimits StepPacer::limits() const {
-  return {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS()), BlockMoved()};
+  StepLimits limits = {Within(alone_), Within(beside_), Within(shared_), std::max(1.0, kSharedLagS / SharedS()),
+                       BlockMoved()};
+  if (block_moved_s_ > 0.0) {
+    limits.blocks_restored = static_cast<int64_t>(std::clamp(kRestoresS / block_moved_s_, 1.0, 1e9));
+  }
+  return limits;
 }
 
 // In tokens of a prompt, of which `alone_` take `alone_s_`.

@@ -2,7 +2,7 @@
 // request waits, and streams beside a prefill stand still. How much work makes a step of bearable length depends on the
 // device and the model, so it is learned from past steps. Beside decodes the length of the whole step counts, because
 // that is what the streams wait for, but not the time in which KV of sessions was moved: smaller steps would not shorten
-// it. What a moved block costs is learned from it, and charged to its tenant. Costs are in tokens at the beginning of a prompt (scheduler/prefill_cost.h): a
+// it. What a moved block costs is learned from it: it is charged to its tenant, and bounds what a step restores. Costs are in tokens at the beginning of a prompt (scheduler/prefill_cost.h): a
 // step with the end of a long one has fewer.
 //
 // Thread: engine. Pure: what it returns is a function of the reports. (Results do not depend on the size of chunks.)

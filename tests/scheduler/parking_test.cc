@@ -243,6 +243,31 @@ TEST(Parking, WhoHasKvMovedIsChargedForIt) {
   EXPECT_NEAR(ChargedForMoves(3.0) - ChargedForMoves(0.0), 3.0 * (2 + 2 + 3), 1e-9) << "parked, restored, parked";
 }
 
+TEST(Parking, AStepRestoresSoManyBlocksOrOneSession) {
+  const struct {
+    int64_t blocks;
+    std::vector<size_t> restores;  // in the first steps, of three sessions of two blocks
+  } cases[] = {{1, {1, 1, 1}}, {3, {1, 1, 1}}, {4, {2, 1, 0}}, {5, {2, 1, 0}}, {6, {3, 0, 0}}};
+  for (const auto& test : cases) {
+    Driver driver(Options(40));
+    for (uint64_t session : {1, 2, 3}) ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
+    Drain(driver);
+    StepLimits limits;
+    limits.blocks_restored = test.blocks;
+    driver.scheduler.LimitSteps(limits);
+    for (uint64_t session : {1, 2, 3})
+      ASSERT_TRUE(driver.scheduler.Add(Turn(10 + session, 30, 5, session, session)).ok());
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(20, 10, 5)).ok());
+    for (const size_t restores : test.restores) {
+      driver.Step();
+      EXPECT_EQ(driver.scheduler.plan().restores.size(), restores) << test.blocks;
+    }
+    Drain(driver);
+    for (uint64_t id : {11, 12, 13}) EXPECT_EQ(driver.finished[id].restored, 24);
+    EXPECT_TRUE(driver.finished.contains(20));
+  }
+}
+
 TEST(Parking, WhatIsForgottenOnItsWayOutIsNotCopied) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 1, 0)).ok());

@@ -84,6 +84,7 @@ EpisodeResult Episode::Run() {
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();
   result_.ends_known = executor_.ends_known();
+  result_.restores_put_off = counters.restores_put_off;
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }
@@ -116,6 +117,9 @@ void Episode::Act() {
     limits.beside_decodes = workload_.random().Between(kBlockSlots, scheduler.prefill_tokens_max);
     limits.shared = workload_.random().Between(1, 3 * kBlockSlots);
     limits.block_moved = workload_.random().Between(0, kBlockSlots);
+    limits.blocks_restored = workload_.random().Between(1, 6);
+    executor_.blocks_restored_max = limits.blocks_restored;
+    if (options_.bug == PlantedBug::kRestoresUnbounded) limits.blocks_restored = StepLimits().blocks_restored;
     core_->LimitSteps(limits);
     executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;
   }

@@ -27,6 +27,11 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     ++row_steps_;
     if (options_.check_contract) CheckWhoDecodes(input);
   }
+  int64_t restored = 0;
+  for (const RestoreOp& restore : input.restores) restored += BlocksForSlots(restore.live);
+  if (input.restores.size() > 1 && restored > blocks_restored_max) {
+    failure_.Set("step ", step_, " restores ", restored, " blocks of ", input.restores.size(), " sessions");
+  }
   steps_ahead_ += flights_.empty() ? 0 : 1;
   flights_.push_back({&input, step_, row_steps_});
   return {step_};

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "model/run/executor.h"
+#include "scheduler/step_limits.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_memory.h"
 #include "tests/sim/sim_request.h"
@@ -78,6 +79,7 @@ class FakeExecutor : public Executor {
   uint64_t rows_behind() const { return rows_behind_; }
   uint64_t ends_known() const { return ends_known_; }
 
+  int64_t blocks_restored_max = StepLimits().blocks_restored;  // in a step, if it restores several sessions
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
   std::function<bool()> step_fails;            // asked then: all rows that sample fail

@@ -69,6 +69,7 @@ constexpr const char* kNames[] = {
     "CapsIgnored",
     "FloorsIgnored",
     "TenantTakenForGone",
+    "RestoresUnbounded",
     "PromiseForgotten",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(kLastPlantedBug) + 1);

@@ -78,6 +78,7 @@ enum class PlantedBug : uint8_t {
   kCapsIgnored,
   kFloorsIgnored,
   kTenantTakenForGone,  // its budgets fall for anybody
+  kRestoresUnbounded,   // a step restores whatever there is
   kPromiseForgotten,    // a request for which budgets fell is not let in
 };
 inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kPromiseForgotten;

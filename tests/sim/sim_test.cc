@@ -45,6 +45,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.copied_blocks += result.copied_blocks;
     sum.restored_tokens += result.restored_tokens;
     sum.parked_lost += result.parked_lost;
+    sum.restores_put_off += result.restores_put_off;
     sum.turns_given_up += result.turns_given_up;
     sum.turns_gone_back += result.turns_gone_back;
     sum.shrinks += result.shrinks;
@@ -74,14 +75,14 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.withdrawn_checks
             << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
             << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
-            << " tokens restored, " << sum.parked_lost << " parked sessions lost, " << sum.turns_given_up
-            << " parked turns given up, " << sum.turns_gone_back << " of them with the one before still there, "
-            << sum.shrinks << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
-            << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
-            << " sessions cut for a turn, " << sum.pauses << " slow readers paused, " << sum.paused_steps
-            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
-            << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
-            << sum.ends_known << " of them left out\n";
+            << " tokens restored, " << sum.restores_put_off << " restores put off, " << sum.parked_lost
+            << " parked sessions lost, " << sum.turns_given_up << " parked turns given up, " << sum.turns_gone_back
+            << " of them with the one before still there, " << sum.shrinks << " budgets lowered for " << sum.promises
+            << " requests, " << sum.giver_checks << " of them for another tenant, " << sum.rows_left_out
+            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses
+            << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
+            << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, " << sum.rows_behind
+            << " rows behind an end, " << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -107,6 +108,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   if (episodes > 1000) {
     EXPECT_GT(sum.rows_left_out * 2000, sum.steps);
     EXPECT_GT(sum.ends_known * 3000, sum.requests);
+    EXPECT_GT(sum.restores_put_off * 20000, sum.requests);
     EXPECT_GT(sum.giver_checks, 100u);
   }
   EXPECT_GT(sum.pauses * 50, sum.requests);

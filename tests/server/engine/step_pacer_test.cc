@@ -129,8 +129,10 @@ TEST(StepPacer, AMovedBlockCostsWhatItsTimeWouldCompute) {
   StepPacer pacer(4096);
   const double alone = Settle(pacer, device);
   EXPECT_EQ(pacer.limits().block_moved, 0) << "nobody knows";
+  EXPECT_EQ(pacer.limits().blocks_restored, StepLimits().blocks_restored);
   pacer.Observe(Moving(device, alone, 256'000, 512));
   EXPECT_NEAR(pacer.limits().block_moved, 0.5, 0.01);
+  EXPECT_EQ(pacer.limits().blocks_restored, 100) << "50 ms";
   for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 1'024'000, 512));
   EXPECT_NEAR(pacer.limits().block_moved, 2, 0.02);
   for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 100'000'000, 512));
