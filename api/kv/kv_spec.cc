@@ -126,7 +126,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   return std::nullopt;
 }
 
-ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max) {
+ApiResult<KvSlots> ResolveKvSlots(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max) {
   KvSlots slots;
   if (!spec.evicts()) return slots;
   int64_t budget = spec.budget_tokens;

@@ -1,5 +1,5 @@
 // KvSpec is what a client (or the server's default) asked about KV eviction: a preset's name, a budget, a cadence.
-// Plain data; the server turns it into the block manager's and the kernels' types. ResolveKv does the arithmetic that
+// Plain data; the server turns it into the block manager's and the kernels' types. ResolveKvSlots does the arithmetic that
 // needs the prompt's length.
 //
 // Thread: any (plain data, pure functions).
@@ -91,7 +91,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 // elastic, budget / 2, at least the preset's smallest; else budget. 400 naming kv.recent or kv.floor when the one given is
 // above the budget that a ratio came to.
 // REQUIRES: CheckKvSpec(spec, budget_max) found nothing.
-ApiResult<KvSlots> ResolveKv(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
+ApiResult<KvSlots> ResolveKvSlots(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
 
 }  // namespace hydrant
 

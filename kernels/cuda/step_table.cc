@@ -24,7 +24,7 @@ int64_t StepTable::PacketBytes(const StepBounds& bounds) {
   const int64_t rows = bounds.rows_max, tokens = bounds.tokens_max;
   const int64_t tables =
       std::min(2 * rows * (bounds.slots_max / kBlockSlots + 1) * int64_t{sizeof(int32_t)}, kTableBytes);
-  return rows * static_cast<int64_t>(sizeof(StepRow) + sizeof(DecodeItem)) +
+  return rows * static_cast<int64_t>(sizeof(DeviceRow) + sizeof(DecodeItem)) +
          tokens * static_cast<int64_t>(2 * sizeof(int32_t) + sizeof(PromptSpan)) + tables;
 }
 
@@ -53,7 +53,7 @@ void StepTable::Fill(const StepBatch& batch) {
   uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(std::span(token_ids_)) +
                  Uploads::PacketBytes(std::span(snapshots_)) + Uploads::PacketBytes(std::span(tables_)) +
                  Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prompts_)));
-  view_.rows = uploads_.Add<StepRow>(rows_);
+  view_.rows = uploads_.Add<DeviceRow>(rows_);
   view_.token_ids = uploads_.Add<int32_t>(token_ids_);
   view_.row_of_token = uploads_.Add<int32_t>(row_of_token_);
   decode_items_ = uploads_.Add<DecodeItem>(decode_);
@@ -77,8 +77,8 @@ std::optional<StepShape> StepTable::shape() const {
   return StepShape{view_.rows, static_cast<int32_t>(decode_.size()), groups_.front().splits_max, groups_.front().rolls};
 }
 
-StepRow StepTable::ToRow(const BatchRow& row) {
-  StepRow to = {};
+DeviceRow StepTable::ToRow(const BatchRow& row) {
+  DeviceRow to = {};
   static_cast<RowCounts&>(to) = row;
   to.token_begin = row.token_begin;
   to.token_count = row.token_count;
@@ -109,19 +109,19 @@ void StepTable::AddPrompts(bool rolls) {
   PromptGroup group = {.first = static_cast<int32_t>(prompts_.size()), .rolls = rolls};
   const auto for_each_row = [&](auto function) {
     for (size_t i = 0; i < rows_.size(); ++i) {
-      const StepRow& row = rows_[i];
+      const DeviceRow& row = rows_[i];
       if (row.prefill && row.policy.rolling == rolls) function(row, static_cast<int32_t>(i));
     }
   };
   constexpr int32_t kSpanSlots = kSpanTiles * kBlockSlots;
-  for_each_row([&](const StepRow& row, int32_t number) {
+  for_each_row([&](const DeviceRow& row, int32_t number) {
     // The last spans see the most keys: they go first.
     for (int32_t span = (row.live_after - 1) / kSpanSlots; span >= row.live / kSpanSlots; --span) {
       prompts_.push_back({number, span * kSpanTiles});
       ++group.queries;
     }
   });
-  for_each_row([&](const StepRow& row, int32_t number) {
+  for_each_row([&](const DeviceRow& row, int32_t number) {
     if (row.first_scored >= row.position + row.token_count) return;
     // The first are seen by the most queries.
     for (int32_t span = 0; span <= (row.live_after - 1) / kSpanSlots; ++span) {
@@ -132,7 +132,7 @@ void StepTable::AddPrompts(bool rolls) {
   if (group.queries > 0) prompt_groups_.push_back(group);
 }
 
-void StepTable::AddDecode(const StepRow& row, int32_t number) {
+void StepTable::AddDecode(const DeviceRow& row, int32_t number) {
   const int64_t partials = PartialFloats(row.live_after, query_heads_, head_dim_);
   const int64_t logits = row.policy.scores() ? LogitFloats(row.live_after, query_heads_) : 0;
   assert(partials + logits <= scratch_floats_);

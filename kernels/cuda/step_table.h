@@ -47,7 +47,7 @@ constexpr int32_t PaddedSplits(int32_t splits) { return std::bit_ceil(static_cas
 
 // A step that only generates: what is launched depends on nothing else, as long as the memory is the same.
 struct StepShape {
-  const StepRow* memory = nullptr;
+  const DeviceRow* memory = nullptr;
   int32_t rows = 0;    // padded
   int32_t splits = 0;  // padded
   bool rolls = false;
@@ -91,10 +91,10 @@ class StepTable {
   }
 
  private:
-  StepRow ToRow(const BatchRow& row);
+  DeviceRow ToRow(const BatchRow& row);
   // Adds the prompts whose policies roll, or the others.
   void AddPrompts(bool rolls);
-  void AddDecode(const StepRow& row, int32_t number);
+  void AddDecode(const DeviceRow& row, int32_t number);
 
   // Pads a step that is one group of decode rows.
   void Pad();
@@ -105,7 +105,7 @@ class StepTable {
   Uploads uploads_;
 
   // The host's side.
-  std::vector<StepRow> rows_;
+  std::vector<DeviceRow> rows_;
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> row_of_token_;
   std::vector<int32_t> tables_;

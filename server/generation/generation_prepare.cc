@@ -131,8 +131,8 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
 }
 
 // Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
-std::optional<ApiError> ResolveKvOf(const GenerationFields& request, const SessionPast* past,
-                                    const ServingContext& context, PreparedPrompt* prompt) {
+std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const SessionPast* past,
+                                        const ServingContext& context, PreparedPrompt* prompt) {
   if (prompt->continues && prompt->spec == past->spec) {
     prompt->kv = past->kv;
     return std::nullopt;
@@ -213,7 +213,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   if (fields->max_tokens == kRestOfContext) {
     fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
   }
-  if (std::optional<ApiError> error = ResolveKvOf(*fields, past, context, prompt)) return error;
+  if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;
   const int64_t slots = ResumeFrom(turn, *fields, prompt);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;

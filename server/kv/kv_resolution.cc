@@ -52,7 +52,7 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
         "\"rolling\" turns cached keys to new positions; this model adds learned positions to its tokens, "
         "which cannot be changed later. Use \"absolute\".");
   }
-  ApiResult<KvSlots> slots = ResolveKv(spec, prompt_tokens, max_tokens, model.budget_max);
+  ApiResult<KvSlots> slots = ResolveKvSlots(spec, prompt_tokens, max_tokens, model.budget_max);
   if (!slots.ok()) return slots.error();
   const KvSlots& count = slots.value();
 

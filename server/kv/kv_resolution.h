@@ -37,7 +37,7 @@ struct KvModelFacts {
 // the last 32 prompt rows, pooled over 7 for the prompt's cut; h2o-plus: squares of the last 64 rows with decay 15/16,
 // pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; h2o-streaming: h2o with rolling positions; full: no
 // eviction. Every one that evicts may be asked for with rolling or absolute positions.
-// Errors: those of api's ResolveKv; 400 for h2o-real on a model with grouped queries, or without its own `recent`,
+// Errors: those of api's ResolveKvSlots; 400 for h2o-real on a model with grouped queries, or without its own `recent`,
 // and for rolling positions where they are not rotary.
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
                                         const KvModelFacts& model);

@@ -85,7 +85,7 @@ void CheckRequest(const CompletionRequest& request) {
     ASSERT_TRUE(*request.truncate_prompt_tokens >= 1 && *request.truncate_prompt_tokens <= kContext);
   }
   ASSERT_EQ(CheckKvSpec(request.kv, kContext), std::nullopt);
-  const ApiResult<KvSlots> slots = ResolveKv(request.kv, 10, request.max_tokens, kContext);
+  const ApiResult<KvSlots> slots = ResolveKvSlots(request.kv, 10, request.max_tokens, kContext);
   if (slots.ok() && request.kv.evicts()) {
     ASSERT_GE(slots.value().recent, 1);
     ASSERT_GE(slots.value().heavy, 0);

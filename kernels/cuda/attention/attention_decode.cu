@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   const DecodeItem& item = items[blockIdx.z];
   const int32_t split = static_cast<int32_t>(blockIdx.x);
   if (split >= item.splits) return;
-  const StepRow& row = step.rows[item.row];
+  const DeviceRow& row = step.rows[item.row];
   const int32_t head_dim = kv.layout.head_dim, group_all = shape.query_heads / kv.layout.kv_heads;
   const int32_t parts = (group_all + kSplitHeads - 1) / kSplitHeads;
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y) / parts, part = static_cast<int32_t>(blockIdx.y) % parts;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kSplitThreads)
 }
 
 // Adds a decode row's probabilities to its scores and finds its victim.
-__device__ void ScoreAndChooseVictim(const StepRow& row, const HeadCache& cache, int32_t group, const float* logits,
+__device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cache, int32_t group, const float* logits,
                                      const float* largest, const float* inverse_total) {
   const EvictionPolicy& policy = row.policy;
   const int32_t stride = WholeBlocks(row.live_after);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kJoinThreads)
   const DecodeItem& item = items[blockIdx.y];
   if (item.splits == 0) return;
   const int32_t head = static_cast<int32_t>(blockIdx.x);
-  const StepRow& row = step.rows[item.row];
+  const DeviceRow& row = step.rows[item.row];
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
   const int32_t width = head_dim + 2;
   const float* partials = scratch + item.partials + int64_t{head} * group * width;

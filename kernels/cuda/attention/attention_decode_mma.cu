@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads)
   const DecodeItem& item = items[blockIdx.z];
   const int32_t split = static_cast<int32_t>(blockIdx.x);
   if (split >= item.splits) return;
-  const StepRow& row = step.rows[item.row];
+  const DeviceRow& row = step.rows[item.row];
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int32_t parts = (group + kHeadsPerBlock - 1) / kHeadsPerBlock;
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y) / parts;

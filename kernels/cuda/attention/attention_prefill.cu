@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
   const PromptSpan span = spans[blockIdx.x];
   const int32_t query_tile = span.first_tile + static_cast<int32_t>(blockIdx.z);
   const int32_t head = static_cast<int32_t>(blockIdx.y);
-  const StepRow& row = step.rows[span.row];
+  const DeviceRow& row = step.rows[span.row];
   const TileRows rows = RowsOf(row, query_tile);
   if (rows.end <= rows.begin) return;
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   const PromptSpan span = spans[blockIdx.x];
   const int32_t key_tile = span.first_tile + static_cast<int32_t>(blockIdx.z);
   const int32_t head = static_cast<int32_t>(blockIdx.y);
-  const StepRow& row = step.rows[span.row];
+  const DeviceRow& row = step.rows[span.row];
   const EvictionPolicy& policy = row.policy;
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
   alignas(16) __shared__ T keys[2][kSlots * kStride<kDim>];
   alignas(16) __shared__ T values[2][kSlots * kStride<kDim>];
   const PromptSpan span = spans[blockIdx.x];
-  const StepRow& row = step.rows[span.row];
+  const DeviceRow& row = step.rows[span.row];
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ float row_weights[2][kTile];  // of a tile, by the tile's number
   const PromptSpan span = spans[blockIdx.x];
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
-  const StepRow& row = step.rows[span.row];
+  const DeviceRow& row = step.rows[span.row];
   const EvictionPolicy& policy = row.policy;
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * kDim;

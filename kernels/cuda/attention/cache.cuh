@@ -30,18 +30,18 @@ struct HeadCache {
   }
 };
 
-__device__ inline HeadCache CacheOf(const StepView& step, const StepRow& row, const KvCacheView& kv, int32_t layer,
+__device__ inline HeadCache CacheOf(const StepView& step, const DeviceRow& row, const KvCacheView& kv, int32_t layer,
                                     int32_t head) {
   return {kv, step.tables + row.tables, step.tables + row.score_blocks, layer, head};
 }
 
 // True if the row comes after a stop id: it must change nothing in the cache.
-__device__ inline bool LeftOut(const StepView& step, const StepRow& row) {
+__device__ inline bool LeftOut(const StepView& step, const DeviceRow& row) {
   return step.token_ids[row.token_begin] == kSampledId && step.sampled_ids[row.state_row] == kNoNextId;
 }
 
 // The rotation of a row's keys as they are read: only rolling policies cache them without.
-__device__ inline RopeView KeyRope(const StepRow& row, const RopeView& rope) {
+__device__ inline RopeView KeyRope(const DeviceRow& row, const RopeView& rope) {
   return row.policy.rolling ? rope : RopeView();
 }
 

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
   if (head >= heads) return;
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
-  const StepRow& row = step.rows[step.row_of_token[token]];
+  const DeviceRow& row = step.rows[step.row_of_token[token]];
   const int32_t i = static_cast<int32_t>(token) - row.token_begin;
   const int32_t position = row.first_position + i;
   const bool is_query = head < shape.query_heads;

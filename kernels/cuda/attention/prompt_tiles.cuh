@@ -16,19 +16,19 @@ struct TileRows {
   int64_t token;       // of row `begin`
 };
 
-__device__ inline TileRows RowsOf(const StepRow& row, int32_t tile) {
+__device__ inline TileRows RowsOf(const DeviceRow& row, int32_t tile) {
   const int32_t begin = max(row.live - tile * kTile, 0);
   const int32_t end = min(row.live + row.token_count - tile * kTile, kTile);
   return {begin, end, int64_t{row.token_begin} + tile * kTile + begin - row.live};
 }
 
 // The first tile with a row that scores.
-__device__ inline int32_t FirstScoredTile(const StepRow& row) {
+__device__ inline int32_t FirstScoredTile(const DeviceRow& row) {
   return (row.live + row.first_scored - row.position) / kTile;
 }
 
 // The factor of a prompt's row at `position` in its scores.
-__device__ inline float RowWeight(const StepRow& row, int32_t position) {
+__device__ inline float RowWeight(const DeviceRow& row, int32_t position) {
   if (position < row.first_scored) return 0.0f;
   if (row.policy.decay == 1.0f) return 1.0f;
   return static_cast<float>(pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));

@@ -33,7 +33,7 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positio
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
-  const StepRow& row = step.rows[step.row_of_token[token]];
+  const DeviceRow& row = step.rows[step.row_of_token[token]];
   if (tokens.data != nullptr) {
     int32_t id = step.token_ids[token];
     if (id == kSampledId) id = step.sampled_ids[row.state_row];

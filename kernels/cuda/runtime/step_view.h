@@ -14,7 +14,7 @@ namespace hydrant::cuda {
 
 // BatchRow as kernels read it: what depends on the row alone is worked out, and its tables and snapshots are places in
 // the arrays of StepView.
-struct StepRow : RowCounts {
+struct DeviceRow : RowCounts {
   int32_t token_begin;
   int32_t token_count;
   int32_t first_position;  // of the first token in the cache: BatchRow::first_position()
@@ -35,7 +35,7 @@ struct StepSnapshot {
 };
 
 struct StepView {
-  const StepRow* rows = nullptr;
+  const DeviceRow* rows = nullptr;
   const int32_t* token_ids = nullptr;     // kSampledId: the one in sampled_ids
   const int32_t* sampled_ids = nullptr;   // [state rows]; kNoNextId: its row is left out
   const int32_t* row_of_token = nullptr;  // [tokens]; -1: padding

@@ -39,14 +39,14 @@ TEST(KvSpecTest, StreamingHasABudgetOfItsOwn) {
   KvSpec streaming;
   streaming.preset = KvPreset::kH2oStreaming;
   ASSERT_EQ(CheckKvSpec(streaming, 8192), std::nullopt);
-  KvSlots slots = ResolveKv(streaming, 100, 100, 8192).value();
+  KvSlots slots = ResolveKvSlots(streaming, 100, 100, 8192).value();
   EXPECT_EQ(slots.heavy, 48);
   EXPECT_EQ(slots.recent, 2000);
   // A decoding sequence holds one more than its budget: that must fit the context, too.
-  EXPECT_EQ(ResolveKv(streaming, 100, 100, 2048).value().budget, 2047);
-  EXPECT_EQ(ResolveKv(streaming, 100, 100, 2048).value().heavy, 48);
+  EXPECT_EQ(ResolveKvSlots(streaming, 100, 100, 2048).value().budget, 2047);
+  EXPECT_EQ(ResolveKvSlots(streaming, 100, 100, 2048).value().heavy, 48);
   streaming.recent = 300;
-  slots = ResolveKv(streaming, 100, 100, 8192).value();
+  slots = ResolveKvSlots(streaming, 100, 100, 8192).value();
   EXPECT_EQ(slots.heavy, 48);
   EXPECT_EQ(slots.recent, 300);
 }
@@ -88,7 +88,7 @@ TEST(KvSpecTest, SlotsFollowThePreset) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     ASSERT_EQ(CheckKvSpec(c.spec, 1024), std::nullopt);
-    const ApiResult<KvSlots> slots = ResolveKv(c.spec, 1003, 98, 1024);
+    const ApiResult<KvSlots> slots = ResolveKvSlots(c.spec, 1003, 98, 1024);
     ASSERT_TRUE(slots.ok());
     EXPECT_EQ(slots.value().budget, c.expected.budget);
     EXPECT_EQ(slots.value().heavy, c.expected.heavy);
@@ -160,13 +160,13 @@ TEST(KvSpecTest, AFloorIsTheBudgetUnlessSomebodyAgreedToLess) {
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
     ASSERT_EQ(CheckKvSpec(c.spec, 1024), std::nullopt);
-    const ApiResult<KvSlots> slots = ResolveKv(c.spec, 1003, 98, 1024);
+    const ApiResult<KvSlots> slots = ResolveKvSlots(c.spec, 1003, 98, 1024);
     ASSERT_TRUE(slots.ok());
     EXPECT_EQ(slots.value().floor, c.floor);
   }
   const KvSpec above = Elastic(Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.2), 201);
   ASSERT_EQ(CheckKvSpec(above, 1024), std::nullopt);
-  const ApiResult<KvSlots> slots = ResolveKv(above, 1003, 98, 1024);
+  const ApiResult<KvSlots> slots = ResolveKvSlots(above, 1003, 98, 1024);
   ASSERT_FALSE(slots.ok());
   EXPECT_EQ(slots.error().param, "kv.floor");
 }
@@ -174,8 +174,8 @@ TEST(KvSpecTest, AFloorIsTheBudgetUnlessSomebodyAgreedToLess) {
 TEST(KvSpecTest, RecentAboveAResolvedRatioIsRefused) {
   const KvSpec spec = Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.1, 20);
   ASSERT_EQ(CheckKvSpec(spec, 1024), std::nullopt);
-  EXPECT_TRUE(ResolveKv(spec, 200, 16, 1024).ok());
-  const ApiResult<KvSlots> slots = ResolveKv(spec, 199, 16, 1024);
+  EXPECT_TRUE(ResolveKvSlots(spec, 200, 16, 1024).ok());
+  const ApiResult<KvSlots> slots = ResolveKvSlots(spec, 199, 16, 1024);
   ASSERT_FALSE(slots.ok());
   EXPECT_EQ(slots.error().param, "kv.recent");
 }

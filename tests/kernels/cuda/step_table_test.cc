@@ -91,7 +91,7 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
 // Where only tokens are generated, rows of padding follow that nothing is computed for.
 TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
   StepTable table(stream_, Bounds(2, 8, 9), StepTable::RowFloats(1024, 2, 8) * 16);
-  const StepRow* memory = nullptr;
+  const DeviceRow* memory = nullptr;
   for (const int32_t count : {7, 6, 5, 8, 9}) {
     std::vector<BatchRow> rows;
     for (int32_t i = 0; i < count; ++i) rows.push_back(Decode(100 * i + 1, Scoring(10, 10), i));
