@@ -140,8 +140,8 @@ class StarvingEngine {
     };
     EngineHooks hooks;
     hooks.fan_out = [](const EventRouter::MailboxList&) {};
-    hooks.on_parked = [](std::span<const uint64_t> dropped, std::span<const ParkedTurn>) {
-      const std::vector<uint64_t> note(dropped.begin(), dropped.end());
+    hooks.on_parked = [](std::span<const TurnId> dropped, std::span<const ParkedTurn>) {
+      const std::vector<TurnId> note(dropped.begin(), dropped.end());
     };
     hooks.on_death = [this](const std::string&) {
       died_ = true;
