@@ -178,7 +178,7 @@ std::string Derived(const Sizing& sizing, const std::string& device) {
     out.Raw(name, json);
   };
   text("device", device);
-  text("dtype", DTypeName(sizing.weight_dtype));
+  text("dtype", DTypeName(sizing.weights.expanded));
   text("kv_cache_dtype", DTypeName(sizing.kv_dtype));
   integer("max_model_len", limits.context_max);
   integer("blocks", limits.blocks);

@@ -246,8 +246,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   const DeviceFacts facts = {[&device](DType dtype) { return device.MultipliesNatively(dtype); },
                              [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
                              opened->memory_bytes};
-  const auto plan_weights = [&](DType dtype, int32_t positions_max) {
-    return PlanWeights(checkpoint, device, dtype, positions_max);
+  const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
+    return PlanWeights(checkpoint, device, choice, positions_max);
   };
   absl::StatusOr<Sizing> derived =
       DeriveLimits(config, model, plan_weights, facts, {AvailableMemoryBytes(), RaiseOpenFileLimit()});
@@ -263,7 +263,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
     parts->kv_dump = std::move(*dump);
   }
   ModelExecutorOptions executor_options;
-  executor_options.weight_dtype = sizing->weight_dtype;
+  executor_options.weights = sizing->weights;
   executor_options.kv_dtype = sizing->kv_dtype;
   executor_options.blocks = sizing->limits.blocks;
   executor_options.spare_score_blocks = sizing->limits.spare_score_blocks;
@@ -299,7 +299,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!chat.ok()) return chat.status();
   context.chat = *std::move(chat);
   context.sessions = parts->sessions.get();
-  parts->summary = absl::StrCat(context.request.model_names.front(), " in ", DTypeName(sizing.weight_dtype), " on ",
+  parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   FrontendOptions http_options = MakeFrontendOptions(config, systemd, sizing, checkpoint.config, std::move(context));

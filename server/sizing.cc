@@ -14,8 +14,9 @@ namespace {
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
-DType ChooseWeightDType(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
-  return config.weight_dtype.value_or(native(model.stored_dtype) ? model.stored_dtype : DType::kF32);
+WeightChoice ChooseWeights(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
+  if (config.weight_dtype.has_value()) return {*config.weight_dtype};
+  return {.expanded = native(model.stored_dtype) ? model.stored_dtype : DType::kF32};
 }
 
 // Every limit that is not a part of a sum.
@@ -68,7 +69,7 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
                                                       " are free beside the weights; set a smaller --max-model-len"));
   }
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
-  sizing->explanation.push_back(absl::StrCat("weights ", weights.Formats(), ", KV ", DTypeName(sizing->kv_dtype),
+  sizing->explanation.push_back(absl::StrCat("weights ", sizing->weight_formats, ", KV ", DTypeName(sizing->kv_dtype),
                                              ", context ", limits.context_max));
   sizing->explanation.push_back(absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ",
                                              memory_bytes, " bytes free - ", weight_bytes, " weights - ",
@@ -153,9 +154,9 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
 
-  sizing.weight_dtype = ChooseWeightDType(config, model, device.native);
+  sizing.weights = ChooseWeights(config, model, device.native);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
-  sizing.kv_dtype = config.kv_dtype.value_or(sizing.weight_dtype);
+  sizing.kv_dtype = config.kv_dtype.value_or(sizing.weights.expanded);
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
   if (limits.context_max > model.context) {
@@ -172,7 +173,8 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
                                                    limits.sequences_max));
   }
 
-  const WeightPlan weights = plan_weights(sizing.weight_dtype, limits.context_max);
+  const WeightPlan weights = plan_weights(sizing.weights, limits.context_max);
+  sizing.weight_formats = weights.Formats();
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 

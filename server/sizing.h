@@ -32,7 +32,8 @@ struct DeviceFacts {
 };
 
 struct Sizing {
-  DType weight_dtype = DType::kF32;
+  WeightChoice weights;
+  std::string weight_formats;  // WeightPlan::Formats
   DType kv_dtype = DType::kF32;
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
@@ -42,7 +43,7 @@ struct Sizing {
 };
 
 // PlanWeights of the model's checkpoint and the device, which sizing asks once it knows the rest.
-using WeightPlanner = std::function<WeightPlan(DType dtype, int32_t positions_max)>;
+using WeightPlanner = std::function<WeightPlan(WeightChoice choice, int32_t positions_max)>;
 
 // Errors: INVALID_ARGUMENT (a flag contradicts the model or another
 // flag), FAILED_PRECONDITION (the model's context does not fit into memory), RESOURCE_EXHAUSTED (not one block fits).

@@ -12,6 +12,7 @@
 #include "kernels/cpu/eviction/shrink_scratch.h"
 #include "kernels/cpu/linear/cpu_linear.h"
 #include "kernels/cpu/linear/linear_kernels.h"
+#include "kernels/cpu/linear/quantised_layout.h"
 #include "kernels/cpu/runtime/row_kernels.h"
 #include "kernels/cpu/sampling/sampling_scratch.h"
 
@@ -78,6 +79,8 @@ std::string CpuDevice::name() const {
                       pool_.threads() == 1 ? " thread" : " threads");
 }
 
+bool CpuDevice::Supports(WeightFormat format) const { return !IsQuantised(format) || LayoutOf(format).code_bits > 0; }
+
 bool CpuDevice::MultipliesNatively(DType dtype) const { return kernels_.linear->native(dtype); }
 
 std::unique_ptr<DeviceBuffer> CpuDevice::Allocate(size_t bytes) { return std::make_unique<CpuBuffer>(bytes); }
@@ -97,9 +100,12 @@ std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, cons
 
 int64_t CpuDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CpuLinear::Bytes(spec, biased); }
 
+// x in fp32 is the larger of the two forms. Threads with copies of their own round them up to cache lines.
 size_t CpuDevice::PreparedBytes(const StepBounds& bounds) const {
-  const int64_t rows = std::max<int64_t>(bounds.tokens_max, kPrivateRows * pool_.threads());
-  return kernels_.linear->prepared_bytes(rows, bounds.cols_max);
+  const auto threads = static_cast<size_t>(pool_.threads());
+  const auto all = kernels_.linear->product.prepared_bytes(bounds.tokens_max, bounds.cols_max);
+  const auto own = kernels_.linear->product.prepared_bytes(kPrivateRows, bounds.cols_max);
+  return std::max(CacheAligned(all), threads * CacheAligned(own));
 }
 
 size_t CpuDevice::EmbeddingFloats(const StepBounds& bounds) const {
@@ -190,42 +196,57 @@ CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, 
 }
 
 void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
-  const auto& linear = static_cast<const CpuLinear&>(weight);
-  const LinearKernels& kernels = *kernels_.linear;
   if (x.rows == 0) return;
+  for (const LinearRun& run : static_cast<const CpuLinear&>(weight).runs()) {
+    MultiplyRun(run, epilogue, activation, x, y);
+  }
+}
+
+void CpuDevice::MultiplyRun(const LinearRun& run, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+  const ProductKernels& kernels = run.quantised ? *kernels_.quantised : kernels_.linear->product;
+  // All segments of a run take x in the form that the first one's format asks for.
+  const WeightFormat format = run.segments.front().packed.format;
   const float* in = Floats(x);
   auto* prepared = static_cast<char*>(prepared_x_->data());
   const int64_t tiles = kernels.tile_count(x.rows);
-  const size_t prepared_bytes = kernels.prepared_bytes(x.rows, x.cols);
+  const size_t prepared_bytes = CacheAligned(kernels.prepared_bytes(x.rows, x.cols));
   // A thread's own copy of x, or one for all.
   const bool own_x = x.rows <= kPrivateRows;
   assert(prepared_bytes * static_cast<size_t>(own_x ? pool_.threads() : 1) <= prepared_x_->bytes());
 
-  const WeightPlace next = NoteProduct(linear.panel(0), linear.panels(), linear.packed().panel_bytes);
-  const int tile_parts = TileParts(pool_.threads(), tiles, linear.panels());
+  const char* data = run.panel(0);
+  const WeightPlace next = NoteProduct(data, run.panels, (run.panel(run.panels) - data) / run.panels);
+  const int tile_parts = TileParts(pool_.threads(), tiles, run.panels);
   const int panel_parts = pool_.threads() / tile_parts;
   pool_.Run([&](int thread) {
-    const ThreadPool::Range panels = Part(linear.panels(), thread / tile_parts, panel_parts);
+    const ThreadPool::Range panels = Part(run.panels, thread / tile_parts, panel_parts);
     const ThreadPool::Range own_tiles = Part(tiles, thread % tile_parts, tile_parts);
     LinearCall call;
-    call.weight = linear.packed();
     call.epilogue = epilogue;
     call.activation = activation;
     call.rows = x.rows;
-    call.y = Floats(y);
     call.y_stride = y.cols;
-    call.next = next.data + Part(next.panels, thread / tile_parts, panel_parts).begin * next.panel_bytes;
     if (own_x) {
       char* own = prepared + prepared_bytes * static_cast<size_t>(thread);
-      kernels.prepare(linear.packed().dtype, in, x.rows, x.cols, 0, tiles, own);
+      kernels.prepare(format, in, x.rows, x.cols, 0, tiles, own);
       call.x = own;
     } else {
       const ThreadPool::Range share = Part(tiles, thread, pool_.threads());
-      kernels.prepare(linear.packed().dtype, in, x.rows, x.cols, share.begin, share.end, prepared);
+      kernels.prepare(format, in, x.rows, x.cols, share.begin, share.end, prepared);
       pool_.Barrier();
       call.x = prepared;
     }
-    kernels.multiply(call, own_tiles.begin, own_tiles.end, panels.begin, panels.end);
+    for (const LinearSegment& segment : run.segments) {
+      const int64_t begin = std::max<int64_t>(panels.begin - segment.first_panel, 0);
+      const int64_t end = std::min(panels.end - segment.first_panel, segment.panels);
+      if (begin >= end) continue;
+      const bool last = segment.first_panel + end == panels.end;
+      call.weight = segment.packed;
+      call.y = Floats(y) + segment.first_output;
+      call.next = last ? next.data + Part(next.panels, thread / tile_parts, panel_parts).begin * next.panel_bytes
+                       : run.panel(segment.first_panel + end);
+      kernels.multiply(call, own_tiles.begin, own_tiles.end, begin, end);
+    }
   });
 }
 

@@ -26,6 +26,7 @@
 namespace hydrant {
 
 struct AttentionScratch;  // kernels/cpu/attention/attention_scratch.h
+struct LinearRun;         // kernels/cpu/linear/cpu_linear.h
 class SamplingScratches;  // kernels/cpu/sampling/sampling_scratch.h
 class ShrinkScratches;    // kernels/cpu/eviction/shrink_scratch.h
 
@@ -42,7 +43,7 @@ class CpuDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
-  bool Supports(WeightFormat format) const override { return !IsQuantised(format); }
+  bool Supports(WeightFormat format) const override;
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;
@@ -62,6 +63,8 @@ class CpuDevice final : public Device {
 
  private:
   CpuDevice(int threads, const KernelTable& kernels);
+
+  void MultiplyRun(const LinearRun& run, Epilogue epilogue, Activation activation, Matrix x, Matrix y);
 
   struct WeightPlace;
   // Records a product of this step and guesses the one after it.

@@ -21,6 +21,7 @@
 namespace hydrant {
 
 struct LinearKernels;     // kernels/cpu/linear/linear_kernels.h
+struct ProductKernels;    // the same
 struct RowKernels;        // kernels/cpu/runtime/row_kernels.h
 struct AttentionKernels;  // kernels/cpu/attention/attention_kernels.h
 struct SamplingKernels;   // kernels/cpu/sampling/sampling_kernels.h
@@ -28,6 +29,7 @@ struct SamplingKernels;   // kernels/cpu/sampling/sampling_kernels.h
 struct KernelTable {
   CpuIsa isa;
   const LinearKernels* linear;
+  const ProductKernels* quantised;
   const RowKernels* row;
   const AttentionKernels* attention;
   const SamplingKernels* sampling;

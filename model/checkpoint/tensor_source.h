@@ -63,11 +63,10 @@ class TensorSource {
   // Whether a row lies in the file as the layers want it, so that it can be had without being expanded. Not so where the order
   // of elements changes within a row: the vectors of a permuted or fused tensor.
   virtual bool has_stored_rows() const { return false; }
-  // The bytes of rows [begin, end) into out [end - begin, RowBytes(format, cols)]. Nothing looks at what they mean: whether they
-  // are finite is for the caller to see. REQUIRES has_stored_rows().
+  // The bytes of rows [begin, end) into out [end - begin, RowBytes(format, cols)]. REQUIRES has_stored_rows().
   virtual void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const;
 
-  // Whether a row that ReadRows has read so far held a NaN or an infinity.
+  // Whether a row that was read so far held a NaN or an infinity; of stored rows, those of a quantised format.
   virtual bool non_finite() const { return false; }
 
  private:

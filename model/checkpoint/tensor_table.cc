@@ -115,9 +115,13 @@ class StoredTensor final : public TensorSource {
 
   void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const override {
     assert(has_stored_rows() && 0 <= begin && begin <= end && end <= rows());
+    bool finite = true;
     for (int64_t row = begin; row < end; ++row, out += row_bytes_) {
       std::memcpy(out, StoredRow(row), static_cast<size_t>(row_bytes_));
+      // The copy is looked at: somebody may be writing to the file.
+      if (IsQuantised(format())) finite &= ScalesAreFinite(format(), out, cols());
     }
+    if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }

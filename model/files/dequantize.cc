@@ -303,7 +303,40 @@ ExpandFunction Choose() { return __builtin_cpu_supports("avx2") ? ExpandAvx2 : E
 ExpandFunction Choose() { return ExpandBaseline; }
 #endif
 
+bool HalfIsFinite(const uint8_t* at) { return (LoadUnaligned<uint16_t>(at) & 0x7C00) != 0x7C00; }
+
+// Whether the scales of one block are. Products of the largest fp16 with scales and codes stay far below the largest fp32.
+bool BlockIsFinite(WeightFormat format, const uint8_t* block) {
+  switch (format) {
+    case WeightFormat::kQ4_1:
+    case WeightFormat::kQ5_1:
+    case WeightFormat::kQ4_K:
+    case WeightFormat::kQ5_K:
+      return HalfIsFinite(block) && HalfIsFinite(block + 2);
+    case WeightFormat::kQ2_K:
+      return HalfIsFinite(block + 80) && HalfIsFinite(block + 82);
+    case WeightFormat::kQ3_K:
+      return HalfIsFinite(block + 108);
+    case WeightFormat::kQ6_K:
+      return HalfIsFinite(block + 208);
+    case WeightFormat::kMXFP4:
+      return block[0] <= 252;  // 12 * 2^(252 - 128) is below 2^128
+    default:
+      return HalfIsFinite(block);
+  }
+}
+
 }  // namespace
+
+bool ScalesAreFinite(WeightFormat format, const void* stored, int64_t elements) {
+  assert(IsQuantised(format) && elements % InfoOf(format).block_elements == 0);
+  const auto* block = static_cast<const uint8_t*>(stored);
+  bool finite = true;
+  for (int64_t b = 0; b < elements / InfoOf(format).block_elements; ++b, block += InfoOf(format).block_bytes) {
+    finite &= BlockIsFinite(format, block);
+  }
+  return finite;
+}
 
 bool DequantizeRow(WeightFormat format, const void* stored, int64_t elements, float* out) {
   assert(elements % InfoOf(format).block_elements == 0);

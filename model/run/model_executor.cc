@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
                                                                      const ModelExecutorOptions& options) {
   assert(options.blocks > 0 && options.sequences_max > 0 && options.batch_tokens_max > 0 && options.context_max > 0);
   try {
-    const WeightPlan plan = PlanWeights(checkpoint, device, options.weight_dtype, options.context_max);
+    const WeightPlan plan = PlanWeights(checkpoint, device, options.weights, options.context_max);
     Weights weights = LoadWeights(checkpoint, device, plan);
     return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config, std::move(weights), device, options));
   } catch (const std::bad_alloc&) {

@@ -34,7 +34,7 @@ class KvDumpSink {
 };
 
 struct ModelExecutorOptions {
-  DType weight_dtype = DType::kF32;
+  WeightChoice weights;
   DType kv_dtype = DType::kF32;
   int32_t blocks = 0;              // of the KV pool
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own

@@ -15,8 +15,8 @@ struct PartNames {
 
 class Planner {
  public:
-  Planner(const TensorTable& tensors, const WeightDevice& device, DType dtype)
-      : tensors_(tensors), device_(device), dtype_(dtype) {}
+  Planner(const TensorTable& tensors, const WeightDevice& device, WeightChoice choice)
+      : tensors_(tensors), device_(device), choice_(choice) {}
 
   void Add(WeightRole role, int32_t layer, const std::vector<PartNames>& names, bool gated = false) {
     PlannedWeight weight{.role = role, .layer = layer, .gated = gated};
@@ -27,7 +27,7 @@ class Planner {
       weight.parts.push_back(PartOf(source, name, layer));
     }
     if (gated && weight.parts[0].computed != weight.parts[1].computed) {
-      for (WeightPart& part : weight.parts) part.computed = FormatOf(dtype_);
+      for (WeightPart& part : weight.parts) part.computed = FormatOf(choice_.expanded);
     }
     Push(std::move(weight));
   }
@@ -56,11 +56,12 @@ class Planner {
   }
 
   WeightPart PartOf(const TensorSource& source, const PartNames& name, int32_t layer) const {
-    const bool kept = IsQuantised(source.format()) && source.has_stored_rows() && device_.supports(source.format());
+    const bool kept = choice_.keep_quantised && IsQuantised(source.format()) && source.has_stored_rows() &&
+                      device_.supports(source.format());
     WeightPart part{.tensor = name.tensor,
                     .rows = source.rows(),
                     .stored = source.format(),
-                    .computed = kept ? source.format() : FormatOf(dtype_)};
+                    .computed = kept ? source.format() : FormatOf(choice_.expanded)};
     if (name.bias.has_value() && tensors_.Find(*name.bias, layer) != nullptr) part.bias = name.bias;
     return part;
   }
@@ -72,7 +73,7 @@ class Planner {
 
   const TensorTable& tensors_;
   const WeightDevice& device_;
-  DType dtype_;
+  WeightChoice choice_;
   WeightPlan plan_;
 };
 
@@ -142,10 +143,10 @@ WeightDevice WeightDevice::Of(const Device& device) {
           [&device](const LinearSpec& spec, bool biased) { return device.LinearBytes(spec, biased); }};
 }
 
-WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device, DType dtype,
-                       int32_t positions_max) {
+WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device,
+                       WeightChoice choice, int32_t positions_max) {
   using enum TensorRole;
-  Planner planner(tensors, device, dtype);
+  Planner planner(tensors, device, choice);
   planner.Add(WeightRole::kEmbedding, 0, {{kEmbedding}});
   if (!config.tied_embeddings) planner.Add(WeightRole::kOwnHead, 0, {{kHead}});
   if (config.projected()) {

@@ -73,6 +73,13 @@ struct WeightPlan {
   std::string Formats() const;
 };
 
+// The types that weights are computed with.
+struct WeightChoice {
+  DType expanded = DType::kF32;  // what is not kept as it is stored
+  // Quantised rows stay as they are stored where the device supports their format. Otherwise they are expanded.
+  bool keep_quantised = false;
+};
+
 // The questions that a plan asks a device.
 struct WeightDevice {
   std::function<bool(WeightFormat)> supports;                           // Device::Supports
@@ -81,10 +88,10 @@ struct WeightDevice {
   static WeightDevice Of(const Device& device);  // which must outlive it
 };
 
-// What is not kept as it is stored is expanded to `dtype`. `positions_max` bounds the rotary table, or that of learned positions.
+// `positions_max` bounds the rotary table, or that of learned positions.
 // REQUIRES: `tensors` has every tensor that the config calls for, with its shape.
-WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device, DType dtype,
-                       int32_t positions_max);
+WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device,
+                       WeightChoice choice, int32_t positions_max);
 
 }  // namespace hydrant
 

@@ -40,8 +40,9 @@ struct Weights {
 };
 
 // PlanWeights for what LoadWeights takes.
-inline WeightPlan PlanWeights(const Checkpoint& checkpoint, const Device& device, DType dtype, int32_t positions_max) {
-  return PlanWeights(checkpoint.config, checkpoint.tensors, WeightDevice::Of(device), dtype, positions_max);
+inline WeightPlan PlanWeights(const Checkpoint& checkpoint, const Device& device, WeightChoice choice,
+                              int32_t positions_max) {
+  return PlanWeights(checkpoint.config, checkpoint.tensors, WeightDevice::Of(device), choice, positions_max);
 }
 
 // Packs what the plan lists, and the norms. REQUIRES: the plan is of this checkpoint and device. Throws std::bad_alloc when the

@@ -82,6 +82,38 @@ __attribute__((target("avx512f,avx512bf16"))) void SpinBf16() {
   sink = _mm512_cvtss_f32(sum[0]);
 }
 
+__attribute__((target("avx512f,avx512vnni"))) void SpinBytesWide() {
+  __m512i sum[kSums];
+  for (auto& s : sum) s = _mm512_setzero_si512();
+  __m512i a = _mm512_set1_epi8(3);
+  for (int64_t round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kSums; ++i) sum[i] = _mm512_dpbusd_epi32(sum[i], a, a);
+    asm volatile("" : "+v"(a));
+  }
+  for (int i = 1; i < kSums; ++i) sum[0] = _mm512_add_epi32(sum[0], sum[i]);
+  sink = _mm512_cvtss_f32(_mm512_castsi512_ps(sum[0]));
+}
+
+// Without byte products that add up, a pair of instructions: products in 16 bits, and their sum.
+__attribute__((target("avx2"))) void SpinBytes() {
+  constexpr int kNarrowSums = 12;
+  __m256i sum[kNarrowSums];
+  for (auto& s : sum) s = _mm256_setzero_si256();
+  __m256i a = _mm256_set1_epi8(1);
+  for (int64_t round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kNarrowSums; ++i) {
+      __m256i products = _mm256_maddubs_epi16(a, a);
+      asm volatile("" : "+x"(products));  // or the compiler takes it out of the loop
+      sum[i] = _mm256_add_epi16(sum[i], products);
+    }
+    asm volatile("" : "+x"(a));
+  }
+  for (int i = 1; i < kNarrowSums; ++i) sum[0] = _mm256_add_epi16(sum[0], sum[i]);
+  sink = static_cast<float>(_mm_cvtsi128_si32(_mm256_castsi256_si128(sum[0])));
+}
+
 double BestRate(int threads, double operations_per_thread, void (*function)()) {
   ThreadPool pool(threads);
   double best = 0.0;
@@ -118,6 +150,11 @@ double MeasurePeakF32(int threads) {
 
 double MeasurePeakBf16(int threads) {
   return IsaSupported(CpuIsa::kAvx512Bf16) ? BestRate(threads, 4.0 * 16 * kSums * kRounds, SpinBf16) : 0.0;
+}
+
+double MeasurePeakInt8(CpuIsa isa, int threads) {
+  if (isa >= CpuIsa::kAvx512Vnni) return BestRate(threads, 8.0 * 16 * kSums * kRounds, SpinBytesWide);
+  return BestRate(threads, 2.0 * 32 * 12 * kRounds, SpinBytes);
 }
 
 }  // namespace hydrant

@@ -3,13 +3,17 @@
 // "best us" adds up the best time of every single product, which other load on the machine disturbs least; "median us" is
 // the median of whole passes.
 //
-//   linear_bench [--threads n] [--dtype bf16|f32|f16] [--rows m,m,…] [--repeats n]
+//   linear_bench [--threads n] [--format bf16|f32|f16|Q4_0|…] [--rows m,m,…] [--repeats n]
+#include <strings.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -18,6 +22,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "tests/bench/bandwidth.h"
+#include "tests/kernels/stored_rows.h"
 
 namespace hydrant {
 namespace {
@@ -35,7 +40,7 @@ constexpr int kLayers = 30;
 
 struct Options {
   int threads = 2;
-  DType dtype = DType::kBF16;
+  WeightFormat format = WeightFormat::kBF16;
   std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512};
   int repeats = 10;
 };
@@ -47,8 +52,10 @@ Options ParseOptions(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--threads") options.threads = std::atoi(value.c_str());
     if (name == "--repeats") options.repeats = std::atoi(value.c_str());
-    if (name == "--dtype") {
-      options.dtype = value == "f32" ? DType::kF32 : value == "f16" ? DType::kF16 : DType::kBF16;
+    for (size_t format = 0; name == "--format" && format < std::size(kWeightFormats); ++format) {
+      if (strcasecmp(value.c_str(), std::string(kWeightFormats[format].name).c_str()) == 0) {
+        options.format = static_cast<WeightFormat>(format);
+      }
     }
     if (name == "--rows") {
       options.rows.clear();
@@ -66,22 +73,25 @@ struct Layer {
 
 class Model {
  public:
-  Model(CpuDevice& device, WeightFormat format) : device_(device) {
+  // A row of 576 is no whole number of blocks of 256: formats with such blocks are timed on wider rows.
+  Model(CpuDevice& device, WeightFormat format)
+      : device_(device), width_(InfoOf(format).block_elements == 256 ? 768 : kHidden) {
     std::mt19937 engine(1);
     std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
-    source_.resize(static_cast<size_t>(kHidden * kFfn));
+    source_.resize(static_cast<size_t>(width_ * kFfn));
     for (float& value : source_) value = uniform(engine);
+    if (IsQuantised(format)) stored_ = RandomStoredRows(format, kFfn, kFfn, 1);
     for (int layer = 0; layer < kLayers; ++layer) {
-      layers_.push_back({Make({kQkv, kHidden, format}), Make({kHidden, kHidden, format}),
-                         Make({2 * kFfn, kHidden, format, true}), Make({kHidden, kFfn, format})});
+      layers_.push_back({Make({kQkv, width_, format}), Make({width_, width_, format}),
+                         Make({2 * kFfn, width_, format, true}), Make({width_, kFfn, format})});
     }
-    head_ = Make({kVocab, kHidden, format});
+    head_ = Make({kVocab, width_, format});
   }
 
   // The products alone: x is the same for all layers. Lowers best[i] to the time of product i.
   void Pass(int64_t rows, bool head_for_all, std::vector<double>& best) {
-    const Matrix hidden = View(hidden_, rows, kHidden);
-    const Matrix out = View(out_, rows, kHidden);
+    const Matrix hidden = View(hidden_, rows, width_);
+    const Matrix out = View(out_, rows, width_);
     const Matrix qkv = View(qkv_, rows, kQkv);
     const Matrix ffn = View(ffn_, rows, kFfn);
     const int64_t head_rows = head_for_all ? rows : 1;
@@ -99,14 +109,14 @@ class Model {
       timed([&] { device_.LinearGated(*layer.gate_up, Activation::kSilu, hidden, ffn); });
       timed([&] { device_.Linear(*layer.down, ffn, out, false); });
     }
-    timed([&] { device_.Linear(*head_, View(hidden_, head_rows, kHidden), View(logits_, head_rows, kVocab), false); });
+    timed([&] { device_.Linear(*head_, View(hidden_, head_rows, width_), View(logits_, head_rows, kVocab), false); });
   }
 
   void Reserve(int64_t rows_max) {
     const auto rows = static_cast<size_t>(rows_max);
     device_.ReserveScratch({.tokens_max = static_cast<int32_t>(rows_max), .cols_max = kFfn});
-    hidden_.assign(rows * kHidden, 0.01f);
-    out_.assign(rows * kHidden, 0.0f);
+    hidden_.assign(rows * static_cast<size_t>(width_), 0.01f);
+    out_.assign(rows * static_cast<size_t>(width_), 0.0f);
     qkv_.assign(rows * kQkv, 0.0f);
     ffn_.assign(rows * kFfn, 0.0f);
     logits_.assign(rows * kVocab, 0.0f);
@@ -120,9 +130,9 @@ class Model {
     return static_cast<double>(sum);
   }
 
-  static double Operations(int64_t rows, bool head_for_all) {
-    const double layer = static_cast<double>(kHidden) * (kQkv + kHidden + 3 * kFfn);
-    const double head = static_cast<double>(kHidden) * kVocab;
+  double Operations(int64_t rows, bool head_for_all) const {
+    const double layer = static_cast<double>(width_) * static_cast<double>(kQkv + width_ + 3 * kFfn);
+    const double head = static_cast<double>(width_) * kVocab;
     return 2.0 *
            (static_cast<double>(rows) * layer * kLayers + (head_for_all ? static_cast<double>(rows) : 1.0) * head);
   }
@@ -139,11 +149,21 @@ class Model {
         std::memcpy(out, source_.data() + offset, static_cast<size_t>(spec.cols) * sizeof(float));
       }
     };
-    return device_.MakeLinear(spec, reader, {});
+    const StoredRowReader stored = [&](int64_t begin, int64_t end, std::byte* out) {
+      const auto row_bytes = static_cast<size_t>(RowBytes(spec.format, spec.cols));
+      const auto block_bytes = static_cast<size_t>(InfoOf(spec.format).block_bytes);
+      for (int64_t row = begin; row < end; ++row, out += row_bytes) {
+        const size_t blocks = (stored_.size() - row_bytes) / block_bytes;
+        std::memcpy(out, stored_.data() + static_cast<size_t>(row * 7919) % blocks * block_bytes, row_bytes);
+      }
+    };
+    return device_.MakeLinear(spec, WeightRows(reader, stored), {});
   }
 
   CpuDevice& device_;
+  int64_t width_;
   std::vector<float> source_;
+  std::vector<std::byte> stored_;  // of a quantised format
   std::vector<Layer> layers_;
   std::unique_ptr<LinearWeight> head_;
   std::vector<float> hidden_, out_, qkv_, ffn_, logits_;
@@ -161,18 +181,25 @@ int Main(int argc, char** argv) {
   CpuDevice& device = **created;
 
   const double bandwidth = MeasureReadBandwidth(options.threads);
-  const bool bf16 = options.dtype == DType::kBF16 && device.MultipliesNatively(DType::kBF16);
-  const double peak = bf16 ? MeasurePeakBf16(options.threads) : MeasurePeakF32(options.threads);
-  std::printf("%s: read %.1f GB/s, %s peak %.0f GFLOP/s\n", device.name().c_str(), bandwidth * 1e-9,
-              bf16 ? "bf16" : "fp32", peak * 1e-9);
+  const bool quantised = IsQuantised(options.format);
+  const bool bf16 = options.format == WeightFormat::kBF16 && device.MultipliesNatively(DType::kBF16);
+  const double peak = quantised ? MeasurePeakInt8(ChooseIsa().value(), options.threads)
+                      : bf16    ? MeasurePeakBf16(options.threads)
+                                : MeasurePeakF32(options.threads);
+  std::printf("%s, %s: read %.1f GB/s, %s peak %.0f GOP/s\n", device.name().c_str(),
+              std::string(InfoOf(options.format).name).c_str(), bandwidth * 1e-9,
+              quantised ? "int8"
+              : bf16    ? "bf16"
+                        : "fp32",
+              peak * 1e-9);
 
   auto start = Clock::now();
-  Model model(device, FormatOf(options.dtype));
+  Model model(device, options.format);
   std::printf("packed %.0f MB in %.3f s\n", model.bytes() * 1e-6, SecondsSince(start));
   model.Reserve(*std::max_element(options.rows.begin(), options.rows.end()));
 
-  std::printf("%6s %10s %9s %9s %7s %9s %7s %9s\n", "rows", "best us", "median us", "GB/s", "% read", "GFLOP/s",
-              "% peak", "% limit");
+  std::printf("%6s %10s %9s %9s %7s %9s %7s %9s\n", "rows", "best us", "median us", "GB/s", "% read", "GOP/s", "% peak",
+              "% limit");
   for (int64_t rows : options.rows) {
     // From 128 rows on this is prefill, where one row alone reaches the head.
     const bool head_for_all = rows < 128;
@@ -184,7 +211,7 @@ int Main(int argc, char** argv) {
     }
     std::sort(seconds.begin(), seconds.end());
     const double best = std::accumulate(bests.begin(), bests.end(), 0.0);
-    const double operations = Model::Operations(rows, head_for_all);
+    const double operations = model.Operations(rows, head_for_all);
     const double limit = std::max(model.bytes() / bandwidth, operations / peak);
     std::printf("%6lld %10.0f %9.0f %9.1f %7.1f %9.0f %7.1f %9.1f\n", static_cast<long long>(rows), best * 1e6,
                 seconds[seconds.size() / 2] * 1e6, model.bytes() / best * 1e-9,

@@ -37,10 +37,10 @@ struct Cohort {
 // Drives sequences straight through the executor: sequence i owns state row i and a fixed range of blocks.
 class Driver {
  public:
-  Driver(const Checkpoint& checkpoint, Device& device, DType dtype) : config_(checkpoint.config) {
+  Driver(const Checkpoint& checkpoint, Device& device, WeightChoice choice) : config_(checkpoint.config) {
     const auto blocks_each = static_cast<int32_t>(BlocksForSlots(kContextMax));
-    ModelExecutorOptions options{.weight_dtype = dtype,
-                                 .kv_dtype = dtype,
+    ModelExecutorOptions options{.weights = choice,
+                                 .kv_dtype = choice.expanded,
                                  .blocks = blocks_each * kSequencesMax,
                                  .sequences_max = kSequencesMax,
                                  .batch_tokens_max = kContextMax,
@@ -123,6 +123,19 @@ class Driver {
     return Now() - begin;
   }
 
+  // Elements of the weights that a decode step multiplies.
+  double WeightCount() const {
+    const Weights& weights = executor_->weights();
+    const auto count = [](const LinearWeight& weight) {
+      return static_cast<double>(weight.spec().rows) * static_cast<double>(weight.spec().cols);
+    };
+    double sum = count(weights.head());
+    if (weights.project_in != nullptr) sum += count(*weights.project_in) + count(*weights.project_out);
+    for (const LayerWeights& layer : weights.layers) {
+      sum += count(*layer.qkv) + count(*layer.o) + count(*layer.up) + count(*layer.down);
+    }
+    return sum;
+  }
   // Bytes of weights that a decode step reads.
   size_t step_bytes() const { return executor_->weights().step_bytes(); }
   size_t kv_bytes_per_slot() const {
@@ -132,7 +145,7 @@ class Driver {
   // Multiplications and additions of a prompt: every weight but the head's once per token, every pair of positions in
   // attention, and the head for the last token alone.
   double PromptOperations(double tokens) const {
-    const double weights = static_cast<double>(step_bytes() / DTypeBytes(executor_->kv().layout.dtype));
+    const double weights = WeightCount();
     const double head = static_cast<double>(config_.vocab) * config_.hidden;
     const double attention =
         static_cast<double>(config_.layers) * config_.query_heads * config_.head_dim * tokens * tokens * 2;
@@ -300,13 +313,21 @@ int Run(const Arguments& arguments) {
   const bool stored_wide = (*checkpoint)->config.stored_dtype == DType::kF32;
   const bool bf16 = arguments.dtype == "bfloat16" ||
                     (arguments.dtype == "auto" && !stored_wide && device.MultipliesNatively(DType::kBF16));
-  Driver driver(**checkpoint, device, bf16 ? DType::kBF16 : DType::kF32);
+  const DType dtype = bf16 ? DType::kBF16 : DType::kF32;
+  const WeightChoice choice = {dtype, /*keep_quantised=*/arguments.dtype == "auto"};
+  const WeightPlan plan = PlanWeights(**checkpoint, device, choice, kContextMax);
+  const bool quantised = std::any_of(plan.weights.begin(), plan.weights.end(), [](const PlannedWeight& weight) {
+    return IsQuantised(weight.parts.front().computed);
+  });
+  Driver driver(**checkpoint, device, choice);
   const double load_s = Now() - begin;
 
   const double bytes_per_second = MeasureReadBandwidth(arguments.threads);
-  const double operations_per_second = bf16 ? MeasurePeakBf16(arguments.threads) : MeasurePeakF32(arguments.threads);
-  std::printf("%s; weights %s, %.1f MB per step; read %.1f GB/s, products %.0f GFLOP/s\n", device.name().c_str(),
-              bf16 ? "bf16" : "fp32", static_cast<double>(driver.step_bytes()) * 1e-6, bytes_per_second * 1e-9,
+  const double operations_per_second = quantised ? MeasurePeakInt8(ChooseIsa().value(), arguments.threads)
+                                       : bf16    ? MeasurePeakBf16(arguments.threads)
+                                                 : MeasurePeakF32(arguments.threads);
+  std::printf("%s; weights %s, %.1f MB per step; read %.1f GB/s, products %.0f GOP/s\n", device.name().c_str(),
+              plan.Formats().c_str(), static_cast<double>(driver.step_bytes()) * 1e-6, bytes_per_second * 1e-9,
               operations_per_second * 1e-9);
   std::printf("%-34s %10s %-8s %10s %8s  %s\n", "what", "value", "unit", "limit", "of limit", "limited by");
   Report report;

@@ -78,8 +78,8 @@ TEST(Operations, TheSizesOfBlocksAreThoseOfTheServer) {
     config.kv_cache_memory_bytes = int64_t{8} << 30;
     config.prefix_caching = row.at("prefix caching") == "on";
     const DeviceFacts device = {[](DType) { return true; }, [](const StepBounds&) { return int64_t{0}; }};
-    const auto plan_weights = [&](DType dtype, int32_t positions_max) {
-      return PlanWeights(model, HollowTensors(model), PlainDevice(), dtype, positions_max);
+    const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
+      return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
     };
     const absl::StatusOr<Sizing> sizing =
         DeriveLimits(config, model, plan_weights, device, {int64_t{64} << 30, 20'000});

@@ -60,7 +60,7 @@ class EngineHarness {
     device_ = MakeHarnessDevice(options.threads);
     const ModelConfig& config = checkpoint_->config;
     auto executor = ModelExecutor::Create(*checkpoint_, *device_,
-                                          ModelExecutorOptions{.weight_dtype = options.dtype,
+                                          ModelExecutorOptions{.weights = {options.dtype},
                                                                .kv_dtype = options.dtype,
                                                                .blocks = options.blocks,
                                                                .spare_score_blocks = options.spare_score_blocks,

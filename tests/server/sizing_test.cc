@@ -33,13 +33,13 @@ int64_t NoScratch(const StepBounds&) { return 0; }
 const DeviceFacts kEverything = {[](DType) { return true; }, NoScratch};
 const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; }, NoScratch};
 
-WeightPlan Plan(const ModelConfig& model, DType dtype, int32_t positions_max) {
-  return PlanWeights(model, HollowTensors(model), PlainDevice(), dtype, positions_max);
+WeightPlan Plan(const ModelConfig& model, WeightChoice choice, int32_t positions_max) {
+  return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
 }
 
 absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const DeviceFacts& device,
                                     const HostFacts& host) {
-  const auto plan = [&](DType dtype, int32_t positions_max) { return Plan(model, dtype, positions_max); };
+  const auto plan = [&](WeightChoice choice, int32_t positions_max) { return Plan(model, choice, positions_max); };
   return hydrant::DeriveLimits(config, model, plan, device, host);
 }
 
@@ -84,20 +84,20 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
 
 TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing native = *DeriveLimits(Config(), Model(), kEverything, kHost);
-  EXPECT_EQ(native.weight_dtype, DType::kBF16);
+  EXPECT_EQ(native.weights.expanded, DType::kBF16);
   EXPECT_EQ(native.kv_dtype, DType::kBF16);
   const Sizing other = *DeriveLimits(Config(), Model(), kOnlyF32, kHost);
-  EXPECT_EQ(other.weight_dtype, DType::kF32);
+  EXPECT_EQ(other.weights.expanded, DType::kF32);
   EXPECT_EQ(other.kv_dtype, DType::kF32);
   Config config;
   config.weight_dtype = DType::kBF16;
   config.kv_dtype = DType::kF32;
   const Sizing asked = *DeriveLimits(config, Model(), kOnlyF32, kHost);
-  EXPECT_EQ(asked.weight_dtype, DType::kBF16);
+  EXPECT_EQ(asked.weights.expanded, DType::kBF16);
   EXPECT_EQ(asked.kv_dtype, DType::kF32);
   config.weight_dtype = config.kv_dtype = DType::kF16;
   const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);
-  EXPECT_EQ(half.weight_dtype, DType::kF16);
+  EXPECT_EQ(half.weights.expanded, DType::kF16);
   EXPECT_EQ(half.kv_dtype, DType::kF16);
 }
 
@@ -163,7 +163,7 @@ TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   model.position_offset = 2;
   const std::string table = " - " + std::to_string(int64_t{model.context} * model.hidden * 2) + " position table";
   EXPECT_NE(explanation().find(table), std::string::npos) << explanation();
-  const auto weight_bytes = [&] { return Plan(model, DType::kBF16, model.context).bytes(); };
+  const auto weight_bytes = [&] { return Plan(model, {DType::kBF16}, model.context).bytes(); };
   const int64_t without = weight_bytes();
   model.embedding_dim = model.hidden / 2;
   EXPECT_NE(weight_bytes(), without);

@@ -1,10 +1,16 @@
-// CpuLinear is a LinearWeight in the packed layout of kernels/cpu/linear/linear_kernels.h.
+// CpuLinear is a LinearWeight in the packed layouts of kernels/cpu/linear: that of linear_kernels.h, and for rows of a
+// quantised format that of quantised_layout.h.
 //
 // Thread: built by one thread (which uses the pool), then immutable.
+//
+// Invariants
+//  1. Segments follow each other in the order of the outputs; each begins a panel of its own, and a panel has one format.
+//  2. The segments of a run need x in one form: all of them are quantised, or none is. There are at most two runs.
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_CPU_LINEAR_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_CPU_LINEAR_H_
 
 #include <span>
+#include <vector>
 
 #include "kernels/cpu/linear/linear_kernels.h"
 #include "kernels/cpu/runtime/cpu_buffer.h"
@@ -12,6 +18,26 @@
 #include "kernels/device.h"
 
 namespace hydrant {
+
+// Adjacent outputs of a weight in one format.
+struct LinearSegment {
+  PackedWeight packed;
+  int64_t first_output = 0;  // column of y that panel 0 begins with
+  int64_t first_panel = 0;   // number of panel 0 in its run
+  int64_t panels = 0;
+
+  const char* panel(int64_t index) const { return static_cast<const char*>(packed.data) + index * packed.panel_bytes; }
+};
+
+// Segments that are multiplied with the same prepared x.
+struct LinearRun {
+  bool quantised = false;
+  int64_t panels = 0;  // of all segments
+  std::vector<LinearSegment> segments;
+
+  // Where panel `index` of the run lies; the end of the last one if index == panels.
+  const char* panel(int64_t index) const;
+};
 
 class CpuLinear final : public LinearWeight {
  public:
@@ -23,22 +49,19 @@ class CpuLinear final : public LinearWeight {
   static int64_t Bytes(const LinearSpec& spec, bool biased);
   size_t bytes() const override { return data_.bytes() + bias_.bytes(); }
 
-  const PackedWeight& packed() const { return packed_; }
-  int64_t panels() const { return panels_; }
-  const char* panel(int64_t index) const {
-    return static_cast<const char*>(data_.data()) + index * packed_.panel_bytes;
-  }
+  const std::vector<LinearRun>& runs() const { return runs_; }
 
   // Row `row` of the weight as fp32 -> out [cols]. REQUIRES !spec().gated.
   void ReadRow(int64_t row, const LinearKernels& kernels, float* out) const;
 
  private:
-  void PackPanels(const WeightRows& rows, const LinearKernels& kernels, int64_t begin, int64_t end);
+  void PackBias(std::span<const float> bias);
+  void PackPanels(const LinearSegment& segment, const WeightRows& rows, const LinearKernels& kernels, int64_t begin,
+                  int64_t end);
 
-  int64_t panels_;
-  CpuBuffer data_;  // [panels][packed_.panel_bytes]
-  CpuBuffer bias_;  // [panels][kPanelRows] fp32, or empty
-  PackedWeight packed_;
+  CpuBuffer data_;  // the panels of all segments
+  CpuBuffer bias_;  // [panels of all segments][kPanelRows] fp32, or empty
+  std::vector<LinearRun> runs_;
 };
 
 }  // namespace hydrant

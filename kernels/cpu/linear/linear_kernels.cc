@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "kernels/cpu/runtime/activation.h"
+#include "kernels/cpu/linear/linear_epilogue.h"
 #include "kernels/cpu/runtime/simd.h"
 
 namespace hydrant::HYDRANT_ISA {
@@ -90,15 +90,6 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 1;
 #endif
 
-// Weights to pull into the second-level cache while a tile is being worked on: the memory then streams through all the
-// tiles of a panel, not just through the first, and across the 4 KiB borders at which the hardware prefetcher stops. On a
-// Zen 4 core this took 16 rows from 73 to 92 % of the bf16 peak and a single row from 24 to 35 GB/s; pulling into the first
-// level instead lost 20 %.
-struct Ahead {
-  const char* next;
-  int64_t stride;  // bytes per step
-};
-
 // kRows x rows times kVectors x 16 outputs. sums [kRows][kPanelRows], written from column 0 on.
 template <typename Op, int kRows, int kVectors>
 void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, Ahead ahead, float* sums) {
@@ -150,32 +141,6 @@ void DispatchTile(int64_t rows, const typename Op::X* x, const char* panel, int6
   }
 }
 
-// One row of one panel: 32 sums -> y, of which `outputs` columns exist.
-void Finish(const LinearCall& call, const float* sums, const float* bias, float* y, int64_t outputs) {
-  F32x16 first = Load(sums);
-  F32x16 second = Load(sums + kLanes);
-  if (bias != nullptr) {
-    first = first + Load(bias);
-    second = second + Load(bias + kLanes);
-  }
-  if (call.epilogue == Epilogue::kGate) {
-    StoreN(y, ApplyActivation(call.activation, first) * second, outputs);
-    return;
-  }
-  if (call.epilogue == Epilogue::kActivate) {
-    first = ApplyActivation(call.activation, first);
-    second = ApplyActivation(call.activation, second);
-  }
-  const int64_t in_first = outputs < kLanes ? outputs : kLanes;
-  const int64_t in_second = outputs - in_first;
-  if (call.epilogue == Epilogue::kAccumulate) {
-    first = LoadN(y, in_first) + first;
-    second = LoadN(y + kLanes, in_second) + second;
-  }
-  StoreN(y, first, in_first);
-  StoreN(y + kLanes, second, in_second);
-}
-
 int64_t TileCount(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 int64_t TileBegin(int64_t rows, int64_t tile) { return rows * tile / TileCount(rows); }
 
@@ -208,7 +173,7 @@ void MultiplyOp(const LinearCall& call, int64_t tile_begin, int64_t tile_end, in
 }
 
 void Multiply(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {
-  switch (call.weight.dtype) {
+  switch (static_cast<DType>(call.weight.format)) {
     case DType::kF32:
       return MultiplyOp<OpF32>(call, tile_begin, tile_end, panel_begin, panel_end);
     case DType::kF16:
@@ -374,8 +339,9 @@ void PrepareTile(DType dtype, const float* x, int64_t rows, int64_t cols, void* 
   }
 }
 
-void Prepare(DType dtype, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
+void Prepare(WeightFormat format, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
              void* prepared) {
+  const auto dtype = static_cast<DType>(format);
   const int64_t row_bytes = dtype != DType::kBF16 ? cols * 4 : EvenUp(cols) * (Native(dtype) ? 2 : 4);
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     const int64_t begin = TileBegin(rows, tile);
@@ -441,6 +407,6 @@ void UnpackRow(const void* panel, int64_t lane, int64_t cols, DType dtype, float
 }  // namespace
 
 extern const LinearKernels kLinearKernels;
-const LinearKernels kLinearKernels = {Native, TileCount, PreparedBytes, Prepare, Multiply, PackPanel, UnpackRow};
+const LinearKernels kLinearKernels = {{TileCount, PreparedBytes, Prepare, Multiply}, Native, PackPanel, UnpackRow};
 
 }  // namespace hydrant::HYDRANT_ISA

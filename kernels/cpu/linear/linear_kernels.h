@@ -1,4 +1,5 @@
-// Inner loops of y = x W^T on packed weights, and the packing itself.
+// Inner loops of y = x W^T on packed weights, and the packing of those that are not quantised. quantised_layout.h and
+// quantised_kernels.h have the others.
 //
 // Packed layout. A panel is 32 outputs (kPanelRows); panels follow each other. In a gated weight, outputs [0, 16) of
 // panel p are gate rows [16p, 16p + 16) and outputs [16, 32) the up rows of the same numbers; both halves of the matrix
@@ -27,7 +28,7 @@ inline constexpr int64_t kPanelRows = 32;
 struct PackedWeight {
   const void* data = nullptr;   // [panels] of panel_bytes
   const float* bias = nullptr;  // [panels][32] in panel order, or null
-  DType dtype = DType::kF32;
+  WeightFormat format = WeightFormat::kF32;
   int64_t inputs = 0;         // k
   int64_t outputs = 0;        // columns of y: rows of the weight, rows / 2 when gated
   int64_t panel_outputs = 0;  // columns of y a panel produces: 32, or 16 when gated
@@ -47,20 +48,26 @@ struct LinearCall {
   const void* next = nullptr;  // where this thread's next product begins: pulled into the cache, never read
 };
 
-struct LinearKernels {
-  // True when products of this dtype run on native instructions, x rounded to that dtype.
-  bool (*native)(DType dtype);
+// A product in two stages. A weight's format says whose tables they are: LinearKernels' or the quantised ones.
+struct ProductKernels {
   int64_t (*tile_count)(int64_t rows);
   // Bytes that `prepare` fills for `rows` rows of `cols` inputs.
   size_t (*prepared_bytes)(int64_t rows, int64_t cols);
   // Tiles [tile_begin, tile_end) of x [rows, cols] -> prepared [tiles][steps][rows of the tile]: what one step of the sum
-  // takes from a row is next to what it takes from the next row. A step is one fp32, or for kBF16 a pair along k: rounded to
-  // bf16 where `native`, else fp32; an odd count is padded with zero.
-  void (*prepare)(DType dtype, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
+  // takes from a row is next to what it takes from the next row. Not quantised: a step is one fp32, or for kBF16 a pair along
+  // k, rounded to bf16 where `native`, else fp32; an odd count is padded with zero. quantised_kernels.h has the other form,
+  // which is the same for all quantised formats.
+  void (*prepare)(WeightFormat format, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
                   void* prepared);
   // Tiles [tile_begin, tile_end) of x times panels [panel_begin, panel_end).
   void (*multiply)(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                    int64_t panel_end);
+};
+
+struct LinearKernels {
+  ProductKernels product;
+  // True when products of this dtype run on native instructions, x rounded to that dtype.
+  bool (*native)(DType dtype);
   // One panel: rows [32, cols] fp32, zero where the weight has no such row -> panel.
   void (*pack_panel)(const float* rows, int64_t cols, DType dtype, void* panel);
   // Output `lane` of one panel as fp32 -> out [cols].

@@ -14,11 +14,13 @@ namespace hydrant {
 
 enum class CpuIsa : uint8_t {
   kAvx2,        // AVX2, FMA, F16C
-  kAvx512,      // + AVX-512 F, BW, VL, DQ
+  kAvxVnni,     // + AVX-VNNI: byte products in 256 bits
+  kAvx512,      // AVX2 + AVX-512 F, BW, VL, DQ
+  kAvx512Vnni,  // + AVX-512 VNNI: byte products in 512 bits
   kAvx512Bf16,  // + AVX-512 BF16
 };
 
-// "avx2", "avx512", "avx512_bf16".
+// "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16".
 const char* IsaName(CpuIsa isa);
 
 // True when the processor and the operating system both support it.

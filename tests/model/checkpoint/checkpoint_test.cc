@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(, ChangingFileDeathTest, testing::ValuesIn(kFormats), k
 
 Weights Load(const Checkpoint& checkpoint) {
   auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 1});
-  return LoadWeights(checkpoint, **device, PlanWeights(checkpoint, **device, DType::kF32, 128));
+  return LoadWeights(checkpoint, **device, PlanWeights(checkpoint, **device, {DType::kF32}, 128));
 }
 
 TEST_P(ChangingFileDeathTest, CutShortWhileItIsPackedItEndsTheProcessWithItsName) {
@@ -177,7 +177,7 @@ TEST_P(ChangingFile, RemovedAfterLoadingItIsNotMissed) {
   ASSERT_THAT(checkpoint, IsOk());
   const std::shared_ptr<const Tokenizer> tokenizer = (*checkpoint)->tokenizer;
   auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 1});
-  const Weights weights = LoadWeights(**checkpoint, **device, PlanWeights(**checkpoint, **device, DType::kF32, 128));
+  const Weights weights = LoadWeights(**checkpoint, **device, PlanWeights(**checkpoint, **device, {DType::kF32}, 128));
   std::vector<float> norm(32), expected(32);
   (*checkpoint)->tensors.Find(TensorRole::kFinalNorm, 0)->ReadRows(0, 1, expected.data());
   checkpoint->reset();

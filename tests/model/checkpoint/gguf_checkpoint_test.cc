@@ -182,6 +182,21 @@ TEST(GgufCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   EXPECT_EQ((*checkpoint)->tensors.NonFinite(), std::vector<std::string>{"blk.0.ffn_up.weight"});
 }
 
+TEST(GgufCheckpoint, NamesQuantisedTensorsWithScalesThatAreNotFinite) {
+  GgufBuilder tiny = TinyGguf();
+  std::string data(64 * 20, '\1');
+  data.replace(37 * 20, 2, Raw<uint16_t>(0x7C00));
+  tiny.At("blk.0.ffn_up.weight") = {"blk.0.ffn_up.weight", {32, 64}, GgufBuilder::kQ4_1, data};
+  const auto checkpoint = Open(tiny);
+  ASSERT_THAT(checkpoint, IsOk());
+  std::vector<std::byte> out(64 * 20);
+  const TensorSource& up = *(*checkpoint)->tensors.Find(TensorRole::kUp, 0);
+  up.ReadStoredRows(0, 37, out.data());
+  EXPECT_TRUE((*checkpoint)->tensors.NonFinite().empty());
+  up.ReadStoredRows(32, 40, out.data());
+  EXPECT_EQ((*checkpoint)->tensors.NonFinite(), std::vector<std::string>{"blk.0.ffn_up.weight"});
+}
+
 // E9.
 TEST(GgufCheckpoint, WarnsOfExtraTensors) {
   GgufBuilder tiny = TinyGguf();

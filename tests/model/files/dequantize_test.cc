@@ -169,6 +169,7 @@ TEST(DequantizeRow, QuantisedBlocksAreWhatLlamaCppMakesOfThem) {
     bool finite = false;
     EXPECT_EQ(Expand(format, blocks, &finite), expected) << name;
     EXPECT_TRUE(finite);
+    EXPECT_TRUE(ScalesAreFinite(format, blocks.data(), 4 * InfoOf(format).block_elements)) << name;
     ++seen;
   }
   EXPECT_EQ(seen, goldens.size());
@@ -244,12 +245,28 @@ TEST(DequantizeRow, ReportsAScaleThatIsNotFinite) {
         std::memcpy(blocks.data() + static_cast<size_t>(info.block_bytes) + offset, &half, 2);
         Expand(format, blocks, &finite);
         EXPECT_FALSE(finite) << info.name << " at " << offset;
+        EXPECT_FALSE(ScalesAreFinite(format, blocks.data(), 3 * info.block_elements)) << info.name;
       }
     }
   }
   bool finite = true;
   Expand(WeightFormat::kMXFP4, std::string(17, '\xFF'), &finite);
   EXPECT_FALSE(finite);
+  EXPECT_FALSE(ScalesAreFinite(WeightFormat::kMXFP4, std::string(17, '\xFF').data(), 32));
+}
+
+// The largest fp16 in every place, with every code: as finite as ScalesAreFinite says.
+TEST(DequantizeRow, FiniteScalesMakeFiniteValues) {
+  for (const WeightFormat format : QuantisedFormats()) {
+    for (int codes = 0; codes < 256; ++codes) {
+      const auto rows =
+          UniformStoredRows(format, 1, InfoOf(format).block_elements, static_cast<uint8_t>(codes), 0x7BFF);
+      std::vector<float> out(static_cast<size_t>(InfoOf(format).block_elements));
+      if (!ScalesAreFinite(format, rows.data(), InfoOf(format).block_elements)) continue;
+      EXPECT_TRUE(DequantizeRow(format, rows.data(), InfoOf(format).block_elements, out.data()))
+          << InfoOf(format).name << ", " << codes;
+    }
+  }
 }
 
 TEST(DequantizeRow, ReportsValuesThatAreNotFinite) {

@@ -43,7 +43,7 @@ ModelConfig TwoLayers() {
 }
 
 WeightPlan Plan(const ModelConfig& config, const TensorTable& tensors, std::vector<WeightFormat> quantised = {}) {
-  return PlanWeights(config, tensors, PlainDevice(std::move(quantised)), DType::kBF16, 100);
+  return PlanWeights(config, tensors, PlainDevice(std::move(quantised)), {DType::kBF16, /*keep_quantised=*/true}, 100);
 }
 
 const PlannedWeight& Find(const WeightPlan& plan, WeightRole role, int32_t layer = 0) {
@@ -134,6 +134,12 @@ TEST(WeightPlan, WhatTheDeviceSupportsStaysAsItIsStored) {
   EXPECT_EQ(Plan(TwoLayers(), HollowTensors(TwoLayers(), kF32)).Formats(), "bfloat16 (stored as float32)");
 }
 
+TEST(WeightPlan, NothingStaysAsItIsStoredUnlessAskedFor) {
+  const TensorTable tensors = HollowTensors(TwoLayers(), kQ4_1);
+  const WeightPlan plan = PlanWeights(TwoLayers(), tensors, PlainDevice({kQ4_1}), {DType::kBF16}, 100);
+  EXPECT_EQ(plan.Formats(), "bfloat16 (stored as Q4_1)");
+}
+
 // As in a Q4_K_M file, whose values are Q6_K.
 TEST(WeightPlan, AFusedMatrixMayMixTheFormatsOfItsParts) {
   TensorTable tensors = HollowTensors(TwoLayers(), kQ4_K);
@@ -204,7 +210,7 @@ void ExpectLoadedAsPlanned(const std::string& path) {
   ASSERT_THAT(checkpoint, IsOk());
   const std::unique_ptr<CpuDevice> device = TwoThreads();
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const WeightPlan plan = PlanWeights(**checkpoint, *device, dtype, 100);
+    const WeightPlan plan = PlanWeights(**checkpoint, *device, {dtype}, 100);
     const Weights weights = LoadWeights(**checkpoint, *device, plan);
     std::set<const LinearWeight*> seen;
     int64_t bytes = 0;

@@ -35,7 +35,7 @@ class WeightsTest : public testing::Test {
     tiny.WriteTo(dir_.path());
     auto checkpoint = Checkpoint::Open(dir_.path());
     EXPECT_THAT(checkpoint, IsOk());
-    return LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, dtype, 128));
+    return LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, {dtype}, 128));
   }
 
   // [cols, rows]: the transposed weight. Adding zeros to one product rounds nothing.
@@ -154,9 +154,10 @@ TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
     ASSERT_THAT(checkpoint, IsOk());
     size_t bytes = weights.step_bytes();
     if (weights.own_head != nullptr) bytes += weights.embedding->bytes();
-    EXPECT_EQ(static_cast<size_t>(PlanWeights(**checkpoint, *device_, dtype, 128).bytes()), bytes) << DTypeName(dtype);
+    EXPECT_EQ(static_cast<size_t>(PlanWeights(**checkpoint, *device_, {dtype}, 128).bytes()), bytes)
+        << DTypeName(dtype);
     const Checkpoint& opened = **checkpoint;
-    const WeightPlan unpadded = PlanWeights(opened.config, opened.tensors, PlainDevice(), dtype, 128);
+    const WeightPlan unpadded = PlanWeights(opened.config, opened.tensors, PlainDevice(), {dtype}, 128);
     const auto told = static_cast<double>(unpadded.bytes());
     EXPECT_LE(told, static_cast<double>(bytes)) << static_cast<int>(dtype);
     // Padding is much of so small a model, but never half of it.
@@ -168,10 +169,10 @@ TEST_F(WeightsTest, ProjectionsAndPositionsAreCounted) {
   FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
   const auto checkpoint = Checkpoint::Open(dir_.path());
   ASSERT_THAT(checkpoint, IsOk());
-  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, DType::kF32, 100));
+  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, {DType::kF32}, 100));
   const auto unpadded = [&](DType dtype) {
     const Checkpoint& opened = **checkpoint;
-    return PlanWeights(opened.config, opened.tensors, PlainDevice(), dtype, 100);
+    return PlanWeights(opened.config, opened.tensors, PlainDevice(), {dtype}, 100);
   };
   ASSERT_NE(weights.positions, nullptr);
   EXPECT_EQ(weights.rope, nullptr);
@@ -206,7 +207,8 @@ TEST_F(WeightsTest, ADeviceThatSupportsAFormatReadsItsRowsAsStored) {
   const auto checkpoint = Checkpoint::Open(dir_.Write("mixed.gguf", file.Build()));
   ASSERT_THAT(checkpoint, IsOk());
   RecordingDevice device({WeightFormat::kQ4_1});
-  const Weights weights = LoadWeights(**checkpoint, device, PlanWeights(**checkpoint, device, DType::kBF16, 100));
+  const Weights weights = LoadWeights(**checkpoint, device,
+                                      PlanWeights(**checkpoint, device, {DType::kBF16, /*keep_quantised=*/true}, 100));
 
   const auto& qkv = static_cast<const RecordedWeight&>(*weights.layers[1].qkv);
   ASSERT_EQ(qkv.parts.size(), 3u) << "q and v are expanded, k is not";
@@ -229,7 +231,7 @@ TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {
   FamilyCheckpoint("opt_plain").WriteTo(dir_.path(), "F32");
   const auto checkpoint = Checkpoint::Open(dir_.path());
   ASSERT_THAT(checkpoint, IsOk());
-  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, DType::kF32, 100));
+  const Weights weights = LoadWeights(**checkpoint, *device_, PlanWeights(**checkpoint, *device_, {DType::kF32}, 100));
   std::vector<float> norm(32);
   for (const NormWeight& weight : {weights.final_norm, weights.layers[1].attention_norm}) {
     device_->CopyToHost(norm.data(), weight.weight, 32 * sizeof(float));

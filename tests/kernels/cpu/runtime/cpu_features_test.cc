@@ -35,7 +35,7 @@ TEST_F(CpuFeaturesTest, AnUnknownNameIsRefusedByName) {
 }
 
 TEST_F(CpuFeaturesTest, AnUnsupportedSetIsRefused) {
-  for (CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+  for (CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvxVnni, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Bf16}) {
     if (IsaSupported(isa)) continue;
     setenv("HYDRANT_CPU_ISA", IsaName(isa), 1);
     EXPECT_EQ(ChooseIsa().status().code(), absl::StatusCode::kFailedPrecondition);

@@ -1,0 +1,104 @@
+// How the rows of a quantised WeightFormat lie in a panel of 32 outputs: the same bits as in the file, in an order that
+// every instruction set loads whole vectors of.
+//
+// Thread: any (pure functions).
+//
+// An element is step * (code - offset) + minimum with a code of 4 to 8 bits that is never negative. A panel is a row of
+// steps of 32 inputs, or of 256 where that many share a scale (the K formats):
+//
+//   header of a step of 256    fp16 d [32 lanes]; kStepsAndMinima: fp16 n [32]
+//   then for every 32 inputs
+//     codes of lanes 0 to 15, then those of lanes 16 to 31, each
+//       4 to 6 bits   [j 4][lane 16][i 4] bytes: the low four bits of input 4j + i, and of input 16 + 4j + i above them
+//       5 bits        + [lane 16][i 4] bytes: bit j is the fifth bit of input 4j + i, j < 8
+//       6 bits        + [p 2][lane 16][i 4] bytes: bits 2k and 2k + 1 are the high bits of input 16p + 4k + i
+//       8 bits        [j 8][lane 16][i 4] bytes: input 4j + i
+//     scales          kOwn: fp16 d [32]; kOwnAndMinimum: fp16 d [32], fp16 m [32]; kStepsAndMinima: uint8 s [32], uint8 m [32];
+//                     kHalves: int8 s [2][32], one for 16 inputs
+//
+// Four neighbouring inputs of one output are what a byte product adds up (vpdpbusd, vpmaddubsw). Every part is a multiple
+// of 64 bytes, so no load of a vector crosses a cache line.
+#ifndef HYDRANT_KERNELS_CPU_LINEAR_QUANTISED_LAYOUT_H_
+#define HYDRANT_KERNELS_CPU_LINEAR_QUANTISED_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace hydrant {
+
+// Inputs that share an activation's scale, and the unit of the order of sums.
+inline constexpr int64_t kQuantisedBlock = 32;
+
+enum class ScaleKind : uint8_t {
+  kOwn,             // step = d
+  kOwnAndMinimum,   // step = d, minimum = m
+  kStepsAndMinima,  // step = d * s, minimum = -n * m
+  kHalves,          // step = d * s, each for 16 inputs
+};
+
+struct QuantisedLayout {
+  int code_bits;  // 4, 5, 6 or 8; 0: the format is not multiplied as it is stored
+  ScaleKind scales;
+  int offset;  // taken off a code
+};
+
+constexpr QuantisedLayout LayoutOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ8_0:
+      return {8, ScaleKind::kOwn, 128};
+    case WeightFormat::kQ4_0:
+      return {4, ScaleKind::kOwn, 8};
+    case WeightFormat::kQ4_1:
+      return {4, ScaleKind::kOwnAndMinimum, 0};
+    case WeightFormat::kQ5_0:
+      return {5, ScaleKind::kOwn, 16};
+    case WeightFormat::kQ5_1:
+      return {5, ScaleKind::kOwnAndMinimum, 0};
+    case WeightFormat::kQ4_K:
+      return {4, ScaleKind::kStepsAndMinima, 0};
+    case WeightFormat::kQ5_K:
+      return {5, ScaleKind::kStepsAndMinima, 0};
+    case WeightFormat::kQ6_K:
+      return {6, ScaleKind::kHalves, 32};
+    default:
+      return {0, ScaleKind::kOwn, 0};
+  }
+}
+
+constexpr bool HasMinimum(ScaleKind kind) {
+  return kind == ScaleKind::kOwnAndMinimum || kind == ScaleKind::kStepsAndMinima;
+}
+
+// Blocks of a step.
+constexpr int64_t StepBlocks(QuantisedLayout layout) {
+  return layout.scales == ScaleKind::kOwn || layout.scales == ScaleKind::kOwnAndMinimum ? 1 : 8;
+}
+constexpr int64_t HeaderBytes(QuantisedLayout layout) {
+  if (layout.scales == ScaleKind::kStepsAndMinima) return 128;
+  return layout.scales == ScaleKind::kHalves ? 64 : 0;
+}
+// The codes of 16 lanes in a block.
+constexpr int64_t CodeBytes(QuantisedLayout layout) { return 64 * layout.code_bits; }
+constexpr int64_t BlockBytes(QuantisedLayout layout) {
+  return 2 * CodeBytes(layout) + (layout.scales == ScaleKind::kOwnAndMinimum ? 128 : 64);
+}
+constexpr int64_t StepBytes(QuantisedLayout layout) {
+  return HeaderBytes(layout) + StepBlocks(layout) * BlockBytes(layout);
+}
+constexpr int64_t QuantisedPanelBytes(WeightFormat format, int64_t cols) {
+  const QuantisedLayout layout = LayoutOf(format);
+  return cols / (StepBlocks(layout) * kQuantisedBlock) * StepBytes(layout);
+}
+
+// rows [32][RowBytes(format, cols)], as they are stored, zero where the weight has no such row -> panel
+// [QuantisedPanelBytes]. REQUIRES: LayoutOf(format).code_bits > 0; cols is a multiple of the format's block_elements.
+void PackQuantisedPanel(WeightFormat format, const std::byte* rows, int64_t cols, void* panel);
+
+// Lane `lane` of a panel as fp32 -> out [cols]: the bits that the stored row expands to.
+void UnpackQuantisedRow(WeightFormat format, const void* panel, int64_t lane, int64_t cols, float* out);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_KERNELS_CPU_LINEAR_QUANTISED_LAYOUT_H_

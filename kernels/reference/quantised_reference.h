@@ -1,0 +1,50 @@
+// The plain oracle of products with quantised weights and 16-bit activations: element by element from the stored bytes,
+// nothing packed. A kernel has to give the same bits, on every instruction set.
+//
+// Thread: any (pure functions).
+//
+// An activation row is cut into blocks of 32: x ~ scale * q with scale = max |x| / 32512 and q = 256 * high + low in
+// [-32512, 32512], rounded to the nearest, ties to even; high and low are bytes in [-127, 127], so a low byte of -128 becomes
+// -127, which is off by one. A weight element is step * code + minimum with whole codes; step and minimum are those of 32
+// elements (Q6_K: of 16). With the blocks in ascending order, a product is one fp32 accumulator per output that begins at 0
+// and takes, all in fp32,
+//   sum = fma(float(Σ code * q), step * scale, sum)      for every 32 (Q6_K: for either half of them),
+//   sum = fma(minimum, scale * float(Σ q), sum)          for every 32, if the format has minima.
+// Whole sums are exact in any order; that leaves one order of roundings.
+#ifndef HYDRANT_KERNELS_REFERENCE_QUANTISED_REFERENCE_H_
+#define HYDRANT_KERNELS_REFERENCE_QUANTISED_REFERENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/types.h"
+
+namespace hydrant::reference {
+
+// A row of activations in blocks of 32.
+struct QuantisedRow {
+  std::vector<int32_t> q;    // [cols]
+  std::vector<float> scale;  // [cols / 32]; 0: all of the block are too small to count; NaN: one is not finite
+};
+
+// REQUIRES: x.size() is a multiple of 32. A block with a number that is not finite has the scale NaN, so that all that depends
+// on it is NaN; one without a number of at least 2^-100 counts as zeros, for 32512 / max could overflow.
+QuantisedRow QuantiseRow(std::span<const float> x);
+
+// An element of a stored row: x = step * code + minimum.
+struct StoredElement {
+  int code = 0;
+  float step = 0;
+  float minimum = 0;
+};
+// REQUIRES: the format is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K.
+StoredElement ElementOf(WeightFormat format, const std::byte* row, int64_t index);
+
+// The product of one stored row of a weight with one row of activations.
+float QuantisedProduct(WeightFormat format, const std::byte* row, const QuantisedRow& x);
+
+}  // namespace hydrant::reference
+
+#endif  // HYDRANT_KERNELS_REFERENCE_QUANTISED_REFERENCE_H_

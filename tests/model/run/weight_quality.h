@@ -1,0 +1,128 @@
+// What it costs to multiply weights in another form than fp32, such as that in which they are stored: the next-token
+// distributions of one checkpoint in both, on the same text.
+#ifndef HYDRANT_TESTS_MODEL_RUN_WEIGHT_QUALITY_H_
+#define HYDRANT_TESTS_MODEL_RUN_WEIGHT_QUALITY_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/cpu_device.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/run/kv_cache.h"
+#include "model/run/transformer.h"
+#include "model/weights/weights.h"
+
+namespace hydrant {
+
+// Runs texts of at most `context` tokens from their beginning. The cache is fp32.
+class TeacherForced {
+ public:
+  static constexpr int32_t kLogitsRows = 32;
+
+  TeacherForced(const Checkpoint& checkpoint, WeightChoice choice, int32_t context, int threads)
+      : device_(CpuDevice::Create({.threads = threads}).value()),
+        cache_(*device_, {.layers = checkpoint.config.layers,
+                          .blocks = static_cast<int32_t>(BlocksForSlots(context)),
+                          .kv_heads = checkpoint.config.kv_heads,
+                          .head_dim = checkpoint.config.head_dim,
+                          .dtype = DType::kF32,
+                          .state_rows = 1}),
+        transformer_(checkpoint.config,
+                     LoadWeights(checkpoint, *device_, PlanWeights(checkpoint, *device_, choice, context)), *device_,
+                     {.tokens_max = context, .rows_max = 1, .slots_max = context, .logits_rows_max = kLogitsRows}),
+        table_(BlocksForSlots(context)) {
+    std::iota(table_.begin(), table_.end(), 0);
+  }
+
+  void Forward(std::span<const int32_t> ids) {
+    BatchRow row;
+    row.prompt_length = row.token_count = static_cast<int32_t>(ids.size());
+    row.prefill = true;
+    row.block_table = table_;
+    row.score_table = table_;
+    transformer_.Forward({ids, {&row, 1}}, cache_.view());
+  }
+
+  // [indices, vocab], valid until the next call.
+  const float* Logits(std::span<const int32_t> indices) {
+    return static_cast<const float*>(transformer_.Logits(indices).data);
+  }
+
+ private:
+  std::unique_ptr<CpuDevice> device_;
+  KvCache cache_;
+  Transformer transformer_;
+  std::vector<int32_t> table_;
+};
+
+struct WeightQuality {
+  std::vector<double> kl;                    // KL(expanded || other) of every position, ascending
+  double same_top = 0;                       // share of positions whose most probable token is the same
+  double loss_expanded = 0, loss_other = 0;  // mean -log p of the text's next token
+
+  double mean_kl() const { return std::accumulate(kl.begin(), kl.end(), 0.0) / static_cast<double>(kl.size()); }
+  double kl_at(double share) const { return kl[static_cast<size_t>(share * static_cast<double>(kl.size() - 1))]; }
+  // The other form's perplexity by that of fp32.
+  double perplexity_ratio() const { return std::exp(loss_other - loss_expanded); }
+};
+
+// log p of every token -> out. Returns the index of the largest.
+inline int64_t LogSoftmax(std::span<const float> logits, std::vector<double>* out) {
+  const auto largest = std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - *largest);
+  out->clear();
+  for (const float logit : logits) out->push_back(static_cast<double>(logit) - *largest - std::log(sum));
+  return largest - logits.begin();
+}
+
+// Cuts `ids` into texts of `context` tokens; what is left over is not looked at.
+inline WeightQuality CompareWeights(const Checkpoint& checkpoint, WeightChoice choice, std::span<const int32_t> ids,
+                                    int32_t context, int threads) {
+  TeacherForced expanded(checkpoint, {DType::kF32}, context, threads);
+  TeacherForced other(checkpoint, choice, context, threads);
+  const auto vocab = static_cast<size_t>(checkpoint.config.vocab);
+  WeightQuality quality;
+  double same = 0, loss_expanded = 0, loss_other = 0;
+  std::vector<double> p, q;
+  for (; ids.size() >= static_cast<size_t>(context); ids = ids.subspan(static_cast<size_t>(context))) {
+    const std::span<const int32_t> text = ids.first(static_cast<size_t>(context));
+    expanded.Forward(text);
+    other.Forward(text);
+    // The last position has no next token in the text.
+    for (int32_t begin = 0; begin + 1 < context; begin += TeacherForced::kLogitsRows) {
+      std::vector<int32_t> indices(static_cast<size_t>(std::min(TeacherForced::kLogitsRows, context - 1 - begin)));
+      std::iota(indices.begin(), indices.end(), begin);
+      const float* from = expanded.Logits(indices);
+      const float* to = other.Logits(indices);
+      for (const int32_t index : indices) {
+        const int64_t top = LogSoftmax({from, vocab}, &p);
+        same += LogSoftmax({to, vocab}, &q) == top ? 1 : 0;
+        double kl = 0;
+        for (size_t i = 0; i < vocab; ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
+        quality.kl.push_back(kl);
+        const auto next = static_cast<size_t>(text[static_cast<size_t>(index) + 1]);
+        loss_expanded -= p[next];
+        loss_other -= q[next];
+        from += vocab;
+        to += vocab;
+      }
+    }
+  }
+  const auto count = static_cast<double>(quality.kl.size());
+  quality.same_top = same / count;
+  quality.loss_expanded = loss_expanded / count;
+  quality.loss_other = loss_other / count;
+  std::sort(quality.kl.begin(), quality.kl.end());
+  return quality;
+}
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_MODEL_RUN_WEIGHT_QUALITY_H_
