@@ -160,7 +160,8 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
          "plan the next step while the device computes one (default: on for a GPU)")
       ->group("Model and steps");
   group.Add("--threads", "N", config.threads, "CPU threads (default: the physical cores)")->check(CLI::Range(1, 1024));
-  group.AddWithDefault("--dtype", "TYPE", raw.dtype, "type of the weights: auto, float32, bfloat16 or float16");
+  group.AddWithDefault("--dtype", "TYPE", raw.dtype,
+                       "type of the weights: auto (quantised ones as they are stored), float32, bfloat16 or float16");
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")

@@ -179,6 +179,7 @@ std::string Derived(const Sizing& sizing, const std::string& device) {
   };
   text("device", device);
   text("dtype", DTypeName(sizing.weights.expanded));
+  text("weight_formats", sizing.weight_formats);
   text("kv_cache_dtype", DTypeName(sizing.kv_dtype));
   integer("max_model_len", limits.context_max);
   integer("blocks", limits.blocks);

@@ -184,6 +184,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.score_block_bytes = sizing.score_block_bytes;
   options.block_slots = kBlockSlots;
   options.cache_dtype = DTypeName(sizing.kv_dtype);
+  options.weight_bytes = sizing.weight_bytes;
   options.policy_names = KvPolicyLabels();
   options.tenant_names = tenants.names();
   return options;

@@ -14,9 +14,10 @@ namespace {
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
+// `auto` keeps what the device multiplies as it is stored; a type that is asked for is had by expanding all.
 WeightChoice ChooseWeights(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
   if (config.weight_dtype.has_value()) return {*config.weight_dtype};
-  return {.expanded = native(model.stored_dtype) ? model.stored_dtype : DType::kF32};
+  return {.expanded = native(model.stored_dtype) ? model.stored_dtype : DType::kF32, .keep_quantised = true};
 }
 
 // Every limit that is not a part of a sum.
@@ -175,6 +176,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
 
   const WeightPlan weights = plan_weights(sizing.weights, limits.context_max);
   sizing.weight_formats = weights.Formats();
+  sizing.weight_bytes = weights.BytesByFormat();
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,7 +34,8 @@ struct DeviceFacts {
 
 struct Sizing {
   WeightChoice weights;
-  std::string weight_formats;  // WeightPlan::Formats
+  std::string weight_formats;                                 // WeightPlan::Formats
+  std::vector<std::pair<std::string, int64_t>> weight_bytes;  // WeightPlan::BytesByFormat
   DType kv_dtype = DType::kF32;
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit

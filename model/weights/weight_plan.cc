@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -68,6 +69,15 @@ class Planner {
 
   void Push(PlannedWeight weight) {
     weight.bytes = device_.linear_bytes(weight.Spec(), weight.biased());
+    // A format's rows as a weight of their own; padding and biases that are left over are the first part's.
+    int64_t left = weight.bytes;
+    for (WeightPart& part : weight.parts) {
+      if (&part == &weight.parts.front()) continue;
+      const LinearSpec alone{.rows = part.rows, .cols = weight.cols, .format = part.computed};
+      part.bytes = std::min(left, device_.linear_bytes(alone, false));
+      left -= part.bytes;
+    }
+    weight.parts.front().bytes = left;
     plan_.weights.push_back(std::move(weight));
   }
 
@@ -77,6 +87,10 @@ class Planner {
   WeightPlan plan_;
 };
 
+std::string NameOf(WeightFormat format) {
+  return IsQuantised(format) ? std::string(InfoOf(format).name) : DTypeName(DTypeOf(format));
+}
+
 // The names of a set of formats, in their order.
 std::string Names(std::vector<WeightFormat> formats) {
   std::sort(formats.begin(), formats.end());
@@ -84,7 +98,7 @@ std::string Names(std::vector<WeightFormat> formats) {
   std::string text;
   for (const WeightFormat format : formats) {
     if (!text.empty()) text += ", ";
-    text += IsQuantised(format) ? InfoOf(format).name : DTypeName(DTypeOf(format));
+    text += NameOf(format);
   }
   return text;
 }
@@ -136,6 +150,19 @@ std::string WeightPlan::Formats() const {
   }
   const std::string multiplied = Names(std::move(computed)), in_file = Names(std::move(stored));
   return multiplied == in_file ? multiplied : multiplied + " (stored as " + in_file + ")";
+}
+
+std::vector<std::pair<std::string, int64_t>> WeightPlan::BytesByFormat() const {
+  int64_t bytes[std::size(kWeightFormats)] = {};
+  for (const PlannedWeight& weight : weights) {
+    if (weight.role == WeightRole::kPositions) continue;
+    for (const WeightPart& part : weight.parts) bytes[static_cast<size_t>(part.computed)] += part.bytes;
+  }
+  std::vector<std::pair<std::string, int64_t>> named;
+  for (size_t i = 0; i < std::size(bytes); ++i) {
+    if (bytes[i] > 0) named.emplace_back(NameOf(static_cast<WeightFormat>(i)), bytes[i]);
+  }
+  return named;
 }
 
 WeightDevice WeightDevice::Of(const Device& device) {

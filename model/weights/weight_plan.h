@@ -7,7 +7,7 @@
 //  1. A part that keeps a quantised format is stored in it, can be had as stored, and the device supports it; every other part is
 //     expanded, all of them to one type.
 //  2. The parts of a gated weight have one format: every device multiplies them side by side.
-//  3. PlannedWeight::bytes is LinearWeight::bytes() of what LoadWeights makes of it.
+//  3. PlannedWeight::bytes is LinearWeight::bytes() of what LoadWeights makes of it, and the sum of its parts' bytes.
 #ifndef HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
 #define HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
 
@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device.h"
@@ -45,6 +46,7 @@ struct WeightPart {
   int64_t rows = 0;
   WeightFormat stored = WeightFormat::kF32;    // in the file
   WeightFormat computed = WeightFormat::kF32;  // on the device
+  int64_t bytes = 0;                           // of these rows there
 };
 
 struct PlannedWeight {
@@ -71,6 +73,8 @@ struct WeightPlan {
   int64_t position_bytes() const;
   // For the log: the types that are multiplied and, where they are others, those that are stored: "bfloat16 (stored as Q8_0, Q4_1)".
   std::string Formats() const;
+  // The types that are multiplied, by their names there, each with its part of bytes().
+  std::vector<std::pair<std::string, int64_t>> BytesByFormat() const;
 };
 
 // The types that weights are computed with.

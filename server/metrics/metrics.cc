@@ -291,6 +291,11 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
 
 void Metrics::Series::AddOurs(const MetricsOptions& options) {
   score_block_bytes = options.score_block_bytes;
+  for (const auto& [format, bytes] : options.weight_bytes) {
+    AddGauge("hydrant_weight_bytes", "Bytes of the weights, by the format they are multiplied in.",
+             {{"format", format}})
+        ->Set(static_cast<double>(bytes));
+  }
   for (const SampledSeries<Scrape>& row : EngineSeries()) sampled.push_back(AddSampled(row, {}));
   for (const std::string& name : options.policy_names) {
     evicted.push_back(AddCounter("hydrant_evicted_tokens_total",

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/session/session.h"
@@ -26,7 +27,8 @@ struct MetricsOptions {
   int32_t blocks = 0;
   int32_t block_slots = 16;
   std::string cache_dtype;
-  std::vector<std::string> policy_names;  // by policy_label
+  std::vector<std::pair<std::string, int64_t>> weight_bytes;  // by the format they are multiplied in
+  std::vector<std::string> policy_names;                      // by policy_label
   bool prefix_caching = false;
   int64_t score_block_bytes = 0;                        // of one score block: the unit of score snapshots
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included

@@ -76,7 +76,9 @@ class Contract(unittest.TestCase):
         given = {key for key in scrape.samples if not key[0].endswith("_bucket")}
         self.assertEqual(given - info, {key for key in expected if key[0] != "vllm:cache_config_info"})
         for (name, labels), value in scrape.samples.items():
-            if not name.startswith("process_") and (name, labels) not in info and dict(labels).get("state") != "free":
+            if name == "hydrant_weight_bytes":
+                self.assertGreater(value, 0)
+            elif not name.startswith("process_") and (name, labels) not in info and dict(labels).get("state") != "free":
                 self.assertEqual(value, 0, (name, labels))
         labels = dict(next(iter(info))[1])
         self.assertEqual((labels["block_size"], labels["num_gpu_blocks"], labels["engine"]), ("16", str(BLOCKS), "0"))

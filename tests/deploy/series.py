@@ -19,8 +19,8 @@ def one_two_five(most):
     return [step * 10**power for power in range(10) for step in (1, 2, 5) if step * 10**power <= most]
 
 
-def table(context, tenants):
-    """For a server with this context and these tenants."""
+def table(context, tenants, formats=("Q8_0",)):
+    """For a server with this context, these tenants, and weights in these formats."""
     tokens = one_two_five(context)
     plain, rows = [{}], {}
 
@@ -66,6 +66,7 @@ def table(context, tenants):
     ours("gauge", "sessions", each("state", ["busy", "parked", "cold"]))
     ours("gauge", "parked_blocks prefix_snapshots prefix_snapshot_bytes")
     ours("histogram", "step_seconds", each("phase", ["plan", "device", "commit"]), STEP)
+    ours("gauge", "weight_bytes", each("format", formats))
     ours("histogram", "batch_tokens", plain, STEP_TOKENS)
 
     for name in ("open_fds", "max_fds", "resident_memory_bytes", "virtual_memory_bytes", "start_time_seconds"):

@@ -25,6 +25,7 @@ inline std::string GoldenPath(const std::string& name) { return SourceDir() + "/
 
 struct HarnessOptions {
   DType dtype = DType::kF32;
+  bool keep_quantised = false;
   int threads = 2;
   int32_t blocks = 256;
   int32_t spare_score_blocks = 0;
@@ -60,7 +61,7 @@ class EngineHarness {
     device_ = MakeHarnessDevice(options.threads);
     const ModelConfig& config = checkpoint_->config;
     auto executor = ModelExecutor::Create(*checkpoint_, *device_,
-                                          ModelExecutorOptions{.weights = {options.dtype},
+                                          ModelExecutorOptions{.weights = {options.dtype, options.keep_quantised},
                                                                .kv_dtype = options.dtype,
                                                                .blocks = options.blocks,
                                                                .spare_score_blocks = options.spare_score_blocks,

@@ -85,6 +85,7 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
 TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing native = *DeriveLimits(Config(), Model(), kEverything, kHost);
   EXPECT_EQ(native.weights.expanded, DType::kBF16);
+  EXPECT_TRUE(native.weights.keep_quantised);
   EXPECT_EQ(native.kv_dtype, DType::kBF16);
   const Sizing other = *DeriveLimits(Config(), Model(), kOnlyF32, kHost);
   EXPECT_EQ(other.weights.expanded, DType::kF32);
@@ -94,6 +95,7 @@ TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   config.kv_dtype = DType::kF32;
   const Sizing asked = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(asked.weights.expanded, DType::kBF16);
+  EXPECT_FALSE(asked.weights.keep_quantised) << "who asks for a type gets it";
   EXPECT_EQ(asked.kv_dtype, DType::kF32);
   config.weight_dtype = config.kv_dtype = DType::kF16;
   const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_harness.h"
+#include "tests/kernels/stored_rows.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/support/temp_dir.h"
 
@@ -132,16 +133,48 @@ void ExpectSame(const Generation& a, const Generation& b, const std::string& wha
   for (size_t i = 0; i < a.prompt.size(); ++i) ExpectSameBits(a.prompt[i], b.prompt[i]);
 }
 
+// A .gguf file with every quantised format that fits rows of 32 and 64 elements, two of them in one fused weight.
+std::string QuantisedModel() {
+  static const auto& path = *new std::string([] {
+    static const auto& dir = *new TempDir();
+    GgufBuilder file = TinyGguf();
+    file.Set("llama.context_length", 512);
+    uint32_t seed = 0;
+    const auto quantise = [&](const std::string& name, uint32_t type, WeightFormat format) {
+      GgufBuilder::Tensor& tensor = file.At(name);
+      const std::vector<std::byte> rows =
+          RandomStoredRows(format, static_cast<int64_t>(tensor.dims[1]), static_cast<int64_t>(tensor.dims[0]), ++seed);
+      tensor.type = type;
+      tensor.data.assign(reinterpret_cast<const char*>(rows.data()), rows.size());
+    };
+    quantise("token_embd.weight", 8, WeightFormat::kQ8_0);
+    for (const std::string block : {"blk.0.", "blk.1."}) {
+      quantise(block + "attn_q.weight", 3, WeightFormat::kQ4_1);
+      quantise(block + "attn_k.weight", 3, WeightFormat::kQ4_1);
+      quantise(block + "attn_v.weight", 8, WeightFormat::kQ8_0);
+      quantise(block + "attn_output.weight", 6, WeightFormat::kQ5_0);
+      quantise(block + "ffn_gate.weight", 2, WeightFormat::kQ4_0);
+      quantise(block + "ffn_up.weight", 2, WeightFormat::kQ4_0);
+      quantise(block + "ffn_down.weight", 7, WeightFormat::kQ5_1);
+    }
+    return dir.Write("quantised.gguf", file.Build());
+  }());
+  return path;
+}
+
 struct Setting {
   std::string model;
   DType dtype;
+  bool quantised = false;
+
+  std::string path() const { return quantised ? QuantisedModel() : GoldenPath(model); }
 };
 
 class Invariance : public testing::TestWithParam<Setting> {
  protected:
   std::vector<Generation> Solo() {
-    HarnessOptions options{.dtype = GetParam().dtype, .threads = 1};
-    EngineHarness harness(GoldenPath(GetParam().model), options);
+    HarnessOptions options{.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .threads = 1};
+    EngineHarness harness(GetParam().path(), options);
     std::vector<Generation> solo;
     for (const SequenceRequest& request : MixedRequests(harness.checkpoint().config.vocab)) {
       solo.push_back(harness.RunOne(request));
@@ -154,7 +187,8 @@ TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
   const std::vector<Generation> solo = Solo();
   std::mt19937 random(11);
   for (int threads : {1, 2, 3}) {
-    EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype, .threads = threads});
+    EngineHarness harness(GetParam().path(),
+                          {.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .threads = threads});
     const std::vector<SequenceRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     for (int round = 0; round < 3; ++round) {
       std::vector<int> arrivals(requests.size(), 0);
@@ -172,11 +206,12 @@ TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
 TEST_P(Invariance, ChunkingDoesNotChangeABit) {
   const std::vector<Generation> solo = Solo();
   for (int32_t chunk : {16, 32, 48, 112}) {
-    EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype,
-                                                         .threads = 2,
-                                                         .sequences_max = 8,
-                                                         .tokens_max = chunk + 15,
-                                                         .prefill_tokens_max = chunk});
+    EngineHarness harness(GetParam().path(), {.dtype = GetParam().dtype,
+                                              .keep_quantised = GetParam().quantised,
+                                              .threads = 2,
+                                              .sequences_max = 8,
+                                              .tokens_max = chunk + 15,
+                                              .prefill_tokens_max = chunk});
     const std::vector<SequenceRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     const std::vector<Generation> chunked = harness.Run(requests);
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -190,9 +225,9 @@ TEST_P(Invariance, OverlapChangesNoBit) {
   std::vector<Generation> one_by_one;
   std::vector<SequenceRequest> requests;
   for (const bool overlap : {false, true}) {
-    HarnessOptions options{.dtype = GetParam().dtype};
+    HarnessOptions options{.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised};
     options.overlap = overlap;
-    EngineHarness harness(GoldenPath(GetParam().model), options);
+    EngineHarness harness(GetParam().path(), options);
     if (!overlap) {
       requests = MixedRequests(harness.checkpoint().config.vocab);
       for (SequenceRequest& request : requests) {
@@ -225,7 +260,8 @@ TEST_P(Invariance, OverlapChangesNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          testing::Values(Setting{"mha_tied", DType::kF32}, Setting{"gqa_untied", DType::kF32},
-                                         Setting{"gqa_tied", DType::kBF16}, Setting{"mha_untied", DType::kBF16}),
+                                         Setting{"gqa_tied", DType::kBF16}, Setting{"mha_untied", DType::kBF16},
+                                         Setting{"quantised", DType::kF32, true}),
                          [](const auto& setting) {
                            return setting.param.model + (setting.param.dtype == DType::kF32 ? "_f32" : "_bf16");
                          });

@@ -154,6 +154,11 @@ TEST(WeightPlan, AFusedMatrixMayMixTheFormatsOfItsParts) {
   EXPECT_EQ(qkv.bytes, (256 + 128) * 144 + 128 * 210);
   EXPECT_TRUE(Find(plan, WeightRole::kQkv, 0).Spec().parts.empty());
   EXPECT_EQ(plan.Formats(), "Q4_K, Q6_K");
+  const auto bytes = plan.BytesByFormat();
+  ASSERT_EQ(bytes.size(), 2u);
+  EXPECT_EQ(bytes[0].first, "Q4_K");
+  EXPECT_EQ(bytes[1], (std::pair<std::string, int64_t>("Q6_K", 128 * 210)));
+  EXPECT_EQ(bytes[0].second + bytes[1].second, plan.bytes());
   // Where only one of them is supported, the other one is expanded.
   EXPECT_THAT(Computed(Find(Plan(TwoLayers(), tensors, {kQ4_K}), WeightRole::kQkv, 1)),
               ElementsAre(kQ4_K, kQ4_K, kBF16));

@@ -61,6 +61,7 @@ MetricsOptions Options() {
   options.context = 4096;
   options.blocks = 100;
   options.cache_dtype = "bfloat16";
+  options.weight_bytes = {{"Q4_1", 66'000'000}, {"Q8_0", 30'000'000}};
   options.policy_names = {"full", "h2o"};
   return options;
 }
@@ -147,6 +148,8 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
     EXPECT_EQ(text.types.at(expected.name), expected.type) << expected.name;
   }
   EXPECT_EQ(text.Value("hydrant_kv_blocks", {"state=\"free\""}), 100);
+  EXPECT_EQ(text.Value("hydrant_weight_bytes", {"format=\"Q4_1\""}), 66e6);
+  EXPECT_EQ(text.Value("hydrant_weight_bytes", {"format=\"Q8_0\""}), 30e6);
   EXPECT_EQ(text.Value("vllm:cache_config_info",
                        {"block_size=\"16\"", "num_gpu_blocks=\"100\"", "engine=\"0\"", "cache_dtype=\"bfloat16\""}),
             1);
