@@ -65,7 +65,7 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("gauge", "reload_refused paused")
     ours("gauge", "sessions", each("state", ["busy", "parked", "cold"]))
     ours("gauge", "parked_blocks prefix_snapshots prefix_snapshot_bytes")
-    ours("histogram", "step_seconds", each("phase", ["plan", "device", "commit"]), STEP)
+    ours("histogram", "step_seconds", each("phase", ["plan", "device", "commit", "move"]), STEP)
     ours("gauge", "weight_bytes", each("format", formats))
     ours("histogram", "batch_tokens", plain, STEP_TOKENS)
 
