@@ -142,15 +142,23 @@ Tenant* Admission::Choose() {
   return chosen;
 }
 
-// What is missing for the head of line, with the prefix it finds: budgets are lowered by no more, and by no less.
+// What is missing for the head of line, with the prefix that it is sure to find in the next step: budgets are lowered by no more,
+// and by no less.
 void Admission::CountMissing() {
   if (blocked_.tenant == nullptr || !elastic_.AnybodyMayLower()) return;
   Sequence& head = sequences_.at(blocked_.tenant->queue.front());
-  const int64_t needed = BlocksNeededExactly(head, *blocked_.tenant);
+  const int64_t alone = PrivateBlocks(head.request);
+  int64_t needed = BlocksNeededExactly(head, *blocked_.tenant);
+  if (needed < alone) {
+    if (match_of_ != head.request.id || match_at_ != block_manager_.changes()) MatchPrefix(head.request);
+    // A block that somebody uses is found no more when one before it, that nobody uses, is taken in this step.
+    size_t sure = 0;
+    while (sure < match_.blocks.size() && block_manager_.pool().references(match_.blocks[sure]) > 0) ++sure;
+    blocked_.shares = std::span(match_.blocks).first(sure);
+    const int64_t shared = PeakBlocksShared(head.prompt_length(), head.request.max_tokens, head.request.budget);
+    needed = std::min(alone, shared - static_cast<int64_t>(sure));
+  }
   blocked_.blocks += needed - blocked_.tenant->head.blocks;
-  if (needed >= PrivateBlocks(head.request)) return;
-  if (match_of_ != head.request.id || match_at_ != block_manager_.changes()) MatchPrefix(head.request);
-  blocked_.shares = match_.blocks;
 }
 
 // Whether the plan, which restores something, would restore more than a step may with the request, too.
