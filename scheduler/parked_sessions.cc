@@ -24,6 +24,14 @@ const ParkedCounts* ParkedSessions::Newest(uint64_t session) const {
 bool ParkedSessions::Put(const ParkedCounts& kv, WeightOf weight_of) {
   const int64_t blocks = BlocksForSlots(kv.live);
   if (pinned_blocks_ + blocks > blocks_max_) return false;
+  // What takes memory comes first. Every turn has its place in dropped_, so that Drop takes none.
+  const size_t places = dropped_.size() + turns_.size() + 1;
+  if (dropped_.capacity() < places) dropped_.reserve(2 * places);
+  if (tenants_.size() <= static_cast<size_t>(kv.tenant)) tenants_.resize(static_cast<size_t>(kv.tenant) + 1);
+  ByUse listed;
+  listed.emplace(uses_ + 1, kv.id);
+  Turns added;
+  added[kv.id].kv = kv;
   if (const ParkedCounts* newest = Newest(kv.id.session); newest != nullptr) {
     assert(newest->id < kv.id && newest->tenant == kv.tenant);
     const auto oldest = OldestOf(kv.id.session);
@@ -33,16 +41,14 @@ bool ParkedSessions::Put(const ParkedCounts& kv, WeightOf weight_of) {
       Drop(oldest->first);
     }
   }
-  if (tenants_.size() <= static_cast<size_t>(kv.tenant)) tenants_.resize(static_cast<size_t>(kv.tenant) + 1);
   MakeRoom(blocks, kv, weight_of);
   if (Newest(kv.id.session) == nullptr) ++sessions_;
-  Entry& entry = turns_[kv.id];
-  entry.kv = kv;
+  Entry& entry = turns_.insert(added.extract(kv.id)).position->second;
   entry.used = ++uses_;
   blocks_ += blocks;
   Tenant& tenant = tenant_of(entry);
   tenant.blocks += blocks;
-  tenant.by_use.emplace(entry.used, kv.id);
+  tenant.by_use.insert(listed.extract(entry.used));
   return true;
 }
 

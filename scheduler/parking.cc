@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace hydrant {
@@ -64,10 +65,16 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     const TenantOptions& options = tenants_.at(tenant).options;
     return options.gone ? std::numeric_limits<double>::min() : options.weight;
   };
-  if (!sessions_.Put(kv, weight_of)) return;
+  try {
+    park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
+    park.score_table.assign(sequence.blocks.score_blocks().begin(), sequence.blocks.score_blocks().end());
+    parks_.reserve(parks_.size() + 1);
+    tables_.reserve(tables_.size() + 1);
+    if (!sessions_.Put(kv, weight_of)) return;
+  } catch (const std::bad_alloc&) {
+    return;  // as if there were no room for it
+  }
   ReleaseTables(/*of_dropped_turns=*/true);
-  park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
-  park.score_table.assign(sequence.blocks.score_blocks().begin(), sequence.blocks.score_blocks().end());
   parks_.push_back(std::move(park));
   tables_.push_back(std::move(sequence.blocks));
   ++counters_.parks;

@@ -40,6 +40,11 @@ std::vector<Request> Crowd() {
   for (uint64_t id = 1; id <= 3; ++id) requests.push_back(MakeRequest(id, 0, 100, 90, elastic));
   for (uint64_t id = 4; id <= 6; ++id) requests.push_back(MakeRequest(id, 1, 150, 20, KvBudget::Exact(63)));
   requests.push_back(MakeRequest(7, 1, 300, 5, KvBudget::Unlimited()));
+  // Turns of sessions, of which not all find room when they are parked.
+  for (uint64_t id = 8; id <= 11; ++id) {
+    requests.push_back(MakeRequest(id, 0, 30, 4, KvBudget::Unlimited()));
+    requests.back().session = requests.back().turn = id;
+  }
   return requests;
 }
 
@@ -50,6 +55,7 @@ std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters*
   options.spare_score_blocks = 40;
   options.sequences_max = 8;
   options.waiting_max = 8;
+  options.parked_blocks_max = 7;
   options.tokens_max = 64;
   options.prefill_tokens_max = 64;
   options.tenants = {{"a"}, {"b"}};
@@ -77,12 +83,15 @@ std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters*
     for (const SequenceEvent& event : events) {
       if (event.finish != FinishReason::kNone && !ends.emplace(event.id, event.finish).second) *wrong = "ends twice";
     }
+    scheduler.FinishParks({});
     if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
     if (step > 5000) *wrong = "it never ends";
   }
   if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
   if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
   EXPECT_GT(snapshots, 2u);
+  EXPECT_GE(scheduler.counters().parks, 3u) << "one may be lost";
+  EXPECT_GT(scheduler.parked().size(), 0);
   *counters = scheduler.counters();
   return ends;
 }
