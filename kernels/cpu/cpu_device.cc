@@ -100,12 +100,16 @@ std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, cons
 
 int64_t CpuDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CpuLinear::Bytes(spec, biased); }
 
-// x in fp32 is the larger of the two forms. Threads with copies of their own round them up to cache lines.
+// Threads with copies of their own round them up to cache lines.
 size_t CpuDevice::PreparedBytes(const StepBounds& bounds) const {
   const auto threads = static_cast<size_t>(pool_.threads());
-  const auto all = kernels_.linear->product.prepared_bytes(bounds.tokens_max, bounds.cols_max);
-  const auto own = kernels_.linear->product.prepared_bytes(kPrivateRows, bounds.cols_max);
-  return std::max(CacheAligned(all), threads * CacheAligned(own));
+  size_t bytes = 0;
+  for (const ProductKernels* kernels : {&kernels_.linear->product, kernels_.quantised}) {
+    const size_t all = kernels->prepared_bytes(bounds.tokens_max, bounds.cols_max);
+    const size_t own = kernels->prepared_bytes(kPrivateRows, bounds.cols_max);
+    bytes = std::max({bytes, CacheAligned(all), threads * CacheAligned(own)});
+  }
+  return bytes;
 }
 
 size_t CpuDevice::EmbeddingFloats(const StepBounds& bounds) const {

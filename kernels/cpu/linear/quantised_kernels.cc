@@ -50,14 +50,12 @@ HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 HYDRANT_SIMD Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
 
 #ifndef __AVX512VNNI__
-HYDRANT_SIMD Ints AddPairs(Ints a, Ints b) { return _mm512_add_epi16(a, b); }
 HYDRANT_SIMD Ints BytePairs(Ints codes, Ints q) { return _mm512_maddubs_epi16(codes, q); }
+HYDRANT_SIMD Ints AddShorts(Ints a, Ints b) { return _mm512_add_epi16(a, b); }
 HYDRANT_SIMD Ints SumPairs(Ints pairs) { return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)); }
-// Σ w * q in pairs, w signed.
-HYDRANT_SIMD Ints SignedPairs(Ints w, Ints q) {
-  const Ints turned = _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(w), NoInts(), q);
-  return _mm512_maddubs_epi16(_mm512_abs_epi8(w), turned);
-}
+HYDRANT_SIMD Ints SignedLowBytes(Ints a) { return _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8); }
+HYDRANT_SIMD Ints SignedHighBytes(Ints a) { return _mm512_srai_epi16(a, 8); }
+HYDRANT_SIMD Ints AddPairs(Ints sum, Ints a, Ints b) { return AddInts(sum, _mm512_madd_epi16(a, b)); }
 #endif
 
 #else
@@ -99,22 +97,43 @@ HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 HYDRANT_SIMD Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
 
 #ifndef __AVXVNNI__
-HYDRANT_SIMD Ints AddPairs(Ints a, Ints b) { return _mm256_add_epi16(a, b); }
 HYDRANT_SIMD Ints BytePairs(Ints codes, Ints q) { return _mm256_maddubs_epi16(codes, q); }
+HYDRANT_SIMD Ints AddShorts(Ints a, Ints b) { return _mm256_add_epi16(a, b); }
 HYDRANT_SIMD Ints SumPairs(Ints pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
-// Σ w * q in pairs, w signed.
-HYDRANT_SIMD Ints SignedPairs(Ints w, Ints q) {
-  return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
-}
+HYDRANT_SIMD Ints SignedLowBytes(Ints a) { return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8); }
+HYDRANT_SIMD Ints SignedHighBytes(Ints a) { return _mm256_srai_epi16(a, 8); }
+HYDRANT_SIMD Ints AddPairs(Ints sum, Ints a, Ints b) { return AddInts(sum, _mm256_madd_epi16(a, b)); }
 #endif
 
 #endif
+
+// Without VNNI, codes of 8 bits are multiplied with q in 16 bits, which a prepared block has behind its other parts: int16
+// [R][32], every four of them in the order 0, 2, 1, 3.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+constexpr bool kPairs = false;
+#else
+constexpr bool kPairs = true;
+#endif
+constexpr int64_t kXBlockBytes = kPreparedBlockBytes + (kPairs ? 64 : 0);
+
+// A tile's block in the prepared x.
+template <int kRows>
+struct XBlock {
+  const char* at;
+  const char* low(int row) const { return at + row * 32; }
+  const char* high(int row) const { return at + (kRows + row) * 32; }
+  const char* pairs(int row) const { return at + kRows * kPreparedBlockBytes + row * 64; }  // if kPairs
+  const float* scale(int row) const { return reinterpret_cast<const float*>(at + kRows * 64) + row; }
+  const float* sum(int row) const { return scale(kRows + row); }
+  // part 0: of the block, 1 and 2: of its halves.
+  const char* minus(int part, int row) const { return at + kRows * (72 + part * 4) + row * 4; }
+};
 
 // --- sums of codes --------------------------------------------------------------------------------------------------
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 
-// sum + Σ code * q over 4 * kCount inputs.
+// sum + Σ code * q over 4 * kCount inputs, q in bytes.
 template <int kBits, int kCount>
 HYDRANT_SIMD Ints AddDot(Ints sum, const Ints* codes, const char* q) {
 #pragma GCC unroll 8
@@ -128,42 +147,51 @@ HYDRANT_SIMD Ints AddDot(Ints sum, const Ints* codes, const char* q) {
   return sum;
 }
 
-constexpr bool kSignedBytes = false;
-
 #else
 
 // The same with 16-bit sums of pairs between: as many of them are added before they are widened as cannot overflow. A pair is
-// at most 2 * 15 * 127 = 3,810 (4 bits), 7,874 (5) or 16,002 (6), so 8, 4 or 2 of them fit. Codes of 8 bits are made signed:
-// a pair of them is at most 2 * 128 * 127 = 32,512, and there is no offset to take off.
+// at most 2 * 15 * 127 = 3,810 (4 bits), 7,874 (5) or 16,002 (6), so 8, 4 or 2 of them fit.
 template <int kBits, int kCount>
 HYDRANT_SIMD Ints AddDot(Ints sum, const Ints* codes, const char* q) {
-  constexpr int kPairs = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
-  constexpr int kRun = kPairs < kCount ? kPairs : kCount;
+  static_assert(kBits < 8);
+  constexpr int kFit = kBits == 4 ? 8 : kBits == 5 ? 4 : 2;
+  constexpr int kRun = kFit < kCount ? kFit : kCount;
 #pragma GCC unroll 8
   for (int first = 0; first < kCount; first += kRun) {
-    Ints pairs = NoInts();
+    Ints pairs = BytePairs(codes[first], Broadcast(q + 4 * first));
 #pragma GCC unroll 8
-    for (int j = first; j < first + kRun; ++j) {
-      const Ints broadcast = Broadcast(q + 4 * j);
-      const Ints products = kBits == 8 ? SignedPairs(codes[j], broadcast) : BytePairs(codes[j], broadcast);
-      pairs = j == first ? products : AddPairs(pairs, products);
-    }
+    for (int j = first + 1; j < first + kRun; ++j) pairs = AddShorts(pairs, BytePairs(codes[j], Broadcast(q + 4 * j)));
     sum = AddInts(sum, SumPairs(pairs));
   }
   return sum;
 }
 
-constexpr bool kSignedBytes = true;
+// Σ code * q of a block for all rows of a tile, with codes of 8 bits made signed, so that no offset is left: a pair of their
+// byte products would not fit into 16 bits. They are widened once for all rows, and multiplied with q in 16 bits: inputs 4j and
+// 4j + 2 of an output, then 4j + 1 and 4j + 3.
+template <int kRows>
+HYDRANT_SIMD void DotsOfPairs(const Ints* codes, XBlock<kRows> x, Ints (&sums)[kRows]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) sums[row] = NoInts();
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {
+    const Ints even = SignedLowBytes(codes[j]), odd = SignedHighBytes(codes[j]);
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      const char* pairs = x.pairs(row) + 8 * j;
+      sums[row] = AddPairs(sums[row], even, Broadcast(pairs));
+      sums[row] = AddPairs(sums[row], odd, Broadcast(pairs + 4));
+    }
+  }
+}
 
 #endif
 
-// Σ (code - offset) * q over 4 * kCount inputs, where `minus` is -Σ q. Codes that are signed already have no offset.
+// Σ (code - offset) * q over 4 * kCount inputs, where `minus` is -Σ q.
 template <int kBits, int kOffset, int kCount>
 HYDRANT_SIMD Ints Dot(const Ints* codes, const char* low, const char* high, const char* minus) {
   Ints sum = NoInts();
-  if constexpr (kOffset > 0 && !(kSignedBytes && kBits == 8)) {
-    sum = ShiftLeft(Broadcast(minus), __builtin_ctz(kOffset));
-  }
+  if constexpr (kOffset > 0) sum = ShiftLeft(Broadcast(minus), __builtin_ctz(kOffset));
   sum = AddDot<kBits, kCount>(sum, codes, low);
   return AddInts(sum, ShiftLeft(AddDot<kBits, kCount>(NoInts(), codes, high), 8));
 }
@@ -176,7 +204,7 @@ HYDRANT_SIMD void LoadCodes(const char* p, Ints (&codes)[8]) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
       codes[j] = LoadInts(p + j * 64);
-      if constexpr (kSignedBytes) codes[j] = Xor(codes[j], Bytes(0x80));
+      if constexpr (kPairs) codes[j] = Xor(codes[j], Bytes(0x80));
     }
     return;
   }
@@ -215,18 +243,6 @@ constexpr int kTileRows = 6;
 constexpr int SlicesOf(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #endif
 constexpr int kPanelSlices = static_cast<int>(kPanelRows) / kWidth;
-
-// A tile's block in the prepared x.
-template <int kRows>
-struct XBlock {
-  const char* at;
-  const char* low(int row) const { return at + row * 32; }
-  const char* high(int row) const { return at + (kRows + row) * 32; }
-  const float* scale(int row) const { return reinterpret_cast<const float*>(at + kRows * 64) + row; }
-  const float* sum(int row) const { return scale(kRows + row); }
-  // part 0: of the block, 1 and 2: of its halves.
-  const char* minus(int part, int row) const { return at + kRows * (72 + part * 4) + row * 4; }
-};
 
 // The steps, and the minimum without its sign where that is taken off, of a slice's outputs.
 struct Scales {
@@ -275,29 +291,38 @@ void TileSlices(XBlock<kRows> x, const char* panel, int64_t steps, int first_sli
         const Scales scales = LoadScales<kLayout.scales>(panel + 2 * kCodeBytes, lane, d, n);
         Ints codes[8];
         LoadCodes<kBits>(panel + lane / 16 * kCodeBytes + lane % 16 * 4, codes);
+        constexpr int kGroups = kLayout.scales == ScaleKind::kHalves ? 2 : 1;
+        constexpr int kCount = 8 / kGroups;
+        // Part 0 of the sums of q is that of the block, parts 1 and 2 are those of its halves.
+        constexpr int kFirstPart = kGroups - 1;
+#pragma GCC unroll 2
+        for (int group = 0; group < kGroups; ++group) {
+          const Ints* own = codes + group * kCount;
+          [[maybe_unused]] Ints sums_of_codes[kRows];
+          if constexpr (kPairs && kBits == 8) DotsOfPairs<kRows>(codes, x, sums_of_codes);
+#pragma GCC unroll 16
+          for (int row = 0; row < kRows; ++row) {
+            if constexpr (!kPairs || kBits < 8) {
+              const int64_t at = group * kCount * 4;
+              sums_of_codes[row] =
+                  Dot<kBits, kOffset, kCount>(own, x.low(row) + at, x.high(row) + at, x.minus(kFirstPart + group, row));
+            }
+            const Reals scale = Times(scales.steps[group], Broadcast(x.scale(row)));
+            sum[row][slice] = Add(ToReals(sums_of_codes[row]), scale, sum[row][slice]);
+          }
+        }
 #pragma GCC unroll 16
         for (int row = 0; row < kRows; ++row) {
-          const Reals scale = Broadcast(x.scale(row));
-          Reals& to = sum[row][slice];
-          if constexpr (kLayout.scales == ScaleKind::kHalves) {
-            const Ints first = Dot<kBits, kOffset, 4>(codes, x.low(row), x.high(row), x.minus(1, row));
-            const Ints second = Dot<kBits, kOffset, 4>(codes + 4, x.low(row) + 16, x.high(row) + 16, x.minus(2, row));
-            to = Add(ToReals(first), Times(scales.steps[0], scale), to);
-            to = Add(ToReals(second), Times(scales.steps[1], scale), to);
-          } else {
-            const Ints whole = Dot<kBits, kOffset, 8>(codes, x.low(row), x.high(row), x.minus(0, row));
-            to = Add(ToReals(whole), Times(scales.steps[0], scale), to);
-          }
           if constexpr (kLayout.scales == ScaleKind::kOwnAndMinimum) {
-            to = Add(scales.minimum, Broadcast(x.sum(row)), to);
+            sum[row][slice] = Add(scales.minimum, Broadcast(x.sum(row)), sum[row][slice]);
           } else if constexpr (kLayout.scales == ScaleKind::kStepsAndMinima) {
-            to = Subtract(scales.minimum, Broadcast(x.sum(row)), to);
+            sum[row][slice] = Subtract(scales.minimum, Broadcast(x.sum(row)), sum[row][slice]);
           }
         }
       }
       for (int64_t byte = 0; byte < ahead.stride; byte += 64) _mm_prefetch(ahead.next + byte, _MM_HINT_T1);
       ahead.next += ahead.stride;
-      x.at += kRows * kPreparedBlockBytes;
+      x.at += kRows * kXBlockBytes;
       panel += BlockBytes(kLayout);
     }
   }
@@ -332,7 +357,7 @@ void MultiplyFormat(const LinearCall& call, int64_t tile_begin, int64_t tile_end
   constexpr QuantisedLayout kLayout = LayoutOf(kFormat);
   const PackedWeight& weight = call.weight;
   const int64_t steps = weight.inputs / (StepBlocks(kLayout) * kQuantisedBlock);
-  const int64_t row_bytes = weight.inputs / kQuantisedBlock * kPreparedBlockBytes;
+  const int64_t row_bytes = weight.inputs / kQuantisedBlock * kXBlockBytes;
   const auto* x = static_cast<const char*>(call.x);
   alignas(64) float sums[kTileRows * kPanelRows];
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
@@ -394,7 +419,7 @@ HYDRANT_SIMD int SumOf(__m256i a) {
 }
 
 struct QuantisedBlock {
-  __m256i low, high;  // [32] bytes
+  __m256i q[4];
   float scale;
   int sums[2];  // Σ q of the halves
 };
@@ -404,6 +429,11 @@ struct QuantisedBlock {
 HYDRANT_SIMD __m256i ToBytes(const __m256i (&a)[4]) {
   const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(a[0], a[1]), _mm256_packs_epi32(a[2], a[3]));
   return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+// 256 * the high byte of q = 256 * high + low, low in [-128, 127].
+HYDRANT_SIMD __m256i UpperByte(__m256i q) {
+  return _mm256_slli_epi32(_mm256_srai_epi32(_mm256_add_epi32(q, _mm256_set1_epi32(128)), 8), 8);
 }
 
 // As bits, magnitudes are in the order of whole numbers, a NaN above infinity.
@@ -419,37 +449,58 @@ HYDRANT_SIMD QuantisedBlock Quantise(const float* x) {
     largest = _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(values[i]), magnitude));
   }
   const int bits = LargestOf(largest);
-  if (bits >= kInfinity) return {none, none, __builtin_nanf(""), {0, 0}};
-  if (bits < kTiny) return {none, none, 0.0f, {0, 0}};
+  if (bits >= kInfinity) return {{none, none, none, none}, __builtin_nanf(""), {0, 0}};
+  if (bits < kTiny) return {{none, none, none, none}, 0.0f, {0, 0}};
   float max;
   __builtin_memcpy(&max, &bits, sizeof(max));
   const __m256 inverse = _mm256_set1_ps(32512.0f / max);
-  __m256i q[4], low[4], high[4];
+  QuantisedBlock block;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
-    high[i] = _mm256_srai_epi32(_mm256_add_epi32(q[i], _mm256_set1_epi32(128)), 8);
-    const __m256i upper = _mm256_slli_epi32(high[i], 8);
-    low[i] = _mm256_max_epi32(_mm256_sub_epi32(q[i], upper), _mm256_set1_epi32(-127));
-    q[i] = _mm256_add_epi32(upper, low[i]);
+    const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
+    const __m256i upper = UpperByte(q);
+    // A low byte of -128 becomes -127: the negative of every byte is one.
+    block.q[i] = _mm256_max_epi32(q, _mm256_sub_epi32(upper, _mm256_set1_epi32(127)));
   }
-  const int first = SumOf(_mm256_add_epi32(q[0], q[1])), second = SumOf(_mm256_add_epi32(q[2], q[3]));
-  return {ToBytes(low), ToBytes(high), max / 32512.0f, {first, second}};
+  block.scale = max / 32512.0f;
+  block.sums[0] = SumOf(_mm256_add_epi32(block.q[0], block.q[1]));
+  block.sums[1] = SumOf(_mm256_add_epi32(block.q[2], block.q[3]));
+  return block;
+}
+
+// q of row `row` of `rows` -> its place in a prepared block.
+HYDRANT_SIMD void StoreQ(const __m256i (&q)[4], int64_t rows, int64_t row, char* out) {
+  __m256i low[4], high[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m256i upper = UpperByte(q[i]);
+    low[i] = _mm256_sub_epi32(q[i], upper);
+    high[i] = _mm256_srai_epi32(upper, 8);
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + row * 32), ToBytes(low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + (rows + row) * 32), ToBytes(high));
+  char* pairs = out + rows * kPreparedBlockBytes + row * 64;
+  for (int i = 0; kPairs && i < 2; ++i) {
+    const __m256i packed = _mm256_packs_epi32(q[2 * i], q[2 * i + 1]);
+    const __m256i ordered = _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i first = _mm256_shufflelo_epi16(ordered, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs + i * 32),
+                        _mm256_shufflehi_epi16(first, _MM_SHUFFLE(3, 1, 2, 0)));
+  }
 }
 
 size_t PreparedBytes(int64_t rows, int64_t cols) {
-  return static_cast<size_t>(rows * (cols / kQuantisedBlock) * kPreparedBlockBytes);
+  return static_cast<size_t>(rows * ((cols + kQuantisedBlock - 1) / kQuantisedBlock) * kXBlockBytes);
 }
 
 void PrepareTile(const float* x, int64_t rows, int64_t cols, char* out) {
-  for (int64_t col = 0; col < cols; col += kQuantisedBlock, out += rows * kPreparedBlockBytes) {
+  for (int64_t col = 0; col < cols; col += kQuantisedBlock, out += rows * kXBlockBytes) {
     auto* scales = reinterpret_cast<float*>(out + rows * 64);
     auto* minus = reinterpret_cast<int32_t*>(scales + 2 * rows);
     for (int64_t row = 0; row < rows; ++row) {
       const QuantisedBlock block = Quantise(x + row * cols + col);
       const int all = block.sums[0] + block.sums[1];
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + row * 32), block.low);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + (rows + row) * 32), block.high);
+      StoreQ(block.q, rows, row, out);
       scales[row] = block.scale;
       scales[rows + row] = block.scale * static_cast<float>(all);
       minus[row] = -all;
@@ -462,7 +513,7 @@ void PrepareTile(const float* x, int64_t rows, int64_t cols, char* out) {
 void Prepare(WeightFormat, const float* x, int64_t rows, int64_t cols, int64_t tile_begin, int64_t tile_end,
              void* prepared) {
   assert(cols % kQuantisedBlock == 0);
-  const int64_t row_bytes = cols / kQuantisedBlock * kPreparedBlockBytes;
+  const int64_t row_bytes = cols / kQuantisedBlock * kXBlockBytes;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     const int64_t begin = TileBegin(rows, tile);
     PrepareTile(x + begin * cols, TileBegin(rows, tile + 1) - begin, cols,
