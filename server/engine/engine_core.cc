@@ -41,6 +41,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
     flight.blank.resize(rows);
     flight.input.rows.reserve(rows);
     flight.input.restores.reserve(rows);
+    flight.restore_policies.reserve(rows);
     flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
   }
   results_.reserve(rows);
@@ -192,6 +193,10 @@ void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
   StepInput& input = flight->input;
   input.clear();
   mover_.AddRestores(plan.restores, &input.restores);
+  flight->restore_policies.clear();
+  for (RestoreOp& restore : input.restores) {
+    restore.policy = &flight->restore_policies.emplace_back(*restore.policy);
+  }
   for (const PlanRestore& restore : plan.restores) {
     if (restore.cut_to > 0) CountEvicted(restore.sequence, restore.live - restore.cut_to);
   }

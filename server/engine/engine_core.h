@@ -128,6 +128,8 @@ class EngineCore {
   struct InFlightStep {
     const StepPlan* plan = nullptr;
     StepInput input;
+    // The policies of input.restores: a sequence without a row may end while the step runs, and its index is another's then.
+    std::vector<EvictionPolicy> restore_policies;
     Executor::Ticket ticket;  // of a plan with rows
     bool lost = false;        // there was no memory for it: nothing is to be awaited
     bool answered = false;    // Await has returned: `output` is there
