@@ -66,6 +66,9 @@ class TensorSource {
   // The bytes of rows [begin, end) into out [end - begin, RowBytes(format, cols)]. REQUIRES has_stored_rows().
   virtual void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const;
 
+  // The rows have been read, and will hardly be again: their memory may be returned. Reading them is allowed still.
+  virtual void ReturnMemory() const {}
+
   // Whether a row that was read so far held a NaN or an infinity; of stored rows, those of a quantised format.
   virtual bool non_finite() const { return false; }
 

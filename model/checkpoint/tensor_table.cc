@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "model/files/dequantize.h"
 #include "model/files/file_error.h"
+#include "model/files/mapped_file.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant {
@@ -92,6 +93,7 @@ class StoredTensor final : public TensorSource {
         vector_(shape.size() == 1),
         stored_cols_(tensor.shape.back()),
         row_bytes_(RowBytes(tensor.format, stored_cols_)),
+        bytes_(tensor.data),
         data_(tensor.data.data()) {}
 
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
@@ -126,6 +128,8 @@ class StoredTensor final : public TensorSource {
 
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }
 
+  void ReturnMemory() const override { hydrant::ReturnMemory(bytes_); }
+
  private:
   const char* StoredRow(int64_t row) const { return data_ + (vector_ ? row : order_.StoredIndex(row)) * row_bytes_; }
 
@@ -133,7 +137,8 @@ class StoredTensor final : public TensorSource {
   bool vector_;
   int64_t stored_cols_;  // of a fused vector more than cols()
   int64_t row_bytes_;
-  const char* data_;  // [stored rows, stored_cols_] in the format
+  std::string_view bytes_;  // of the tensor, with what others read of a fused one
+  const char* data_;        // [stored rows, stored_cols_] in the format
   mutable std::atomic<bool> non_finite_{false};
 };
 

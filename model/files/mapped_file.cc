@@ -12,6 +12,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -77,6 +78,17 @@ int AddRegion(std::string_view bytes, const std::string& name) {
     return i;
   }
   return -1;
+}
+
+// Whether all of `bytes` lies in a mapped file.
+bool IsMapped(std::string_view bytes) {
+  const std::lock_guard lock(regions_mutex);
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  return std::any_of(std::begin(regions), std::end(regions), [&](const Region& region) {
+    const uintptr_t region_begin = region.begin.load(std::memory_order_relaxed);
+    return region_begin != 0 && region_begin <= begin &&
+           begin + bytes.size() <= region.end.load(std::memory_order_relaxed);
+  });
 }
 
 void RemoveRegion(int index) {
@@ -179,6 +191,16 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(int fd, std::string 
   // All of it is about to be read once; a hint, so its result does not matter.
   madvise(data, size, MADV_WILLNEED);
   return std::unique_ptr<MappedFile>(new MappedFile(std::move(name), bytes, region));
+}
+
+void ReturnMemory(std::string_view bytes) {
+  if (!IsMapped(bytes)) return;  // memory of another kind would lose what it holds
+  static const auto unit = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = (address + unit - 1) / unit * unit;
+  const uintptr_t end = (address + bytes.size()) / unit * unit;
+  // The result does not matter: what stays costs its memory until the file is closed.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 bool WeightDirectory::IsPlainName(std::string_view name) {

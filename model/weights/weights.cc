@@ -51,7 +51,10 @@ class Loader {
     for (const WeightPart& part : planned.parts) {
       pieces.push_back({tensors_.Find(part.tensor, planned.layer), part.first_row, part.rows});
     }
-    return device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
+    std::unique_ptr<LinearWeight> weight = device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
+    // Else the process would hold the whole file beside what it is packed into.
+    for (const Piece& piece : pieces) piece.source->ReturnMemory();
+    return weight;
   }
 
   // A norm without weights multiplies by 1.

@@ -136,6 +136,25 @@ TEST_F(WeightDirectoryTest, OpensADirectoryInIt) {
   EXPECT_TRUE(absl::IsNotFound(directory_->Inner("none").status()));
 }
 
+TEST(ReturnMemory, WhatWasReturnedIsReadAgain) {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += static_cast<char>('a' + i % 23);
+  const auto file = MappedFile::Open(dir.Write("file", text));
+  ASSERT_THAT(file, IsOk());
+  const std::string_view bytes = (*file)->bytes();
+  EXPECT_EQ(bytes, text);
+  ReturnMemory(bytes.substr(1));
+  ReturnMemory(bytes.substr(5'000, 100));  // less than the system takes
+  EXPECT_EQ(bytes, text);
+}
+
+TEST(ReturnMemory, LeavesOtherMemoryAlone) {
+  std::string text(100'000, 'x');
+  ReturnMemory(text);
+  EXPECT_EQ(text, std::string(100'000, 'x'));
+}
+
 // Row E11.
 TEST(MappedFileDeathTest, AFileCutShortWhileReadEndsTheProcessWithItsName) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
