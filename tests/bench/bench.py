@@ -17,7 +17,9 @@ sys.path.insert(0, str(HERE.parent))
 
 from server_process import DEFAULT_MODEL, ServerProcess
 
-ARGUMENTS = {"model": ["{model}"]}
+# The pages of this repository are texts that are always there.
+TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
+ARGUMENTS = {"model": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation", "operations"]
 MEASURES = {
@@ -27,6 +29,7 @@ MEASURES = {
     "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",
     "sampling": "choosing one token, by what is asked of it",
     "scheduler": "host time of a step, up to 256 sequences",
+    "weight_quality": "weights as they are stored against the same file expanded: two minutes",
     "tokenizer": "encoding and decoding, MB/s on one thread",
     "server": "start, idle use, and what HTTP adds to a stream",
     "prefix_cache": "first tokens of prompts whose beginning was computed before",
@@ -80,7 +83,7 @@ def program_of(name):
 
 
 def listing(names):
-    return "\n".join(f"  {name:<14}{MEASURES.get(name, '')}".rstrip() for name in names)
+    return "\n".join(f"  {name:<15}{MEASURES.get(name, '')}".rstrip() for name in names)
 
 
 def parse(names):
