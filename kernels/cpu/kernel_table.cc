@@ -21,7 +21,6 @@ extern const SamplingKernels kSamplingKernels;
 }  // namespace avx512
 namespace avx512_bf16 {
 extern const LinearKernels kLinearKernels;
-extern const ProductKernels kQuantisedKernels;
 extern const RowKernels kRowKernels;
 extern const AttentionKernels kAttentionKernels;
 extern const SamplingKernels kSamplingKernels;
@@ -39,7 +38,7 @@ const KernelTable& GetKernelTable(CpuIsa isa) {
   static constexpr KernelTable kAvx512 = {CpuIsa::kAvx512,      &avx512::kLinearKernels,    &avx512::kQuantisedKernels,
                                           &avx512::kRowKernels, &avx512::kAttentionKernels, &avx512::kSamplingKernels};
   static constexpr KernelTable kAvx512Bf16 = {
-      CpuIsa::kAvx512Bf16,       &avx512_bf16::kLinearKernels,    &avx512_bf16::kQuantisedKernels,
+      CpuIsa::kAvx512Bf16,       &avx512_bf16::kLinearKernels,    &avx512_vnni::kQuantisedKernels,
       &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSamplingKernels};
   // Those that add byte products alone.
   static constexpr KernelTable kAvxVnni = {CpuIsa::kAvxVnni, kAvx2.linear,    &avx_vnni::kQuantisedKernels,
