@@ -236,16 +236,16 @@ HYDRANT_SIMD void LoadCodes(const char* p, Ints (&codes)[8]) {
 // A tile is as high as there are registers for sums beside the eight of codes. A slice is the outputs of one register; low
 // tiles take several slices at once, so that there are enough sums to hide a latency.
 #ifdef __AVX512F__
-constexpr int kTileRowsMax = 14;
 constexpr int SlicesOf(int rows) { return rows <= 4 ? 2 : 1; }
 #else
-constexpr int kTileRowsMax = 6;
 constexpr int SlicesOf(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #endif
-#ifdef HYDRANT_LOW_TILES  // the height of a tile changes no bit
+#if defined(HYDRANT_LOW_TILES)  // the height of a tile changes no bit
 constexpr int kTileRows = 2;
+#elif defined(__AVX512F__)
+constexpr int kTileRows = 14;
 #else
-constexpr int kTileRows = kTileRowsMax;
+constexpr int kTileRows = 6;
 #endif
 constexpr int kPanelSlices = static_cast<int>(kPanelRows) / kWidth;
 
