@@ -101,8 +101,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);
   EXPECT_GT(sum.turns_gone_back * 5000, sum.requests);
-  EXPECT_GT(sum.shrinks * 1000, sum.requests);
-  EXPECT_GT(sum.promises * 2000, sum.requests);
+  EXPECT_GT(sum.shrinks * 3000, sum.requests);
+  EXPECT_GT(sum.promises * 4000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
   // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {
