@@ -1,5 +1,5 @@
-// What every product does with the sums of a panel, for kernel families (kernels/cpu/kernel_table.h), and what it does while
-// it adds them up: pulling the weights that come next.
+// What every product does around the sums of a tile, for kernel families (kernels/cpu/kernel_table.h): the way over panels and
+// tiles, pulling the weights that come next, and what becomes of the sums.
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_LINEAR_EPILOGUE_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_LINEAR_EPILOGUE_H_
 
@@ -43,6 +43,44 @@ struct Ahead {
   }
   StoreN(y, first, in_first);
   StoreN(y + kLanes, second, in_second);
+}
+
+// Rows in tiles of nearly equal height, at most kTileRows.
+template <int kTileRows>
+[[maybe_unused]] static int64_t TilesOf(int64_t rows) {
+  return (rows + kTileRows - 1) / kTileRows;
+}
+template <int kTileRows>
+[[maybe_unused]] static int64_t TileBeginOf(int64_t rows, int64_t tile) {
+  return rows * tile / TilesOf<kTileRows>(rows);
+}
+
+// ProductKernels::multiply. `multiply_tile(begin, end, panel, ahead, sums)` sets sums [end - begin][kPanelRows] to those of rows
+// [begin, end) of x, and pulls `strides` times `stride` bytes of what comes next.
+template <int kTileRows, typename MultiplyTile>
+[[maybe_unused]] static void MultiplyPanels(const LinearCall& call, int64_t tile_begin, int64_t tile_end,
+                                            int64_t panel_begin, int64_t panel_end, int64_t stride, int64_t strides,
+                                            const MultiplyTile& multiply_tile) {
+  const PackedWeight& weight = call.weight;
+  alignas(64) float sums[kTileRows * kPanelRows];
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    const char* data = static_cast<const char*>(weight.data) + panel * weight.panel_bytes;
+    const float* bias = weight.bias == nullptr ? nullptr : weight.bias + panel * kPanelRows;
+    const int64_t output = panel * weight.panel_outputs;
+    const int64_t left = weight.outputs - output;
+    const int64_t outputs = left < weight.panel_outputs ? left : weight.panel_outputs;
+    // Each tile pulls its share of the next panel.
+    Ahead ahead = {panel + 1 < panel_end ? data + weight.panel_bytes : static_cast<const char*>(call.next), stride};
+    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+      const int64_t begin = TileBeginOf<kTileRows>(call.rows, tile);
+      const int64_t end = TileBeginOf<kTileRows>(call.rows, tile + 1);
+      multiply_tile(begin, end, data, ahead, sums);
+      ahead.next += stride * strides;
+      for (int64_t row = begin; row < end; ++row) {
+        Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
+      }
+    }
+  }
 }
 
 }  // namespace hydrant::HYDRANT_ISA

@@ -141,35 +141,19 @@ void DispatchTile(int64_t rows, const typename Op::X* x, const char* panel, int6
   }
 }
 
-int64_t TileCount(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
-int64_t TileBegin(int64_t rows, int64_t tile) { return rows * tile / TileCount(rows); }
+constexpr auto TileCount = TilesOf<kTileRows>;
+constexpr auto TileBegin = TileBeginOf<kTileRows>;
 
 template <typename Op>
 void MultiplyOp(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {
-  const PackedWeight& weight = call.weight;
-  const int64_t steps = (weight.inputs + Op::kInputs - 1) / Op::kInputs;
+  const int64_t steps = (call.weight.inputs + Op::kInputs - 1) / Op::kInputs;
   const auto* x = static_cast<const typename Op::X*>(call.x);
-  const int64_t passes = (tile_end - tile_begin) * kPanelVectors / kTileVectors;
-  alignas(64) float sums[kTileRows * kPanelRows];
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-    const char* data = static_cast<const char*>(weight.data) + panel * weight.panel_bytes;
-    const float* bias = weight.bias == nullptr ? nullptr : weight.bias + panel * kPanelRows;
-    const int64_t output = panel * weight.panel_outputs;
-    const int64_t left = weight.outputs - output;
-    const int64_t outputs = left < weight.panel_outputs ? left : weight.panel_outputs;
-    // Each pass over the panel pulls its share of the next one.
-    Ahead ahead = {panel + 1 < panel_end ? data + weight.panel_bytes : static_cast<const char*>(call.next),
-                   kPanelVectors * Op::kVectorBytes / passes};
-    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t begin = TileBegin(call.rows, tile);
-      const int64_t end = TileBegin(call.rows, tile + 1);
-      DispatchTile<Op>(end - begin, x + begin * steps, data, steps, ahead, sums);
-      ahead.next += ahead.stride * steps * kPanelVectors / kTileVectors;
-      for (int64_t row = begin; row < end; ++row) {
-        Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
-      }
-    }
-  }
+  const int64_t passes = kPanelVectors / kTileVectors;  // of a tile over the panel
+  const int64_t stride = kPanelVectors * Op::kVectorBytes / ((tile_end - tile_begin) * passes);
+  MultiplyPanels<kTileRows>(call, tile_begin, tile_end, panel_begin, panel_end, stride, steps * passes,
+                            [&](int64_t begin, int64_t end, const char* panel, Ahead ahead, float* sums) {
+                              DispatchTile<Op>(end - begin, x + begin * steps, panel, steps, ahead, sums);
+                            });
 }
 
 void Multiply(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {

@@ -353,37 +353,21 @@ void DispatchTile(int64_t rows, const char* x, const char* panel, int64_t steps,
   }
 }
 
-int64_t TileCount(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
-int64_t TileBegin(int64_t rows, int64_t tile) { return rows * tile / TileCount(rows); }
+constexpr auto TileCount = TilesOf<kTileRows>;
+constexpr auto TileBegin = TileBeginOf<kTileRows>;
 
 template <WeightFormat kFormat>
 void MultiplyFormat(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                     int64_t panel_end) {
   constexpr QuantisedLayout kLayout = LayoutOf(kFormat);
-  const PackedWeight& weight = call.weight;
-  const int64_t steps = weight.inputs / (StepBlocks(kLayout) * kQuantisedBlock);
-  const int64_t row_bytes = weight.inputs / kQuantisedBlock * kXBlockBytes;
+  const int64_t steps = call.weight.inputs / (StepBlocks(kLayout) * kQuantisedBlock);
+  const int64_t row_bytes = call.weight.inputs / kQuantisedBlock * kXBlockBytes;
   const auto* x = static_cast<const char*>(call.x);
-  alignas(64) float sums[kTileRows * kPanelRows];
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-    const char* data = static_cast<const char*>(weight.data) + panel * weight.panel_bytes;
-    const float* bias = weight.bias == nullptr ? nullptr : weight.bias + panel * kPanelRows;
-    const int64_t output = panel * weight.panel_outputs;
-    const int64_t left = weight.outputs - output;
-    const int64_t outputs = left < weight.panel_outputs ? left : weight.panel_outputs;
-    // Each tile pulls its share of the next panel.
-    Ahead ahead = {panel + 1 < panel_end ? data + weight.panel_bytes : static_cast<const char*>(call.next),
-                   BlockBytes(kLayout) / (tile_end - tile_begin)};
-    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t begin = TileBegin(call.rows, tile);
-      const int64_t end = TileBegin(call.rows, tile + 1);
-      DispatchTile<kFormat>(end - begin, x + begin * row_bytes, data, steps, ahead, sums);
-      ahead.next += ahead.stride * steps * StepBlocks(kLayout);
-      for (int64_t row = begin; row < end; ++row) {
-        Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
-      }
-    }
-  }
+  MultiplyPanels<kTileRows>(call, tile_begin, tile_end, panel_begin, panel_end,
+                            BlockBytes(kLayout) / (tile_end - tile_begin), steps * StepBlocks(kLayout),
+                            [&](int64_t begin, int64_t end, const char* panel, Ahead ahead, float* sums) {
+                              DispatchTile<kFormat>(end - begin, x + begin * row_bytes, panel, steps, ahead, sums);
+                            });
 }
 
 void Multiply(const LinearCall& call, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end) {
