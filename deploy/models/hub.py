@@ -10,28 +10,23 @@ each large file is compared with the checksum that the hub has for it. Runs in t
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import re
-import shutil
 import sys
 
 import huggingface_hub
 from huggingface_hub import constants, errors
 
+from models import Failed, checksum_of, megabytes, room_for, say
+
 DEFAULT_FORMAT = "Q4_K_M"
-SPARE_BYTES = 64 << 20
 # What a checkpoint directory is read from. Weights as pickles are not: they are programs.
 DIRECTORY = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
     r"|chat_template\.jinja|merges\.txt|tokenizer\.model|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
 )
 SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
-
-
-class Refused(Exception):
-    """Why this model is not fetched."""
 
 
 def is_of_format(file, gguf_format):
@@ -46,18 +41,18 @@ def choose_gguf(files, repository, gguf_format):
     if not gguf_format and not meant:
         meant = whole
     if not meant:
-        raise Refused(f"{repository} has no {gguf_format or 'GGUF'} file; it has {', '.join(whole) or 'no GGUF file at all'}.")
+        raise Failed(f"{repository} has no {gguf_format or 'GGUF'} file; it has {', '.join(whole) or 'no GGUF file at all'}.")
     if len({SPLIT.sub("", name) for name in meant}) > 1:
-        raise Refused(f"{repository} could mean {', '.join(meant)}; name one, for example {repository}:Q8_0.")
+        raise Failed(f"{repository} could mean {', '.join(meant)}; name one, for example {repository}:Q8_0.")
     return sorted(meant)
 
 
 def choose_directory(files, repository):
     chosen = [name for name in files if DIRECTORY.fullmatch(name)]
     if "config.json" not in chosen:
-        raise Refused(f"{repository} has neither a config.json nor a GGUF file.")
+        raise Failed(f"{repository} has neither a config.json nor a GGUF file.")
     if not any(name.endswith(".safetensors") for name in chosen):
-        raise Refused(f"{repository} has no weights as safetensors. Pickled weights are programs and are not loaded.")
+        raise Failed(f"{repository} has no weights as safetensors. Pickled weights are programs and are not loaded.")
     return chosen
 
 
@@ -67,12 +62,12 @@ def check_config(repository, families):
     try:
         config = dict(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
     except (ValueError, TypeError):
-        raise Refused("its config.json is not a JSON object.") from None
+        raise Failed("its config.json is not a JSON object.") from None
     model_type = config.get("model_type")
     if families and model_type not in families["model_type"]:
-        raise Refused(f"models of type {model_type!r} are not supported; these are: {', '.join(families['model_type'])}.")
+        raise Failed(f"models of type {model_type!r} are not supported; these are: {', '.join(families['model_type'])}.")
     if "quantization_config" in config:
-        raise Refused("quantised directories are not supported; use the original or a GGUF file.")
+        raise Failed("quantised directories are not supported; use the original or a GGUF file.")
 
 
 def check_architecture(api, repository, families):
@@ -83,28 +78,25 @@ def check_architecture(api, repository, families):
         return
     architecture = facts.get("architecture")
     if families and architecture and architecture not in families["gguf"]:
-        raise Refused(f"GGUF files of {architecture!r} are not supported; these are: {', '.join(families['gguf'])}.")
+        raise Failed(f"GGUF files of {architecture!r} are not supported; these are: {', '.join(families['gguf'])}.")
 
 
 def check_room(sizes):
     cache = pathlib.Path(constants.HF_HUB_CACHE)
     cache.mkdir(parents=True, exist_ok=True)
-    free, needed = shutil.disk_usage(cache).free, sum(sizes.values())
-    print(f"{needed / 1e6:,.0f} MB in {len(sizes)} files, into {cache}", file=sys.stderr, flush=True)
-    if free < needed + SPARE_BYTES:
-        raise Refused(f"{needed / 1e6:,.0f} MB are needed in {cache}, and {free / 1e6:,.0f} MB are free.")
+    needed = sum(sizes.values())
+    say(f"{megabytes(needed)} in {len(sizes)} files, into {cache}")
+    room_for(needed, cache)
 
 
 def check_sums(snapshot, sums):
     """The hub's package compares sizes; a file with a checksum is compared with that, too."""
     for name, expected in sums.items():
-        with open(snapshot / name, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != expected:
+        if checksum_of(snapshot / name) != expected:
             blob = (snapshot / name).resolve()
             (snapshot / name).unlink()
             blob.unlink(missing_ok=True)
-            raise Refused(f"{name} has another checksum than the hub says, and was removed. Is the disk full?")
+            raise Failed(f"{name} has another checksum than the hub says, and was removed. Is the disk full?")
 
 
 def fetch(name, families):
@@ -137,7 +129,7 @@ def main():
         reason = "its owner wants to be asked: accept the terms on the model's page, then set HF_TOKEN"
     except errors.RepositoryNotFoundError:
         reason = "the hub has no such model, or shows it only to a token that you did not give (HF_TOKEN)"
-    except (errors.HFValidationError, Refused) as refused:
+    except (errors.HFValidationError, Failed) as refused:
         reason = str(refused)
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError) as error:
         reason = f"{constants.ENDPOINT} could not be asked: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"

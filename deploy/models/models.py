@@ -2,7 +2,6 @@
 """Models by name: those of the catalogue beside this file, and those of a Hugging Face hub.
 
     models.py list                    what the catalogue knows, and what is here
-    models.py path NAME               the file that NAME is kept in; exit 1 where the catalogue has no such name
     models.py cached org/name[:…]     exit 0 where the hub's cache has something of it, so that nobody need be asked
     models.py fetch NAME              fetches it where it is not here, and prints its path
 
@@ -82,14 +81,11 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def checksum_of(path, progress=None):
-    digest, done = hashlib.sha256(), 0
+def checksum_of(path):
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-            done += len(chunk)
-            if progress:
-                progress.at(done)
     return digest.hexdigest()
 
 
@@ -220,7 +216,7 @@ def show_list(known, models):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("list", "path", "cached", "fetch"))
+    parser.add_argument("command", choices=("list", "cached", "fetch"))
     parser.add_argument("name", nargs="?")
     parser.add_argument("--models", type=pathlib.Path, default=pathlib.Path("models"), help="folder of the files (default: models)")
     parser.add_argument("--catalogue", type=pathlib.Path, default=CATALOGUE)
@@ -233,11 +229,7 @@ def main():
     if arguments.name is None:
         parser.error(f"{arguments.command}: which model?")
     page = known.get(arguments.name)
-    if arguments.command == "path":
-        if page is None:
-            raise SystemExit(1)
-        print(arguments.models / page.file)
-    elif arguments.command == "cached":
+    if arguments.command == "cached":
         repository = arguments.name.partition(":")[0].replace("/", "--")
         raise SystemExit(0 if (hub_cache() / f"models--{repository}" / "refs" / "main").exists() else 1)
     elif page is not None:
