@@ -41,15 +41,16 @@ std::string CommitOfMain(const fs::path& repository) {
   return plain ? commit : "";
 }
 
+constexpr std::string_view kPartEnding = "-00000-of-00000.gguf";  // of what the name of a part ends with; 0: a digit
+
 // The number of the part that a name says, in "-00002-of-00003.gguf"; 0: it says none.
 int PartOf(std::string_view file) {
-  constexpr std::string_view kForm = "-00000-of-00000.gguf";
-  if (file.size() <= kForm.size()) return 0;
-  const std::string_view ending = file.substr(file.size() - kForm.size());
+  if (file.size() <= kPartEnding.size()) return 0;
+  const std::string_view ending = file.substr(file.size() - kPartEnding.size());
   int number = 0;
-  for (size_t i = 0; i < kForm.size(); ++i) {
-    const bool digit = kForm[i] == '0';
-    if (digit ? !absl::ascii_isdigit(static_cast<unsigned char>(ending[i])) : ending[i] != kForm[i]) return 0;
+  for (size_t i = 0; i < kPartEnding.size(); ++i) {
+    const bool digit = kPartEnding[i] == '0';
+    if (digit ? !absl::ascii_isdigit(static_cast<unsigned char>(ending[i])) : ending[i] != kPartEnding[i]) return 0;
     if (digit && i < 6) number = 10 * number + (ending[i] - '0');
   }
   return number;
@@ -60,7 +61,7 @@ int PartOf(std::string_view file) {
 bool IsOfFormat(const std::string& file, const std::string& format) {
   const std::string ending = absl::AsciiStrToLower(absl::StrCat(format, ".gguf"));
   std::string name = absl::AsciiStrToLower(file);
-  if (PartOf(name) != 0) name.erase(name.size() - std::string_view("-00000-of-00000.gguf").size(), 15);
+  if (PartOf(name) != 0) name.replace(name.size() - kPartEnding.size(), kPartEnding.size(), ".gguf");
   if (!absl::EndsWith(name, ending)) return false;
   const size_t before = name.size() - ending.size();
   return before == 0 || name[before - 1] == '-' || name[before - 1] == '.' || name[before - 1] == '_';

@@ -93,8 +93,7 @@ class StoredTensor final : public TensorSource {
         vector_(shape.size() == 1),
         stored_cols_(tensor.shape.back()),
         row_bytes_(RowBytes(tensor.format, stored_cols_)),
-        bytes_(tensor.data),
-        data_(tensor.data.data()) {}
+        bytes_(tensor.data) {}
 
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
     assert(0 <= begin && begin <= end && end <= rows());
@@ -105,7 +104,7 @@ class StoredTensor final : public TensorSource {
       }
     } else {
       std::vector<float> stored(static_cast<size_t>(stored_cols_));
-      finite = DequantizeRow(format(), data_, stored_cols_, stored.data());
+      finite = DequantizeRow(format(), bytes_.data(), stored_cols_, stored.data());
       for (int64_t i = 0; i < cols(); ++i) out[i] = stored[static_cast<size_t>(order_.StoredIndex(i))];
     }
     // Relaxed: a flag on its own, read after the readers were joined.
@@ -131,14 +130,15 @@ class StoredTensor final : public TensorSource {
   void ReturnMemory() const override { hydrant::ReturnMemory(bytes_); }
 
  private:
-  const char* StoredRow(int64_t row) const { return data_ + (vector_ ? row : order_.StoredIndex(row)) * row_bytes_; }
+  const char* StoredRow(int64_t row) const {
+    return bytes_.data() + (vector_ ? row : order_.StoredIndex(row)) * row_bytes_;
+  }
 
   RowOrder order_;
   bool vector_;
   int64_t stored_cols_;  // of a fused vector more than cols()
   int64_t row_bytes_;
-  std::string_view bytes_;  // of the tensor, with what others read of a fused one
-  const char* data_;        // [stored rows, stored_cols_] in the format
+  std::string_view bytes_;  // [stored rows, stored_cols_] in the format: a fused tensor's rows of other roles, too
   mutable std::atomic<bool> non_finite_{false};
 };
 
