@@ -15,6 +15,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import peer_llama_cpp
 from server_process import DEFAULT_MODEL, ServerProcess
 
 # The pages of this repository are texts that are always there.
@@ -86,10 +87,18 @@ def listing(names):
     return "\n".join(f"  {name:<15}{MEASURES.get(name, '')}".rstrip() for name in names)
 
 
+def formats_of_peer(text):
+    chosen = text.split(",")
+    unknown = [kind for kind in chosen if kind not in peer_llama_cpp.FORMATS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is not among {', '.join(peer_llama_cpp.FORMATS)}")
+    return chosen
+
+
 def parse(names):
     parser = argparse.ArgumentParser(
         prog="./hydrant bench",
-        usage="./hydrant bench [--list] [NAME …]\n       ./hydrant bench --peer llama.cpp [--rounds N] [--threads N]",
+        usage="./hydrant bench [--list] [NAME …]\n       ./hydrant bench --peer llama.cpp [--rounds N] [--threads N] [--isa avx2] [--formats F,…]",
         description="Builds what the benches need and prints what was measured beside the limit of the machine. Figures are only\n"
         "as good as the machine is quiet; its load average is printed with them.\n\n"
         f"{listing(names)}\n\nWithout a NAME all of them run but {', '.join(ONLY_WHEN_NAMED)}.",
@@ -100,6 +109,9 @@ def parse(names):
     parser.add_argument("--peer", choices=("llama.cpp",), help="compare with it in turn, on the same model; it is fetched and built first")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each (default: 3)")
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of each (default: all processors)")
+    parser.add_argument("--isa", choices=("avx2",), help="both sides with no more than these instructions")
+    parser.add_argument("--formats", type=formats_of_peer, default=peer_llama_cpp.FORMATS, metavar="F,…",
+                        help=f"of the peer's weights, among {','.join(peer_llama_cpp.FORMATS)} (default: all)")  # fmt: skip
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./hydrant: what to build first
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help=argparse.SUPPRESS)
     parser.add_argument("--model", type=pathlib.Path, default=DEFAULT_MODEL, help=argparse.SUPPRESS)
@@ -124,8 +136,6 @@ def main():
         print("\n".join(["model_bench"] if arguments.peer else sorted({program_of(name) for name in chosen})))
         return 0
     if arguments.peer:
-        import peer_llama_cpp
-
         return peer_llama_cpp.compare(arguments)
     failed = 0
     for name in chosen:

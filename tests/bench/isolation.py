@@ -11,9 +11,10 @@ prompt they share, 100 to 300 prompt tokens, 40 to 60 streamed ones, h2o with a 
 open loop: what is asked and when is the same list in every run, drawn from a fixed seed, and TTFT counts from the moment a
 request was due. With a closed loop a slow server would be asked less, and its worst moments would hardly be measured.
 
-The attackers are in isolation_attackers.py. Each is measured twice: as a tenant of a server without floors, which is the default,
-and where each tenant's floor is half of the pool, its share: with the whole pool given to floors memory is split as the weights
-split the work, and a floor of blocks also keeps its part of the sequences in progress (scheduler/fairness/tenant.h). Runs take turns,
+The attackers are in isolation_attackers.py. Each is measured twice: as a tenant of a server as it is by default, where a sixteenth of
+the pool is kept for each of two tenants, and where each tenant's floor is half of the pool, its share: with the whole pool given to
+floors memory is split as the weights split the work, and a floor of blocks also keeps its part of the sequences in progress
+(scheduler/fairness/tenant.h). Runs take turns,
 round by round, so that a slow spell of the machine meets all of them; the figures are of all rounds together, with a 90 % interval
 from resampling the requests. Before each run two processes spin: where they do not get 1.8 times what one gets the machine has other
 work, the figures mean little, and the docs are left alone. An hour. Python's standard library only."""
@@ -84,9 +85,10 @@ class Server(ServerProcess):
             return {tenant["name"]: tenant for tenant in json.load(response)["tenants"]}
 
 
-def tenant(name, floor_blocks, limits=None):
+def tenant(name, floor_blocks=None, limits=None):
     digest = hashlib.sha256(KEYS[name].encode()).hexdigest()
-    return {"name": name, "api_keys_sha256": [digest], "weight": 1, "kv": {"floor_blocks": floor_blocks}} | (limits or {})
+    floor = {} if floor_blocks is None else {"kv": {"floor_blocks": floor_blocks}}
+    return {"name": name, "api_keys_sha256": [digest], "weight": 1} | floor | (limits or {})
 
 
 def attack_of(arm):
@@ -96,8 +98,8 @@ def attack_of(arm):
 def start_server(arguments, arm):
     share = 2
     if arm == ALONE:
-        return Server(arguments, [tenant("victim", 0)], arguments.threads // share, BLOCKS // share, SEQUENCES // share)
-    attack, floor = attack_of(arm), BLOCKS // share if arm.endswith(FLOORS) else 0
+        return Server(arguments, [tenant("victim")], arguments.threads // share, BLOCKS // share, SEQUENCES // share)
+    attack, floor = attack_of(arm), BLOCKS // share if arm.endswith(FLOORS) else None
     both = [tenant("victim", floor), tenant("attacker", floor, attack and attack.tenant)]
     return Server(arguments, both, arguments.threads, BLOCKS, SEQUENCES)
 
@@ -370,7 +372,7 @@ def main():
     parser.add_argument("--attackers", nargs="*", choices=[*isolation_attackers.ATTACKS], default=[*isolation_attackers.ATTACKS])
     parser.add_argument("--seconds", type=float, default=60, help="of a run")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--floors", choices=["off", "on", "both"], default="both", help="half of the pool each, or none")
+    parser.add_argument("--floors", choices=["off", "on", "both"], default="both", help="half of the pool each, or the server's default")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait for a quiet moment before each run")
     parser.add_argument("--describe", action="store_true", help="write the table of attackers into docs/isolation.md, and no more")
     parser.add_argument("--rate", type=float, default=RATE, help="of the victim, requests per second; well below its share")
