@@ -144,6 +144,10 @@ class Device {
   // DType first.
   virtual bool Supports(WeightFormat format) const = 0;
 
+  // How long an operation of attention takes, in operations of products with weights of this format: a prompt's later
+  // tokens cost as much more than their operations. 1 where nobody has measured it.
+  virtual double AttentionCost(WeightFormat) const { return 1; }
+
   // The element type that a matrix should have if the next op multiplies it with such a weight: fp32, or the weight's
   // own dtype if the product rounds its input to it anyway. y of Norm, LinearActivated and LinearGated, Attention's out
   // and x of all products may have either; every other matrix is fp32. A product's bits do not depend on the choice.

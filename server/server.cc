@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config
 }
 
 EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model,
-                                  const TenantRegistry& tenants, bool overlap) {
+                                  double attention_cost, const TenantRegistry& tenants, bool overlap) {
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
   options.scheduler.spare_score_blocks = limits.spare_score_blocks;
@@ -116,7 +116,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
   options.scheduler.tokens_max = limits.batch_tokens_max;
   options.scheduler.prefill_tokens_max = config.prefill_tokens_max;
-  options.scheduler.attention_slots_per_token = model.attention_slots_per_token();
+  options.scheduler.attention_slots_per_token = model.attention_slots_per_token(attention_cost);
   options.scheduler.eos_ids = model.eos_ids;
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;
@@ -288,9 +288,11 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
-  absl::StatusOr<std::unique_ptr<EngineCore>> core =
-      EngineCore::Create(MakeCoreOptions(config, sizing.limits, checkpoint.config, *parts->tenants, parts->overlap),
-                         *parts->executor, MonotonicUs);
+  const LinearSpec& matrix = parts->executor->weights().layers.front().down->spec();
+  const double attention_cost = parts->device->AttentionCost(matrix.format);
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
+      MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap),
+      *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 

@@ -44,6 +44,7 @@ class CpuDevice final : public Device {
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
   bool Supports(WeightFormat format) const override;
+  double AttentionCost(WeightFormat format) const override;
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
 
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override;

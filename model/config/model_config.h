@@ -62,11 +62,12 @@ struct ModelConfig {
   int32_t q_cols() const { return query_heads * head_dim; }
   int32_t kv_cols() const { return kv_heads * head_dim; }
 
-  // Slots to which a token's attention takes as many operations as its layers' matrices do (the logits aside: a prompt needs
-  // them once).
-  int32_t attention_slots_per_token() const {
+  // Slots to which a token's attention takes as long as its layers' matrices do (the logits aside: a prompt needs them once).
+  // `attention_cost`: Device::AttentionCost.
+  int32_t attention_slots_per_token(double attention_cost) const {
     const int64_t matrices = int64_t{hidden} * (2 * q_cols() + 2 * kv_cols()) + int64_t{hidden} * ffn * (gated ? 3 : 2);
-    return static_cast<int32_t>(std::max<int64_t>(1, matrices / (2 * int64_t{q_cols()})));
+    const double slots = static_cast<double>(matrices) / (2.0 * q_cols() * attention_cost);
+    return static_cast<int32_t>(std::max(1.0, slots));
   }
 };
 

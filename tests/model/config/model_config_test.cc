@@ -116,9 +116,10 @@ TEST(ModelConfig, AttentionCostsAsMuchAsTheMatricesAtThisDepth) {
   config.head_dim = 64;
   config.ffn = 1536;
   // (576 x (576 + 576 + 2 x 192) + 3 x 576 x 1536) / (2 x 576): SmolLM2-135M.
-  EXPECT_EQ(config.attention_slots_per_token(), 3072);
+  EXPECT_EQ(config.attention_slots_per_token(1), 3072);
+  EXPECT_EQ(config.attention_slots_per_token(2.5), 1228);
   config.gated = false;
-  EXPECT_EQ(config.attention_slots_per_token(), 2304);
+  EXPECT_EQ(config.attention_slots_per_token(1), 2304);
 }
 
 }  // namespace
