@@ -34,7 +34,7 @@ struct Config {
   std::string api_key_path;                // of a file that has it; empty: none
   std::string tenants_path;                // empty: one tenant
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
-  double tenant_floor_share = 0;       // TenantFacts::floor_share
+  double tenant_floor_share = 0.125;   // TenantFacts::floor_share
   std::optional<uint16_t> admin_port;  // 0 picks one
   std::string admin_host = "127.0.0.1";
   std::string admin_socket;      // empty: none

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
+#include "block_manager/kv_budget.h"
 #include "scheduler/fairness/tenant.h"
 #include "server/process/limits.h"
 #include "server/process/secret_file.h"
@@ -127,6 +129,10 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   return tenant;
 }
 
+// A floor has a row at least. Of many tenants, or beside few rows, the floors that nobody names would keep more rows than this part
+// of them, or than the share that was asked for: then there are none.
+constexpr double kFloorRowsMost = 0.25;
+
 // Nobody is preempted, so without a floor a tenant waits for as long as the others' streams last.
 void ShareFloors(const TenantFacts& facts, TenantsConfig* config) {
   if (facts.floor_share == 0 || config->tenants.size() < 2) return;
@@ -136,11 +142,19 @@ void ShareFloors(const TenantFacts& facts, TenantsConfig* config) {
     named += tenant.floor_blocks;
     if (!tenant.names_floor) weights += tenant.weight;
   }
-  const double blocks = std::min(facts.floor_share * facts.blocks, static_cast<double>(facts.blocks - named));
-  for (TenantConfig& tenant : config->tenants) {
-    if (tenant.names_floor || blocks <= 0) continue;
-    const auto floor = static_cast<int32_t>(blocks * tenant.weight / weights);
-    tenant.floor_blocks = tenant.blocks_max > 0 ? std::min(floor, tenant.blocks_max) : floor;
+  const int64_t left = facts.blocks - named - BlocksForSlots(facts.context);
+  const double blocks = std::min(facts.floor_share * facts.blocks, static_cast<double>(left));
+  if (blocks <= 0) return;
+  std::vector<int32_t> floors;
+  double rows = 0;
+  for (const TenantConfig& tenant : config->tenants) {
+    const auto share = static_cast<int32_t>(blocks * tenant.weight / weights);
+    floors.push_back(tenant.blocks_max > 0 ? std::min(share, tenant.blocks_max) : share);
+    if (!tenant.names_floor) rows += FloorRows(floors.back(), facts.blocks, facts.sequences_max);
+  }
+  if (rows > std::max(kFloorRowsMost, facts.floor_share) * facts.sequences_max) return;
+  for (size_t i = 0; i < floors.size(); ++i) {
+    if (!config->tenants[i].names_floor) config->tenants[i].floor_blocks = floors[i];
   }
 }
 

@@ -28,7 +28,7 @@ struct TenantFacts {
   int32_t context = 0;
   KvSpec kv;  // the server's default
   // The part of the pool that tenants without `floor_blocks` have as floors, by weight, where there are several tenants. Less where
-  // named floors leave less.
+  // named floors and a request of a full context leave less; none where too many rows would go with them.
   double floor_share = 0;
 };
 

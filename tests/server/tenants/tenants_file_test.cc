@@ -165,6 +165,7 @@ TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
   TenantFacts facts = Facts();
   facts.blocks = 1000;
   facts.sequences_max = 64;
+  facts.context = 640;  // 40 blocks
   const auto floors = [&](const std::string& tenants) {
     const auto config = ParseTenants(R"({"tenants":[)" + tenants + "]}", "t", facts);
     EXPECT_TRUE(config.ok()) << config.status();
@@ -173,14 +174,23 @@ TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
     return found;
   };
   const std::string a = R"({"name":"a","weight":3})", b = R"({"name":"b"})";
-  EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0)) << "by default there are none";
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0)) << "nobody asked for them";
   facts.floor_share = 0.2;
   EXPECT_THAT(floors(a + "," + b), ElementsAre(150, 50));
   EXPECT_THAT(floors(a), ElementsAre(0)) << "nobody else is there";
   EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":300}})"), ElementsAre(150, 50, 300));
   EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":0}})"), ElementsAre(150, 50, 0)) << "named";
-  EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":900}})"), ElementsAre(75, 25, 900));
+  EXPECT_THAT(floors(a + "," + b + R"(,{"name":"c","kv":{"floor_blocks":900}})"), ElementsAre(45, 15, 900))
+      << "a request of a full context fits beside them";
   EXPECT_THAT(floors(a + R"(,{"name":"b","kv":{"blocks_max":20}})"), ElementsAre(150, 20));
+  facts.sequences_max = 8;  // a row each is a quarter of them
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(150, 50));
+  facts.sequences_max = 7;
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0));
+  facts.floor_share = 0.5;
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(375, 125)) << "what was asked for";
+  facts.context = 16'000;
+  EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0)) << "a context takes the whole pool";
 }
 
 TEST(TenantsFile, OnlyItsOwnerMayReadTheFile) {
