@@ -71,6 +71,9 @@ constexpr bool HasMinimum(ScaleKind kind) {
   return kind == ScaleKind::kOwnAndMinimum || kind == ScaleKind::kStepsAndMinima;
 }
 
+// An offset is a power of two.
+constexpr int OffsetBits(QuantisedLayout layout) { return layout.offset == 0 ? 0 : __builtin_ctz(layout.offset); }
+
 // Blocks of a step.
 constexpr int64_t StepBlocks(QuantisedLayout layout) {
   return layout.scales == ScaleKind::kOwn || layout.scales == ScaleKind::kOwnAndMinimum ? 1 : 8;
