@@ -5,11 +5,11 @@
 //
 // An activation row is cut into blocks of 32: x ~ scale * q with scale = max |x| / 32512 and q = 256 * high + low in
 // [-32512, 32512], rounded to the nearest, ties to even; high and low are bytes in [-127, 127], so a low byte of -128 becomes
-// -127, which is off by one. A weight element is step * code + minimum with whole codes; step and minimum are those of 32
-// elements (Q6_K: of 16). With the blocks in ascending order, a product is one fp32 accumulator per output that begins at 0
-// and takes, all in fp32,
-//   sum = fma(float(Σ code * q), step * scale, sum)      for every 32 (Q6_K: for either half of them),
-//   sum = fma(minimum, scale * float(Σ q), sum)          for every 32, if the format has minima.
+// -127, which is off by one. A weight element is step * code + minimum with whole codes; step and minimum are those of a group of
+// 32 elements (Q2_K, Q3_K, Q6_K: of 16). With the groups in ascending order, a product is one fp32 accumulator per output that
+// begins at 0 and takes for every group, all in fp32,
+//   sum = fma(float(Σ code * q), step * scale, sum), and
+//   sum = fma(minimum, scale * float(Σ q), sum) if the format has minima.
 // Whole sums are exact in any order; that leaves one order of roundings.
 #ifndef HYDRANT_KERNELS_REFERENCE_QUANTISED_REFERENCE_H_
 #define HYDRANT_KERNELS_REFERENCE_QUANTISED_REFERENCE_H_
@@ -39,11 +39,13 @@ struct StoredElement {
   float step = 0;
   float minimum = 0;
 };
-// REQUIRES: the format is Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K.
+// REQUIRES: the format is quantised.
 StoredElement ElementOf(WeightFormat format, const std::byte* row, int64_t index);
+// All of a row.
+std::vector<StoredElement> ElementsOf(WeightFormat format, const std::byte* row, int64_t cols);
 
 // The product of one stored row of a weight with one row of activations.
-float QuantisedProduct(WeightFormat format, const std::byte* row, const QuantisedRow& x);
+float QuantisedProduct(WeightFormat format, std::span<const StoredElement> row, const QuantisedRow& x);
 
 }  // namespace hydrant::reference
 

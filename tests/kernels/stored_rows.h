@@ -13,6 +13,11 @@
 
 namespace hydrant {
 
+inline constexpr WeightFormat kQuantisedFormats[] = {
+    WeightFormat::kQ8_0,   WeightFormat::kQ4_0,   WeightFormat::kQ4_1, WeightFormat::kQ5_0, WeightFormat::kQ5_1,
+    WeightFormat::kQ2_K,   WeightFormat::kQ3_K,   WeightFormat::kQ4_K, WeightFormat::kQ5_K, WeightFormat::kQ6_K,
+    WeightFormat::kIQ4_NL, WeightFormat::kIQ4_XS, WeightFormat::kMXFP4};
+
 // Where the fp16 scales and minima of a block lie.
 inline std::vector<size_t> HalvesOf(WeightFormat format) {
   switch (format) {
@@ -34,7 +39,7 @@ inline std::vector<size_t> HalvesOf(WeightFormat format) {
   }
 }
 
-// [rows, RowBytes(format, cols)]: random bytes, but for fp16 scales between 2^-10 and 2^-3 of either sign.
+// [rows, RowBytes(format, cols)]: random bytes, but for scales between 2^-10 and 2^-3, those in fp16 of either sign.
 inline std::vector<std::byte> RandomStoredRows(WeightFormat format, int64_t rows, int64_t cols, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<std::byte> bytes(static_cast<size_t>(rows * RowBytes(format, cols)));
@@ -45,6 +50,7 @@ inline std::vector<std::byte> RandomStoredRows(WeightFormat format, int64_t rows
       const auto half = static_cast<uint16_t>((random() & 0x83FFu) | (5 + random() % 7) << 10);
       std::memcpy(bytes.data() + block + offset, &half, 2);
     }
+    if (format == WeightFormat::kMXFP4) bytes[block] = static_cast<std::byte>(118 + random() % 7);
   }
   return bytes;
 }

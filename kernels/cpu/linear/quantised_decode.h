@@ -21,56 +21,75 @@ constexpr int kQuadVectors = 2;
 // 32 inputs of the outputs of a slice: x = steps * (code - offset) + minima.
 struct DecodedSlice {
   Ints codes[8 * kQuadVectors];
-  Reals steps[2];  // [1]: of the second half of the block, if the halves have steps of their own
-  Reals minimum;   // if the format has minima
+  Reals steps[2];   // [1]: of the second half of the block, if the halves have steps of their own
+  Reals minima[2];  // if the format has minima
 };
 
-// Codes of a block -> codes[j], the inputs 4j to 4j + 3 of every output. A shift moves bits into the neighbouring bytes, too,
-// but not to those that the mask leaves.
+// The numbers that codes stand for, an offset added.
+struct alignas(16) NumberTable {
+  uint8_t numbers[16];
+};
+constexpr NumberTable Raised(const int8_t (&numbers)[16], int offset) {
+  NumberTable table{};
+  for (int i = 0; i < 16; ++i) table.numbers[i] = static_cast<uint8_t>(numbers[i] + offset);
+  return table;
+}
+constexpr NumberTable kRaisedNonLinear = Raised(kNonLinearCodes, LayoutOf(WeightFormat::kIQ4_NL).offset);
+constexpr NumberTable kRaisedFp4 = Raised(kFp4Codes, LayoutOf(WeightFormat::kMXFP4).offset);
+static_assert(LayoutOf(WeightFormat::kIQ4_XS).offset == LayoutOf(WeightFormat::kIQ4_NL).offset);
+
+// kCount bits of inputs 4j to 4j + 3 from bit kCount * j on of every byte -> bit `to`. A shift moves bits into the neighbouring
+// bytes, too, but not to those that the mask leaves.
+template <int kCount>
+HYDRANT_SIMD Ints BitsOf(Ints bytes, int j, int to) {
+  const int left = to - kCount * j;
+  const Ints moved = left >= 0 ? ShiftLeft(bytes, left) : ShiftRight(bytes, -left);
+  return And(moved, Bytes(((1 << kCount) - 1) << to));
+}
+
+// Codes of a block -> codes[j], the inputs 4j to 4j + 3 of every output.
 template <int kBits>
 HYDRANT_SIMD void LoadCodes(const char* p, Ints (&codes)[8]) {
-  if constexpr (kBits == 8) {
-    HYDRANT_UNROLL(8)
-    for (int j = 0; j < 8; ++j) codes[j] = LoadInts(p + j * 64);
-    return;
-  }
-  HYDRANT_UNROLL(4)
-  for (int j = 0; j < 4; ++j) {
-    const Ints both = LoadInts(p + j * 64);
-    codes[j] = And(both, Bytes(0x0f));
-    codes[4 + j] = And(ShiftRight(both, 4), Bytes(0x0f));
-  }
-  if constexpr (kBits == 5) {
-    const Ints bits = LoadInts(p + 256);
-    HYDRANT_UNROLL(8)
-    for (int j = 0; j < 8; ++j) {
-      const Ints moved = j <= 4 ? ShiftLeft(bits, 4 - j) : ShiftRight(bits, j - 4);
-      codes[j] = Or(codes[j], And(moved, Bytes(0x10)));
+  constexpr int kLow = kBits < 4 ? 2 : 4;  // bits of the part that comes first
+  constexpr bool kTwo = kBits < 4 || kBits == 6, kOne = kBits == 3 || kBits == 5;
+  constexpr int kTwoBytes = kBits == 6 ? 256 : 0;
+  HYDRANT_UNROLL(8)
+  for (int j = 0; j < 8; ++j) {
+    if constexpr (kBits == 8) {
+      codes[j] = LoadInts(p + j * 64);
+      continue;
     }
-  } else if constexpr (kBits == 6) {
-    HYDRANT_UNROLL(8)
-    for (int j = 0; j < 8; ++j) {
-      const Ints bits = LoadInts(p + 256 + j / 4 * 64);
-      const Ints moved = j % 4 <= 2 ? ShiftLeft(bits, 4 - 2 * (j % 4)) : ShiftRight(bits, 2);
-      codes[j] = Or(codes[j], And(moved, Bytes(0x30)));
+    codes[j] = kLow == 4 ? BitsOf<4>(LoadInts(p + j % 4 * 64), j / 4, 0) : NoInts();
+    if constexpr (kTwo) {
+      codes[j] = Or(codes[j], BitsOf<2>(LoadInts(p + kTwoBytes + j / 4 * 64), j % 4, kLow == 4 ? 4 : 0));
     }
+    if constexpr (kOne) codes[j] = Or(codes[j], BitsOf<1>(LoadInts(p + (kBits - 1) * 64), j, kLow));
   }
 }
 
 // header: of the step that the block is in; scales: of the block.
-template <ScaleKind kScales>
+template <WeightFormat kFormat>
 HYDRANT_SIMD void LoadScales(const char* header, const char* scales, int lane, DecodedSlice& out) {
-  if constexpr (kScales == ScaleKind::kOwn || kScales == ScaleKind::kOwnAndMinimum) {
+  constexpr QuantisedLayout kLayout = LayoutOf(kFormat);
+  const auto d = [&] { return LoadHalves(header + lane * 2); };
+  const auto minus_n = [&] { return Negative(LoadHalves(header + 64 + lane * 2)); };
+  const auto whole = [](Ints s) { return ToReals(SubInts(s, SetInts(kLayout.scale_offset))); };
+  const Ints second = LoadBytes(scales + (ScaleBytes(kLayout.scales) > 32 ? kPanelRows : 0) + lane);
+  if constexpr (kLayout.scales == ScaleKind::kOwn || kLayout.scales == ScaleKind::kOwnAndMinimum) {
     out.steps[0] = LoadHalves(scales + lane * 2);
-    if constexpr (kScales == ScaleKind::kOwnAndMinimum) out.minimum = LoadHalves(scales + 64 + lane * 2);
-  } else if constexpr (kScales == ScaleKind::kStepsAndMinima) {
-    out.steps[0] = Times(LoadHalves(header + lane * 2), LoadUnsigned(scales + lane));
-    const Reals n = LoadHalves(header + 64 + lane * 2);
-    out.minimum = Negative(Times(n, LoadUnsigned(scales + kPanelRows + lane)));
+    if constexpr (HasMinimum(kLayout.scales)) out.minima[0] = LoadHalves(scales + 64 + lane * 2);
+  } else if constexpr (kLayout.scales == ScaleKind::kOwnPower) {
+    out.steps[0] = Powers(LoadBytes(scales + lane));
+  } else if constexpr (kLayout.scales == ScaleKind::kHalvesAndMinima) {
+    const Ints first = LoadBytes(scales + lane);
+    out.steps[0] = Times(d(), ToReals(And(first, SetInts(15))));
+    out.steps[1] = Times(d(), ToReals(And(second, SetInts(15))));
+    out.minima[0] = Times(minus_n(), ToReals(ShiftRight(first, 4)));
+    out.minima[1] = Times(minus_n(), ToReals(ShiftRight(second, 4)));
   } else {
-    const Reals d = LoadHalves(header + lane * 2);
-    out.steps[0] = Times(d, LoadSigned(scales + lane));
-    out.steps[1] = Times(d, LoadSigned(scales + kPanelRows + lane));
+    out.steps[0] = Times(d(), whole(LoadBytes(scales + lane)));
+    if constexpr (kLayout.scales == ScaleKind::kHalves) out.steps[1] = Times(d(), whole(second));
+    if constexpr (kLayout.scales == ScaleKind::kStepsAndMinima) out.minima[0] = Times(minus_n(), ToReals(second));
   }
 }
 
@@ -82,9 +101,14 @@ HYDRANT_SIMD void DecodeSlice(const char* panel, int64_t block, int slice, Decod
   const int lane = slice * kWidth;
   const char* header = panel + block / kBlocks * StepBytes(kLayout);
   const char* at = header + HeaderBytes(kLayout) + block % kBlocks * BlockBytes(kLayout);
-  LoadScales<kLayout.scales>(header, at + 2 * kCodeBytes, lane, out);
+  LoadScales<kFormat>(header, at + 2 * kCodeBytes, lane, out);
   Ints codes[8];
   LoadCodes<kLayout.code_bits>(at + lane / 16 * kCodeBytes + lane % 16 * 4, codes);
+  if constexpr (kLayout.table != CodeTable::kNone) {
+    const uint8_t* numbers = (kLayout.table == CodeTable::kFp4 ? kRaisedFp4 : kRaisedNonLinear).numbers;
+    HYDRANT_UNROLL(8)
+    for (int j = 0; j < 8; ++j) codes[j] = Lookup(numbers, codes[j]);
+  }
   HYDRANT_UNROLL(8)
   for (int j = 0; j < 8; ++j) {
 #ifdef HYDRANT_BYTE_PRODUCTS

@@ -32,9 +32,7 @@ struct ProductShape {
   bool minima;  // otherwise an offset may have to be taken off
 };
 
-constexpr ProductShape ShapeOf(QuantisedLayout layout) {
-  return {layout.scales == ScaleKind::kHalves, HasMinimum(layout.scales)};
-}
+constexpr ProductShape ShapeOf(QuantisedLayout layout) { return {HasHalves(layout.scales), HasMinimum(layout.scales)}; }
 
 // A strip's block in the prepared x.
 template <int kRows>
@@ -126,13 +124,15 @@ HYDRANT_SIMD void AddBlock(const DecodedSlice* slices, XBlock<kRows> x, __m128i 
     HYDRANT_UNROLL(4)
     for (int row = 0; row < kRows; ++row) {
       const Reals scale = Broadcast(x.scale(row));
-      const Ints offset = ShiftLeftBy(Broadcast(x.minus(kFirstPart + group, row)), offset_bits);
+      const Ints minus = Broadcast(x.minus(kFirstPart + group, row));
+      const Ints offset = ShiftLeftBy(minus, offset_bits);
+      const Reals q_sum = kShape.halves ? Times(scale, ToReals(SubInts(NoInts(), minus))) : Broadcast(x.sum(row));
       HYDRANT_UNROLL(2)
       for (int slice = 0; slice < kSlices; ++slice) {
         const Ints whole = kShape.minima ? wholes[row][slice] : AddInts(wholes[row][slice], offset);
         Reals& sum = sums[row][slice];
         sum = Add(ToReals(whole), Times(slices[slice].steps[group], scale), sum);
-        if constexpr (kShape.minima) sum = Add(slices[slice].minimum, Broadcast(x.sum(row)), sum);
+        if constexpr (kShape.minima) sum = Add(slices[slice].minima[group], q_sum, sum);
       }
     }
   }
@@ -245,13 +245,23 @@ FormatKernels KernelsOf(WeightFormat format) {
       return KernelsFor<WeightFormat::kQ5_0>();
     case WeightFormat::kQ5_1:
       return KernelsFor<WeightFormat::kQ5_1>();
+    case WeightFormat::kQ2_K:
+      return KernelsFor<WeightFormat::kQ2_K>();
+    case WeightFormat::kQ3_K:
+      return KernelsFor<WeightFormat::kQ3_K>();
     case WeightFormat::kQ4_K:
       return KernelsFor<WeightFormat::kQ4_K>();
     case WeightFormat::kQ5_K:
       return KernelsFor<WeightFormat::kQ5_K>();
-    default:
-      assert(format == WeightFormat::kQ6_K);
+    case WeightFormat::kQ6_K:
       return KernelsFor<WeightFormat::kQ6_K>();
+    case WeightFormat::kIQ4_NL:
+      return KernelsFor<WeightFormat::kIQ4_NL>();
+    case WeightFormat::kIQ4_XS:
+      return KernelsFor<WeightFormat::kIQ4_XS>();
+    default:
+      assert(format == WeightFormat::kMXFP4);
+      return KernelsFor<WeightFormat::kMXFP4>();
   }
 }
 

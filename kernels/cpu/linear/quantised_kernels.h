@@ -2,7 +2,7 @@
 // where there are byte products, two bytes, whose products with the codes are added up apart.
 //
 // Rows of x are worked on in tiles, and a tile in strips of a few rows. A panel is decoded for a tile a few blocks at a time, to
-// a form that is the same for all formats: so products are compiled for three shapes of formats, not for each of them.
+// a form that is the same for all formats: so products are compiled for four shapes of formats, not for each of them.
 //
 // Prepared x. A strip of R rows is a row of blocks of 32 inputs, each
 //   int8 low [R][32], int8 high [R][32], or without byte products int16 q [R][32], every four of them in the order 0, 2, 1, 3

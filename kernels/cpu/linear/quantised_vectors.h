@@ -45,11 +45,21 @@ HYDRANT_SIMD void StoreReals(float* p, Reals a) { _mm512_storeu_ps(p, a); }
 HYDRANT_SIMD Reals LoadHalves(const char* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-HYDRANT_SIMD Reals LoadUnsigned(const char* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+HYDRANT_SIMD Ints LoadBytes(const char* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-HYDRANT_SIMD Reals LoadSigned(const char* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+HYDRANT_SIMD Ints SetInts(int a) { return _mm512_set1_epi32(a); }
+HYDRANT_SIMD Ints SubInts(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
+// 2^(e - 128), which is not a normal number below e = 2.
+HYDRANT_SIMD Reals Powers(Ints e) {
+  const Ints low = _mm512_min_epi32(e, SetInts(2));
+  const Ints bits = _mm512_sllv_epi32(SetInts(0x00200000), low);
+  return _mm512_castsi512_ps(_mm512_add_epi32(bits, _mm512_slli_epi32(_mm512_sub_epi32(e, low), 23)));
+}
+// The bytes of 16 that codes are the numbers of.
+HYDRANT_SIMD Ints Lookup(const uint8_t* table, Ints codes) {
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), codes);
 }
 
 HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
@@ -87,11 +97,21 @@ HYDRANT_SIMD void StoreReals(float* p, Reals a) { _mm256_storeu_ps(p, a); }
 HYDRANT_SIMD Reals LoadHalves(const char* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-HYDRANT_SIMD Reals LoadUnsigned(const char* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+HYDRANT_SIMD Ints LoadBytes(const char* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }
-HYDRANT_SIMD Reals LoadSigned(const char* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+HYDRANT_SIMD Ints SetInts(int a) { return _mm256_set1_epi32(a); }
+HYDRANT_SIMD Ints SubInts(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
+// 2^(e - 128), which is not a normal number below e = 2.
+HYDRANT_SIMD Reals Powers(Ints e) {
+  const Ints low = _mm256_min_epi32(e, SetInts(2));
+  const Ints bits = _mm256_sllv_epi32(SetInts(0x00200000), low);
+  return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_slli_epi32(_mm256_sub_epi32(e, low), 23)));
+}
+// The bytes of 16 that codes are the numbers of.
+HYDRANT_SIMD Ints Lookup(const uint8_t* table, Ints codes) {
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), codes);
 }
 
 HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm256_add_epi32(a, b); }

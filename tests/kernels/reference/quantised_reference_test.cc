@@ -61,16 +61,15 @@ TEST(QuantiseRow, SpecialBlocks) {
 
 // In fp64, of the weights as they expand and of x as it was quantised: what is left is the rounding of two fp32 sums per block.
 TEST(QuantisedProduct, IsTheProductOfWhatTheCodesStandFor) {
-  for (const WeightFormat format :
-       {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0, WeightFormat::kQ5_1,
-        WeightFormat::kQ4_K, WeightFormat::kQ5_K, WeightFormat::kQ6_K}) {
+  for (const WeightFormat format : kQuantisedFormats) {
     const int64_t cols = 768;
     for (uint32_t seed = 0; seed < 10; ++seed) {
       const std::vector<std::byte> row = RandomStoredRows(format, 1, cols, seed);
       const QuantisedRow x = QuantiseRow(Random(cols, seed + 100));
+      const std::vector<reference::StoredElement> elements = reference::ElementsOf(format, row.data(), cols);
       double expected = 0, magnitude = 0;
       for (int64_t i = 0; i < cols; ++i) {
-        const reference::StoredElement element = reference::ElementOf(format, row.data(), i);
+        const reference::StoredElement& element = elements[static_cast<size_t>(i)];
         const double value = static_cast<double>(x.scale[static_cast<size_t>(i / 32)]) * x.q[static_cast<size_t>(i)];
         const double product = static_cast<double>(element.step) * element.code * value;
         const double minimum = static_cast<double>(element.minimum) * value;
@@ -79,7 +78,7 @@ TEST(QuantisedProduct, IsTheProductOfWhatTheCodesStandFor) {
       }
       // Each addition rounds at most the largest partial sum; a product's factors are rounded twice.
       const double bound = (2.0 * static_cast<double>(cols) / 16 + 4) * std::ldexp(1.0, -24) * magnitude;
-      EXPECT_NEAR(reference::QuantisedProduct(format, row.data(), x), expected, bound) << InfoOf(format).name;
+      EXPECT_NEAR(reference::QuantisedProduct(format, elements, x), expected, bound) << InfoOf(format).name;
     }
   }
 }

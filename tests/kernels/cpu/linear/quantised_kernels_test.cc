@@ -27,10 +27,6 @@
 namespace hydrant {
 namespace {
 
-constexpr WeightFormat kPackedFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-                                           WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4_K,
-                                           WeightFormat::kQ5_K, WeightFormat::kQ6_K};
-
 std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
   std::unique_ptr<CpuDevice> device = CpuDevice::Create({.threads = threads, .isa = isa}).value();
   device->ReserveScratch({.tokens_max = 128, .cols_max = 2048});
@@ -83,13 +79,18 @@ struct StoredWeight {
 
   // [n, rows()] by the oracle.
   Floats Expected(const Floats& x, int64_t n) const {
-    Floats out;
+    std::vector<reference::QuantisedRow> quantised;
     for (int64_t i = 0; i < n; ++i) {
-      const auto row =
-          reference::QuantiseRow(std::span(x).subspan(static_cast<size_t>(i * cols), static_cast<size_t>(cols)));
-      for (int64_t output = 0; output < rows(); ++output) {
-        const auto [format, at] = Row(output);
-        out.push_back(reference::QuantisedProduct(format, at, row));
+      quantised.push_back(
+          reference::QuantiseRow(std::span(x).subspan(static_cast<size_t>(i * cols), static_cast<size_t>(cols))));
+    }
+    Floats out(static_cast<size_t>(n * rows()));
+    for (int64_t output = 0; output < rows(); ++output) {
+      const auto [format, at] = Row(output);
+      const std::vector<reference::StoredElement> elements = reference::ElementsOf(format, at, cols);
+      for (int64_t i = 0; i < n; ++i) {
+        out[static_cast<size_t>(i * rows() + output)] =
+            reference::QuantisedProduct(format, elements, quantised[static_cast<size_t>(i)]);
       }
     }
     return out;
@@ -124,7 +125,7 @@ class QuantisedKernelsTest : public testing::TestWithParam<std::tuple<CpuIsa, We
 };
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, QuantisedKernelsTest,
-                         testing::Combine(testing::ValuesIn(SupportedIsas()), testing::ValuesIn(kPackedFormats)),
+                         testing::Combine(testing::ValuesIn(SupportedIsas()), testing::ValuesIn(kQuantisedFormats)),
                          [](const auto& test) {
                            return std::string(IsaName(std::get<0>(test.param))) + "_" +
                                   std::string(InfoOf(std::get<1>(test.param)).name);
@@ -276,7 +277,8 @@ TEST(QuantisedKernels, FormatsMixWithinAWeight) {
   const std::vector<std::vector<LinearPart>> mixtures = {
       {{64, WeightFormat::kQ4_K}, {32, WeightFormat::kQ4_K}, {32, WeightFormat::kQ6_K}},
       {{33, WeightFormat::kQ4_K}, {7, WeightFormat::kQ6_K}, {50, WeightFormat::kQ8_0}},
-      {{1, WeightFormat::kQ5_0}, {1, WeightFormat::kQ4_1}},
+      {{1, WeightFormat::kQ5_0}, {1, WeightFormat::kMXFP4}, {20, WeightFormat::kIQ4_NL}},
+      {{33, WeightFormat::kQ2_K}, {32, WeightFormat::kQ3_K}, {32, WeightFormat::kIQ4_XS}},
       {{64, WeightFormat::kQ4_0}, {32, WeightFormat::kBF16}, {40, WeightFormat::kQ5_K}, {8, WeightFormat::kBF16}},
   };
   for (const CpuIsa isa : SupportedIsas()) {
@@ -312,11 +314,7 @@ TEST(QuantisedKernels, FormatsMixWithinAWeight) {
 
 TEST(QuantisedKernels, TheDeviceKeepsWhatHasALayout) {
   const auto device = MakeDevice(SupportedIsas().back());
-  for (const WeightFormat format : kPackedFormats) EXPECT_TRUE(device->Supports(format)) << InfoOf(format).name;
-  for (const WeightFormat format :
-       {WeightFormat::kQ2_K, WeightFormat::kQ3_K, WeightFormat::kIQ4_NL, WeightFormat::kIQ4_XS, WeightFormat::kMXFP4}) {
-    EXPECT_FALSE(device->Supports(format)) << InfoOf(format).name;
-  }
+  for (const WeightFormat format : kQuantisedFormats) EXPECT_TRUE(device->Supports(format)) << InfoOf(format).name;
   EXPECT_TRUE(device->Supports(WeightFormat::kF32));
 }
 

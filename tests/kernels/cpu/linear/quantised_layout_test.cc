@@ -17,10 +17,6 @@
 namespace hydrant {
 namespace {
 
-constexpr WeightFormat kPackedFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-                                           WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4_K,
-                                           WeightFormat::kQ5_K, WeightFormat::kQ6_K};
-
 class QuantisedLayoutTest : public testing::TestWithParam<WeightFormat> {
  protected:
   // Packs 32 rows, and compares every lane with the row that it came from.
@@ -45,7 +41,7 @@ class QuantisedLayoutTest : public testing::TestWithParam<WeightFormat> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryFormat, QuantisedLayoutTest, testing::ValuesIn(kPackedFormats),
+INSTANTIATE_TEST_SUITE_P(EveryFormat, QuantisedLayoutTest, testing::ValuesIn(kQuantisedFormats),
                          [](const auto& test) { return std::string(InfoOf(test.param).name); });
 
 TEST_P(QuantisedLayoutTest, RandomRowsComeBackBitByBit) {
@@ -95,16 +91,15 @@ TEST_P(QuantisedLayoutTest, NoBitIsLost) {
   for (const int count : flipped) ASSERT_LE(count, 1);
 }
 
-TEST_P(QuantisedLayoutTest, TakesAtMostThreeHundredthsMoreThanTheFile) {
+TEST_P(QuantisedLayoutTest, TakesAtMostFourHundredthsMoreThanTheFile) {
   const int64_t cols = 1536;
   const double stored = static_cast<double>(32 * RowBytes(GetParam(), cols));
-  EXPECT_LE(static_cast<double>(QuantisedPanelBytes(GetParam(), cols)), 1.03 * stored);
+  EXPECT_LE(static_cast<double>(QuantisedPanelBytes(GetParam(), cols)), 1.04 * stored);
   EXPECT_EQ(QuantisedPanelBytes(GetParam(), cols) % 64, 0);
 }
 
 TEST(QuantisedLayout, OtherFormatsHaveNone) {
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kQ2_K, WeightFormat::kQ3_K,
-                                    WeightFormat::kIQ4_NL, WeightFormat::kIQ4_XS, WeightFormat::kMXFP4}) {
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16}) {
     EXPECT_EQ(LayoutOf(format).code_bits, 0) << InfoOf(format).name;
   }
 }
