@@ -87,8 +87,8 @@ struct LinearSpec {
   int64_t cols = 0;                          // inputs
   WeightFormat format = WeightFormat::kF32;  // of every row; ignored if there are `parts`
   bool gated = false;  // rows [0, rows/2) are the gate, the rest the up projection; used with Device::LinearGated only
-  // For mixed formats: all rows, part by part. The parts that are not quantised share one format. A gate and its up
-  // projection share one, too, because every device multiplies them side by side.
+  // For mixed formats: all rows, part by part; of a gated weight, the gate and the up projection. The parts that are not quantised
+  // share one format.
   std::vector<LinearPart> parts = {};
 };
 

@@ -14,6 +14,7 @@ enum class Epilogue : uint8_t {
   kAccumulate,  // y += s + bias
   kActivate,    // y = activation(s + bias)
   kGate,        // y = activation(gate + bias) * (up + bias)
+  kScale,       // y *= s + bias: what kGate does where gate and up are computed one after the other
 };
 
 }  // namespace hydrant

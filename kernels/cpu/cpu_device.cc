@@ -52,6 +52,20 @@ int TileParts(int threads, int64_t tiles, int64_t panels) {
   return best;
 }
 
+// A run's own, where the product has `epilogue`.
+Epilogue EpilogueOf(RunPart part, Epilogue epilogue) {
+  assert(part == RunPart::kWhole || epilogue == Epilogue::kGate);
+  switch (part) {
+    case RunPart::kGate:
+      return Epilogue::kActivate;
+    case RunPart::kUp:
+      return Epilogue::kScale;
+    case RunPart::kWhole:
+      break;
+  }
+  return epilogue;
+}
+
 // Rows per part, so that a part is worth a thread.
 int64_t RowGrain(int64_t cols) { return std::max<int64_t>(1, kParallelElements / std::max<int64_t>(1, cols)); }
 
@@ -210,7 +224,7 @@ CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, 
 void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   if (x.rows == 0) return;
   for (const LinearRun& run : static_cast<const CpuLinear&>(weight).runs()) {
-    MultiplyRun(run, epilogue, activation, x, y);
+    MultiplyRun(run, EpilogueOf(run.part, epilogue), activation, x, y);
   }
 }
 

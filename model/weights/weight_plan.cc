@@ -27,9 +27,6 @@ class Planner {
       weight.cols = source.cols();
       weight.parts.push_back(PartOf(source, name, layer));
     }
-    if (gated && weight.parts[0].computed != weight.parts[1].computed) {
-      for (WeightPart& part : weight.parts) part.computed = FormatOf(choice_.expanded);
-    }
     Push(std::move(weight));
   }
 

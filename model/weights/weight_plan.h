@@ -6,8 +6,7 @@
 // Invariants
 //  1. A part that keeps a quantised format is stored in it, can be had as stored, and the device supports it; every other part is
 //     expanded, all of them to one type.
-//  2. The parts of a gated weight have one format: every device multiplies them side by side.
-//  3. PlannedWeight::bytes is LinearWeight::bytes() of what LoadWeights makes of it, and the sum of its parts' bytes.
+//  2. PlannedWeight::bytes is LinearWeight::bytes() of what LoadWeights makes of it, and the sum of its parts' bytes.
 #ifndef HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
 #define HYDRANT_MODEL_WEIGHTS_WEIGHT_PLAN_H_
 

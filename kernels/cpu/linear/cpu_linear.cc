@@ -10,48 +10,67 @@
 namespace hydrant {
 namespace {
 
-int64_t PanelOutputs(const LinearSpec& spec) { return spec.gated ? kPanelRows / 2 : kPanelRows; }
-
-int64_t PanelCount(const LinearSpec& spec, int64_t rows) {
-  const int64_t outputs = spec.gated ? rows / 2 : rows;
-  return (outputs + PanelOutputs(spec) - 1) / PanelOutputs(spec);
-}
-
 int64_t PanelBytes(WeightFormat format, int64_t cols) {
   if (IsQuantised(format)) return QuantisedPanelBytes(format, cols);
   return kPanelRows * RowBytes(format, format == WeightFormat::kBF16 ? (cols + 1) / 2 * 2 : cols);
 }
 
-// The parts of a weight; a gated one is one part.
-std::vector<LinearPart> PartsOf(const LinearSpec& spec) {
-  if (spec.parts.empty()) return {{spec.rows, spec.format}};
-  if (!spec.gated) return spec.parts;
-  assert(std::all_of(spec.parts.begin(), spec.parts.end(),
-                     [&](const LinearPart& part) { return part.format == spec.parts.front().format; }));
-  return {{spec.rows, spec.parts.front().format}};
+// Rows that become one segment.
+struct SegmentRows {
+  WeightFormat format = WeightFormat::kF32;
+  int64_t first_row = 0;
+  int64_t outputs = 0;
+  int64_t panel_outputs = kPanelRows;
+  int64_t first_output = 0;
+  RunPart part = RunPart::kWhole;
+
+  int64_t panels() const { return (outputs + panel_outputs - 1) / panel_outputs; }
+};
+
+std::vector<SegmentRows> SegmentsOf(const LinearSpec& spec) {
+  std::vector<LinearPart> parts = spec.parts;
+  if (parts.empty()) parts.push_back({spec.rows, spec.format});
+  const bool mixed = std::any_of(parts.begin(), parts.end(),
+                                 [&](const LinearPart& part) { return part.format != parts.front().format; });
+  if (spec.gated && !mixed) {
+    return {{.format = parts.front().format, .outputs = spec.rows / 2, .panel_outputs = kPanelRows / 2}};
+  }
+  if (spec.gated) {
+    const int64_t half = spec.rows / 2;
+    assert(parts.size() == 2 && parts[0].rows == half && parts[1].rows == half);
+    return {{.format = parts[0].format, .outputs = half, .part = RunPart::kGate},
+            {.format = parts[1].format, .first_row = half, .outputs = half, .part = RunPart::kUp}};
+  }
+  std::vector<SegmentRows> segments;
+  int64_t row = 0;
+  for (const LinearPart& part : parts) {
+    segments.push_back({.format = part.format, .first_row = row, .outputs = part.rows, .first_output = row});
+    row += part.rows;
+  }
+  return segments;
 }
 
 int64_t AllPanels(const LinearSpec& spec) {
   int64_t panels = 0;
-  for (const LinearPart& part : PartsOf(spec)) panels += PanelCount(spec, part.rows);
+  for (const SegmentRows& segment : SegmentsOf(spec)) panels += segment.panels();
   return panels;
 }
 
 int64_t AllPanelBytes(const LinearSpec& spec) {
   int64_t bytes = 0;
-  for (const LinearPart& part : PartsOf(spec))
-    bytes += PanelCount(spec, part.rows) * PanelBytes(part.format, spec.cols);
+  for (const SegmentRows& segment : SegmentsOf(spec)) bytes += segment.panels() * PanelBytes(segment.format, spec.cols);
   return bytes;
 }
 
 int64_t BiasBytes(const LinearSpec& spec) { return AllPanels(spec) * kPanelRows * static_cast<int64_t>(sizeof(float)); }
 
-// Where lane `lane` of a segment's panel comes from: a row of the weight, or -1.
-int64_t SourceRow(const LinearSpec& spec, const LinearSegment& segment, int64_t panel, int64_t lane) {
-  const int64_t output = panel * PanelOutputs(spec) + lane % PanelOutputs(spec);
+// Where lane `lane` of a segment's panel comes from: a row of the weight, or -1. Side by side, the up projection's rows are those
+// behind the gate's.
+int64_t SourceRow(const LinearSegment& segment, int64_t panel, int64_t lane) {
+  const int64_t in_panel = segment.packed.panel_outputs;
+  const int64_t output = panel * in_panel + lane % in_panel;
   if (output >= segment.packed.outputs) return -1;
-  const int64_t row = segment.first_output + output;
-  return lane < PanelOutputs(spec) ? row : row + spec.rows / 2;
+  return segment.first_row + output + (lane < in_panel ? 0 : segment.packed.outputs);
 }
 
 }  // namespace
@@ -72,26 +91,27 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
   assert(bias.empty() || static_cast<int64_t>(bias.size()) == spec.rows);
   const char* data = static_cast<const char*>(data_.data());
   const float* segment_bias = bias.empty() ? nullptr : static_cast<const float*>(bias_.data());
-  int64_t output = 0;
-  for (const LinearPart& part : PartsOf(spec)) {
-    const bool quantised = IsQuantised(part.format);
-    assert(!quantised || LayoutOf(part.format).code_bits > 0);
-    const auto found =
-        std::find_if(runs_.begin(), runs_.end(), [&](const LinearRun& run) { return run.quantised == quantised; });
-    LinearRun& run = found != runs_.end() ? *found : runs_.emplace_back(LinearRun{.quantised = quantised});
+  for (const SegmentRows& rows_of : SegmentsOf(spec)) {
+    const bool quantised = IsQuantised(rows_of.format);
+    assert(!quantised || LayoutOf(rows_of.format).code_bits > 0);
+    const auto found = std::find_if(runs_.begin(), runs_.end(), [&](const LinearRun& run) {
+      return run.quantised == quantised && run.part == rows_of.part;
+    });
+    LinearRun& run =
+        found != runs_.end() ? *found : runs_.emplace_back(LinearRun{.quantised = quantised, .part = rows_of.part});
     LinearSegment segment{.packed = {.data = data,
                                      .bias = segment_bias,
-                                     .format = part.format,
+                                     .format = rows_of.format,
                                      .inputs = spec.cols,
-                                     .outputs = spec.gated ? part.rows / 2 : part.rows,
-                                     .panel_outputs = PanelOutputs(spec),
-                                     .panel_bytes = PanelBytes(part.format, spec.cols)},
-                          .first_output = output,
+                                     .outputs = rows_of.outputs,
+                                     .panel_outputs = rows_of.panel_outputs,
+                                     .panel_bytes = PanelBytes(rows_of.format, spec.cols)},
+                          .first_row = rows_of.first_row,
+                          .first_output = rows_of.first_output,
                           .first_panel = run.panels,
-                          .panels = PanelCount(spec, part.rows)};
+                          .panels = rows_of.panels()};
     data += segment.panels * segment.packed.panel_bytes;
     if (segment_bias != nullptr) segment_bias += segment.panels * kPanelRows;
-    output += segment.packed.outputs;
     run.panels += segment.panels;
     run.segments.push_back(segment);
   }
@@ -114,7 +134,7 @@ void CpuLinear::PackBias(std::span<const float> bias) {
     for (const LinearSegment& segment : run.segments) {
       auto* packed = const_cast<float*>(segment.packed.bias);
       for (int64_t i = 0; i < segment.panels * kPanelRows; ++i) {
-        const int64_t row = SourceRow(spec_, segment, i / kPanelRows, i % kPanelRows);
+        const int64_t row = SourceRow(segment, i / kPanelRows, i % kPanelRows);
         packed[i] = row < 0 ? 0.0f : bias[static_cast<size_t>(row)];
       }
     }
@@ -130,17 +150,17 @@ void CpuLinear::PackPanels(const LinearSegment& segment, const WeightRows& rows,
   // [kPanelRows][row_bytes], one per thread and segment; every row is written for every panel.
   const auto panel_rows = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(kPanelRows) * row_bytes);
   for (int64_t panel = begin; panel < end; ++panel) {
-    for (int64_t lane = 0; lane < kPanelRows; lane += PanelOutputs(spec_)) {
-      const int64_t first = SourceRow(spec_, segment, panel, lane);
-      const int64_t count = std::min(PanelOutputs(spec_), segment.packed.outputs - panel * PanelOutputs(spec_));
+    const int64_t in_panel = segment.packed.panel_outputs;
+    for (int64_t lane = 0; lane < kPanelRows; lane += in_panel) {
+      const int64_t first = SourceRow(segment, panel, lane);
+      const int64_t count = std::min(in_panel, segment.packed.outputs - panel * in_panel);
       std::byte* to = panel_rows.get() + static_cast<size_t>(lane) * row_bytes;
       if (quantised) {
         rows.stored(first, first + count, to);
       } else {
         rows.fp32(first, first + count, reinterpret_cast<float*>(to));
       }
-      std::memset(to + static_cast<size_t>(count) * row_bytes, 0,
-                  static_cast<size_t>(PanelOutputs(spec_) - count) * row_bytes);
+      std::memset(to + static_cast<size_t>(count) * row_bytes, 0, static_cast<size_t>(in_panel - count) * row_bytes);
     }
     char* packed = const_cast<char*>(segment.panel(panel));
     if (quantised) {

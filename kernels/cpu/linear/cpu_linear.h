@@ -6,9 +6,12 @@
 // Invariants
 //  1. Segments follow each other in the order of the outputs; each begins a panel of its own, and a panel has one format.
 //  2. The segments of a run need x in one form: all of them are quantised, or none is. There are at most two runs.
+//  3. A gate and its up projection in one format lie side by side in panels. In two formats each is a run of one segment, the
+//     gate first: it is stored, and the other one multiplies what is there.
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_CPU_LINEAR_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_CPU_LINEAR_H_
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,6 +25,7 @@ namespace hydrant {
 // Adjacent outputs of a weight in one format.
 struct LinearSegment {
   PackedWeight packed;
+  int64_t first_row = 0;     // of the weight; side by side, of the gate
   int64_t first_output = 0;  // column of y that panel 0 begins with
   int64_t first_panel = 0;   // number of panel 0 in its run
   int64_t panels = 0;
@@ -29,9 +33,13 @@ struct LinearSegment {
   const char* panel(int64_t index) const { return static_cast<const char*>(packed.data) + index * packed.panel_bytes; }
 };
 
+// What a run computes of its weight's outputs.
+enum class RunPart : uint8_t { kWhole, kGate, kUp };
+
 // Segments that are multiplied with the same prepared x.
 struct LinearRun {
   bool quantised = false;
+  RunPart part = RunPart::kWhole;
   int64_t panels = 0;  // of all segments
   std::vector<LinearSegment> segments;
 

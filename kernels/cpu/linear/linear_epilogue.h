@@ -40,6 +40,9 @@ struct Ahead {
   if (call.epilogue == Epilogue::kAccumulate) {
     first = LoadN(y, in_first) + first;
     second = LoadN(y + kLanes, in_second) + second;
+  } else if (call.epilogue == Epilogue::kScale) {
+    first = LoadN(y, in_first) * first;
+    second = LoadN(y + kLanes, in_second) * second;
   }
   StoreN(y, first, in_first);
   StoreN(y + kLanes, second, in_second);

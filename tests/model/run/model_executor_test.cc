@@ -133,7 +133,7 @@ void ExpectSame(const Generation& a, const Generation& b, const std::string& wha
   for (size_t i = 0; i < a.prompt.size(); ++i) ExpectSameBits(a.prompt[i], b.prompt[i]);
 }
 
-// A .gguf file with every quantised format that fits rows of 32 and 64 elements, two of them in one fused weight.
+// A .gguf file with every quantised format that fits rows of 32 and 64 elements, two of them in fused weights.
 std::string QuantisedModel() {
   static const auto& path = *new std::string([] {
     static const auto& dir = *new TempDir();
@@ -154,9 +154,10 @@ std::string QuantisedModel() {
       quantise(block + "attn_v.weight", 8, WeightFormat::kQ8_0);
       quantise(block + "attn_output.weight", 6, WeightFormat::kQ5_0);
       quantise(block + "ffn_gate.weight", 2, WeightFormat::kQ4_0);
-      quantise(block + "ffn_up.weight", 2, WeightFormat::kQ4_0);
+      if (block == "blk.0.") quantise(block + "ffn_up.weight", 2, WeightFormat::kQ4_0);
       quantise(block + "ffn_down.weight", 7, WeightFormat::kQ5_1);
     }
+    quantise("blk.1.ffn_up.weight", 20, WeightFormat::kIQ4_NL);
     return dir.Write("quantised.gguf", file.Build());
   }());
   return path;

@@ -164,12 +164,16 @@ TEST(WeightPlan, AFusedMatrixMayMixTheFormatsOfItsParts) {
               ElementsAre(kQ4_K, kQ4_K, kBF16));
 }
 
-TEST(WeightPlan, AGateAndItsUpProjectionHaveOneFormat) {
+TEST(WeightPlan, AGateAndItsUpProjectionMayDiffer) {
   TensorTable tensors = HollowTensors(TwoLayers(), kQ4_K);
   Replace(tensors, TensorRole::kUp, 1, kQ6_K);
   const WeightPlan plan = Plan(TwoLayers(), tensors, {kQ4_K, kQ6_K});
   EXPECT_THAT(Computed(Find(plan, WeightRole::kUp, 0)), ElementsAre(kQ4_K, kQ4_K));
-  EXPECT_THAT(Computed(Find(plan, WeightRole::kUp, 1)), ElementsAre(kBF16, kBF16));
+  const PlannedWeight& up = Find(plan, WeightRole::kUp, 1);
+  EXPECT_THAT(Computed(up), ElementsAre(kQ4_K, kQ6_K));
+  EXPECT_TRUE(up.Spec().gated);
+  EXPECT_EQ(up.Spec().parts.size(), 2u);
+  EXPECT_EQ(plan.Formats(), "Q4_K, Q6_K");
 }
 
 TEST(WeightPlan, WhatCannotBeHadAsStoredIsExpanded) {

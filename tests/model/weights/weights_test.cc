@@ -228,8 +228,10 @@ TEST_F(WeightsTest, ADeviceThatSupportsAFormatReadsItsRowsAsStored) {
   EXPECT_EQ(up.parts[0], gate + gate);
 
   const auto& mixed = static_cast<const RecordedWeight&>(*weights.layers[1].up);
-  EXPECT_EQ(mixed.spec().format, WeightFormat::kBF16) << "two formats: both are expanded";
-  EXPECT_EQ(mixed.parts[0].size(), 128u * 32u * sizeof(float));
+  ASSERT_EQ(mixed.parts.size(), 2u) << "the gate is kept, up is expanded";
+  EXPECT_EQ(mixed.parts[0], gate);
+  EXPECT_EQ(mixed.spec().parts[1].format, WeightFormat::kBF16);
+  EXPECT_EQ(mixed.parts[1].size(), 64u * 32u * sizeof(float));
 }
 
 TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {

@@ -312,6 +312,52 @@ TEST(QuantisedKernels, FormatsMixWithinAWeight) {
   }
 }
 
+// Each half gives the bits that it gives alone, whether they lie side by side or not.
+TEST(QuantisedKernels, AGateAndItsUpProjectionMayDiffer) {
+  const int64_t cols = 256;
+  const std::vector<std::pair<WeightFormat, WeightFormat>> pairs = {
+      {WeightFormat::kQ4_K, WeightFormat::kQ6_K},
+      {WeightFormat::kIQ4_XS, WeightFormat::kBF16},
+      {WeightFormat::kBF16, WeightFormat::kQ2_K},
+  };
+  for (const CpuIsa isa : SupportedIsas()) {
+    for (const auto& [gate_format, up_format] : pairs) {
+      for (const int64_t half : {1, 15, 33, 64}) {
+        const auto device = MakeDevice(isa, 3);
+        const StoredWeight weight(cols, {{half, gate_format}, {half, up_format}}, 14);
+        StoredWeight gate(cols, {{half, gate_format}}, 0), up(cols, {{half, up_format}}, 0);
+        gate.bytes[0] = weight.bytes[0];
+        up.bytes[0] = weight.bytes[1];
+        const Floats bias = Random(2 * half, 15);
+        const Floats gate_bias(bias.begin(), bias.begin() + half), up_bias(bias.begin() + half, bias.end());
+        const auto packed = weight.Pack(*device, bias, true), packed_gate = gate.Pack(*device, gate_bias);
+        EXPECT_EQ(static_cast<int64_t>(packed->bytes()), device->LinearBytes(packed->spec(), true));
+        for (const int64_t n : {1, 7, 33}) {
+          Floats x = Random(n * cols, 16, 0.01f);
+          Floats expected(static_cast<size_t>(n * half), kUntouched), actual = expected;
+          device->LinearActivated(*packed_gate, Activation::kSilu, View(x, n, cols), View(expected, n, half));
+          const Floats factor = Multiply(*device, *up.Pack(*device, up_bias), x, n);
+          for (size_t i = 0; i < expected.size(); ++i) expected[i] *= factor[i];
+          device->LinearGated(*packed, Activation::kSilu, View(x, n, cols), View(actual, n, half));
+          ExpectSameBits(actual, expected, std::string(IsaName(isa)) + ", " + std::to_string(half) + " outputs");
+        }
+      }
+    }
+    // Halves in one format lie side by side.
+    const auto device = MakeDevice(isa);
+    const StoredWeight weight(cols, {{48, WeightFormat::kQ5_0}, {48, WeightFormat::kQ5_0}}, 17);
+    Floats x = Random(5 * cols, 18, 0.01f), actual(5 * 48, kUntouched), expected = actual;
+    device->LinearGated(*weight.Pack(*device, {}, true), Activation::kSilu, View(x, 5, cols), View(actual, 5, 48));
+    StoredWeight gate(cols, {{48, WeightFormat::kQ5_0}}, 0), up = gate;
+    gate.bytes[0] = weight.bytes[0];
+    up.bytes[0] = weight.bytes[1];
+    device->LinearActivated(*gate.Pack(*device), Activation::kSilu, View(x, 5, cols), View(expected, 5, 48));
+    const Floats factor = Multiply(*device, *up.Pack(*device), x, 5);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] *= factor[i];
+    ExpectSameBits(actual, expected, IsaName(isa));
+  }
+}
+
 TEST(QuantisedKernels, TheDeviceKeepsWhatHasALayout) {
   const auto device = MakeDevice(SupportedIsas().back());
   for (const WeightFormat format : kQuantisedFormats) EXPECT_TRUE(device->Supports(format)) << InfoOf(format).name;
