@@ -22,23 +22,31 @@ struct KvCacheLayout {
   int32_t spare_score_blocks = 0;  // score blocks [blocks, blocks + spare_score_blocks) belong to no block
   bool inspected = false;          // KvCacheView::logical_position is there
 
-  // Bytes of K, or of V.
-  size_t kv_bytes() const { return slots(blocks) * static_cast<size_t>(head_dim) * DTypeBytes(dtype); }
+  // Bytes of one tile: K, or V, of one block in one layer head.
+  constexpr size_t tile_bytes() const {
+    return static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * DTypeBytes(dtype);
+  }
+  // Bytes of K, or of V, in one block; in the cache.
+  constexpr size_t block_kv_bytes() const { return tiles(1) * tile_bytes(); }
+  size_t kv_bytes() const { return tiles(blocks) * tile_bytes(); }
   // Elements of `score`, or of `position`.
-  size_t score_count() const { return slots(score_blocks()); }
+  size_t score_count() const { return tiles(score_blocks()) * kBlockSlots; }
   int32_t score_blocks() const { return blocks + spare_score_blocks; }
   // Bytes of one block's K, V, scores and positions over all layers and KV heads; of the last two alone.
-  size_t block_bytes() const {
-    return 2 * slots(1) * static_cast<size_t>(head_dim) * DTypeBytes(dtype) + score_block_bytes();
+  size_t block_bytes() const { return 2 * block_kv_bytes() + score_block_bytes(); }
+  size_t score_block_bytes() const {
+    return tiles(1) * kBlockSlots * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t));
   }
-  size_t score_block_bytes() const { return slots(1) * (sizeof(float) + (inspected ? 2 : 1) * sizeof(int32_t)); }
   // Elements from the start of `score` or `position` to [score block][layer][kv_head].
   constexpr int64_t score_offset(int32_t layer, int64_t score_block, int32_t kv_head) const {
-    return ((score_block * layers + layer) * kv_heads + kv_head) * kBlockSlots;
+    return tile_index(layer, score_block, kv_head) * kBlockSlots;
   }
-  // Elements from the start of `k` or `v` to the tile [block][layer][kv_head].
+  // Tiles before [block][layer][kv_head] in `k` or `v`; bytes before it.
+  constexpr int64_t tile_index(int32_t layer, int64_t block, int32_t kv_head) const {
+    return (block * layers + layer) * kv_heads + kv_head;
+  }
   constexpr int64_t tile_offset(int32_t layer, int64_t block, int32_t kv_head) const {
-    return score_offset(layer, block, kv_head) * head_dim;
+    return tile_index(layer, block, kv_head) * static_cast<int64_t>(tile_bytes());
   }
   // Elements from the start of `victim` to [state_row][layer][kv_head].
   constexpr int64_t victim_offset(int32_t layer, int64_t state_row, int32_t kv_head) const {
@@ -49,9 +57,8 @@ struct KvCacheLayout {
   }
 
  private:
-  size_t slots(int32_t blocks_of_16) const {
-    return static_cast<size_t>(layers) * static_cast<size_t>(blocks_of_16) * static_cast<size_t>(kv_heads) *
-           kBlockSlots;
+  constexpr size_t tiles(int32_t of_blocks) const {
+    return static_cast<size_t>(layers) * static_cast<size_t>(of_blocks) * static_cast<size_t>(kv_heads);
   }
 };
 

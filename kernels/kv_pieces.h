@@ -24,8 +24,8 @@ using KvPieces = std::array<KvPiece, 5>;
 inline KvPieces KvPiecesOf(const KvCacheView& kv, int32_t block, int32_t score_block) {
   const KvCacheLayout& layout = kv.layout;
   const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
-  const size_t kv_bytes = slots * static_cast<size_t>(layout.head_dim) * DTypeBytes(layout.dtype);
-  const int64_t tile = layout.tile_offset(0, block, 0) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  const size_t kv_bytes = layout.block_kv_bytes();
+  const int64_t tile = layout.tile_offset(0, block, 0);
   const int64_t beside = layout.score_offset(0, score_block, 0);
   return {KvPiece{static_cast<std::byte*>(kv.k) + tile, kv_bytes},
           KvPiece{static_cast<std::byte*>(kv.v) + tile, kv_bytes}, KvPiece{kv.score + beside, slots * sizeof(float)},

@@ -181,17 +181,17 @@ uint64_t CpuDevice::Sample(Matrix logits, std::span<const SampleRequest> request
 
 void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32_t block, int32_t kv_head, float* out) {
   const KvCacheLayout& layout = kv.layout;
-  const int64_t base = layout.tile_offset(layer, block, kv_head);
+  const std::byte* tile =
+      static_cast<const std::byte*>(value ? kv.v : kv.k) + layout.tile_offset(layer, block, kv_head);
   for (int32_t slot = 0; slot < kBlockSlots; ++slot) {
     for (int32_t dim = 0; dim < layout.head_dim; ++dim) {
       const int64_t element =
-          base + (value ? VElement(layout.dtype, layout.head_dim, slot, dim) : KElement(layout.dtype, slot, dim));
-      const void* data = value ? kv.v : kv.k;
+          value ? VElement(layout.dtype, layout.head_dim, slot, dim) : KElement(layout.dtype, slot, dim);
       float& x = out[slot * layout.head_dim + dim];
       if (layout.dtype == DType::kF32) {
-        x = static_cast<const float*>(data)[element];
+        x = reinterpret_cast<const float*>(tile)[element];
       } else {
-        x = HalfToFloat(layout.dtype, static_cast<const uint16_t*>(data)[element]);
+        x = HalfToFloat(layout.dtype, reinterpret_cast<const uint16_t*>(tile)[element]);
       }
     }
   }

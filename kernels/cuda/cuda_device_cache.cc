@@ -176,8 +176,8 @@ void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int3
                           float* out) {
   const KvCacheLayout& layout = kv.layout;
   const size_t elements = static_cast<size_t>(kBlockSlots) * static_cast<size_t>(layout.head_dim);
-  std::vector<std::byte> tile(elements * DTypeBytes(layout.dtype));
-  const int64_t at = layout.tile_offset(layer, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout.dtype));
+  std::vector<std::byte> tile(layout.tile_bytes());
+  const int64_t at = layout.tile_offset(layer, block, kv_head);
   CopyToHost(tile.data(), static_cast<const std::byte*>(value ? kv.v : kv.k) + at, tile.size());
   for (size_t i = 0; i < elements; ++i) {
     switch (layout.dtype) {

@@ -35,9 +35,7 @@ int32_t Tiles(const BatchRow& row) {
 // Addresses of one layer of the cache.
 class LayerView {
  public:
-  LayerView(const KvCacheView& kv, int32_t layer) : kv_(kv), layout_(kv.layout), layer_(layer) {
-    tile_elements_ = int64_t{kBlockSlots} * layout_.head_dim;
-  }
+  LayerView(const KvCacheView& kv, int32_t layer) : kv_(kv), layout_(kv.layout), layer_(layer) {}
 
   std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
   std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
@@ -53,7 +51,7 @@ class LayerView {
             .head_dim = layout_.head_dim,
             .k = K(0, kv_head),
             .v = V(0, kv_head),
-            .tile_stride = int64_t{layout_.layers} * layout_.kv_heads * TileBytes(),
+            .tile_stride = static_cast<ptrdiff_t>(layout_.block_kv_bytes()),
             .block_table = row.block_table.data()};
   }
   ScoreView Scores(const BatchRow& row, int32_t kv_head) const {
@@ -64,16 +62,13 @@ class LayerView {
   }
 
  private:
-  int64_t TileBytes() const { return tile_elements_ * static_cast<int64_t>(DTypeBytes(layout_.dtype)); }
   std::byte* Tile(void* base, int64_t block, int32_t kv_head) const {
-    return static_cast<std::byte*>(base) +
-           layout_.tile_offset(layer_, block, kv_head) * static_cast<int64_t>(DTypeBytes(layout_.dtype));
+    return static_cast<std::byte*>(base) + layout_.tile_offset(layer_, block, kv_head);
   }
 
   const KvCacheView& kv_;
   const KvCacheLayout& layout_;
   const int32_t layer_;
-  int64_t tile_elements_;
 };
 
 // --- rope and KV writes -----------------------------------------------------------------------------------------------

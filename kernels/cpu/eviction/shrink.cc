@@ -31,18 +31,24 @@ class Pair {
     return (uint64_t{descending} << 32) | static_cast<uint32_t>(Position(slot));
   }
 
+  // The tile of a slot's block.
+  template <typename T>
+  T* TileOf(void* base, int32_t slot) const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(base) + kv_.layout.tile_offset(layer_, Block(slot), kv_head_));
+  }
+
   template <typename T>
   void MoveElements(int32_t from, int32_t to) const {
     const KvCacheLayout& layout = kv_.layout;
-    T* k = static_cast<T*>(kv_.k);
-    T* v = static_cast<T*>(kv_.v);
-    const int64_t source = layout.tile_offset(layer_, Block(from), kv_head_);
-    const int64_t target = layout.tile_offset(layer_, Block(to), kv_head_);
+    const T* k_from = TileOf<T>(kv_.k, from);
+    const T* v_from = TileOf<T>(kv_.v, from);
+    T* k_to = TileOf<T>(kv_.k, to);
+    T* v_to = TileOf<T>(kv_.v, to);
     const int64_t from_offset = from % kBlockSlots, to_offset = to % kBlockSlots;
     for (int64_t d = 0; d < layout.head_dim; ++d) {
-      k[target + KElement(layout.dtype, to_offset, d)] = k[source + KElement(layout.dtype, from_offset, d)];
-      v[target + VElement(layout.dtype, layout.head_dim, to_offset, d)] =
-          v[source + VElement(layout.dtype, layout.head_dim, from_offset, d)];
+      k_to[KElement(layout.dtype, to_offset, d)] = k_from[KElement(layout.dtype, from_offset, d)];
+      v_to[VElement(layout.dtype, layout.head_dim, to_offset, d)] =
+          v_from[VElement(layout.dtype, layout.head_dim, from_offset, d)];
     }
   }
 

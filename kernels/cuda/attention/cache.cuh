@@ -22,7 +22,8 @@ struct HeadCache {
 
   // Elements to the slot's key or value.
   __device__ int64_t Element(int64_t slot) const {
-    return kv.layout.tile_offset(layer, blocks[slot / kBlockSlots], head) + slot % kBlockSlots * kv.layout.head_dim;
+    const int64_t first = kv.layout.tile_index(layer, blocks[slot / kBlockSlots], head) * kBlockSlots;
+    return (first + slot % kBlockSlots) * kv.layout.head_dim;
   }
   // Index of the slot's score and position.
   __device__ int64_t ScoreAt(int64_t slot) const {

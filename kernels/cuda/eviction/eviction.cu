@@ -249,7 +249,7 @@ struct Place {
 
 __device__ Place PlaceOf(const PackedBlocks& range, int64_t offset, int64_t block_bytes, const KvCacheView& kv) {
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
-  const int64_t kv_bytes = slots * kv.layout.head_dim * static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
+  const auto kv_bytes = static_cast<int64_t>(kv.layout.block_kv_bytes());
   const int64_t score_bytes = slots * 4;
   const int64_t i = offset / block_bytes;
   int64_t within = offset % block_bytes;
@@ -325,8 +325,7 @@ void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count
 }
 
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {
-  const int64_t bytes = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots * kv.layout.head_dim *
-                        static_cast<int64_t>(DTypeBytes(kv.layout.dtype));
+  const auto bytes = static_cast<int64_t>(kv.layout.block_kv_bytes());
   const dim3 grid(BlocksFor(bytes, kThreads * 16 * 4), static_cast<uint32_t>(count));
   Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(kv.layout.dtype)), kv);
 }
