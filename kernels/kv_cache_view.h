@@ -12,19 +12,29 @@
 
 namespace hydrant {
 
+// The rule of KvType::kInt8, for one token's key or value in one KV head: x = scale * code with scale = max |x| / 127 and
+// code = x * (127 / max |x|) rounded to the nearest integer, ties to even, all in fp32. So a code is in [-127, 127].
+//  - max |x| below kInt8Smallest: scale and codes are 0. (127 / max |x| would overflow further down.)
+//  - a NaN or an infinity among the elements: the scale is a NaN and the codes are 0, so every product with it is a NaN.
+inline constexpr float kInt8Smallest = 0x1p-100f;
+
+// Bytes before the codes of a tile: a scale of each slot.
+constexpr size_t KvScaleBytes(KvType type) { return type == KvType::kInt8 ? kBlockSlots * sizeof(float) : 0; }
+constexpr size_t KvElementBytes(KvType type) { return type == KvType::kInt8 ? 1 : DTypeBytes(DTypeOf(type)); }
+
 struct KvCacheLayout {
   int32_t layers = 0;
   int32_t blocks = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
-  DType dtype = DType::kF32;
+  KvType type = KvType::kF32;
   int32_t state_rows = 0;          // sequences that can be in progress at once
   int32_t spare_score_blocks = 0;  // score blocks [blocks, blocks + spare_score_blocks) belong to no block
   bool inspected = false;          // KvCacheView::logical_position is there
 
   // Bytes of one tile: K, or V, of one block in one layer head.
   constexpr size_t tile_bytes() const {
-    return static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * DTypeBytes(dtype);
+    return KvScaleBytes(type) + static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * KvElementBytes(type);
   }
   // Bytes of K, or of V, in one block; in the cache.
   constexpr size_t block_kv_bytes() const { return tiles(1) * tile_bytes(); }
@@ -76,8 +86,8 @@ struct KvCacheLayout {
 // evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
 struct KvCacheView {
   KvCacheLayout layout;
-  void* k = nullptr;            // [block][layer][kv_head][16][head_dim]
-  void* v = nullptr;            // [block][layer][kv_head][16][head_dim]
+  void* k = nullptr;            // [block][layer][kv_head] tiles of [16][head_dim], kInt8: [16] fp32 scales before it
+  void* v = nullptr;            // the same
   float* score = nullptr;       // [score block][layer][kv_head][16]
   int32_t* position = nullptr;  // [score block][layer][kv_head][16]
   int32_t* victim = nullptr;    // [state_row][layer][kv_head], the slot the next token overwrites

@@ -1,5 +1,5 @@
 // The types of numbers, and the kinds of small operations, that model files, configurations and devices speak of: DType,
-// WeightFormat, Activation, NormKind.
+// KvType, WeightFormat, Activation, NormKind.
 //
 // Thread: any (constants).
 #ifndef HYDRANT_KERNELS_TYPES_H_
@@ -11,7 +11,7 @@
 
 namespace hydrant {
 
-// The types of activations, of cached keys and values, and of weights that are not quantised.
+// The types of activations, and of weights and cached keys and values that are not quantised.
 enum class DType : uint8_t { kF32, kF16, kBF16 };
 
 constexpr size_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
@@ -21,6 +21,22 @@ constexpr const char* DTypeName(DType dtype) {
   constexpr const char* kNames[] = {"float32", "float16", "bfloat16"};
   return kNames[static_cast<size_t>(dtype)];
 }
+
+// How cached keys and values are kept: as numbers of a DType or, kInt8, a token's head as int8 with one fp32 scale
+// (kernels/kv_cache_view.h has the rule). A type of its own, so that no weight or activation can be int8 by accident.
+enum class KvType : uint8_t { kF32, kF16, kBF16, kInt8 };
+
+// As flags, logs and metrics call it.
+constexpr const char* KvTypeName(KvType type) {
+  constexpr const char* kNames[] = {"float32", "float16", "bfloat16", "int8"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+// The two names of a type that is not quantised. DTypeOf REQUIRES another type than kInt8.
+constexpr KvType KvTypeOf(DType dtype) { return static_cast<KvType>(dtype); }
+constexpr DType DTypeOf(KvType type) { return static_cast<DType>(type); }
+static_assert(KvTypeOf(DType::kF32) == KvType::kF32 && KvTypeOf(DType::kF16) == KvType::kF16 &&
+              KvTypeOf(DType::kBF16) == KvType::kBF16);
 
 // How the elements of a weight lie in a model file, and in a device's memory where it multiplies them so. The quantised formats
 // are ggml's. 32 elements share fp16 `d` (and `m`), element i in the low and i + 16 in the high half of byte i:

@@ -35,18 +35,13 @@ constexpr size_t kProxiesMax = 64;  // all are compared for each connection
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
-  std::string dtype = "auto";
-  std::string kv_dtype = "auto";
-  std::string kv_policy = "full";
-  std::string kv_budget;
+  std::string dtype = "auto", kv_type = "auto";
+  std::string kv_policy = "full", kv_budget;
   int32_t kv_recent = 0;
   int32_t block_size = kBlockSlots;
-  std::string allowed_origins;
-  std::string allowed_hosts;
-  std::string trusted_proxies;
+  std::string allowed_origins, allowed_hosts, trusted_proxies;
   std::string proxy_header = "x-forwarded-for";
-  std::string log_level = "info";
-  std::string log_format = "text";
+  std::string log_level = "info", log_format = "text";
   std::string scheduling_policy = "fair";
   std::optional<uint16_t> admin_port;
   std::string config_path;
@@ -184,8 +179,8 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       .Add("--kv-recent", "TOKENS", raw.kv_recent,
            "newest tokens that are always kept (default: half the budget; h2o-plus: a third)")
       ->check(CLI::Range(1, 1 << 24));
-  group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_dtype,
-                       "type of cached keys and values: auto (as the weights), float32, bfloat16 or float16");
+  group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_type,
+                       "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8 (CPU)");
   group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");
   group
       .Add("--kv-cache-memory-bytes", "BYTES", config.kv_cache_memory_bytes,
@@ -288,6 +283,12 @@ std::optional<DType> DTypeFromName(const std::string& name) {
   return std::nullopt;
 }
 
+std::optional<KvType> KvTypeFromName(const std::string& name) {
+  if (name == "int8" || name == "int8_per_token_head") return KvType::kInt8;  // the second is vLLM's
+  const std::optional<DType> dtype = DTypeFromName(name);
+  return dtype.has_value() ? std::optional(KvTypeOf(*dtype)) : std::nullopt;
+}
+
 // "256", "prompt:0.2", "total:0.2". Empty: unset. Returns what is wrong.
 std::string ParseBudget(const std::string& text, KvSpec* kv) {
   static constexpr char kForm[] = "must be a number of tokens, prompt:RATIO or total:RATIO";
@@ -363,9 +364,11 @@ std::string Finish(const Raw& raw, Config* config) {
     config->weight_dtype = DTypeFromName(raw.dtype);
     if (!config->weight_dtype.has_value()) return "--dtype: must be auto, float32, bfloat16 or float16";
   }
-  if (raw.kv_dtype != "auto") {
-    config->kv_dtype = DTypeFromName(raw.kv_dtype);
-    if (!config->kv_dtype.has_value()) return "--kv-cache-dtype: must be auto, float32, bfloat16 or float16";
+  if (raw.kv_type != "auto") {
+    config->kv_type = KvTypeFromName(raw.kv_type);
+    if (!config->kv_type.has_value()) {
+      return "--kv-cache-dtype: must be auto, float32, bfloat16, float16 or int8; fp8 is not supported";
+    }
   }
   if (config->device != "auto" && config->device != "cpu" && config->device != "cuda") {
     return "--device: must be auto, cpu or cuda";

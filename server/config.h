@@ -46,7 +46,7 @@ struct Config {
   std::optional<bool> overlap;        // nullopt: where the device queues
   int32_t threads = 0;                // 0: physical cores
   std::optional<DType> weight_dtype;  // nullopt: auto
-  std::optional<DType> kv_dtype;      // nullopt: auto
+  std::optional<KvType> kv_type;      // nullopt: auto
   int32_t max_model_len = 0;          // 0: from the model
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;

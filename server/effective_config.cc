@@ -93,6 +93,7 @@ std::string_view LevelInForce() {
 std::string_view NameOrAuto(const std::optional<DType>& dtype) {
   return dtype.has_value() ? DTypeName(*dtype) : "auto";
 }
+std::string_view NameOrAuto(const std::optional<KvType>& type) { return type.has_value() ? KvTypeName(*type) : "auto"; }
 
 void AddHttp(const Config& config, Settings* out) {
   out->Text("host", config.host);
@@ -139,7 +140,7 @@ void AddKv(const Config& config, Settings* out) {
   out->Text("kv_policy", KvPresetName(config.kv.preset));
   out->Text("kv_budget", BudgetOf(config.kv));
   out->IntegerIfAny("kv_recent", config.kv.recent.value_or(0));
-  out->Text("kv_cache_dtype", NameOrAuto(config.kv_dtype));
+  out->Text("kv_cache_dtype", NameOrAuto(config.kv_type));
   out->Integer("block_size", kBlockSlots);
   out->IntegerIfAny("kv_cache_memory_bytes", config.kv_cache_memory_bytes);
   out->IntegerIfAny("num_gpu_blocks_override", config.blocks_override);
@@ -180,7 +181,7 @@ std::string Derived(const Sizing& sizing, const std::string& device) {
   text("device", device);
   text("dtype", DTypeName(sizing.weights.expanded));
   text("weight_formats", sizing.weight_formats);
-  text("kv_cache_dtype", DTypeName(sizing.kv_dtype));
+  text("kv_cache_dtype", KvTypeName(sizing.kv_type));
   integer("max_model_len", limits.context_max);
   integer("blocks", limits.blocks);
   integer("parked_blocks", limits.parked_blocks);

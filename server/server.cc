@@ -183,7 +183,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.prefix_caching = context.prefix_caching;
   options.score_block_bytes = sizing.score_block_bytes;
   options.block_slots = kBlockSlots;
-  options.cache_dtype = DTypeName(sizing.kv_dtype);
+  options.cache_dtype = KvTypeName(sizing.kv_type);
   options.weight_bytes = sizing.weight_bytes;
   options.policy_names = KvPolicyLabels();
   options.tenant_names = tenants.names();
@@ -245,6 +245,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   const ModelConfig& model = checkpoint.config;
   const Device& device = *parts->device;
   const DeviceFacts facts = {[&device](DType dtype) { return device.MultipliesNatively(dtype); },
+                             [&device](KvType type) { return device.Caches(type); },
                              [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
                              opened->memory_bytes};
   const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
@@ -265,7 +266,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   }
   ModelExecutorOptions executor_options;
   executor_options.weights = sizing->weights;
-  executor_options.kv_dtype = sizing->kv_dtype;
+  executor_options.kv_type = sizing->kv_type;
   executor_options.blocks = sizing->limits.blocks;
   executor_options.spare_score_blocks = sizing->limits.spare_score_blocks;
   executor_options.sequences_max = sizing->limits.sequences_max;

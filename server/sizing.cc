@@ -70,7 +70,7 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
                                                       " are free beside the weights; set a smaller --max-model-len"));
   }
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
-  sizing->explanation.push_back(absl::StrCat("weights ", sizing->weight_formats, ", KV ", DTypeName(sizing->kv_dtype),
+  sizing->explanation.push_back(absl::StrCat("weights ", sizing->weight_formats, ", KV ", KvTypeName(sizing->kv_type),
                                              ", context ", limits.context_max));
   sizing->explanation.push_back(absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ",
                                              memory_bytes, " bytes free - ", weight_bytes, " weights - ",
@@ -107,7 +107,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   const int32_t spares = SparesPerBlock(config);
   sizing->score_block_bytes = static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
   const int64_t block_bytes =
-      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)) + spares * sizing->score_block_bytes;
+      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type)) + spares * sizing->score_block_bytes;
   sizing->block_bytes = block_bytes;
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
@@ -134,13 +134,14 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   const int64_t blocks_max = std::numeric_limits<int32_t>::max() / kBlockSlots / (1 + spares);
   sizing->limits.blocks = static_cast<int32_t>(std::min(blocks, blocks_max));
   sizing->limits.spare_score_blocks = spares * sizing->limits.blocks;
-  sizing->explanation.push_back(absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ",
-                                             model.kv_heads, " heads x ", kBlockSlots, " slots x (2 x ", model.head_dim,
-                                             " x ", DTypeBytes(sizing->kv_dtype), " + 8 x ", 1 + spares, ")"));
+  sizing->explanation.push_back(
+      absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
+                   kBlockSlots, " slots x (2 x ", model.head_dim, " x ", KvElementBytes(sizing->kv_type),
+                   KvScaleBytes(sizing->kv_type) > 0 ? " + 2 x 4" : "", " + 8 x ", 1 + spares, ")"));
   sizing->explanation.push_back(absl::StrCat("KV pool ", sizing->limits.blocks,
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
-  SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_dtype)),
+  SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type)),
              device.memory_bytes.has_value() ? host.available_memory_bytes
                                              : free_bytes - int64_t{sizing->limits.blocks} * block_bytes,
              sizing);
@@ -157,7 +158,12 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
 
   sizing.weights = ChooseWeights(config, model, device.native);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
-  sizing.kv_dtype = config.kv_dtype.value_or(sizing.weights.expanded);
+  sizing.kv_type = config.kv_type.value_or(KvTypeOf(sizing.weights.expanded));
+  if (!device.caches(sizing.kv_type)) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-cache-dtype ", KvTypeName(sizing.kv_type),
+                                                   ": only --device cpu has it; this device keeps keys and values in "
+                                                   "float32, bfloat16 or float16"));
+  }
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
   if (limits.context_max > model.context) {

@@ -28,6 +28,7 @@ struct HostFacts {
 
 struct DeviceFacts {
   std::function<bool(DType)> native;                        // Device::MultipliesNatively
+  std::function<bool(KvType)> caches;                       // Device::Caches
   std::function<int64_t(const StepBounds&)> scratch_bytes;  // Device::ScratchBytes
   std::optional<int64_t> memory_bytes = {};                 // free memory of a device that has its own
 };
@@ -36,7 +37,7 @@ struct Sizing {
   WeightChoice weights;
   std::string weight_formats;                                 // WeightPlan::Formats
   std::vector<std::pair<std::string, int64_t>> weight_bytes;  // WeightPlan::BytesByFormat
-  DType kv_dtype = DType::kF32;
+  KvType kv_type = KvType::kF32;
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
   int64_t score_block_bytes = 0;         // KvCache::BytesPerScoreBlock

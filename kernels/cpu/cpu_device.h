@@ -43,6 +43,7 @@ class CpuDevice final : public Device {
 
   std::string name() const override;
   bool MultipliesNatively(DType dtype) const override;
+  bool Caches(KvType) const override { return true; }
   bool Supports(WeightFormat format) const override;
   double AttentionCost(WeightFormat format) const override;
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }

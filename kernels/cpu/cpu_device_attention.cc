@@ -21,8 +21,8 @@
 namespace hydrant {
 namespace {
 
-float HalfToFloat(DType dtype, uint16_t half) {
-  if (dtype == DType::kBF16) return std::bit_cast<float>(uint32_t{half} << 16);
+float HalfToFloat(KvType type, uint16_t half) {
+  if (type == KvType::kBF16) return std::bit_cast<float>(uint32_t{half} << 16);
   const int exponent = (half >> 10) & 31, fraction = half & 1023;
   const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
   if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
@@ -183,15 +183,23 @@ void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32
   const KvCacheLayout& layout = kv.layout;
   const std::byte* tile =
       static_cast<const std::byte*>(value ? kv.v : kv.k) + layout.tile_offset(layer, block, kv_head);
+  const std::byte* elements = tile + KvScaleBytes(layout.type);
   for (int32_t slot = 0; slot < kBlockSlots; ++slot) {
     for (int32_t dim = 0; dim < layout.head_dim; ++dim) {
       const int64_t element =
-          value ? VElement(layout.dtype, layout.head_dim, slot, dim) : KElement(layout.dtype, slot, dim);
+          value ? VElement(layout.type, layout.head_dim, slot, dim) : KElement(layout.type, slot, dim);
       float& x = out[slot * layout.head_dim + dim];
-      if (layout.dtype == DType::kF32) {
-        x = reinterpret_cast<const float*>(tile)[element];
-      } else {
-        x = HalfToFloat(layout.dtype, reinterpret_cast<const uint16_t*>(tile)[element]);
+      switch (layout.type) {
+        case KvType::kF32:
+          x = reinterpret_cast<const float*>(elements)[element];
+          break;
+        case KvType::kF16:
+        case KvType::kBF16:
+          x = HalfToFloat(layout.type, reinterpret_cast<const uint16_t*>(elements)[element]);
+          break;
+        case KvType::kInt8:
+          x = reinterpret_cast<const float*>(tile)[slot] * reinterpret_cast<const int8_t*>(elements)[element];
+          break;
       }
     }
   }

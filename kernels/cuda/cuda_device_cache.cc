@@ -180,7 +180,7 @@ void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int3
   const int64_t at = layout.tile_offset(layer, block, kv_head);
   CopyToHost(tile.data(), static_cast<const std::byte*>(value ? kv.v : kv.k) + at, tile.size());
   for (size_t i = 0; i < elements; ++i) {
-    switch (layout.dtype) {
+    switch (DTypeOf(layout.type)) {
       case DType::kF32:
         out[i] = reinterpret_cast<const float*>(tile.data())[i];
         break;

@@ -34,6 +34,22 @@ Values RoundTo(DType dtype, ValuesView x) {
   return y;
 }
 
+Values RoundTo(KvType type, ValuesView head) {
+  if (type != KvType::kInt8) return RoundTo(DTypeOf(type), head);
+  float largest = 0.0f;
+  for (const double x : head) {
+    if (!std::isfinite(static_cast<float>(x))) return Values(head.size(), std::numeric_limits<double>::quiet_NaN());
+    largest = std::max(largest, std::abs(static_cast<float>(x)));
+  }
+  if (largest < kInt8Smallest) return Values(head.size(), 0.0);
+  const float scale = largest / 127.0f, factor = 127.0f / largest;
+  Values kept;
+  for (const double x : head) {
+    kept.push_back(static_cast<double>(scale * std::nearbyint(static_cast<float>(x) * factor)));
+  }
+  return kept;
+}
+
 Values Linear(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols, ValuesView bias) {
   assert(std::ssize(x) == n * cols && std::ssize(w) == rows * cols);
   Values y(n * rows);

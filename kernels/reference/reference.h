@@ -25,6 +25,9 @@ Values ToDouble(std::span<const float> x);
 // What `dtype` stores for x: nearest, ties to even, by way of fp32 as every kernel does.
 double RoundTo(DType dtype, double x);
 Values RoundTo(DType dtype, ValuesView x);
+// What a cache of that type keeps of one token's key or value in one KV head: KvType::kInt8 by its rule (kernels/
+// kv_cache_view.h), any other element by element.
+Values RoundTo(KvType type, ValuesView head);
 
 // y [n, rows] = x [n, cols] w [rows, cols]^T + bias [rows] (or empty).
 Values Linear(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols, ValuesView bias = {});

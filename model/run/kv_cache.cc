@@ -5,12 +5,12 @@
 namespace hydrant {
 namespace {
 
-KvCacheLayout OneBlock(const ModelConfig& config, DType dtype) {
+KvCacheLayout OneBlock(const ModelConfig& config, KvType type) {
   return KvCacheLayout{.layers = config.layers,
                        .blocks = 1,
                        .kv_heads = config.kv_heads,
                        .head_dim = config.head_dim,
-                       .dtype = dtype,
+                       .type = type,
                        .state_rows = 0};
 }
 
@@ -34,10 +34,10 @@ KvCache::KvCache(Device& device, const KvCacheLayout& layout)
                   .logical_position = layout.inspected ? static_cast<int32_t*>(logical_position_->data()) : nullptr};
 }
 
-size_t KvCache::BytesPerBlock(const ModelConfig& config, DType dtype) { return OneBlock(config, dtype).block_bytes(); }
+size_t KvCache::BytesPerBlock(const ModelConfig& config, KvType type) { return OneBlock(config, type).block_bytes(); }
 
 size_t KvCache::BytesPerScoreBlock(const ModelConfig& config) {
-  return OneBlock(config, DType::kF32).score_block_bytes();
+  return OneBlock(config, KvType::kF32).score_block_bytes();
 }
 
 }  // namespace hydrant

@@ -21,7 +21,7 @@ class KvCache {
 
   // Device bytes of one block over all layers and KV heads, scores and positions included: the unit in which a memory
   // limit becomes a number of blocks.
-  static size_t BytesPerBlock(const ModelConfig& config, DType dtype);
+  static size_t BytesPerBlock(const ModelConfig& config, KvType type);
   // The part of these that holds scores and positions: one score block.
   static size_t BytesPerScoreBlock(const ModelConfig& config);
 

@@ -22,7 +22,7 @@ KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& 
                        .blocks = options.blocks,
                        .kv_heads = config.kv_heads,
                        .head_dim = config.head_dim,
-                       .dtype = options.kv_dtype,
+                       .type = options.kv_type,
                        .state_rows = options.sequences_max,
                        .spare_score_blocks = options.spare_score_blocks,
                        .inspected = options.dump != nullptr};
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "not enough memory for the weights and ", options.blocks, " KV blocks of ",
-        KvCache::BytesPerBlock(checkpoint.config, options.kv_dtype), " bytes; lower --kv-cache-memory-bytes"));
+        KvCache::BytesPerBlock(checkpoint.config, options.kv_type), " bytes; lower --kv-cache-memory-bytes"));
   }
 }
 

@@ -35,7 +35,7 @@ class KvDumpSink {
 
 struct ModelExecutorOptions {
   WeightChoice weights;
-  DType kv_dtype = DType::kF32;
+  KvType kv_type = KvType::kF32;
   int32_t blocks = 0;              // of the KV pool
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
   int32_t sequences_max = 0;       // state rows, and rows in one step

@@ -39,10 +39,10 @@ double ReadBandwidth() {
   return value;
 }
 
-double PeakProducts(DType dtype) {
+double PeakProducts(KvType type) {
   static const double f32 = MeasurePeakF32(Threads());
   static const double bf16 = MeasurePeakBf16(Threads());
-  return dtype == DType::kBF16 && bf16 > 0.0 ? bf16 : f32;
+  return type == KvType::kBF16 && bf16 > 0.0 ? bf16 : f32;
 }
 
 double Now() {
@@ -69,7 +69,7 @@ EvictionPolicy H2o(int32_t heavy, int32_t recent) {
 // A device, a cache of random keys and values, and `rows` sequences of `slots` slots.
 class Cache {
  public:
-  Cache(int32_t rows, int32_t slots, DType dtype, int32_t tokens_max) : rows_(rows), slots_(slots) {
+  Cache(int32_t rows, int32_t slots, KvType type, int32_t tokens_max) : rows_(rows), slots_(slots) {
     device_ = CpuDevice::Create({.threads = Threads(), .isa = {}}).value();
     device_->ReserveScratch({.tokens_max = tokens_max,
                              .rows_max = rows,
@@ -81,7 +81,7 @@ class Cache {
                   .blocks = rows * blocks_each,
                   .kv_heads = kKvHeads,
                   .head_dim = kHeadDim,
-                  .dtype = dtype,
+                  .type = type,
                   .state_rows = rows};
     kv_.k = Allocate(kv_.layout.kv_bytes());
     kv_.v = Allocate(kv_.layout.kv_bytes());
@@ -90,8 +90,11 @@ class Cache {
     kv_.victim = static_cast<int32_t*>(Allocate(kv_.layout.victim_count() * sizeof(int32_t)));
     std::mt19937 random(1);
     for (void* side : {kv_.k, kv_.v}) {
-      // Finite values of either sign around 1, whatever the dtype.
-      if (dtype == DType::kF32) {
+      // Finite values of either sign around 1, whatever the type: int8's codes and scales are fp32 bits below 2.
+      if (type == KvType::kInt8) {
+        for (size_t i = 0; i < kv_.layout.kv_bytes(); ++i)
+          static_cast<uint8_t*>(side)[i] = static_cast<uint8_t>(random() % 63);
+      } else if (type == KvType::kF32) {
         for (size_t i = 0; i < kv_.layout.kv_bytes() / 4; ++i)
           static_cast<float*>(side)[i] = static_cast<float>(random() % 256) / 64.0f - 2.0f;
       } else {
@@ -111,6 +114,8 @@ class Cache {
     out_.resize(static_cast<size_t>(tokens_max) * kOutCols);
     ids_.resize(static_cast<size_t>(tokens_max));
   }
+
+  const KvCacheLayout& layout() const { return kv_.layout; }
 
   // Positions in random order, as in-place victims leave them, and random scores.
   void PlantPositions() {
@@ -206,14 +211,14 @@ class Cache {
   std::unique_ptr<RopeTable> rope_;
 };
 
-DType DTypeOf(int64_t bytes) { return bytes == 4 ? DType::kF32 : DType::kBF16; }
+KvType TypeOf(int64_t bytes) { return bytes == 4 ? KvType::kF32 : bytes == 2 ? KvType::kBF16 : KvType::kInt8; }
 
 // Arguments: sequences, slots of each, bytes of an element. "h2o" is the time of the same pass with scores and victims over
 // the time without, "rolling" that with keys rotated to their ranks over the one of h2o, passes alternating, shortest of each.
 void BM_Decode(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0)), slots = static_cast<int32_t>(state.range(1));
-  const DType dtype = DTypeOf(state.range(2));
-  Cache cache(rows, slots, dtype, rows);
+  const KvType type = TypeOf(state.range(2));
+  Cache cache(rows, slots, type, rows);
   cache.MakeRope();
   double best = 1e9, best_h2o = 1e9, best_rolling = 1e9;
   for (auto _ : state) {
@@ -225,7 +230,7 @@ void BM_Decode(benchmark::State& state) {
     best = std::min(best, plain);
     state.SetIterationTime(plain);
   }
-  const double bytes = 2.0 * rows * slots * kLayers * kKvHeads * kHeadDim * static_cast<double>(DTypeBytes(dtype));
+  const double bytes = 2.0 * rows * slots / kBlockSlots * static_cast<double>(cache.layout().block_kv_bytes());
   state.counters["best_us"] = best * 1e6;
   state.counters["GB/s"] = bytes / best * 1e-9;
   state.counters["%read"] = bytes / best / ReadBandwidth() * 100.0;
@@ -241,6 +246,9 @@ BENCHMARK(BM_Decode)
     ->Args({1, 8192, 2})
     ->Args({8, 8192, 2})
     ->Args({1, 8192, 4})
+    ->Args({8, 257, 1})
+    ->Args({1, 8192, 1})
+    ->Args({8, 8192, 1})
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond)
     ->MinTime(1.0);
@@ -248,8 +256,8 @@ BENCHMARK(BM_Decode)
 // Arguments: prompt tokens, bytes of an element. "write" is the share of rope (none here) and KV writes.
 void BM_Prefill(benchmark::State& state) {
   const auto tokens = static_cast<int32_t>(state.range(0));
-  const DType dtype = DTypeOf(state.range(1));
-  Cache cache(1, tokens, dtype, tokens);
+  const KvType type = TypeOf(state.range(1));
+  Cache cache(1, tokens, type, tokens);
   cache.MakeRope();
   double best = 1e9, best_h2o = 1e9, best_rolling = 1e9, best_write = 1e9;
   for (auto _ : state) {
@@ -266,7 +274,7 @@ void BM_Prefill(benchmark::State& state) {
   const double operations = 4.0 * kHeadDim * kQueryHeads * kLayers * tokens * (tokens + 1.0) / 2.0;
   state.counters["best_ms"] = best * 1e3;
   state.counters["GFLOP/s"] = operations / best * 1e-9;
-  state.counters["%peak"] = operations / best / PeakProducts(dtype) * 100.0;
+  state.counters["%peak"] = operations / best / PeakProducts(type) * 100.0;
   state.counters["h2o"] = best_h2o / best;
   state.counters["rolling"] = best_rolling / best_h2o;
   state.counters["write_ms"] = (best_write - best) * 1e3;
@@ -276,6 +284,8 @@ BENCHMARK(BM_Prefill)
     ->Args({2048, 2})
     ->Args({512, 4})
     ->Args({2048, 4})
+    ->Args({512, 1})
+    ->Args({2048, 1})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond)
     ->MinTime(1.0);
@@ -283,7 +293,7 @@ BENCHMARK(BM_Prefill)
 // Arguments: slots before, slots after, pool width.
 void BM_Shrink(benchmark::State& state) {
   const auto slots = static_cast<int32_t>(state.range(0)), keep = static_cast<int32_t>(state.range(1));
-  Cache cache(1, slots, DType::kBF16, 1);
+  Cache cache(1, slots, KvType::kBF16, 1);
   EvictionPolicy policy = H2o(keep / 2, keep - keep / 2);
   policy.pool_width = static_cast<int32_t>(state.range(2));
   double best = 1e9;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/model_executor.h"
 #include "tests/bench/bandwidth.h"
+#include "tests/bench/kv_types.h"
 #include "tests/bench/timing.h"
 
 namespace hydrant {
@@ -37,10 +39,11 @@ struct Cohort {
 // Drives sequences straight through the executor: sequence i owns state row i and a fixed range of blocks.
 class Driver {
  public:
-  Driver(const Checkpoint& checkpoint, Device& device, WeightChoice choice) : config_(checkpoint.config) {
+  Driver(const Checkpoint& checkpoint, Device& device, WeightChoice choice, KvType kv_type)
+      : config_(checkpoint.config) {
     const auto blocks_each = static_cast<int32_t>(BlocksForSlots(kContextMax));
     ModelExecutorOptions options{.weights = choice,
-                                 .kv_dtype = choice.expanded,
+                                 .kv_type = kv_type,
                                  .blocks = blocks_each * kSequencesMax,
                                  .sequences_max = kSequencesMax,
                                  .batch_tokens_max = kContextMax,
@@ -140,7 +143,7 @@ class Driver {
   size_t step_bytes() const { return executor_->weights().step_bytes(); }
   size_t kv_bytes_per_slot() const {
     const KvCacheLayout& layout = executor_->kv().layout;
-    return 2 * static_cast<size_t>(layout.layers * layout.kv_heads * layout.head_dim) * DTypeBytes(layout.dtype);
+    return 2 * layout.block_kv_bytes() / kBlockSlots;
   }
   // Multiplications and additions of a prompt: every weight but the head's once per token, every pair of positions in
   // attention, and the head for the last token alone.
@@ -227,6 +230,21 @@ void BenchDecode(Driver& driver, Report& report, double bytes_per_second) {
   }
 }
 
+// Steps over caches that weigh as much as the weights.
+void BenchLive(Driver& driver, Report& report, double bytes_per_second) {
+  constexpr int32_t kLive = 2000, kSteps = 24;
+  for (int32_t batch : {1, 8, 16}) {
+    Cohort cohort{.count = batch};
+    driver.Prefill(cohort, kLive);
+    std::vector<double> seconds;
+    for (int i = 0; i < kSteps; ++i) seconds.push_back(driver.Decode(cohort));
+    const double kv_bytes = batch * (kLive + kSteps / 2.0) * static_cast<double>(driver.kv_bytes_per_slot());
+    report.Add({"decode, 2000 live, batch " + std::to_string(batch), batch / Median(seconds), "tok/s",
+                batch * bytes_per_second / (static_cast<double>(driver.step_bytes()) + kv_bytes),
+                "read bandwidth: weights + live KV"});
+  }
+}
+
 // A full and an H2O cohort take turns, step by step and around the same number of live slots, so that drift of the machine
 // cancels in the ratio.
 void BenchH2o(Driver& driver, Report& report) {
@@ -290,8 +308,9 @@ void BenchKvMap(Driver& driver, Report& report) {
 struct Arguments {
   std::string model;
   std::string dtype = "auto";
+  std::optional<KvType> kv_type;  // else as the weights are expanded
   std::string json;
-  std::vector<std::string> only = {"pp", "tg", "h2o", "rolling", "kv_map"};
+  std::vector<std::string> only = {"pp", "tg", "live", "h2o", "rolling", "kv_map"};
   int threads = 2;
 
   bool Wants(const char* part) const { return std::find(only.begin(), only.end(), part) != only.end(); }
@@ -319,21 +338,23 @@ int Run(const Arguments& arguments) {
   const bool quantised = std::any_of(plan.weights.begin(), plan.weights.end(), [](const PlannedWeight& weight) {
     return IsQuantised(weight.parts.front().computed);
   });
-  Driver driver(**checkpoint, device, choice);
+  const KvType kv_type = arguments.kv_type.value_or(KvTypeOf(dtype));
+  Driver driver(**checkpoint, device, choice, kv_type);
   const double load_s = Now() - begin;
 
   const double bytes_per_second = MeasureReadBandwidth(arguments.threads);
   const double operations_per_second = quantised ? MeasurePeakInt8(ChooseIsa().value(), arguments.threads)
                                        : bf16    ? MeasurePeakBf16(arguments.threads)
                                                  : MeasurePeakF32(arguments.threads);
-  std::printf("%s; weights %s, %.1f MB per step; read %.1f GB/s, products %.0f GOP/s\n", device.name().c_str(),
-              plan.Formats().c_str(), static_cast<double>(driver.step_bytes()) * 1e-6, bytes_per_second * 1e-9,
-              operations_per_second * 1e-9);
+  std::printf("%s; weights %s, %.1f MB per step; KV %s, %zu bytes per slot; read %.1f GB/s, products %.0f GOP/s\n",
+              device.name().c_str(), plan.Formats().c_str(), static_cast<double>(driver.step_bytes()) * 1e-6,
+              KvTypeName(kv_type), driver.kv_bytes_per_slot(), bytes_per_second * 1e-9, operations_per_second * 1e-9);
   std::printf("%-34s %10s %-8s %10s %8s  %s\n", "what", "value", "unit", "limit", "of limit", "limited by");
   Report report;
   report.Add({"open and pack the model", load_s, "s", 0, "goal <= 1 s in all"});
   if (arguments.Wants("pp")) BenchPrefill(driver, report, operations_per_second);
   if (arguments.Wants("tg")) BenchDecode(driver, report, bytes_per_second);
+  if (arguments.Wants("live")) BenchLive(driver, report, bytes_per_second);
   if (arguments.Wants("h2o")) BenchH2o(driver, report);
   if (arguments.Wants("rolling")) BenchRolling(driver, report);
   if (arguments.Wants("kv_map")) BenchKvMap(driver, report);
@@ -352,9 +373,11 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", arguments.dtype)
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
       ->capture_default_str();
-  app.add_option("--only", arguments.only, "pp, tg, h2o, rolling, kv_map")
+  app.add_option("--kv-dtype", arguments.kv_type, "of the cache (default: as the weights)")
+      ->transform(CLI::Transformer(hydrant::KvTypesByName()));
+  app.add_option("--only", arguments.only, "pp, tg, live, h2o, rolling, kv_map")
       ->delimiter(',')
-      ->check(CLI::IsMember({"pp", "tg", "h2o", "rolling", "kv_map"}));
+      ->check(CLI::IsMember({"pp", "tg", "live", "h2o", "rolling", "kv_map"}));
   app.add_option("--json", arguments.json, "also write the figures there");
   CLI11_PARSE(app, argc, argv);
   return hydrant::Run(arguments);

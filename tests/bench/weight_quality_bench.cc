@@ -1,7 +1,9 @@
-// What multiplying weights as they are stored, or expanded to bf16, costs in quality: a model's next-token distributions
-// against those of the same file expanded to fp32, over texts.
+// What multiplying weights as they are stored, or expanded to bf16, costs in quality, and what keeping keys and values in
+// fewer bits does: a model's next-token distributions against those of the same file expanded to fp32 with an fp32 cache, over
+// texts.
 //
-//   weight_quality_bench MODEL TEXT… [--dtype auto|bfloat16] [--context n] [--tokens n] [--threads n]
+//   weight_quality_bench MODEL TEXT… [--dtype auto|bfloat16|float32] [--kv-dtype float32|float16|bfloat16|int8]
+//                        [--context n] [--tokens n] [--threads n]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -10,18 +12,22 @@
 #include <vector>
 
 #include "model/checkpoint/checkpoint.h"
+#include "tests/bench/kv_types.h"
 #include "tests/model/run/weight_quality.h"
 
 int main(int argc, char** argv) {
   std::string model, dtype = "auto";
+  hydrant::KvType kv_type = hydrant::KvType::kF32;
   std::vector<std::string> texts;
   int context = 512, tokens = 1 << 16, threads = 2;
   CLI::App app{"Quality of weights as they are stored against the same file expanded to fp32."};
   app.add_option("MODEL", model)->required();
   app.add_option("TEXT", texts, "files")->required();
   app.add_option("--dtype", dtype, "auto: as they are stored")
-      ->check(CLI::IsMember({"auto", "bfloat16"}))
+      ->check(CLI::IsMember({"auto", "bfloat16", "float32"}))
       ->capture_default_str();
+  app.add_option("--kv-dtype", kv_type, "of the cache that is compared (default: float32)")
+      ->transform(CLI::Transformer(hydrant::KvTypesByName()));
   app.add_option("--context", context)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", tokens, "at most so many")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::PositiveNumber)->capture_default_str();
@@ -44,10 +50,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "the texts have %zu tokens, fewer than a context\n", ids.size());
     return 1;
   }
-  const hydrant::WeightChoice choice = dtype == "auto"
-                                           ? hydrant::WeightChoice{hydrant::DType::kF32, /*keep_quantised=*/true}
-                                           : hydrant::WeightChoice{hydrant::DType::kBF16};
-  const hydrant::WeightQuality quality = hydrant::CompareWeights(**checkpoint, choice, ids, context, threads);
+  const hydrant::WeightChoice choice = {dtype == "bfloat16" ? hydrant::DType::kBF16 : hydrant::DType::kF32,
+                                        /*keep_quantised=*/dtype == "auto"};
+  const hydrant::WeightQuality quality =
+      hydrant::CompareWeights(**checkpoint, {choice, kv_type}, ids, context, threads);
   std::printf(
       "%zu positions in contexts of %d: mean KL %.3g, median %.3g, 99.9 %% %.3g, max %.3g; same top token %.2f %%\n",
       quality.kl.size(), context, quality.mean_kl(), quality.kl_at(0.5), quality.kl_at(0.999), quality.kl_at(1),

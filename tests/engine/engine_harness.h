@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ inline std::string GoldenPath(const std::string& name) { return SourceDir() + "/
 struct HarnessOptions {
   DType dtype = DType::kF32;
   bool keep_quantised = false;
+  std::optional<KvType> kv_type = {};  // else as `dtype`
   int threads = 2;
   int32_t blocks = 256;
   int32_t spare_score_blocks = 0;
@@ -60,15 +62,16 @@ class EngineHarness {
     checkpoint_ = std::move(*checkpoint);
     device_ = MakeHarnessDevice(options.threads);
     const ModelConfig& config = checkpoint_->config;
-    auto executor = ModelExecutor::Create(*checkpoint_, *device_,
-                                          ModelExecutorOptions{.weights = {options.dtype, options.keep_quantised},
-                                                               .kv_dtype = options.dtype,
-                                                               .blocks = options.blocks,
-                                                               .spare_score_blocks = options.spare_score_blocks,
-                                                               .sequences_max = options.sequences_max,
-                                                               .batch_tokens_max = options.tokens_max,
-                                                               .context_max = config.context,
-                                                               .dump = options.dump});
+    auto executor =
+        ModelExecutor::Create(*checkpoint_, *device_,
+                              ModelExecutorOptions{.weights = {options.dtype, options.keep_quantised},
+                                                   .kv_type = options.kv_type.value_or(KvTypeOf(options.dtype)),
+                                                   .blocks = options.blocks,
+                                                   .spare_score_blocks = options.spare_score_blocks,
+                                                   .sequences_max = options.sequences_max,
+                                                   .batch_tokens_max = options.tokens_max,
+                                                   .context_max = config.context,
+                                                   .dump = options.dump});
     if (!executor.ok()) ADD_FAILURE() << executor.status();
     executor_ = std::move(*executor);
     EngineCoreOptions core;

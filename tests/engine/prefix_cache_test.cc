@@ -83,12 +83,17 @@ void ExpectSame(const Generation& warm, const Generation& cold, const std::strin
 struct Setting {
   const char* model;
   DType dtype;
+  std::optional<KvType> kv_type = {};
 };
 
 class PrefixCache : public testing::TestWithParam<Setting> {
  protected:
   HarnessOptions Options(int32_t blocks, int32_t spare_score_blocks) const {
-    return {.dtype = GetParam().dtype, .threads = 2, .blocks = blocks, .spare_score_blocks = spare_score_blocks};
+    return {.dtype = GetParam().dtype,
+            .kv_type = GetParam().kv_type,
+            .threads = 2,
+            .blocks = blocks,
+            .spare_score_blocks = spare_score_blocks};
   }
   std::vector<SequenceRequest> Requests(const Policy& policy) const {
     std::vector<SequenceRequest> requests;
@@ -107,10 +112,8 @@ class PrefixCache : public testing::TestWithParam<Setting> {
     for (const SequenceRequest& request : requests) cold.push_back(harness.RunOne(request));
     return cold;
   }
-};
 
-TEST_P(PrefixCache, AHitChangesNothing) {
-  for (const Policy& policy : Policies()) {
+  void ExpectHitsToChangeNothing(const Policy& policy) const {
     const std::vector<SequenceRequest> requests = Requests(policy);
     const std::vector<Generation> cold = Cold(requests);
     EngineHarness harness(GoldenPath(GetParam().model), Options(200, 400));
@@ -124,7 +127,19 @@ TEST_P(PrefixCache, AHitChangesNothing) {
     EXPECT_EQ(cached > 200, policy.hits) << policy.name << " took over " << cached << " tokens";
     EXPECT_EQ(harness.engine().counters().scheduler.prefix_hits, static_cast<uint64_t>(cached));
   }
+};
+
+TEST_P(PrefixCache, AHitChangesNothing) {
+  for (const Policy& policy : Policies()) ExpectHitsToChangeNothing(policy);
 }
+
+// Blocks of codes and scales are shared and copied as they are.
+class PrefixCacheInInt8 : public PrefixCache {};
+
+TEST_P(PrefixCacheInInt8, AHitChangesNothing) { ExpectHitsToChangeNothing(Policies()[1]); }
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixCacheInInt8, testing::Values(Setting{"gqa_tied", DType::kF32, KvType::kInt8}),
+                         [](const auto& setting) { return std::string(setting.param.model); });
 
 // All at once and in random order, in a pool that is too small for what they leave behind: hits, revivals, lost blocks,
 // dropped snapshots and several owners of one block, all policies mixed.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -55,10 +56,12 @@ std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
 class Sessions : public testing::TestWithParam<const char*> {
  protected:
   static DType Type() { return std::string(GetParam()) == "gqa_tied" ? DType::kBF16 : DType::kF32; }
+  virtual std::optional<KvType> Cached() const { return std::nullopt; }
 
   // A chat of several turns; with `company` other requests run beside it and take the blocks it leaves.
   std::vector<Generation> Chat(const Policy& policy, bool company, int32_t chunk = 256) {
     EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(),
+                                                   .kv_type = Cached(),
                                                    .threads = company ? 2 : 1,
                                                    .blocks = company ? 40 : 100,
                                                    .tokens_max = chunk + 15,
@@ -94,11 +97,9 @@ class Sessions : public testing::TestWithParam<const char*> {
     EXPECT_EQ(harness.engine().counters().parked_blocks, 0);
     return turns;
   }
-};
 
-TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
-  if (HarnessDeviceQueues()) GTEST_SKIP() << "bits depend on the company there (CudaDevice, invariant 1)";
-  for (const Policy& policy : Policies()) {
+  // Bit for bit, whatever happens in between.
+  void ExpectToGoOn(const Policy& policy) {
     const std::vector<Generation> alone = Chat(policy, /*company=*/false);
     for (const int32_t chunk : {256, 32}) {
       const std::vector<Generation> among = Chat(policy, /*company=*/true, chunk);
@@ -117,6 +118,24 @@ TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
         }
       }
     }
+  }
+};
+
+TEST_P(Sessions, GoOnBitForBitWhateverHappensInBetween) {
+  if (HarnessDeviceQueues()) GTEST_SKIP() << "bits depend on the company there (CudaDevice, invariant 1)";
+  for (const Policy& policy : Policies()) ExpectToGoOn(policy);
+}
+
+// Codes and scales are parked and moved as they are.
+class SessionsInInt8 : public Sessions {
+ protected:
+  std::optional<KvType> Cached() const override { return KvType::kInt8; }
+};
+
+TEST_P(SessionsInInt8, GoOnBitForBitWhateverHappensInBetween) {
+  if (!MakeHarnessDevice(1)->Caches(KvType::kInt8)) GTEST_SKIP() << "the device has no such cache";
+  for (const Policy& policy : Policies()) {
+    if (policy.makes_room == policy.policy.rolling) ExpectToGoOn(policy);
   }
 }
 
@@ -310,6 +329,9 @@ INSTANTIATE_TEST_SUITE_P(Models, SessionGoldens, testing::Values("gqa_untied", "
                          [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Models, Sessions, testing::Values("gqa_untied", "gqa_tied"),
+                         [](const auto& model) { return std::string(model.param); });
+
+INSTANTIATE_TEST_SUITE_P(Models, SessionsInInt8, testing::Values("gqa_untied"),
                          [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Models, SessionsInFp32, testing::Values("gqa_untied"),

@@ -11,7 +11,7 @@ BenchCache::BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t l
             .blocks = sequences * each,
             .kv_heads = kKvHeads,
             .head_dim = kDim,
-            .dtype = DType::kBF16,
+            .type = KvType::kBF16,
             .state_rows = sequences};
   const size_t bytes = layout.kv_bytes() / static_cast<size_t>(sequences);
   host_k = ToBf16(Normal(bytes / 2, 5));

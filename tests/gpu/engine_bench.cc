@@ -51,7 +51,7 @@ class Bench {
     const auto pool = static_cast<int64_t>(static_cast<double>(free_bytes - weights) * arguments.memory_share);
     blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, 1 << 24));
     ModelExecutorOptions options{.weights = {DType::kBF16},
-                                 .kv_dtype = DType::kBF16,
+                                 .kv_type = KvType::kBF16,
                                  .blocks = blocks_,
                                  .sequences_max = arguments.sessions_max,
                                  .batch_tokens_max = std::max(8192, arguments.sessions_max),

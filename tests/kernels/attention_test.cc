@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,10 +30,13 @@ EvictionPolicy Policy(int32_t heavy, int32_t recent) {
   return policy;
 }
 
-std::string Name(DType dtype) { return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16"; }
+std::string Name(KvType type) {
+  constexpr const char* kNames[] = {"f32", "f16", "bf16", "int8"};
+  return kNames[static_cast<size_t>(type)];
+}
 
 DType PromptDType(const TestedDevice& device, const KvShape& shape) {
-  return device.prompt_dtype(shape.dtype, shape.head_dim);
+  return device.prompt_dtype(shape.type, shape.head_dim);
 }
 
 // Relative error of a number rounded to the type; twice, to leave room for the sum of rounded numbers.
@@ -49,8 +55,8 @@ Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_
   double value_max = 0.0, logit_error = 0.0, logit_max = 0.0;
   constexpr double kUlp = 0x1p-24;
   for (int32_t t = 0; t < slots; ++t) {
-    const Values k = RoundTo(shape.dtype, ToDouble(stream.K(t, layer, head)));
-    const Values v = RoundTo(shape.dtype, ToDouble(stream.V(t, layer, head)));
+    const Values k = RoundTo(shape.type, ToDouble(stream.K(t, layer, head)));
+    const Values v = RoundTo(shape.type, ToDouble(stream.V(t, layer, head)));
     keys.insert(keys.end(), k.begin(), k.end());
     values.insert(values.end(), v.begin(), v.end());
     for (double x : v) value_max = std::max(value_max, std::abs(x));
@@ -63,13 +69,14 @@ Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_
   Expected expected;
   expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale).out;
   // A weight is off by the error of its logit, by that of the largest logit, by the subtraction, and by exp (4 ulp); their
-  // sum and the sum of values round `slots` times each. Rounding the weights adds half an ulp of their type.
-  const double weight_error = 2 * logit_error + 2 * kUlp * logit_max + 8 * kUlp + 2 * slots * kUlp;
+  // sum and the sum of values round `slots` times each. Rounding the weights adds half an ulp of their type, the scale of an
+  // int8 value one of fp32.
+  const double weight_error = 2 * logit_error + 2 * kUlp * logit_max + 9 * kUlp + 2 * slots * kUlp;
   expected.tolerance = value_max * (2 * weight_error + std::max(RoundingOf(prompt_dtype), rounding));
   return expected;
 }
 
-using ShapeCase = std::tuple<TestedDevice, DType, int32_t /*head_dim*/, int32_t /*group*/>;
+using ShapeCase = std::tuple<TestedDevice, KvType, int32_t /*head_dim*/, int32_t /*group*/>;
 
 class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
  protected:
@@ -78,7 +85,7 @@ class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
             .kv_heads = 2,
             .group = std::get<3>(GetParam()),
             .head_dim = std::get<2>(GetParam()),
-            .dtype = std::get<1>(GetParam())};
+            .type = std::get<1>(GetParam())};
   }
   const TestedDevice device_ = std::get<0>(GetParam());
 };
@@ -96,7 +103,7 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
         for (int32_t t = 0; t < count; ++t) {
           const Expected expected =
               Oracle(stream, shape, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale),
-                     prompt_dtype, shape.dtype == DType::kF32 ? 0.0 : device.rounding);
+                     prompt_dtype, shape.type == KvType::kF32 ? 0.0 : device.rounding);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
               &outputs[static_cast<size_t>((layer * count + t) * int64_t{shape.out_cols()} + head * width)];
@@ -134,18 +141,24 @@ std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, AttentionShapeTest,
                          testing::Combine(testing::ValuesIn(TestedDevices()),
-                                          testing::Values(DType::kF32, DType::kF16, DType::kBF16),
+                                          testing::Values(KvType::kF32, KvType::kF16, KvType::kBF16),
                                           testing::Values(8, 16, 20, 34, 64, 80, 96, 128, 256), testing::Values(3)),
                          ShapeName);
 INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
                          testing::Combine(testing::ValuesIn(TestedDevices()),
-                                          testing::Values(DType::kF32, DType::kBF16), testing::Values(32, 64),
+                                          testing::Values(KvType::kF32, KvType::kBF16), testing::Values(32, 64),
                                           testing::Values(1, 2, 4, 5, 7, 8, 16)),
+                         ShapeName);
+
+// Every number of heads in a pass, and of chunks of 16 elements; the tails, too.
+INSTANTIATE_TEST_SUITE_P(Int8, AttentionShapeTest,
+                         testing::Combine(testing::ValuesIn(Int8Devices()), testing::Values(KvType::kInt8),
+                                          testing::Values(8, 34, 64, 80, 256), testing::Values(1, 3, 6)),
                          ShapeName);
 
 INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, AttentionHeadsTest,
                          testing::Combine(testing::ValuesIn(TestedDevices()),
-                                          testing::Values(DType::kF16, DType::kBF16),
+                                          testing::Values(KvType::kF16, KvType::kBF16),
                                           testing::Values(64, 80, 96, 128, 256), testing::Values(1, 2, 4, 8, 16)),
                          ShapeName);
 
@@ -163,7 +176,7 @@ void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_
   const std::vector<float> outputs = fixture.Step(rows);
   for (int32_t head = 0; head < shape.kv_heads; ++head) {
     const Expected expected = Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale),
-                                     DType::kF32, shape.dtype == DType::kF32 ? 0.0 : device.rounding);
+                                     DType::kF32, shape.type == KvType::kF32 ? 0.0 : device.rounding);
     const int64_t width = std::ssize(expected.out);
     for (int64_t i = 0; i < width; ++i) {
       ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
@@ -176,15 +189,75 @@ void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_
 // Decode over every number of slots at which the split of the work changes shape.
 TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
   for (int32_t live : {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 319, 320, 321, 512, 576, 577, 600}) {
-    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .dtype = DType::kF32},
+    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .type = KvType::kF32},
                        live);
   }
 }
 
 TEST_P(AttentionTest, DecodeOverHalvesMatchesTheOracleAtEverySplitBorder) {
   for (int32_t live : {1, 16, 17, 255, 256, 257, 513}) {
-    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .dtype = DType::kBF16},
+    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = KvType::kBF16},
                        live);
+  }
+}
+
+// The same over int8, and other promises about such caches.
+class Int8AttentionTest : public testing::TestWithParam<TestedDevice> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Int8AttentionTest);
+
+TEST_P(Int8AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
+  for (int32_t live : {1, 16, 17, 255, 256, 257, 513}) {
+    ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = KvType::kInt8},
+                       live);
+  }
+}
+
+// One head of 20 elements that is written and read back.
+std::vector<float> ThroughInt8(const TestedDevice& device, const std::vector<float>& head) {
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 1, .head_dim = 20, .type = KvType::kInt8};
+  KvFixture fixture(shape, device, 1, 2);
+  fixture.Poison();
+  TokenStream stream(shape, 2, 1);
+  std::ranges::copy(head, stream.K(1, 0, 0).begin());
+  std::ranges::copy(head, stream.V(1, 0, 0).begin());
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 2, 0, 2);
+  const TestRow row{&sequence, 2, true};
+  fixture.Step({&row, 1});
+  const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, 0, 1);
+  const std::vector<float> value = fixture.ReadSlot(sequence, true, 0, 0, 1);
+  for (size_t i = 0; i < key.size(); ++i) EXPECT_EQ(std::bit_cast<uint32_t>(key[i]), std::bit_cast<uint32_t>(value[i]));
+  for (const float x : fixture.ReadSlot(sequence, true, 0, 0, 2)) EXPECT_EQ(x, 0.0f) << "a slot that nobody has";
+  return key;
+}
+
+TEST_P(Int8AttentionTest, TokensAreKeptByTheRuleFromTheSmallestNumbersToTheLargest) {
+  std::mt19937_64 random(3);
+  NormalDistribution normal(0.0f, 1.0f);
+  for (const float size : {0.0f, 1e-45f, 1e-38f, 7e-31f, 8e-31f, 1e-30f, 1e-20f, 1.0f, 254.0f, 1e20f, 1e38f}) {
+    std::vector<float> head;
+    for (int i = 0; i < 19; ++i) head.push_back(std::clamp(normal(random) / 4.0f, -1.0f, 1.0f) * size);
+    head.push_back(-size);  // the largest
+    const std::vector<float> kept = ThroughInt8(GetParam(), head);
+    EXPECT_EQ(ToDouble(kept), RoundTo(KvType::kInt8, ToDouble(head))) << size;
+    for (size_t i = 0; i < head.size(); ++i) {
+      EXPECT_NEAR(kept[i], head[i], std::max(size / 253.0f, kInt8Smallest)) << "half a step of " << size;
+    }
+  }
+}
+
+TEST_P(Int8AttentionTest, HalvesGoToTheEvenCode) {
+  std::vector<float> head(20, 0.0f);
+  head[0] = 127.0f;
+  head[1] = 0.5f, head[2] = 1.5f, head[3] = -2.5f, head[4] = -126.5f;
+  const std::vector<float> kept = ThroughInt8(GetParam(), head);
+  EXPECT_THAT(std::vector(kept.begin(), kept.begin() + 5), testing::ElementsAre(127.0f, 0.0f, 2.0f, -2.0f, -126.0f));
+}
+
+TEST_P(Int8AttentionTest, ANumberThatIsNoneMakesTheWholeHeadNone) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    std::vector<float> head(20, 1.0f);
+    head[13] = bad;
+    for (const float x : ThroughInt8(GetParam(), head)) EXPECT_TRUE(std::isnan(x)) << bad;
   }
 }
 
@@ -207,7 +280,9 @@ struct Story {
   uint64_t seed = 0;
 };
 
-constexpr KvShape kStoryShape = {.layers = 2, .kv_heads = 3, .group = 3, .head_dim = 64, .dtype = DType::kBF16};
+constexpr KvShape StoryShape(KvType type) {
+  return {.layers = 2, .kv_heads = 3, .group = 3, .head_dim = 64, .type = type};
+}
 
 // Tokens `first`, … of a sequence out of a step's outputs.
 void Record(const KvFixture& fixture, const std::vector<float>& outputs, size_t step_tokens, size_t token_begin,
@@ -236,12 +311,14 @@ void RecordState(KvFixture& fixture, const TestSequence& sequence, Trace& trace)
 }
 
 // Runs the stories together: each sequence takes its prompt in chunks of `chunk`, then decodes, all in the same steps.
-std::vector<Trace> Tell(const std::vector<Story>& stories, const TestedDevice& device, int threads, int32_t chunk) {
-  KvFixture fixture(kStoryShape, device, threads, 256);
+std::vector<Trace> Tell(const std::vector<Story>& stories, const TestedDevice& device, int threads, int32_t chunk,
+                        KvType type = KvType::kBF16) {
+  const KvShape shape = StoryShape(type);
+  KvFixture fixture(shape, device, threads, 256);
   fixture.Poison();
   std::vector<TokenStream> streams;
   for (const Story& story : stories) {
-    streams.emplace_back(kStoryShape, story.prompt + story.steps, story.seed);
+    streams.emplace_back(shape, story.prompt + story.steps, story.seed);
     streams.back().AddPopularity(2.0f, story.seed);
   }
   std::vector<TestSequence> sequences;
@@ -315,9 +392,20 @@ TEST_P(AttentionTest, ChunkingChangesNoBit) {
   }
 }
 
+// Everybody reads what is kept, a chunk's own tokens included: else the place where a chunk ends would show.
+TEST_P(Int8AttentionTest, NeighboursThreadsAndChunksChangeNoBit) {
+  std::vector<Story> stories = Stories();
+  stories[1].policy.rolling = true;
+  const std::vector<Trace> together = Tell(stories, GetParam(), 2, 64, KvType::kInt8);
+  for (size_t i : {size_t{0}, size_t{1}, size_t{4}}) {
+    EXPECT_EQ(Tell({stories[i]}, GetParam(), 1, 2048, KvType::kInt8)[0], together[i]) << "story " << i;
+  }
+  EXPECT_EQ(Tell(stories, GetParam(), 3, 16, KvType::kInt8), together);
+}
+
 // A session goes on: its new tokens start inside a block, after slots that are not in the order of positions.
 TEST_P(AttentionTest, LaterPromptAttendsToEverySlotBelowLive) {
-  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 32, .dtype = DType::kF32};
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 32, .type = KvType::kF32};
   constexpr int32_t kFirst = 60, kDecode = 9, kSecond = 40;
   KvFixture fixture(shape, GetParam(), 2, 16);
   TokenStream stream(shape, kFirst + kDecode + kSecond, 21);
@@ -364,35 +452,37 @@ TEST_P(AttentionTest, LaterPromptAttendsToEverySlotBelowLive) {
 }
 
 TEST_P(AttentionTest, NanOfOneSequenceStaysThere) {
-  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 16, .dtype = DType::kBF16};
-  const auto run = [&](bool poisoned) {
-    KvFixture fixture(shape, GetParam(), 2, 32);
-    TokenStream stream(shape, 60, 1), other(shape, 60, 2);
-    if (poisoned) {
-      for (float& x : other.Row(20, 0)) x = NAN;
-    }
-    std::vector<TestSequence> sequences;
-    sequences.push_back(fixture.Sequence(stream, Policy(8, 8), 40, 0, 60));
-    sequences.push_back(fixture.Sequence(other, Policy(8, 8), 40, 1, 60));
-    std::vector<float> outputs =
-        fixture.Step(std::vector<TestRow>{{&sequences[0], 40, true}, {&sequences[1], 40, true}});
-    const size_t half = outputs.size() / 2;
-    EXPECT_EQ(std::isnan(outputs.back()), poisoned);
-    outputs.resize(half);
-    for (int i = 0; i < 20; ++i) {
-      const auto step = fixture.Step(std::vector<TestRow>{{&sequences[0], 1, false}, {&sequences[1], 1, false}});
-      outputs.insert(outputs.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(step.size() / 2));
-    }
-    return outputs;
-  };
-  EXPECT_EQ(run(true), run(false));
+  for (const KvType type : TypesOf(GetParam())) {
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 16, .type = type};
+    const auto run = [&](bool poisoned) {
+      KvFixture fixture(shape, GetParam(), 2, 32);
+      TokenStream stream(shape, 60, 1), other(shape, 60, 2);
+      if (poisoned) {
+        for (float& x : other.Row(20, 0)) x = NAN;
+      }
+      std::vector<TestSequence> sequences;
+      sequences.push_back(fixture.Sequence(stream, Policy(8, 8), 40, 0, 60));
+      sequences.push_back(fixture.Sequence(other, Policy(8, 8), 40, 1, 60));
+      std::vector<float> outputs =
+          fixture.Step(std::vector<TestRow>{{&sequences[0], 40, true}, {&sequences[1], 40, true}});
+      const size_t half = outputs.size() / 2;
+      EXPECT_EQ(std::isnan(outputs.back()), poisoned);
+      outputs.resize(half);
+      for (int i = 0; i < 20; ++i) {
+        const auto step = fixture.Step(std::vector<TestRow>{{&sequences[0], 1, false}, {&sequences[1], 1, false}});
+        outputs.insert(outputs.end(), step.begin(), step.begin() + static_cast<ptrdiff_t>(step.size() / 2));
+      }
+      return outputs;
+    };
+    EXPECT_EQ(run(true), run(false)) << KvTypeName(type);
+  }
 }
 
 // --- rope and writes --------------------------------------------------------------------------------------------------
 
 TEST_P(AttentionTest, RopeRotatesQAndKButNotV) {
   for (const auto& [head_dim, dims] : {std::pair{64, 64}, {64, 32}, {20, 20}, {32, 10}, {128, 128}}) {
-    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .dtype = DType::kF32};
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .type = KvType::kF32};
     std::vector<double> inv_freq;
     for (int32_t i = 0; i < dims / 2; ++i) inv_freq.push_back(std::pow(10000.0, -2.0 * i / dims));
     const RopeSpec spec{.dims = dims, .inv_freq = inv_freq, .attention_factor = 1.25, .positions_max = 5000};
@@ -424,7 +514,7 @@ TEST_P(AttentionTest, RopeRotatesQAndKButNotV) {
 
 TEST_P(AttentionTest, HeadsAreNormalisedBeforeTheyAreRotated) {
   for (const auto& [head_dim, dims] : {std::pair{64, 64}, {20, 20}, {32, 10}, {128, 0}}) {
-    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .dtype = DType::kF32};
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = head_dim, .type = KvType::kF32};
     std::vector<double> inv_freq;
     for (int32_t i = 0; i < dims / 2; ++i) inv_freq.push_back(std::pow(10000.0, -2.0 * i / dims));
     const RopeSpec spec{.dims = dims, .inv_freq = inv_freq, .positions_max = 64};
@@ -466,6 +556,9 @@ TEST_P(AttentionTest, HeadsAreNormalisedBeforeTheyAreRotated) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(EveryDevice, Int8AttentionTest, testing::ValuesIn(Int8Devices()),
+                         [](const auto& each) { return each.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(EveryDevice, AttentionTest, testing::ValuesIn(TestedDevices()),
                          [](const auto& device) { return device.param.name; });

@@ -102,10 +102,10 @@ class EndsTest : public testing::TestWithParam<TestedDevice> {
 };
 
 TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const KvShape shape{.layers = 2, .dtype = dtype};
+  for (const KvType type : TypesOf(GetParam())) {
+    const KvShape shape{.layers = 2, .type = type};
     for (const Case& each : Cases()) {
-      SCOPED_TRACE(each.name + ", " + std::to_string(DTypeBytes(dtype)) + " bytes");
+      SCOPED_TRACE(each.name + ", " + KvTypeName(type));
       // Ends are looked at beside a sequence that goes on, and there is one more that never had such a neighbour.
       const std::vector<int32_t> stop_ids = {9, 3};
       Pair pair(GetParam(), shape, each.policy), alone(GetParam(), shape, each.policy);
@@ -183,8 +183,8 @@ class BlocksTest : public testing::TestWithParam<TestedDevice> {
   static std::vector<std::unique_ptr<KvFixture>> Caches() {
     std::vector<std::unique_ptr<KvFixture>> caches;
     for (const bool inspected : {false, true}) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        const KvShape shape = {.layers = 3, .kv_heads = 2, .head_dim = 40, .dtype = dtype};
+      for (const KvType type : TypesOf(GetParam())) {
+        const KvShape shape = {.layers = 3, .kv_heads = 2, .head_dim = 40, .type = type};
         caches.push_back(std::make_unique<KvFixture>(shape, GetParam(), 2, kBlocks));
         if (inspected) caches.back()->Inspect();
         FillWithAnything(caches.back()->kv);
@@ -237,8 +237,8 @@ class ParkingTest : public testing::TestWithParam<TestedDevice> {};
 // Blocks leave with any score blocks, one after the other in the order of kv_pieces.h, and come back into others.
 TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
   for (const bool inspected : {false, true}) {
-    for (const DType dtype : {DType::kF32, DType::kF16}) {
-      KvFixture fixture({.layers = 3, .kv_heads = 2, .head_dim = 40, .dtype = dtype}, GetParam(), 2, 12);
+    for (const KvType type : TypesOf(GetParam())) {
+      KvFixture fixture({.layers = 3, .kv_heads = 2, .head_dim = 40, .type = type}, GetParam(), 2, 12);
       if (inspected) fixture.Inspect();
       const KvCacheView& kv = fixture.kv;
       FillWithAnything(kv);

@@ -91,8 +91,8 @@ class H2oRun {
   H2oRun(const H2oCase& h2o, const TestedDevice& device, int threads, Tally& tally)
       : case_(h2o),
         tally_(tally),
-        decode_error_(h2o.shape.dtype == DType::kF32 ? 0.0 : 2 * kLogitMagnitude * device.rounding),
-        prompt_dtype_(device.prompt_dtype(h2o.shape.dtype, h2o.shape.head_dim)),
+        decode_error_(h2o.shape.type == KvType::kF32 ? 0.0 : 2 * kLogitMagnitude * device.rounding),
+        prompt_dtype_(device.prompt_dtype(h2o.shape.type, h2o.shape.head_dim)),
         fixture_(h2o.shape, device, threads, (h2o.prompt + h2o.steps) / kBlockSlots + 2),
         stream_(h2o.shape, h2o.prompt + h2o.steps, h2o.seed, h2o.spread),
         sequence_(fixture_.Sequence(stream_, h2o.policy, h2o.prompt, 3, h2o.prompt + h2o.steps)),
@@ -139,7 +139,7 @@ class H2oRun {
     }
   }
 
-  Values Stored(std::span<const float> x) const { return RoundTo(case_.shape.dtype, ToDouble(x)); }
+  Values Stored(std::span<const float> x) const { return RoundTo(case_.shape.type, ToDouble(x)); }
 
   void ExpectNear(const std::vector<float>& outputs, int32_t tokens, int32_t token, int32_t layer, int32_t head,
                   const Values& expected, double tolerance) {
@@ -282,7 +282,7 @@ H2oCase RandomCase(uint64_t seed) {
                .kv_heads = Pick(random, {1, 2}),
                .group = Pick(random, {1, 3, 4}),
                .head_dim = Pick(random, {16, 20, 32}),
-               .dtype = DType::kF32};
+               .type = KvType::kF32};
   h2o.prompt = Pick(random, {1, 2, 7, 15, 16, 17, 18, 31, 32, 33, 40, 47, 48, 49, 64, 65});
   // Around the prompt's length: below, at, one past the budget; and small budgets.
   const int32_t keep =
@@ -368,9 +368,10 @@ TEST_P(H2oTest, RollingRunsKeepWhatTheOracleKeeps) {
     H2oCase h2o = RandomCase(20000 + seed * 3 + NumberOf(GetParam()));
     h2o.policy.rolling = true;
     if (seed % 10 == 0) h2o.policy.score_source = ScoreSource::kNone;
-    if (seed % 4 == 0) h2o.shape.dtype = seed % 8 == 0 ? DType::kBF16 : DType::kF16;
+    if (seed % 4 == 0) h2o.shape.type = seed % 8 == 0 ? KvType::kBF16 : KvType::kF16;
     // bf16 prompts round queries, keys and weights once more than the oracle: only what is decoded can be compared.
-    if (h2o.shape.dtype == DType::kBF16) h2o.prompt = 1;
+    if (h2o.shape.type == KvType::kBF16) h2o.prompt = 1;
+    if (GetParam().caches_int8 && seed % 4 == 1) h2o.shape.type = KvType::kInt8;
     H2oRun run(h2o, GetParam(), static_cast<int>(seed % 3) + 1, tally);
     run.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
@@ -453,12 +454,14 @@ std::vector<int64_t> Trace(const H2oCase& h2o, const TestedDevice& device, int32
 }
 
 // Heads and caches for which devices have kernels of their own: prompts, and what is generated after them.
-TEST_P(H2oTest, RunsOverHalvesKeepWhatTheOracleKeeps) {
+TEST_P(H2oTest, RunsOverNarrowCachesKeepWhatTheOracleKeeps) {
+  std::vector<KvType> types = {KvType::kBF16, KvType::kF16};
+  if (GetParam().caches_int8) types.push_back(KvType::kInt8);
   Tally tally;
   for (uint64_t seed = 0; seed < std::max(Cases(48), uint64_t{24}); ++seed) {
     std::mt19937_64 random(seed);
     H2oCase h2o = RandomCase(9000 + seed);
-    h2o.shape.dtype = seed % 2 == 0 ? DType::kBF16 : DType::kF16;
+    h2o.shape.type = types[seed % types.size()];
     h2o.shape.head_dim = Pick(random, {64, 80, 96, 128, 256});
     h2o.shape.group = Pick(random, {1, 3, 4, 8, 16});
     h2o.shape.kv_heads = 1;
@@ -477,16 +480,16 @@ TEST_P(H2oTest, RunsOverHalvesKeepWhatTheOracleKeeps) {
   ExpectNextToNoDifferences(tally);
 }
 
-using HeadsCase = std::tuple<TestedDevice, DType, int32_t /*head_dim*/, int32_t /*group*/>;
+using HeadsCase = std::tuple<TestedDevice, KvType, int32_t /*head_dim*/, int32_t /*group*/>;
 class H2oHeadsTest : public testing::TestWithParam<HeadsCase> {};
 
 // Every size of a head that has kernels of its own with every size of a group: scores, the cut and victims, short, over the
 // ends of blocks.
 TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
-  const auto& [device, dtype, head_dim, group] = GetParam();
+  const auto& [device, type, head_dim, group] = GetParam();
   Tally tally;
   H2oCase h2o;
-  h2o.shape = {.layers = 1, .kv_heads = 2, .group = group, .head_dim = head_dim, .dtype = dtype};
+  h2o.shape = {.layers = 1, .kv_heads = 2, .group = group, .head_dim = head_dim, .type = type};
   h2o.policy = Policy(11, 4);
   h2o.prompt = 33;
   h2o.chunk = 32;
@@ -500,14 +503,14 @@ TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
 }
 
 std::string HeadsName(const testing::TestParamInfo<HeadsCase>& info) {
-  const auto& [device, dtype, head_dim, group] = info.param;
-  return device.name + (dtype == DType::kF16 ? "_f16" : "_bf16") + "_dim" + std::to_string(head_dim) + "_group" +
+  const auto& [device, type, head_dim, group] = info.param;
+  return device.name + (type == KvType::kF16 ? "_f16" : "_bf16") + "_dim" + std::to_string(head_dim) + "_group" +
          std::to_string(group);
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, H2oHeadsTest,
                          testing::Combine(testing::ValuesIn(TestedDevices()),
-                                          testing::Values(DType::kF16, DType::kBF16),
+                                          testing::Values(KvType::kF16, KvType::kBF16),
                                           testing::Values(64, 80, 96, 128, 256), testing::Values(1, 2, 4, 8, 16)),
                          HeadsName);
 
@@ -533,7 +536,7 @@ TEST_P(H2oTest, ChunksOfThePromptDoNotChangeABitOfTheScores) {
 // Squared probabilities of a peaked row are far below the smallest normal number: in the cache they are 0.
 TEST_P(H2oTest, PromptScoresBelowTheSmallestNumberAreZero) {
   H2oCase h2o;
-  h2o.shape = {.layers = 1, .kv_heads = 1, .group = 1, .head_dim = 16, .dtype = DType::kF32};
+  h2o.shape = {.layers = 1, .kv_heads = 1, .group = 1, .head_dim = 16, .type = KvType::kF32};
   h2o.prompt = 33;
   h2o.policy = Policy(8, 2);
   h2o.policy.square = true;

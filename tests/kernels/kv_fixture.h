@@ -33,7 +33,7 @@ struct KvShape {
   int32_t kv_heads = 2;
   int32_t group = 3;
   int32_t head_dim = 16;
-  DType dtype = DType::kF32;
+  KvType type = KvType::kF32;
 
   int32_t query_heads() const { return kv_heads * group; }
   int32_t cols() const { return (query_heads() + 2 * kv_heads) * head_dim; }
@@ -130,7 +130,7 @@ class KvFixture {
               .blocks = blocks,
               .kv_heads = shape.kv_heads,
               .head_dim = shape.head_dim,
-              .dtype = shape.dtype,
+              .type = shape.type,
               .state_rows = state_rows};
     kv.k = Allocate(layout.kv_bytes());
     kv.v = Allocate(layout.kv_bytes());

@@ -26,7 +26,7 @@ inline EvictionPolicy Policy(int32_t heavy, int32_t recent) {
   return policy;
 }
 
-inline constexpr KvShape kShape = {.layers = 2, .kv_heads = 3, .group = 1, .head_dim = 8, .dtype = DType::kBF16};
+inline constexpr KvShape kShape = {.layers = 2, .kv_heads = 3, .group = 1, .head_dim = 8, .type = KvType::kBF16};
 
 // A cache whose slots hold given positions and scores, and keys that name their position.
 class PlantedCache {

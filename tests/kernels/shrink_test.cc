@@ -175,7 +175,7 @@ class VictimTest : public testing::TestWithParam<TestedDevice> {};
 
 // A decode step whose attention all goes to one token, so that the scores of the others stay the planted ones, ties and all.
 TEST_P(VictimTest, PlantedTiesGoToTheHighestPositionAtEverySlotCount) {
-  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .dtype = DType::kF32};
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .type = KvType::kF32};
   std::mt19937_64 random(23);
   int64_t other_victims = 0, victims = 0;
   for (int32_t live : {2, 3, 15, 16, 17, 18, 31, 32, 33, 63, 65, 250, 257, 270, 319}) {
@@ -225,7 +225,7 @@ TEST_P(VictimTest, PlantedTiesGoToTheHighestPositionAtEverySlotCount) {
 
 // Scores that nobody adds to shrink from step to step and end at exactly 0, where the tie rule takes over.
 TEST_P(VictimTest, ScoresThatDecayAwayBecomeTies) {
-  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 16, .dtype = DType::kF32};
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 16, .type = KvType::kF32};
   constexpr int32_t kLive = 20, kSteps = 100;
   EvictionPolicy policy = Policy(kLive - 2, 2);
   policy.square = true;
@@ -264,7 +264,7 @@ TEST_P(VictimTest, ScoresThatDecayAwayBecomeTies) {
 
 // `sinks` has no scores: in every step the token that leaves the window goes, and the first four stay for ever.
 TEST_P(VictimTest, SinksAndWindowSlideOverTheStream) {
-  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .dtype = DType::kBF16};
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 16, .type = KvType::kBF16};
   for (int32_t heavy : {0, 4}) {
     EvictionPolicy policy = Policy(heavy, 20);
     policy.score_source = heavy == 0 ? ScoreSource::kAttention : ScoreSource::kNone;

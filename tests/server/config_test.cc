@@ -42,7 +42,7 @@ TEST(Config, TheDefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config.api_key, "");
   EXPECT_EQ(config.kv.preset, KvPreset::kFull);
   EXPECT_FALSE(config.weight_dtype.has_value());
-  EXPECT_FALSE(config.kv_dtype.has_value());
+  EXPECT_FALSE(config.kv_type.has_value());
   EXPECT_EQ(config.log_level, LogLevel::kInfo);
   const Limits& limits = config.limits;
   EXPECT_EQ(limits.header_bytes_max, 8 << 10);
@@ -118,7 +118,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.overlap, true);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
-  EXPECT_EQ(config.kv_dtype, DType::kF32);
+  EXPECT_EQ(config.kv_type, KvType::kF32);
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.sequences_max, 7);
   EXPECT_EQ(config.batch_tokens_max, 64);
@@ -148,6 +148,13 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.log_format, LogFormat::kJson);
 }
 
+TEST(Config, TypesOfTheCacheHaveTheNamesOfOthersToo) {
+  EXPECT_EQ(Good({"--kv-cache-dtype", "int8"}).kv_type, KvType::kInt8);
+  EXPECT_EQ(Good({"--kv-cache-dtype", "int8_per_token_head"}).kv_type, KvType::kInt8);
+  EXPECT_EQ(Good({"--kv-cache-dtype", "half"}).kv_type, KvType::kF16);
+  EXPECT_EQ(Good({"--kv-cache-dtype", "bfloat16"}).kv_type, KvType::kBF16);
+}
+
 TEST(Config, BudgetsComeInTokensOrRatios) {
   const Config prompt = Good({"--kv-policy", "window", "--kv-budget", "prompt:0.25"});
   EXPECT_EQ(prompt.kv.budget_kind, KvBudgetKind::kRatioOfPrompt);
@@ -174,7 +181,8 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--port"}, "--port"},
       {{"--threads", "0"}, "--threads"},
       {{"--dtype", "int8"}, "--dtype"},
-      {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype"},
+      {{"--kv-cache-dtype", "fp8"}, "fp8 is not supported"},
+      {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype"},
       {{"--device", "tpu"}, "--device"},
       {{"--block-size", "32"}, "--block-size"},
       {{"--max-model-len", "0"}, "--max-model-len"},

@@ -83,7 +83,8 @@ TEST(Server, WithJsonLinesNothingIsAnnouncedBesideTheLog) {
 
 TEST(Server, Float16IsAFormatLikeTheOthers) {
   Config config = SmallConfig();
-  config.weight_dtype = config.kv_dtype = DType::kF16;
+  config.weight_dtype = DType::kF16;
+  config.kv_type = KvType::kF16;
   std::thread client;
   const int exit_code = Serve(config, [&](const std::string& line) {
     ASSERT_TRUE(line.starts_with("listening on ")) << line;

@@ -1,5 +1,6 @@
 #include "server/sizing.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,6 +12,9 @@
 
 namespace hydrant {
 namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
 
 constexpr HostFacts kHost = {int64_t{8} << 30, 20'000};
 
@@ -25,13 +29,14 @@ ModelConfig Model() {
   return model;
 }
 
-int64_t BlockBytes(const ModelConfig& model, DType kv_dtype) {
-  return static_cast<int64_t>(KvCache::BytesPerBlock(model, kv_dtype));
+int64_t BlockBytes(const ModelConfig& model, KvType kv_type) {
+  return static_cast<int64_t>(KvCache::BytesPerBlock(model, kv_type));
 }
 
 int64_t NoScratch(const StepBounds&) { return 0; }
-const DeviceFacts kEverything = {[](DType) { return true; }, NoScratch};
-const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; }, NoScratch};
+const DeviceFacts kEverything = {[](DType) { return true; }, [](KvType) { return true; }, NoScratch};
+const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; },
+                              [](KvType type) { return type != KvType::kInt8; }, NoScratch};
 
 WeightPlan Plan(const ModelConfig& model, WeightChoice choice, int32_t positions_max) {
   return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
@@ -45,8 +50,8 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
 
 TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
   // 30 layers x 3 heads x 16 slots x (2 x 64 elements + a score + a position).
-  EXPECT_EQ(BlockBytes(Model(), DType::kBF16), 30 * 3 * 16 * (2 * 64 * 2 + 8));
-  EXPECT_EQ(BlockBytes(Model(), DType::kF32), 30 * 3 * 16 * (2 * 64 * 4 + 8));
+  EXPECT_EQ(BlockBytes(Model(), KvType::kBF16), 30 * 3 * 16 * (2 * 64 * 2 + 8));
+  EXPECT_EQ(BlockBytes(Model(), KvType::kF32), 30 * 3 * 16 * (2 * 64 * 4 + 8));
 }
 
 TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
@@ -63,7 +68,7 @@ TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
 }
 
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
-  const int64_t block = BlockBytes(Model(), DType::kBF16);
+  const int64_t block = BlockBytes(Model(), KvType::kBF16);
   const auto parked = [](const Config& config) {
     return DeriveLimits(config, Model(), kEverything, kHost)->limits.parked_blocks;
   };
@@ -86,25 +91,44 @@ TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing native = *DeriveLimits(Config(), Model(), kEverything, kHost);
   EXPECT_EQ(native.weights.expanded, DType::kBF16);
   EXPECT_TRUE(native.weights.keep_quantised);
-  EXPECT_EQ(native.kv_dtype, DType::kBF16);
+  EXPECT_EQ(native.kv_type, KvType::kBF16);
   const Sizing other = *DeriveLimits(Config(), Model(), kOnlyF32, kHost);
   EXPECT_EQ(other.weights.expanded, DType::kF32);
-  EXPECT_EQ(other.kv_dtype, DType::kF32);
+  EXPECT_EQ(other.kv_type, KvType::kF32);
   Config config;
   config.weight_dtype = DType::kBF16;
-  config.kv_dtype = DType::kF32;
+  config.kv_type = KvType::kF32;
   const Sizing asked = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(asked.weights.expanded, DType::kBF16);
   EXPECT_FALSE(asked.weights.keep_quantised) << "who asks for a type gets it";
-  EXPECT_EQ(asked.kv_dtype, DType::kF32);
-  config.weight_dtype = config.kv_dtype = DType::kF16;
+  EXPECT_EQ(asked.kv_type, KvType::kF32);
+  config.weight_dtype = DType::kF16;
+  config.kv_type = KvType::kF16;
   const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(half.weights.expanded, DType::kF16);
-  EXPECT_EQ(half.kv_dtype, DType::kF16);
+  EXPECT_EQ(half.kv_type, KvType::kF16);
+}
+
+TEST(Sizing, Int8KeysAndValuesTakeAByteAndAScalePerTokenAndHead) {
+  Config config;
+  config.kv_type = KvType::kInt8;
+  config.blocks_override = 10;
+  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  EXPECT_EQ(sizing.kv_type, KvType::kInt8);
+  EXPECT_EQ(BlockBytes(Model(), KvType::kInt8), 30 * 3 * 16 * (2 * (64 + 4) + 8));
+  EXPECT_THAT(sizing.explanation, Contains(HasSubstr("(2 x 64 x 1 + 2 x 4 + 8 x 3)")));
+}
+
+TEST(Sizing, ADeviceWithoutInt8SaysWhichFlagAsksForIt) {
+  Config config;
+  config.kv_type = KvType::kInt8;
+  const auto sizing = DeriveLimits(config, Model(), kOnlyF32, kHost);
+  EXPECT_EQ(sizing.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sizing.status().message()), HasSubstr("--kv-cache-dtype int8"));
 }
 
 TEST(Sizing, TheFirstGivenPoolSizeWins) {
-  const int64_t block = BlockBytes(Model(), DType::kBF16);
+  const int64_t block = BlockBytes(Model(), KvType::kBF16);
   const auto blocks = [](const Config& config) {
     return DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
   };
@@ -137,7 +161,7 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   Config config;
   config.prefix_caching = false;
   const Sizing sizing = *DeriveLimits(config, model, kEverything, kHost);
-  EXPECT_EQ(sizing.limits.blocks, left / 4 / BlockBytes(model, DType::kBF16));
+  EXPECT_EQ(sizing.limits.blocks, left / 4 / BlockBytes(model, KvType::kBF16));
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const int64_t term : {weights, rope, workspace, left}) {
@@ -313,7 +337,7 @@ TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
   };
   const int64_t with = DeriveLimits(config, Model(), device, kHost)->limits.blocks;
   const int64_t without = DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
-  const int64_t block = BlockBytes(Model(), DType::kBF16) + 2 * int64_t{30 * 3 * 16 * 8};
+  const int64_t block = BlockBytes(Model(), KvType::kBF16) + 2 * int64_t{30 * 3 * 16 * 8};
   EXPECT_NEAR(with, without - (int64_t{1} << 30) / 4 / block, 1) << "a quarter of a gibibyte less";
   EXPECT_EQ(asked.slots_max, 8192);
   EXPECT_EQ(asked.rows_max, 40);

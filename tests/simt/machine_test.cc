@@ -240,7 +240,7 @@ TEST(SimtMachine, WithoutMemoryForAGraphWorkRunsAsItIs) {
 
 // Wherever in a step the device fails, the engine hears of it, and whatever it asks next fails, too.
 TEST(SimtMachine, AFailureAtAnyCallOfAStepIsAnException) {
-  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .dtype = DType::kBF16};
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = KvType::kBF16};
   TokenStream stream(shape, 40, 5);
   EvictionPolicy policy;
   policy.evicts = true;

@@ -47,7 +47,7 @@ class LayerView {
     return kv_.victim + layout_.victim_offset(layer_, state_row, kv_head);
   }
   TileView Tiles(const BatchRow& row, int32_t kv_head) const {
-    return {.dtype = layout_.dtype,
+    return {.type = layout_.type,
             .head_dim = layout_.head_dim,
             .k = K(0, kv_head),
             .v = V(0, kv_head),
@@ -106,7 +106,7 @@ class KvWriter {
         const int32_t offset = slot % kBlockSlots;
         // The first token of a block clears what its former owner left in V: attention multiplies unoccupied slots by 0.
         const bool fresh = !row.reuse_victim && offset == 0;
-        call_.kernels.write_kv(call_.kv.layout.dtype, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
+        call_.kernels.write_kv(call_.kv.layout.type, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
                                head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
         const int64_t score_at =
             view_.ScoreAt(row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;

@@ -47,9 +47,11 @@ HYDRANT_SIMD F32x16 SoftmaxWeight(F32x16 x, F32x16 largest, F32x16 factor) {
 
 constexpr float kLog2E = 1.44269504f;
 
+// Where the elements of a block's tile begin.
 template <typename Tile>
 HYDRANT_SIMD const typename Tile::Element* TileOf(const std::byte* base, const TileView& tiles, int64_t block) {
-  return reinterpret_cast<const typename Tile::Element*>(base + tiles.block_table[block] * tiles.tile_stride);
+  const std::byte* tile = base + tiles.block_table[block] * tiles.tile_stride;
+  return reinterpret_cast<const typename Tile::Element*>(tile + kTileScaleBytes<Tile>);
 }
 
 // The tiles of a split in the order they are read: K of every block, then V of every block. Tiles lie scattered in memory, so
@@ -83,8 +85,10 @@ class TileStream {
   int64_t count_;
 };
 
+constexpr int64_t kLineBytes = 64;
+
 HYDRANT_SIMD void Prefetch(const char* p, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; i += 64) _mm_prefetch(p + i, _MM_HINT_T2);
+  for (int64_t i = begin; i < end; i += kLineBytes) _mm_prefetch(p + i, _MM_HINT_T2);
 }
 
 // weights[h][16 t ...] = q[h] . k for kTiles tiles. Even and odd elements have chains of their own, so an element's sum is
@@ -93,6 +97,8 @@ template <typename Tile, typename Cached, int kHeads, int kTiles>
 HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const char* const* ahead, const float* q,
                              int64_t head_dim, float* weights, int64_t weights_stride) {
   constexpr int64_t kPairBytes = 2 * kLanes * sizeof(typename Cached::Element);
+  constexpr int64_t kPairsOfLine = kPairBytes < kLineBytes ? kLineBytes / kPairBytes : 1;
+  for (int t = 0; t < kTiles; ++t) Prefetch(ahead[t], 0, kTileScaleBytes<Cached>);
   F32x16 even[kTiles][kHeads], odd[kTiles][kHeads];
   for (int t = 0; t < kTiles; ++t) {
     for (int h = 0; h < kHeads; ++h) even[t][h] = odd[t][h] = Zero();
@@ -101,7 +107,7 @@ HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const char*
     VecPair pair[kTiles];
     for (int t = 0; t < kTiles; ++t) {
       pair[t] = Tile::LoadK(k[t], i);
-      Prefetch(ahead[t] + i * kPairBytes, 0, kPairBytes);
+      if (i % kPairsOfLine == 0) Prefetch(ahead[t] + kTileScaleBytes<Cached> + i * kPairBytes, 0, kPairBytes);
     }
     for (int h = 0; h < kHeads; ++h) {
       const F32x16 q_even = Set(q[h * head_dim + 2 * i]), q_odd = Set(q[h * head_dim + 2 * i + 1]);
@@ -112,7 +118,9 @@ HYDRANT_SIMD void ScoreTiles(const typename Tile::Element* const* k, const char*
     }
   }
   for (int t = 0; t < kTiles; ++t) {
-    for (int h = 0; h < kHeads; ++h) Store(weights + h * weights_stride + t * kLanes, even[t][h] + odd[t][h]);
+    for (int h = 0; h < kHeads; ++h) {
+      Store(weights + h * weights_stride + t * kLanes, Tile::Scaled(k[t], even[t][h] + odd[t][h]));
+    }
   }
 }
 
@@ -135,13 +143,21 @@ HYDRANT_SIMD void SumValues(const DecodeSplit& split, const TileStream& stream, 
       _mm_prefetch(reinterpret_cast<const char*>(split.scores.score + score_at), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(split.scores.position + score_at), _MM_HINT_T0);
     }
+    // The weights of the values as they are stored: their scales are part of them.
+    float scaled[kHeads][kLanes];
+    int64_t stride = split.weights_stride;
+    if constexpr (Tile::kScaled) {
+      if (dim == 0) Prefetch(ahead, 0, kTileScaleBytes<Tile>);
+      for (int h = 0; h < kHeads; ++h) Store(scaled[h], Tile::Scaled(v, Load(w + h * stride)));
+      w = scaled[0];
+      stride = kLanes;
+    }
     for (int64_t i = 0; i < kLanes / 2; ++i) {
-      if (dim == 0) Prefetch(ahead + i * row_bytes, 0, row_bytes);
+      if (dim == 0) Prefetch(ahead + kTileScaleBytes<Tile> + i * row_bytes, 0, row_bytes);
       VecPair pair[kChunks];
       for (int c = 0; c < kChunks; ++c) pair[c] = Tile::LoadV(v, head_dim, i, dim + c * kLanes);
       for (int h = 0; h < kHeads; ++h) {
-        const F32x16 w_even = Set(w[h * split.weights_stride + 2 * i]);
-        const F32x16 w_odd = Set(w[h * split.weights_stride + 2 * i + 1]);
+        const F32x16 w_even = Set(w[h * stride + 2 * i]), w_odd = Set(w[h * stride + 2 * i + 1]);
         for (int c = 0; c < kChunks; ++c) acc[h][c] = MulAdd(pair[c].first, w_even, acc[h][c]);
         for (int c = 0; c < kChunks; ++c) acc[h][c] = MulAdd(pair[c].second, w_odd, acc[h][c]);
       }
@@ -162,7 +178,8 @@ void SumValueTail(const DecodeSplit& split, int64_t block_begin, int64_t block_e
       float sum = 0.0f;
       for (int64_t block = block_begin; block < block_end; ++block) {
         const auto* v = TileOf<Tile>(split.tiles.v, split.tiles, block);
-        const float* w = weights + h * split.weights_stride + (block - block_begin) * kLanes;
+        float w[kLanes];
+        Store(w, Tile::Scaled(v, Load(weights + h * split.weights_stride + (block - block_begin) * kLanes)));
         for (int64_t s = 0; s < kLanes; ++s) sum += w[s] * Tile::V1(v, head_dim, s, d);
       }
       out[h * head_dim + d] = sum;
@@ -264,13 +281,15 @@ void DecodeSplitOf(const DecodeSplit& split) {
 
 template <bool kRolling>
 void DecodeSplitOfType(const DecodeSplit& split) {
-  switch (split.tiles.dtype) {
-    case DType::kF32:
+  switch (split.tiles.type) {
+    case KvType::kF32:
       return DecodeSplitOf<F32Tile, kRolling>(split);
-    case DType::kF16:
+    case KvType::kF16:
       return DecodeSplitOf<F16Tile, kRolling>(split);
-    case DType::kBF16:
+    case KvType::kBF16:
       return DecodeSplitOf<Bf16Tile, kRolling>(split);
+    case KvType::kInt8:
+      return DecodeSplitOf<Int8Tile, kRolling>(split);
   }
 }
 

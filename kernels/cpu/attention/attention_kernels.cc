@@ -24,11 +24,11 @@ void Rotate(float* x, int32_t heads, int32_t head_dim, int32_t dims, const float
 }
 
 // x rounded to 16 bits, 16 elements at a time; the last ones by way of a padded copy.
-void RoundTo16(DType dtype, const float* x, int64_t count, uint16_t* y) {
+void RoundTo16(KvType type, const float* x, int64_t count, uint16_t* y) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const int64_t n = count - i < kLanes ? count - i : kLanes;
     alignas(32) uint16_t rounded[kLanes];
-    if (dtype == DType::kBF16) {
+    if (type == KvType::kBF16) {
       StoreBf16(rounded, LoadN(x + i, n));
     } else {
       StoreF16(rounded, LoadN(x + i, n));
@@ -37,12 +37,51 @@ void RoundTo16(DType dtype, const float* x, int64_t count, uint16_t* y) {
   }
 }
 
-void WriteKv(DType dtype, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
+// x [count] by the rule of KvType::kInt8. Returns the scale.
+float Quantise(const float* x, int64_t count, int8_t* codes) {
+  // Bits without the sign order as sizes do, and beyond them all those of infinity and NaN.
+  uint32_t largest_bits = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof(bits));
+    bits &= 0x7fffffffu;
+    largest_bits = bits > largest_bits ? bits : largest_bits;
+  }
+  float largest;
+  __builtin_memcpy(&largest, &largest_bits, sizeof(largest));
+  if (!(largest >= kInt8Smallest) || largest_bits >= 0x7f800000u) {
+    for (int64_t i = 0; i < count; ++i) codes[i] = 0;
+    return largest_bits >= 0x7f800000u ? __builtin_nanf("") : 0.0f;
+  }
+  const F32x16 factor = Set(127.0f / largest);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i < kLanes ? count - i : kLanes;
+    float rounded[kLanes];
+    Store(rounded, Round(LoadN(x + i, n) * factor));
+    for (int64_t j = 0; j < n; ++j) codes[i + j] = static_cast<int8_t>(rounded[j]);
+  }
+  return largest / 127.0f;
+}
+
+void WriteInt8(const float* k, const float* v, int64_t head_dim, std::byte* k_tile, std::byte* v_tile, int64_t slot) {
+  int8_t codes[kHeadDimMax];
+  reinterpret_cast<float*>(k_tile)[slot] = Quantise(k, head_dim, codes);
+  int8_t* k_out = reinterpret_cast<int8_t*>(k_tile) + kTileScaleBytes<Int8Tile>;
+  for (int64_t d = 0; d < head_dim; ++d) k_out[d * kBlockSlots + slot] = codes[d];
+  int8_t* v_out = reinterpret_cast<int8_t*>(v_tile) + kTileScaleBytes<Int8Tile>;
+  reinterpret_cast<float*>(v_tile)[slot] = Quantise(v, head_dim, v_out + slot * head_dim);
+}
+
+void WriteKv(KvType type, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
              int32_t offset, bool fresh_tile) {
   assert(head_dim <= kHeadDimMax && head_dim % 2 == 0 && 0 <= offset && offset < kBlockSlots);
   const int64_t slot = offset, dim_count = head_dim;
-  if (fresh_tile) __builtin_memset(v_tile, 0, static_cast<size_t>(dim_count) * kBlockSlots * DTypeBytes(dtype));
-  if (dtype == DType::kF32) {
+  if (fresh_tile) {
+    const size_t elements = static_cast<size_t>(dim_count) * kBlockSlots;
+    __builtin_memset(v_tile, 0, KvScaleBytes(type) + elements * KvElementBytes(type));
+  }
+  if (type == KvType::kInt8) return WriteInt8(k, v, dim_count, k_tile, v_tile, slot);
+  if (type == KvType::kF32) {
     float* k_out = reinterpret_cast<float*>(k_tile);
     float* v_out = reinterpret_cast<float*>(v_tile) + slot * dim_count;
     for (int64_t d = 0; d < dim_count; ++d) k_out[d * kBlockSlots + slot] = k[d];
@@ -50,11 +89,11 @@ void WriteKv(DType dtype, const float* k, const float* v, int32_t head_dim, std:
     return;
   }
   uint16_t k16[kHeadDimMax], v16[kHeadDimMax];
-  RoundTo16(dtype, k, dim_count, k16);
-  RoundTo16(dtype, v, dim_count, v16);
+  RoundTo16(type, k, dim_count, k16);
+  RoundTo16(type, v, dim_count, v16);
   uint16_t* k_out = reinterpret_cast<uint16_t*>(k_tile);
   uint16_t* v_out = reinterpret_cast<uint16_t*>(v_tile);
-  if (dtype == DType::kF16) {
+  if (type == KvType::kF16) {
     for (int64_t d = 0; d < dim_count; ++d) k_out[d * kBlockSlots + slot] = k16[d];
     for (int64_t d = 0; d < dim_count; ++d) v_out[slot * dim_count + d] = v16[d];
     return;

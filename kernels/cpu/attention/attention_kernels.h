@@ -4,9 +4,13 @@
 // slots (K) or 16 elements of one slot (V), and so that two neighbours form the pair that a bf16 dot product consumes:
 //   bf16        K [head_dim / 2][16 slots][2 elements]     V [8 slot pairs][head_dim][2 slots]
 //   fp32, fp16  K [head_dim][16 slots]                     V [16 slots][head_dim]
+//   int8        the same, after [16 slots] fp32 scales
 //
-// V of a slot that no token occupies is finite (zero, or a former token of the same sequence): the kernels multiply it by
-// an exact 0. K may hold anything there.
+// V of a slot that no token occupies is finite, its scale too (zero, or a former token of the same sequence): the kernels
+// multiply it by an exact 0. K may hold anything there.
+//
+// Scales never become part of an element: a key's multiplies the product with a query, a value's the weight of its slot.
+// So products over int8 cost a conversion per element and nothing else.
 #ifndef HYDRANT_KERNELS_CPU_ATTENTION_ATTENTION_KERNELS_H_
 #define HYDRANT_KERNELS_CPU_ATTENTION_ATTENTION_KERNELS_H_
 
@@ -26,7 +30,7 @@ inline constexpr int32_t kDecodeTailSlots = 64;
 
 // One KV head's tiles of one layer, found through a sequence's block table.
 struct TileView {
-  DType dtype = DType::kF32;
+  KvType type = KvType::kF32;
   int32_t head_dim = 0;
   const std::byte* k = nullptr;  // tile of block 0
   const std::byte* v = nullptr;
@@ -113,7 +117,7 @@ struct AttentionKernels {
   // x [heads, head_dim] in place; cosine, sine [dims / 2].
   void (*rotate)(float* x, int32_t heads, int32_t head_dim, int32_t dims, const float* cosine, const float* sine);
   // Puts k, v [head_dim] at `offset` of the tiles; with fresh_tile the rest of V becomes 0.
-  void (*write_kv)(DType dtype, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
+  void (*write_kv)(KvType type, const float* k, const float* v, int32_t head_dim, std::byte* k_tile, std::byte* v_tile,
                    int32_t offset, bool fresh_tile);
   void (*decode_split)(const DecodeSplit& split);
   void (*decode_join)(const DecodeJoin& join);

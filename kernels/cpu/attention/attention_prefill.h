@@ -97,6 +97,7 @@ template <bool kRollingT>
 struct Bf16Math {
   static constexpr bool kRolling = kRollingT;
   using Tile = Bf16Tile;
+  using Keys = Bf16Tile;
   using Element = uint16_t;
   using Key = uint16_t;
   using Query = uint16_t;
@@ -228,7 +229,7 @@ HYDRANT_SIMD void ScoreRows(const PrefillTile& work, const PrefillScratch& scrat
     Math::template AddProducts<kTiles>(k, q + row * work.tiles.head_dim, work.tiles.head_dim, acc);
     for (int t = 0; t < kTiles; ++t) {
       for (int r = 0; r < kScoreRows; ++r) {
-        Store(weights + (first_tile + t) * kTileWeights + (row + r) * kLanes, acc[r][t]);
+        Store(weights + (first_tile + t) * kTileWeights + (row + r) * kLanes, Math::Keys::Scaled(k[t], acc[r][t]));
       }
     }
   }
@@ -290,6 +291,18 @@ HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, cons
       }
     }
     Store(work.column_sums + tile * kLanes, sum);
+  }
+}
+
+// The weights become those of the values as they are stored: scales of values are part of them.
+template <typename Math>
+HYDRANT_SIMD void ScaleWeights(const PrefillTile& work, float* weights) {
+  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+    const auto* v = TileOf<typename Math::Tile>(work.tiles.v, work.tiles, tile);
+    float* w = weights + tile * kTileWeights;
+    for (int64_t r = work.row_begin; r < work.row_end; ++r) {
+      Store(w + r * kLanes, Math::Tile::Scaled(v, Load(w + r * kLanes)));
+    }
   }
 }
 
@@ -357,6 +370,7 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   }
 
   const typename Math::Weight* weights;
+  if constexpr (Math::Tile::kScaled) ScaleWeights<Math>(work, scratch.weights);
   if constexpr (kPacked) {
     weights = scratch.packed;
   } else {
@@ -389,17 +403,19 @@ void PrefillHeads(const PrefillTile& work) {
 
 template <bool kRolling>
 void PrefillHeadsOfType(const PrefillTile& work) {
-  switch (work.tiles.dtype) {
-    case DType::kF32:
+  switch (work.tiles.type) {
+    case KvType::kF32:
       return PrefillHeads<PlainMath<F32Tile, kRolling>>(work);
-    case DType::kF16:
+    case KvType::kF16:
       return PrefillHeads<PlainMath<F16Tile, kRolling>>(work);
-    case DType::kBF16:
+    case KvType::kBF16:
 #ifdef __AVX512BF16__
       return PrefillHeads<Bf16Math<kRolling>>(work);
 #else
       return PrefillHeads<PlainMath<Bf16Tile, kRolling>>(work);
 #endif
+    case KvType::kInt8:
+      return PrefillHeads<PlainMath<Int8Tile, kRolling>>(work);
   }
 }
 

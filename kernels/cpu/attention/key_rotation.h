@@ -22,9 +22,16 @@ struct alignas(64) RotatedTile {
   float key[kHeadDimMax * kLanes];  // [head_dim][16]
 };
 
+// Elements 2 i and 2 i + 1 of 16 keys, with their scales.
+template <typename Tile>
+HYDRANT_SIMD VecPair LoadKeys(const typename Tile::Element* k, int64_t i) {
+  const VecPair pair = Tile::LoadK(k, i);
+  return {Tile::Scaled(k, pair.first), Tile::Scaled(k, pair.second)};
+}
+
 template <typename Tile>
 HYDRANT_SIMD F32x16 LoadElement(const typename Tile::Element* k, int64_t dim) {
-  const VecPair pair = Tile::LoadK(k, dim / 2);
+  const VecPair pair = LoadKeys<Tile>(k, dim / 2);
   return dim % 2 == 0 ? pair.first : pair.second;
 }
 
@@ -53,10 +60,10 @@ HYDRANT_SIMD void RotateTile(const typename Tile::Element* k, const RopeView& ro
     for (int j = 0; j < 8; j += 2) {
       const int64_t i = begin + j;
       if (i >= half) break;
-      const VecPair first = Tile::LoadK(k, i / 2);
+      const VecPair first = LoadKeys<Tile>(k, i / 2);
       VecPair second;
       if (half % 2 == 0) {
-        second = Tile::LoadK(k, (i + half) / 2);
+        second = LoadKeys<Tile>(k, (i + half) / 2);
       } else {
         second.first = LoadElement<Tile>(k, i + half);
         if (i + 1 < half) second.second = LoadElement<Tile>(k, i + half + 1);

@@ -12,13 +12,14 @@
 
 namespace hydrant {
 
-inline int64_t KElement(DType dtype, int64_t slot, int64_t dim) {
-  if (dtype == DType::kBF16) return (dim / 2 * kBlockSlots + slot) * 2 + dim % 2;
+// Index of an element among the tile's. Elements come after the scales, where there are scales.
+inline int64_t KElement(KvType type, int64_t slot, int64_t dim) {
+  if (type == KvType::kBF16) return (dim / 2 * kBlockSlots + slot) * 2 + dim % 2;
   return dim * kBlockSlots + slot;
 }
 
-inline int64_t VElement(DType dtype, int64_t head_dim, int64_t slot, int64_t dim) {
-  if (dtype == DType::kBF16) return (slot / 2 * head_dim + dim) * 2 + slot % 2;
+inline int64_t VElement(KvType type, int64_t head_dim, int64_t slot, int64_t dim) {
+  if (type == KvType::kBF16) return (slot / 2 * head_dim + dim) * 2 + slot % 2;
   return slot * head_dim + dim;
 }
 

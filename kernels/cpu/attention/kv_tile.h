@@ -34,9 +34,22 @@ HYDRANT_SIMD float Bf16ToFloat(uint16_t x) {
   return y;
 }
 
-// Elements 2 i and 2 i + 1 of all 16 slots of a K tile.  LoadV: slots 2 i and 2 i + 1 of a V tile, elements [dim, dim + 16).
-// V1: one element.
-struct F32Tile {
+// What every type of tile has. `tile` is where its elements begin.
+//   LoadK   elements 2 i and 2 i + 1 of all 16 slots of a K tile
+//   LoadV   slots 2 i and 2 i + 1 of a V tile, elements [dim, dim + 16)
+//   V1      one element of a V tile
+// All three without the scales, where there are scales:
+//   kScaled whether the type has them
+//   Scaled  x [16 slots] times the slots' scales
+struct Unscaled {
+  static constexpr bool kScaled = false;
+  HYDRANT_SIMD F32x16 Scaled(const void* tile, F32x16 x) {
+    (void)tile;
+    return x;
+  }
+};
+
+struct F32Tile : Unscaled {
   using Element = float;
   HYDRANT_SIMD VecPair LoadK(const float* tile, int64_t i) { return {Load(tile + 32 * i), Load(tile + 32 * i + 16)}; }
   HYDRANT_SIMD VecPair LoadV(const float* tile, int64_t head_dim, int64_t i, int64_t dim) {
@@ -48,7 +61,7 @@ struct F32Tile {
   }
 };
 
-struct F16Tile {
+struct F16Tile : Unscaled {
   using Element = uint16_t;
   HYDRANT_SIMD VecPair LoadK(const uint16_t* tile, int64_t i) {
     return {LoadF16(tile + 32 * i), LoadF16(tile + 32 * i + 16)};
@@ -62,7 +75,7 @@ struct F16Tile {
   }
 };
 
-struct Bf16Tile {
+struct Bf16Tile : Unscaled {
   using Element = uint16_t;
   HYDRANT_SIMD VecPair LoadK(const uint16_t* tile, int64_t i) { return LoadBf16Pairs(tile + 32 * i); }
   HYDRANT_SIMD VecPair LoadV(const uint16_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
@@ -72,6 +85,37 @@ struct Bf16Tile {
     return Bf16ToFloat(tile[2 * (slot / 2 * head_dim + dim) + slot % 2]);
   }
 };
+
+// Sixteen neighbouring int8.
+HYDRANT_SIMD F32x16 LoadInt8(const int8_t* p) {
+#ifdef __AVX512F__
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+#else
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8))))};
+#endif
+}
+
+struct Int8Tile {
+  using Element = int8_t;
+  static constexpr bool kScaled = true;
+  HYDRANT_SIMD const float* Scales(const int8_t* tile) { return reinterpret_cast<const float*>(tile) - kLanes; }
+  HYDRANT_SIMD F32x16 Scaled(const int8_t* tile, F32x16 x) { return x * Load(Scales(tile)); }
+  HYDRANT_SIMD VecPair LoadK(const int8_t* tile, int64_t i) {
+    return {LoadInt8(tile + 32 * i), LoadInt8(tile + 32 * i + 16)};
+  }
+  HYDRANT_SIMD VecPair LoadV(const int8_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
+    const int8_t* p = tile + 2 * i * head_dim + dim;
+    return {LoadInt8(p), LoadInt8(p + head_dim)};
+  }
+  HYDRANT_SIMD float V1(const int8_t* tile, int64_t head_dim, int64_t slot, int64_t dim) {
+    return tile[slot * head_dim + dim];
+  }
+};
+
+// Bytes of a tile before its elements.
+template <typename Tile>
+constexpr int64_t kTileScaleBytes = Tile::kScaled ? kLanes* static_cast<int64_t>(sizeof(float)) : 0;
 
 }  // namespace hydrant::HYDRANT_ISA
 

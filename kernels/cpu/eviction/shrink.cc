@@ -31,32 +31,50 @@ class Pair {
     return (uint64_t{descending} << 32) | static_cast<uint32_t>(Position(slot));
   }
 
-  // The tile of a slot's block.
+  // The tile of a slot's block: its elements, or the scales before them.
+  std::byte* TileOf(void* base, int32_t slot) const {
+    return static_cast<std::byte*>(base) + kv_.layout.tile_offset(layer_, Block(slot), kv_head_);
+  }
   template <typename T>
-  T* TileOf(void* base, int32_t slot) const {
-    return reinterpret_cast<T*>(static_cast<std::byte*>(base) + kv_.layout.tile_offset(layer_, Block(slot), kv_head_));
+  T* ElementsOf(void* base, int32_t slot) const {
+    return reinterpret_cast<T*>(TileOf(base, slot) + KvScaleBytes(kv_.layout.type));
+  }
+
+  void MoveScales(int32_t from, int32_t to) const {
+    for (void* base : {kv_.k, kv_.v}) {
+      reinterpret_cast<float*>(TileOf(base, to))[to % kBlockSlots] =
+          reinterpret_cast<const float*>(TileOf(base, from))[from % kBlockSlots];
+    }
   }
 
   template <typename T>
   void MoveElements(int32_t from, int32_t to) const {
     const KvCacheLayout& layout = kv_.layout;
-    const T* k_from = TileOf<T>(kv_.k, from);
-    const T* v_from = TileOf<T>(kv_.v, from);
-    T* k_to = TileOf<T>(kv_.k, to);
-    T* v_to = TileOf<T>(kv_.v, to);
+    const T* k_from = ElementsOf<T>(kv_.k, from);
+    const T* v_from = ElementsOf<T>(kv_.v, from);
+    T* k_to = ElementsOf<T>(kv_.k, to);
+    T* v_to = ElementsOf<T>(kv_.v, to);
     const int64_t from_offset = from % kBlockSlots, to_offset = to % kBlockSlots;
     for (int64_t d = 0; d < layout.head_dim; ++d) {
-      k_to[KElement(layout.dtype, to_offset, d)] = k_from[KElement(layout.dtype, from_offset, d)];
-      v_to[VElement(layout.dtype, layout.head_dim, to_offset, d)] =
-          v_from[VElement(layout.dtype, layout.head_dim, from_offset, d)];
+      k_to[KElement(layout.type, to_offset, d)] = k_from[KElement(layout.type, from_offset, d)];
+      v_to[VElement(layout.type, layout.head_dim, to_offset, d)] =
+          v_from[VElement(layout.type, layout.head_dim, from_offset, d)];
     }
   }
 
   void Move(int32_t from, int32_t to) const {
-    if (kv_.layout.dtype == DType::kF32) {
-      MoveElements<float>(from, to);
-    } else {
-      MoveElements<uint16_t>(from, to);
+    switch (kv_.layout.type) {
+      case KvType::kF32:
+        MoveElements<float>(from, to);
+        break;
+      case KvType::kF16:
+      case KvType::kBF16:
+        MoveElements<uint16_t>(from, to);
+        break;
+      case KvType::kInt8:
+        MoveElements<int8_t>(from, to);
+        MoveScales(from, to);
+        break;
     }
     kv_.score[ScoreAt(to)] = kv_.score[ScoreAt(from)];
     kv_.position[ScoreAt(to)] = kv_.position[ScoreAt(from)];

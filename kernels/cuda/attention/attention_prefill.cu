@@ -179,7 +179,7 @@ dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv) {
   if (LaunchPromptAttentionMma(stream, step, shape, spans, sums, kv)) return;
-  WithElement(kv.layout.dtype, [&](auto element) {
+  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);
   });
@@ -188,7 +188,7 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   if (LaunchPromptScoresMma(stream, step, shape, spans, sums, kv)) return;
-  WithElement(kv.layout.dtype, [&](auto element) {
+  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);
   });

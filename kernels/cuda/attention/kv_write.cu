@@ -103,7 +103,7 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
                           const AttentionShape& shape, int64_t tokens, const KvCacheView& kv) {
   const int64_t heads = shape.query_heads + 2 * int64_t{kv.layout.kv_heads};
   const dim3 blocks(static_cast<uint32_t>(tokens), BlocksFor(heads, kThreads / kWarp));
-  WithElement(kv.layout.dtype, [&](auto element) {
+  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
     Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, norms, shape, kv);
   });
 }

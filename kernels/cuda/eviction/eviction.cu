@@ -308,7 +308,7 @@ void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slo
                 std::byte* scratch, const KvCacheView& kv) {
   const int64_t triples = int64_t{count} * kv.layout.layers * kv.layout.kv_heads;
   const dim3 grid(static_cast<uint32_t>(triples < blocks ? triples : blocks));
-  WithElement(kv.layout.dtype, [&](auto element) {
+  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
     Launch(stream, grid, kThreads, CutKernel<decltype(element)>, cuts, count, slots_max, SortSize(slots_max), scratch,
            kv);
   });
@@ -327,7 +327,8 @@ void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {
   const auto bytes = static_cast<int64_t>(kv.layout.block_kv_bytes());
   const dim3 grid(BlocksFor(bytes, kThreads * 16 * 4), static_cast<uint32_t>(count));
-  Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(kv.layout.dtype)), kv);
+  Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(DTypeOf(kv.layout.type))),
+         kv);
 }
 
 void LaunchPack(cudaStream_t stream, const PackedBlocks& range, const KvCacheView& kv) {

@@ -11,10 +11,11 @@ const std::vector<TestedDevice>& TestedDevices() {
     for (const CpuIsa isa : TestedIsas()) {
       all.push_back({.name = IsaName(isa),
                      .prompt_dtype =
-                         [isa](DType cache, int32_t) {
-                           return isa == CpuIsa::kAvx512Bf16 && cache == DType::kBF16 ? DType::kBF16 : DType::kF32;
+                         [isa](KvType cache, int32_t) {
+                           return isa == CpuIsa::kAvx512Bf16 && cache == KvType::kBF16 ? DType::kBF16 : DType::kF32;
                          },
                      .share = kSanitized ? 8 : 1,
+                     .caches_int8 = true,
                      .make = [isa](int threads) -> std::unique_ptr<Device> {
                        return CpuDevice::Create({.threads = threads, .isa = isa}).value();
                      }});

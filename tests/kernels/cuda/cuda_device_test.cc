@@ -203,7 +203,7 @@ TEST_F(CudaDeviceTest, AProductOfRoundedRowsIsThatOfTheRows) {
 TEST_F(CudaDeviceTest, AttentionsOutputIsRoundedAsAProductWouldDoIt) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const int32_t head_dim : {32, 64, 80, 128}) {
-      const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = head_dim, .dtype = dtype};
+      const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = head_dim, .type = KvTypeOf(dtype)};
       TokenStream stream(shape, 60, 5);
       KvFixture wide(shape, TestedDevices().front(), 1, 8), halves(shape, TestedDevices().front(), 1, 8);
       halves.out_dtype = dtype;

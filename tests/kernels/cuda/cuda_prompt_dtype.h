@@ -9,9 +9,9 @@
 
 namespace hydrant {
 
-inline DType CudaPromptDType(DType cache, int32_t head_dim) {
+inline DType CudaPromptDType(KvType cache, int32_t head_dim) {
   constexpr std::array kDims = {64, 80, 96, 128, 256};
-  return std::find(kDims.begin(), kDims.end(), head_dim) != kDims.end() ? cache : DType::kF32;
+  return std::find(kDims.begin(), kDims.end(), head_dim) != kDims.end() ? DTypeOf(cache) : DType::kF32;
 }
 
 }  // namespace hydrant

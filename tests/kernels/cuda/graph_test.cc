@@ -120,7 +120,7 @@ TEST_F(GraphCacheTest, ClearedItBeginsAgain) {
 
 // What chats that join and leave compute is the same, bit for bit, whether their steps are recorded or not.
 TEST(CudaGraphs, RecordedStepsEqualOthers) {
-  const KvShape shape = {.layers = 2, .kv_heads = 2, .group = 2, .head_dim = 64, .dtype = DType::kBF16};
+  const KvShape shape = {.layers = 2, .kv_heads = 2, .group = 2, .head_dim = 64, .type = KvType::kBF16};
   constexpr int32_t kSequences = 9, kPrompt = 30, kSteps = 40;
   EvictionPolicy policy;
   policy.evicts = true;

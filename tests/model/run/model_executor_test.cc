@@ -167,6 +167,7 @@ struct Setting {
   std::string model;
   DType dtype;
   bool quantised = false;
+  std::optional<KvType> kv_type = {};
 
   std::string path() const { return quantised ? QuantisedModel() : GoldenPath(model); }
 };
@@ -174,7 +175,8 @@ struct Setting {
 class Invariance : public testing::TestWithParam<Setting> {
  protected:
   std::vector<Generation> Solo() {
-    HarnessOptions options{.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .threads = 1};
+    HarnessOptions options{
+        .dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .kv_type = GetParam().kv_type, .threads = 1};
     EngineHarness harness(GetParam().path(), options);
     std::vector<Generation> solo;
     for (const SequenceRequest& request : MixedRequests(harness.checkpoint().config.vocab)) {
@@ -188,8 +190,10 @@ TEST_P(Invariance, StreamsTogetherProduceWhatEachProducesAlone) {
   const std::vector<Generation> solo = Solo();
   std::mt19937 random(11);
   for (int threads : {1, 2, 3}) {
-    EngineHarness harness(GetParam().path(),
-                          {.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .threads = threads});
+    EngineHarness harness(GetParam().path(), {.dtype = GetParam().dtype,
+                                              .keep_quantised = GetParam().quantised,
+                                              .kv_type = GetParam().kv_type,
+                                              .threads = threads});
     const std::vector<SequenceRequest> requests = MixedRequests(harness.checkpoint().config.vocab);
     for (int round = 0; round < 3; ++round) {
       std::vector<int> arrivals(requests.size(), 0);
@@ -209,6 +213,7 @@ TEST_P(Invariance, ChunkingDoesNotChangeABit) {
   for (int32_t chunk : {16, 32, 48, 112}) {
     EngineHarness harness(GetParam().path(), {.dtype = GetParam().dtype,
                                               .keep_quantised = GetParam().quantised,
+                                              .kv_type = GetParam().kv_type,
                                               .threads = 2,
                                               .sequences_max = 8,
                                               .tokens_max = chunk + 15,
@@ -226,7 +231,8 @@ TEST_P(Invariance, OverlapChangesNoBit) {
   std::vector<Generation> one_by_one;
   std::vector<SequenceRequest> requests;
   for (const bool overlap : {false, true}) {
-    HarnessOptions options{.dtype = GetParam().dtype, .keep_quantised = GetParam().quantised};
+    HarnessOptions options{
+        .dtype = GetParam().dtype, .keep_quantised = GetParam().quantised, .kv_type = GetParam().kv_type};
     options.overlap = overlap;
     EngineHarness harness(GetParam().path(), options);
     if (!overlap) {
@@ -261,10 +267,12 @@ TEST_P(Invariance, OverlapChangesNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          testing::Values(Setting{"mha_tied", DType::kF32}, Setting{"gqa_untied", DType::kF32},
-                                         Setting{"gqa_tied", DType::kBF16}, Setting{"mha_untied", DType::kBF16},
+                                         Setting{"gqa_tied", DType::kBF16},
+                                         Setting{"mha_untied", DType::kBF16, false, KvType::kInt8},
                                          Setting{"quantised", DType::kF32, true}),
                          [](const auto& setting) {
-                           return setting.param.model + (setting.param.dtype == DType::kF32 ? "_f32" : "_bf16");
+                           return setting.param.model + (setting.param.dtype == DType::kF32 ? "_f32" : "_bf16") +
+                                  (setting.param.kv_type.has_value() ? "_int8" : "");
                          });
 
 TEST(ModelExecutor, ABudgetedSequenceKeepsOneSlotMoreThanItsBudget) {

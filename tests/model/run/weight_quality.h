@@ -1,5 +1,5 @@
-// What it costs to multiply weights in another form than fp32, such as that in which they are stored: the next-token
-// distributions of one checkpoint in both, on the same text.
+// What it costs to multiply weights in another form than fp32, such as that in which they are stored, or to keep keys and
+// values in another type: the next-token distributions of one checkpoint in both, on the same text.
 #ifndef HYDRANT_TESTS_MODEL_RUN_WEIGHT_QUALITY_H_
 #define HYDRANT_TESTS_MODEL_RUN_WEIGHT_QUALITY_H_
 
@@ -20,18 +20,18 @@
 
 namespace hydrant {
 
-// Runs texts of at most `context` tokens from their beginning. The cache is fp32.
+// Runs texts of at most `context` tokens from their beginning.
 class TeacherForced {
  public:
   static constexpr int32_t kLogitsRows = 32;
 
-  TeacherForced(const Checkpoint& checkpoint, WeightChoice choice, int32_t context, int threads)
+  TeacherForced(const Checkpoint& checkpoint, WeightChoice choice, KvType kv_type, int32_t context, int threads)
       : device_(CpuDevice::Create({.threads = threads}).value()),
         cache_(*device_, {.layers = checkpoint.config.layers,
                           .blocks = static_cast<int32_t>(BlocksForSlots(context)),
                           .kv_heads = checkpoint.config.kv_heads,
                           .head_dim = checkpoint.config.head_dim,
-                          .dtype = DType::kF32,
+                          .type = kv_type,
                           .state_rows = 1}),
         transformer_(checkpoint.config,
                      LoadWeights(checkpoint, *device_, PlanWeights(checkpoint, *device_, choice, context)), *device_,
@@ -82,11 +82,17 @@ inline int64_t LogSoftmax(std::span<const float> logits, std::vector<double>* ou
   return largest - logits.begin();
 }
 
+// What is compared with weights, keys and values in fp32.
+struct OtherForm {
+  WeightChoice weights;
+  KvType kv_type = KvType::kF32;
+};
+
 // Cuts `ids` into texts of `context` tokens; what is left over is not looked at.
-inline WeightQuality CompareWeights(const Checkpoint& checkpoint, WeightChoice choice, std::span<const int32_t> ids,
+inline WeightQuality CompareWeights(const Checkpoint& checkpoint, const OtherForm& form, std::span<const int32_t> ids,
                                     int32_t context, int threads) {
-  TeacherForced expanded(checkpoint, {DType::kF32}, context, threads);
-  TeacherForced other(checkpoint, choice, context, threads);
+  TeacherForced expanded(checkpoint, {DType::kF32}, KvType::kF32, context, threads);
+  TeacherForced other(checkpoint, form.weights, form.kv_type, context, threads);
   const auto vocab = static_cast<size_t>(checkpoint.config.vocab);
   WeightQuality quality;
   double same = 0, loss_expanded = 0, loss_other = 0;

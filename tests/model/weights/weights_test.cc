@@ -261,7 +261,8 @@ TEST(StoredWeights, OfTheDefaultModelSayWhatTheExpandedFileSays) {
   constexpr int32_t kContext = 256;
   ASSERT_GE(ids.size(), static_cast<size_t>(kContext));
   ids.resize(kContext);
-  const WeightQuality quality = CompareWeights(**checkpoint, {DType::kF32, /*keep_quantised=*/true}, ids, kContext, 2);
+  const WeightQuality quality =
+      CompareWeights(**checkpoint, {{DType::kF32, /*keep_quantised=*/true}}, ids, kContext, 2);
   EXPECT_LE(quality.mean_kl(), 5e-4);
   EXPECT_GE(quality.same_top, 0.99);
   EXPECT_NEAR(quality.perplexity_ratio(), 1, 1e-3);

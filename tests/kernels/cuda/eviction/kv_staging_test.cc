@@ -18,7 +18,7 @@ constexpr int32_t kBlocks = 9;
 class KvStagingTest : public testing::Test {
  protected:
   KvStagingTest() {
-    kv.layout = {.layers = 2, .blocks = kBlocks, .kv_heads = 3, .head_dim = 24, .dtype = DType::kBF16, .state_rows = 1};
+    kv.layout = {.layers = 2, .blocks = kBlocks, .kv_heads = 3, .head_dim = 24, .type = KvType::kBF16, .state_rows = 1};
     kv.k = Random(kv.layout.kv_bytes());
     kv.v = Random(kv.layout.kv_bytes());
     kv.score = static_cast<float*>(Random(kv.layout.score_count() * sizeof(float)));
