@@ -94,19 +94,19 @@ constexpr int kTileVectors = 1;
 template <typename Op, int kRows, int kVectors>
 void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, Ahead ahead, float* sums) {
   F32x16 sum[kRows][kVectors];
-#pragma GCC unroll 16
+  HYDRANT_UNROLL(16)
   for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 2
+    HYDRANT_UNROLL(2)
     for (int vector = 0; vector < kVectors; ++vector) sum[row][vector] = Zero();
   }
-#pragma GCC unroll 2
+  HYDRANT_UNROLL(2)
   for (int64_t step = 0; step < steps; ++step) {
     typename Op::Weight w[kVectors];
-#pragma GCC unroll 2
+    HYDRANT_UNROLL(2)
     for (int vector = 0; vector < kVectors; ++vector) w[vector] = Op::LoadWeight(weight + vector * Op::kVectorBytes);
-#pragma GCC unroll 16
+    HYDRANT_UNROLL(16)
     for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 2
+      HYDRANT_UNROLL(2)
       for (int vector = 0; vector < kVectors; ++vector)
         sum[row][vector] = Op::Add(sum[row][vector], x + row, w[vector]);
     }
@@ -116,9 +116,9 @@ void TileVectors(const typename Op::X* x, const char* weight, int64_t steps, Ahe
     x += kRows;
     weight += kPanelVectors * Op::kVectorBytes;
   }
-#pragma GCC unroll 16
+  HYDRANT_UNROLL(16)
   for (int row = 0; row < kRows; ++row) {
-#pragma GCC unroll 2
+    HYDRANT_UNROLL(2)
     for (int vector = 0; vector < kVectors; ++vector)
       Store(sums + row * kPanelRows + vector * kLanes, sum[row][vector]);
   }
@@ -182,13 +182,13 @@ bool Native(DType dtype) {
 // Lane j of rows[i] becomes lane i of rows[j].
 void Transpose16(F32x16 rows[kLanes]) {
   __m512 a[kLanes], b[kLanes];
-#pragma GCC unroll 8
+  HYDRANT_UNROLL(8)
   for (int i = 0; i < 16; i += 2) {
     a[i] = _mm512_unpacklo_ps(rows[i].v, rows[i + 1].v);
     a[i + 1] = _mm512_unpackhi_ps(rows[i].v, rows[i + 1].v);
   }
   // b[4g + q], 128-bit part p: column 4p + q of rows 4g .. 4g + 3.
-#pragma GCC unroll 4
+  HYDRANT_UNROLL(4)
   for (int i = 0; i < 16; i += 4) {
     b[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
     b[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
@@ -196,7 +196,7 @@ void Transpose16(F32x16 rows[kLanes]) {
     b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
   }
   // What is left is a 4 x 4 transposition of 128-bit parts between the row groups g, for each q.
-#pragma GCC unroll 4
+  HYDRANT_UNROLL(4)
   for (int q = 0; q < 4; ++q) {
     const __m512 low01 = _mm512_shuffle_f32x4(b[q], b[4 + q], 0x44);
     const __m512 high01 = _mm512_shuffle_f32x4(b[q], b[4 + q], 0xee);
@@ -213,19 +213,19 @@ void Transpose16(F32x16 rows[kLanes]) {
 
 void Transpose8(__m256 rows[8]) {
   __m256 a[8], b[8];
-#pragma GCC unroll 4
+  HYDRANT_UNROLL(4)
   for (int i = 0; i < 8; i += 2) {
     a[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
     a[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
   }
-#pragma GCC unroll 2
+  HYDRANT_UNROLL(2)
   for (int i = 0; i < 8; i += 4) {
     b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
     b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
     b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
     b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
   }
-#pragma GCC unroll 4
+  HYDRANT_UNROLL(4)
   for (int q = 0; q < 4; ++q) {
     rows[q] = _mm256_permute2f128_ps(b[q], b[4 + q], 0x20);
     rows[4 + q] = _mm256_permute2f128_ps(b[q], b[4 + q], 0x31);

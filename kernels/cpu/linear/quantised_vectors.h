@@ -7,14 +7,6 @@
 #include "kernels/cpu/linear/linear_kernels.h"
 #include "kernels/cpu/runtime/simd.h"
 
-// Small constant loops whose bodies work on registers. Instrumented, unrolled ones take minutes to compile.
-#ifdef HYDRANT_INSTRUMENTED
-#define HYDRANT_UNROLL(count)
-#else
-#define HYDRANT_PRAGMA(text) _Pragma(#text)
-#define HYDRANT_UNROLL(count) HYDRANT_PRAGMA(GCC unroll count)
-#endif
-
 namespace hydrant::HYDRANT_ISA {
 namespace {
 

@@ -17,6 +17,14 @@
 // Internal linkage on top of the family's namespace: no symbol of this file leaves its object file.
 #define HYDRANT_SIMD [[maybe_unused]] static inline __attribute__((always_inline))
 
+// Before a small constant loop whose body works on registers. Instrumented, unrolled loops take minutes to compile.
+#ifdef HYDRANT_INSTRUMENTED
+#define HYDRANT_UNROLL(count)
+#else
+#define HYDRANT_PRAGMA(text) _Pragma(#text)
+#define HYDRANT_UNROLL(count) HYDRANT_PRAGMA(GCC unroll count)
+#endif
+
 namespace hydrant::HYDRANT_ISA {
 
 inline constexpr int kLanes = 16;
