@@ -47,7 +47,7 @@ class Bench {
     device_ = std::move(opened->device);
     const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);
     const int64_t weights = PlanWeights(checkpoint_, *device_, {DType::kBF16}, arguments.context + 1024).bytes();
-    const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, DType::kBF16));
+    const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, KvType::kBF16));
     const auto pool = static_cast<int64_t>(static_cast<double>(free_bytes - weights) * arguments.memory_share);
     blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, 1 << 24));
     ModelExecutorOptions options{.weights = {DType::kBF16},
