@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace hydrant {
+namespace {
+
+// Turns that the executor forgets with one launch: the memory for their list is taken at the start. Where more are dropped at
+// once it takes several launches.
+constexpr size_t kDropsMax = 64;
+
+}  // namespace
 
 SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t layer_heads,
                            std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step)
@@ -13,7 +20,14 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
       layer_heads_(layer_heads),
       policy_of_(std::move(policy_of)),
       await_step_(std::move(await_step)) {
+  // A turn leaves its KV in the pool when its sequence ends, and Move comes after every step.
+  const auto turns = static_cast<size_t>(scheduler.sequence_indices());
   moves_.reads.reserve(1);
+  moves_.drops.reserve(kDropsMax);
+  moves_.parks.reserve(turns);
+  parked_.reserve(turns);
+  park_failures_.reserve(turns);
+  dropped_.reserve(kDropsMax + turns);
 }
 
 int64_t SessionMover::Move(bool step_in_flight) {
@@ -23,28 +37,49 @@ int64_t SessionMover::Move(bool step_in_flight) {
     assert(scheduler_.parks().empty());
     return 0;
   }
-  dropped_.assign(scheduler_.drops().begin(), scheduler_.drops().end());
-  if (scheduler_.parks().empty() && dropped_.empty()) return 0;
+  std::span<const TurnId> drops = scheduler_.drops();
+  if (scheduler_.parks().empty() && drops.empty()) return 0;
+  for (const TurnId& turn : drops) Tell(turn);
+  for (; drops.size() > kDropsMax; drops = drops.subspan(kDropsMax)) Drop(drops.first(kDropsMax));
   int64_t blocks = 0;
   moves_.clear();
-  moves_.drops = dropped_;
+  moves_.drops.assign(drops.begin(), drops.end());
   for (const PlanPark& from : scheduler_.parks()) {
     moves_.parks.push_back({from, from.block_table, from.score_table, policy_of_(from.sequence).policy});
     parked_.push_back({from.id, from.computed, from.live});
     blocks += BlocksForSlots(from.live);
   }
-  std::vector<TurnId> park_failures;
+  park_failures_.clear();
   try {
-    park_failures = executor_.Await(executor_.Launch(moves_)).park_failures;
+    const StepOutput output = executor_.Await(executor_.Launch(moves_));
+    park_failures_.assign(output.park_failures.begin(), output.park_failures.end());
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : moves_.parks) park_failures.push_back(park.id);
+    for (const ParkOp& park : moves_.parks) park_failures_.push_back(park.id);
   }
-  scheduler_.FinishParks(park_failures);
-  for (const TurnId& lost : park_failures) {
-    dropped_.push_back(lost);
+  scheduler_.FinishParks(park_failures_);
+  for (const TurnId& lost : park_failures_) {
+    Tell(lost);
     std::erase_if(parked_, [&lost](const ParkedTurn& turn) { return turn.id == lost; });
   }
   return blocks;
+}
+
+void SessionMover::Drop(std::span<const TurnId> turns) {
+  moves_.clear();
+  moves_.drops.assign(turns.begin(), turns.end());
+  try {
+    executor_.Await(executor_.Launch(moves_));
+  } catch (const std::bad_alloc&) {
+    // Launch has forgotten them all the same (executor.h).
+  }
+}
+
+// Whoever is not told finds it out when the session goes on.
+void SessionMover::Tell(const TurnId& dropped) {
+  try {
+    dropped_.push_back(dropped);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const {

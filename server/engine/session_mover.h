@@ -10,7 +10,7 @@
 // turn.
 //
 // Invariants
-//  1. Move launches nothing while a step is in flight.
+//  1. Move launches nothing while a step is in flight. Without memory of the host it parks nothing, and drops what it was to.
 //  2. After a Move with no step in flight Scheduler::parks() and drops() are empty: each of them is in dropped() or in
 //     parked().
 #ifndef HYDRANT_SERVER_ENGINE_SESSION_MOVER_H_
@@ -53,12 +53,14 @@ class SessionMover {
   // EngineCore::ReadKv.
   void Read(uint64_t session, bool evicts, KvReading* out);
 
-  // Turns whose parked KV the last Move forgot or could not keep, and those that it then parked. Valid until the
-  // next Move.
+  // Turns whose parked KV the last Move forgot or could not keep, as far as there was memory for the list, and those that it then
+  // parked. Valid until the next Move.
   std::span<const TurnId> dropped() const { return dropped_; }
   std::span<const ParkedTurn> parked() const { return parked_; }
 
  private:
+  void Drop(std::span<const TurnId> turns);
+  void Tell(const TurnId& dropped);
   // KvReading::ahead. O(waiting sequences).
   std::optional<int32_t> AheadOf(uint64_t session) const;
   void ReadRunning(int32_t index, KvReading* out);
@@ -73,6 +75,7 @@ class SessionMover {
   StepInput moves_;  // has no rows; reused from call to call
   std::vector<TurnId> dropped_;
   std::vector<ParkedTurn> parked_;
+  std::vector<TurnId> park_failures_;
 };
 
 }  // namespace hydrant

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/scheduler.h"
+#include "server/engine/session_mover.h"
 #include "tests/engine/failing_new.h"
 
 namespace hydrant {
@@ -116,6 +118,79 @@ TEST(StepMemory, PlanningAndCommittingGoOnWithoutMemory) {
   EXPECT_FALSE(failed) << "it never had enough";
   EXPECT_GT(calls, 5) << "nothing was allocated";
   RecordProperty("allocations", calls);
+}
+
+// Parks and forgets what it is told to, and asks the host for nothing that may fail.
+class ParkingExecutor : public Executor {
+ public:
+  Ticket Launch(const StepInput& input) override {
+    for (const TurnId& turn : input.drops) parked.erase(turn);
+    for (const ParkOp& park : input.parks) due.push_back(park.id);
+    return {++launches};
+  }
+  StepOutput Await(Ticket) override { return {}; }
+
+  std::set<TurnId> parked;
+  std::vector<TurnId> due;  // of the launches since it was cleared
+  uint64_t launches = 0;
+};
+
+// Ends one turn of each session from `first` to before `end` and leaves them in the pool.
+void EndTurns(Scheduler& scheduler, uint64_t first, uint64_t end) {
+  for (uint64_t session = first; session < end; ++session) {
+    Request request = MakeRequest(session, 0, 16, 1, KvBudget::Unlimited());
+    request.session = request.turn = session;
+    ASSERT_TRUE(scheduler.Add(std::move(request)).ok());
+  }
+  while (scheduler.parks().size() < end - first) {
+    const StepPlan& plan = scheduler.Plan(0);
+    ASSERT_FALSE(plan.rows.empty());
+    scheduler.Commit(plan, std::vector<RowResult>(plan.rows.size(), {.token = 7}), 0);
+  }
+}
+
+// More turns are forgotten at once than there is room for in a list.
+TEST(StepMemory, SessionsAreMovedWithoutMemory) {
+  constexpr uint64_t kDropped = 200;
+  for (int calls = 0; calls < 4; ++calls) {
+    SCOPED_TRACE(calls);
+    SchedulerOptions options;
+    options.blocks = 64;
+    options.sequences_max = 4;
+    options.waiting_max = 4;
+    options.parked_blocks_max = 2 * kDropped;
+    options.tokens_max = 64;
+    options.prefill_tokens_max = 64;
+    Scheduler scheduler(options);
+    ParkingExecutor executor;
+    const EvictionPolicy policy;
+    SessionMover mover(
+        scheduler, executor, /*layer_heads=*/1, [&policy](int32_t) { return SessionMover::PolicyInForce{&policy}; },
+        [] {});
+    for (uint64_t session = 1; session <= kDropped; session += 4) {
+      EndTurns(scheduler, session, session + 4);
+      mover.Move(/*step_in_flight=*/false);
+    }
+    executor.parked.insert(executor.due.begin(), executor.due.end());
+    ASSERT_EQ(executor.parked.size(), kDropped);
+    executor.due.clear();
+    executor.due.reserve(4);
+    for (uint64_t session = 1; session <= kDropped; ++session) scheduler.DropSession(session);
+    EndTurns(scheduler, 1001, 1005);
+    FailNewAfter(calls);
+    {
+      const MemoryRunsOut here;
+      mover.Move(/*step_in_flight=*/false);
+    }
+    NewFailed();
+    EXPECT_TRUE(executor.parked.empty()) << "the executor keeps what nobody can ask for";
+    EXPECT_EQ(executor.due.size(), 4u);
+    EXPECT_EQ(mover.parked().size(), 4u);
+    EXPECT_LE(mover.dropped().size(), kDropped);
+    EXPECT_EQ(scheduler.parked().size(), 4);
+    EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+    EXPECT_TRUE(scheduler.idle());
+  }
 }
 
 }  // namespace
