@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/parked_sessions.h"
 #include "scheduler/scheduler.h"
 #include "server/engine/session_mover.h"
 #include "tests/engine/failing_new.h"
@@ -191,6 +192,31 @@ TEST(StepMemory, SessionsAreMovedWithoutMemory) {
     EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
     EXPECT_TRUE(scheduler.idle());
   }
+}
+
+// What is parked is forgotten by destructors, too, and they have nobody to tell of a failure.
+TEST(StepMemory, ParkedTurnsAreForgottenWithoutMemory) {
+  const auto weight_of = [](int32_t) { return 1.0; };
+  ParkedSessions sessions(/*blocks_max=*/100);
+  for (uint64_t session = 1; session <= 40; ++session) {
+    ASSERT_TRUE(sessions.Put({.id = {session, 1}, .computed = 16, .live = 16}, weight_of));
+    ASSERT_TRUE(sessions.Put({.id = {session, 2}, .computed = 32, .live = 16}, weight_of));
+  }
+  FailNewAfter(0);
+  {
+    const MemoryRunsOut here;
+    for (uint64_t session = 1; session <= 10; ++session) sessions.Pin({session, 2});
+    for (uint64_t session = 1; session <= 20; ++session) sessions.Settle({session, 2}, /*keep=*/session % 2 == 0);
+    for (uint64_t session = 1; session <= 40; ++session) sessions.DropSession(session);
+    for (uint64_t session = 1; session <= 10; ++session) {
+      sessions.Use({session, 2});
+      sessions.Unpin({session, 2});
+    }
+  }
+  EXPECT_FALSE(NewFailed());
+  EXPECT_EQ(sessions.size(), 0);
+  EXPECT_EQ(sessions.blocks(), 0);
+  EXPECT_EQ(sessions.dropped().size(), 80u);
 }
 
 }  // namespace
