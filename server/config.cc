@@ -35,16 +35,12 @@ constexpr size_t kProxiesMax = 64;  // all are compared for each connection
 
 // What the flags set, before it is checked as a whole.
 struct Raw {
-  std::string dtype = "auto", kv_type = "auto";
+  std::string dtype = "auto", kv_type = "auto", quantization;
   std::string kv_policy = "full", kv_budget;
-  int32_t kv_recent = 0;
-  int32_t block_size = kBlockSlots;
-  std::string allowed_origins, allowed_hosts, trusted_proxies;
-  std::string proxy_header = "x-forwarded-for";
-  std::string log_level = "info", log_format = "text";
-  std::string scheduling_policy = "fair";
+  int32_t kv_recent = 0, block_size = kBlockSlots;
+  std::string allowed_origins, allowed_hosts, trusted_proxies, config_path;
+  std::string proxy_header = "x-forwarded-for", log_level = "info", log_format = "text", scheduling_policy = "fair";
   std::optional<uint16_t> admin_port;
-  std::string config_path;
 };
 
 std::optional<double> ParseNumber(const std::string& text) {
@@ -157,6 +153,10 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   group.Add("--threads", "N", config.threads, "CPU threads (default: the physical cores)")->check(CLI::Range(1, 1024));
   group.AddWithDefault("--dtype", "TYPE", raw.dtype,
                        "type of the weights: auto (quantised ones as they are stored), float32, bfloat16 or float16");
+  group
+      .Add("--quantization", "int8|int4|gguf", raw.quantization,
+           "quantise weights when they are loaded (int8, int4), or say what the file has (gguf)")
+      ->check(CLI::IsMember({"int8", "int4", "gguf"}));
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")
@@ -370,6 +370,7 @@ std::string Finish(const Raw& raw, Config* config) {
       return "--kv-cache-dtype: must be auto, float32, bfloat16, float16 or int8; fp8 is not supported";
     }
   }
+  config->quantization = QuantizationFromName(raw.quantization).value_or(Quantization::kAsStored);
   if (config->device != "auto" && config->device != "cpu" && config->device != "cuda") {
     return "--device: must be auto, cpu or cuda";
   }

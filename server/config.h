@@ -13,6 +13,7 @@
 
 #include "api/kv/kv_spec.h"
 #include "kernels/types.h"
+#include "model/checkpoint/quantization.h"
 #include "scheduler/fairness/tenant.h"
 #include "server/http/trusted_proxies.h"
 #include "server/process/exit_codes.h"
@@ -47,7 +48,8 @@ struct Config {
   int32_t threads = 0;                // 0: physical cores
   std::optional<DType> weight_dtype;  // nullopt: auto
   std::optional<KvType> kv_type;      // nullopt: auto
-  int32_t max_model_len = 0;          // 0: from the model
+  Quantization quantization = Quantization::kAsStored;
+  int32_t max_model_len = 0;  // 0: from the model
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;
   int32_t prefill_tokens_max = 256;   // of a step that also decodes

@@ -130,6 +130,7 @@ void AddModel(const Config& config, Settings* out) {
   out->Json("async_scheduling", config.overlap.has_value() ? (*config.overlap ? "true" : "false") : "null");
   out->IntegerIfAny("threads", config.threads);
   out->Text("dtype", NameOrAuto(config.weight_dtype));
+  out->Text("quantization", QuantizationName(config.quantization));
   out->IntegerIfAny("max_model_len", config.max_model_len);
   out->Integer("max_num_seqs", config.sequences_max);
   out->Integer("max_num_batched_tokens", config.batch_tokens_max);

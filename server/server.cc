@@ -244,6 +244,11 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
 
   const ModelConfig& model = checkpoint.config;
   const Device& device = *parts->device;
+  const bool rounds = config.quantization == Quantization::kInt8 || config.quantization == Quantization::kInt4;
+  if (rounds && !device.Supports(WeightFormat::kQ8_0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--quantization: ", device.name(), " multiplies no quantised weights"));
+  }
   const DeviceFacts facts = {[&device](DType dtype) { return device.MultipliesNatively(dtype); },
                              [&device](KvType type) { return device.Caches(type); },
                              [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
@@ -365,6 +370,8 @@ absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, 
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
+    absl::Status quantised = QuantiseOnLoad(config.quantization, (*checkpoint)->config, (*checkpoint)->tensors);
+    if (!quantised.ok()) return quantised;
     for (const std::string& warning : (*checkpoint)->warnings) Log(LogLevel::kWarning, warning);
     Sizing sizing;
     absl::Status status = Build(config, **checkpoint, &sizing, parts);

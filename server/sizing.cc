@@ -14,10 +14,12 @@ namespace {
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
-// `auto` keeps what the device multiplies as it is stored; a type that is asked for is had by expanding all.
+// `auto` keeps what the device multiplies as it is stored; a type that is asked for is had by expanding all, unless a
+// quantisation is asked for, too: then it is that of the rest.
 WeightChoice ChooseWeights(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
-  if (config.weight_dtype.has_value()) return {*config.weight_dtype};
-  return {.expanded = native(model.stored_dtype) ? model.stored_dtype : DType::kF32, .keep_quantised = true};
+  const DType by_itself = native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
+  return {.expanded = config.weight_dtype.value_or(by_itself),
+          .keep_quantised = !config.weight_dtype.has_value() || config.quantization != Quantization::kAsStored};
 }
 
 // Every limit that is not a part of a sum.

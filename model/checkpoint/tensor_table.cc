@@ -319,6 +319,11 @@ void TensorTable::Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSour
   sources_[index] = std::move(source);
 }
 
+std::unique_ptr<TensorSource> TensorTable::Take(TensorRole role, int32_t layer) {
+  assert(Find(role, layer) != nullptr);
+  return std::move(sources_[IndexOf(role, layer)]);
+}
+
 const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
   const size_t index = IndexOf(role, layer);
   assert(index < sources_.size());

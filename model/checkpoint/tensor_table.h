@@ -37,6 +37,8 @@ class TensorTable {
 
   // A table made by hand: what Bind does for a file's tensors. `layer` is 0 for roles outside layers.
   void Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source);
+  // Takes a source out. REQUIRES: Find has it.
+  std::unique_ptr<TensorSource> Take(TensorRole role, int32_t layer);
 
   // Null when the checkpoint has no such tensor (optional biases, the head of a tied model). `layer` is ignored for
   // roles outside layers.

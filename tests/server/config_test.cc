@@ -76,6 +76,7 @@ TEST(Config, EveryFlagArrives) {
                               "--async-scheduling",
                               "--threads", "3",
                               "--dtype", "bfloat16",
+                              "--quantization", "int4",
                               "--kv-cache-dtype", "float32",
                               "--max-model-len", "100",
                               "--max-num-seqs", "7",
@@ -119,6 +120,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_type, KvType::kF32);
+  EXPECT_EQ(config.quantization, Quantization::kInt4);
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.sequences_max, 7);
   EXPECT_EQ(config.batch_tokens_max, 64);
@@ -183,6 +185,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--dtype", "int8"}, "--dtype"},
       {{"--kv-cache-dtype", "fp8"}, "fp8 is not supported"},
       {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype"},
+      {{"--quantization", "fp8"}, "--quantization: fp8 not in {int8,int4,gguf}"},
       {{"--device", "tpu"}, "--device"},
       {{"--block-size", "32"}, "--block-size"},
       {{"--max-model-len", "0"}, "--max-model-len"},

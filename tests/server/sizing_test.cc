@@ -107,6 +107,10 @@ TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
   const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);
   EXPECT_EQ(half.weights.expanded, DType::kF16);
   EXPECT_EQ(half.kv_type, KvType::kF16);
+  config.quantization = Quantization::kInt8;
+  const Sizing both = *DeriveLimits(config, Model(), kOnlyF32, kHost);
+  EXPECT_EQ(both.weights.expanded, DType::kF16) << "of what is not quantised";
+  EXPECT_TRUE(both.weights.keep_quantised);
 }
 
 TEST(Sizing, Int8KeysAndValuesTakeAByteAndAScalePerTokenAndHead) {

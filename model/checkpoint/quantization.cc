@@ -1,0 +1,127 @@
+#include "model/checkpoint/quantization.h"
+
+#include <atomic>
+#include <cassert>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "model/files/dequantize.h"
+#include "model/files/quantize.h"
+#include "model/text/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// A learned position is added, not multiplied, and is no matrix here.
+constexpr TensorRole kMatrices[] = {
+    TensorRole::kEmbedding, TensorRole::kHead, TensorRole::kProjectIn, TensorRole::kProjectOut,
+    TensorRole::kQ,         TensorRole::kK,    TensorRole::kV,         TensorRole::kO,
+    TensorRole::kGate,      TensorRole::kUp,   TensorRole::kDown,
+};
+constexpr size_t kOutsideLayers = 4;  // of them
+
+// Calls visit(role, layer) for every matrix that the table has.
+template <typename Visit>
+void ForEachMatrix(const TensorTable& tensors, const ModelConfig& config, const Visit& visit) {
+  for (size_t i = 0; i < std::size(kMatrices); ++i) {
+    for (int32_t layer = 0; layer < (i < kOutsideLayers ? 1 : config.layers); ++layer) {
+      if (tensors.Find(kMatrices[i], layer) != nullptr) visit(kMatrices[i], layer);
+    }
+  }
+}
+
+// What `inner` would be, had its rows been rounded before they were stored.
+class QuantisedTensor final : public TensorSource {
+ public:
+  QuantisedTensor(std::unique_ptr<TensorSource> inner, WeightFormat format)
+      : TensorSource(inner->name(), inner->rows(), inner->cols(), format), inner_(std::move(inner)) {}
+
+  void ReadRows(int64_t begin, int64_t end, float* out) const override {
+    std::vector<std::byte> row(static_cast<size_t>(RowBytes(format(), cols())));
+    for (int64_t i = begin; i < end; ++i, out += cols()) {
+      ReadStoredRows(i, i + 1, row.data());
+      DequantizeRow(format(), row.data(), cols(), out);
+    }
+  }
+
+  bool has_stored_rows() const override { return true; }
+
+  void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const override {
+    std::vector<float> row(static_cast<size_t>(cols()));
+    bool finite = true;
+    for (int64_t i = begin; i < end; ++i, out += RowBytes(format(), cols())) {
+      inner_->ReadRows(i, i + 1, row.data());
+      finite &= QuantizeRow(format(), row.data(), cols(), out);
+    }
+    // Relaxed: a flag on its own, read after the readers were joined.
+    if (!finite) non_finite_.store(true, std::memory_order_relaxed);
+  }
+
+  void ReturnMemory() const override { inner_->ReturnMemory(); }
+  bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed) || inner_->non_finite(); }
+
+ private:
+  std::unique_ptr<TensorSource> inner_;
+  mutable std::atomic<bool> non_finite_{false};
+};
+
+// int4 leaves the embedding table and the head, which every token's probability comes from, 8 bits.
+WeightFormat FormatFor(Quantization quantization, TensorRole role) {
+  const bool table = role == TensorRole::kEmbedding || role == TensorRole::kHead;
+  return quantization == Quantization::kInt4 && !table ? WeightFormat::kQ4_0 : WeightFormat::kQ8_0;
+}
+
+}  // namespace
+
+std::optional<Quantization> QuantizationFromName(std::string_view name) {
+  for (const auto quantization : {Quantization::kInt8, Quantization::kInt4, Quantization::kGguf}) {
+    if (name == QuantizationName(quantization)) return quantization;
+  }
+  return std::nullopt;
+}
+
+std::string_view QuantizationName(Quantization quantization) {
+  switch (quantization) {
+    case Quantization::kInt8:
+      return "int8";
+    case Quantization::kInt4:
+      return "int4";
+    case Quantization::kGguf:
+      return "gguf";
+    case Quantization::kAsStored:
+      break;
+  }
+  return "";
+}
+
+bool HasQuantised(const TensorTable& tensors, const ModelConfig& config) {
+  bool any = false;
+  ForEachMatrix(tensors, config,
+                [&](TensorRole role, int32_t layer) { any |= IsQuantised(tensors.Find(role, layer)->format()); });
+  return any;
+}
+
+absl::Status QuantiseOnLoad(Quantization quantization, const ModelConfig& config, TensorTable& tensors) {
+  if (quantization == Quantization::kAsStored) return absl::OkStatus();
+  const std::string flag = StrCat("--quantization ", QuantizationName(quantization), ": ");
+  const bool quantised = HasQuantised(tensors, config);
+  if (quantization == Quantization::kGguf) {
+    if (quantised) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        StrCat(flag, "the model's weights are not quantised; say int8 or int4, or nothing"));
+  }
+  if (quantised) {
+    return absl::InvalidArgumentError(StrCat(flag, "the model's weights are quantised already; say gguf, or nothing"));
+  }
+  ForEachMatrix(tensors, config, [&](TensorRole role, int32_t layer) {
+    const WeightFormat format = FormatFor(quantization, role);
+    if (tensors.Find(role, layer)->cols() % InfoOf(format).block_elements != 0) return;
+    tensors.Set(role, layer, std::make_unique<QuantisedTensor>(tensors.Take(role, layer), format));
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant
