@@ -90,10 +90,12 @@ class Cache {
     kv_.victim = static_cast<int32_t*>(Allocate(kv_.layout.victim_count() * sizeof(int32_t)));
     std::mt19937 random(1);
     for (void* side : {kv_.k, kv_.v}) {
-      // Finite values of either sign around 1, whatever the type: int8's codes and scales are fp32 bits below 2.
+      // Finite values of either sign around 1, whatever the type.
       if (type == KvType::kInt8) {
         for (size_t i = 0; i < kv_.layout.kv_bytes(); ++i)
-          static_cast<uint8_t*>(side)[i] = static_cast<uint8_t>(random() % 63);
+          static_cast<uint8_t*>(side)[i] = static_cast<uint8_t>(random());
+        for (size_t tile = 0; tile < kv_.layout.kv_bytes(); tile += kv_.layout.tile_bytes())
+          std::fill_n(reinterpret_cast<float*>(static_cast<std::byte*>(side) + tile), kBlockSlots, 0x1p-6f);
       } else if (type == KvType::kF32) {
         for (size_t i = 0; i < kv_.layout.kv_bytes() / 4; ++i)
           static_cast<float*>(side)[i] = static_cast<float>(random() % 256) / 64.0f - 2.0f;
