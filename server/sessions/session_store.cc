@@ -69,7 +69,13 @@ class SessionStore::Lock {
   ~Lock() {
     const std::vector<Removed> removed = std::exchange(store_.removed_, {});
     lock_.unlock();
-    for (const Removed& session : removed) store_.options_.on_forget(session.number);
+    for (const Removed& session : removed) {
+      try {
+        store_.options_.on_forget(session.number);
+      } catch (const std::bad_alloc&) {
+        // Its parked KV stays until another session needs the room: nothing will use it again.
+      }
+    }
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;

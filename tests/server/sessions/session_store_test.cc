@@ -173,6 +173,15 @@ TEST_F(SessionStoreTest, ATurnThatCannotBeSettledEndsAllTheSame) {
   EXPECT_EQ(store.counts().cold, 1);
 }
 
+TEST_F(SessionStoreTest, ASessionThatCannotBeForgottenIsDeletedAllTheSame) {
+  SessionStore::Options options;
+  options.on_forget = [](uint64_t) { throw std::bad_alloc(); };
+  SessionStore store = Make(std::move(options));
+  Turn(store, kA, "s", 10);
+  EXPECT_FALSE(store.Delete(0, "s").has_value());
+  EXPECT_EQ(store.Get(0, "s").error().code, "session_not_found");
+}
+
 TEST_F(SessionStoreTest, AForeignSessionIsOneThatIsNotThere) {
   SessionStore store = Make();
   Turn(store, kA, "s");
