@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cassert>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -17,18 +16,10 @@
 #include "kernels/cpu/eviction/shrink_loss.h"
 #include "kernels/cpu/sampling/sampling.h"
 #include "kernels/kv_pieces.h"
+#include "kernels/small_floats.h"
 
 namespace hydrant {
 namespace {
-
-float HalfToFloat(KvType type, uint16_t half) {
-  if (type == KvType::kBF16) return std::bit_cast<float>(uint32_t{half} << 16);
-  const int exponent = (half >> 10) & 31, fraction = half & 1023;
-  const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
-  if (exponent == 31) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                               : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25));
-}
 
 // What is remembered for the request's state row.
 int32_t NextId(const SampleRequest& request, const SampleResult& result) {
@@ -194,8 +185,10 @@ void CpuDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int32
           x = reinterpret_cast<const float*>(elements)[element];
           break;
         case KvType::kF16:
+          x = HalfToFloat(reinterpret_cast<const uint16_t*>(elements)[element]);
+          break;
         case KvType::kBF16:
-          x = HalfToFloat(layout.type, reinterpret_cast<const uint16_t*>(elements)[element]);
+          x = std::bit_cast<float>(uint32_t{reinterpret_cast<const uint16_t*>(elements)[element]} << 16);
           break;
         case KvType::kInt8:
           x = reinterpret_cast<const float*>(tile)[slot] * reinterpret_cast<const int8_t*>(elements)[element];

@@ -6,6 +6,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/small_floats.h"
+
 namespace hydrant {
 namespace {
 
@@ -13,16 +15,6 @@ constexpr int64_t kQuantBlock = 32;
 constexpr int64_t kKBlock = 256;
 
 #define HYDRANT_INLINE inline __attribute__((always_inline))
-
-// Branch-free fp16 -> fp32. Shifting the exponent and mantissa into place leaves an exponent too small by 112, which one
-// multiplication by 2^112 repairs, subnormals included; infinities and NaNs get the rest of their exponent by hand.
-HYDRANT_INLINE float HalfToFloat(uint16_t half) {
-  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u;
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
-}
 
 template <typename T>
 HYDRANT_INLINE T LoadUnaligned(const uint8_t* at) {
@@ -113,11 +105,10 @@ HYDRANT_INLINE void ExpandIQ4_XS(const uint8_t* stored, int64_t n, float* out) {
   }
 }
 
-// The codes are doubled, so d is half of 2^(e - 127), which is the smallest normal number at e = 2.
+// The codes are doubled, so d is half of 2^(e - 127).
 HYDRANT_INLINE void ExpandMXFP4(const uint8_t* stored, int64_t n, float* out) {
   for (int64_t b = 0; b < n / kQuantBlock; ++b, stored += 17, out += kQuantBlock) {
-    const uint32_t e = stored[0];
-    ExpandTable(kFp4Codes, std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23), stored + 1, out);
+    ExpandTable(kFp4Codes, PowerToFloat(stored[0]), stored + 1, out);
   }
 }
 

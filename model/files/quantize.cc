@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/small_floats.h"
+
 namespace hydrant {
 namespace {
 
@@ -26,12 +28,6 @@ uint16_t NearestHalf(float value) {
   }
   const uint32_t kept = std::bit_cast<uint32_t>(magnitude) - (112u << 23);
   return static_cast<uint16_t>(sign | (kept + 0xFFF + (kept >> 13 & 1)) >> 13);
-}
-
-// The value of a finite fp16 number.
-float HalfValue(uint16_t half) {
-  const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(half & 0x7FFF) << 13) * 0x1p112f;
-  return half & 0x8000 ? -magnitude : magnitude;
 }
 
 // codes[i] = in[i] * inverse, rounded to the nearest in [low, high].
@@ -61,7 +57,7 @@ float Extreme(const float* in) {
 
 // 1 / step, or 0 where all codes are to be 0.
 float Inverse(uint16_t step) {
-  const float value = HalfValue(step);
+  const float value = HalfToFloat(step);
   return value == 0 ? 0.0f : 1 / value;
 }
 
