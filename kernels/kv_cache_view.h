@@ -21,6 +21,10 @@ inline constexpr float kInt8Smallest = 0x1p-100f;
 // Bytes before the codes of a tile: a scale of each slot.
 constexpr size_t KvScaleBytes(KvType type) { return type == KvType::kInt8 ? kBlockSlots * sizeof(float) : 0; }
 constexpr size_t KvElementBytes(KvType type) { return type == KvType::kInt8 ? 1 : DTypeBytes(DTypeOf(type)); }
+// Bytes of one tile: K, or V, of one block in one layer head.
+constexpr size_t KvTileBytes(KvType type, int32_t head_dim) {
+  return KvScaleBytes(type) + static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * KvElementBytes(type);
+}
 
 struct KvCacheLayout {
   int32_t layers = 0;
@@ -32,10 +36,7 @@ struct KvCacheLayout {
   int32_t spare_score_blocks = 0;  // score blocks [blocks, blocks + spare_score_blocks) belong to no block
   bool inspected = false;          // KvCacheView::logical_position is there
 
-  // Bytes of one tile: K, or V, of one block in one layer head.
-  constexpr size_t tile_bytes() const {
-    return KvScaleBytes(type) + static_cast<size_t>(kBlockSlots) * static_cast<size_t>(head_dim) * KvElementBytes(type);
-  }
+  constexpr size_t tile_bytes() const { return KvTileBytes(type, head_dim); }
   // Bytes of K, or of V, in one block; in the cache.
   constexpr size_t block_kv_bytes() const { return tiles(1) * tile_bytes(); }
   size_t kv_bytes() const { return tiles(blocks) * tile_bytes(); }

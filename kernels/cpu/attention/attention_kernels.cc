@@ -76,10 +76,7 @@ void WriteKv(KvType type, const float* k, const float* v, int32_t head_dim, std:
              int32_t offset, bool fresh_tile) {
   assert(head_dim <= kHeadDimMax && head_dim % 2 == 0 && 0 <= offset && offset < kBlockSlots);
   const int64_t slot = offset, dim_count = head_dim;
-  if (fresh_tile) {
-    const size_t elements = static_cast<size_t>(dim_count) * kBlockSlots;
-    __builtin_memset(v_tile, 0, KvScaleBytes(type) + elements * KvElementBytes(type));
-  }
+  if (fresh_tile) __builtin_memset(v_tile, 0, KvTileBytes(type, head_dim));
   if (type == KvType::kInt8) return WriteInt8(k, v, dim_count, k_tile, v_tile, slot);
   if (type == KvType::kF32) {
     float* k_out = reinterpret_cast<float*>(k_tile);

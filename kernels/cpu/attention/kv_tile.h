@@ -5,6 +5,7 @@
 #define HYDRANT_KERNELS_CPU_ATTENTION_KV_TILE_H_
 
 #include "kernels/cpu/runtime/simd.h"
+#include "kernels/kv_cache_view.h"
 
 namespace hydrant::HYDRANT_ISA {
 
@@ -49,30 +50,44 @@ struct Unscaled {
   }
 };
 
-struct F32Tile : Unscaled {
-  using Element = float;
-  HYDRANT_SIMD VecPair LoadK(const float* tile, int64_t i) { return {Load(tile + 32 * i), Load(tile + 32 * i + 16)}; }
-  HYDRANT_SIMD VecPair LoadV(const float* tile, int64_t head_dim, int64_t i, int64_t dim) {
-    const float* p = tile + 2 * i * head_dim + dim;
-    return {Load(p), Load(p + head_dim)};
+// Sixteen neighbouring elements, and one; of 16 bits, fp16.
+HYDRANT_SIMD F32x16 LoadElements(const float* p) { return Load(p); }
+HYDRANT_SIMD F32x16 LoadElements(const uint16_t* p) { return LoadF16(p); }
+HYDRANT_SIMD F32x16 LoadElements(const int8_t* p) {
+#ifdef __AVX512F__
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+#else
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8))))};
+#endif
+}
+HYDRANT_SIMD float ToFloat(float x) { return x; }
+HYDRANT_SIMD float ToFloat(uint16_t x) { return _cvtsh_ss(x); }
+HYDRANT_SIMD float ToFloat(int8_t x) { return x; }
+
+// Elements one by one: neighbours are one slot's in V, and those of the same place in K.
+template <typename T>
+struct RowTile {
+  using Element = T;
+  HYDRANT_SIMD VecPair LoadK(const T* tile, int64_t i) {
+    return {LoadElements(tile + 32 * i), LoadElements(tile + 32 * i + 16)};
   }
-  HYDRANT_SIMD float V1(const float* tile, int64_t head_dim, int64_t slot, int64_t dim) {
-    return tile[slot * head_dim + dim];
+  HYDRANT_SIMD VecPair LoadV(const T* tile, int64_t head_dim, int64_t i, int64_t dim) {
+    const T* p = tile + 2 * i * head_dim + dim;
+    return {LoadElements(p), LoadElements(p + head_dim)};
+  }
+  HYDRANT_SIMD float V1(const T* tile, int64_t head_dim, int64_t slot, int64_t dim) {
+    return ToFloat(tile[slot * head_dim + dim]);
   }
 };
 
-struct F16Tile : Unscaled {
-  using Element = uint16_t;
-  HYDRANT_SIMD VecPair LoadK(const uint16_t* tile, int64_t i) {
-    return {LoadF16(tile + 32 * i), LoadF16(tile + 32 * i + 16)};
-  }
-  HYDRANT_SIMD VecPair LoadV(const uint16_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
-    const uint16_t* p = tile + 2 * i * head_dim + dim;
-    return {LoadF16(p), LoadF16(p + head_dim)};
-  }
-  HYDRANT_SIMD float V1(const uint16_t* tile, int64_t head_dim, int64_t slot, int64_t dim) {
-    return _cvtsh_ss(tile[slot * head_dim + dim]);
-  }
+struct F32Tile : RowTile<float>, Unscaled {};
+struct F16Tile : RowTile<uint16_t>, Unscaled {};
+
+struct Int8Tile : RowTile<int8_t> {
+  static constexpr bool kScaled = true;
+  HYDRANT_SIMD const float* Scales(const int8_t* tile) { return reinterpret_cast<const float*>(tile) - kLanes; }
+  HYDRANT_SIMD F32x16 Scaled(const int8_t* tile, F32x16 x) { return x * Load(Scales(tile)); }
 };
 
 struct Bf16Tile : Unscaled {
@@ -86,36 +101,9 @@ struct Bf16Tile : Unscaled {
   }
 };
 
-// Sixteen neighbouring int8.
-HYDRANT_SIMD F32x16 LoadInt8(const int8_t* p) {
-#ifdef __AVX512F__
-  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-#else
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))),
-          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8))))};
-#endif
-}
-
-struct Int8Tile {
-  using Element = int8_t;
-  static constexpr bool kScaled = true;
-  HYDRANT_SIMD const float* Scales(const int8_t* tile) { return reinterpret_cast<const float*>(tile) - kLanes; }
-  HYDRANT_SIMD F32x16 Scaled(const int8_t* tile, F32x16 x) { return x * Load(Scales(tile)); }
-  HYDRANT_SIMD VecPair LoadK(const int8_t* tile, int64_t i) {
-    return {LoadInt8(tile + 32 * i), LoadInt8(tile + 32 * i + 16)};
-  }
-  HYDRANT_SIMD VecPair LoadV(const int8_t* tile, int64_t head_dim, int64_t i, int64_t dim) {
-    const int8_t* p = tile + 2 * i * head_dim + dim;
-    return {LoadInt8(p), LoadInt8(p + head_dim)};
-  }
-  HYDRANT_SIMD float V1(const int8_t* tile, int64_t head_dim, int64_t slot, int64_t dim) {
-    return tile[slot * head_dim + dim];
-  }
-};
-
 // Bytes of a tile before its elements.
 template <typename Tile>
-constexpr int64_t kTileScaleBytes = Tile::kScaled ? kLanes* static_cast<int64_t>(sizeof(float)) : 0;
+constexpr int64_t kTileScaleBytes = Tile::kScaled ? static_cast<int64_t>(KvScaleBytes(KvType::kInt8)) : 0;
 
 }  // namespace hydrant::HYDRANT_ISA
 
