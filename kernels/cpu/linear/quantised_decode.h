@@ -50,20 +50,21 @@ HYDRANT_SIMD Ints BitsOf(Ints bytes, int j, int to) {
 // Codes of a block -> codes[j], the inputs 4j to 4j + 3 of every output.
 template <int kBits>
 HYDRANT_SIMD void LoadCodes(const char* p, Ints (&codes)[8]) {
-  constexpr int kLow = kBits < 4 ? 2 : 4;  // bits of the part that comes first
-  constexpr bool kTwo = kBits < 4 || kBits == 6, kOne = kBits == 3 || kBits == 5;
-  constexpr int kTwoBytes = kBits == 6 ? 256 : 0;
+  constexpr BitParts kParts = PartsOf(kBits);
   HYDRANT_UNROLL(8)
   for (int j = 0; j < 8; ++j) {
     if constexpr (kBits == 8) {
       codes[j] = LoadInts(p + j * 64);
       continue;
     }
-    codes[j] = kLow == 4 ? BitsOf<4>(LoadInts(p + j % 4 * 64), j / 4, 0) : NoInts();
-    if constexpr (kTwo) {
-      codes[j] = Or(codes[j], BitsOf<2>(LoadInts(p + kTwoBytes + j / 4 * 64), j % 4, kLow == 4 ? 4 : 0));
+    codes[j] = NoInts();
+    if constexpr (kParts.four_bytes >= 0) codes[j] = BitsOf<4>(LoadInts(p + kParts.four_bytes + j % 4 * 64), j / 4, 0);
+    if constexpr (kParts.two_bytes >= 0) {
+      codes[j] = Or(codes[j], BitsOf<2>(LoadInts(p + kParts.two_bytes + j / 4 * 64), j % 4, kParts.two_at));
     }
-    if constexpr (kOne) codes[j] = Or(codes[j], BitsOf<1>(LoadInts(p + (kBits - 1) * 64), j, kLow));
+    if constexpr (kParts.one_bytes >= 0) {
+      codes[j] = Or(codes[j], BitsOf<1>(LoadInts(p + kParts.one_bytes), j, kParts.one_at));
+    }
   }
 }
 

@@ -1,23 +1,15 @@
 #include "kernels/cpu/linear/quantised_layout.h"
 
-#include <bit>
 #include <cassert>
 #include <cstring>
+
+#include "kernels/small_floats.h"
 
 namespace hydrant {
 namespace {
 
 constexpr int kLaneCount = 32;
 constexpr int kBlock = static_cast<int>(kQuantisedBlock);
-
-// Branch-free fp16 -> fp32 as in model/files/dequantize.cc: shift into place, repair the exponent with one product.
-float HalfToFloat(uint16_t half) {
-  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u;
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
-}
 
 float LoadHalf(const uint8_t* at) {
   uint16_t half;
@@ -163,26 +155,6 @@ void PackScales(WeightFormat format, const uint8_t* stored, int block, int lane,
 
 // --- panels ---------------------------------------------------------------------------------------------------------
 
-// The parts of 2, 4 and 1 bits that codes lie in, and the place of each in a code; -1: there is none.
-struct BitParts {
-  int four_bytes, two_bytes, one_bytes;  // where the part begins in the codes of 16 lanes
-  int two_at, one_at;                    // the bit of a code that it begins with
-};
-constexpr BitParts PartsOf(int code_bits) {
-  switch (code_bits) {
-    case 2:
-      return {-1, 0, -1, 0, 0};
-    case 3:
-      return {-1, 0, 128, 0, 2};
-    case 5:
-      return {0, -1, 256, 0, 4};
-    case 6:
-      return {0, 256, -1, 4, 0};
-    default:
-      return {0, -1, -1, 0, 0};
-  }
-}
-
 void PutCodes(QuantisedLayout layout, const uint8_t* codes, int lane, uint8_t* block) {
   uint8_t* out = block + lane / 16 * CodeBytes(layout) + lane % 16 * 4;
   if (layout.code_bits == 8) {
@@ -239,9 +211,6 @@ void PackStep(WeightFormat format, const uint8_t* stored, int lane, uint8_t* ste
   }
 }
 
-// 2^(e - 128), which is not a normal number below e = 2.
-float Power(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1u) << 23); }
-
 // Step and minimum of half `half` of a block of one lane.
 struct LaneScale {
   float step = 0, minimum = 0;
@@ -256,7 +225,7 @@ LaneScale ScaleOf(QuantisedLayout layout, const uint8_t* step, const uint8_t* sc
     case ScaleKind::kOwn:
       return {LoadHalf(scales + lane * 2)};
     case ScaleKind::kOwnPower:
-      return {Power(s)};
+      return {PowerToFloat(s)};
     case ScaleKind::kOwnAndMinimum:
       return {LoadHalf(scales + lane * 2), LoadHalf(scales + 64 + lane * 2)};
     case ScaleKind::kSteps:

@@ -87,6 +87,26 @@ constexpr QuantisedLayout LayoutOf(WeightFormat format) {
   }
 }
 
+// The parts of 2, 4 and 1 bits that codes lie in, and the place of each in a code; -1: there is none.
+struct BitParts {
+  int four_bytes, two_bytes, one_bytes;  // where the part begins in the codes of 16 lanes
+  int two_at, one_at;                    // the bit of a code that it begins with
+};
+constexpr BitParts PartsOf(int code_bits) {
+  switch (code_bits) {
+    case 2:
+      return {-1, 0, -1, 0, 0};
+    case 3:
+      return {-1, 0, 128, 0, 2};
+    case 5:
+      return {0, -1, 256, 0, 4};
+    case 6:
+      return {0, 256, -1, 4, 0};
+    default:
+      return {0, -1, -1, 0, 0};
+  }
+}
+
 constexpr bool HasMinimum(ScaleKind kind) {
   return kind == ScaleKind::kOwnAndMinimum || kind == ScaleKind::kStepsAndMinima || kind == ScaleKind::kHalvesAndMinima;
 }

@@ -23,11 +23,6 @@ HYDRANT_SIMD Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
 HYDRANT_SIMD Ints ShiftLeft(Ints a, int bits) { return _mm512_slli_epi32(a, static_cast<unsigned>(bits)); }
 HYDRANT_SIMD Ints ShiftRight(Ints a, int bits) { return _mm512_srli_epi32(a, static_cast<unsigned>(bits)); }
 HYDRANT_SIMD Ints NoInts() { return _mm512_setzero_si512(); }
-HYDRANT_SIMD Ints Broadcast(const char* p) {
-  int four;
-  __builtin_memcpy(&four, p, sizeof(four));
-  return _mm512_set1_epi32(four);
-}
 HYDRANT_SIMD Reals NoReals() { return _mm512_setzero_ps(); }
 HYDRANT_SIMD Reals Broadcast(const float* p) { return _mm512_set1_ps(*p); }
 HYDRANT_SIMD Reals ToReals(Ints a) { return _mm512_cvtepi32_ps(a); }
@@ -42,21 +37,16 @@ HYDRANT_SIMD Ints LoadBytes(const char* p) {
 }
 HYDRANT_SIMD Ints SetInts(int a) { return _mm512_set1_epi32(a); }
 HYDRANT_SIMD Ints SubInts(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
-// 2^(e - 128), which is not a normal number below e = 2.
-HYDRANT_SIMD Reals Powers(Ints e) {
-  const Ints low = _mm512_min_epi32(e, SetInts(2));
-  const Ints bits = _mm512_sllv_epi32(SetInts(0x00200000), low);
-  return _mm512_castsi512_ps(_mm512_add_epi32(bits, _mm512_slli_epi32(_mm512_sub_epi32(e, low), 23)));
-}
+HYDRANT_SIMD Ints Least(Ints a, Ints b) { return _mm512_min_epi32(a, b); }
+HYDRANT_SIMD Ints ShiftLeftByEach(Ints a, Ints bits) { return _mm512_sllv_epi32(a, bits); }
+HYDRANT_SIMD Reals AsReals(Ints a) { return _mm512_castsi512_ps(a); }
 // The bytes of 16 that codes are the numbers of.
 HYDRANT_SIMD Ints Lookup(const uint8_t* table, Ints codes) {
   const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), codes);
 }
-
 HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 HYDRANT_SIMD Ints ShiftLeftBy(Ints a, __m128i bits) { return _mm512_sll_epi32(a, bits); }
-HYDRANT_SIMD Ints EvenBytes(Ints a) { return _mm512_and_si512(a, _mm512_set1_epi16(0xff)); }
 HYDRANT_SIMD Ints OddBytes(Ints a) { return _mm512_srli_epi16(a, 8); }
 HYDRANT_SIMD Ints PairProducts(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }
 HYDRANT_SIMD Reals Negative(Reals a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
@@ -75,11 +65,6 @@ HYDRANT_SIMD Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
 HYDRANT_SIMD Ints ShiftLeft(Ints a, int bits) { return _mm256_slli_epi32(a, bits); }
 HYDRANT_SIMD Ints ShiftRight(Ints a, int bits) { return _mm256_srli_epi32(a, bits); }
 HYDRANT_SIMD Ints NoInts() { return _mm256_setzero_si256(); }
-HYDRANT_SIMD Ints Broadcast(const char* p) {
-  int four;
-  __builtin_memcpy(&four, p, sizeof(four));
-  return _mm256_set1_epi32(four);
-}
 HYDRANT_SIMD Reals NoReals() { return _mm256_setzero_ps(); }
 HYDRANT_SIMD Reals Broadcast(const float* p) { return _mm256_broadcast_ss(p); }
 HYDRANT_SIMD Reals ToReals(Ints a) { return _mm256_cvtepi32_ps(a); }
@@ -94,27 +79,35 @@ HYDRANT_SIMD Ints LoadBytes(const char* p) {
 }
 HYDRANT_SIMD Ints SetInts(int a) { return _mm256_set1_epi32(a); }
 HYDRANT_SIMD Ints SubInts(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
-// 2^(e - 128), which is not a normal number below e = 2.
-HYDRANT_SIMD Reals Powers(Ints e) {
-  const Ints low = _mm256_min_epi32(e, SetInts(2));
-  const Ints bits = _mm256_sllv_epi32(SetInts(0x00200000), low);
-  return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_slli_epi32(_mm256_sub_epi32(e, low), 23)));
-}
+HYDRANT_SIMD Ints Least(Ints a, Ints b) { return _mm256_min_epi32(a, b); }
+HYDRANT_SIMD Ints ShiftLeftByEach(Ints a, Ints bits) { return _mm256_sllv_epi32(a, bits); }
+HYDRANT_SIMD Reals AsReals(Ints a) { return _mm256_castsi256_ps(a); }
 // The bytes of 16 that codes are the numbers of.
 HYDRANT_SIMD Ints Lookup(const uint8_t* table, Ints codes) {
   const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), codes);
 }
-
 HYDRANT_SIMD Ints AddInts(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 HYDRANT_SIMD Ints ShiftLeftBy(Ints a, __m128i bits) { return _mm256_sll_epi32(a, bits); }
-HYDRANT_SIMD Ints EvenBytes(Ints a) { return _mm256_and_si256(a, _mm256_set1_epi16(0xff)); }
 HYDRANT_SIMD Ints OddBytes(Ints a) { return _mm256_srli_epi16(a, 8); }
 HYDRANT_SIMD Ints PairProducts(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
 HYDRANT_SIMD Reals Negative(Reals a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
 HYDRANT_SIMD Reals LoadReals(const float* p) { return _mm256_loadu_ps(p); }
 
 #endif
+
+// Four bytes, the same in every output.
+HYDRANT_SIMD Ints Broadcast(const char* p) {
+  int four;
+  __builtin_memcpy(&four, p, sizeof(four));
+  return SetInts(four);
+}
+HYDRANT_SIMD Ints EvenBytes(Ints a) { return And(a, SetInts(0x00ff00ff)); }
+// 2^(e - 128), which is not a normal number below e = 2.
+HYDRANT_SIMD Reals Powers(Ints e) {
+  const Ints low = Least(e, SetInts(2));
+  return AsReals(AddInts(ShiftLeftByEach(SetInts(0x00200000), low), ShiftLeft(SubInts(e, low), 23)));
+}
 
 // Whether the instruction set adds products of bytes up in 32 bits (VNNI). Otherwise numbers of 16 bits are multiplied: sums of
 // pairs of byte products would not fit into 16.
