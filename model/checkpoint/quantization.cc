@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cassert>
 #include <cstddef>
-#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,14 +20,13 @@ constexpr TensorRole kMatrices[] = {
     TensorRole::kQ,         TensorRole::kK,    TensorRole::kV,         TensorRole::kO,
     TensorRole::kGate,      TensorRole::kUp,   TensorRole::kDown,
 };
-constexpr size_t kOutsideLayers = 4;  // of them
 
 // Calls visit(role, layer) for every matrix that the table has.
 template <typename Visit>
 void ForEachMatrix(const TensorTable& tensors, const ModelConfig& config, const Visit& visit) {
-  for (size_t i = 0; i < std::size(kMatrices); ++i) {
-    for (int32_t layer = 0; layer < (i < kOutsideLayers ? 1 : config.layers); ++layer) {
-      if (tensors.Find(kMatrices[i], layer) != nullptr) visit(kMatrices[i], layer);
+  for (const TensorRole role : kMatrices) {
+    for (int32_t layer = 0; layer < (InLayers(role) ? config.layers : 1); ++layer) {
+      if (tensors.Find(role, layer) != nullptr) visit(role, layer);
     }
   }
 }

@@ -44,6 +44,10 @@ enum class TensorRole : uint8_t {
   kDownBias,
 };
 
+// Whether every layer has one of its own.
+constexpr bool InLayers(TensorRole role) { return role > TensorRole::kFinalNormBias; }
+static_assert(InLayers(TensorRole::kAttentionNorm));
+
 // Vectors are [1, n]. Rows are in the order that the layers want, whatever that of the file: un-permuted (q, k of GGUF's
 // llama), picked from a fused tensor (q, k, v of GPT-NeoX).
 class TensorSource {

@@ -17,8 +17,6 @@
 namespace hydrant {
 namespace {
 
-constexpr TensorRole kLastOutsideLayers = TensorRole::kFinalNormBias;
-static_assert(kLastOutsideLayers < TensorRole::kAttentionNorm);
 constexpr size_t kRoleCount = static_cast<size_t>(TensorRole::kDownBias) + 1;
 
 bool IsRotated(TensorRole role) {
@@ -228,7 +226,7 @@ class Binder {
 
 // Roles outside layers live with layer 0.
 size_t IndexOf(TensorRole role, int32_t layer) {
-  return static_cast<size_t>(role <= kLastOutsideLayers ? 0 : layer) * kRoleCount + static_cast<size_t>(role);
+  return static_cast<size_t>(InLayers(role) ? layer : 0) * kRoleCount + static_cast<size_t>(role);
 }
 
 }  // namespace
