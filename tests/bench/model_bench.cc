@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
@@ -214,34 +215,33 @@ void BenchPrefill(Driver& driver, Report& report, double operations_per_second) 
   }
 }
 
+// `steps` more of a cohort.
+void TimeSteps(Driver& driver, Report& report, double bytes_per_second, Cohort& cohort, int steps, std::string name) {
+  const int32_t begin = cohort.live;
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) seconds.push_back(driver.Decode(cohort));
+  const double live = (begin + cohort.live) / 2.0;
+  const double bytes =
+      static_cast<double>(driver.step_bytes()) + cohort.count * live * static_cast<double>(driver.kv_bytes_per_slot());
+  report.Add({std::move(name), cohort.count / Median(seconds), "tok/s", cohort.count * bytes_per_second / bytes,
+              "read bandwidth: weights + live KV"});
+}
+
 void BenchDecode(Driver& driver, Report& report, double bytes_per_second) {
   for (int32_t batch : {1, 8, 16, 32}) {
     Cohort cohort{.count = batch};
     driver.Prefill(cohort, 1);
     for (int i = 0; i < 4; ++i) driver.Decode(cohort);
-    const int32_t begin = cohort.live;
-    std::vector<double> seconds;
-    for (int i = 0; i < (batch == 1 ? 128 : 64); ++i) seconds.push_back(driver.Decode(cohort));
-    const double live = (begin + cohort.live) / 2.0;
-    const double bytes =
-        static_cast<double>(driver.step_bytes()) + batch * live * static_cast<double>(driver.kv_bytes_per_slot());
-    report.Add({"decode batch " + std::to_string(batch), batch / Median(seconds), "tok/s",
-                batch * bytes_per_second / bytes, "read bandwidth: weights + live KV"});
+    TimeSteps(driver, report, bytes_per_second, cohort, batch == 1 ? 128 : 64, "decode batch " + std::to_string(batch));
   }
 }
 
 // Steps over caches that weigh as much as the weights.
 void BenchLive(Driver& driver, Report& report, double bytes_per_second) {
-  constexpr int32_t kLive = 2000, kSteps = 24;
   for (int32_t batch : {1, 8, 16}) {
     Cohort cohort{.count = batch};
-    driver.Prefill(cohort, kLive);
-    std::vector<double> seconds;
-    for (int i = 0; i < kSteps; ++i) seconds.push_back(driver.Decode(cohort));
-    const double kv_bytes = batch * (kLive + kSteps / 2.0) * static_cast<double>(driver.kv_bytes_per_slot());
-    report.Add({"decode, 2000 live, batch " + std::to_string(batch), batch / Median(seconds), "tok/s",
-                batch * bytes_per_second / (static_cast<double>(driver.step_bytes()) + kv_bytes),
-                "read bandwidth: weights + live KV"});
+    driver.Prefill(cohort, 2000);
+    TimeSteps(driver, report, bytes_per_second, cohort, 24, "decode, 2000 live, batch " + std::to_string(batch));
   }
 }
 
