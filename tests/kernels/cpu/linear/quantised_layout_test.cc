@@ -91,10 +91,12 @@ TEST_P(QuantisedLayoutTest, NoBitIsLost) {
   for (const int count : flipped) ASSERT_LE(count, 1);
 }
 
-TEST_P(QuantisedLayoutTest, TakesAtMostFourHundredthsMoreThanTheFile) {
+// A Q3_K takes up to four: its scales of six bits get a byte each.
+TEST_P(QuantisedLayoutTest, TakesAtMostThreeHundredthsMoreThanTheFile) {
   const int64_t cols = 1536;
   const double stored = static_cast<double>(32 * RowBytes(GetParam(), cols));
-  EXPECT_LE(static_cast<double>(QuantisedPanelBytes(GetParam(), cols)), 1.04 * stored);
+  const double most = GetParam() == WeightFormat::kQ3_K ? 1.04 : 1.03;
+  EXPECT_LE(static_cast<double>(QuantisedPanelBytes(GetParam(), cols)), most * stored);
   EXPECT_EQ(QuantisedPanelBytes(GetParam(), cols) % 64, 0);
 }
 
