@@ -43,9 +43,7 @@ ListeningSocket::ListeningSocket() {
 RawClient::RawClient(uint16_t port, int receive_buffer_bytes) {
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return;
-  if (receive_buffer_bytes > 0) {
-    setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
-  }
+  if (receive_buffer_bytes > 0) SetReceiveBuffer(receive_buffer_bytes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -54,6 +52,8 @@ RawClient::RawClient(uint16_t port, int receive_buffer_bytes) {
 }
 
 RawClient::~RawClient() { Close(); }
+
+void RawClient::SetReceiveBuffer(int bytes) { setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)); }
 
 bool RawClient::Send(std::string_view bytes) {
   while (!bytes.empty()) {

@@ -43,6 +43,8 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return fd_ >= 0; }
+  // What the system takes in for a reader that does not read.
+  void SetReceiveBuffer(int bytes);
   // False when the server has closed.
   bool Send(std::string_view bytes);
   // Ends both directions: whoever sends or reads on another thread finds the connection closed.
