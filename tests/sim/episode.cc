@@ -15,10 +15,10 @@ Episode::Episode(const EpisodeOptions& options)
     : options_(options),
       overlap_(options.overlap.value_or(Mix(options.seed + 77) % 2 == 0)),
       workload_(options.seed),
-      executor_(
-          {workload_.core().scheduler.blocks, workload_.core().scheduler.spare_score_blocks, workload_.layer_heads(),
-           workload_.core().scheduler.sequences_max, workload_.core().vocab, options.check_contract, overlap_},
-          requests_, failure_),
+      executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_score_blocks,
+                 workload_.layer_heads(), workload_.core().scheduler.sequences_max, workload_.core().vocab,
+                 workload_.context(), options.check_contract, overlap_},
+                requests_, failure_),
       oracle_(workload_.layer_heads(), workload_.core().vocab, workload_.core().scheduler.eos_ids),
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
       buggy_(options.bug, executor_),
@@ -33,7 +33,7 @@ Episode::Episode(const EpisodeOptions& options)
 bool Episode::Start() {
   EngineCoreOptions options = workload_.core();
   options.overlap = overlap_;
-  SpoilTenants(options_.bug, options.scheduler.tenants);
+  SpoilOptions(options_.bug, options);
   absl::StatusOr<std::unique_ptr<EngineCore>> core =
       EngineCore::Create(options, digesting_, [this] { return ++now_us_; });
   if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
@@ -199,6 +199,13 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
     return;
   }
   RunOracle(request);
+  if (request.policy.rolling) {
+    ++result_.rolling;
+    result_.rolling_restored += request.before != nullptr ? 1 : 0;
+    // They stand at lower positions than the text has.
+    result_.outgrown += request.prompt_length() > workload_.context() ? 1 : 0;
+    result_.outgrown_far += request.prompt_length() > 4 * workload_.context() ? 1 : 0;
+  }
   workload_.Remember(request.solo.text);
   if (request.before != nullptr) executor_.Resume(request, sequence.blocks.blocks());
   if (sequence.cached > 0) executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());

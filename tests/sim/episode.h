@@ -65,6 +65,7 @@ class Episode {
   absl::StatusCode AnswerDue(const SimRequest& request) const;
   void ExpectEnd(SimRequest& request);
   void MakeTurn(uint64_t session, SequenceRequest& made);
+  bool MustStartOver(uint64_t session, const SequenceRequest& made);
   void BeginTurn(SimRequest& request);
   void EndTurn(SimRequest& request);
   void RunOracle(SimRequest& request);

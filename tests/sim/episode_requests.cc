@@ -49,9 +49,9 @@ void Episode::AddRequest() {
   SequenceRequest added = request.request;
   SpoilRequest(options_.bug, workload_.tenants().size(), added.request);
   const absl::Status status = core_->Add(std::move(added));
-  // Without the contract, a cap or floor that is ignored has to be seen by what it lets happen.
-  const bool overlooked =
-      !options_.check_contract && expected == absl::StatusCode::kOutOfRange && status.code() != expected;
+  // Without the contract, a cap, floor or context that is ignored has to be seen by what it lets happen.
+  const bool too_large = expected == absl::StatusCode::kOutOfRange || expected == absl::StatusCode::kInvalidArgument;
+  const bool overlooked = !options_.check_contract && too_large && status.code() != expected;
   if (status.code() != expected && !overlooked) {
     failure_.Set("request ", request.id(), ": Add says ", status.ToString(), ", expected ",
                  absl::StatusCodeToString(expected));
@@ -65,16 +65,21 @@ void Episode::AddRequest() {
 }
 
 absl::StatusCode Episode::AnswerDue(const SimRequest& request) const {
-  const int64_t blocks_max = tenants_.BlocksMax(request.request.request.tenant);
-  // What is parked when it arrives stays for it, within its tenant's share, and it needs no more than goes on from there.
-  // Beyond the share it may be lost while the request waits, and then the request has to fit without it.
-  int64_t blocks = request.blocks_alone;
-  if (request.may_resume) {
-    const SoloRun& past = request.past->solo;
-    blocks = BlocksForSlots(SoloPeakSlots(request.request, past.computed(), past.kept_count));
-  }
-  if (blocks > blocks_max) return absl::StatusCode::kOutOfRange;
-  const bool unsure = request.may_resume && !request.must_resume && request.blocks_alone > blocks_max;
+  const Request& asked = request.request.request;
+  const SoloRun* parked = request.may_resume ? &request.past->solo : nullptr;
+  // Beyond the share of its tenant what is parked may be lost while the request waits.
+  const bool may_lose = request.may_resume && !request.must_resume;
+  const int64_t slots_alone = SoloPeakSlots(request.request, 0, 0);
+  const int64_t slots =
+      parked == nullptr ? slots_alone : SoloPeakSlots(request.request, parked->computed(), parked->kept_count);
+  const bool rolls = request.policy.rolling;
+  const int64_t positions = rolls ? slots : request.prompt_length() + asked.max_tokens;
+  if (positions > workload_.context()) return absl::StatusCode::kInvalidArgument;
+  if (rolls && may_lose && slots_alone > workload_.context()) return absl::StatusCode::kResourceExhausted;
+  const int64_t blocks_max = tenants_.BlocksMax(asked.tenant);
+  // What stays for it is all it needs beside what comes; what may be lost it has to do without.
+  if (BlocksForSlots(slots) > blocks_max) return absl::StatusCode::kOutOfRange;
+  const bool unsure = may_lose && request.blocks_alone > blocks_max;
   const SchedulerOptions& scheduler = workload_.core().scheduler;
   const bool full = unfinished() == scheduler.sequences_max + scheduler.waiting_max;
   return full || unsure ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kOk;
@@ -105,10 +110,11 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
     made.policy = first.policy;
     made.request.budget = first.request.budget;
     made.request.tenant = first.request.tenant;
-    made.request.prefix = SharePrefixes(made.policy, first.request.prefix.salt, made.prompt_logprobs >= 0);
+    made.request.prefix = SharePrefixes(made.policy, PrefixSalt(), made.prompt_logprobs >= 0);
+    made.request.prefix.salt = first.request.prefix.salt;  // which says already whether positions roll
     if (!first.request.prefix.publishes) made.request.prefix = PrefixUse();
     std::vector<int32_t> history = own.last->solo.text;
-    const std::vector<int32_t>& said = made.request.prompt;
+    const std::vector<int32_t> said = made.request.prompt;
     history.insert(history.end(), said.begin(), said.begin() + std::min<int64_t>(std::ssize(said), 20));
     // A prompt whose tokens are asked for one by one cannot leave any out.
     made.prompt_logprobs = -1;
@@ -118,9 +124,22 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
     }
     made.request.prompt = std::move(history);
     if (made.request.prompt[0] != own.last->solo.text[0]) made.request.resumes = 0;
+    if (MustStartOver(session, made)) {
+      made.request.prompt = said;
+      made.request.resumes = 0;
+    }
   }
   made.request.session = session;
   made.request.turn = made.request.id;
+}
+
+// A conversation that has reached the context's end, or whose parked KV is lost where only that would fit: most clients
+// begin another one.
+bool Episode::MustStartOver(uint64_t session, const SequenceRequest& made) {
+  if (std::ssize(made.request.prompt) + made.request.max_tokens <= workload_.context()) return false;
+  const bool goes_on = made.request.resumes != 0 && made.policy.rolling &&
+                       core_->scheduler().parked().Find({session, made.request.resumes}) != nullptr;
+  return !goes_on && workload_.random().Chance(80);
 }
 
 void Episode::BeginTurn(SimRequest& request) {

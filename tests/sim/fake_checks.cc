@@ -31,7 +31,8 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
       !expect("prompt_length", row.prompt_length, request.prompt_length()) ||
       !expect("logprobs", row.logprobs, request.request.logprobs) ||
       !expect("heavy", row.policy->heavy, request.policy.heavy) ||
-      !expect("recent", row.policy->recent, request.policy.recent)) {
+      !expect("recent", row.policy->recent, request.policy.recent) ||
+      !expect("rolling", row.policy->rolling, request.policy.rolling)) {
     return false;
   }
   const auto text = request.solo.text.begin() + row.position;
@@ -112,6 +113,7 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
     }
   }
   request.unseen_slot.fill(-1);
+  if (request.policy.rolling && !CheckRanks(row, request)) return false;
   slots_read_ += static_cast<uint64_t>(row.live) * static_cast<uint64_t>(options_.layer_heads);
   if (seen_all) return true;
   request.sums = {};
@@ -143,15 +145,36 @@ bool FakeExecutor::CheckBlock(const StepRow& row, const SimRequest& request, int
 bool FakeExecutor::CheckSlot(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t slot,
                              const FakeMemory::Cell& cell, int32_t position_beside) {
   const size_t position = static_cast<size_t>(cell.position);
-  if (cell.position < 0 || cell.position >= request.computed || cell.key != request.keys[position] ||
+  const bool rolls = request.policy.rolling;
+  if (cell.position < 0 || cell.position >= request.computed || cell.key != CellKey(request.keys[position], rolls) ||
       cell.token != request.solo.text[position] ||
       (row.prefill && !request.Pruned(row.position) && cell.position != slot)) {
     return failure_.Set("step ", step_, ": request ", request.id(), " finds in slot ", slot, ", layer_head ",
                         layer_head, " token ", cell.token, " of another text, position ", cell.position);
   }
-  if (row.policy->evicts && position_beside != cell.position) {
+  if (row.policy->evicts && !rolls && position_beside != cell.position) {
     return failure_.Set("step ", step_, ": request ", request.id(), " finds beside slot ", slot, ", layer_head ",
                         layer_head, " position ", position_beside, " for ", cell.position);
+  }
+  return true;
+}
+
+// In each pair the live tokens stand at their ranks, the oldest first.
+bool FakeExecutor::CheckRanks(const StepRow& row, const SimRequest& request) {
+  for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+    by_rank_.assign(static_cast<size_t>(row.live), -1);
+    for (int32_t slot = 0; slot < row.live; ++slot) {
+      const int32_t rank = PositionAt(row.score_table, layer_head, slot);
+      if (rank < 0 || rank >= row.live || by_rank_[static_cast<size_t>(rank)] >= 0) {
+        return failure_.Set("step ", step_, ": request ", request.id(), ", layer_head ", layer_head, ": slot ", slot,
+                            " stands at rank ", rank, " of ", row.live);
+      }
+      by_rank_[static_cast<size_t>(rank)] = CellAt(row.block_table, layer_head, slot).position;
+    }
+    if (!std::is_sorted(by_rank_.begin(), by_rank_.end())) {
+      return failure_.Set("step ", step_, ": request ", request.id(), ", layer_head ", layer_head,
+                          ": ranks are not in the order of the text");
+    }
   }
   return true;
 }

@@ -284,6 +284,11 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   if (options_.check_contract && !CheckContract(row, *request)) return;
   const int32_t tokens = static_cast<int32_t>(row.tokens.size());
   const int32_t live_in = row.reuse_victim ? row.live : row.live + tokens;
+  if (const int32_t end = row.policy->rolling ? live_in : row.position + tokens; end > options_.context) {
+    failure_.Set("step ", step_, ": a key of request ", request->id(), " stands at ", end - 1, ", the context has ",
+                 options_.context);
+    return;
+  }
   if (!ClaimBlocks(row, *request, live_in) || !CheckSlots(row, *request)) return;
   uint64_t read = 0;
   if (!(row.prefill ? RunPrefill(row, *request, &read) : RunDecode(row, *request, &read))) return;
@@ -355,12 +360,13 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
     std::array<FakeMemory::Cell, kBlockSlots> cells;
     for (int32_t j = 0; j < count; ++j) {
       const int32_t position = row.position + i + j;
-      cells[static_cast<size_t>(j)] = {request.keys[static_cast<size_t>(position)], position,
-                                       row.tokens[static_cast<size_t>(i + j)]};
+      cells[static_cast<size_t>(j)] = {CellKey(request.keys[static_cast<size_t>(position)], row.policy->rolling),
+                                       position, row.tokens[static_cast<size_t>(i + j)]};
     }
     const size_t place = static_cast<size_t>(slot / kBlockSlots);
     added += memory_.WriteAllPairs(row.block_table[place], row.score_table[place], offset,
-                                   std::span(cells).first(static_cast<size_t>(count)));
+                                   std::span(cells).first(static_cast<size_t>(count)),
+                                   row.policy->rolling ? slot : row.position + i);
     i += count;
   }
   for (uint64_t& sum : request.sums) sum += added;
@@ -391,7 +397,10 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
     return failure_.Set("request ", request.id(), " decodes at ", request.computed);
   }
   const DecodeFacts& facts = request.solo.decodes[index];
-  const FakeMemory::Cell cell = {request.keys[static_cast<size_t>(row.position)], row.position, TokenOf(row)};
+  const bool rolls = row.policy->rolling;
+  const int32_t stands_at = !rolls ? row.position : row.reuse_victim ? row.live - 1 : row.live;
+  const FakeMemory::Cell cell = {CellKey(request.keys[static_cast<size_t>(row.position)], rolls), row.position,
+                                 TokenOf(row)};
   const uint64_t share = ShareOf(cell);
   for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
     int32_t& victim = victims_[static_cast<size_t>(row.state_row * options_.layer_heads + layer_head)];
@@ -400,6 +409,7 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
       return failure_.Set("step ", step_, ": request ", request.id(), " writes slot ", slot, " of ", row.live);
     }
     if (!CheckWrites(row, request, slot)) return false;
+    if (rolls && row.reuse_victim && !CloseGap(row, request, layer_head, slot)) return false;
     const size_t place = static_cast<size_t>(slot / kBlockSlots);
     const int32_t block = row.block_table[place], score_block = row.score_table[place], offset = slot % kBlockSlots;
     uint64_t& sum = request.sums[static_cast<size_t>(layer_head)];
@@ -410,7 +420,7 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
                           ": the kept set is not the oracle's");
     }
     sum += share;
-    memory_.WritePosition(layer_head, score_block, offset, row.position);
+    memory_.WritePosition(layer_head, score_block, offset, stands_at);
     request.seen[place] = {memory_.block(block).version, memory_.score_block(score_block).version};
     request.unseen_slot[static_cast<size_t>(layer_head)] = slot;
     victim = row.choose_victim ? ChooseVictim(row, request, layer_head, slot) : -1;
@@ -420,15 +430,31 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
   return true;
 }
 
+// One token goes, and every newer one of its pair stands a place lower.
+bool FakeExecutor::CloseGap(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t victim) {
+  const int32_t gap = PositionAt(row.score_table, layer_head, victim);
+  for (int32_t slot = 0; slot < row.live; ++slot) {
+    const int32_t stands_at = PositionAt(row.score_table, layer_head, slot);
+    if (stands_at <= gap) continue;
+    if (!CheckWrites(row, request, slot)) return false;
+    memory_.WritePosition(layer_head, row.score_table[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots,
+                          stands_at - 1);
+  }
+  return true;
+}
+
 // The slot to overwrite next; `written` has the newest token, which is no candidate.
 int32_t FakeExecutor::ChooseVictim(const StepRow& row, SimRequest& request, int32_t layer_head, int32_t written) const {
-  const int32_t candidates_end = row.position + 1 - row.policy->recent;
+  const bool rolls = row.policy->rolling;
+  const int32_t newest = PositionAt(row.score_table, layer_head, written);
+  const int32_t candidates_end = newest + 1 - row.policy->recent;
   const std::vector<uint64_t>& ranks = request.ranks.Before(layer_head, row.position);
   int32_t victim = -1;
   uint64_t lowest = ~uint64_t{0};
   for (int32_t slot = 0; slot < row.live; ++slot) {
     const int32_t position = CellAt(row.block_table, layer_head, slot).position;
-    if (slot == written || position >= candidates_end || ranks[static_cast<size_t>(position)] >= lowest) continue;
+    const int32_t stands_at = rolls ? PositionAt(row.score_table, layer_head, slot) : position;
+    if (slot == written || stands_at >= candidates_end || ranks[static_cast<size_t>(position)] >= lowest) continue;
     victim = slot;
     lowest = ranks[static_cast<size_t>(position)];
   }

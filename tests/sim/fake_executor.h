@@ -4,6 +4,8 @@
 //  contract    each row says exactly what the oracle expects of it: tokens, position, counts, flags, table size
 //  provenance  every live slot it reads holds the K and V of this very text from the same salt that the oracle still has,
 //              in every pair, whoever computed them; its scores are sums over exactly the rows they should be
+//  position    a key stands where its token is in the text or, under a rolling policy, at its rank among the live
+//              tokens of its pair; no key stands beyond the context
 //  consent     a budget falls only where the request agreed, never below its floor, and with the share of recent tokens kept
 //  ownership   what is written is in one table only; a fresh block is nobody's; what a freed one held is never read again
 //
@@ -19,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/run/executor.h"
@@ -39,6 +42,7 @@ class FakeExecutor : public Executor {
     int32_t layer_heads = 1;
     int32_t state_rows = 1;
     int32_t vocab = 2;
+    int32_t context = 0;         // rows of the position table
     bool check_contract = true;  // off: only what the memory shows counts
     bool overlap = false;        // two tickets may be in flight
   };
@@ -112,6 +116,7 @@ class FakeExecutor : public Executor {
   bool CheckBlock(const StepRow& row, const SimRequest& request, int32_t place);
   bool CheckSlot(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t slot,
                  const FakeMemory::Cell& cell, int32_t position_beside);
+  bool CheckRanks(const StepRow& row, const SimRequest& request);
   bool CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot);
   void AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position);
   bool TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end);
@@ -119,6 +124,7 @@ class FakeExecutor : public Executor {
   void RunRow(const StepRow& row, RowOutput& output);
   bool RunPrefill(const StepRow& row, SimRequest& request, uint64_t* read);
   bool RunDecode(const StepRow& row, SimRequest& request, uint64_t* read);
+  bool CloseGap(const StepRow& row, const SimRequest& request, int32_t layer_head, int32_t victim);
   int32_t ChooseVictim(const StepRow& row, SimRequest& request, int32_t layer_head, int32_t written) const;
   bool Shrink(const StepRow& row, SimRequest& request, int32_t live_from);
   void Report(const StepRow& row, const SimRequest& request, uint64_t read, RowOutput& output) const;
@@ -133,6 +139,7 @@ class FakeExecutor : public Executor {
   bool RankSlots(SimRequest& request, int32_t layer_head, const EvictionPolicy& policy, int32_t logical_length,
                  int32_t live_from, int32_t live_to);
   bool FillHoles(const SimRequest& request, int32_t layer_head, int32_t live_to, uint64_t best_dropped);
+  void Renumber(int32_t layer_head, int32_t live);
 
   const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t layer_head, int32_t slot) const {
     return memory_.block(table[static_cast<size_t>(slot / kBlockSlots)])
@@ -158,6 +165,8 @@ class FakeExecutor : public Executor {
   // Scratch of Cut, by slot: the rank of its token, the highest for recent ones. And a copy, in another order.
   std::vector<uint64_t> ranks_;
   std::vector<uint64_t> worst_first_;
+  std::vector<std::pair<int32_t, int32_t>> by_position_;  // slots after a cut, with where their keys stand
+  std::vector<int32_t> by_rank_;                          // positions in the text
 
   struct InFlightStep {
     const StepInput* input = nullptr;

@@ -27,7 +27,8 @@ uint64_t FakeMemory::Write(int32_t layer_head, int32_t block, int32_t offset, co
   return before;
 }
 
-uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells) {
+uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells,
+                                   int32_t position) {
   Block& written = at(block);
   ScoreBlock& beside = score_blocks_[static_cast<size_t>(score_block)];
   uint64_t shares = 0;
@@ -38,7 +39,7 @@ uint64_t FakeMemory::WriteAllPairs(int32_t block, int32_t score_block, int32_t o
       const size_t place = static_cast<size_t>(offset) + i;
       before += ShareOf(written.cells[layer_head][place]);
       written.cells[layer_head][place] = cells[i];
-      beside.positions[layer_head][place] = cells[i].position;
+      beside.positions[layer_head][place] = position + static_cast<int32_t>(i);
     }
     written.sums[layer_head] += shares - before;
   }

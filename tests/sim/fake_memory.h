@@ -2,6 +2,8 @@
 // token is there, and beside a block the score block with positions and scores. Every pair chooses its own victims, so the
 // contents really differ per pair.
 //
+// The position beside a cell is where its key stands: its token's in the text or, under a rolling policy, its rank.
+//
 // Each block and score block has a version that no other content ever had: whoever found it in order needs to look again
 // only when the version is another. What changes a version is in this class alone.
 #ifndef HYDRANT_TESTS_SIM_FAKE_MEMORY_H_
@@ -20,7 +22,7 @@ namespace hydrant::sim {
 class FakeMemory {
  public:
   struct Cell {
-    uint64_t key = 0;  // SimRequest::keys of its token, 0 = nobody's
+    uint64_t key = 0;  // CellKey of its token, 0 = nobody's
     int32_t position = -1;
     int32_t token = -1;
   };
@@ -56,8 +58,10 @@ class FakeMemory {
   void Clear(int32_t block);
   // `share`: of the cell. Returns the share of the cell before.
   uint64_t Write(int32_t layer_head, int32_t block, int32_t offset, const Cell& cell, uint64_t share);
-  // The same for cells from `offset` on in all pairs, with their positions beside them. Returns the sum of their shares.
-  uint64_t WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells);
+  // The same for cells from `offset` on in all pairs, which stand at `position` and after it. Returns the sum of their
+  // shares.
+  uint64_t WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells,
+                         int32_t position);
   void Erase(int32_t layer_head, int32_t block, int32_t offset) { Write(layer_head, block, offset, Cell(), 0); }
   void WritePosition(int32_t layer_head, int32_t score_block, int32_t offset, int32_t position);
   void SetState(int32_t score_block, uint64_t state) { score_blocks_[static_cast<size_t>(score_block)].state = state; }
@@ -76,6 +80,10 @@ class FakeMemory {
   int32_t held_blocks_ = 0;
   uint64_t versions_ = 0;
 };
+
+// What is in the slot of a token with this identity (SimRequest::keys): where positions roll keys are cached before
+// rotation, and nobody else can read those.
+inline uint64_t CellKey(uint64_t key, bool rolling) { return rolling ? ~key : key; }
 
 // The share of a cell; of one that is nobody's: 0.
 inline uint64_t ShareOf(const FakeMemory::Cell& cell) {

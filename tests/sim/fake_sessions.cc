@@ -16,6 +16,7 @@ bool FakeExecutor::Cut(SimRequest& request, const EvictionPolicy& policy, int32_
     const auto last = worst_first_.begin() + (live_from - live_to - 1);
     std::nth_element(worst_first_.begin(), last, worst_first_.end());
     if (!FillHoles(request, layer_head, live_to, *last)) return false;
+    if (policy.rolling) Renumber(layer_head, live_to);
     // What is cut is gone, in the block that stays too.
     for (int32_t slot = live_to; slot < std::min(kept_end, live_from); ++slot) {
       memory_.Erase(layer_head, table_[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots);
@@ -30,10 +31,15 @@ bool FakeExecutor::RankSlots(SimRequest& request, int32_t layer_head, const Evic
                              int32_t logical_length, int32_t live_from, int32_t live_to) {
   ranks_.assign(static_cast<size_t>(live_from), ~uint64_t{0});
   const std::vector<uint64_t>& ranks = request.ranks.Before(layer_head, logical_length);
+  const int32_t candidates_end = (policy.rolling ? live_from : logical_length) - policy.recent;
   int32_t candidates = 0;
   for (int32_t slot = 0; slot < live_from; ++slot) {
-    const int32_t position = PositionAt(score_table_, layer_head, slot);
-    if (position < 0 || position >= logical_length - policy.recent) continue;
+    const int32_t stands_at = PositionAt(score_table_, layer_head, slot);
+    if (stands_at < 0 || stands_at >= candidates_end) continue;
+    const int32_t position = policy.rolling ? CellAt(table_, layer_head, slot).position : stands_at;
+    if (position < 0 || position >= logical_length) {
+      return failure_.Set("step ", step_, ": request ", request.id(), " is cut with a token at ", position);
+    }
     ranks_[static_cast<size_t>(slot)] = ranks[static_cast<size_t>(position)];
     ++candidates;
   }
@@ -64,6 +70,20 @@ bool FakeExecutor::FillHoles(const SimRequest& request, int32_t layer_head, int3
     ++hole;
   }
   return true;
+}
+
+// The first `live` slots of a pair stand at their ranks.
+void FakeExecutor::Renumber(int32_t layer_head, int32_t live) {
+  by_position_.clear();
+  for (int32_t slot = 0; slot < live; ++slot) {
+    by_position_.emplace_back(PositionAt(score_table_, layer_head, slot), slot);
+  }
+  std::sort(by_position_.begin(), by_position_.end());
+  for (size_t rank = 0; rank < by_position_.size(); ++rank) {
+    const int32_t slot = by_position_[rank].second;
+    memory_.WritePosition(layer_head, score_table_[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots,
+                          static_cast<int32_t>(rank));
+  }
 }
 
 SimRequest*& FakeExecutor::user(uint64_t session) {

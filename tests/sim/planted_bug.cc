@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "tests/sim/fake_model.h"
+
 namespace hydrant::sim {
 namespace {
 
@@ -46,6 +48,10 @@ constexpr const char* kNames[] = {
     "ParkedTooOld",
     "TurnCutForgotten",
     "TurnBeforeOverwritten",
+    "RollingForgotten",
+    "RanksNotClosed",
+    "RollingSaltForgotten",
+    "ContextIgnored",
     "SaltIgnored",
     "TwinsBesideEachOther",
     "AnswersSwapped",
@@ -83,6 +89,7 @@ Executor::Ticket BuggyExecutor::Launch(const StepInput& input) {
   now_ = &flights_[launched_++ % 2];
   now_->input = input;
   now_->copies.clear();
+  now_->policies.clear();
   now_->dropped_row = -1;
   SpoilInput();
   return inner_.Launch(now_->input);
@@ -109,6 +116,7 @@ uint64_t BuggyExecutor::LastParked(uint64_t session) const {
 
 void BuggyExecutor::SpoilSessions() {
   for (ParkOp& park : now_->input.parks) {
+    if (bug_ == PlantedBug::kRanksNotClosed) SpoilRolling(park.policy);
     if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
     if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.id] = park.live;
   }
@@ -128,6 +136,7 @@ void BuggyExecutor::SpoilSessions() {
     }
   }
   for (RestoreOp& restore : now_->input.restores) {
+    if (bug_ == PlantedBug::kRanksNotClosed) SpoilRolling(restore.policy);
     if (bug_ == PlantedBug::kTurnCutForgotten) restore.cut_to = 0;
     for (const auto& [id, live] : parked_live_) {
       if (bug_ == PlantedBug::kRestoreOfAnother && id.session != restore.id.session && live == restore.live) {
@@ -145,8 +154,10 @@ void BuggyExecutor::SpoilInput() {
   if (now_->input.rows.size() >= 2) SpoilPair(now_->input.rows[0], now_->input.rows[1]);
   SpoilRow(now_->input.rows[0]);
   for (StepRow& row : now_->input.rows) SpoilSharing(row);
-  now_->policies.clear();
-  for (StepRow& row : now_->input.rows) SpoilShrinking(row);
+  for (StepRow& row : now_->input.rows) {
+    SpoilShrinking(row);
+    if (bug_ == PlantedBug::kRollingForgotten) SpoilRolling(row.policy);
+  }
   if (bug_ == PlantedBug::kScoreBlockNotPrepared && !now_->input.score_inits.empty())
     now_->input.score_inits.pop_back();
   if (bug_ == PlantedBug::kRowDropped && now_->input.rows.size() >= 2 && now_->input.rows[0].targets.empty() &&
@@ -224,6 +235,13 @@ void BuggyExecutor::SpoilShrinking(StepRow& row) {
   }
 }
 
+void BuggyExecutor::SpoilRolling(const EvictionPolicy*& policy) {
+  if (!policy->rolling) return;
+  EvictionPolicy& absolute = now_->policies.emplace_back(*policy);
+  absolute.rolling = false;
+  policy = &absolute;
+}
+
 void BuggyExecutor::SpoilRow(StepRow& row) {
   switch (bug_) {
     case PlantedBug::kStaleBlock:
@@ -299,6 +317,11 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
   }
 }
 
+void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
+  if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
+  SpoilTenants(bug, options.scheduler.tenants);
+}
+
 void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants) {
   for (TenantOptions& tenant : tenants) {
     if (bug == PlantedBug::kWeightsIgnored) tenant.weight = 1;
@@ -312,6 +335,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kPriorityIgnored) request.priority = 0;
   KvBudget& budget = request.budget;
   if (bug == PlantedBug::kSaltIgnored) request.prefix.salt = PrefixSalt();
+  if (bug == PlantedBug::kRollingSaltForgotten) request.prefix.salt.high = static_cast<uint64_t>(request.tenant);
   if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);

@@ -52,6 +52,10 @@ enum class PlantedBug : uint8_t {
   kParkedTooOld,           // a session goes on from the turn before the last
   kTurnCutForgotten,       // no room is made for a turn
   kTurnBeforeOverwritten,  // what a turn leaves takes the place of what the one before left, before anybody has it
+  kRollingForgotten,       // keys that should stand at ranks stand where the text has them
+  kRanksNotClosed,         // … and a cut between two turns leaves gaps between them
+  kRollingSaltForgotten,   // who caches keys before rotation shares with who caches them after it
+  kContextIgnored,         // whatever is asked for fits
   kSaltIgnored,            // everybody shares with everybody
   kTwinsBesideEachOther,   // nobody's prompt is known to be findable soon, so twins compute it beside each other
   // In what the executor answered.
@@ -101,6 +105,7 @@ class BuggyExecutor : public Executor {
   void SpoilRow(StepRow& row);
   void SpoilSharing(StepRow& row);
   void SpoilShrinking(StepRow& row);
+  void SpoilRolling(const EvictionPolicy*& policy);
   void SpoilOutput(StepOutput& output) const;
   std::span<const int32_t> CopyOf(std::span<const int32_t> values);
 
@@ -124,7 +129,8 @@ class BuggyExecutor : public Executor {
   std::vector<int32_t> last_table_;                    // of the row spoiled last
 };
 
-// Changes what the scheduler is told of a tenant, or of a request's.
+// Changes what the engine is told of the device, the scheduler of a tenant, or of a request.
+void SpoilOptions(PlantedBug bug, EngineCoreOptions& options);
 void SpoilTenants(PlantedBug bug, std::vector<TenantOptions>& tenants);
 void SpoilRequest(PlantedBug bug, size_t tenants, Request& request);
 

@@ -58,6 +58,10 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.twin_checks += result.twin_checks;
     sum.reloads += result.reloads;
     sum.turn_cuts += result.turn_cuts;
+    sum.rolling += result.rolling;
+    sum.rolling_restored += result.rolling_restored;
+    sum.outgrown += result.outgrown;
+    sum.outgrown_far += result.outgrown_far;
     sum.rows_left_out += result.rows_left_out;
     sum.pauses += result.pauses;
     sum.paused_steps += result.paused_steps;
@@ -79,7 +83,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " parked sessions lost, " << sum.turns_given_up << " parked turns given up, " << sum.turns_gone_back
             << " of them with the one before still there, " << sum.shrinks << " budgets lowered for " << sum.promises
             << " requests, " << sum.giver_checks << " of them for another tenant, " << sum.rows_left_out
-            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.pauses
+            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.rolling
+            << " requests with rolling positions, " << sum.rolling_restored << " of them restored, " << sum.outgrown
+            << " longer than their context, " << sum.outgrown_far << " than four, " << sum.pauses
             << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
             << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, " << sum.rows_behind
             << " rows behind an end, " << sum.ends_known << " of them left out\n";
@@ -104,11 +110,15 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.shrinks * 3000, sum.requests);
   EXPECT_GT(sum.promises * 4000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
+  EXPECT_GT(sum.rolling * 50, sum.requests);
   // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {
     EXPECT_GT(sum.rows_left_out * 2000, sum.steps);
     EXPECT_GT(sum.ends_known * 3000, sum.requests);
     EXPECT_GT(sum.restores_put_off * 20000, sum.requests);
+    EXPECT_GT(sum.rolling_restored * 500, sum.requests);
+    EXPECT_GT(sum.outgrown * 1000, sum.requests);
+    EXPECT_GT(sum.outgrown_far * 10000, sum.requests);
     EXPECT_GT(sum.giver_checks, 100u);
   }
   EXPECT_GT(sum.pauses * 50, sum.requests);

@@ -2,15 +2,16 @@
 // the fake executor in virtual time, and everything that must hold is checked. An episode is a pure function of its
 // seed: sizes of pool, batch and prompts, budgets, cadences, arrivals, cancels, rows and whole steps that fail, slow
 // readers, sessions that are parked, dropped and cut for a turn, clients that leave at any step, colliding prefix
-// hashes, tenants and their reloads, overlap of steps.
+// hashes, positions that roll past the context, tenants and their reloads, overlap of steps.
 //
-// Checked at every step: provenance, contract and ownership (fake_executor.h); used blocks are exactly those of the
-// live slots; refusals exactly when the oracle says so; each token and log-probability equal to the oracle's, in order;
-// one terminal event per request, with the oracle's reason; no wait beyond the bound that follows from first come,
-// first served; what a session goes on from parked, at whatever step its client left, unless there was no room for it
-// (turn_checks.h); no more restored in a step than it may; nobody held up by another's slow reader; no budget lowered
-// but for a request that is then let in; what is promised to tenants (tenant_checks.h). At every step of some episodes,
-// every eighth of the others and at the end: the integrity of pool, tables and counters. At the end: all blocks free.
+// Checked at every step: provenance, position, contract and ownership (fake_executor.h); used blocks are exactly those
+// of the live slots; refusals exactly when the oracle says so; each token and log-probability equal to the oracle's, in
+// order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows from first
+// come, first served; what a session goes on from parked, at whatever step its client left, unless there was no room
+// for it (turn_checks.h); no more restored in a step than it may; nobody held up by another's slow reader; no budget
+// lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h). At every step of some
+// episodes, every eighth of the others and at the end: the integrity of pool, tables and counters. At the end: all
+// blocks free.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -48,6 +49,10 @@ struct EpisodeResult {
   uint64_t copied_blocks = 0;     // before a first eviction
   uint64_t restored_tokens = 0;   // of sessions, from what was parked
   uint64_t turn_cuts = 0;         // of them, to make room for a turn
+  uint64_t rolling = 0;           // requests whose keys stand at their ranks
+  uint64_t rolling_restored = 0;  // of them, those that went on from their sessions
+  uint64_t outgrown = 0;          // of them, those with a history longer than the context
+  uint64_t outgrown_far = 0;      // … than four contexts
   uint64_t turns_given_up = 0;    // parked in the step in which their client left
   uint64_t turns_gone_back = 0;   // of them, with the turn before still parked
   uint64_t restores_put_off = 0;  // by a step, because others were restored in it

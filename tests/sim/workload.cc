@@ -71,6 +71,18 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   pauses_admission_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
   if (hurries) Hurry();
+  // Drawn apart: an episode without them is the same as if there were none in any.
+  Random rolling(Mix(seed + 1));
+  if (rolling.Chance(70)) return;
+  rolling_percent_ = rolling.Chance(20) ? 100 : rolling.Between(10, 60);
+  if (rolling.Chance(60)) ShortenContext();
+}
+
+// So that sessions with rolling positions outgrow it again and again, and the others' reach its end.
+void Workload::ShortenContext() {
+  core_.context = random_.Between(40, 160);
+  prompt_max_ = std::min(prompt_max_, core_.context);
+  if (sessions_ > 0) sessions_ = random_.Between(1, 4);
 }
 
 // Most blocks per token computed: long prompts in large chunks, short answers, and a pool that holds some tens of them.
@@ -122,6 +134,7 @@ EvictionPolicy Workload::Policy(const KvBudget& budget) {
   if (random_.Chance(20)) policy.score_rows = random_.Between(1, 40);
   if (random_.Chance(10)) policy.decay = 0.5f;
   if (random_.Chance(20)) policy.square = true;
+  policy.rolling = rolling_percent_ > 0 && random_.Chance(rolling_percent_);
   return policy;
 }
 
@@ -198,6 +211,11 @@ SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
 
   made.sampling.key = id;  // by which the fake executor knows whose row it is
   made.policy = Policy(request.budget);
+  // The context does not bound what these generate.
+  if (made.policy.rolling && core_.context < FakeRanks::kPositionMax && r.Chance(10)) {
+    request.max_tokens = r.Between(1, 2 * core_.context);
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+  }
   if (made.policy.heavy > 0 && r.Chance(turn_heavy_percent_)) request.budget.turn_heavy = made.policy.heavy;
   made.logprobs = r.Chance(20) ? r.Below(5) : -1;
   made.prompt_logprobs = r.Chance(20) ? r.Below(5) : -1;

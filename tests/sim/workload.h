@@ -62,6 +62,7 @@ class Workload {
   const EngineCoreOptions& core() const { return core_; }
   int32_t layer_heads() const { return layer_heads_; }
   int32_t sessions() const { return sessions_; }
+  int32_t context() const { return core_.context; }
   int32_t integrity_every() const { return integrity_every_; }  // steps
   // As of the last reload.
   const std::vector<TenantOptions>& tenants() const { return core_.scheduler.tenants; }
@@ -71,6 +72,7 @@ class Workload {
 
  private:
   void Hurry();
+  void ShortenContext();
   void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();
@@ -98,6 +100,7 @@ class Workload {
   int32_t unread_max_ = 1;
   int32_t read_percent_ = 100;
   int32_t turn_heavy_percent_ = 0;
+  int32_t rolling_percent_ = 0;
   int32_t integrity_every_ = 1;
   bool limits_steps_ = false;
   bool pauses_admission_ = false;
