@@ -90,6 +90,7 @@ ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std:
   Expire();
   Tenant& tenant = TenantOf(owner.tenant);
   tenant.weight = owner.weight;
+  tenant.sessions_max = owner.sessions_max;
   Session* session = Find(owner.tenant, id);
   if (session != nullptr) {
     if (session->busy) return SessionBusy();
@@ -124,8 +125,7 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
 
 // A new session takes nobody's place before its first turn has ended well: the request may still be refused.
 std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
-  Tenant& tenant = TenantOf(owner.tenant);
-  tenant.sessions_max = owner.sessions_max;
+  const Tenant& tenant = TenantOf(owner.tenant);
   const auto busy = std::ssize(tenant.sessions) - std::ssize(tenant.idle);
   if (owner.sessions_max > 0 && busy >= owner.sessions_max) {
     return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),

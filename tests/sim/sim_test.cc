@@ -2,11 +2,11 @@
 // seeds (for example the number of a commit).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "tests/sim/plan_digest.h"
+#include "tests/sim/seeds.h"
 #include "tests/sim/simulator.h"
 #include "tests/support/sanitizers.h"
 
@@ -16,16 +16,11 @@ namespace {
 // Times four shards: a hundred million block operations in a run.
 constexpr uint64_t kShardOperations = kSanitized ? 400'000 : 25'000'000;
 
-uint64_t FromEnvironment(const char* name, uint64_t default_value) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? std::strtoull(value, nullptr, 10) : default_value;
-}
-
 class Simulation : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
-  const uint64_t replay = FromEnvironment("HYDRANT_SIM_SEED", 0);
-  const uint64_t base = FromEnvironment("HYDRANT_SIM_BASE", 1) * 1'000'000'007u + GetParam() * 1'000'000u;
+  const uint64_t replay = SeedFromEnvironment("HYDRANT_SIM_SEED", 0);
+  const uint64_t base = SeedFromEnvironment("HYDRANT_SIM_BASE", 1) * 1'000'000'007u + GetParam() * 1'000'000u;
   EpisodeResult sum;
   uint64_t episodes = 0;
   for (uint64_t seed = replay != 0 ? replay : base + 1; sum.block_operations < kShardOperations; ++seed, ++episodes) {

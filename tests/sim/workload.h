@@ -7,21 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/sim/random.h"
 #include "tests/sim/sim_request.h"
 
 namespace hydrant::sim {
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
-  int32_t Below(int32_t n) { return Scale(Next(), n); }
-  int32_t Between(int32_t low, int32_t high) { return low + Below(high - low + 1); }  // both included
-  bool Chance(int32_t percent) { return Below(100) < percent; }
-
- private:
-  uint64_t state_;
-};
 
 class Workload {
  public:

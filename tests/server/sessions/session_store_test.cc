@@ -308,6 +308,13 @@ TEST_F(SessionStoreTest, ATenantBeyondItsOwnLimitLosesTheOneItUsedLeastRecently)
   EXPECT_THAT(Ids(store, 1), ElementsAre("other"));
 }
 
+TEST_F(SessionStoreTest, ALowerLimitHoldsForWhoGoesOnWithASessionToo) {
+  SessionStore store = Make();
+  for (const char* id : {"a", "b", "c"}) Turn(store, {.tenant = 0, .sessions_max = 3}, id);
+  Turn(store, {.tenant = 0, .sessions_max = 1}, "b");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("b"));
+}
+
 TEST_F(SessionStoreTest, AFloodOfSessionsPushesOutItsOwn) {
   SessionStore store = Make({.sessions_max = 10});
   for (const char* id : {"a", "b", "c"}) Turn(store, kA, id);
