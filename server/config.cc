@@ -19,9 +19,9 @@
 #include "api/wire/ordered_json.h"
 #include "api/wire/version.h"
 #include "kernels/kv_cache_view.h"
+#include "server/commands.h"
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
-#include "server/model_path.h"
 #include "server/process/ascii_text.h"
 
 namespace hydrant {
@@ -154,9 +154,9 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   group.AddWithDefault("--dtype", "TYPE", raw.dtype,
                        "type of the weights: auto (quantised ones as they are stored), float32, bfloat16 or float16");
   group
-      .Add("--quantization", "int8|int4|gguf", raw.quantization,
-           "quantise weights when they are loaded (int8, int4), or say what the file has (gguf)")
-      ->check(CLI::IsMember({"int8", "int4", "gguf"}));
+      .Add("--quantization", "METHOD", raw.quantization,
+           "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8)")
+      ->check(CLI::IsMember({"int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"}));
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")
@@ -370,7 +370,7 @@ std::string Finish(const Raw& raw, Config* config) {
       return "--kv-cache-dtype: must be auto, float32, bfloat16, float16 or int8; fp8 is not supported";
     }
   }
-  config->quantization = QuantizationFromName(raw.quantization).value_or(Quantization::kAsStored);
+  config->quantization = QuantizationFromName(raw.quantization).value_or(Quantization::kNone);
   if (config->device != "auto" && config->device != "cpu" && config->device != "cuda") {
     return "--device: must be auto, cpu or cuda";
   }
@@ -484,29 +484,9 @@ std::string LaterFlagIn(const std::vector<std::string>& arguments) {
   return "";
 }
 
-constexpr const char* kFamiliesCommand = "families";
-
-// What is wrong with the first argument, which says what to do, or nothing.
-std::string WrongCommand(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) return "there is nothing to do; to serve a model: hydrantd serve MODEL (hydrantd --help)";
-  const std::string& command = arguments.front();
-  if (command == "serve" || command == "--version") return "";
-  if (command.starts_with("-")) return absl::StrCat(command, ": the command comes first: hydrantd serve MODEL [flags]");
-  const std::string commands[] = {"serve", kFamiliesCommand};
-  const std::string_view nearest = NearestName(command, commands);
-  const std::string meant = nearest.empty() ? absl::StrCat("hydrantd serve ", command) : std::string(nearest);
-  return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
-}
-
-// Where there is no model to be served: the families, or what is wrong with the command.
-std::optional<ConfigResult> AnswerAtOnce(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 1 && arguments.front() == kFamiliesCommand) {
-    ConfigResult result;
-    result.message = ModelFamiliesJson();
-    return result;
-  }
-  const std::string wrong = WrongCommand(arguments);
-  return wrong.empty() ? std::nullopt : std::optional(Fail(kExitUsage, wrong));
+ConfigResult ResultOf(CommandAnswer answer) {
+  if (answer.exit_code != kExitOk) return Fail(answer.exit_code, std::move(answer.message));
+  return {.config = std::nullopt, .message = std::move(answer.message)};
 }
 
 // What is wrong with the keys of a configuration file, which are here as flags, or nothing.
@@ -531,7 +511,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   if (arguments.size() == 1 && (arguments[0] == "-h" || arguments[0] == "--help" || arguments[0] == "--help-all")) {
     arguments.insert(arguments.begin(), "serve");
   }
-  if (std::optional<ConfigResult> answer = AnswerAtOnce(arguments)) return *std::move(answer);
+  if (std::optional<CommandAnswer> answer = AnswerCommand(arguments)) return ResultOf(*std::move(answer));
   Config config;
   Raw raw;
   CLI::App app("", "hydrantd");

@@ -48,7 +48,7 @@ struct Config {
   int32_t threads = 0;                // 0: physical cores
   std::optional<DType> weight_dtype;  // nullopt: auto
   std::optional<KvType> kv_type;      // nullopt: auto
-  Quantization quantization = Quantization::kAsStored;
+  Quantization quantization = Quantization::kNone;
   int32_t max_model_len = 0;  // 0: from the model
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;
@@ -89,8 +89,9 @@ inline constexpr const char* kKeyVariables[] = {"HYDRANT_API_KEY", "HYDRANT_ADMI
 // The flags whose values are keys, likewise.
 inline constexpr const char* kKeyFlags[] = {"--api-key", "--admin-api-key"};
 
-// `arguments` without the program's name: `serve MODEL [flags]`, or `families`, whose answer is a message. Reads the file of --config and, for keys that no flag gives, the environment
-// variables HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.
+// `arguments` without the program's name: `serve MODEL [flags]`; or `families` or `check DIRECTORY` (whether its config.json can be
+// served), whose answer is a message. Reads the file of --config and, for keys that no flag gives, the environment variables
+// HYDRANT_API_KEY (unless there is a --tenants) and HYDRANT_ADMIN_KEY.
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments);
 
 // What is wrong with listening at `host`, which `name` says, or nothing.

@@ -370,7 +370,8 @@ absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, 
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
-    absl::Status quantised = QuantiseOnLoad(config.quantization, (*checkpoint)->config, (*checkpoint)->tensors);
+    absl::Status quantised =
+        QuantiseOnLoad(config.quantization, (*checkpoint)->quantization, (*checkpoint)->config, (*checkpoint)->tensors);
     if (!quantised.ok()) return quantised;
     for (const std::string& warning : (*checkpoint)->warnings) Log(LogLevel::kWarning, warning);
     Sizing sizing;

@@ -19,7 +19,7 @@ constexpr int64_t kOtherFiles = 64;
 WeightChoice ChooseWeights(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
   const DType by_itself = native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
   return {.expanded = config.weight_dtype.value_or(by_itself),
-          .keep_quantised = !config.weight_dtype.has_value() || config.quantization != Quantization::kAsStored};
+          .keep_quantised = !config.weight_dtype.has_value() || config.quantization != Quantization::kNone};
 }
 
 // Every limit that is not a part of a sum.

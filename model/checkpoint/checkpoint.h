@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/checkpoint/quantization.h"
 #include "model/checkpoint/tensor_table.h"
 #include "model/config/model_config.h"
 #include "model/files/mapped_file.h"
@@ -32,6 +33,7 @@ struct Checkpoint {
   std::vector<std::unique_ptr<MappedFile>> files;  // what `tensors` point into
   ModelConfig config;
   TensorTable tensors;
+  Quantization quantization = Quantization::kNone;  // what the files have
   // Shared so that it may outlive the checkpoint, whose mappings are dropped once weights are packed.
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationDefaults generation_defaults;
@@ -46,6 +48,9 @@ struct Checkpoint {
 // them.
 absl::StatusOr<std::unique_ptr<Checkpoint>> ReadGgufCheckpoint(const std::string& path);
 absl::StatusOr<std::unique_ptr<Checkpoint>> ReadDirectoryCheckpoint(const std::string& path);
+
+// Whether the config.json (and generation_config.json) of a directory can be served: what is asked before weights are fetched.
+absl::Status CheckDirectoryConfig(const std::string& path);
 
 }  // namespace hydrant
 

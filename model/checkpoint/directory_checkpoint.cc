@@ -7,6 +7,7 @@
 
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/hf_config.h"
+#include "model/checkpoint/quantised_tensors.h"
 #include "model/files/file_error.h"
 #include "model/files/json_document.h"
 #include "model/files/safetensors_file.h"
@@ -42,13 +43,14 @@ class DirectoryReader {
     HYDRANT_RETURN_IF_ERROR(ReadTokenizer());
     HYDRANT_RETURN_IF_ERROR(ReadChatTemplate());
     HYDRANT_RETURN_IF_ERROR(directory_.Contains(kIndexFile) ? MapShards() : MapFile(kSingleFile));
+    HYDRANT_RETURN_IF_ERROR(JoinQuantised(hf_.quantization, tensors_, checkpoint_->warnings));
+    checkpoint_->quantization = hf_.quantization.method;
     HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tensors, TensorTable::Bind(*hf_.naming, checkpoint_->config, hf_.expectation,
                                                                      weights_name_, tensors_, checkpoint_->warnings));
     checkpoint_->config.stored_dtype = checkpoint_->tensors.stored_dtype();
     return std::move(checkpoint_);
   }
 
- private:
   absl::Status ReadConfig() {
     HYDRANT_ASSIGN_OR_RETURN(const JsonDocument config,
                              ReadJson(directory_, "config.json", kSmallJsonBytesMax, kSmallJsonLimits));
@@ -67,6 +69,7 @@ class DirectoryReader {
     return absl::OkStatus();
   }
 
+ private:
   absl::Status ReadTokenizer() {
     HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tokenizer,
                              ReadDirectoryTokenizer(directory_, checkpoint_->config.vocab,
@@ -190,6 +193,11 @@ class DirectoryReader {
 absl::StatusOr<std::unique_ptr<Checkpoint>> ReadDirectoryCheckpoint(const std::string& path) {
   HYDRANT_ASSIGN_OR_RETURN(WeightDirectory directory, WeightDirectory::Open(path));
   return DirectoryReader(std::move(directory)).Run();
+}
+
+absl::Status CheckDirectoryConfig(const std::string& path) {
+  HYDRANT_ASSIGN_OR_RETURN(WeightDirectory directory, WeightDirectory::Open(path));
+  return DirectoryReader(std::move(directory)).ReadConfig();
 }
 
 }  // namespace hydrant

@@ -87,6 +87,7 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(checkpoint.tensors, TensorTable::Bind(architecture_.naming, checkpoint.config, {},
                                                                    file_.name(), tensors_, checkpoint.warnings));
     checkpoint.config.stored_dtype = checkpoint.tensors.stored_dtype();
+    if (HasQuantised(checkpoint.tensors, checkpoint.config)) checkpoint.quantization = Quantization::kGguf;
     spec.control_ids = checkpoint.config.control_ids();
     HYDRANT_ASSIGN_OR_RETURN(checkpoint.tokenizer, BpeTokenizer::Create(spec, checkpoint.config.vocab));
     HYDRANT_ASSIGN_OR_RETURN(const auto chat_template, file_.String("tokenizer.chat_template"));

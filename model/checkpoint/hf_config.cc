@@ -32,9 +32,7 @@ class HfReader {
 
   absl::StatusOr<HfConfig> Run(const JsonValue* generation) {
     result_.naming = &family_.naming;
-    if (const auto quantization = root_.Find("quantization_config")) {
-      return quantization->Error("quantised directories are not supported; use the original or a .gguf file");
-    }
+    HYDRANT_ASSIGN_OR_RETURN(result_.quantization, ReadHfQuantization(root_));
     HYDRANT_RETURN_IF_ERROR(ReadSizes());
     HYDRANT_RETURN_IF_ERROR(ReadHeads());
     HYDRANT_RETURN_IF_ERROR(ReadFlags());

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/hf_quantization.h"
 #include "model/checkpoint/tensor_table.h"
 #include "model/config/model_config.h"
 #include "model/files/json_document.h"
@@ -19,6 +20,7 @@ struct HfConfig {
   TensorExpectation expectation;
   const TensorNaming* naming = nullptr;  // of the family, static
   GenerationDefaults generation_defaults;
+  HfQuantization quantization;
 };
 
 // `generation` is null when there is no generation_config.json. Everything that changes the mathematics and is not

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace hydrant {
 namespace {
+
+// In the order of Quantization.
+constexpr std::string_view kNames[] = {"", "int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"};
 
 // A learned position is added, not multiplied, and is no matrix here.
 constexpr TensorRole kMatrices[] = {
@@ -75,25 +79,13 @@ WeightFormat FormatFor(Quantization quantization, TensorRole role) {
 }  // namespace
 
 std::optional<Quantization> QuantizationFromName(std::string_view name) {
-  for (const auto quantization : {Quantization::kInt8, Quantization::kInt4, Quantization::kGguf}) {
-    if (name == QuantizationName(quantization)) return quantization;
+  for (size_t i = 1; i < std::size(kNames); ++i) {
+    if (name == kNames[i]) return static_cast<Quantization>(i);
   }
   return std::nullopt;
 }
 
-std::string_view QuantizationName(Quantization quantization) {
-  switch (quantization) {
-    case Quantization::kInt8:
-      return "int8";
-    case Quantization::kInt4:
-      return "int4";
-    case Quantization::kGguf:
-      return "gguf";
-    case Quantization::kAsStored:
-      break;
-  }
-  return "";
-}
+std::string_view QuantizationName(Quantization quantization) { return kNames[static_cast<size_t>(quantization)]; }
 
 bool HasQuantised(const TensorTable& tensors, const ModelConfig& config) {
   bool any = false;
@@ -102,17 +94,17 @@ bool HasQuantised(const TensorTable& tensors, const ModelConfig& config) {
   return any;
 }
 
-absl::Status QuantiseOnLoad(Quantization quantization, const ModelConfig& config, TensorTable& tensors) {
-  if (quantization == Quantization::kAsStored) return absl::OkStatus();
+absl::Status QuantiseOnLoad(Quantization quantization, Quantization stored, const ModelConfig& config,
+                            TensorTable& tensors) {
+  if (quantization == Quantization::kNone || quantization == stored) return absl::OkStatus();
   const std::string flag = StrCat("--quantization ", QuantizationName(quantization), ": ");
-  const bool quantised = HasQuantised(tensors, config);
-  if (quantization == Quantization::kGguf) {
-    if (quantised) return absl::OkStatus();
+  if (stored != Quantization::kNone) {
+    return absl::InvalidArgumentError(
+        StrCat(flag, "the model's weights are quantised already; say ", QuantizationName(stored), ", or nothing"));
+  }
+  if (quantization != Quantization::kInt8 && quantization != Quantization::kInt4) {
     return absl::InvalidArgumentError(
         StrCat(flag, "the model's weights are not quantised; say int8 or int4, or nothing"));
-  }
-  if (quantised) {
-    return absl::InvalidArgumentError(StrCat(flag, "the model's weights are quantised already; say gguf, or nothing"));
   }
   ForEachMatrix(tensors, config, [&](TensorRole role, int32_t layer) {
     const WeightFormat format = FormatFor(quantization, role);

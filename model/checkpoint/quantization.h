@@ -17,21 +17,29 @@
 namespace hydrant {
 
 enum class Quantization : uint8_t {
-  kAsStored,  // nothing is asked for
-  kInt8,      // Q8_0
-  kInt4,      // Q4_0; the embedding table and the head Q8_0
-  kGguf,      // what a .gguf file has
+  kNone,  // nothing is asked for; of a checkpoint: it is not quantised
+  // What a checkpoint becomes when it is loaded.
+  kInt8,  // Q8_0
+  kInt4,  // Q4_0; the embedding table and the head Q8_0
+  // What a checkpoint has.
+  kGguf,
+  kCompressedTensors,
+  kGptq,
+  kAwq,
+  kFp8,
 };
 
 std::optional<Quantization> QuantizationFromName(std::string_view name);
-std::string_view QuantizationName(Quantization quantization);  // empty: kAsStored
+std::string_view QuantizationName(Quantization quantization);  // empty: kNone
 
 // Whether any matrix is stored in a quantised format.
 bool HasQuantised(const TensorTable& tensors, const ModelConfig& config);
 
 // kInt8, kInt4: rounds every matrix that layers multiply, row by row when it is read, with nothing kept. Rows that are no whole
-// number of blocks, and vectors, stay as they are. Errors: the weights are quantised already, or for kGguf are not.
-absl::Status QuantiseOnLoad(Quantization quantization, const ModelConfig& config, TensorTable& tensors);
+// number of blocks, and vectors, stay as they are. Errors: the weights are quantised already, as `stored` says; or what a
+// checkpoint has is asked for, and it has something else.
+absl::Status QuantiseOnLoad(Quantization quantization, Quantization stored, const ModelConfig& config,
+                            TensorTable& tensors);
 
 }  // namespace hydrant
 

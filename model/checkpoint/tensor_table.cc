@@ -91,15 +91,17 @@ class StoredTensor final : public TensorSource {
         vector_(shape.size() == 1),
         stored_cols_(tensor.shape.back()),
         row_bytes_(RowBytes(tensor.format, stored_cols_)),
-        bytes_(tensor.data) {}
+        bytes_(tensor.data),
+        row_source_(tensor.rows) {}
 
   void ReadRows(int64_t begin, int64_t end, float* out) const override {
     assert(0 <= begin && begin <= end && end <= rows());
     bool finite = true;
     if (has_stored_rows()) {
-      for (int64_t row = begin; row < end; ++row, out += cols()) {
-        finite &= DequantizeRow(format(), StoredRow(row), cols(), out);
-      }
+      ForEachStoredRow(begin, end, [&](const void* row) {
+        finite &= DequantizeRow(format(), row, cols(), out);
+        out += cols();
+      });
     } else {
       std::vector<float> stored(static_cast<size_t>(stored_cols_));
       finite = DequantizeRow(format(), bytes_.data(), stored_cols_, stored.data());
@@ -115,21 +117,43 @@ class StoredTensor final : public TensorSource {
   void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const override {
     assert(has_stored_rows() && 0 <= begin && begin <= end && end <= rows());
     bool finite = true;
-    for (int64_t row = begin; row < end; ++row, out += row_bytes_) {
-      std::memcpy(out, StoredRow(row), static_cast<size_t>(row_bytes_));
+    ForEachStoredRow(begin, end, [&](const void* row) {
+      std::memcpy(out, row, static_cast<size_t>(row_bytes_));
       // The copy is looked at: somebody may be writing to the file.
       if (IsQuantised(format())) finite &= ScalesAreFinite(format(), out, cols());
-    }
+      out += row_bytes_;
+    });
     if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }
 
-  void ReturnMemory() const override { hydrant::ReturnMemory(bytes_); }
+  void ReturnMemory() const override {
+    if (row_source_ != nullptr) return row_source_->ReturnMemory();
+    hydrant::ReturnMemory(bytes_);
+  }
 
  private:
-  const char* StoredRow(int64_t row) const {
-    return bytes_.data() + (vector_ ? row : order_.StoredIndex(row)) * row_bytes_;
+  int64_t StoredIndex(int64_t row) const { return vector_ ? row : order_.StoredIndex(row); }
+
+  // Calls visit(stored bytes) for rows [begin, end).
+  template <typename Visit>
+  void ForEachStoredRow(int64_t begin, int64_t end, const Visit& visit) const {
+    if (row_source_ == nullptr) {
+      for (int64_t row = begin; row < end; ++row) visit(bytes_.data() + StoredIndex(row) * row_bytes_);
+      return;
+    }
+    // Rows that follow each other in the file are cheaper to put together at once.
+    std::vector<std::byte> run;
+    for (int64_t row = begin; row < end;) {
+      const int64_t first = StoredIndex(row);
+      int64_t count = 1;
+      while (row + count < end && StoredIndex(row + count) == first + count) ++count;
+      run.resize(static_cast<size_t>(count * row_bytes_));
+      row_source_->Read(first, first + count, run.data());
+      for (int64_t i = 0; i < count; ++i) visit(run.data() + i * row_bytes_);
+      row += count;
+    }
   }
 
   RowOrder order_;
@@ -137,6 +161,7 @@ class StoredTensor final : public TensorSource {
   int64_t stored_cols_;  // of a fused vector more than cols()
   int64_t row_bytes_;
   std::string_view bytes_;  // [stored rows, stored_cols_] in the format: a fused tensor's rows of other roles, too
+  std::shared_ptr<const RowSource> row_source_;  // not null: in the place of `bytes_`
   mutable std::atomic<bool> non_finite_{false};
 };
 

@@ -13,22 +13,6 @@ namespace hydrant {
 namespace {
 
 constexpr int kBlock = 32;
-constexpr uint16_t kHalfNan = 0x7E00;
-
-// The nearest fp16 number, ties to even; the NaN above for what has none.
-uint16_t NearestHalf(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  const float magnitude = std::fabs(value);
-  if (!(magnitude < 65520)) return kHalfNan;
-  // Below 2^-14 all numbers are multiples of 2^-24: adding 1.5 * 2^-1 rounds to them.
-  if (magnitude < 0x1p-14f) {
-    const uint32_t sum = std::bit_cast<uint32_t>(magnitude + 0.75f);
-    return static_cast<uint16_t>(sign | (sum - std::bit_cast<uint32_t>(0.75f)));
-  }
-  const uint32_t kept = std::bit_cast<uint32_t>(magnitude) - (112u << 23);
-  return static_cast<uint16_t>(sign | (kept + 0xFFF + (kept >> 13 & 1)) >> 13);
-}
 
 // codes[i] = in[i] * inverse, rounded to the nearest in [low, high].
 void Round(const float* in, float inverse, float low, float high, int32_t (&codes)[kBlock]) {

@@ -21,6 +21,11 @@ void Fuzz(std::string_view input) {
     }
     const ModelConfig& model = config->config;
     Require(model.vocab > 0 && model.hidden > 0 && model.layers > 0, "extents are positive");
+    const HfQuantization& quantization = config->quantization;
+    Require(quantization.bits == 4 || quantization.bits == 8, "codes have 4 bits or 8");
+    Require(quantization.group_cols >= 0 && quantization.group_rows >= 0, "groups have extents");
+    Require((quantization.packing == HfPacking::kNone) == (quantization.method == Quantization::kNone),
+            "who is quantised has a method");
     const GenerationDefaults& defaults = config->generation_defaults;
     for (const double value : {defaults.temperature, defaults.top_p, defaults.min_p, defaults.repetition_penalty}) {
       Require(value == -1 || (value >= 0 && value <= 1e6), "a default is unset or in its range");

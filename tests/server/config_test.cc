@@ -185,7 +185,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--dtype", "int8"}, "--dtype"},
       {{"--kv-cache-dtype", "fp8"}, "fp8 is not supported"},
       {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype"},
-      {{"--quantization", "fp8"}, "--quantization: fp8 not in {int8,int4,gguf}"},
+      {{"--quantization", "int2"}, "--quantization: int2 not in {int8,int4,gguf,compressed-tensors,gptq,awq,fp8}"},
       {{"--device", "tpu"}, "--device"},
       {{"--block-size", "32"}, "--block-size"},
       {{"--max-model-len", "0"}, "--max-model-len"},
@@ -288,6 +288,7 @@ TEST(Config, WithoutACommandItSaysWhatWasMeant) {
       {{"serve"}, "MODEL is missing: hydrantd serve MODEL [flags]"},
       {{"sevre", "model.gguf"}, "there is no command 'sevre': did you mean serve?"},
       {{"familes"}, "there is no command 'familes': did you mean families?"},
+      {{"check"}, "check: name one directory: hydrantd check DIRECTORY"},
       {{"model.gguf"}, "there is no command 'model.gguf': did you mean hydrantd serve model.gguf?"},
       {{"--port", "8001", "serve"}, "--port: the command comes first: hydrantd serve MODEL [flags]"},
   };

@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
                           [](json& c) {
                             c["quantization_config"] = {{"bits", 4}};
                           },
-                          {"'quantization_config'"}},
+                          {"'quantization_config.quant_method': is missing"}},
                     Wrong{"Layers",
                           [](json& c) {
                             c["layer_types"] = {"full_attention", "chunked_attention"};

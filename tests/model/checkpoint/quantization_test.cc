@@ -31,16 +31,16 @@ std::unique_ptr<Checkpoint> Open(const TempDir& dir, const TinyDirectory& tiny) 
 }
 
 absl::Status Quantise(Checkpoint& checkpoint, Quantization quantization) {
-  return QuantiseOnLoad(quantization, checkpoint.config, checkpoint.tensors);
+  return QuantiseOnLoad(quantization, checkpoint.quantization, checkpoint.config, checkpoint.tensors);
 }
 
 TEST(Quantization, HasANameForEveryValue) {
-  for (const char* name : {"int8", "int4", "gguf"}) {
+  for (const char* name : {"int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"}) {
     const auto quantization = QuantizationFromName(name);
     ASSERT_TRUE(quantization.has_value()) << name;
     EXPECT_EQ(QuantizationName(*quantization), name);
   }
-  for (const char* name : {"", "fp8", "INT8", "bitsandbytes"}) EXPECT_FALSE(QuantizationFromName(name)) << name;
+  for (const char* name : {"", "fp4", "INT8", "bitsandbytes"}) EXPECT_FALSE(QuantizationFromName(name)) << name;
 }
 
 TEST(Quantization, RowsReadAsIfTheFileHadThemRounded) {
@@ -116,7 +116,9 @@ TEST(Quantization, WhatIsQuantisedIsNotQuantisedAgain) {
   ASSERT_THAT(checkpoint, IsOk());
   EXPECT_THAT(Quantise(**checkpoint, Quantization::kInt8), RefusedWith("--quantization int8: ", "quantised already"));
   EXPECT_THAT(Quantise(**checkpoint, Quantization::kGguf), IsOk());
-  EXPECT_THAT(Quantise(**checkpoint, Quantization::kAsStored), IsOk());
+  EXPECT_THAT(Quantise(**checkpoint, Quantization::kGptq),
+              RefusedWith("--quantization gptq: ", "say gguf, or nothing"));
+  EXPECT_THAT(Quantise(**checkpoint, Quantization::kNone), IsOk());
 
   const std::unique_ptr<Checkpoint> plain = Open(dir, TinyDirectory());
   EXPECT_THAT(Quantise(*plain, Quantization::kGguf), RefusedWith("--quantization gguf: ", "not quantised"));
