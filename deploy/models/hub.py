@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Brings a model of a Hugging Face hub into the hub's local cache, and prints where it is there.
 
-    hub.py org/name [--families JSON]             a checkpoint directory; where there is none, the one GGUF file or that of Q4_K_M
-    hub.py org/name:Q8_0 [--families JSON]        the GGUF file of that format
+    hub.py org/name [--server BINARY]             a checkpoint directory; where there is none, the one GGUF file or that of Q4_K_M
+    hub.py org/name:Q8_0 [--server BINARY]        the GGUF file of that format
 
-What cannot run is refused before anything large is moved: the list of files and config.json come first. The package's variables
+What cannot run is refused before anything large is moved: the list of files and config.json come first, and the server that is to
+run the model is asked. The package's variables
 hold: HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE. A download that was cut short goes on where it stopped, and
 each large file is compared with the checksum that the hub has for it. Runs in the environment that models.py makes.
 """
@@ -13,6 +14,7 @@ import argparse
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
 import huggingface_hub
@@ -56,29 +58,37 @@ def choose_directory(files, repository):
     return chosen
 
 
-def check_config(repository, families):
-    """Refuses what the server would refuse by config.json."""
-    path = huggingface_hub.hf_hub_download(repository, "config.json")
+def answer_of(server, *arguments):
+    """What the server's program says. Refused with its own words where it refuses."""
     try:
-        config = dict(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise Failed("its config.json is not a JSON object.") from None
-    model_type = config.get("model_type")
-    if families and model_type not in families["model_type"]:
-        raise Failed(f"models of type {model_type!r} are not supported; these are: {', '.join(families['model_type'])}.")
-    if "quantization_config" in config:
-        raise Failed("quantised directories are not supported; use the original or a GGUF file.")
+        answer = subprocess.run([server, *arguments], capture_output=True, text=True)
+    except OSError as error:
+        raise Failed(f"{server} cannot be run: {error.strerror}.") from None
+    if answer.returncode != 0:
+        raise Failed(answer.stderr.strip().removeprefix("hydrantd: "))
+    return answer.stdout
 
 
-def check_architecture(api, repository, families):
+def check_config(repository, names, server):
+    """Refuses what the server refuses by config.json and generation_config.json."""
+    small = [name for name in names if name in ("config.json", "generation_config.json")]
+    paths = [pathlib.Path(huggingface_hub.hf_hub_download(repository, name)) for name in small]
+    if server:
+        answer_of(server, "check", paths[0].parent)
+
+
+def check_architecture(api, repository, server):
     """Refuses a GGUF file by what the hub says of it, where it says something."""
     try:
         facts = api.model_info(repository, expand=["gguf"]).gguf or {}
     except errors.HfHubHTTPError:
         return
     architecture = facts.get("architecture")
-    if families and architecture and architecture not in families["gguf"]:
-        raise Failed(f"GGUF files of {architecture!r} are not supported; these are: {', '.join(families['gguf'])}.")
+    if not server or not architecture:
+        return
+    known = json.loads(answer_of(server, "families"))["gguf"]
+    if architecture not in known:
+        raise Failed(f"GGUF files of {architecture!r} are not supported; these are: {', '.join(known)}.")
 
 
 def check_room(sizes):
@@ -99,7 +109,7 @@ def check_sums(snapshot, sums):
             raise Failed(f"{name} has another checksum than the hub says, and was removed. Is the disk full?")
 
 
-def fetch(name, families):
+def fetch(name, server):
     repository, _, gguf_format = name.partition(":")
     api = huggingface_hub.HfApi()
     siblings = {file.rfilename: file for file in api.model_info(repository, files_metadata=True).siblings}
@@ -107,10 +117,10 @@ def fetch(name, families):
     is_directory = not gguf_format and (any(DIRECTORY.fullmatch(file) and file.endswith(".safetensors") for file in siblings) or not has_gguf)
     if is_directory:
         chosen = choose_directory(siblings, repository)
-        check_config(repository, families)
+        check_config(repository, chosen, server)
     else:
         chosen = choose_gguf(siblings, repository, gguf_format)
-        check_architecture(api, repository, families)
+        check_architecture(api, repository, server)
     missing = [file for file in chosen if not isinstance(huggingface_hub.try_to_load_from_cache(repository, file), str)]
     check_room({file: siblings[file].size or 0 for file in missing})
     snapshot = pathlib.Path(huggingface_hub.snapshot_download(repository, allow_patterns=chosen))
@@ -121,10 +131,10 @@ def fetch(name, families):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name")
-    parser.add_argument("--families", type=json.loads, help="what can run, as `hydrantd families` writes it")
+    parser.add_argument("--server", help="the program that is to run the model: `hydrantd`")
     arguments = parser.parse_args()
     try:
-        print(fetch(arguments.name, arguments.families))
+        print(fetch(arguments.name, arguments.server))
     except errors.GatedRepoError:
         reason = "its owner wants to be asked: accept the terms on the model's page, then set HF_TOKEN"
     except errors.RepositoryNotFoundError:

@@ -180,8 +180,8 @@ def fetch_from_hub(name, arguments):
     """`org/name`, `org/name:Q4_K_M`: into the hub's cache, by its own package in an environment of its own."""
     python = prepare_environment(arguments.environment)
     command = [python, "-B", CATALOGUE / "hub.py", name]
-    if arguments.families:
-        command += ["--families", arguments.families]
+    if arguments.server:
+        command += ["--server", arguments.server]
     # What the hub's package prints goes past; the path alone is on the standard output.
     raise SystemExit(subprocess.run(command).returncode)
 
@@ -221,7 +221,7 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, default=pathlib.Path("models"), help="folder of the files (default: models)")
     parser.add_argument("--catalogue", type=pathlib.Path, default=CATALOGUE)
     parser.add_argument("--environment", type=pathlib.Path, default=pathlib.Path("build/hub"), help="of the hub's package")
-    parser.add_argument("--families", help="what can run, as `hydrantd families` writes it")
+    parser.add_argument("--server", help="the program that is to run the model, which says what it can run: `hydrantd`")
     arguments = parser.parse_args()
     known = pages(arguments.catalogue)
     if arguments.command == "list":

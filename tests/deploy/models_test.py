@@ -21,7 +21,6 @@ from replicas import BINARY, ROOT
 TOOL = ROOT / "deploy" / "models" / "models.py"
 BUILD = pathlib.Path(os.environ.get("HYDRANT_BUILD_DIR", ROOT / "build" / "release"))
 ENVIRONMENT = BUILD / "hub"  # kept between runs
-FAMILIES = json.dumps({"model_type": ["llama"], "gguf": ["llama"]})
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -186,7 +185,16 @@ def hub_with(repositories):
         server.server_close()
 
 
-LLAMA = json.dumps({"model_type": "llama"}).encode()
+CONFIG = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "intermediate_size": 64, "vocab_size": 258, "max_position_embeddings": 128}  # fmt: skip
+LLAMA = json.dumps(CONFIG).encode()
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
+
+
+def quantised(**changes):
+    return json.dumps({**CONFIG, "quantization_config": {**GPTQ, **changes}}).encode()
+
+
 DIRECTORY = {
     "config.json": LLAMA, "tokenizer.json": b"{}", "model.safetensors": b"S" * 3000, "README.md": b"r",
     "pytorch_model.bin": b"pickle", "original/model.safetensors": b"o", "training.py": b"code",
@@ -207,7 +215,7 @@ class FromAHub(unittest.TestCase):
         self.cache = pathlib.Path(folder.name) / "hub"
 
     def fetch(self, server, name):
-        return models("fetch", name, "--environment", ENVIRONMENT, "--families", FAMILIES, HF_HUB_CACHE=str(self.cache),
+        return models("fetch", name, "--environment", ENVIRONMENT, "--server", BINARY, HF_HUB_CACHE=str(self.cache),
                       HF_ENDPOINT=f"http://127.0.0.1:{server.server_address[1]}")  # fmt: skip
 
     def assert_refused(self, result, words):
@@ -224,6 +232,12 @@ class FromAHub(unittest.TestCase):
             self.assertEqual({path.name for path in snapshot.iterdir()}, {"config.json", "tokenizer.json", "model.safetensors"})
             self.assertEqual((snapshot / "model.safetensors").read_bytes(), DIRECTORY["model.safetensors"])
             self.assertEqual((self.cache / "models--org--name" / "refs" / "main").read_text(), COMMIT)
+
+    def test_a_quantised_directory_that_the_server_reads_is_fetched(self):
+        with hub_with({"org/gptq": {**DIRECTORY, "config.json": quantised()}}) as server:
+            result = self.fetch(server, "org/gptq")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue((pathlib.Path(result.stdout.strip()) / "model.safetensors").exists())
 
     def test_the_format_chooses_the_file(self):
         with hub_with({"llama/m-GGUF": GGUF}) as server:
@@ -243,18 +257,19 @@ class FromAHub(unittest.TestCase):
             self.assertEqual(len(list(first.parent.iterdir())), 2)
 
     def test_what_cannot_run_is_refused_before_its_weights_move(self):
-        quantised = json.dumps({"model_type": "llama", "quantization_config": {}}).encode()
         repositories = {
             "org/mamba": {**DIRECTORY, "config.json": b'{"model_type": "mamba"}'},
-            "org/gptq": {**DIRECTORY, "config.json": quantised},
+            "org/gptq": {**DIRECTORY, "config.json": quantised(bits=3)},
+            "org/hqq": {**DIRECTORY, "config.json": quantised(quant_method="hqq")},
             "org/list": {**DIRECTORY, "config.json": b"[1]"},
             "org/pickles": {"config.json": LLAMA, "pytorch_model.bin": b"p"},
             "org/rwkv": {"m-Q4_K_M.gguf": b"4"},
             "llama/two": {"a.gguf": b"4", "b.gguf": b"4"},
         }
         with hub_with(repositories) as server:
-            for name, words in (("org/mamba", "type 'mamba' are not supported; these are: llama"),
-                                ("org/gptq", "quantised directories"), ("org/list", "not a JSON object"),
+            for name, words in (("org/mamba", "'mamba' is not supported; these are: llama"),
+                                ("org/gptq", "weights of 3 bits are not supported"),
+                                ("org/hqq", "'hqq' is not supported; these are: compressed-tensors, gptq"), ("org/list", "config.json"),
                                 ("org/pickles", "no weights as safetensors"),
                                 ("org/rwkv", "'rwkv' are not supported"), ("llama/two", "could mean a.gguf, b.gguf"), ("org/none", "no such model")):  # fmt: skip
                 with self.subTest(name):
