@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/engine/kv_dump.h"
-#include "server/process/clock.h"
 #include "server/process/log.h"
 
 namespace hydrant {
@@ -59,7 +58,10 @@ Engine::~Engine() { Stop(); }
 
 void Engine::Start() {
   assert(!thread_.joinable());
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] {
+    while (MakeRound(/*may_wait=*/true) != Round::kEnded) {
+    }
+  });
 }
 
 void Engine::Stop() {
@@ -127,9 +129,9 @@ void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> ou
   out->source = KvReading::Source::kNone;
   auto promise = std::make_shared<Promise>(std::move(done));
   inbox_.PushCall([this, session, evicts, out = std::move(out), promise = std::move(promise)]() mutable {
-    const int64_t started = MonotonicUs();
+    const int64_t started = core_->now_us();
     core_->ReadKv(session, evicts, out.get());
-    out->read_us = MonotonicUs() - started;
+    out->read_us = core_->now_us() - started;
     out.reset();  // this closure lives in its batch until the next drain
     promise->Keep();
   });
@@ -157,20 +159,22 @@ EngineCounters Engine::counters() const {
 bool Engine::stalled() const {
   if (dead()) return true;
   const int64_t started = step_started_us_.load(std::memory_order_relaxed);
-  return started != 0 && static_cast<double>(MonotonicUs() - started) > limits_.engine_stall_s * 1e6;
+  return started != 0 && static_cast<double>(core_->now_us() - started) > limits_.engine_stall_s * 1e6;
 }
 
-void Engine::Run() {
-  try {
-    Loop();
-    return;
-  } catch (const std::exception& error) {
-    // The messages of exceptions from the device and the standard library hold no request text.
-    Log(LogLevel::kError, absl::StrCat("engine: ", error.what()));
+Engine::Round Engine::MakeRound(bool may_wait) {
+  if (!dead()) {
+    try {
+      return Work(may_wait);
+    } catch (const std::exception& error) {
+      // The messages of exceptions from the device and the standard library hold no request text.
+      Log(LogLevel::kError, absl::StrCat("engine: ", error.what()));
+    }
+    dead_.store(true, std::memory_order_relaxed);
+    FailEverything();
+    if (hooks_.on_death) hooks_.on_death("the engine failed");
   }
-  dead_.store(true, std::memory_order_relaxed);
-  FailEverything();
-  if (hooks_.on_death) hooks_.on_death("the engine failed");
+  return router_.Flush() ? Round::kEnded : Round::kWorked;
 }
 
 void Engine::FailEverything() {
@@ -192,60 +196,68 @@ void Engine::FailEverything() {
   router_.FailAll();
 }
 
-void Engine::Loop() {
-  bool closing = false;
-  bool stuck = false;  // the last step could do nothing: whatever runs is paused
-  while (true) {
-    if ((core_->idle() || stuck) && !closing && router_.Flush()) {
-      step_started_us_.store(0, std::memory_order_relaxed);
+Engine::Round Engine::Work(bool may_wait) {
+  if ((core_->idle() || stuck_) && !closing_ && router_.Flush()) {
+    step_started_us_.store(0, std::memory_order_relaxed);
+    if (may_wait) {
       inbox_.WaitAndDrain(&batch_);
     } else {
       inbox_.Drain(&batch_);
+      if (batch_.empty()) return Round::kWaits;
     }
-    const int64_t started = MonotonicUs();
-    step_started_us_.store(started, std::memory_order_relaxed);
-    TakeOrders();
-    if (batch_.closed && !closing) {
-      closing = true;
-      for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
-    }
-    if (core_->idle()) {
-      if (closing) break;
-      if (!batch_.calls.empty()) Publish();
-      continue;
-    }
-    if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
-    core_->LimitSteps(pacer_.limits());
-    const uint64_t lost_before = core_->steps_lost();
-    const std::span<const EngineEvent> events = core_->Step();
-    const int64_t ended = MonotonicUs();
-    if (core_->steps_lost() != lost_before)
-      Log(LogLevel::kError, "engine: out of memory in a step; its requests end with out_of_memory");
-    if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
-    // Before Publish: a stall that is counted as over must not be found in progress as well.
-    step_started_us_.store(ended, std::memory_order_relaxed);
-    // Before the events are delivered, so that a client that sees one finds it counted.
-    Publish();
-    const StepReport& report = core_->report();
-    if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
-    if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
-      // What is parked is the engine's to know; who is not told takes a session for cold, or finds that out when it goes on.
-      OrLog("engine: out of memory; a session's state is not told",
-            [this] { hooks_.on_parked(core_->dropped(), core_->parked()); });
-    }
-    router_.Admitted(core_->admitted());
-    const EventRouter::Settled settled = router_.Deliver(events, ended);
-    Settle(settled);
-    for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
-    if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
-    stuck = report.rows == 0 && events.empty();
-    const double seconds = static_cast<double>(ended - started) * 1e-6;
-    pacer_.Observe(report);
-    if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
-    UpdateRate(&completion_rate_, settled.sequences, seconds);
+  } else {
+    inbox_.Drain(&batch_);
   }
-  step_started_us_.store(0, std::memory_order_relaxed);
+  const int64_t started = core_->now_us();
+  step_started_us_.store(started, std::memory_order_relaxed);
+  TakeOrders();
+  if (batch_.closed && !closing_) CancelEverything();
+  if (core_->idle()) {
+    if (closing_ || !batch_.calls.empty()) Publish();
+    if (!closing_) return Round::kWorked;
+    step_started_us_.store(0, std::memory_order_relaxed);
+    return router_.Flush() ? Round::kEnded : Round::kWorked;
+  }
+  if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
+  Step(started);
+  return Round::kWorked;
+}
+
+void Engine::CancelEverything() {
+  closing_ = true;
+  for (const uint64_t id : router_.OpenIds()) core_->Cancel(id);
+}
+
+void Engine::Step(int64_t started) {
+  core_->LimitSteps(pacer_.limits());
+  const uint64_t lost_before = core_->steps_lost();
+  const std::span<const EngineEvent> events = core_->Step();
+  const int64_t ended = core_->now_us();
+  if (core_->steps_lost() != lost_before)
+    Log(LogLevel::kError, "engine: out of memory in a step; its requests end with out_of_memory");
+  if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
+  // Before Publish: a stall that is counted as over must not be found in progress as well.
+  step_started_us_.store(ended, std::memory_order_relaxed);
+  // Before the events are delivered, so that a client that sees one finds it counted.
   Publish();
+  const StepReport& report = core_->report();
+  if (report.rows > 0 && hooks_.on_step) hooks_.on_step(report);
+  if (hooks_.on_parked && (!core_->dropped().empty() || !core_->parked().empty())) {
+    // What is parked is the engine's to know; who is not told takes a session for cold, or finds that out when it goes
+    // on.
+    OrLog("engine: out of memory; a session's state is not told",
+          [this] { hooks_.on_parked(core_->dropped(), core_->parked()); });
+  }
+  router_.Admitted(core_->admitted());
+  const EventRouter::Settled settled = router_.Deliver(events, ended);
+  Settle(settled);
+  for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
+  if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
+  stuck_ = report.rows == 0 && events.empty();
+  const double seconds = static_cast<double>(ended - started) * 1e-6;
+  pacer_.Observe(report);
+  if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
+  UpdateRate(&completion_rate_, settled.sequences, seconds);
 }
 
 void Engine::TakeOrders() {
@@ -315,6 +327,7 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
 void Engine::Settle(const EventRouter::Settled& settled) {
   open_sequences_.fetch_sub(settled.sequences, std::memory_order_relaxed);
   waiting_tokens_.fetch_sub(settled.prompt_tokens, std::memory_order_relaxed);
+  router_.Flush();
 }
 
 void Engine::Publish() {

@@ -1,7 +1,7 @@
 // Engine runs an EngineCore on a thread of its own: it takes jobs and cancels out of its inbox, steps, and hands the
 // events to the router. Nothing else happens on that thread: no JSON, no text, no log line per token.
 //
-// Thread: Start and Stop on one thread; everything else any.
+// Thread: Start and Stop on one thread; everything else any. The core's clock is asked on any thread.
 //
 // Life: Start -> running -> Stop (every open sequence is cancelled and reported, then the thread ends), or, when a step
 // throws, dead: open mailboxes fail, on_death is called once, TrySubmit refuses.
@@ -49,6 +49,16 @@ class Engine : public EnginePort {
   void Start();
   void Stop() override;
 
+  // What came of a round of the engine's loop.
+  enum class Round : uint8_t {
+    kWorked,  // it took orders, or made a step
+    kWaits,   // there was nothing to do, and no order
+    kEnded,   // everything is reported after Stop, or the engine is dead: there is no further round
+  };
+  // Makes one round. Start's thread makes one after the other; without Start the caller's thread is the engine's, and
+  // decides what happens between two of them. `may_wait`: waits for an order where there is nothing else to do.
+  Round MakeRound(bool may_wait);
+
   std::optional<uint64_t> TrySubmit(GenerationJob job) override;
   void Cancel(uint64_t id) override { inbox_.PushCancel(id); }
   void Resume(uint64_t first_id, int32_t count) override {
@@ -69,14 +79,16 @@ class Engine : public EnginePort {
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
  private:
-  void Run();
-  void Loop();
+  Round Work(bool may_wait);
+  void Step(int64_t started);
+  void CancelEverything();
   void TakeOrders();
   void Accept(GenerationJob& job);
   absl::Status CheckPast(const Request& request) const;
   // `resumes`: the sequence was to continue from its session's parked KV.
   void Refuse(uint64_t id, bool resumes, const absl::Status& status);
   void FailEverything();
+  // Gives back the places of those that ended, and then wakes their clients.
   void Settle(const EventRouter::Settled& settled);
   void Publish();
   int64_t WaitingTokensMax() const;
@@ -91,7 +103,9 @@ class Engine : public EnginePort {
   Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
   EventRouter router_;
   StepPacer pacer_;
-  uint64_t stalls_ = 0;  // steps that took longer than limits_.engine_stall_s
+  uint64_t stalls_ = 0;   // steps that took longer than limits_.engine_stall_s
+  bool closing_ = false;  // everything is cancelled, for Stop was called
+  bool stuck_ = false;    // the last step could do nothing: whatever runs is paused
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

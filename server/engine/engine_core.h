@@ -110,6 +110,8 @@ class EngineCore {
   const Scheduler& scheduler() const { return scheduler_; }
   // True if a step is in flight: the next call of Step commits that step, and admits no request.
   bool in_flight() const { return in_flight_ > 0; }
+  // The clock's time. Thread: the clock's.
+  int64_t now_us() const { return clock_(); }
 
  private:
   // What the core knows of a sequence and the scheduler does not, by sequence index.

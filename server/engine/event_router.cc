@@ -57,7 +57,6 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
       routes_.erase(found);
     }
   }
-  Flush();
   settled.paused = paused_;
   return settled;
 }
@@ -85,7 +84,6 @@ EventRouter::Settled EventRouter::Refuse(uint64_t id, FinishReason finish) {
   settled.sequences = 1;
   settled.prompt_tokens = found->second.waiting_tokens;
   routes_.erase(found);
-  Flush();
   return settled;
 }
 

@@ -1,8 +1,8 @@
-// EventRouter hands a step's events to the mailboxes they belong to and wakes the connections, all of them with one
-// post to the io threads per step.
+// EventRouter hands a step's events to the mailboxes they belong to and then, when it is told to, wakes the
+// connections, all of them with one post to the io threads per step.
 //
 // Without memory for an event its request ends: the mailbox says that the event is lost, and the connection cancels what still runs.
-// Nobody else notices. Without memory to wake them the connections are woken with the next call.
+// Nobody else notices. Without memory to wake them the connections are woken with the next Flush.
 //
 // Thread: engine.
 #ifndef HYDRANT_SERVER_ENGINE_EVENT_ROUTER_H_
@@ -35,7 +35,8 @@ class EventRouter {
     std::shared_ptr<SequenceLedger> ledger = nullptr;
   };
 
-  // The changes that a call of Deliver or Refuse made.
+  // The changes that a call of Deliver or Refuse made. Who accounts for them does so before Flush: a client that hears
+  // of an end may use the place at once.
   struct Settled {
     int32_t sequences = 0;                  // ended
     int64_t prompt_tokens = 0;              // no longer waited for
@@ -57,7 +58,7 @@ class EventRouter {
   // Tells the ledgers that these sequences left the queue.
   void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
-  // Tells every open mailbox that nothing more comes, and forgets all.
+  // Tells every open mailbox that nothing more comes, wakes all, and forgets them.
   void FailAll();
 
   std::vector<uint64_t> OpenIds() const;

@@ -36,6 +36,8 @@ class Inbox {
     std::vector<IdRange> resumes;
     std::vector<std::function<void()>> calls;
     bool closed = false;
+
+    bool empty() const { return items.empty() && cancels.empty() && resumes.empty() && calls.empty() && !closed; }
   };
 
   explicit Inbox(size_t capacity) : capacity_(capacity) {}

@@ -1,5 +1,5 @@
 // An Executor without a model: what it "samples" is a function of the position, so every answer is known beforehand. A
-// test can hold it or make it fail.
+// test can hold it or make it fail. Steps may overlap.
 #ifndef HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
 #define HYDRANT_TESTS_SUPPORT_SCRIPTED_EXECUTOR_H_
 
@@ -44,18 +44,17 @@ class ScriptedExecutor : public Executor {
   }
 
   Ticket Launch(const StepInput& input) override {
-    input_ = &input;
-    ++launches;
+    inputs_[static_cast<size_t>(launches++ % kStepsInFlight)] = &input;
     return {};
   }
 
   StepOutput Await(Ticket) override {
     for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
     if (fails) throw std::runtime_error("the device is gone");
-    ++steps;
-    for (const ReadOp& read : input_->reads) Read(read);
+    const StepInput& input = *inputs_[static_cast<size_t>(steps++ % kStepsInFlight)];
+    for (const ReadOp& read : input.reads) Read(read);
     StepOutput output;
-    for (const StepRow& row : input_->rows) {
+    for (const StepRow& row : input.rows) {
       RowOutput& answer = output.rows.emplace_back();
       answer.losses.resize(static_cast<size_t>(row.losses.cuts));
       for (const int32_t target : row.targets)
@@ -97,7 +96,7 @@ class ScriptedExecutor : public Executor {
     return result;
   }
 
-  const StepInput* input_ = nullptr;
+  const StepInput* inputs_[kStepsInFlight] = {};  // in turn
   std::atomic<int64_t> steps_max_ = std::numeric_limits<int64_t>::max();
 };
 

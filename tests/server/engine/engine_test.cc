@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,6 +34,11 @@ class EngineTest : public testing::Test {
   }
 
   void Start() {
+    Create();
+    engine_->Start();
+  }
+  // Without a thread.
+  void Create() {
     EngineCoreOptions options;
     options.scheduler.blocks = 64;
     options.scheduler.sequences_max = limits_.sequences_max;
@@ -44,22 +51,24 @@ class EngineTest : public testing::Test {
     auto core = EngineCore::Create(options, executor_, MonotonicUs);
     ASSERT_TRUE(core.ok()) << core.status();
     EngineHooks hooks;
-    hooks.fan_out = [](const EventRouter::MailboxList& list) {
+    hooks.fan_out = [this](const EventRouter::MailboxList& list) {
+      if (wakes_lost_ > 0 && wakes_lost_-- > 0) throw std::bad_alloc();
       for (const auto& mailbox : list) mailbox->Wake();
     };
     hooks.on_step = [this](const StepReport&) { ++steps_; };
     hooks.on_death = [this](const std::string&) { died_ = true; };
     engine_ = std::make_unique<Engine>(std::move(*core), limits_, std::move(hooks));
-    engine_->Start();
   }
 
   struct Sent {
     std::shared_ptr<StreamMailbox> mailbox;
     std::optional<uint64_t> id;
   };
-  Sent Submit(int32_t prompt, int32_t max_tokens, int32_t sequences = 1, int64_t bytes_max = 1 << 20) {
+  Sent Submit(
+      int32_t prompt, int32_t max_tokens, int32_t sequences = 1, int64_t bytes_max = 1 << 20,
+      std::function<void()> wake = [] {}) {
     GenerationJob job;
-    job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, [] {});
+    job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, std::move(wake));
     job.sequences.resize(static_cast<size_t>(sequences));
     for (SequenceRequest& sequence : job.sequences) {
       sequence.request.prompt = std::vector<int32_t>(static_cast<size_t>(prompt), 'x');
@@ -91,6 +100,7 @@ class EngineTest : public testing::Test {
   ScriptedExecutor executor_;
   std::atomic<int> steps_ = 0;
   std::atomic<bool> died_ = false;
+  std::atomic<int32_t> wakes_lost_ = 0;  // that there will be no memory for
   std::unique_ptr<Engine> engine_;
 };
 
@@ -208,6 +218,29 @@ TEST_F(EngineTest, TheBlocksOfACancelledSequenceAreSeenToBeFreeBeforeTheNextStep
   executor_.Hold(1);  // that step ends, and no other
   EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 1; }));
   EXPECT_EQ(executor_.steps, steps + 1);
+}
+
+TEST_F(EngineTest, WhoHearsOfAnEndFindsThePlaceFree) {
+  Create();
+  int64_t places = -1;  // in use when the client hears of its only token
+  ASSERT_TRUE(Submit(1, 1, 1, 1 << 20, [&] { places = engine_->backlog().sequences; }).id.has_value());
+  while (engine_->MakeRound(/*may_wait=*/false) != Engine::Round::kWaits) {
+  }
+  EXPECT_EQ(places, 0);
+}
+
+TEST_F(EngineTest, WhoeverCouldNotBeWokenIsWokenBeforeTheEngineEnds) {
+  for (const bool dies : {false, true}) {
+    Create();
+    int32_t woken = 0;
+    ASSERT_TRUE(Submit(1, 1, 1, 1 << 20, [&] { ++woken; }).id.has_value());
+    wakes_lost_ = 2;
+    executor_.fails = dies;
+    if (!dies) engine_->Stop();
+    int32_t rounds = 0;
+    while (engine_->MakeRound(/*may_wait=*/false) != Engine::Round::kEnded) ASSERT_LT(++rounds, 10);
+    EXPECT_EQ(woken, 1) << "dies: " << dies;
+  }
 }
 
 TEST_F(EngineTest, AFullMailboxPausesItsSequenceUntilItIsResumed) {

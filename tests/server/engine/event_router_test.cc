@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 namespace hydrant {
@@ -21,6 +22,11 @@ struct Fixture {
     router.Add(1, {mailbox, 0, 10, false});
     router.Add(2, {mailbox, 1, 20, true});
     router.Add(3, {other, 0, 30, false});
+  }
+  EventRouter::Settled Deliver(std::span<const EngineEvent> events, int64_t now_us) {
+    const EventRouter::Settled settled = router.Deliver(events, now_us);
+    router.Flush();
+    return settled;
   }
 
   std::shared_ptr<StreamMailbox> mailbox, other;
@@ -40,9 +46,9 @@ EngineEvent Token(uint64_t id, int32_t token, FinishReason finish = FinishReason
 TEST(EventRouter, OneFanOutPerStepWithEachMailboxOnce) {
   Fixture f;
   const EngineEvent events[] = {Token(1, 5), Token(2, 6), Token(3, 7)};
-  f.router.Deliver(events, 99);
+  f.Deliver(events, 99);
   EXPECT_THAT(f.fanned_out, ElementsAre(2u));
-  f.router.Deliver(events, 100);
+  f.Deliver(events, 100);
   EXPECT_THAT(f.fanned_out, ElementsAre(2u)) << "woken already";
   (void)f.mailbox->Take(&f.batch);
   ASSERT_EQ(f.batch.tokens.size(), 4u);
@@ -54,11 +60,11 @@ TEST(EventRouter, OneFanOutPerStepWithEachMailboxOnce) {
 TEST(EventRouter, PromptTokensAreSettledOnceAndSequencesAtTheirEnd) {
   Fixture f;
   const EngineEvent first[] = {Token(1, 5), Token(2, 6)};
-  EventRouter::Settled settled = f.router.Deliver(first, 0);
+  EventRouter::Settled settled = f.Deliver(first, 0);
   EXPECT_EQ(settled.prompt_tokens, 30);
   EXPECT_EQ(settled.sequences, 0);
   const EngineEvent second[] = {Token(1, 5, FinishReason::kLength), Token(3, -1, FinishReason::kAbort)};
-  settled = f.router.Deliver(second, 0);
+  settled = f.Deliver(second, 0);
   EXPECT_EQ(settled.prompt_tokens, 30) << "of the one that was cancelled before its first token";
   EXPECT_EQ(settled.sequences, 2);
   EXPECT_THAT(f.router.OpenIds(), ElementsAre(2u));
@@ -87,7 +93,7 @@ TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
   ends[1].prompt_computed = 16;
   ends[2].prompt_computed = 30;
   ends[2].generated = 4;
-  f.router.Deliver(ends, 0);
+  f.Deliver(ends, 0);
   EXPECT_THAT(ledger->ended, ElementsAre(ElementsAre(0, 16, 0), ElementsAre(0, 30, 4)));
   f.router.Refuse(10, FinishReason::kRefused);
   EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
@@ -99,7 +105,7 @@ TEST(EventRouter, LogProbabilitiesTravelOnlyWhenAskedFor) {
   sampled.logprob = -3;
   EngineEvent events[] = {Token(1, 5), Token(2, 6)};
   for (EngineEvent& event : events) event.sampled = &sampled;
-  f.router.Deliver(events, 0);
+  f.Deliver(events, 0);
   (void)f.mailbox->Take(&f.batch);
   EXPECT_EQ(f.batch.tokens[0].logprobs, nullptr);
   ASSERT_NE(f.batch.tokens[1].logprobs, nullptr);
@@ -112,7 +118,7 @@ TEST(EventRouter, PromptLogProbabilitiesComeWithoutAToken) {
   EngineEvent event = Token(2, -1);
   event.prompt_logprobs = results;
   event.prompt_begin = 1;
-  f.router.Deliver(std::vector{event}, 0);
+  f.Deliver(std::vector{event}, 0);
   (void)f.mailbox->Take(&f.batch);
   EXPECT_THAT(f.batch.tokens, IsEmpty());
   ASSERT_EQ(f.batch.prompts.size(), 1u);
@@ -124,9 +130,9 @@ TEST(EventRouter, PromptLogProbabilitiesComeWithoutAToken) {
 TEST(EventRouter, OnlyTheSequenceWithTheSlowReaderIsPaused) {
   Fixture f(/*bytes_max=*/sizeof(TokenEvent));
   const EngineEvent events[] = {Token(1, 5), Token(3, 7)};
-  EXPECT_THAT(f.router.Deliver(events, 0).paused, IsEmpty());
+  EXPECT_THAT(f.Deliver(events, 0).paused, IsEmpty());
   (void)f.other->Take(&f.batch);
-  EXPECT_THAT(f.router.Deliver(events, 0).paused, ElementsAre(1u));
+  EXPECT_THAT(f.Deliver(events, 0).paused, ElementsAre(1u));
 }
 
 TEST(EventRouter, ARefusedSequenceEndsAndIsForgotten) {
@@ -161,6 +167,7 @@ TEST(EventRouter, WhoCannotBeWokenIsWokenLater) {
   router.Add(1, {mailbox, 0, 10, false});
   const EngineEvent event = Token(1, 5);
   EXPECT_EQ(router.Deliver({&event, 1}, 0).prompt_tokens, 10);
+  EXPECT_FALSE(router.Flush());
   EXPECT_EQ(woken, 0u);
   left = 1;
   EXPECT_FALSE(router.Flush());
@@ -182,7 +189,7 @@ TEST(EventRouter, EveryFinishReasonHasItsEnd) {
                {FinishReason::kNoMemory, FinishReason::kNoMemory}};
   for (const auto& test : cases) {
     Fixture f;
-    f.router.Deliver(std::vector{Token(3, -1, test.reason)}, 0);
+    f.Deliver(std::vector{Token(3, -1, test.reason)}, 0);
     (void)f.other->Take(&f.batch);
     ASSERT_EQ(f.batch.tokens.size(), 1u);
     EXPECT_EQ(f.batch.tokens[0].finish, test.end);
