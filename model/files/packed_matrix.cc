@@ -16,10 +16,28 @@ namespace {
 constexpr int kBlock = 32;
 constexpr int kMiddleOf4 = 8, kMiddleOf8 = 128;  // the zero points of codes that are symmetric
 
-uint32_t WordAt(std::string_view bytes, int64_t index) {
+uint32_t WordAt(const char* words, int64_t index) {
   uint32_t word;
-  std::memcpy(&word, bytes.data() + index * 4, 4);
+  std::memcpy(&word, words + index * 4, 4);
   return word;
+}
+uint32_t WordAt(std::string_view words, int64_t index) { return WordAt(words.data(), index); }
+
+// The eight codes of a word into a byte each, the lowest one first.
+void SpreadHalfBytes(uint32_t word, uint8_t* out) {
+  uint64_t spread = word;
+  spread = (spread | spread << 16) & 0x0000FFFF0000FFFF;
+  spread = (spread | spread << 8) & 0x00FF00FF00FF00FF;
+  spread = (spread | spread << 4) & 0x0F0F0F0F0F0F0F0F;
+  std::memcpy(out, &spread, sizeof(spread));
+}
+
+// The lowest bits of eight bytes, that of the first one lowest.
+uint8_t LowestBits(const uint8_t* bytes) {
+  uint64_t all;
+  std::memcpy(&all, bytes, sizeof(all));
+  // Byte i's bit is moved to bit 56 + i, and no two of the products meet.
+  return static_cast<uint8_t>((all & 0x0101010101010101) * 0x0102040810204080 >> 56);
 }
 
 // The bits of a word at which the code of its n-th row begins, of four bits in AWQ's order.
@@ -75,40 +93,46 @@ float PackedMatrix::Scale(int64_t row, int64_t group) const {
 
 int PackedMatrix::Zero(int64_t row, int64_t group) const {
   if (zeros.empty()) return zero;
-  const int n = 32 / bits;
-  const uint32_t word = WordAt(zeros, row / n * zero_row_step + group * zero_group_step);
-  const int shift = zeros_interleaved ? InterleavedShift(row % n) : static_cast<int>(row % n) * bits;
+  const int64_t word_row = bits == 4 ? row / 8 : row / 4, in_word = bits == 4 ? row % 8 : row % 4;
+  const uint32_t word = WordAt(zeros, word_row * zero_row_step + group * zero_group_step);
+  const int shift = zeros_interleaved ? InterleavedShift(in_word) : static_cast<int>(in_word) * bits;
   return static_cast<int>(word >> shift & ((1u << bits) - 1)) + zero_offset;
 }
 
+// Into an array of its own: bytes that are written through a pointer might be the members, which would be read again each time.
 void PackedMatrix::Codes(int64_t row, int64_t col, int count, uint8_t* out) const {
   assert(col % kBlock == 0 && count <= kBlock);
-  const int n = 32 / bits;
+  uint8_t block[kBlock] = {};
   switch (order) {
     case CodeOrder::kRows:
       if (bits == 8) {
-        const int64_t row_bytes = static_cast<int64_t>(codes.size()) / rows;
-        std::memcpy(out, codes.data() + row * row_bytes + col, static_cast<size_t>(count));
+        std::memcpy(block, codes.data() + row * (static_cast<int64_t>(codes.size()) / rows) + col,
+                    static_cast<size_t>(count));
       } else {
-        const int64_t row_bytes = (cols + n - 1) / n * 4;
-        const auto* bytes = reinterpret_cast<const uint8_t*>(codes.data() + row * row_bytes + col / 2);
-        for (int i = 0; i < count; ++i) out[i] = bytes[i / 2] >> i % 2 * 4 & 15;
+        const char* words = codes.data() + ((cols + 7) / 8 * row + col / 8) * 4;
+        for (int i = 0; i < count; i += 8) SpreadHalfBytes(WordAt(words, i / 8), block + i);
       }
       break;
     case CodeOrder::kColumns:
-      for (int i = 0; i < count; i += n) {
-        const uint32_t word = WordAt(codes, (col + i) / n * rows + row);
-        for (int j = 0; j < n; ++j) out[i + j] = static_cast<uint8_t>(word >> j * bits & ((1u << bits) - 1));
+      if (bits == 8) {
+        const char* words = codes.data() + (col / 4 * rows + row) * 4;
+        for (int i = 0; i < count; i += 4, words += rows * 4) std::memcpy(block + i, words, 4);
+      } else {
+        const char* words = codes.data() + (col / 8 * rows + row) * 4;
+        for (int i = 0; i < count; i += 8, words += rows * 4) SpreadHalfBytes(WordAt(words, 0), block + i);
       }
       break;
     case CodeOrder::kInterleaved: {
       assert(bits == 4);
       const int shift = InterleavedShift(row % 8);
-      for (int i = 0; i < count; ++i) out[i] = WordAt(codes, (col + i) * (rows / 8) + row / 8) >> shift & 15;
+      const int64_t column_bytes = rows / 8 * 4;
+      // The shift leaves four bits of one byte.
+      const char* byte = codes.data() + col * column_bytes + row / 8 * 4 + shift / 8;
+      for (int i = 0; i < count; ++i, byte += column_bytes) block[i] = static_cast<uint8_t>(*byte) >> shift % 8 & 15;
       break;
     }
   }
-  for (int i = 0; i < count; ++i) out[i] ^= flipped;
+  for (int i = 0; i < kBlock; ++i) out[i] = block[i] ^ flipped;
 }
 
 ExactFormat FindExactFormat(const PackedMatrix& m) {
@@ -124,20 +148,15 @@ ExactFormat FindExactFormat(const PackedMatrix& m) {
 }
 
 void PackedRows::Read(int64_t begin, int64_t end, std::byte* out) const {
-  const int64_t row_bytes = RowBytes(format_, matrix_.cols);
-  const WeightFormatInfo& info = InfoOf(format_);
+  if (format_ == WeightFormat::kF32) return ReadFloats(begin, end, reinterpret_cast<float*>(out));
+  const int64_t row_bytes = RowBytes(format_, matrix_.cols), block_bytes = InfoOf(format_).block_bytes;
   uint8_t codes[kBlock];
   // Rows within: those of the orders by columns lie beside each other.
   for (int64_t col = 0; col < matrix_.cols; col += kBlock) {
-    const int count = static_cast<int>(std::min<int64_t>(kBlock, matrix_.cols - col));
-    std::byte* to = out + col / info.block_elements * info.block_bytes;
+    auto* to = reinterpret_cast<uint8_t*>(out + col / kBlock * block_bytes);
     for (int64_t row = begin; row < end; ++row, to += row_bytes) {
-      matrix_.Codes(row, col, count, codes);
-      if (format_ == WeightFormat::kF32) {
-        WriteFloats(row, col, count, codes, to);
-      } else {
-        WriteBlock(row, col, codes, reinterpret_cast<uint8_t*>(to));
-      }
+      matrix_.Codes(row, col, kBlock, codes);
+      WriteBlock(row, col, codes, to);
     }
   }
 }
@@ -155,33 +174,43 @@ void PackedRows::WriteBlock(int64_t row, int64_t col, const uint8_t* codes, uint
   uint8_t moved[kBlock];
   std::memcpy(moved, codes, kBlock);
   if (format_ == WeightFormat::kQ5_0) {
-    const int by = 16 - matrix_.Zero(row, group);
-    uint32_t fifth = 0;
-    for (int i = 0; i < kBlock; ++i) {
-      moved[i] = static_cast<uint8_t>(codes[i] + by);
-      fifth |= static_cast<uint32_t>(moved[i] >> 4 & 1) << i;
-    }
-    std::memcpy(out, &fifth, sizeof(fifth));
-    out += sizeof(fifth);
+    const auto by = static_cast<uint8_t>(16 - matrix_.Zero(row, group));
+    uint8_t fifth[kBlock];
+    for (int i = 0; i < kBlock; ++i) moved[i] = static_cast<uint8_t>(codes[i] + by);
+    for (int i = 0; i < kBlock; ++i) fifth[i] = moved[i] >> 4;
+    for (int i = 0; i < kBlock / 8; ++i) *out++ = LowestBits(fifth + 8 * i);
   }
   for (int i = 0; i < kBlock / 2; ++i) out[i] = static_cast<uint8_t>((moved[i] & 15) | moved[i + 16] << 4);
 }
 
-void PackedRows::WriteFloats(int64_t row, int64_t col, int count, const uint8_t* codes, std::byte* out) const {
-  const std::array<float, 256>& fp8 = Fp8Values();
-  float values[kBlock];
-  int64_t group = -1;
-  float scale = 0;
-  int zero = 0;
-  for (int i = 0; i < count; ++i) {
-    if (const int64_t its_group = matrix_.GroupOf(col + i); its_group != group) {
-      group = its_group;
-      scale = matrix_.Scale(row, group);
-      zero = matrix_.Zero(row, group);
+void PackedRows::ReadFloats(int64_t begin, int64_t end, float* out) const {
+  struct Step {
+    float scale;
+    int zero;
+  };
+  std::vector<Step> steps;  // [end - begin][groups]
+  steps.reserve(static_cast<size_t>((end - begin) * matrix_.groups()));
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t group = 0; group < matrix_.groups(); ++group) {
+      steps.push_back({matrix_.Scale(row, group), matrix_.Zero(row, group)});
     }
-    values[i] = (matrix_.fp8 ? fp8[codes[i]] : static_cast<float>(codes[i] - zero)) * scale;
   }
-  std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
+  const std::array<float, 256>& fp8 = Fp8Values();
+  uint8_t codes[kBlock];
+  for (int64_t col = 0; col < matrix_.cols; col += kBlock) {
+    const int count = static_cast<int>(std::min<int64_t>(kBlock, matrix_.cols - col));
+    int64_t groups[kBlock];
+    for (int i = 0; i < count; ++i) groups[i] = matrix_.GroupOf(col + i);
+    const Step* of_row = steps.data();
+    float* to = out + col;
+    for (int64_t row = begin; row < end; ++row, to += matrix_.cols, of_row += matrix_.groups()) {
+      matrix_.Codes(row, col, count, codes);
+      for (int i = 0; i < count; ++i) {
+        const Step step = of_row[groups[i]];
+        to[i] = (matrix_.fp8 ? fp8[codes[i]] : static_cast<float>(codes[i] - step.zero)) * step.scale;
+      }
+    }
+  }
 }
 
 void PackedRows::ReturnMemory() const {

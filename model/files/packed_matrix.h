@@ -52,7 +52,8 @@ struct PackedMatrix {
   int64_t GroupOf(int64_t col) const;
   float Scale(int64_t row, int64_t group) const;
   int Zero(int64_t row, int64_t group) const;
-  // Codes of columns [col, col + count) of a row. REQUIRES: col is a multiple of 32, count at most 32.
+  // Codes of columns [col, col + count) of a row into out [32]. REQUIRES: col is a multiple of 32, count at most 32 and not beyond
+  // the row.
   void Codes(int64_t row, int64_t col, int count, uint8_t* out) const;
 };
 
@@ -74,7 +75,7 @@ class PackedRows final : public RowSource {
 
  private:
   void WriteBlock(int64_t row, int64_t col, const uint8_t* codes, uint8_t* out) const;
-  void WriteFloats(int64_t row, int64_t col, int count, const uint8_t* codes, std::byte* out) const;
+  void ReadFloats(int64_t begin, int64_t end, float* out) const;
 
   PackedMatrix matrix_;
   WeightFormat format_;

@@ -20,7 +20,8 @@ namespace hydrant {
 class RowSource {
  public:
   virtual ~RowSource() = default;
-  // Rows [begin, end) into out [end - begin, RowBytes(format, cols)], in the format of the tensor.
+  // Rows [begin, end) into out [end - begin, RowBytes(format, cols)], in the format of the tensor. `out` is aligned as memory of
+  // its own is.
   virtual void Read(int64_t begin, int64_t end, std::byte* out) const = 0;
   // The memory of what they are made of may be returned; see TensorSource.
   virtual void ReturnMemory() const = 0;
