@@ -24,7 +24,8 @@ Episode::Episode(const EpisodeOptions& options)
       buggy_(options.bug, executor_),
       digesting_(options.digest, buggy_),
       tenants_(workload_, requests_, failure_),
-      turns_(workload_.core().scheduler.parked_blocks_max, failure_) {
+      turns_(workload_.core().scheduler.parked_blocks_max, failure_),
+      memory_(workload_, options.bug, failure_) {
   executor_.in_flight = [this] { ActInFlight(); };
   executor_.step_fails = [this] { return workload_.StepFails(); };
   executor_.on_change = [this](SimRequest& request) { RunOracle(request); };
@@ -72,6 +73,7 @@ EpisodeResult Episode::Run() {
   result_.withdrawn_checks = tenants_.withdrawn_checks();
   result_.giver_checks = tenants_.giver_checks();
   result_.twin_checks = twin_checks_;
+  result_.memory_checks = memory_.checks();
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
   result_.copied_blocks = executor_.copied_blocks();
@@ -220,6 +222,7 @@ void Episode::ActInFlight() {
     for (int32_t i = workload_.Arrivals(); i > 0; --i) AddRequest();
   }
   tenants_.BeforeEnds(core_->scheduler());
+  memory_.BeforeCharge(core_->scheduler());
 }
 
 void Episode::CancelSomebody(bool in_flight) {
@@ -283,6 +286,7 @@ void Episode::Step() {
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
   tenants_.BeforeStep(scheduler, admits);
   turns_.BeforeStep(scheduler);
+  memory_.BeforeCharge(scheduler);
   const bool forgotten = options_.bug == PlantedBug::kPromiseForgotten && promised_ != 0;
   if (forgotten) core_->PauseAdmission(true);
   std::span<const EngineEvent> events = core_->Step();
@@ -311,6 +315,7 @@ void Episode::Step() {
   if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);
   if (!failure_.any()) tenants_.AfterStep(scheduler);
+  if (!failure_.any()) memory_.AfterStep(scheduler);
 }
 
 EpisodeResult RunEpisode(const EpisodeOptions& options) { return Episode(options).Run(); }

@@ -11,6 +11,7 @@
 #include "server/engine/engine_core.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_executor.h"
+#include "tests/sim/memory_checks.h"
 #include "tests/sim/plan_digest.h"
 #include "tests/sim/planted_bug.h"
 #include "tests/sim/sim_request.h"
@@ -102,6 +103,7 @@ class Episode {
   DigestingExecutor digesting_;
   TenantChecks tenants_;
   TurnChecks turns_;
+  MemoryChecks memory_;
   std::unique_ptr<EngineCore> core_;
   std::vector<EngineEvent> spoilt_events_;
   uint64_t promised_ = 0;   // for whom budgets fell, until it is let in

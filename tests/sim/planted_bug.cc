@@ -77,6 +77,7 @@ constexpr const char* kNames[] = {
     "TenantTakenForGone",
     "RestoresUnbounded",
     "PromiseForgotten",
+    "MemoryIsFree",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(kLastPlantedBug) + 1);
 

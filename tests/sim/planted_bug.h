@@ -84,8 +84,9 @@ enum class PlantedBug : uint8_t {
   kTenantTakenForGone,  // its budgets fall for anybody
   kRestoresUnbounded,   // a step restores whatever there is
   kPromiseForgotten,    // a request for which budgets fell is not let in
+  kMemoryIsFree,        // who holds memory is charged for tokens alone
 };
-inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kPromiseForgotten;
+inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kMemoryIsFree;
 
 const char* NameOf(PlantedBug bug);
 

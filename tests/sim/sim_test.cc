@@ -51,6 +51,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.floor_checks += result.floor_checks;
     sum.withdrawn_checks += result.withdrawn_checks;
     sum.twin_checks += result.twin_checks;
+    sum.memory_checks += result.memory_checks;
     sum.reloads += result.reloads;
     sum.turn_cuts += result.turn_cuts;
     sum.rolling += result.rolling;
@@ -72,18 +73,19 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed << " failed, "
             << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, " << sum.fairness_checks
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.withdrawn_checks
-            << " prompts withdrawn while others waited, " << sum.reloads << " reloads, " << sum.cached_tokens
-            << " taken from the prefix cache, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
-            << " tokens restored, " << sum.restores_put_off << " restores put off, " << sum.parked_lost
-            << " parked sessions lost, " << sum.turns_given_up << " parked turns given up, " << sum.turns_gone_back
-            << " of them with the one before still there, " << sum.shrinks << " budgets lowered for " << sum.promises
-            << " requests, " << sum.giver_checks << " of them for another tenant, " << sum.rows_left_out
-            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.rolling
-            << " requests with rolling positions, " << sum.rolling_restored << " of them restored, " << sum.outgrown
-            << " longer than their context, " << sum.outgrown_far << " than four, " << sum.pauses
-            << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
-            << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, " << sum.rows_behind
-            << " rows behind an end, " << sum.ends_known << " of them left out\n";
+            << " prompts withdrawn while others waited, " << sum.memory_checks << " charges for memory, " << sum.reloads
+            << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
+            << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.restores_put_off
+            << " restores put off, " << sum.parked_lost << " parked sessions lost, " << sum.turns_given_up
+            << " parked turns given up, " << sum.turns_gone_back << " of them with the one before still there, "
+            << sum.shrinks << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
+            << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
+            << " sessions cut for a turn, " << sum.rolling << " requests with rolling positions, "
+            << sum.rolling_restored << " of them restored, " << sum.outgrown << " longer than their context, "
+            << sum.outgrown_far << " than four, " << sum.pauses << " slow readers paused, " << sum.paused_steps
+            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
+            << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
+            << sum.ends_known << " of them left out\n";
   if (replay != 0) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -96,6 +98,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.floor_checks * 5000, sum.requests);
   EXPECT_GT(sum.withdrawn_checks * 5000, sum.requests);
   EXPECT_GT(sum.twin_checks * 5000, sum.requests);
+  EXPECT_GT(sum.memory_checks * 100, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
   EXPECT_GT(sum.cached_tokens * 2, sum.requests);
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);

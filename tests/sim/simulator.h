@@ -9,9 +9,9 @@
 // order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows from first
 // come, first served; what a session goes on from parked, at whatever step its client left, unless there was no room
 // for it (turn_checks.h); no more restored in a step than it may; nobody held up by another's slow reader; no budget
-// lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h). At every step of some
-// episodes, every eighth of the others and at the end: the integrity of pool, tables and counters. At the end: all
-// blocks free.
+// lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h), and what memory costs
+// them (memory_checks.h). At every step of some episodes, every eighth of the others and at the end: the integrity of
+// pool, tables and counters. At the end: all blocks free.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -64,6 +64,7 @@ struct EpisodeResult {
   uint64_t fairness_checks = 0;   // pairs of tenants that waited at the same time
   uint64_t floor_checks = 0;      // heads of line within their tenant's floor
   uint64_t twin_checks = 0;       // times somebody was let in while a prompt under the same salt was computed
+  uint64_t memory_checks = 0;     // charges of a tenant for memory that it held
   uint64_t withdrawn_checks = 0;  // turns that fell with a prompt that was withdrawn, while others waited
   uint64_t reloads = 0;
   uint64_t pauses = 0;         // of requests whose reader was behind
