@@ -1,5 +1,5 @@
 // The types of numbers, and the kinds of small operations, that model files, configurations and devices speak of: DType,
-// KvType, WeightFormat, Activation, NormKind.
+// KvType, WeightFormat, Activation, NormKind, kNoWindow.
 //
 // Thread: any (constants).
 #ifndef HYDRANT_KERNELS_TYPES_H_
@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace hydrant {
@@ -105,6 +106,9 @@ static_assert(FormatOf(DType::kF32) == WeightFormat::kF32 && FormatOf(DType::kF1
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
 
 enum class NormKind : uint8_t { kRms, kLayer };
+
+// The window of a layer whose tokens see all that comes before them.
+inline constexpr int32_t kNoWindow = std::numeric_limits<int32_t>::max();
 
 }  // namespace hydrant
 

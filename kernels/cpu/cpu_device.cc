@@ -175,7 +175,7 @@ int64_t CpuDevice::BeginStep(const StepBatch& batch) {
   return std::ssize(batch.token_ids);
 }
 
-void CpuDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {
+void CpuDevice::Embed(const LinearWeight* tokens, float scale, const LinearWeight* positions, Matrix x) {
   assert(tokens != nullptr || positions != nullptr);
   assert(x.rows == static_cast<int64_t>(batch_.token_ids.size()));
   const auto* first = static_cast<const CpuLinear*>(tokens != nullptr ? tokens : positions);
@@ -195,6 +195,9 @@ void CpuDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions,
       float* to = out + token * x.cols;
       const int32_t id = batch_.token_ids[static_cast<size_t>(token)];
       first->ReadRow(tokens != nullptr ? id : position, *kernels_.linear, to);
+      if (tokens != nullptr && scale != 1) {
+        for (int64_t col = 0; col < x.cols; ++col) to[col] *= scale;
+      }
       if (second == nullptr) continue;
       float* addend = embedding_rows_.data() + static_cast<size_t>(thread) * static_cast<size_t>(x.cols);
       second->ReadRow(position, *kernels_.linear, addend);
@@ -209,6 +212,17 @@ void CpuDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
   float* out = Floats(y);
   pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int) {
     kernels_.row->norm(norm, in + begin * x.cols, x.cols, out + begin * x.cols, x.cols, end - begin, x.cols);
+  });
+}
+
+void CpuDevice::AddNormed(const NormWeight& norm, Matrix x, Matrix y) {
+  assert(x.rows == y.rows && x.cols == y.cols);
+  float* in = Floats(x);
+  float* out = Floats(y);
+  pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int) {
+    float* rows = in + begin * x.cols;
+    kernels_.row->norm(norm, rows, x.cols, rows, x.cols, end - begin, x.cols);
+    for (int64_t i = begin * x.cols; i < end * x.cols; ++i) out[i] += in[i];
   });
 }
 

@@ -216,15 +216,21 @@ void CudaDevice::RunLayers(const void* program, const std::function<void()>& ops
   Done();
 }
 
-void CudaDevice::Embed(const LinearWeight* tokens, const LinearWeight* positions, Matrix x) {
+void CudaDevice::Embed(const LinearWeight* tokens, float scale, const LinearWeight* positions, Matrix x) {
   assert(tokens != nullptr || positions != nullptr);
-  cuda::LaunchEmbed(stream_, step_->view(), ViewOf(tokens), ViewOf(positions), x.rows, x.cols, Out(x));
+  cuda::LaunchEmbed(stream_, step_->view(), ViewOf(tokens), scale, ViewOf(positions), x.rows, x.cols, Out(x));
   Done();
 }
 
 void CudaDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
   assert(x.rows == y.rows && x.cols == y.cols);
   cuda::LaunchNorm(stream_, norm, In(x), {y.data, y.dtype}, x.rows, x.cols);
+  Done();
+}
+
+void CudaDevice::AddNormed(const NormWeight& norm, Matrix x, Matrix y) {
+  assert(x.rows == y.rows && x.cols == y.cols && y.dtype == DType::kF32);
+  cuda::LaunchAddNormed(stream_, norm, In(x), Out(y), x.rows, x.cols);
   Done();
 }
 

@@ -19,10 +19,10 @@ cuda::RopeView ViewOf(const RopeTable* rope) {
   return rope != nullptr ? static_cast<const cuda::CudaRopeTable*>(rope)->view() : cuda::RopeView();
 }
 
-cuda::AttentionShape ShapeOf(int32_t layer, float scale, const Matrix& qkv, const cuda::Output& out,
+cuda::AttentionShape ShapeOf(int32_t layer, float scale, int32_t window, const Matrix& qkv, const cuda::Output& out,
                              const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
-  return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out};
+  return {layer, heads - 2 * layout.kv_heads, scale, window, static_cast<float*>(qkv.data), out};
 }
 
 // The upload of tables and what refers to them, in one packet.
@@ -40,14 +40,14 @@ size_t TableBytes(const Ops& ops) {
 void CudaDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
                                 const KvCacheView& kv) {
   assert(kv.layout.head_dim <= cuda::kHeadDimMax);
-  cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms, ShapeOf(layer, 1.0f, qkv, {}, kv.layout),
-                             qkv.rows, kv);
+  cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms,
+                             ShapeOf(layer, 1.0f, kNoWindow, qkv, {}, kv.layout), qkv.rows, kv);
   Done();
 }
 
-void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, Matrix qkv, const KvCacheView& kv,
-                           Matrix out) {
-  const cuda::AttentionShape shape = ShapeOf(layer, scale, qkv, {out.data, out.dtype}, kv.layout);
+void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, int32_t window, Matrix qkv,
+                           const KvCacheView& kv, Matrix out) {
+  const cuda::AttentionShape shape = ShapeOf(layer, scale, window, qkv, {out.data, out.dtype}, kv.layout);
   assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
   auto* sums = static_cast<float*>(prompt_sums_->data());
   for (const cuda::PromptGroup& group : step_->prompt_groups()) {

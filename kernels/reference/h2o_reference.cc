@@ -22,21 +22,30 @@ double FlushToZero(double score) { return score < static_cast<double>(kScoreMin)
 }  // namespace
 
 H2oHistory::H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale,
-                       const RopeSpec& rope)
-    : policy_(policy), heads_(heads), head_dim_(head_dim), scale_(scale), rope_(rope) {}
+                       const RopeSpec& rope, int32_t window)
+    : policy_(policy), heads_(heads), head_dim_(head_dim), scale_(scale), rope_(rope), window_(window) {}
+
+int64_t H2oHistory::FirstSeen() const {
+  const int64_t count = std::ssize(tokens_);
+  if (policy_.rolling) return std::max(count - window_, int64_t{0});
+  int64_t first = 0;
+  while (tokens_.back().position - tokens_[first].position >= window_) ++first;
+  return first;
+}
 
 Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight) {
   assert(tokens_.empty() || tokens_.back().position < position);
   tokens_.push_back({position, 0.0, Values(k.begin(), k.end()), Values(v.begin(), v.end())});
-  const int64_t count = std::ssize(tokens_);
+  const int64_t first = FirstSeen(), count = std::ssize(tokens_) - first;
   Values keys, values;
-  for (const Token& token : tokens_) {
-    const int64_t rank = &token - tokens_.data();
+  for (int64_t rank = first; rank < std::ssize(tokens_); ++rank) {
+    const Token& token = tokens_[rank];
     const Values key = policy_.rolling ? Rope(rope_, rank, token.key, 1, head_dim_) : token.key;
     keys.insert(keys.end(), key.begin(), key.end());
     values.insert(values.end(), token.value.begin(), token.value.end());
   }
-  const Values query = policy_.rolling ? Rope(rope_, count - 1, q, heads_, head_dim_) : Values(q.begin(), q.end());
+  const Values query =
+      policy_.rolling ? Rope(rope_, std::ssize(tokens_) - 1, q, heads_, head_dim_) : Values(q.begin(), q.end());
   AttentionResult result = Attention(query, heads_, keys, values, count, head_dim_, scale_);
   if (policy_.scores()) {
     for (int64_t j = 0; j < count; ++j) {
@@ -46,7 +55,11 @@ Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t posi
         sum += policy_.square ? p * p : p;
       }
       if (policy_.gqa_reduce == GqaReduce::kMean) sum /= static_cast<double>(heads_);
-      tokens_[j].score = FlushToZero(decay * tokens_[j].score + row_weight * sum);
+      Token& token = tokens_[first + j];
+      token.score = FlushToZero(decay * token.score + row_weight * sum);
+    }
+    if (row_weight > 0) {
+      for (int64_t j = 0; j < first; ++j) tokens_[j].score = 0.0;
     }
   }
   return std::move(result.out);

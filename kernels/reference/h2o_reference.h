@@ -27,8 +27,10 @@ class H2oHistory {
     Values value;  // [head_dim]
   };
 
-  // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated.
-  H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale, const RopeSpec& rope = {});
+  // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated. `window` is
+  // that of the layer.
+  H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale, const RopeSpec& rope = {},
+             int32_t window = kNoWindow);
 
   // One prompt token: q [heads, head_dim]; k, v [head_dim]. It attends to everything so far and itself. Returns its output
   // [heads, head_dim]. Positions ascend.
@@ -59,6 +61,8 @@ class H2oHistory {
   Values Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight);
   // Scores as the cut sees them: pooled over the candidates at a prompt's cut.
   Values CutScores(int32_t logical_length, bool prompt_cut) const;
+  // The place in tokens_ of the first that the newest one sees.
+  int64_t FirstSeen() const;
   bool Recent(int32_t position, int32_t logical_length) const { return position >= logical_length - policy_.recent; }
 
   EvictionPolicy policy_;
@@ -66,6 +70,7 @@ class H2oHistory {
   int64_t head_dim_;
   double scale_;
   RopeSpec rope_;
+  int32_t window_;
   std::vector<Token> tokens_;  // by position
 };
 

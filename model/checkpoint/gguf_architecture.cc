@@ -44,6 +44,12 @@ constexpr auto kQwen3Names =
                              {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
                          });
 
+constexpr auto kGemma3Names =
+    WithMore(kQwen3Names, {
+                              {TensorRole::kAttentionOutNorm, Presence::kRequired, "blk.#.post_attention_norm.weight"},
+                              {TensorRole::kMlpOutNorm, Presence::kRequired, "blk.#.post_ffw_norm.weight"},
+                          });
+
 // The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
 constexpr TensorName kNeoxNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
@@ -103,6 +109,16 @@ constexpr GgufArchitecture kArchitectures[] = {
      .norm_eps_key = kRmsEps},
     {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    // The converter has added 1 to the weights of its norms. 62 layers: the 27B.
+    {.name = "gemma3",
+     .naming = {.names = kGemma3Names, .known = kKnown},
+     .norm_eps_key = kRmsEps,
+     .activation = Activation::kGeluTanh,
+     .sandwich_norm = true,
+     .scales_embedding = true,
+     .window_period = 6,
+     .windowed_theta = 10'000,
+     .layers_scaled_by_width = 62},
     {.name = "gptneox",
      .naming = {.names = kNeoxNames, .known = kKnown},
      .norm = NormKind::kLayer,

@@ -4,6 +4,7 @@
 #ifndef HYDRANT_MODEL_CHECKPOINT_GGUF_ARCHITECTURE_H_
 #define HYDRANT_MODEL_CHECKPOINT_GGUF_ARCHITECTURE_H_
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -19,6 +20,13 @@ struct GgufArchitecture {
   std::string_view norm_eps_key;  // after the prefix
   Activation activation = Activation::kSilu;
   bool gated = true;
+  bool sandwich_norm = false;
+  bool scales_embedding = false;  // by sqrt(hidden)
+  // Every window_period-th layer has no window, the others rotate with a base of windowed_theta. 0: all layers are alike.
+  int32_t window_period = 0;
+  double windowed_theta = 0;
+  // A model of so many layers divides scores by the root of hidden / heads. 0: none does.
+  int32_t layers_scaled_by_width = 0;
   bool says_parallel = false;  // `use_parallel_residual` is there
 };
 

@@ -37,9 +37,13 @@ struct Keys {
         norm_eps(StrCat(a, norm_eps_key)),
         parallel_residual(StrCat(a, ".use_parallel_residual")),
         sliding_window(StrCat(a, ".attention.sliding_window")),
+        window_period(StrCat(a, ".attention.sliding_window_pattern")),
+        attention_softcap(StrCat(a, ".attn_logit_softcapping")),
+        final_softcap(StrCat(a, ".final_logit_softcapping")),
         experts(StrCat(a, ".expert_count")),
         rope_dims(StrCat(a, ".rope.dimension_count")),
         rope_theta(StrCat(a, ".rope.freq_base")),
+        windowed_theta(StrCat(a, ".rope.freq_base_swa")),
         rope_kind(StrCat(a, ".rope.scaling.type")),
         rope_factor(StrCat(a, ".rope.scaling.factor")),
         rope_factor_old(StrCat(a, ".rope.scale_linear")),
@@ -49,8 +53,9 @@ struct Keys {
         rope_beta_slow(StrCat(a, ".rope.scaling.yarn_beta_slow")) {}
 
   std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
-      parallel_residual, sliding_window, experts, rope_dims, rope_theta, rope_kind, rope_factor, rope_factor_old,
-      rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
+      parallel_residual, sliding_window, window_period, attention_softcap, final_softcap, experts, rope_dims,
+      rope_theta, windowed_theta, rope_kind, rope_factor, rope_factor_old, rope_attention_factor, rope_original_context,
+      rope_beta_fast, rope_beta_slow;
 };
 
 constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
@@ -66,10 +71,11 @@ class GgufReader {
 
   absl::Status Read(Checkpoint& checkpoint) {
     HYDRANT_RETURN_IF_ERROR(ReadSizes(checkpoint.config));
-    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(checkpoint.config, checkpoint.warnings));
+    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(checkpoint.config));
     HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, checkpoint.warnings));
     HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, checkpoint.config));
     HYDRANT_RETURN_IF_ERROR(ReadRope(checkpoint.config));
+    HYDRANT_RETURN_IF_ERROR(ReadWindow(checkpoint.config));
     const ConfigFieldNames names{keys_.hidden,
                                  keys_.layers,
                                  keys_.query_heads,
@@ -117,6 +123,7 @@ class GgufReader {
     config.norm = architecture_.norm;
     config.activation = architecture_.activation;
     config.gated = architecture_.gated;
+    config.sandwich_norm = architecture_.sandwich_norm;
     HYDRANT_ASSIGN_OR_RETURN(const auto parallel, file_.Bool(keys_.parallel_residual));
     if (!parallel && architecture_.says_parallel) {
       return FileError(file_.name(), Quoted(keys_.parallel_residual), "is missing");
@@ -128,6 +135,12 @@ class GgufReader {
     HYDRANT_RETURN_IF_ERROR(Number(keys_.kv_heads, config.query_heads, config.kv_heads));
     HYDRANT_RETURN_IF_ERROR(Number(keys_.ffn, {}, config.ffn));
     HYDRANT_RETURN_IF_ERROR(Number(keys_.context, {}, config.context));
+    if (architecture_.scales_embedding) {
+      config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(std::max(config.hidden, 0))));
+    }
+    if (architecture_.layers_scaled_by_width == config.layers && config.query_heads > 0 && config.hidden > 0) {
+      config.attention_scale = std::sqrt(static_cast<double>(config.query_heads) / config.hidden);
+    }
     HYDRANT_ASSIGN_OR_RETURN(const auto eps, file_.Float(keys_.norm_eps));
     if (!eps) return FileError(file_.name(), Quoted(keys_.norm_eps), "is missing");
     config.norm_eps = static_cast<float>(*eps);
@@ -141,10 +154,10 @@ class GgufReader {
     return absl::OkStatus();
   }
 
-  absl::Status RefuseUnsupported(ModelConfig& config, std::vector<std::string>& warnings) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
-    if (window.value_or(0) > 0) {
-      ClipContextToWindow(static_cast<int32_t>(*window), file_.name(), keys_.sliding_window, config, warnings);
+  absl::Status RefuseUnsupported(const ModelConfig& config) const {
+    for (const std::string& key : {keys_.attention_softcap, keys_.final_softcap}) {
+      HYDRANT_ASSIGN_OR_RETURN(const auto cap, file_.Float(key));
+      if (cap.value_or(0) != 0) return FileError(file_.name(), Quoted(key), *cap, " is not supported");
     }
     HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
     if (experts.value_or(0) > 0)
@@ -220,7 +233,37 @@ class GgufReader {
                        " is not supported (none, linear and yarn are)");
     }
     HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(scaling, file_.name(), Quoted(keys_.rope_theta), config));
+    HYDRANT_RETURN_IF_ERROR(ReadWindowedRope(config));
     return DivideByRopeFactors(config);
+  }
+
+  absl::Status ReadWindow(ModelConfig& config) const {
+    HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
+    if (window.value_or(0) == 0) return absl::OkStatus();
+    config.window = static_cast<int32_t>(*window);
+    // Unless a rule of the architecture has said which, all layers have it.
+    if (config.windowed_layers.empty()) config.windowed_layers.assign(LayersRead(config), true);
+    return absl::OkStatus();
+  }
+
+  // ValidateModelConfig refuses more.
+  static size_t LayersRead(const ModelConfig& config) {
+    return static_cast<size_t>(std::clamp(config.layers, 0, 1 << 12));
+  }
+
+  // Windowed layers have frequencies without scaling.
+  absl::Status ReadWindowedRope(ModelConfig& config) const {
+    if (architecture_.window_period == 0) return absl::OkStatus();
+    RopeScaling plain{.theta = architecture_.windowed_theta};
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.windowed_theta, plain.theta));
+    ModelConfig windowed;
+    windowed.rope_dims = config.rope_dims;
+    HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(plain, file_.name(), Quoted(keys_.windowed_theta), windowed));
+    config.windowed_inv_freq = std::move(windowed.rope_inv_freq);
+    HYDRANT_ASSIGN_OR_RETURN(const auto stored, file_.Int(keys_.window_period, 1, kIntMax));
+    const auto period = static_cast<size_t>(stored.value_or(architecture_.window_period));
+    for (size_t i = 0; i < LayersRead(config); ++i) config.windowed_layers.push_back((i + 1) % period != 0);
+    return absl::OkStatus();
   }
 
   // Llama 3.1 and later: the scaling is stored as one divisor per frequency.

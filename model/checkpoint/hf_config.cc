@@ -1,6 +1,7 @@
 #include "model/checkpoint/hf_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -24,15 +25,16 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
 
 constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr int32_t kLayersRead = 1 << 12;
 
 class HfReader {
  public:
-  HfReader(const JsonValue& root, const HfFamily& family, std::vector<std::string>& warnings)
-      : root_(root), family_(family), warnings_(warnings) {}
+  HfReader(const JsonValue& root, const HfFamily& family) : root_(root), family_(family) {}
 
   absl::StatusOr<HfConfig> Run(const JsonValue* generation) {
     result_.naming = &family_.naming;
     HYDRANT_ASSIGN_OR_RETURN(result_.quantization, ReadHfQuantization(root_));
+    HYDRANT_RETURN_IF_ERROR(RefuseUnsupported());
     HYDRANT_RETURN_IF_ERROR(ReadSizes());
     HYDRANT_RETURN_IF_ERROR(ReadHeads());
     HYDRANT_RETURN_IF_ERROR(ReadFlags());
@@ -55,6 +57,18 @@ class HfReader {
     return root_.Read(key, kIntMin, kIntMax, out);
   }
 
+  absl::Status RefuseUnsupported() const {
+    for (const std::string_view key : family_.refused) {
+      const auto field = root_.Find(key);
+      if (!field) continue;
+      const auto number = field->Number();
+      const auto flag = field->Bool();
+      if ((number.ok() && *number == 0) || (flag.ok() && !*flag)) continue;
+      return field->Error("is not supported");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadSizes() {
     ModelConfig& config = result_.config;
     const ConfigFieldNames& fields = family_.fields;
@@ -69,7 +83,12 @@ class HfReader {
       config.embedding_dim = config.hidden;
       HYDRANT_RETURN_IF_ERROR(root_.Read(family_.embedding_dim_field, 1, kIntMax, config.embedding_dim));
     }
+    if (family_.scales_embedding) {
+      config.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(std::max(config.hidden, 0))));
+    }
     config.norm = family_.norm;
+    config.norm_offset = family_.norm_offset;
+    config.sandwich_norm = family_.sandwich_norm;
     double eps = family_.norm_eps;
     if (family_.reads_norm_eps) HYDRANT_RETURN_IF_ERROR(root_.Read(fields.norm_eps, eps));
     config.norm_eps = static_cast<float>(eps);
@@ -78,6 +97,7 @@ class HfReader {
 
   absl::Status ReadHeads() {
     ModelConfig& config = result_.config;
+    HYDRANT_RETURN_IF_ERROR(ReadAttentionScale());
     const ConfigFieldNames& fields = family_.fields;
     config.kv_heads = config.query_heads;
     if (family_.reads_kv_heads) {
@@ -96,6 +116,16 @@ class HfReader {
           ->Error(config.query_heads, " does not divide the hidden size ", config.hidden);
     }
     config.head_dim = config.hidden / config.query_heads;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadAttentionScale() {
+    const std::string_view key = family_.attention_scalar_field;
+    if (key.empty()) return absl::OkStatus();
+    double scalar = family_.attention_scalar;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(key, scalar));
+    if (!(scalar > 0)) return root_.Find(key)->Error(scalar, " is not above 0");
+    result_.config.attention_scale = 1 / std::sqrt(scalar);
     return absl::OkStatus();
   }
 
@@ -143,29 +173,52 @@ class HfReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadWindow() {
-    bool any = family_.has_window;
+  // [layers]: the layers' own words, else the family's rule.
+  absl::StatusOr<std::vector<bool>> WindowedLayers() const {
+    // ValidateModelConfig refuses more.
+    const auto layers = static_cast<size_t>(std::clamp(result_.config.layers, 0, kLayersRead));
+    std::vector<bool> windowed(layers, family_.has_window);
+    const bool ruled = family_.max_window_layers > 0 || family_.window_period > 0;
     if (const auto kinds = root_.Find("layer_types")) {
-      any = false;
+      if (ruled && kinds->size() != layers) {
+        return kinds->Error("has ", kinds->size(), " entries for ", layers, " layers");
+      }
       for (size_t i = 0; i < kinds->size(); ++i) {
         HYDRANT_ASSIGN_OR_RETURN(const std::string_view kind, (*kinds)[i].String());
         if (kind != "full_attention" && kind != "sliding_attention") {
           return (*kinds)[i].Error(Quoted(kind), " is not supported (full_attention and sliding_attention are)");
         }
-        any = any || kind == "sliding_attention";
+        // Where a family has no rule of its own, transformers goes by the window alone.
+        if (ruled) windowed[i] = kind == "sliding_attention";
       }
-      any = family_.has_window && (any || family_.max_window_layers == 0);
-    } else if (family_.max_window_layers > 0) {
-      int32_t full_layers = family_.max_window_layers;
-      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
-      any = full_layers < result_.config.layers;
+      return windowed;
     }
-    bool uses_window = true;
+    int32_t full_layers = family_.max_window_layers;
+    int32_t period = family_.window_period;
+    if (full_layers > 0) {
+      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
+    } else if (period > 0) {
+      HYDRANT_RETURN_IF_ERROR(root_.Read("sliding_window_pattern", 1, kIntMax, period));
+      HYDRANT_RETURN_IF_ERROR(root_.Read("_sliding_window_pattern", 1, kIntMax, period));
+    }
+    for (size_t i = 0; ruled && i < layers; ++i) {
+      windowed[i] = period > 0 ? (i + 1) % static_cast<size_t>(period) != 0 : i >= static_cast<size_t>(full_layers);
+    }
+    return windowed;
+  }
+
+  absl::Status ReadWindow() {
+    ModelConfig& config = result_.config;
+    HYDRANT_ASSIGN_OR_RETURN(std::vector<bool> windowed, WindowedLayers());
+    bool uses_window = family_.has_window;
     HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.uses_window, uses_window));
     constexpr std::string_view kField = "sliding_window";
     int32_t window = root_.Has(kField) ? 0 : family_.window;  // null: none
     HYDRANT_RETURN_IF_ERROR(root_.Read(kField, 1, kIntMax, window));
-    if (any && uses_window && window > 0) ClipContextToWindow(window, "config.json", kField, result_.config, warnings_);
+    const bool any = std::find(windowed.begin(), windowed.end(), true) != windowed.end();
+    if (any && uses_window && window > 0) config.window = window;
+    // Layers that rotate in another way do so without a window, too.
+    if (config.window != kNoWindow || !config.windowed_inv_freq.empty()) config.windowed_layers = std::move(windowed);
     return absl::OkStatus();
   }
 
@@ -226,7 +279,6 @@ class HfReader {
 
   JsonValue root_;
   const HfFamily& family_;
-  std::vector<std::string>& warnings_;
   HfConfig result_;
 };
 
@@ -248,7 +300,7 @@ absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* 
     if (config.Find(key))
       warnings.push_back(StrCat("config.json: ", Quoted(key), ": is ignored; no code of a checkpoint is ever run"));
   }
-  HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family, warnings).Run(generation));
+  HYDRANT_ASSIGN_OR_RETURN(HfConfig result, HfReader(config, *family).Run(generation));
   HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(result.config, "config.json", family->fields));
   return result;
 }

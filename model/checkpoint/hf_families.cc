@@ -43,6 +43,14 @@ constexpr auto kQwen3Names =
                               {TensorRole::kKNorm, Presence::kRequired, "model.layers.#.self_attn.k_norm.weight"},
                           });
 
+constexpr auto kGemma3Names = WithMore(
+    WithChanges(kQwen3Names,
+                {{TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.pre_feedforward_layernorm.weight"}}),
+    {
+        {TensorRole::kAttentionOutNorm, Presence::kRequired, "model.layers.#.post_attention_layernorm.weight"},
+        {TensorRole::kMlpOutNorm, Presence::kRequired, "model.layers.#.post_feedforward_layernorm.weight"},
+    });
+
 constexpr TensorName kOptNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "model.decoder.embed_tokens.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "lm_head.weight"},
@@ -163,6 +171,10 @@ constexpr ConfigFieldNames Starcoder2Fields() {
   return fields;
 }
 
+// Fields of Gemma 2, and of models that read texts backwards, too.
+constexpr std::string_view kGemma3Refused[] = {"attn_logit_softcapping", "final_logit_softcapping",
+                                               "use_bidirectional_attention"};
+
 // Defaults are those of the configuration classes of transformers 5.23. The widths have defaults there, too, but nobody
 // publishes a model without them, so they are asked for.
 constexpr HfFamily kFamilies[] = {
@@ -202,6 +214,31 @@ constexpr HfFamily kFamilies[] = {
      .window = 4096,
      .uses_window = {"use_sliding_window", false},
      .max_window_layers = 28},
+    // The language model alone. What sees images has another model_type, and its fields in an object of their own.
+    {.model_type = "gemma3_text",
+     .naming = {.names = kGemma3Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .sandwich_norm = true,
+     .norm_offset = 1,
+     .scales_embedding = true,
+     .activation_field = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .context = 131072,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .tied = {"tie_word_embeddings", true},
+     .attention_bias = {"attention_bias"},
+     .theta = 1'000'000,
+     .attention_scalar_field = "query_pre_attn_scalar",
+     .attention_scalar = 256,
+     .has_window = true,
+     .window_period = 6,
+     .windowed_theta_field = "rope_local_base_freq",
+     .windowed_theta = 10'000,
+     .window = 4096,
+     .refused = kGemma3Refused,
+     .bos_id = 2,
+     .eos_id = 1},
     // Its norms have PyTorch's own epsilon. Positions begin at row 2: the first two were the padding's.
     {.model_type = "opt",
      .naming = {.names = kOptNames, .known = kOptKnown, .prefix = "model."},

@@ -29,6 +29,9 @@ struct HfFamily {
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-6;
   bool reads_norm_eps = true;
+  bool sandwich_norm = false;
+  float norm_offset = 0;
+  bool scales_embedding = false;  // by sqrt(hidden)
   bool gated = true;
   std::string_view activation_field = "hidden_act";
   std::string_view activation = "silu";
@@ -50,15 +53,26 @@ struct HfFamily {
 
   int32_t position_offset = -1;  // at least 0: positions are learned, and position 0 has this row of their table
   std::string_view theta_field = "rope_theta";
+  double theta = 10'000;  // where the field is missing
   std::string_view rotated_share_field = "partial_rotary_factor";
   double rotated_share = 1;
 
+  // The scores are divided by the root of this field's value. No name: by that of the head's elements.
+  std::string_view attention_scalar_field = "";
+  double attention_scalar = 0;  // where the field is missing
+
   // Windowed layers: those that `layer_types` says, else those from number `max_window_layers` on where there is such a field,
-  // else all.
+  // else all but every `window_period`th where there is one, else all.
   bool has_window = false;
-  int32_t window = 0;  // 0: none
+  int32_t window_period = 0;
+  std::string_view windowed_theta_field = "";  // rotary base of windowed layers; empty: that of all
+  double windowed_theta = 0;                   // where the field is missing
+  int32_t window = 0;                          // 0: none
   HfFlag uses_window = {"", true};
   int32_t max_window_layers = 0;  // 0: no such field
+
+  // Fields that change the mathematics, which is supported without: any value but null, false and 0 is refused.
+  std::span<const std::string_view> refused = {};
 
   int32_t bos_id = -1;  // -1: none
   int32_t eos_id = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "model/config/rope_scaling.h"
 #include "model/files/file_error.h"
@@ -20,9 +21,14 @@ class RopeReader {
   // Rotary settings are in `rope_parameters` since transformers 5, before that in `rope_scaling` and beside it.
   absl::Status Run() {
     const auto parameters = root_.Find("rope_parameters");
-    const auto scaling_field = parameters ? parameters : root_.Find("rope_scaling");
+    auto scaling_field = parameters ? parameters : root_.Find("rope_scaling");
+    HYDRANT_RETURN_IF_ERROR(ReadWindowed(parameters));
+    // Where windowed layers have settings of their own, each kind of layer has an object.
+    if (parameters && !family_.windowed_theta_field.empty() && parameters->Find(kFullLayers)) {
+      scaling_field = parameters->Find(kFullLayers);
+    }
     const JsonValue& source = scaling_field ? *scaling_field : root_;
-    RopeScaling scaling;
+    RopeScaling scaling{.theta = family_.theta};
     HYDRANT_RETURN_IF_ERROR(root_.Read(family_.theta_field, scaling.theta));
     double share = family_.rotated_share;
     HYDRANT_RETURN_IF_ERROR(root_.Read(family_.rotated_share_field, share));
@@ -51,6 +57,27 @@ class RopeReader {
   }
 
  private:
+  static constexpr std::string_view kFullLayers = "full_attention", kWindowedLayers = "sliding_attention";
+
+  // Windowed layers have frequencies without scaling.
+  absl::Status ReadWindowed(const std::optional<JsonValue>& parameters) const {
+    if (family_.windowed_theta_field.empty()) return absl::OkStatus();
+    RopeScaling plain{.theta = family_.windowed_theta};
+    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.windowed_theta_field, plain.theta));
+    if (const auto own = parameters ? parameters->Find(kWindowedLayers) : std::nullopt) {
+      HYDRANT_RETURN_IF_ERROR(own->Read("rope_theta", plain.theta));
+      if (const auto type = own->Find("rope_type")) {
+        HYDRANT_ASSIGN_OR_RETURN(const std::string_view kind, type->String());
+        if (kind != "default") return type->Error(Quoted(kind), " is not supported for windowed layers (default is)");
+      }
+    }
+    ModelConfig windowed;
+    windowed.rope_dims = config_.head_dim;
+    HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(plain, "config.json", Quoted(family_.windowed_theta_field), windowed));
+    config_.windowed_inv_freq = std::move(windowed.rope_inv_freq);
+    return absl::OkStatus();
+  }
+
   absl::Status ReadRopeKind(const JsonValue& source, std::string_view kind, RopeScaling& scaling) const {
     if (kind == "default") return absl::OkStatus();
     if (kind == "linear") {

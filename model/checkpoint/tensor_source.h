@@ -34,8 +34,10 @@ enum class TensorRole : uint8_t {
   kKNorm,  // [head_dim]
   kO,
   kOBias,
+  kAttentionOutNorm,  // sandwich_norm: of what attention adds
   kMlpNorm,
   kMlpNormBias,
+  kMlpOutNorm,  // the same of the MLP
   kGate,
   kGateBias,
   kUp,

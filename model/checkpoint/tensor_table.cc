@@ -273,8 +273,10 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
     case TensorRole::kFinalNormBias:
     case TensorRole::kAttentionNorm:
     case TensorRole::kAttentionNormBias:
+    case TensorRole::kAttentionOutNorm:
     case TensorRole::kMlpNorm:
     case TensorRole::kMlpNormBias:
+    case TensorRole::kMlpOutNorm:
     case TensorRole::kOBias:
     case TensorRole::kDownBias:
       return {c.hidden};

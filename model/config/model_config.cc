@@ -32,9 +32,15 @@ absl::Status ValidateRope(const ModelConfig& config, std::string_view file, cons
     return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2, " rotary frequencies, not ",
                      config.rope_inv_freq.size());
   }
-  for (const double frequency : config.rope_inv_freq) {
-    if (!std::isfinite(frequency) || frequency < 0) {
-      return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
+  if (!config.windowed_inv_freq.empty() && (config.windowed_inv_freq.size() != config.rope_inv_freq.size() ||
+                                            config.windowed_layers.size() != static_cast<size_t>(config.layers))) {
+    return FileError(file, Quoted(names.rope_dims), "windowed layers lack rotary frequencies");
+  }
+  for (const std::vector<double>* frequencies : {&config.rope_inv_freq, &config.windowed_inv_freq}) {
+    for (const double frequency : *frequencies) {
+      if (!std::isfinite(frequency) || frequency < 0) {
+        return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
+      }
     }
   }
   return absl::OkStatus();
@@ -83,6 +89,15 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
   if (!std::isfinite(config.norm_eps) || config.norm_eps <= 0 || config.norm_eps >= 1) {
     return FileError(file, Quoted(names.norm_eps), config.norm_eps, " is not between 0 and 1");
   }
+  if (!std::isfinite(config.attention_scale) || config.attention_scale < 0) {
+    return FileError(file, Quoted(names.head_dim), "attention would be scaled by ", config.attention_scale);
+  }
+  const bool layers_known =
+      config.windowed_layers.empty() || config.windowed_layers.size() == static_cast<size_t>(config.layers);
+  if (config.window < 1 || !layers_known || (config.windowed_layers.empty() && config.window != kNoWindow)) {
+    return FileError(file, Quoted(names.layers), "windows of ", config.window, " tokens in ",
+                     config.windowed_layers.size(), " layers");
+  }
   if (config.eos_ids.empty()) return FileError(file, Quoted(names.eos_id), "no end-of-sequence token is given");
   for (const int32_t id : config.eos_ids) {
     if (id < 0 || id >= config.vocab) {
@@ -90,14 +105,6 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
     }
   }
   return config.position_rows > 0 ? ValidatePositionTable(config, file, names) : ValidateRope(config, file, names);
-}
-
-void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
-                         std::vector<std::string>& warnings) {
-  if (window >= config.context) return;
-  warnings.push_back(StrCat(file, ": ", Quoted(field), ": the context is ", window, " tokens instead of ",
-                            config.context, "; within the window, windowed and full attention are the same"));
-  config.context = window;
 }
 
 }  // namespace hydrant

@@ -28,12 +28,16 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   bool post_norm =
       false;  // a layer's norms follow attention and MLP, and the sum with what these read; else they precede
+  bool sandwich_norm =
+      false;  // beside the norms that precede attention and MLP, norms of what they add to the residual stream
   bool final_norm = true;  // one more norm before the head
+  float norm_offset = 0;   // what is added to the stored weights of every norm
   Activation activation = Activation::kSilu;
   bool gated = true;               // gate and up projections; else one up projection
   bool tied_embeddings = false;    // the head is the embedding table
   bool parallel_residual = false;  // attention and MLP both read the layer's input
 
+  float embedding_scale = 1;  // of the token's row of the table; the head has it as it is
   int32_t embedding_dim =
       0;  // columns of the embedding table and of the head, if not `hidden`: projections lead in and out
 
@@ -44,9 +48,19 @@ struct ModelConfig {
   int32_t rope_dims = 0;              // rotated elements of a head; 0 beside learned positions
   std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
   double rope_attention_factor = 1.0;
+  int32_t window = kNoWindow;         // positions that a token sees in windowed layers, itself included
+  std::vector<bool> windowed_layers;  // [layers]; empty: none is
+  // [rope_dims / 2] of the windowed layers; empty: those of the others.
+  std::vector<double> windowed_inv_freq;
+
+  double attention_scale = 0;  // of the scores before their softmax; 0: 1 / sqrt(head_dim)
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a generation
+
+  int32_t window_of(int32_t layer) const {
+    return !windowed_layers.empty() && windowed_layers[static_cast<size_t>(layer)] ? window : kNoWindow;
+  }
 
   // The tokens that begin a text or end a generation; -1 where there is none.
   std::vector<int32_t> control_ids() const {
@@ -82,11 +96,6 @@ struct ConfigFieldNames {
 // divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
 // Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
-
-// Layers that look `window` tokens back do what full attention does as long as a text has no more tokens than that, whichever
-// layers they are. So such a model is served exactly, with a context of `window`; a warning says so when that is less.
-void ClipContextToWindow(int32_t window, std::string_view file, std::string_view field, ModelConfig& config,
-                         std::vector<std::string>& warnings);
 
 }  // namespace hydrant
 

@@ -11,7 +11,8 @@ namespace {
 struct Floats {
   Floats(const ModelConfig& config, const Transformer::Limits& limits)
       : state(int64_t{limits.tokens_max} * config.hidden),
-        qkv(int64_t{limits.tokens_max} * (config.q_cols() + 2 * config.kv_cols())),
+        qkv(int64_t{limits.tokens_max} *
+            std::max(config.q_cols() + 2 * config.kv_cols(), config.sandwich_norm ? config.hidden : 0)),
         attention(int64_t{limits.tokens_max} * config.q_cols()),
         ffn(int64_t{limits.tokens_max} * config.ffn),
         embedded(config.projected()
@@ -52,8 +53,10 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
       weights_(std::move(weights)),
       device_(device),
       limits_(limits),
-      attention_scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
-  assert(!(config.post_norm && config.parallel_residual));
+      attention_scale_(static_cast<float>(config.attention_scale > 0
+                                              ? config.attention_scale
+                                              : 1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
+  assert(config.post_norm + config.parallel_residual + config.sandwich_norm <= 1);
   const Floats floats(config, limits);
   x_ = Take(device, floats.state);
   normed_ = Take(device, floats.state);
@@ -90,14 +93,14 @@ void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
 void Transformer::Embed(int64_t tokens) {
   const Matrix x = Rows(x_, tokens, config_.hidden);
   if (weights_.project_in == nullptr) {
-    device_.Embed(weights_.embedding.get(), weights_.positions.get(), x);
+    device_.Embed(weights_.embedding.get(), config_.embedding_scale, weights_.positions.get(), x);
     return;
   }
   // Positions are as wide as the layers: they come first, and what the tokens are is added.
   const Matrix embedded = Rows(embedded_, tokens, config_.embedding_cols());
   const bool positioned = weights_.positions != nullptr;
-  if (positioned) device_.Embed(nullptr, weights_.positions.get(), x);
-  device_.Embed(weights_.embedding.get(), nullptr, embedded);
+  if (positioned) device_.Embed(nullptr, 1, weights_.positions.get(), x);
+  device_.Embed(weights_.embedding.get(), config_.embedding_scale, nullptr, embedded);
   device_.Linear(*weights_.project_in, embedded, x, /*accumulate=*/positioned);
 }
 
@@ -112,12 +115,12 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
 
   if (!post) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
-  device_.RopeAndWriteKv(weights_.rope.get(), weights.head_norms, layer, qkv, kv);
-  device_.Attention(weights_.rope.get(), layer, attention_scale_, qkv, kv, attention);
+  device_.RopeAndWriteKv(weights.rope, weights.head_norms, layer, qkv, kv);
+  device_.Attention(weights.rope, layer, attention_scale_, config_.window_of(layer), qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   const bool parallel = config_.parallel_residual;
   if (parallel) device_.Norm(weights.mlp_norm, x, in);
-  device_.Linear(*weights.o, attention, x, /*accumulate=*/true);
+  AddProduct(*weights.o, attention, weights.attention_out_norm, tokens);
   if (!parallel) device_.Norm(post ? weights.attention_norm : weights.mlp_norm, x, in);
   Mlp(weights, in, tokens);
   if (post) device_.Norm(weights.mlp_norm, x, x);
@@ -130,7 +133,15 @@ void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
   } else {
     device_.LinearActivated(*weights.up, config_.activation, in, ffn);
   }
-  device_.Linear(*weights.down, ffn, Rows(x_, tokens, config_.hidden), /*accumulate=*/true);
+  AddProduct(*weights.down, ffn, weights.mlp_out_norm, tokens);
+}
+
+void Transformer::AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens) {
+  const Matrix x = Rows(x_, tokens, config_.hidden);
+  if (!config_.sandwich_norm) return device_.Linear(weight, in, x, /*accumulate=*/true);
+  const Matrix product = Rows(qkv_, tokens, config_.hidden);
+  device_.Linear(weight, in, product, /*accumulate=*/false);
+  device_.AddNormed(out_norm, product, x);
 }
 
 Matrix Transformer::Logits(std::span<const int32_t> token_indices) {

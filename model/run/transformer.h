@@ -45,6 +45,8 @@ class Transformer {
   void Embed(int64_t tokens);
   void Layer(int32_t layer, int64_t tokens, const KvCacheView& kv);
   void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
+  // Adds weight(in), or the norm of it if the config says so, to the residual stream. Overwrites qkv_.
+  void AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens);
 
   // The first `rows` rows of an activation buffer.
   static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols,
@@ -60,8 +62,9 @@ class Transformer {
 
   std::unique_ptr<DeviceBuffer> x_;  // [tokens, hidden], the residual stream
   std::unique_ptr<DeviceBuffer>
-      normed_;                         // [tokens, hidden]; this one, attention_ and ffn_: of Device::PreferredInputType
-  std::unique_ptr<DeviceBuffer> qkv_;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
+      normed_;  // [tokens, hidden]; this one, attention_ and ffn_: of Device::PreferredInputType
+  std::unique_ptr<DeviceBuffer>
+      qkv_;  // [tokens, (query_heads + 2 kv_heads) * head_dim], and products before their norm
   std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
   std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]
   std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected

@@ -188,7 +188,8 @@ WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, co
     planner.Add(WeightRole::kDown, i, {{kDown, kDownBias}});
   }
   if (config.position_rows == 0) {
-    return planner.Done(positions_max, int64_t{positions_max} * config.rope_dims * static_cast<int64_t>(sizeof(float)));
+    const int64_t tables = config.windowed_inv_freq.empty() ? 1 : 2;
+    return planner.Done(positions_max, tables * positions_max * config.rope_dims * static_cast<int64_t>(sizeof(float)));
   }
   planner.AddSlice(WeightRole::kPositions, kPositions, config.position_offset, std::min(positions_max, config.context));
   return planner.Done(positions_max, 0);

@@ -63,8 +63,8 @@ struct PlannedWeight {
 
 struct WeightPlan {
   std::vector<PlannedWeight> weights;
-  int32_t positions_max = 0;  // of the rotary table, or of that of learned positions
-  int64_t rope_bytes = 0;     // of the rotary table; 0 beside learned positions
+  int32_t positions_max = 0;  // of a rotary table, or of that of learned positions
+  int64_t rope_bytes = 0;     // of the rotary tables; 0 beside learned positions
 
   // The bytes of all matrices, learned positions aside. Norms are not worth counting.
   int64_t bytes() const;

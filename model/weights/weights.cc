@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
 
 namespace hydrant {
@@ -58,17 +59,19 @@ class Loader {
   }
 
   // A norm without weights multiplies by 1.
-  NormWeight Norm(TensorRole weight, TensorRole bias, int32_t layer) {
+  NormWeight Norm(TensorRole weight, std::optional<TensorRole> bias, int32_t layer) {
     const TensorSource* source = tensors_.Find(weight, layer);
     return NormWeight{.kind = config_.norm,
-                      .weight = source != nullptr ? Vector(source)
+                      .weight = source != nullptr ? Vector(source, config_.norm_offset)
                                                   : Upload(std::vector<float>(static_cast<size_t>(config_.hidden), 1)),
-                      .bias = Vector(tensors_.Find(bias, layer)),
+                      .bias = bias.has_value() ? Vector(tensors_.Find(*bias, layer)) : nullptr,
                       .eps = config_.norm_eps};
   }
 
   NormWeight HeadNorm(TensorRole weight, int32_t layer) {
-    return NormWeight{.kind = NormKind::kRms, .weight = Vector(tensors_.Find(weight, layer)), .eps = config_.norm_eps};
+    return NormWeight{.kind = NormKind::kRms,
+                      .weight = Vector(tensors_.Find(weight, layer), config_.norm_offset),
+                      .eps = config_.norm_eps};
   }
 
  private:
@@ -84,10 +87,11 @@ class Loader {
     return bias;
   }
 
-  const float* Vector(const TensorSource* source) {
+  const float* Vector(const TensorSource* source, float offset = 0) {
     if (source == nullptr) return nullptr;
     std::vector<float> host(static_cast<size_t>(source->cols()));
     source->ReadRows(0, 1, host.data());
+    for (float& value : host) value += offset;
     return Upload(host);
   }
 
@@ -128,6 +132,23 @@ std::unique_ptr<LinearWeight>& Place(Weights& weights, WeightRole role, int32_t 
   return weights.layers[static_cast<size_t>(layer)].down;
 }
 
+void MakeRopes(const ModelConfig& config, Device& device, int32_t positions_max, Weights& weights) {
+  RopeSpec spec{.dims = config.rope_dims,
+                .inv_freq = config.rope_inv_freq,
+                .attention_factor = config.rope_attention_factor,
+                .positions_max = positions_max};
+  weights.rope = device.MakeRope(spec);
+  if (!config.windowed_inv_freq.empty()) {
+    spec.inv_freq = config.windowed_inv_freq;
+    spec.attention_factor = 1;
+    weights.windowed_rope = device.MakeRope(spec);
+  }
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    const bool windowed = weights.windowed_rope != nullptr && config.windowed_layers[i];
+    weights.layers[i].rope = windowed ? weights.windowed_rope.get() : weights.rope.get();
+  }
+}
+
 }  // namespace
 
 size_t Weights::step_bytes() const {
@@ -157,13 +178,11 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);
     layer.head_norms = {.q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i)};
     layer.mlp_norm = loader.Norm(kMlpNorm, kMlpNormBias, i);
+    if (!config.sandwich_norm) continue;
+    layer.attention_out_norm = loader.Norm(kAttentionOutNorm, {}, i);
+    layer.mlp_out_norm = loader.Norm(kMlpOutNorm, {}, i);
   }
-  if (config.position_rows == 0) {
-    weights.rope = device.MakeRope(RopeSpec{.dims = config.rope_dims,
-                                            .inv_freq = config.rope_inv_freq,
-                                            .attention_factor = config.rope_attention_factor,
-                                            .positions_max = plan.positions_max});
-  }
+  if (config.position_rows == 0) MakeRopes(config, device, plan.positions_max, weights);
   return weights;
 }
 

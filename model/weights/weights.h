@@ -17,10 +17,13 @@ struct LayerWeights {
   NormWeight attention_norm;
   std::unique_ptr<LinearWeight> qkv;  // [(query_heads + 2 kv_heads) * head_dim, hidden], rows in the order q, k, v
   HeadNorms head_norms;
+  const RopeTable* rope = nullptr;  // one of Weights; null: learned positions
   std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
+  NormWeight attention_out_norm;    // this and mlp_out_norm: used if the config says so
   NormWeight mlp_norm;
   std::unique_ptr<LinearWeight> up;    // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
   std::unique_ptr<LinearWeight> down;  // [hidden, ffn]
+  NormWeight mlp_out_norm;
 };
 
 struct Weights {
@@ -30,6 +33,7 @@ struct Weights {
   std::unique_ptr<LinearWeight> project_out;  // [embedding_cols, hidden]; the same
   std::unique_ptr<LinearWeight> positions;    // [positions_max, hidden]; null: rotary
   std::unique_ptr<RopeTable> rope;            // null: learned
+  std::unique_ptr<RopeTable> windowed_rope;   // of windowed layers; null: theirs is `rope`
   NormWeight final_norm;                      // used if the config says so
   std::vector<LayerWeights> layers;
   std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into

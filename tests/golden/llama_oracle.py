@@ -90,6 +90,7 @@ class Llama:
         self.group = self.query_heads // self.kv_heads
         self.eps = config["rms_norm_eps"]
         self.frequencies = inverse_frequencies(config, self.head_dim)
+        self.windows = [math.inf] * self.layers  # positions that a token of the layer sees, itself included
         self.head = self.tensors.get("lm_head.weight", self.tensors["model.embed_tokens.weight"])
 
     @staticmethod
@@ -199,21 +200,35 @@ class H2oSession:
             if worst_kept != best_dropped:
                 self.margins.append((worst_kept - best_dropped) / abs(worst_kept))
 
+    def see(self, layer, logits, cache):
+        """logits [query_heads, n, live] of the newest n tokens; what a token does not see becomes -inf: later tokens, and those
+        behind the layer's window."""
+        rows, live = logits.shape[1:]
+        at = torch.arange(live).expand(self.model.kv_heads, -1) if self.policy.rolling else cache.position
+        distance = at[:, live - rows :, None] - at[:, None, :]  # [kv_heads, rows, live]
+        hidden = (distance < 0) | (distance >= self.model.windows[layer])
+        # The newest token hides what all later ones will.
+        self.out_of_sight = hidden[:, -1]
+        return logits.masked_fill(hidden.repeat_interleave(self.model.group, 0), -math.inf)
+
+    def forget(self, score):
+        """What the newest token does not see has the score 0."""
+        return score.masked_fill(self.out_of_sight, 0)
+
     def prefill(self, ids, last_only=False):
         """Full attention; afterwards the cut. Returns the logits of every prompt row [P, vocab], or of the last [1, vocab]."""
         model, policy, length = self.model, self.policy, len(ids)
         positions = torch.arange(length)
         x = model.tensors["model.embed_tokens.weight"][torch.tensor(ids)]
-        mask = torch.full((length, length), -math.inf, dtype=model.dtype).triu(1)
         for index, cache in enumerate(self.caches):
 
-            def attend(q, k, v, cache=cache):
+            def attend(q, k, v, index=index, cache=cache):
                 # Nothing has left yet: ranks are positions.
                 q, wide = model.rotate(q, positions), model.rotate(k, positions).repeat_interleave(model.group, 0)
-                p = torch.softmax(q @ wide.transpose(1, 2) / math.sqrt(model.head_dim) + mask, -1)
                 cache.k, cache.v = k, v
                 cache.position = positions.expand(model.kv_heads, -1)
-                cache.score = self.prompt_scores(p)
+                p = torch.softmax(self.see(index, q @ wide.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
+                cache.score = self.forget(self.prompt_scores(p))
                 return p @ v.repeat_interleave(model.group, 0)
 
             x = model.layer(index, x, attend)
@@ -263,15 +278,13 @@ class H2oSession:
         self.length += rows
         for index, cache in enumerate(self.caches):
 
-            def attend(q, k, v, cache=cache):
-                before = cache.k.shape[1]
+            def attend(q, k, v, index=index, cache=cache):
                 cache.k, cache.v = torch.cat((cache.k, k), 1), torch.cat((cache.v, v), 1)
                 cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, -1)), 1)
-                mask = torch.full((rows, before + rows), -math.inf, dtype=model.dtype).triu(before + 1)
                 q, k = self.stand(q, cache)
-                p = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(model.head_dim) + mask, -1)
+                p = torch.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
                 old = torch.cat((cache.score, torch.zeros(model.kv_heads, rows, dtype=model.dtype)), 1)
-                cache.score = flush_to_zero(policy.decay**rows * old + self.prompt_scores(p))
+                cache.score = self.forget(flush_to_zero(policy.decay**rows * old + self.prompt_scores(p)))
                 return p @ cache.v.repeat_interleave(model.group, 0)
 
             x = model.layer(index, x, attend)
@@ -289,14 +302,14 @@ class H2oSession:
         x = model.tensors["model.embed_tokens.weight"][token][None]
         for index, cache in enumerate(self.caches):
 
-            def attend(q, k, v, cache=cache):
+            def attend(q, k, v, index=index, cache=cache):
                 cache.k, cache.v = torch.cat((cache.k, k), 1), torch.cat((cache.v, v), 1)
                 cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, 1)), 1)
                 cache.score = torch.cat((cache.score, torch.zeros(model.kv_heads, 1, dtype=model.dtype)), 1)
                 q, k = self.stand(q, cache)
-                p = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(model.head_dim), -1)
+                p = torch.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
                 if policy.evicts and policy.score_source == "attention":
-                    cache.score = flush_to_zero(policy.decay * cache.score + self.reduce(p)[:, 0])
+                    cache.score = self.forget(flush_to_zero(policy.decay * cache.score + self.reduce(p)[:, 0]))
                 return p @ cache.v.repeat_interleave(model.group, 0)
 
             x = model.layer(index, x, attend)

@@ -45,8 +45,8 @@ CHECKPOINTS = {
                                      original_max_position_embeddings=64)},
     "llama_yarn": {**LLAMA, **rope("yarn", factor=4.0, original_max_position_embeddings=64)},
     "llama_biases": {**LLAMA, "attention_bias": True, "mlp_bias": True, "eos_token_id": [255, 257]},
-    # The window is never reached.
-    "mistral": {**LLAMA, "model_type": "mistral", "head_dim": 16, "sliding_window": 192},
+    # Every layer has a window.
+    "mistral": {**LLAMA, "model_type": "mistral", "head_dim": 16, "sliding_window": 40},
     "qwen2": {**LLAMA, "model_type": "qwen2"},
     "qwen3": QWEN3,
     "opt": OPT,
@@ -55,19 +55,31 @@ CHECKPOINTS = {
                   "tie_word_embeddings": False},
     "starcoder2": dict(model_type="starcoder2", **SIZES, intermediate_size=48, max_position_embeddings=256,
                        num_key_value_heads=2, sliding_window=None),
+    # A windowed layer and a full one, which rotate differently.
+    "gemma3_text": dict(
+        model_type="gemma3_text", **SIZES, intermediate_size=48, max_position_embeddings=256, num_key_value_heads=2,
+        head_dim=16, query_pre_attn_scalar=16, sliding_window=24, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1e6),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e4))),
     "gpt_neox": {**NEOX, "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)},
     "gpt_neox_serial": {**NEOX, "use_parallel_residual": False, "hidden_act": "gelu_fast",
                         "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)},
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm", "gpt_neox", "starcoder2")
+STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm", "gpt_neox", "starcoder2", "gemma3_text")
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5
 
 
-def scale_and_shift(name, shape):
+def scale_and_shift(family, name, shape):
     """Of a tensor: values are shift + scale * [-1, 1). Attention is peaked, and the context decides what comes next."""
+    if family.startswith("gemma") and "norm" in name:
+        # Their weights are stored less 1. What layers add must outweigh the embedding, which is scaled up and is the head, too:
+        # else a token is followed by itself.
+        if "post_" in name:
+            return 1.0, 5.0
+        return (0.25, 1.0) if "q_norm" in name or "k_norm" in name else (0.25, 0.0)
     if "norm" in name:
         if name.endswith("bias"):
             return 0.25, 0.0
@@ -105,7 +117,7 @@ def skeleton(name, directory):
     with safe_open(directory / "model.safetensors", "pt") as file:
         for tensor in sorted(file.keys()):
             shape = list(file.get_slice(tensor).get_shape())
-            tensors.append([tensor, shape, *scale_and_shift(tensor, shape)])
+            tensors.append([tensor, shape, *scale_and_shift(name, tensor, shape)])
     return config, tensors
 
 
@@ -157,27 +169,36 @@ class Stage:
         base = self.model.base_model
         self.base = getattr(base, "decoder", base)
         self.rotary = getattr(self.base, "rotary_emb", None)
+        # Where layers rotate differently, transformers asks which kind a layer is.
+        kinds = getattr(config, "layer_types", None) if "sliding_attention" in (config.rope_parameters or {}) else None
+        self.kind_of = [dict(layer_type=kind) for kind in kinds] if kinds else [{}] * self.layers
+        self.kind = self.kind_of[0]
+        window = getattr(config, "sliding_window", None) or math.inf
+        layer_kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * self.layers
+        self.windows = [window if kind == "sliding_attention" else math.inf for kind in layer_kinds]
         self.tensors = {"model.embed_tokens.weight": self.model.get_input_embeddings().weight}
 
     def rotate(self, x, positions):
         if self.rotary is None:
             return x
-        cos, sin = self.rotary(x, positions[None])
+        cos, sin = self.rotary(x, positions[None], **self.kind)
         dims = cos.shape[-1]
         first, second = x[..., :dims].chunk(2, -1)
         return torch.cat((x[..., :dims] * cos[0] + torch.cat((-second, first), -1) * sin[0], x[..., dims:]), -1)
 
     def layer(self, index, x, attend):
+        self.kind = self.kind_of[index]
         positions = torch.arange(self.next, self.next + len(x)) if index == 0 else None
         if positions is not None:
             self.next += len(x)
+            x = x * getattr(self.model.get_input_embeddings(), "embed_scale", torch.ones(())).to(x.dtype)
             if self.rotary is None:
                 if self.base.project_in is not None:
                     x = self.base.project_in(x)
                 x = x + torch.nn.functional.embedding(positions + 2, self.base.embed_positions.weight)
         still = {}
         if self.rotary is not None:  # the session rotates
-            dims = self.rotary(x, torch.zeros(1, 1, dtype=torch.long))[0].shape[-1]
+            dims = self.rotary(x, torch.zeros(1, 1, dtype=torch.long), **self.kind)[0].shape[-1]
             still["position_embeddings"] = (torch.ones(1, len(x), dims, dtype=x.dtype), torch.zeros(1, len(x), dims, dtype=x.dtype))
         Stage.attend, Stage.head_dim = attend, self.head_dim
         out = self.base.layers[index](x[None], attention_mask=None, **still)

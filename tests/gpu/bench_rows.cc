@@ -80,7 +80,7 @@ void Embedding(Bench& bench, const Shape& shape, int32_t vocab) {
   const WeightView view = {weight->data(), DType::kBF16, vocab, shape.cols, shape.cols};
   Timed timed(bench, shape, {}, shape.count() * sizeof(float));
   const double seconds = timed.Seconds([&](const float*, void* y) {
-    LaunchEmbed(bench.stream(), step.view(), view, {}, shape.rows, shape.cols, static_cast<float*>(y));
+    LaunchEmbed(bench.stream(), step.view(), view, 1, {}, shape.rows, shape.cols, static_cast<float*>(y));
   });
   const auto y = timed.Read<float>();
   bool correct = true;

@@ -48,13 +48,15 @@ struct Expected {
   double tolerance = 0.0;
 };
 
-Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head, int32_t slots,
+// The token sees the `window` tokens that end with itself.
+Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head, int32_t window,
                 double scale, DType prompt_dtype, double rounding) {
   const Values q = RoundTo(prompt_dtype, ToDouble(stream.Q(token, layer, head)));
   Values keys, values;
   double value_max = 0.0, logit_error = 0.0, logit_max = 0.0;
   constexpr double kUlp = 0x1p-24;
-  for (int32_t t = 0; t < slots; ++t) {
+  const int32_t slots = std::min(window, token + 1);
+  for (int32_t t = token + 1 - slots; t <= token; ++t) {
     const Values k = RoundTo(shape.type, ToDouble(stream.K(t, layer, head)));
     const Values v = RoundTo(shape.type, ToDouble(stream.V(t, layer, head)));
     keys.insert(keys.end(), k.begin(), k.end());
@@ -91,10 +93,12 @@ class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
 };
 
 // A prompt in chunks, then generated tokens up to `tokens`.
-void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prompt, int32_t chunk, int32_t tokens) {
+void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prompt, int32_t chunk, int32_t tokens,
+                  int32_t window) {
   KvFixture fixture(shape, device, 2, 8);
   fixture.Poison();
   fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  fixture.window = window;
   TokenStream stream(shape, tokens, 5);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), prompt, 1, tokens);
   const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t count, DType prompt_dtype) {
@@ -102,8 +106,8 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
       for (int32_t head = 0; head < shape.kv_heads; ++head) {
         for (int32_t t = 0; t < count; ++t) {
           const Expected expected =
-              Oracle(stream, shape, first + t, layer, head, first + t + 1, static_cast<double>(fixture.scale),
-                     prompt_dtype, shape.type == KvType::kF32 ? 0.0 : device.rounding);
+              Oracle(stream, shape, first + t, layer, head, window, static_cast<double>(fixture.scale), prompt_dtype,
+                     shape.type == KvType::kF32 ? 0.0 : device.rounding);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
               &outputs[static_cast<size_t>((layer * count + t) * int64_t{shape.out_cols()} + head * width)];
@@ -126,13 +130,18 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
 }
 
 TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
-  ExpectOracle(device_, Shape(2), 67, 48, 86);  // decode crosses the end of a block
+  const KvShape shape = Shape(2);
+  // Decode crosses the end of a block.
+  ExpectOracle(device_, shape, 67, 48, 86, shape.group == 3 ? kNoWindow : 21);
 }
 
 class AttentionHeadsTest : public AttentionShapeTest {};
 
 // For every size of a head that has kernels of its own with every size of a group: short, over the ends of blocks.
-TEST_P(AttentionHeadsTest, PrefillAndDecodeMatchTheOracle) { ExpectOracle(device_, Shape(1), 47, 32, 50); }
+TEST_P(AttentionHeadsTest, PrefillAndDecodeMatchTheOracle) {
+  const KvShape shape = Shape(1);
+  ExpectOracle(device_, shape, 47, 32, 50, shape.group % 4 == 0 ? 21 : kNoWindow);
+}
 
 std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
   return std::get<0>(info.param).name + "_" + Name(std::get<1>(info.param)) + "_dim" +
@@ -165,9 +174,10 @@ INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, AttentionHeadsTest,
 class AttentionTest : public testing::TestWithParam<TestedDevice> {};
 
 // The last of `live` tokens is generated.
-void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live) {
+void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live, int32_t window = kNoWindow) {
   KvFixture fixture(shape, device, 3, 40);
   fixture.Poison();
+  fixture.window = window;
   TokenStream stream(shape, live, 9);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), live, 0, live);
   std::vector<TestRow> rows = {{&sequence, live - 1, true}};
@@ -175,13 +185,13 @@ void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_
   rows[0] = {&sequence, 1, false};
   const std::vector<float> outputs = fixture.Step(rows);
   for (int32_t head = 0; head < shape.kv_heads; ++head) {
-    const Expected expected = Oracle(stream, shape, live - 1, 0, head, live, static_cast<double>(fixture.scale),
+    const Expected expected = Oracle(stream, shape, live - 1, 0, head, window, static_cast<double>(fixture.scale),
                                      DType::kF32, shape.type == KvType::kF32 ? 0.0 : device.rounding);
     const int64_t width = std::ssize(expected.out);
     for (int64_t i = 0; i < width; ++i) {
       ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
                   expected.tolerance)
-          << "live " << live;
+          << "live " << live << ", window " << window;
     }
   }
 }
@@ -191,6 +201,16 @@ TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
   for (int32_t live : {1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 319, 320, 321, 512, 576, 577, 600}) {
     ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 32, .type = KvType::kF32},
                        live);
+  }
+}
+
+// Windows that begin in the last split, at its beginning, in an earlier one: splits and tiles that are hidden as a whole.
+TEST_P(AttentionTest, DecodeInWindowsMatchesTheOracle) {
+  for (const KvType type : {KvType::kF32, KvType::kBF16}) {
+    for (const int32_t window : {1, 17, 88, 100, 400}) {
+      ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = type}, 600,
+                         window);
+    }
   }
 }
 
@@ -312,10 +332,11 @@ void RecordState(KvFixture& fixture, const TestSequence& sequence, Trace& trace)
 
 // Runs the stories together: each sequence takes its prompt in chunks of `chunk`, then decodes, all in the same steps.
 std::vector<Trace> Tell(const std::vector<Story>& stories, const TestedDevice& device, int threads, int32_t chunk,
-                        KvType type = KvType::kBF16) {
+                        KvType type = KvType::kBF16, int32_t window = kNoWindow) {
   const KvShape shape = StoryShape(type);
   KvFixture fixture(shape, device, threads, 256);
   fixture.Poison();
+  fixture.window = window;
   std::vector<TokenStream> streams;
   for (const Story& story : stories) {
     streams.emplace_back(shape, story.prompt + story.steps, story.seed);
@@ -389,6 +410,16 @@ TEST_P(AttentionTest, ChunkingChangesNoBit) {
   for (int32_t chunk : {48, 16, 32, 256}) {
     EXPECT_EQ(Tell(Stories(), GetParam(), 2, chunk), whole) << "chunk " << chunk;
     if (GetParam().share > 1) break;
+  }
+}
+
+TEST_P(AttentionTest, NeighboursThreadsAndChunksChangeNoBitOfAWindow) {
+  std::vector<Story> stories = Stories();
+  if (GetParam().share > 1) stories.resize(3);
+  stories[1].policy.rolling = true;
+  const std::vector<Trace> together = Tell(stories, GetParam(), 2, 64, KvType::kBF16, 70);
+  for (size_t i = 0; i < stories.size(); ++i) {
+    EXPECT_EQ(Tell({stories[i]}, GetParam(), 1, 2048, KvType::kBF16, 70)[0], together[i]) << "story " << i;
   }
 }
 

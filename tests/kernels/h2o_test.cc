@@ -52,6 +52,7 @@ struct H2oCase {
   int32_t steps = 0;
   int32_t chunk = 16;
   int32_t stride = 0;  // > 0: the prompt is cut after every so many tokens
+  int32_t window = kNoWindow;
   float spread = 1.5f;
   float popularity = 0.0f;
   bool plant_scores = false;  // now and then the scores become random numbers, as if another past had led here
@@ -64,7 +65,8 @@ struct H2oCase {
            ", decay " + std::to_string(policy.decay) + ", pool " + std::to_string(policy.pool_width) +
            (policy.store_pooled ? " stored" : "") + ", rows " + std::to_string(policy.score_rows) + ", square " +
            std::to_string(policy.square) + ", reduce " + std::to_string(static_cast<int>(policy.gqa_reduce)) +
-           ", source " + std::to_string(static_cast<int>(policy.score_source)) + (policy.rolling ? ", rolling" : "");
+           ", source " + std::to_string(static_cast<int>(policy.score_source)) + (policy.rolling ? ", rolling" : "") +
+           (window != kNoWindow ? ", window " + std::to_string(window) : "");
   }
 };
 
@@ -105,10 +107,11 @@ class H2oRun {
       fixture_.Inspect();
     }
     fixture_.cut_prompts = false;
+    fixture_.window = h2o.window;
     fixture_.scale = 1.0f / std::sqrt(static_cast<float>(h2o.shape.head_dim));
     for (int32_t i = 0; i < h2o.shape.layers * h2o.shape.kv_heads; ++i) {
       oracles_.emplace_back(h2o.policy, h2o.shape.group, h2o.shape.head_dim, static_cast<double>(fixture_.scale),
-                            angles_.spec());
+                            angles_.spec(), h2o.window);
     }
   }
 
@@ -300,6 +303,7 @@ H2oCase RandomCase(uint64_t seed) {
   h2o.plant_scores = random() % 3 == 0;
   h2o.popularity = static_cast<float>(Pick(random, {0, 3, 5, 5}));
   h2o.policy.store_pooled = random() % 2 == 0;
+  if (random() % 3 == 0) h2o.window = Pick(random, {1, 5, 16, 17, 30, 50});
   return h2o;
 }
 
@@ -431,6 +435,7 @@ std::vector<int64_t> Trace(const H2oCase& h2o, const TestedDevice& device, int32
   TokenStream stream(h2o.shape, h2o.prompt + h2o.steps, h2o.seed, h2o.spread);
   stream.AddPopularity(5.0f, h2o.seed + 1);
   fixture.Poison();
+  fixture.window = h2o.window;
   TestSequence sequence = fixture.Sequence(stream, h2o.policy, h2o.prompt, 1, h2o.prompt + h2o.steps);
   for (int32_t begin = 0; begin < h2o.prompt; begin += chunk) {
     const TestRow row{&sequence, std::min(chunk, h2o.prompt - begin), true};
@@ -495,6 +500,7 @@ TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
   h2o.chunk = 32;
   h2o.steps = 5;
   h2o.popularity = 5.0f;
+  if (group >= 4) h2o.window = 20;
   h2o.seed = static_cast<uint64_t>(head_dim * 100 + group);
   H2oRun(h2o, device, 2, tally).Run();
   EXPECT_EQ(tally.cuts, 2);

@@ -302,7 +302,7 @@ TEST_P(SamplingTest, TheNextStepFindsTheIdsOfItsStateRows) {
     const auto memory = device->Allocate(x.size() * sizeof(float));
     const Matrix out{
         .data = memory->data(), .rows = device->BeginStep({.token_ids = ids, .rows = rows}), .cols = kCols};
-    device->Embed(table.get(), positions.get(), out);
+    device->Embed(table.get(), 1, positions.get(), out);
     device->CopyToHost(x.data(), memory->data(), x.size() * sizeof(float));
     return x;
   };

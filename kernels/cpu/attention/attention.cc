@@ -210,6 +210,10 @@ class AttentionRun {
   RopeView RopeOf(const BatchRow& row) const {
     return row.policy.rolling && call_.rope != nullptr ? call_.rope->view() : RopeView();
   }
+  // The lowest position that token `i` of the row sees; below 1: it sees all.
+  int32_t FirstSeen(const BatchRow& row, int32_t i) const { return row.first_position() + i - (call_.window - 1); }
+  // Slots stand at their numbers as long as nothing was evicted.
+  static bool InOrder(const BatchRow& row) { return row.live == row.position; }
   const float* Query(int64_t token, int32_t head) const {
     return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
   }
@@ -226,6 +230,7 @@ class AttentionRun {
     const PromptWeights weights(row);
     const int32_t turn = tile - weights.first_tile;
     const bool scored = weights.any && turn >= 0;
+    const int32_t first_seen = FirstSeen(row, tile * kBlockSlots - row.live);
     float row_weights[kBlockSlots];
     if (scored) weights.Of(row, tile, row_weights);
     call_.kernels.prefill_tile({.tiles = view_.Tiles(row, head),
@@ -238,6 +243,8 @@ class AttentionRun {
                                 .tile = tile,
                                 .row_begin = begin,
                                 .row_end = end,
+                                .first_seen = first_seen,
+                                .tile_begin = InOrder(row) ? std::max(first_seen + begin, 0) / kBlockSlots : 0,
                                 .row_weights = scored ? row_weights : nullptr,
                                 .policy = &row.policy,
                                 .rope = RopeOf(row),
@@ -249,7 +256,7 @@ class AttentionRun {
     // working on it or has finished. Acquire and release hand the scores from one tile's thread to the next one's.
     std::atomic<int32_t>& added = scratch_.tiles_added[static_cast<size_t>(row_number * kv_heads_ + head)];
     SpinUntil([&] { return added.load(std::memory_order_acquire) == turn; });
-    call_.kernels.add_scores(view_.Scores(row, head), scratch_.ColumnSumsOf(thread), tile + 1);
+    call_.kernels.add_scores(view_.Scores(row, head), scratch_.ColumnSumsOf(thread), tile + 1, first_seen + end - 1);
     for (const ScoreSnapshot& snapshot : row.snapshots) {
       if (snapshot.slots == (tile + 1) * kBlockSlots) TakeSnapshot(row, snapshot, head);
     }
@@ -302,20 +309,25 @@ class AttentionRun {
     // release below: its reads are over.
     SpinUntil([&] { return place.unit.load(std::memory_order_acquire) == unit; });
 
-    const int32_t begin = split * kDecodeSplitSlots;
+    const int32_t first_seen = FirstSeen(row, 0);
+    const bool hides = first_seen > 0;
+    int32_t begin = split * kDecodeSplitSlots;
+    // Without scores nobody asks for the weights of hidden slots, so their tiles are left out.
+    if (hides && !row.policy.evicts && InOrder(row)) begin = std::max(begin, first_seen / kBlockSlots * kBlockSlots);
     call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
                                 .q = Query(row.token_begin, head),
                                 .group = group_,
                                 .scale = scale_,
                                 .slot_begin = begin,
-                                .slot_end = split + 1 == splits ? live : begin + kDecodeSplitSlots,
+                                .slot_end = split + 1 == splits ? live : (split + 1) * kDecodeSplitSlots,
                                 .weights = place.weights + begin,
                                 .weights_stride = scratch_.slots_max,
                                 .largest = place.largest + int64_t{split} * group_,
                                 .total = place.total + int64_t{split} * group_,
                                 .out = place.out + int64_t{split} * group_ * head_dim_,
                                 .rope = RopeOf(row),
-                                .scores = row.policy.scores() || row.choose_victim || row.policy.rolling
+                                .first_seen = first_seen,
+                                .scores = hides || row.policy.scores() || row.choose_victim || row.policy.rolling
                                               ? view_.Scores(row, head)
                                               : ScoreView()});
     // Acquire-release: the thread that finishes the last split sees what the others wrote.
@@ -335,6 +347,7 @@ class AttentionRun {
                                .policy = &row.policy,
                                .choose_victim = row.choose_victim,
                                .candidates_end = row.candidates_end(),
+                               .first_seen = first_seen,
                                .scores = view_.Scores(row, head),
                                .victim = view_.Victim(row.state_row, head)});
     // Relaxed, then release: whoever sees the new unit sees the counter at 0.

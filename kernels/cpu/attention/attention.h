@@ -25,7 +25,8 @@ struct AttentionCall {
   std::span<const BatchRow> rows;
   const CpuRopeTable* rope;  // null: nothing is rotated
   int32_t layer;
-  Matrix qkv;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
+  int32_t window;  // of the layer, kNoWindow: none
+  Matrix qkv;      // [tokens, (query_heads + 2 kv_heads) * head_dim]
   const KvCacheView& kv;
 };
 

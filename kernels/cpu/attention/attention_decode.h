@@ -58,6 +58,11 @@ HYDRANT_SIMD const typename Tile::Element* TileOf(const std::byte* base, const T
   return reinterpret_cast<const typename Tile::Element*>(tile + kTileScaleBytes<Tile>);
 }
 
+// [16] of a block's slots.
+HYDRANT_SIMD const int32_t* PositionsOf(const ScoreView& scores, int64_t block) {
+  return scores.position + scores.score_table[block] * scores.stride;
+}
+
 // The tiles of a split in the order they are read: K of every block, then V of every block. Tiles lie scattered in memory, so
 // the processor's own prefetching ends with each; the kernels ask for the tile kAhead places further on as they go.
 constexpr int64_t kAhead = 8;
@@ -207,13 +212,25 @@ HYDRANT_SIMD void ScoreBlocks(const DecodeSplit& split, const TileStream& stream
     RotatedTile rotated[kTiles];
     const float* keys[kTiles];
     for (int t = 0; t < kTiles; ++t) {
-      const int32_t* positions = split.scores.position + split.scores.score_table[block + t] * split.scores.stride;
-      RotateTile<Tile>(k[t], split.rope, positions, split.slot_end - (block + t) * kLanes, head_dim, rotated[t].key);
+      RotateTile<Tile>(k[t], split.rope, PositionsOf(split.scores, block + t), split.slot_end - (block + t) * kLanes,
+                       head_dim, rotated[t].key);
       keys[t] = rotated[t].key;
     }
     ScoreTiles<F32Tile, Tile, kHeads, kTiles>(keys, ahead, q, head_dim, out, split.weights_stride);
   } else {
     ScoreTiles<Tile, Tile, kHeads, kTiles>(k, ahead, q, head_dim, out, split.weights_stride);
+  }
+}
+
+// Hidden slots get the logit of a slot that is not there.
+template <int kHeads>
+HYDRANT_SIMD void HideSlots(const DecodeSplit& split, int64_t block_begin, int64_t block_end, float* weights) {
+  for (int64_t block = block_begin; block < block_end; ++block) {
+    const Mask16 seen = AtLeast(PositionsOf(split.scores, block), split.first_seen);
+    for (int h = 0; h < kHeads; ++h) {
+      float* w = weights + h * split.weights_stride + (block - block_begin) * kLanes;
+      Store(w, Select(seen, Load(w), Set(kHidden)));
+    }
   }
 }
 
@@ -232,6 +249,8 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
   for (; block < block_end; ++block) {
     ScoreBlocks<Tile, kHeads, 1, kRolling>(split, stream, block_begin, block, q, weights);
   }
+
+  if (split.first_seen > 0) HideSlots<kHeads>(split, block_begin, block_end, weights);
 
   const int64_t tail = split.slot_end % kLanes, count = (block_end - block_begin) * kLanes;
   const F32x16 factor = Set(split.scale * kLog2E);
@@ -298,7 +317,15 @@ void DecodeSplitOfType(const DecodeSplit& split) {
 }
 
 void RunDecodeSplit(const DecodeSplit& split) {
-  assert(split.slot_begin % kLanes == 0 && split.slot_begin < split.slot_end && split.scale > 0.0f);
+  assert(split.slot_begin % kLanes == 0 && split.scale > 0.0f);
+  if (split.slot_begin >= split.slot_end) {
+    for (int64_t h = 0; h < split.group; ++h) {
+      split.largest[h] = kHidden;
+      split.total[h] = 0.0f;
+    }
+    for (int64_t i = 0; i < int64_t{split.group} * split.tiles.head_dim; ++i) split.out[i] = 0.0f;
+    return;
+  }
   if (split.rope.table != nullptr) {
     DecodeSplitOfType<true>(split);
   } else {
@@ -417,6 +444,7 @@ struct ScoreUpdate {
         }
       }
       score = FlushScore(MulAdd(update.decay, score, sum * update.mean));
+      if (join.first_seen > 0) score = Select(AtLeast(view.position + score_at, join.first_seen), score, Zero());
       if (count == kLanes) {
         Store(view.score + score_at, score);
       } else {

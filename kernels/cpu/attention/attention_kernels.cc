@@ -100,10 +100,11 @@ void WriteKv(KvType type, const float* k, const float* v, int32_t head_dim, std:
   for (int64_t d = 0; d < dim_count; ++d) v_pair[2 * d] = v16[d];
 }
 
-void AddScores(const ScoreView& scores, const float* sums, int32_t blocks) {
+void AddScores(const ScoreView& scores, const float* sums, int32_t blocks, int32_t first_seen) {
   for (int64_t block = 0; block < blocks; ++block) {
     float* score = scores.score + scores.score_table[block] * scores.stride;
-    Store(score, FlushScore(Load(score) + Load(sums + block * kLanes)));
+    const F32x16 sum = FlushScore(Load(score) + Load(sums + block * kLanes));
+    Store(score, first_seen > 0 ? Select(AtLeast(PositionsOf(scores, block), first_seen), sum, Zero()) : sum);
   }
 }
 

@@ -55,7 +55,8 @@ struct RopeView {
   int32_t dims = 0;              // rotated leading elements of a head
 };
 
-// Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head.
+// Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head; none: the token sees
+// nothing of the split.
 struct DecodeSplit {
   TileView tiles;
   const float* q = nullptr;  // [group, head_dim]
@@ -70,7 +71,9 @@ struct DecodeSplit {
   float* total = nullptr;    // [group] of the split: sum of the weights
   float* out = nullptr;      // [group, head_dim] of the split: sum of weights times V
   RopeView rope;
-  ScoreView scores;  // of the row: for the rotation, or fetched on the way because the join will need them; else null
+  int32_t first_seen = 0;  // slots with a position below it are hidden; below 1: none is
+  ScoreView
+      scores;  // of the row: for rotation and hiding, or fetched on the way because the join will need them; else null
 };
 
 // Joins the splits of one (row, KV head): output, scores, victim.
@@ -89,6 +92,7 @@ struct DecodeJoin {
   const EvictionPolicy* policy = nullptr;
   bool choose_victim = false;
   int32_t candidates_end = 0;  // slots with a position below it are candidates
+  int32_t first_seen = 0;      // slots with a position below it are hidden: their score becomes 0
   ScoreView scores;
   int32_t* victim = nullptr;
 };
@@ -105,10 +109,12 @@ struct PrefillTile {
   int32_t tile = 0;       // row r of the tile sits in slot 16 * tile + r and sees slots up to its own
   int32_t row_begin = 0;  // rows [row_begin, row_end) of the tile are computed
   int32_t row_end = 0;
+  int32_t first_seen = 0;                  // slots with a position below it + r are hidden from row r
+  int32_t tile_begin = 0;                  // tiles below it are hidden from every row and left out
   const float* row_weights = nullptr;      // [16] factor of each row in the scores; null: no scores
   const EvictionPolicy* policy = nullptr;  // of the scores
   RopeView rope;
-  ScoreView scores;              // of the row; read for the rotation only
+  ScoreView scores;              // of the row; read for rotation and hiding only
   std::byte* scratch = nullptr;  // PrefillScratchBytes()
   float* column_sums = nullptr;  // [16 * (tile + 1)], overwritten unless row_weights is null
 };
@@ -122,8 +128,8 @@ struct AttentionKernels {
   void (*decode_split)(const DecodeSplit& split);
   void (*decode_join)(const DecodeJoin& join);
   void (*prefill_tile)(const PrefillTile& tile);
-  // score += sums [16 * blocks]; below kScoreMin it is 0.
-  void (*add_scores)(const ScoreView& scores, const float* sums, int32_t blocks);
+  // score += sums [16 * blocks]; below kScoreMin, and where the position is below first_seen, it is 0.
+  void (*add_scores)(const ScoreView& scores, const float* sums, int32_t blocks, int32_t first_seen);
 };
 
 // Scratch of prefill_tile for a sequence of at most `slots` slots.

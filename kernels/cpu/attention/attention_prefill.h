@@ -198,11 +198,11 @@ template <typename Math>
 void RotateKeys(const PrefillTile& work) {
   const int64_t head_dim = work.tiles.head_dim;
   auto* keys = reinterpret_cast<typename Math::Key*>(Carve(work).keys);
-  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     RotatedTile rotated;
     RotateTile<typename Math::Tile>(TileOf<typename Math::Tile>(work.tiles.k, work.tiles, tile), work.rope,
-                                    work.scores.position + work.scores.score_table[tile] * work.scores.stride,
-                                    tile == work.tile ? work.row_end : kLanes, head_dim, rotated.key);
+                                    PositionsOf(work.scores, tile), tile == work.tile ? work.row_end : kLanes, head_dim,
+                                    rotated.key);
     Math::StoreKeys(rotated.key, head_dim, keys + tile * kLanes * head_dim);
   }
 }
@@ -243,7 +243,18 @@ HYDRANT_SIMD void PackWeights(uint16_t* p, F32x16 weights) {
 #endif
 }
 
-// weights = exp((q k - row's largest) * scale), 0 where the causal mask hides the slot; inverse[r] = 1 / row's sum.
+// Slots behind the window of a row get the logit of one that is not there.
+HYDRANT_SIMD void HideSlots(const PrefillTile& work, float* weights) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
+    const int32_t* positions = PositionsOf(work.scores, tile);
+    for (int32_t r = work.row_begin; r < work.row_end; ++r) {
+      float* w = weights + tile * kTileWeights + r * kLanes;
+      Store(w, Select(AtLeast(positions, work.first_seen + r), Load(w), Set(kHidden)));
+    }
+  }
+}
+
+// weights = exp((q k - row's largest) * scale), 0 where the causal mask or a window hides the slot; inverse[r] = 1 / row's sum.
 template <bool kPacked>
 HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* packed, float* inverse) {
   const F32x16 nothing = Set(kHidden), factor = Set(work.scale * kLog2E);
@@ -251,17 +262,18 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* pac
   for (int64_t r = work.row_begin; r < work.row_end; ++r) {
     Store(diagonal + r * kLanes, Select(FirstN(r + 1), Load(diagonal + r * kLanes), nothing));
   }
+  if (work.first_seen + work.row_end > 1) HideSlots(work, weights);
   F32x16 largest[kLanes], total[kLanes];
   for (int64_t r = 0; r < kLanes; ++r) {
     largest[r] = nothing;
     total[r] = Zero();
   }
-  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     const float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) largest[r] = Max(largest[r], Load(w + r * kLanes));
   }
   for (int64_t r = work.row_begin; r < work.row_end; ++r) largest[r] = Set(ReduceMax(largest[r]));
-  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
       const F32x16 e = SoftmaxWeight(Load(w + r * kLanes), largest[r], factor);
@@ -279,7 +291,7 @@ HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, cons
   float factor[kLanes];  // from a weight to the row's share, unless squares come between
   for (int64_t r = work.row_begin; r < work.row_end; ++r)
     factor[r] = inverse[r] * (kSquare ? 1.0f : work.row_weights[r]);
-  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     const float* w = weights + tile * kTileWeights;
     F32x16 sum = Load(work.column_sums + tile * kLanes);
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
@@ -297,7 +309,7 @@ HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, cons
 // The weights become those of the values as they are stored: scales of values are part of them.
 template <typename Math>
 HYDRANT_SIMD void ScaleWeights(const PrefillTile& work, float* weights) {
-  for (int64_t tile = 0; tile <= work.tile; ++tile) {
+  for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     const auto* v = TileOf<typename Math::Tile>(work.tiles.v, work.tiles, tile);
     float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
@@ -315,7 +327,7 @@ HYDRANT_SIMD void SumRows(const PrefillTile& work, const typename Math::Weight* 
     F32x16 acc[kValueRows][kChunks];
     for (int r = 0; r < kValueRows; ++r) {
       for (int c = 0; c < kChunks; ++c) {
-        acc[r][c] = tile_begin == 0 ? Zero() : Load(out + (row + r) * head_dim + dim + c * kLanes);
+        acc[r][c] = tile_begin == work.tile_begin ? Zero() : Load(out + (row + r) * head_dim + dim + c * kLanes);
       }
     }
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
@@ -335,7 +347,7 @@ void SumRowTails(const PrefillTile& work, const typename Math::Weight* weights, 
   for (int64_t r = work.row_begin; r < work.row_end; ++r) {
     for (int64_t d = dim; d < head_dim; ++d) {
       float sum = 0.0f;
-      for (int64_t tile = 0; tile <= work.tile; ++tile) {
+      for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
         const auto* v = TileOf<typename Math::Tile>(work.tiles.v, work.tiles, tile);
         for (int64_t s = 0; s < kLanes; ++s) {
           sum += Math::WeightOf(weights[tile * kTileWeights + r * kLanes + s]) * Math::Tile::V1(v, head_dim, s, d);
@@ -353,7 +365,7 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   const PrefillScratch scratch = Carve(work);
   auto* q = reinterpret_cast<typename Math::Query*>(scratch.q);
   PackQuery(work, head, q);
-  int64_t tile = 0;
+  int64_t tile = work.tile_begin;
   for (; tile + kPrefillTiles <= tiles; tile += kPrefillTiles) {
     ScoreRows<Math, kPrefillTiles>(work, scratch, q, tile);
   }
@@ -377,7 +389,7 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
     weights = scratch.weights;
   }
   int64_t dim = 0;
-  for (int64_t begin = 0; begin < tiles; begin += kValueBlock) {
+  for (int64_t begin = work.tile_begin; begin < tiles; begin += kValueBlock) {
     const int64_t end = begin + kValueBlock < tiles ? begin + kValueBlock : tiles;
     for (dim = 0; dim + kValueChunks * kLanes <= head_dim; dim += kValueChunks * kLanes) {
       SumRows<Math, kValueChunks>(work, weights, begin, end, dim, scratch.out);
@@ -431,7 +443,7 @@ void RunPrefillTile(const PrefillTile& work) {
   }
   if (work.row_weights != nullptr && work.policy->gqa_reduce == GqaReduce::kMean) {
     const F32x16 mean = Set(1.0f / static_cast<float>(work.group));
-    for (int64_t tile = 0; tile <= work.tile; ++tile) {
+    for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
       Store(work.column_sums + tile * kLanes, Load(work.column_sums + tile * kLanes) * mean);
     }
   }

@@ -61,6 +61,10 @@ HYDRANT_SIMD Mask16 Less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b
 HYDRANT_SIMD F32x16 Select(Mask16 mask, F32x16 a, F32x16 b) { return {_mm512_mask_blend_ps(mask.m, b.v, a.v)}; }
 // The first n lanes, n in [0, 16].
 HYDRANT_SIMD Mask16 FirstN(int64_t n) { return {static_cast<__mmask16>((1u << n) - 1u)}; }
+// The lanes whose integer is `bound` or more; bound > INT32_MIN.
+HYDRANT_SIMD Mask16 AtLeast(const int32_t* p, int32_t bound) {
+  return {_mm512_cmpge_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(bound))};
+}
 HYDRANT_SIMD F32x16 LoadN(const float* p, int64_t n) { return {_mm512_maskz_loadu_ps(FirstN(n).m, p)}; }
 HYDRANT_SIMD void StoreN(float* p, F32x16 a, int64_t n) { _mm512_mask_storeu_ps(p, FirstN(n).m, a.v); }
 // a * 2^n for whole n; overflows to infinity, underflows gradually.
@@ -136,6 +140,12 @@ HYDRANT_SIMD Mask16 FirstN(int64_t n) {
   const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i high = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
   return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(count, low)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(count, high))};
+}
+HYDRANT_SIMD Mask16 AtLeast(const int32_t* p, int32_t bound) {
+  const __m256i below = _mm256_set1_epi32(bound - 1);
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8));
+  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(low, below)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(high, below))};
 }
 HYDRANT_SIMD F32x16 LoadN(const float* p, int64_t n) {
   const Mask16 mask = FirstN(n);

@@ -40,12 +40,16 @@ __global__ void __launch_bounds__(kSplitThreads)
   __syncthreads();
 
   const int32_t logits_stride = WholeBlocks(row.live_after);
+  const int32_t first_seen = FirstSeen(row, shape.window, 0);
+  const bool asks = key_rope.table != nullptr || first_seen > 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += blockDim.x) {
     const int32_t slot = begin + i;
     const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
-    const int32_t position = key_rope.table != nullptr ? kv.position[cache.ScoreAt(slot)] : 0;
+    const int32_t position = asks ? kv.position[cache.ScoreAt(slot)] : 0;
     for (int32_t g = 0; g < group; ++g) {
-      const float logit = Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
+      const float logit = position < first_seen
+                              ? -INFINITY
+                              : Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
       weights[g][i] = logit;
       if (item.logits >= 0) {
         scratch[item.logits + int64_t{first_head + g} * logits_stride + slot] = logit;
@@ -62,7 +66,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     largest = WarpReduce(largest, Largest());
     float total = 0.0f;
     for (int32_t i = lane; i < count; i += kWarp) {
-      const float weight = exp2f((weights[g][i] - largest) * kLog2E);
+      const float weight = exp2f((weights[g][i] - Shift(largest)) * kLog2E);
       weights[g][i] = weight;
       total += weight;
     }
@@ -85,8 +89,8 @@ __global__ void __launch_bounds__(kSplitThreads)
 }
 
 // Adds a decode row's probabilities to its scores and finds its victim.
-__device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cache, int32_t group, const float* logits,
-                                     const float* largest, const float* inverse_total) {
+__device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cache, int32_t group, int32_t first_seen,
+                                     const float* logits, const float* largest, const float* inverse_total) {
   const EvictionPolicy& policy = row.policy;
   const int32_t stride = WholeBlocks(row.live_after);
   const int32_t heads = ScoredHeads(policy, group);
@@ -95,6 +99,7 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
   int32_t best_slot = -1;
   for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
     const int64_t score_at = cache.ScoreAt(slot);
+    const int32_t position = cache.kv.position[score_at];
     float score = cache.kv.score[score_at];
     if (policy.scores()) {
       float sum = 0.0f;
@@ -102,10 +107,9 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
         const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
         sum = policy.square ? fmaf(p, p, sum) : sum + p;
       }
-      score = FlushScore(fmaf(policy.decay, score, sum * mean));
+      score = position < first_seen ? 0.0f : FlushScore(fmaf(policy.decay, score, sum * mean));
       cache.kv.score[score_at] = score;
     }
-    const int32_t position = cache.kv.position[score_at];
     if (!row.choose_victim || position >= row.candidates_end) continue;
     // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
     const uint64_t candidate = (uint64_t{__float_as_uint(score)} << 32) | ~static_cast<uint32_t>(position);
@@ -160,7 +164,8 @@ __global__ void __launch_bounds__(kJoinThreads)
   if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim) || LeftOut(step, row)) return;
   const int64_t stride = WholeBlocks(row.live_after);
   const float* logits = item.logits >= 0 ? scratch + item.logits + int64_t{head} * group * stride : nullptr;
-  ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, logits, largest, inverse_total);
+  ScoreAndChooseVictim(row, CacheOf(step, row, kv, shape.layer, head), group, FirstSeen(row, shape.window, 0), logits,
+                       largest, inverse_total);
 }
 
 }  // namespace

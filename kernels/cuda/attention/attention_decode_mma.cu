@@ -194,8 +194,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t stride = WholeBlocks(live);
   float* logits = item.logits >= 0 && g < heads ? scratch + item.logits + int64_t{first_head + g} * stride : nullptr;
   Gathered<T, kDim> gathered;
+  const int32_t first_seen = FirstSeen(row, shape.window, 0);
+  // Without scores nobody asks for the logits of hidden slots, so their tiles are left out.
+  const int32_t first_slot = InOrder(row) && item.logits < 0 ? first_seen / kBlockSlots * kBlockSlots : 0;
   const int32_t tile_end = min((split + 1) * kSplitSlots, live);
   for (int32_t slot = split * kSplitSlots + warp * kBlockSlots; slot < tile_end; slot += kWarps * kBlockSlots) {
+    if (slot < first_slot) continue;
     // All 16 slots of a tile are memory of the sequence; those that no token occupies are masked.
     const int64_t tile = cache.Element(slot);
     const T* keys = static_cast<const T*>(kv.k) + tile;
@@ -213,18 +217,20 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int32_t at = slot + i / 2 * 8 + t * 2 + i % 2;
-      logit[i] = at < live ? (c[i / 2][i % 2] + c[i / 2][i % 2 + 2]) * shape.scale : -INFINITY;
+      const bool hidden = first_seen > 0 && at < live && kv.position[cache.ScoreAt(at)] < first_seen;
+      logit[i] = at < live && !hidden ? (c[i / 2][i % 2] + c[i / 2][i % 2 + 2]) * shape.scale : -INFINITY;
       most = fmaxf(most, logit[i]);
       if (logits != nullptr && at < live) logits[at] = logit[i];
     }
     // The head's four lanes agree.
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-    const float rescale = exp2f((gathered.largest - most) * kLog2E);
+    const float shift = Shift(most);
+    const float rescale = exp2f((gathered.largest - shift) * kLog2E);
     float weight[4], sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      weight[i] = exp2f((logit[i] - most) * kLog2E);
+      weight[i] = exp2f((logit[i] - shift) * kLog2E);
       sum += weight[i];
     }
     sum += __shfl_xor_sync(kAllLanes, sum, 1);

@@ -21,15 +21,18 @@ __device__ void LoadQueries(const AttentionShape& shape, int64_t width, const Ti
   }
 }
 
-// Logit of row r of the query tile with slot s of the key tile, in units of log2; -inf where the row does not see it.
+// Logit of row r of the query tile with slot s of the key tile, in units of log2; -inf where the row does not see it: behind the
+// window are positions below `first_seen` + r.
 template <typename T>
 __device__ float Logit(const AttentionShape& shape, const float* queries, const HeadCache& cache, const RopeView& rope,
-                       const TileRows& rows, int32_t query_tile, int32_t key_tile) {
+                       const TileRows& rows, int32_t first_seen, int32_t query_tile, int32_t key_tile) {
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
   const int32_t slot = key_tile * kTile + s;
   if (r < rows.begin || r >= rows.end || slot > query_tile * kTile + r) return -INFINITY;
   const int32_t head_dim = cache.kv.layout.head_dim;
-  const int32_t position = rope.table != nullptr ? cache.kv.position[cache.ScoreAt(slot)] : 0;
+  const bool asks = rope.table != nullptr || first_seen + r > 0;
+  const int32_t position = asks ? cache.kv.position[cache.ScoreAt(slot)] : 0;
+  if (position < first_seen + r) return -INFINITY;
   const T* key = static_cast<const T*>(cache.kv.k) + cache.Element(slot);
   return Dot(queries + r * head_dim, key, head_dim, rope, position) * (shape.scale * kLog2E);
 }
@@ -58,6 +61,8 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, head);
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
+  const int32_t first_seen = FirstSeen(row, shape.window, query_tile * kTile - row.live);
+  const int32_t tile_begin = InOrder(row) ? max(first_seen + rows.begin, 0) / kTile : 0;
 
   for (int32_t g = 0; g < group; ++g) {
     const int32_t query_head = head * group + g;
@@ -65,9 +70,9 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
     LoadQueries(shape, width, rows, query_head, head_dim, queries);
     float out[kPerThread] = {};  // element threadIdx.x + i * kThreads of [16][head_dim]
     float largest = -INFINITY, total = 0.0f;
-    for (int32_t tile = 0; tile <= query_tile; ++tile) {
+    for (int32_t tile = tile_begin; tile <= query_tile; ++tile) {
       __syncthreads();  // queries are there; the former tile's weights have been read
-      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, query_tile, tile);
+      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, first_seen, query_tile, tile);
       const float most = fmaxf(largest, RowReduce(logit, Largest()));
       // A row of the tile that is not of this step sees nothing.
       const float weight = most == -INFINITY ? 0.0f : exp2f(logit - most);
@@ -135,11 +140,13 @@ __global__ void __launch_bounds__(kThreads)
   const bool holds = threadIdx.x < kTile && key_tile * kTile + static_cast<int32_t>(threadIdx.x) < live;
   const int64_t score_at = cache.ScoreAt(key_tile * kTile) + threadIdx.x % kTile;
   float score = holds ? kv.score[score_at] : 0.0f;
+  const int32_t position = holds ? kv.position[score_at] : 0;
   const int32_t first_tile = FirstScoredTile(row);
   for (int32_t tile = max(first_tile, key_tile); tile <= last_tile; ++tile) {
     const TileRows rows = RowsOf(row, tile);
     const bool own = r >= rows.begin && r < rows.end;
     const int64_t token = rows.token + r - rows.begin;
+    const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
     const float factor = own ? RowWeight(row, row.position + static_cast<int32_t>(token) - row.token_begin) : 0.0f;
     float sum = 0.0f;  // over heads, of this thread's (row, slot)
     for (int32_t g = 0; g < heads; ++g) {
@@ -147,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       LoadQueries(shape, width, rows, query_head, head_dim, queries);
       __syncthreads();
-      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, tile, key_tile);
+      const float logit = Logit<T>(shape, queries, cache, key_rope, rows, first_seen, tile, key_tile);
       if (!own) continue;
       const float p = exp2f(logit - sums[token * shape.query_heads + query_head]);
       sum = policy.square ? fmaf(p, p, sum) : sum + p;
@@ -157,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x < kTile) {
       float column = 0.0f;
       for (int32_t i = 0; i < kTile; ++i) column += probabilities[i][threadIdx.x];
-      score = FlushScore(fmaf(column, mean, score));
+      score = position < first_seen + rows.end - 1 ? 0.0f : FlushScore(fmaf(column, mean, score));
       for (int32_t i = 0; i < row.snapshots; ++i) {
         const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
         if (snapshot.slots != (tile + 1) * kTile || key_tile * kTile >= snapshot.slots) continue;

@@ -97,10 +97,11 @@ struct Gathered {
   float out[kDim / 8][4] = {};
 };
 
-// Adds the slots of a stage.
+// Adds the slots of a stage. Row r of the tile does not see positions below `first_seen` + r.
 template <typename T, int kDim>
-__device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const T* keys, const T* values, int32_t tile,
-                                         int32_t first_slot, float scale, int lane, Gathered<kDim>& gathered) {
+__device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const HeadCache& cache, const T* keys,
+                                         const T* values, int32_t tile, int32_t first_slot, int32_t first_seen,
+                                         float scale, int lane, Gathered<kDim>& gathered) {
   constexpr int kEights = kStageSlots<kDim> / 8;
   const int g = lane / 4, t = lane % 4;
   float c[kEights][4] = {};
@@ -119,23 +120,27 @@ __device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int32_t own = tile * kTile + g + half * 8;
+    const int32_t seen_from = first_seen + g + half * 8;
     float most = gathered.largest[half];
 #pragma unroll
     for (int i = 0; i < kEights * 2; ++i) {
       float& logit = c[i / 2][half * 2 + i % 2];
-      logit = first_slot + i / 2 * 8 + t * 2 + i % 2 <= own ? logit * scale : -INFINITY;
+      const int32_t slot = first_slot + i / 2 * 8 + t * 2 + i % 2;
+      const bool seen = slot <= own && (seen_from <= 0 || cache.kv.position[cache.ScoreAt(slot)] >= seen_from);
+      logit = seen ? logit * scale : -INFINITY;
       most = fmaxf(most, logit);
     }
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+    const float shift = Shift(most);
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEights * 2; ++i) {
       float& weight = c[i / 2][half * 2 + i % 2];
-      weight = exp2f(weight - most);
+      weight = exp2f(weight - shift);
       sum += weight;
     }
-    rescale[half] = exp2f(gathered.largest[half] - most);
+    rescale[half] = exp2f(gathered.largest[half] - shift);
     gathered.total[half] = fmaf(gathered.total[half], rescale[half], sum);
     gathered.largest[half] = most;
   }
@@ -191,21 +196,23 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
 
   Gathered<kDim> gathered;
   const int32_t stages = ((last_tile + 1) * kTile + kSlots - 1) / kSlots;
-  Stage<T, kDim>(cache, 0, live, keys[0], values[0]);
+  const int32_t first_seen = FirstSeen(row, shape.window, place.tile * kTile - row.live);
+  // What the block's first query does not see, nobody does.
+  const int32_t block_seen = FirstSeen(row, shape.window, max(first_tile * kTile - row.live, 0));
+  const int32_t first_stage = InOrder(row) ? max(block_seen, 0) / kSlots : 0;
+  Stage<T, kDim>(cache, first_stage * kSlots, live, keys[0], values[0]);
   CommitCopies();
-  for (int32_t stage = 0; stage < stages; ++stage) {
-    const int buffer = stage % 2;
+  for (int32_t stage = first_stage; stage < stages; ++stage) {
+    const int buffer = (stage - first_stage) % 2;
     if (stage + 1 < stages) {
       Stage<T, kDim>(cache, (stage + 1) * kSlots, live, keys[1 - buffer], values[1 - buffer]);
     }
     CommitCopies();
     WaitForCopies<1>();
     __syncthreads();
-    // The first slots of a stage that reaches the warp's tile are seen by all of its queries: none is without a largest
-    // logit.
     if (works && stage * kSlots <= place.tile * kTile) {
-      AddSlots<T, kDim>(query, keys[buffer], values[buffer], place.tile, stage * kSlots, shape.scale * kLog2E, lane,
-                        gathered);
+      AddSlots<T, kDim>(query, cache, keys[buffer], values[buffer], place.tile, stage * kSlots, first_seen,
+                        shape.scale * kLog2E, lane, gathered);
     }
     __syncthreads();  // everybody has read what the next copies overwrite
   }
@@ -270,11 +277,12 @@ struct QueryStage {
 };
 
 // Adds what the queries of one head, which are staged, give the warp's 16 keys: part[i] of keys g (i < 4) and g + 8, of rows
-// 2t, 2t + 1, 2t + 8, 2t + 9.
+// 2t, 2t + 1, 2t + 8, 2t + 9. Row r does not see positions below `first_seen` + r.
 template <typename T, int kDim>
-__device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16][4], const T* queries,
-                                                 const float* row_sums, bool diagonal, float scale, bool square,
-                                                 int lane, float (&part)[8]) {
+__device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16][4], const int32_t (&position)[2],
+                                                 const T* queries, const float* row_sums, bool diagonal,
+                                                 int32_t first_seen, float scale, bool square, int lane,
+                                                 float (&part)[8]) {
   const int g = lane / 4, t = lane % 4;
   float c[2][4] = {};
 #pragma unroll
@@ -289,7 +297,8 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
     const int of_tile = g + i / 4 * 8;
     const int r = i % 4 / 2 * 8 + t * 2 + i % 2;
     const float logit = c[i % 4 / 2][i / 4 * 2 + i % 2] * scale;
-    const float p = diagonal && of_tile > r ? 0.0f : exp2f(logit - row_sums[r]);
+    const bool hidden = (diagonal && of_tile > r) || position[i / 4] < first_seen + r;
+    const float p = hidden ? 0.0f : exp2f(logit - row_sums[r]);
     part[i] = square ? fmaf(p, p, part[i]) : part[i] + p;
   }
 }
@@ -334,7 +343,8 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t own_tile = span.first_tile + warp;
   const bool works = own_tile <= last_tile;
   uint32_t key[kDim / 16][4];
-  float score[2] = {};  // of keys g and g + 8, in all four lanes that have them
+  float score[2] = {};       // of keys g and g + 8, in all four lanes that have them
+  int32_t position[2] = {};  // theirs
   bool holds[2] = {};
   int64_t score_at = 0;  // of key g
   if (works) {
@@ -344,6 +354,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int half = 0; half < 2; ++half) {
       holds[half] = own_tile * kTile + g + half * 8 < live;
       if (holds[half]) score[half] = kv.score[score_at + half * 8];
+      if (holds[half]) position[half] = kv.position[score_at + half * 8];
     }
   }
 
@@ -371,17 +382,19 @@ __global__ void __launch_bounds__(kThreads)
     if (turn + 1 < turns) fetch(turn + 1);
     const int32_t tile = first_tile + turn / heads;
     if (works && tile >= own_tile) {
-      AddProbabilities<T, kDim>(key, queries[turn % 2], row_sums[turn % 2], tile == own_tile, shape.scale * kLog2E,
-                                policy.square, lane, part);
+      const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
+      AddProbabilities<T, kDim>(key, position, queries[turn % 2], row_sums[turn % 2], tile == own_tile, first_seen,
+                                shape.scale * kLog2E, policy.square, lane, part);
       if (turn % heads == heads - 1) {
         const float* weights = row_weights[tile % 2];
+        const int32_t last_seen_from = first_seen + min(live - tile * kTile, kTile) - 1;  // by the tile's last row
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float column = part[half * 4] * weights[t * 2] + part[half * 4 + 1] * weights[t * 2 + 1] +
                          part[half * 4 + 2] * weights[t * 2 + 8] + part[half * 4 + 3] * weights[t * 2 + 9];
           column += __shfl_xor_sync(kAllLanes, column, 1);
           column += __shfl_xor_sync(kAllLanes, column, 2);
-          score[half] = FlushScore(fmaf(column, mean, score[half]));
+          score[half] = position[half] < last_seen_from ? 0.0f : FlushScore(fmaf(column, mean, score[half]));
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) part[i] = 0.0f;

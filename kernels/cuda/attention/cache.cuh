@@ -46,6 +46,18 @@ __device__ inline RopeView KeyRope(const DeviceRow& row, const RopeView& rope) {
   return row.policy.rolling ? rope : RopeView();
 }
 
+// The lowest position that a row's token `i` sees; below 1: it sees all.
+__device__ inline int32_t FirstSeen(const DeviceRow& row, int32_t window, int32_t i) {
+  return row.first_position + i - (window - 1);
+}
+
+// True if slots stand at their numbers: nothing was evicted.
+__device__ inline bool InOrder(const DeviceRow& row) { return row.live == row.position; }
+
+// The shift of exponents whose largest is `most`: none where nothing is seen yet, so that the weights of hidden slots are 0
+// there, too.
+__device__ inline float Shift(float most) { return most == -INFINITY ? 0.0f : most; }
+
 // q [head_dim] times the key of a slot, which stands at `position`.
 template <typename T>
 __device__ inline float Dot(const float* q, const T* key, int32_t head_dim, const RopeView& rope, int32_t position) {

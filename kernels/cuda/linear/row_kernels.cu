@@ -8,28 +8,29 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Row `row` of a weight, added to x or put there.
+// Row `row` of a weight times `scale`, added to x or put there.
 template <typename T>
-__device__ void TakeRow(const WeightView& weight, int64_t row, bool add, float* x) {
+__device__ void TakeRow(const WeightView& weight, int64_t row, float scale, bool add, float* x) {
   const T* from = static_cast<const T*>(weight.data) + row * weight.stride;
   for (int64_t col = threadIdx.x; col < weight.cols; col += blockDim.x) {
-    const float value = ToFloat(from[col]);
+    const float value = ToFloat(from[col]) * scale;
     x[col] = add ? x[col] + value : value;
   }
 }
 
-__device__ void TakeRowOfType(const WeightView& weight, int64_t row, bool add, float* x) {
+__device__ void TakeRowOfType(const WeightView& weight, int64_t row, float scale, bool add, float* x) {
   switch (weight.dtype) {
     case DType::kF32:
-      return TakeRow<float>(weight, row, add, x);
+      return TakeRow<float>(weight, row, scale, add, x);
     case DType::kF16:
-      return TakeRow<__half>(weight, row, add, x);
+      return TakeRow<__half>(weight, row, scale, add, x);
     case DType::kBF16:
-      return TakeRow<__nv_bfloat16>(weight, row, add, x);
+      return TakeRow<__nv_bfloat16>(weight, row, scale, add, x);
   }
 }
 
-__global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positions, int64_t cols, float* x) {
+__global__ void EmbedKernel(StepView step, WeightView tokens, float scale, WeightView positions, int64_t cols,
+                            float* x) {
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
@@ -37,16 +38,16 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, WeightView positio
   if (tokens.data != nullptr) {
     int32_t id = step.token_ids[token];
     if (id == kSampledId) id = step.sampled_ids[row.state_row];
-    TakeRowOfType(tokens, id == kNoNextId ? 0 : id, false, to);
+    TakeRowOfType(tokens, id == kNoNextId ? 0 : id, scale, false, to);
   }
   if (positions.data == nullptr) return;
   // A thread adds to the elements that it has put there itself.
-  TakeRowOfType(positions, row.position + token - row.token_begin, tokens.data != nullptr, to);
+  TakeRowOfType(positions, row.position + token - row.token_begin, 1.0f, tokens.data != nullptr, to);
 }
 
-__global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
-  const int64_t begin = int64_t{blockIdx.x} * cols;
-  const float* in = x + begin;
+// Calls put(column, normalised value) for every column of a row; all threads of the block do.
+template <typename Put>
+__device__ void NormRow(const NormWeight& norm, const float* in, int64_t cols, const Put& put) {
   const float inverse_cols = 1.0f / static_cast<float>(cols);
   float mean = 0.0f;
   if (norm.kind == NormKind::kLayer) {
@@ -62,8 +63,18 @@ __global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t co
   const float scale = rsqrtf(BlockReduce(squares, Sum(), 0.0f) * inverse_cols + norm.eps);
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     const float value = (in[col] - mean) * scale * norm.weight[col];
-    Store(y, begin + col, norm.bias != nullptr ? value + norm.bias[col] : value);
+    put(col, norm.bias != nullptr ? value + norm.bias[col] : value);
   }
+}
+
+__global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
+  NormRow(norm, x + begin, cols, [&](int64_t col, float value) { Store(y, begin + col, value); });
+}
+
+__global__ void AddNormedKernel(NormWeight norm, const float* x, float* y, int64_t cols) {
+  const int64_t begin = int64_t{blockIdx.x} * cols;
+  NormRow(norm, x + begin, cols, [&](int64_t col, float value) { y[begin + col] += value; });
 }
 
 __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* y, int64_t cols) {
@@ -104,14 +115,19 @@ dim3 OnePerRow(int64_t rows) { return {static_cast<uint32_t>(rows)}; }
 
 }  // namespace
 
-void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, const WeightView& positions,
-                 int64_t token_count, int64_t cols, float* x) {
-  Launch(stream, OnePerRow(token_count), kThreads, EmbedKernel, step, tokens, positions, cols, x);
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, float scale,
+                 const WeightView& positions, int64_t token_count, int64_t cols, float* x) {
+  Launch(stream, OnePerRow(token_count), kThreads, EmbedKernel, step, tokens, scale, positions, cols, x);
 }
 
 void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
                 int64_t cols) {
   Launch(stream, OnePerRow(rows), kThreads, NormKernel, norm, x, y, cols);
+}
+
+void LaunchAddNormed(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows,
+                     int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, AddNormedKernel, norm, x, y, cols);
 }
 
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,

@@ -29,12 +29,15 @@ struct WeightView {
 };
 
 // x [tokens, cols]: Device::Embed. A view without data adds nothing.
-void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, const WeightView& positions,
-                 int64_t token_count, int64_t cols, float* x);
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, float scale,
+                 const WeightView& positions, int64_t token_count, int64_t cols, float* x);
 
 // Device::Norm.
 void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,
                 int64_t cols);
+
+// Device::AddNormed. Leaves x as it is.
+void LaunchAddNormed(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows, int64_t cols);
 
 // y[i] = x[indices[i]]; `indices` in device memory.
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,

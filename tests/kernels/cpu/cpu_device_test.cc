@@ -119,6 +119,19 @@ TEST_P(CpuDeviceTest, NormRowsDoNotDependOnTheBatchOrTheThreads) {
   }
 }
 
+TEST_P(CpuDeviceTest, AddNormedAddsTheNorm) {
+  const int64_t n = 9, cols = 49;
+  const Floats x = Random(n * cols, 6, 0.5f, 1.0f), y = Random(n * cols, 8, 0.0f, 1.0f);
+  const Floats weight = Random(cols, 7, 1.0f, 0.1f);
+  const NormWeight norm = {NormKind::kRms, weight.data(), nullptr, 1e-6f};
+  const auto device = MakeDevice(GetParam(), 2);
+  Floats scratch = x, sum = y, normed(x.size());
+  device->AddNormed(norm, View(scratch, n, cols), View(sum, n, cols));
+  Floats in = x;
+  device->Norm(norm, View(in, n, cols), View(normed, n, cols));
+  for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], y[i] + normed[i]) << i;
+}
+
 TEST_P(CpuDeviceTest, GatherRowsCopies) {
   const auto device = MakeDevice(GetParam(), 2);
   const int64_t cols = 17;

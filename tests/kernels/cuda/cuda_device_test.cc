@@ -243,16 +243,27 @@ TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {
     const auto place = device_->MakeLinear(spec, ReaderOf(places, kCols), {});
     const Values word_table = RoundTo(dtype, ToDouble(words)), place_table = RoundTo(dtype, ToDouble(places));
     const Matrix x = On(5, kCols), alone = On(5, kCols);
-    device_->Embed(tokens.get(), place.get(), x);
-    device_->Embed(tokens.get(), nullptr, alone);
+    device_->Embed(tokens.get(), 1, place.get(), x);
+    device_->Embed(tokens.get(), 0.5f, nullptr, alone);
     const Values both = reference::Embed(word_table, kCols, ids, place_table, positions);
     const Values one = reference::Embed(word_table, kCols, ids);
     const Floats sum = Read(x), single = Read(alone);
     for (size_t i = 0; i < both.size(); ++i) {
       ASSERT_NEAR(sum[i], both[i], 1e-6) << i;
-      ASSERT_EQ(static_cast<double>(single[i]), one[i]) << i;
+      ASSERT_EQ(static_cast<double>(single[i]), 0.5 * one[i]) << i;
     }
   }
+}
+
+TEST_F(CudaDeviceTest, AddNormedAddsTheNorm) {
+  constexpr int64_t kNormed = 300;
+  const Floats weight = Random(kNormed, 1), x = Random(3 * kNormed, 2, 4.0f), y = Random(3 * kNormed, 3);
+  const Matrix w = On(1, kNormed, weight), in = On(3, kNormed, x), sum = On(3, kNormed, y), normed = On(3, kNormed);
+  const NormWeight norm{NormKind::kRms, static_cast<const float*>(w.data), nullptr, 1e-5f};
+  device_->Norm(norm, in, normed);
+  device_->AddNormed(norm, in, sum);
+  const Floats expected = Read(normed), actual = Read(sum);
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i], y[i] + expected[i]) << i;
 }
 
 TEST_F(CudaDeviceTest, NormsAgreeWithTheOracle) {

@@ -84,8 +84,18 @@ const std::map<std::string, std::string>& GgufNames() {
   return names;
 }
 
+// Where layers have four norms, one of them has another name than in the families with two.
+const std::map<std::string, std::string>& SandwichNames() {
+  static const std::map<std::string, std::string> names = {
+      {"post_attention_layernorm", "post_attention_norm"},
+      {"pre_feedforward_layernorm", "ffn_norm"},
+      {"post_feedforward_layernorm", "post_ffw_norm"},
+  };
+  return names;
+}
+
 // "model.layers.1.mlp.up_proj.weight" -> "blk.1.ffn_up.weight"
-std::string GgufName(const std::string& name) {
+std::string GgufName(const std::string& name, bool sandwich) {
   const size_t dot = name.rfind('.');
   std::string stem = name.substr(0, dot), prefix;
   if (const size_t layers = stem.find(".layers."); layers != stem.npos) {
@@ -93,7 +103,9 @@ std::string GgufName(const std::string& name) {
     prefix = "blk." + stem.substr(number, end - number) + ".";
     stem = stem.substr(end + 1);
   }
-  return prefix + GgufNames().at(stem) + name.substr(dot);
+  const auto norm = SandwichNames().find(stem);
+  const bool named = sandwich && norm != SandwichNames().end();
+  return prefix + (named ? norm->second : GgufNames().at(stem)) + name.substr(dot);
 }
 
 // `values` [rows, cols] with row `order(row)` in place of row `row`.
@@ -166,8 +178,13 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
       return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
     });
   }
+  const bool gemma = type == "gemma3_text";
+  if (gemma && name.find("norm") != name.npos) {
+    for (float& value : values) value += 1;
+  }
   const std::vector<uint64_t> dims(shape.rbegin(), shape.rend());
-  file.At(GgufName(name)) = {GgufName(name), dims, GgufBuilder::kF32, Stored(values, "F32")};
+  const std::string stored = GgufName(name, gemma);
+  file.At(stored) = {stored, dims, GgufBuilder::kF32, Stored(values, "F32")};
 }
 
 GgufBuilder FamilyCheckpoint::Gguf() const {
@@ -176,6 +193,7 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
   std::string arch = config.at("model_type").get<std::string>();
   if (arch == "mistral") arch = "llama";
   if (arch == "gpt_neox") arch = "gptneox";
+  if (arch == "gemma3_text") arch = "gemma3";
   const bool neox = arch == "gptneox";
   const char* epsilon = neox ? "layer_norm_eps" : arch == "starcoder2" ? "norm_epsilon" : "rms_norm_eps";
   GgufBuilder file = TinyGguf();  // its tokenizer; the rest is replaced
@@ -203,8 +221,18 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
         .Set(arch + "rope.dimension_count",
              static_cast<uint32_t>(share * number("hidden_size") / number("num_attention_heads")));
   } else {
+    const json& full = rope.contains("full_attention") ? rope.at("full_attention") : rope;
     file.Set(arch + "attention.head_count_kv", number("num_key_value_heads"))
-        .SetFloat(arch + "rope.freq_base", rope.at("rope_theta").get<float>());
+        .SetFloat(arch + "rope.freq_base", full.at("rope_theta").get<float>());
+    if (full.at("rope_type") == "linear") {
+      file.SetText(arch + "rope.scaling.type", "linear")
+          .SetFloat(arch + "rope.scaling.factor", full.at("factor").get<float>());
+    }
+    const json window = config.value("sliding_window", json());
+    if (window.is_number() && config.value("use_sliding_window", true)) {
+      file.Set(arch + "attention.sliding_window", window.get<uint32_t>());
+    }
+    if (arch == "gemma3.") file.Set(arch + "attention.sliding_window_pattern", 2);
     if (config.contains("head_dim")) {
       file.Set(arch + "attention.key_length", number("head_dim"))
           .Set(arch + "attention.value_length", number("head_dim"))

@@ -206,22 +206,21 @@ TEST(GgufCheckpoint, WarnsOfExtraTensors) {
   EXPECT_EQ((*checkpoint)->warnings, std::vector<std::string>{"tiny.gguf: tensor 'extra': is not used"});
 }
 
-TEST(GgufCheckpoint, AWindowClipsTheContext) {
+TEST(GgufCheckpoint, AWindowIsThatOfEveryLayerUnlessTheArchitectureHasARule) {
   const TempDir dir;
   GgufBuilder file = TinyGguf();
   file.Set("llama.attention.sliding_window", 64);
-  const auto clipped = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
-  ASSERT_THAT(clipped, IsOk());
-  EXPECT_EQ((*clipped)->config.context, 64);
-  ASSERT_EQ((*clipped)->warnings.size(), 1u);
-  EXPECT_NE((*clipped)->warnings[0].find("'llama.attention.sliding_window': the context is 64 tokens"),
-            std::string::npos);
-  for (const uint32_t none : {0u, 128u, 4096u}) {
-    file.Set("llama.attention.sliding_window", none);
-    const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
-    ASSERT_THAT(whole, IsOk());
-    EXPECT_EQ((*whole)->config.context, 128) << none;
-  }
+  const auto windowed = Checkpoint::Open(dir.Write("a.gguf", file.Build()));
+  ASSERT_THAT(windowed, IsOk());
+  const ModelConfig& config = (*windowed)->config;
+  EXPECT_EQ(config.context, 128);
+  EXPECT_EQ(config.window, 64);
+  EXPECT_EQ(config.windowed_layers, std::vector<bool>(static_cast<size_t>(config.layers), true));
+  EXPECT_TRUE((*windowed)->warnings.empty());
+  file.Set("llama.attention.sliding_window", 0);
+  const auto whole = Checkpoint::Open(dir.Write("b.gguf", file.Build()));
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_EQ((*whole)->config.window_of(0), kNoWindow);
 }
 
 struct Wrong {
@@ -344,7 +343,8 @@ INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
     testing::Values(
         Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gptneox, starcoder2"},
+              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gemma3, gptneox, "
+              "starcoder2"},
         Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
               "'general.architecture': is missing"},
         Wrong{"OneOfSeveralParts",

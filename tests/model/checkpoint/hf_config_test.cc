@@ -184,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
     Unsupported, HfConfigRefusal,
     testing::Values(Wrong{"ModelType",
                           [](json& c) { c["model_type"] = "mamba"; },
-                          {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, opt, "
-                           "gpt_neox, starcoder2"}},
+                          {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, "
+                           "gemma3_text, opt, gpt_neox, starcoder2"}},
                     Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
                     Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
                     Wrong{"Quantised",

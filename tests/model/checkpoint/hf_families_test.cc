@@ -29,8 +29,10 @@ TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
   const Reading mistral(Silent("mistral"));
   ASSERT_THAT(mistral.result(), IsOk());
   EXPECT_EQ(mistral.config().kv_heads, 8);
-  EXPECT_EQ(mistral.config().context, 4096) << "131,072, of which the window takes this";
-  EXPECT_EQ(mistral.warnings().size(), 1u);
+  EXPECT_EQ(mistral.config().context, 131072);
+  EXPECT_EQ(mistral.config().window, 4096);
+  EXPECT_EQ(mistral.config().windowed_layers, (std::vector<bool>{true, true}));
+  EXPECT_TRUE(mistral.warnings().empty());
   EXPECT_EQ(mistral.config().eos_ids, std::vector<int32_t>{2});
   EXPECT_FALSE(mistral.result()->expectation.attention_bias);
 
@@ -68,6 +70,36 @@ TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
   EXPECT_EQ(neox.config().eos_ids, std::vector<int32_t>{2});
 }
 
+TEST(HfFamilies, Gemma3sLayersRotateByTheirKind) {
+  json config = Silent("gemma3_text");
+  config["num_hidden_layers"] = 7;
+  config["query_pre_attn_scalar"] = 64;
+  const Reading silent(config);
+  ASSERT_THAT(silent.result(), IsOk());
+  EXPECT_EQ(silent.config().head_dim, 256);
+  EXPECT_EQ(silent.config().kv_heads, 4);
+  EXPECT_EQ(silent.config().context, 131072);
+  EXPECT_EQ(silent.config().window, 4096);
+  EXPECT_TRUE(silent.config().sandwich_norm && silent.config().tied_embeddings);
+  EXPECT_EQ(silent.config().norm_offset, 1);
+  EXPECT_EQ(silent.config().embedding_scale, 8) << "the root of 64";
+  EXPECT_EQ(silent.config().attention_scale, 1.0 / 8);
+  EXPECT_EQ(silent.config().activation, Activation::kGeluTanh);
+  EXPECT_EQ(silent.config().windowed_layers, (std::vector<bool>{true, true, true, true, true, false, true}));
+  EXPECT_NEAR(silent.config().rope_inv_freq[64], 1e-3, 1e-12) << "half of a base of 1,000,000";
+  EXPECT_NEAR(silent.config().windowed_inv_freq[64], 1e-2, 1e-12);
+
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention", "full_attention",
+                           "full_attention", "full_attention",    "full_attention"};
+  config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 1e6}}},
+                               {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  const Reading said(config);
+  ASSERT_THAT(said.result(), IsOk());
+  EXPECT_EQ(said.config().windowed_layers, (std::vector<bool>{false, true, false, false, false, false, false}));
+  EXPECT_NEAR(said.config().rope_inv_freq[0], 1.0 / 8, 1e-12);
+  EXPECT_EQ(said.config().windowed_inv_freq[0], 1);
+}
+
 TEST(HfFamilies, Starcoder2sSilenceMeansBiasesAndTheTanhGelu) {
   json config = Silent("starcoder2");
   config["eos_token_id"] = 7;  // its own is beyond this vocabulary
@@ -90,6 +122,8 @@ TEST(HfFamilies, SilenceAndNullDiffer) {
   const Reading read(mistral);
   ASSERT_THAT(read.result(), IsOk());
   EXPECT_EQ(read.config().context, 32768);
+  EXPECT_EQ(read.config().window, kNoWindow);
+  EXPECT_TRUE(read.config().windowed_layers.empty());
   EXPECT_EQ(read.config().kv_heads, 16);
   // The other file knows better than the class.
   EXPECT_EQ(Reading(mistral, json{{"eos_token_id", 9}}).config().eos_ids, std::vector<int32_t>{9});
@@ -98,42 +132,44 @@ TEST(HfFamilies, SilenceAndNullDiffer) {
 struct Window {
   const char* name;
   json fields;
-  int32_t context;
+  std::vector<bool> layers;
 };
 class HfWindow : public testing::TestWithParam<Window> {};
-TEST_P(HfWindow, ClipsTheContextAndSaysSo) {
+TEST_P(HfWindow, IsThatOfTheLayersThatHaveIt) {
   json config = Silent("qwen3");
   config["max_position_embeddings"] = 512;
   config.update(GetParam().fields);
   const Reading read(config);
   ASSERT_THAT(read.result(), IsOk());
-  EXPECT_EQ(read.config().context, GetParam().context);
-  ASSERT_EQ(read.warnings().size(), GetParam().context < 512 ? 1u : 0u);
-  if (GetParam().context < 512) {
-    EXPECT_EQ(read.warnings()[0],
-              "config.json: 'sliding_window': the context is 64 tokens instead of 512; within the window, windowed and "
-              "full attention are the same");
-  }
+  EXPECT_EQ(read.config().context, 512);
+  EXPECT_EQ(read.config().windowed_layers, GetParam().layers);
+  EXPECT_EQ(read.config().window, GetParam().layers.empty() ? kNoWindow : 64);
 }
 INSTANTIATE_TEST_SUITE_P(
     , HfWindow,
     testing::Values(
-        Window{"NotUsed", {{"sliding_window", 64}}, 512},
-        Window{"Used", {{"sliding_window", 64}, {"use_sliding_window", true}, {"max_window_layers", 1}}, 64},
-        Window{"FromALayerThatIsNotThere", {{"sliding_window", 64}, {"use_sliding_window", true}}, 512},
-        Window{"Wide", {{"sliding_window", 512}, {"use_sliding_window", true}, {"max_window_layers", 0}}, 512},
+        Window{"NotUsed", {{"sliding_window", 64}}, {}},
+        Window{"Used", {{"sliding_window", 64}, {"use_sliding_window", true}, {"max_window_layers", 1}}, {false, true}},
+        Window{"FromALayerThatIsNotThere", {{"sliding_window", 64}, {"use_sliding_window", true}}, {}},
+        Window{"OfEveryLayer",
+               {{"sliding_window", 64}, {"use_sliding_window", true}, {"max_window_layers", 0}},
+               {true, true}},
         Window{"LayersMix",
                {{"sliding_window", 64},
                 {"use_sliding_window", true},
-                {"layer_types", {"full_attention", "sliding_attention"}}},
-               64},
+                {"layer_types", {"sliding_attention", "full_attention"}}},
+               {true, false}},
         Window{"NoLayer",
                {{"sliding_window", 64},
                 {"use_sliding_window", true},
                 {"max_window_layers", 0},
                 {"layer_types", {"full_attention", "full_attention"}}},
-               512},
-        Window{"OfAFamilyThatHasNone", {{"model_type", "llama"}, {"eos_token_id", 2}, {"sliding_window", 64}}, 512}),
+               {}},
+        Window{
+            "OfAFamilyWithoutARule",
+            {{"model_type", "mistral"}, {"sliding_window", 64}, {"layer_types", {"full_attention", "full_attention"}}},
+            {true, true}},
+        Window{"OfAFamilyThatHasNone", {{"model_type", "llama"}, {"eos_token_id", 2}, {"sliding_window", 64}}, {}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfFamilies, OptNormsFollowWhereTheFileSaysSo) {
@@ -182,6 +218,23 @@ TEST_P(HfFamilyRefusal, NamesTheField) {
 INSTANTIATE_TEST_SUITE_P(
     , HfFamilyRefusal,
     testing::Values(
+        WrongFamily{
+            "GemmaLayers", "gemma3_text", {{"layer_types", {"full_attention"}}}, "'layer_types': has 1 entries for 2"},
+        WrongFamily{"GemmaScalar", "gemma3_text", {{"query_pre_attn_scalar", -1}}, "-1 is not above 0"},
+        WrongFamily{"GemmaSoftcap",
+                    "gemma3_text",
+                    {{"final_logit_softcapping", 30.0}},
+                    "'final_logit_softcapping': is not supported"},
+        WrongFamily{"GemmaBackwards",
+                    "gemma3_text",
+                    {{"use_bidirectional_attention", true}},
+                    "'use_bidirectional_attention': is not supported"},
+        WrongFamily{"GemmaWindowedRope",
+                    "gemma3_text",
+                    {{"rope_parameters",
+                      {{"full_attention", {{"rope_type", "default"}}},
+                       {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}},
+                    "'linear' is not supported for windowed layers"},
         WrongFamily{"OptNoFfn", "opt", {{"ffn_dim", 0}}, "'ffn_dim': 0 is out of range"},
         WrongFamily{"OptFfnMissing", "opt", {{"ffn_dim", nullptr}}, "'ffn_dim': is missing"},
         WrongFamily{"OptProjection0", "opt", {{"word_embed_proj_dim", 0}}, "'word_embed_proj_dim': 0 is out of range"},

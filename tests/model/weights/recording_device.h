@@ -71,12 +71,15 @@ class RecordingDevice final : public Device {
   void Multiply(const LinearWeight&, Epilogue, Activation, Matrix, Matrix) override { assert(false); }
   int64_t BeginStep(const StepBatch&) override { return Never(); }
   void RunLayers(const void*, const std::function<void()>&) override { assert(false); }
-  void Embed(const LinearWeight*, const LinearWeight*, Matrix) override { assert(false); }
+  void Embed(const LinearWeight*, float, const LinearWeight*, Matrix) override { assert(false); }
   void Norm(const NormWeight&, Matrix, Matrix) override { assert(false); }
+  void AddNormed(const NormWeight&, Matrix, Matrix) override { assert(false); }
   void RopeAndWriteKv(const RopeTable*, const HeadNorms&, int32_t, Matrix, const KvCacheView&) override {
     assert(false);
   }
-  void Attention(const RopeTable*, int32_t, float, Matrix, const KvCacheView&, Matrix) override { assert(false); }
+  void Attention(const RopeTable*, int32_t, float, int32_t, Matrix, const KvCacheView&, Matrix) override {
+    assert(false);
+  }
   void GatherRows(Matrix, std::span<const int32_t>, Matrix) override { assert(false); }
   void InitScores(std::span<const ScoreInit>, const KvCacheView&) override { assert(false); }
   void CopyBlocks(std::span<const BlockCopy>, const KvCacheView&) override { assert(false); }

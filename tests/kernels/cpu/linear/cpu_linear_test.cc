@@ -215,7 +215,7 @@ TEST_P(CpuLinearTest, EmbedReturnsTheStoredRows) {
     device->BeginStep({ids, {&row, 1}});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);
-    device->Embed(table.get(), nullptr, View(x, n, cols));
+    device->Embed(table.get(), 1, nullptr, View(x, n, cols));
     EXPECT_EQ(reference::ToDouble(x), reference::Embed(p.stored(), cols, ids));
   }
 }
@@ -236,11 +236,17 @@ TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
     device->BeginStep({ids, rows});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);
-    device->Embed(table.get(), positions.get(), View(x, n, cols));
+    device->Embed(table.get(), 1, positions.get(), View(x, n, cols));
     // One rounding, of the sum.
     EXPECT_EQ(reference::ToDouble(x),
               reference::RoundTo(DType::kF32, reference::Embed(tokens.stored(), cols, ids, places.stored(), at)));
-    device->Embed(nullptr, positions.get(), View(x, n, cols));
+    // A power of two rounds nothing.
+    device->Embed(table.get(), 4, nullptr, View(x, n, cols));
+    const Floats scaled = x;
+    device->Embed(table.get(), 1, nullptr, View(x, n, cols));
+    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(scaled[i], 4 * x[i]) << i;
+    // Which scale says nothing of positions.
+    device->Embed(nullptr, 4, positions.get(), View(x, n, cols));
     const std::vector<int32_t> rows_of_positions(at.begin(), at.end());
     EXPECT_EQ(reference::ToDouble(x), reference::Embed(places.stored(), cols, rows_of_positions));
   }
@@ -274,7 +280,7 @@ TEST(CpuLinear, Bf16RoundsToNearestEven) {
     const std::vector<int32_t> ids = {0, 1, 2, 3, 4};
     device->BeginStep({ids, {}});
     Floats x(5);
-    device->Embed(table.get(), nullptr, View(x, 5, 1));
+    device->Embed(table.get(), 1, nullptr, View(x, 5, 1));
     EXPECT_EQ(x, (Floats{1.0f, 1.0f + 0x4p-8f, 1.0f + 0x2p-8f, -1.0f, INFINITY})) << IsaName(isa);
   }
 }

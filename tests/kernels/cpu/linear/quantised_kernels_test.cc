@@ -240,7 +240,7 @@ TEST_P(QuantisedKernelsTest, EmbedExpandsTheStoredRows) {
   device->BeginStep({ids, {}});
   const auto n = static_cast<int64_t>(ids.size());
   Floats x(static_cast<size_t>(n * cols), kUntouched);
-  device->Embed(table.get(), nullptr, View(x, n, cols));
+  device->Embed(table.get(), 1, nullptr, View(x, n, cols));
   for (size_t i = 0; i < ids.size(); ++i) {
     Floats expected(static_cast<size_t>(cols));
     DequantizeRow(format(), weight.Row(ids[i]).second, cols, expected.data());

@@ -58,7 +58,7 @@ struct Streak {
     }
     const std::vector<int32_t> tokens = fed && step > 1 ? std::vector<int32_t>(kRows, kSampledId) : ids[step - 1];
     const Matrix all{.data = x->data(), .rows = device->BeginStep({.token_ids = tokens, .rows = rows}), .cols = kCols};
-    device->RunLayers(this, [&] { device->Embed(words.get(), nullptr, all); });
+    device->RunLayers(this, [&] { device->Embed(words.get(), 1, nullptr, all); });
     results[step % 2].assign(kRows, SampleResult());
     for (int32_t begin = 0; begin < kRows; begin += 64) {
       const int32_t count = std::min(64, kRows - begin);
