@@ -22,7 +22,7 @@ cuda::RopeView ViewOf(const RopeTable* rope) {
 cuda::AttentionShape ShapeOf(int32_t layer, float scale, int32_t window, const Matrix& qkv, const cuda::Output& out,
                              const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
-  return {layer, heads - 2 * layout.kv_heads, scale, window, static_cast<float*>(qkv.data), out};
+  return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out, window};
 }
 
 // The upload of tables and what refers to them, in one packet.

@@ -32,9 +32,9 @@ struct AttentionShape {
   int32_t layer = 0;
   int32_t query_heads = 0;
   float scale = 1.0f;
-  int32_t window = kNoWindow;
   float* qkv = nullptr;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
   Output out;            // [tokens, query_heads * head_dim]
+  int32_t window = kNoWindow;
 };
 
 // Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.
