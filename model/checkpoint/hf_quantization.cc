@@ -205,7 +205,8 @@ absl::StatusOr<HfQuantization> ReadCompressedTensors(const JsonValue& config) {
     constexpr std::string_view kDense[] = {"dense"};
     HYDRANT_RETURN_IF_ERROR(ReadName(*sparsity, "format", "dense", kDense).status());
   }
-  constexpr std::string_view kStatus[] = {"compressed"};
+  constexpr std::string_view kStatus[] = {"compressed",
+                                          "frozen"};  // the second is what older tools wrote for the first
   HYDRANT_RETURN_IF_ERROR(ReadName(config, "quantization_status", "compressed", kStatus).status());
   HYDRANT_RETURN_IF_ERROR(config.At("format").status());
   HYDRANT_ASSIGN_OR_RETURN(const std::string format, ReadName(config, "format", "", kFormats));

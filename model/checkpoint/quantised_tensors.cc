@@ -68,6 +68,9 @@ class Joiner {
       HYDRANT_ASSIGN_OR_RETURN(RawTensor whole, Join(codes, codes.name.substr(0, codes.name.size() - suffix.size())));
       joined.push_back(std::move(whole));
     }
+    if (joined.empty() && !tensors_.empty()) {
+      return FileError(tensors_.front().file, "", "no matrix is stored in the way that quantization_config says");
+    }
     Replace(std::move(joined));
     WarnOfExpanded(warnings);
     return absl::OkStatus();
@@ -143,7 +146,9 @@ class Joiner {
     }
     HYDRANT_RETURN_IF_ERROR(TakeScalesByRow(base, {"weight_scale"}, m));
     m.zero = m.bits == 4 ? 8 : 128;
-    if (!quantization_.symmetric) {
+    if (quantization_.symmetric) {
+      HYDRANT_RETURN_IF_ERROR(TakeNoZeros(base + ".weight_zero_point"));
+    } else {
       HYDRANT_ASSIGN_OR_RETURN(const RawTensor* zeros, Take(base + ".weight_zero_point", {"I32"}));
       HYDRANT_RETURN_IF_ERROR(CheckShape(*zeros, {DividedUp(m.rows, per_word), m.groups()}));
       m.zeros = zeros->data;
@@ -164,6 +169,7 @@ class Joiner {
     for (const char* name : {".input_scale", ".input_zero_point"}) {
       if (const auto found = by_name_.find(base + name); found != by_name_.end()) taken_[found->second] = true;
     }
+    HYDRANT_RETURN_IF_ERROR(TakeNoZeros(base + ".weight_zero_point"));
     return TakeScalesByRow(base, {"weight_scale_inv", "weight_scale"}, m);
   }
 
@@ -195,6 +201,16 @@ class Joiner {
     m.zero_offset = quantization_.zero_offset;
     HYDRANT_RETURN_IF_ERROR(CheckZeros(*zeros, m));
     return awq ? absl::OkStatus() : TakeGroupIndex(codes, base + ".g_idx", m);
+  }
+
+  // Older tools store the zero points of symmetric weights, too: bytes of 0.
+  absl::Status TakeNoZeros(const std::string& name) {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end()) return absl::OkStatus();
+    taken_[found->second] = true;
+    const RawTensor& zeros = tensors_[found->second];
+    if (zeros.data.find_first_not_of('\0') == zeros.data.npos) return absl::OkStatus();
+    return Wrong(zeros, "is not 0, and the weights are said to be symmetric");
   }
 
   void SetGroups(PackedMatrix& m) const {

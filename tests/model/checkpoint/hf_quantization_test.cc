@@ -84,6 +84,18 @@ TEST(HfQuantization, ReadsCompressedTensors) {
   EXPECT_TRUE(ReadField(ordered)->group_index);
 }
 
+// That of nm-testing/Meta-Llama-3.1-8B-Instruct-FP8-hf, as the documentation of transformers has it.
+TEST(HfQuantization, ReadsTheFewFieldsOfOlderTools) {
+  const auto read = ReadField(json::parse(R"({"config_groups": {"group_0": {
+    "input_activations": {"num_bits": 8, "strategy": "tensor", "type": "float"}, "targets": ["Linear"],
+    "weights": {"num_bits": 8, "strategy": "tensor", "type": "float"}}}, "format": "naive-quantized",
+    "ignore": ["lm_head"], "quant_method": "compressed-tensors", "quantization_status": "frozen"})"));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_TRUE(read->fp8);
+  EXPECT_EQ(read->group_rows, 0);
+  EXPECT_EQ(read->group_cols, 0);
+}
+
 TEST(HfQuantization, ReadsBytesOfCompressedTensors) {
   json integers = Compressed();
   integers["format"] = "int-quantized";
@@ -208,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
             "Transform", Compressed, Set("transform_config", {{"R1", 1}}), {".transform_config': is not supported"}},
         Refused{
             "Sparse", Compressed, Set("sparsity_config", {{"format", "sparse-24-bitmask"}}), {"'sparse-24-bitmask'"}},
-        Refused{"Status", Compressed, Set("quantization_status", "frozen"), {"'frozen' is not supported"}},
+        Refused{"Status", Compressed, Set("quantization_status", "calibration"), {"'calibration' is not supported"}},
         Refused{"NoGroups", Compressed, Set("config_groups", json::object()), {".config_groups': is empty"}},
         Refused{"Preset", Compressed, Set("config_groups", {{"W4A16", {"Linear"}}}), {"schemes by name are not"}},
         Refused{"TwoKinds",

@@ -13,9 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_device.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/files/dequantize.h"
 #include "model/files/safetensors_file.h"
+#include "model/weights/weight_plan.h"
+#include "model/weights/weights.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/model/checkpoint/tiny_directory.h"
 #include "tests/support/source_dir.h"
@@ -131,11 +134,20 @@ TEST(QuantisedTensors, LeavesOtherTensorsAlone) {
   parts.push_back(RandomTensor("lm_head.weight", {4, 32}));
   parts.push_back(RandomTensor("norm.weight", {32}));
   parts.push_back({"x.input_scale", "F32", {1}, Raw(1.0f)});
+  parts.push_back({"x.weight_zero_point", "I8", {16, 1}, std::string(16, '\0')});
   const Joined joined(QuantizationOf(golden), parts);
   ASSERT_THAT(joined.status, IsOk());
   std::vector<std::string> names;
   for (const RawTensor& tensor : joined.tensors) names.push_back(tensor.name);
   EXPECT_THAT(names, testing::UnorderedElementsAre("x.weight", "lm_head.weight", "norm.weight"));
+}
+
+TEST(QuantisedTensors, SomethingIsQuantisedWhereTheConfigSaysSo) {
+  for (const auto& [name, golden] : Goldens().items()) {
+    EXPECT_THAT(Joined(QuantizationOf(golden), {RandomTensor("x.weight", {16, 64})}).status,
+                RefusedWith("m.safetensors: no matrix is stored in the way that quantization_config says"))
+        << name;
+  }
 }
 
 TEST(QuantisedTensors, GroupsThatAreInOrderNeedNoOrder) {
@@ -239,6 +251,13 @@ INSTANTIATE_TEST_SUITE_P(
                            "weight",
                            [](Parts&, TestTensor& part) { part.dtype = "U8"; },
                            {"dtype U8 is not I8"}},
+                    Spoilt{"Symmetric",
+                           "int8_rows",
+                           "weight_scale",
+                           [](Parts& parts, TestTensor&) {
+                             parts.push_back({"x.weight_zero_point", "I8", {16, 1}, std::string(16, '\1')});
+                           },
+                           {"zero_point': is not 0"}},
                     Spoilt{"OtherFp8",
                            "fp8_blocks",
                            "weight",
@@ -293,6 +312,13 @@ TEST(QuantisedTensors, MakeUpACheckpoint) {
     EXPECT_EQ(rows, plain_rows);
     EXPECT_FALSE(source.non_finite());
   }
+  // Packed on a device: q beside k and v, which are not quantised.
+  const auto device = CpuDevice::Create({.threads = 1}).value();
+  const WeightPlan plan =
+      PlanWeights((*quantised)->config, (*quantised)->tensors, WeightDevice::Of(*device), {.keep_quantised = true}, 16);
+  EXPECT_EQ(plan.Formats(), "float32, Q5_0");
+  const Weights weights = LoadWeights(**quantised, *device, plan);
+  EXPECT_EQ(static_cast<int64_t>(weights.layers[0].up->bytes()), RowBytes(WeightFormat::kQ5_0, 64) * 32);
 }
 
 }  // namespace
