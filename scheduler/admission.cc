@@ -22,7 +22,7 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
       block_manager_(block_manager),
       parking_(parking),
       counters_(counters),
-      elastic_(sequences, tenants, block_manager) {
+      elastic_(sequences, tenants, block_manager, parking) {
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
     if (AwaitsPrefix(sequence.request)) return HeadOfLine{.arrival = sequence.arrival, .awaits_prefix = true};
@@ -161,15 +161,6 @@ void Admission::CountMissing() {
   blocked_.blocks += needed - blocked_.tenant->head.blocks;
 }
 
-// Whether the plan, which restores something, would restore more than a step may with the request, too.
-bool Admission::RestoresTooMuch(const Request& head, const StepPlan& plan) const {
-  const ParkedCounts* parked = parking_.Resumable(head);
-  if (parked == nullptr || plan.restores.empty()) return false;
-  int64_t blocks = BlocksForSlots(parked->live);
-  for (const PlanRestore& restore : plan.restores) blocks += BlocksForSlots(restore.live);
-  return blocks > blocks_restored_max_;
-}
-
 void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
   admitted_.clear();
   blocked_ = Blocked();
@@ -180,14 +171,9 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
-    if (RestoresTooMuch(sequence.request, plan)) {
-      ++counters_.restores_put_off;
-      return;
-    }
     Reserve(index, plan);
     sequences_.Admit(index);
     sequence.times.admitted_us = now_us;
-    parking_.UnpinPast(sequence);
     tenant->queue.pop_front();
     tenant->SettleHeldUp();
     tenant->reserved += sequence.blocks.reserved();
@@ -283,36 +269,22 @@ int64_t Admission::MatchPrefix(const Request& request) {
 void Admission::Reserve(int32_t index, StepPlan& plan) {
   Sequence& sequence = sequences_.at(index);
   if (const ParkedCounts* parked = parking_.Resumable(sequence.request); parked != nullptr) {
-    ReserveResumed(index, *parked, plan);
+    ReserveResumed(index, *parked);
     return;
   }
+  parking_.LetGo(index, sequence);
   if (sequence.request.prefix.looks_up) counters_.prefix_queries += sequence.request.prompt.size();
   const int64_t private_blocks = PrivateBlocks(sequence.request);
   if (ReserveShared(sequence, private_blocks, plan)) return;
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks), sequence.request.tenant);
 }
 
-void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked, StepPlan& plan) {
+void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked) {
   Sequence& sequence = sequences_.at(index);
   const Request& request = sequence.request;
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(PrivateBlocks(request)), request.tenant);
   block_manager_.Extend(sequence.blocks, parked.live);
-  const std::span<const int32_t> blocks = sequence.blocks.blocks();
-  const int32_t rows = sequence.prompt_length() - parked.computed;
-  const int32_t cut = request.budget.TurnCut(parked.live, rows);
-  sequence.restore_table.assign(blocks.begin(), blocks.end());
-  plan.restores.push_back(
-      {{parked.id, parked.live, cut, parked.computed, rows}, index, std::move(sequence.restore_table)});
-  sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
-  sequence.live = sequence.held = cut > 0 ? cut : parked.live;
-  // A sequence that gets these blocks in this step uses them only after the cut.
-  if (cut > 0) {
-    counters_.AddFreed(FreeCause::kPrefill, block_manager_.Shrink(sequence.blocks, cut, sequence.blocks.reserved()));
-    counters_.evicted_tokens += static_cast<uint64_t>(parked.live - cut);
-  }
-  parking_.Use(request);
-  ++counters_.restores;
-  counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
+  parking_.Restore(index, sequence);
 }
 
 // Reserves for sharing if there is room for it beside the floors of other tenants and below the tenant's own cap.

@@ -22,7 +22,6 @@
 #define HYDRANT_SCHEDULER_ADMISSION_H_
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -67,13 +66,9 @@ class Admission {
   void Pause(bool paused) { paused_ = paused; }
   bool paused() const { return paused_; }
 
-  // StepLimits::blocks_restored: a request that would have a step restore more waits for the next step, and so do those
-  // behind it.
-  void LimitRestores(int64_t blocks) { blocks_restored_max_ = blocks; }
-
-  // Admits every request that can be admitted: appends the sequences to the table's running(), and their restores and
-  // score starts to `plan`. Then has budgets lowered for the head of line that could not be admitted. REQUIRES: `plan`
-  // was begun and has no rows yet.
+  // Admits every request that can be admitted: appends the sequences to the table's running(), asks for what their
+  // sessions have parked (Parking::Restore), and appends their score starts to `plan`. Then has budgets lowered for the
+  // head of line that could not be admitted. REQUIRES: `plan` was begun and has no rows yet.
   void Plan(int64_t now_us, StepPlan& plan);
   // Whether the next Plan may let somebody in, or lower budgets for somebody, given whether somebody leaves before it. What the plan
   // in flight finds out does not count: what that makes room for is seen when it is committed.
@@ -104,10 +99,9 @@ class Admission {
   Tenant* Choose();
   void CountMissing();
   void CountOverlaps();
-  bool RestoresTooMuch(const Request& head, const StepPlan& plan) const;
   void AdmitWaiting(int64_t now_us, StepPlan& plan);
   void Reserve(int32_t index, StepPlan& plan);
-  void ReserveResumed(int32_t index, const ParkedCounts& parked, StepPlan& plan);
+  void ReserveResumed(int32_t index, const ParkedCounts& parked);
   bool ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan);
 
   SequenceTable& sequences_;
@@ -119,7 +113,6 @@ class Admission {
   int32_t waiting_ = 0;
   uint64_t arrivals_ = 0;
   bool paused_ = false;
-  int64_t blocks_restored_max_ = std::numeric_limits<int64_t>::max();
   HeadOf head_of_;                  // asks this; made once
   std::vector<uint64_t> admitted_;  // request ids, by the last Plan
   Blocked blocked_;                 // by the last Plan

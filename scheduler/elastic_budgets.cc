@@ -16,14 +16,28 @@ int32_t ElasticBudgets::BlocksOthersUse(const Sequence& sequence, const Blocked&
   return sequence.shares ? block_manager_.BlocksOthersUse(sequence.blocks, blocked.shares) : 0;
 }
 
-// Sequences that end with this step make room without a loss.
-void ElasticBudgets::BeginPlan(const Blocked& blocked) {
+// Sequences that end with this step make room without a loss; `later`: also those whose KV has to be parked first, and
+// KV that is on its way out already.
+void ElasticBudgets::BeginPlan(const Blocked& blocked, bool later) {
   planner_.Begin(tenants_.all(), *blocked.tenant, block_manager_.pool().total(), blocked.over_share);
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
+    if (sequence.request.session != 0 && !later) continue;
     planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence, blocked));
   }
+  if (!later) return;
+  const std::span<const PlanPark> parks = parking_.parks();
+  for (size_t i = 0; i < parks.size(); ++i) {
+    const BlockTable& table = parking_.tables()[i];
+    planner_.AddEnd(parks[i].tenant, table.reserved(), block_manager_.BlocksOthersUse(table, blocked.shares));
+  }
+}
+
+// Whether nothing has to fall, because what is missing becomes free in any case.
+bool ElasticBudgets::RoomComes(const Blocked& blocked) {
+  BeginPlan(blocked, /*later=*/true);
+  return planner_.gained_by_ends() >= blocked.blocks;
 }
 
 // Adds a candidate with every budget to which it may be lowered. `losses` may be empty if only the sum of the gains is
@@ -64,8 +78,8 @@ bool ElasticBudgets::AnybodyMayLower() const {
 bool ElasticBudgets::CanGain(const Blocked& blocked) {
   if (blocked.tenant == nullptr || !AnybodyMayLower()) return false;
   try {
-    BeginPlan(blocked);
-    if (planner_.gained_by_ends() >= blocked.blocks) return false;
+    if (RoomComes(blocked)) return false;
+    BeginPlan(blocked, /*later=*/false);
     for (int32_t index : sequences_.running()) {
       if (MayLower(sequences_.at(index))) AddCandidate(index, {}, blocked);
     }
@@ -77,8 +91,8 @@ bool ElasticBudgets::CanGain(const Blocked& blocked) {
 
 // Chooses the rows that lower their budgets, from the answers of the step before. False: none does, but it may come to that.
 bool ElasticBudgets::PlanCuts(const Blocked& blocked, uint64_t step) {
-  BeginPlan(blocked);
-  if (planner_.gained_by_ends() >= blocked.blocks) return true;
+  if (RoomComes(blocked)) return true;
+  BeginPlan(blocked, /*later=*/false);
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     const bool answered = sequence.losses_step + 1 == step && !sequence.losses.empty();

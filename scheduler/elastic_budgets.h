@@ -15,6 +15,7 @@
 
 #include "block_manager/block_manager.h"
 #include "scheduler/fairness/shrink_planner.h"
+#include "scheduler/parking.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/tenant_list.h"
 
@@ -23,8 +24,9 @@ namespace hydrant {
 class ElasticBudgets {
  public:
   // The arguments outlive this.
-  ElasticBudgets(SequenceTable& sequences, const TenantList& tenants, const BlockManager& block_manager)
-      : sequences_(sequences), tenants_(tenants), block_manager_(block_manager) {}
+  ElasticBudgets(SequenceTable& sequences, const TenantList& tenants, const BlockManager& block_manager,
+                 const Parking& parking)
+      : sequences_(sequences), tenants_(tenants), block_manager_(block_manager), parking_(parking) {}
 
   // Decides which rows of step number `step` measure losses, and which lower their budget, for the head of line that
   // `blocked` names.
@@ -41,13 +43,15 @@ class ElasticBudgets {
  private:
   static bool MayLower(const Sequence& sequence);
   int32_t BlocksOthersUse(const Sequence& sequence, const Blocked& blocked) const;
-  void BeginPlan(const Blocked& blocked);
+  void BeginPlan(const Blocked& blocked, bool later);
+  bool RoomComes(const Blocked& blocked);
   bool PlanCuts(const Blocked& blocked, uint64_t step);
   void AddCandidate(int32_t index, std::span<const float> losses, const Blocked& blocked);
 
   SequenceTable& sequences_;
   const TenantList& tenants_;
   const BlockManager& block_manager_;
+  const Parking& parking_;
   ShrinkPlanner planner_;
   uint64_t lowers_for_ = 0;
 };

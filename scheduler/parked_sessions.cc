@@ -152,6 +152,7 @@ void ParkedSessions::Drop(const TurnId& id) {
 
 void ParkedSessions::Lose(const TurnId& id) {
   Drop(id);
+  assert(Find(id) == nullptr);
   ++lost_;
 }
 

@@ -15,8 +15,9 @@
 //  1. blocks() is the sum over turns of the blocks of their slots, and at most the capacity.
 //  2. A turn that lost its KV is in dropped() until that list is cleared.
 //  3. Pinned KV stays.
-//  4. A tenant pins one turn, or as many as fit into the blocks that the caller allows it (CanPin): no tenant can
-//     keep others' sessions from being parked by queueing turns.
+//  4. A tenant's waiting requests pin one turn, or as many as fit into the blocks that the caller allows it (CanPin):
+//     no tenant can keep others' sessions from being parked by queueing turns. What is being restored is pinned, too:
+//     its sequence holds as many blocks of the pool.
 //  5. A session has at most two turns parked, also where Settle is never called.
 #ifndef HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 #define HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
@@ -63,17 +64,17 @@ class ParkedSessions {
   // True if a request may rely on the turn's parked KV. `blocks_max`: how many blocks the session's tenant may pin
   // in all; it may always pin one turn. REQUIRES: Find(id) != nullptr.
   bool CanPin(const TurnId& id, int64_t blocks_max) const;
-  // A request relies on the turn's parked KV until it is restored or the request ends. REQUIRES: CanPin, one Unpin
-  // per Pin. None of Pin, Unpin and Use allocates, unless Unpin forgets.
+  // A request relies on the turn's parked KV until all of it is restored or the request ends. REQUIRES: CanPin while
+  // the request waits; one Unpin per Pin. None of Pin, Unpin, Use, Settle and the drops allocates.
   void Pin(const TurnId& id);
   void Unpin(const TurnId& id);
 
-  // It was restored. REQUIRES: Find(id) != nullptr.
+  // It is restored. REQUIRES: Find(id) != nullptr.
   void Use(const TurnId& id);
 
   // Forgets a turn's parked KV, if there is any. Pinned KV is forgotten with its last pin.
   void Drop(const TurnId& id);
-  // Drop, and counts the turn as lost: its KV could not be parked.
+  // Drop, and counts the turn as lost: its KV could not be parked. REQUIRES: nobody has pinned it.
   void Lose(const TurnId& id);
   // Drop of all turns of the session.
   void DropSession(uint64_t session);

@@ -1,5 +1,6 @@
 #include "scheduler/parking.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -7,13 +8,17 @@
 
 namespace hydrant {
 
-Parking::Parking(int64_t blocks_max, const TenantList& tenants, BlockManager& block_manager,
+Parking::Parking(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
                  SchedulerCounters& counters)
     : blocks_max_(blocks_max),
+      sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       counters_(counters),
-      sessions_(blocks_max) {}
+      sessions_(blocks_max) {
+  // Those that a plan has just ended are still in it when others begin.
+  restoring_.reserve(2 * static_cast<size_t>(sequences.free_rows()));
+}
 
 Parking::~Parking() {
   // Tables must be empty when they go; what they hold goes with the pool.
@@ -43,15 +48,130 @@ void Parking::PinPast(Sequence& sequence) {
   }
 }
 
-void Parking::UnpinPast(Sequence& sequence) {
-  if (std::exchange(sequence.pins, false)) sessions_.Unpin(PastOf(sequence.request));
+void Parking::Unpin(Sequence& sequence) {
+  if (!std::exchange(sequence.pins, false)) return;
+  sessions_.Unpin(PastOf(sequence.request));
+  ReleaseDropped();  // somebody may have dropped it meanwhile
+}
+
+void Parking::LetGo(int32_t index, Sequence& sequence) {
+  for (Restoring& each : restoring_) {
+    if (each.sequence == index) each.sequence = -1;
+  }
+  sequence.to_restore = 0;
+  Unpin(sequence);
+}
+
+void Parking::Restore(int32_t index, Sequence& sequence) {
+  const Request& request = sequence.request;
+  const ParkedCounts& parked = *Resumable(request);
+  // It stays until all of it is restored, also where the tenant's share was used up while the request waited.
+  if (!std::exchange(sequence.pins, true)) sessions_.Pin(parked.id);
+  sessions_.Use(parked.id);
+  const std::span<const int32_t> blocks = sequence.blocks.blocks();
+  sequence.restore_table.assign(blocks.begin(), blocks.end());
+  sequence.to_restore = sequence.blocks.size();
+  sequence.restored = sequence.scheduled = sequence.computed = parked.computed;
+  sequence.live = sequence.held = parked.live;
+  const int32_t rows = sequence.prompt_length() - parked.computed;
+  const SessionRestore restore = {parked.id, parked.live, {}, /*cut_to=*/0, parked.computed, rows};
+  LiftMoves(request.tenant);
+  restoring_.push_back({restore, index, request.tenant, /*is_whole=*/false, std::move(sequence.restore_table)});
+  ++counters_.restores;
+  counters_.restored_tokens += static_cast<uint64_t>(sequence.restored);
+}
+
+// Whether something of the tenant's waits to be moved.
+bool Parking::HasMoves(int32_t tenant) const {
+  const auto of_tenant = [tenant](const auto& move) { return move.tenant == tenant; };
+  return std::any_of(parks_.begin(), parks_.end(), of_tenant) ||
+         std::any_of(restoring_.begin(), restoring_.end(),
+                     [&](const Restoring& each) { return each.sequence >= 0 && of_tenant(each); });
+}
+
+// Before the tenant's first move after a while: it does not bring the time in which it had nothing to move.
+void Parking::LiftMoves(int32_t tenant) {
+  if (HasMoves(tenant)) return;
+  double& moved = tenants_.at(tenant).moved;
+  moved = std::max(moved, tenants_.turns().move_now);
+}
+
+// Whose turn it is of `count` moves; `count` if it is nobody's. `tenant_of` gives a move's tenant, or -1 where nothing
+// can be moved now.
+size_t Parking::NextMove(size_t count, absl::FunctionRef<int32_t(size_t)> tenant_of) const {
+  size_t next = count;
+  double least = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t tenant = tenant_of(i);
+    if (tenant < 0) continue;
+    const double moved = tenants_.fair() ? tenants_.at(tenant).moved : 0.0;
+    if (next < count && moved >= least) continue;
+    next = i;
+    least = moved;
+  }
+  return next;
+}
+
+void Parking::CountMove(int32_t tenant, int32_t blocks) {
+  Tenant& of = tenants_.at(tenant);
+  double& now = tenants_.turns().move_now;
+  now = std::max(now, of.moved);
+  of.moved += blocks / of.options.weight;
+}
+
+void Parking::PlanRestores(std::vector<PlanRestore>* to) {
+  std::erase_if(restoring_, [](const Restoring& each) { return each.sequence < 0; });
+  // Where KV waits to leave the pool, too, each way has its half.
+  const int64_t most = parks_.empty() ? blocks_moved_max_ : blocks_moved_max_ - blocks_moved_max_ / 2;
+  blocks_restored_ = 0;
+  for (Restoring& each : restoring_) each.is_whole = FindPark(each.restore.id) == nullptr;
+  const auto tenant_of = [this](size_t i) {
+    const Restoring& each = restoring_[i];
+    return each.sequence >= 0 && each.is_whole ? each.tenant : -1;
+  };
+  while (blocks_restored_ < most) {
+    const size_t next = NextMove(restoring_.size(), tenant_of);
+    if (next == restoring_.size()) break;
+    Restoring& each = restoring_[next];
+    const int32_t index = each.sequence;
+    PlanSlice(each, most - blocks_restored_);
+    blocks_restored_ += each.restore.slice.size();
+    to->push_back({each.restore, index, each.table});
+  }
+}
+
+void Parking::PlanSlice(Restoring& each, int64_t blocks_max) {
+  Sequence& sequence = sequences_.at(each.sequence);
+  const auto blocks = static_cast<int32_t>(std::min<int64_t>(sequence.to_restore, blocks_max));
+  each.restore.slice = {each.restore.slice.end, each.restore.slice.end + blocks};
+  sequence.to_restore -= blocks;
+  CountMove(each.tenant, blocks);
+  if (sequence.to_restore > 0) return;
+  each.sequence = -1;
+  EndRestore(sequence, each.restore);
+}
+
+// Makes room for what the sequence computes.
+void Parking::EndRestore(Sequence& sequence, SessionRestore& restore) {
+  counters_.moves_in_slices += restore.slice.begin > 0 ? 1 : 0;
+  restore.cut_to = sequence.request.budget.TurnCut(restore.live, restore.rows);
+  // Whoever gets the blocks behind the cut in this step uses them only after it.
+  if (restore.cut_to > 0) {
+    sequence.live = sequence.held = restore.cut_to;
+    counters_.AddFreed(FreeCause::kPrefill,
+                       block_manager_.Shrink(sequence.blocks, restore.cut_to, sequence.blocks.reserved()));
+    counters_.evicted_tokens += static_cast<uint64_t>(restore.live - restore.cut_to);
+  }
+  Unpin(sequence);
 }
 
 void Parking::Park(int32_t index, Sequence& sequence) {
   const KvBudget& budget = sequence.request.budget;
   PlanPark park;
   park.id = {sequence.request.session, sequence.request.turn};
+  park.begins = true;
   park.sequence = index;
+  park.tenant = sequence.request.tenant;
   park.live = sequence.live;
   park.computed = sequence.computed;
   // The last step of an exact budget chose the victim for a next token, but there is no next token.
@@ -59,52 +179,117 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.cut_from = sequence.live;
     park.live = budget.keep;
   }
-  const ParkedCounts kv = {park.id, sequence.request.tenant, park.computed, park.live};
+  const ParkedCounts kv = {park.id, park.tenant, park.computed, park.live};
   // What is parked for tenants that are gone makes room first.
   const auto weight_of = [this](int32_t tenant) {
     const TenantOptions& options = tenants_.at(tenant).options;
     return options.gone ? std::numeric_limits<double>::min() : options.weight;
   };
+  // A row behind the end may have taken a block more.
+  const auto blocks = static_cast<size_t>(BlocksForSlots(sequence.live));
   try {
-    park.block_table.assign(sequence.blocks.blocks().begin(), sequence.blocks.blocks().end());
-    park.score_table.assign(sequence.blocks.score_blocks().begin(), sequence.blocks.score_blocks().end());
+    const std::span<const int32_t> table = sequence.blocks.blocks().first(blocks);
+    const std::span<const int32_t> score_table = sequence.blocks.score_blocks().first(blocks);
+    park.block_table.assign(table.begin(), table.end());
+    park.score_table.assign(score_table.begin(), score_table.end());
     parks_.reserve(parks_.size() + 1);
     tables_.reserve(tables_.size() + 1);
     if (!sessions_.Put(kv, weight_of)) return;
   } catch (const std::bad_alloc&) {
     return;  // as if there were no room for it
   }
-  ReleaseTables(/*of_dropped_turns=*/true);
+  ReleaseDropped();
+  LiftMoves(park.tenant);
+  // It grows no more.
+  counters_.AddFreed(FreeCause::kFinish,
+                     block_manager_.Shrink(sequence.blocks, sequence.live, static_cast<int32_t>(blocks)));
+  tenants_.at(park.tenant).reserved += sequence.blocks.reserved();
   parks_.push_back(std::move(park));
   tables_.push_back(std::move(sequence.blocks));
   ++counters_.parks;
 }
 
+void Parking::PlanParks() {
+  for (PlanPark& park : parks_) park.slice.end = park.slice.begin;
+  const auto blocks_left = [](const PlanPark& park) {
+    return static_cast<int32_t>(BlocksForSlots(park.live)) - park.slice.end;
+  };
+  const auto tenant_of = [&](size_t i) { return blocks_left(parks_[i]) == 0 ? -1 : parks_[i].tenant; };
+  for (int64_t left = blocks_moved_max_ - blocks_restored_; left > 0;) {
+    const size_t next = NextMove(parks_.size(), tenant_of);
+    if (next == parks_.size()) break;
+    PlanPark& park = parks_[next];
+    const auto blocks = static_cast<int32_t>(std::min<int64_t>(blocks_left(park), left));
+    park.slice.end += blocks;
+    left -= blocks;
+    CountMove(park.tenant, blocks);
+  }
+}
+
 void Parking::Finish(std::span<const TurnId> lost) {
   for (const TurnId& id : lost) sessions_.Lose(id);
-  ReleaseTables(/*of_dropped_turns=*/false);
+  for (PlanPark& park : parks_) {
+    const bool whole = park.slice.end == BlocksForSlots(park.live);
+    counters_.moves_in_slices += whole && park.slice.begin > 0 ? 1 : 0;
+    park.begins = false;
+    park.cut_from = 0;
+    park.slice.begin = park.slice.end;
+  }
+  ReleaseTables([this](const PlanPark& park) {
+    return park.slice.end == BlocksForSlots(park.live) || sessions_.Find(park.id) == nullptr;
+  });
   sessions_.ClearDropped();
+}
+
+void Parking::Fail() {
+  for (PlanPark& park : parks_) {
+    if (park.begins) sessions_.Lose(park.id);
+    park.slice.end = park.slice.begin;
+  }
+  ReleaseDropped();
+  sessions_.ClearDropped();
+}
+
+bool Parking::moving() const {
+  return !parks_.empty() ||
+         std::any_of(restoring_.begin(), restoring_.end(), [](const Restoring& each) { return each.sequence >= 0; });
+}
+
+const PlanPark* Parking::FindPark(const TurnId& id) const {
+  const auto found = std::find_if(parks_.begin(), parks_.end(), [&id](const PlanPark& park) { return park.id == id; });
+  return found == parks_.end() ? nullptr : &*found;
+}
+
+int64_t Parking::ReservedOf(int32_t tenant) const {
+  int64_t blocks = 0;
+  for (size_t i = 0; i < parks_.size(); ++i) blocks += parks_[i].tenant == tenant ? tables_[i].reserved() : 0;
+  return blocks;
 }
 
 void Parking::Settle(const TurnId& id, bool keep) {
   sessions_.Settle(id, keep);
-  ReleaseTables(/*of_dropped_turns=*/true);
+  ReleaseDropped();
 }
 
 void Parking::DropSession(uint64_t session) {
   sessions_.DropSession(session);
-  ReleaseTables(/*of_dropped_turns=*/true);
+  ReleaseDropped();
 }
 
-// Returns to the pool the blocks of the KV on its way out: of all turns, because it is parked now, or of dropped
-// turns, which need not be parked any more.
-void Parking::ReleaseTables(bool of_dropped_turns) {
+// Returns to the pool the blocks of KV on its way out.
+void Parking::ReleaseTables(absl::FunctionRef<bool(const PlanPark&)> which) {
   for (size_t i = parks_.size(); i-- > 0;) {
-    if (of_dropped_turns && sessions_.Find(parks_[i].id) != nullptr) continue;
+    if (!which(parks_[i])) continue;
+    tenants_.at(parks_[i].tenant).reserved -= tables_[i].reserved();
     counters_.AddFreed(FreeCause::kFinish, block_manager_.Release(tables_[i]));
     tables_.erase(tables_.begin() + static_cast<std::ptrdiff_t>(i));
     parks_.erase(parks_.begin() + static_cast<std::ptrdiff_t>(i));
   }
+}
+
+// What dropped turns left need not be parked any more.
+void Parking::ReleaseDropped() {
+  ReleaseTables([this](const PlanPark& park) { return sessions_.Find(park.id) == nullptr; });
 }
 
 }  // namespace hydrant

@@ -13,7 +13,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       block_manager_(options.blocks, options.spare_score_blocks, options.prefix_hash_mask),
       sequences_(options.sequences_max, options.waiting_max),
       tenants_(options.policy, options.blocks, options.sequences_max),
-      parking_(options.parked_blocks_max, tenants_, block_manager_, counters_),
+      parking_(options.parked_blocks_max, sequences_, tenants_, block_manager_, counters_),
       admission_(sequences_, tenants_, block_manager_, parking_, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
       commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, counters_) {
@@ -82,7 +82,7 @@ void Scheduler::SettleTurn(const TurnId& id, bool keep) {
 }
 
 void Scheduler::FinishParks(std::span<const TurnId> lost) {
-  for (const PlanPark& park : parks()) builder_.ChargeMove(parked().Find(park.id)->tenant, BlocksForSlots(park.live));
+  for (const PlanPark& park : parks()) builder_.ChargeMove(park.tenant, park.slice.size());
   parking_.Finish(lost);
 }
 
@@ -91,17 +91,18 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
-  assert(parks().empty());
   StepPlan& plan = builder_.Begin();
   admission_.Plan(now_us, plan);
+  parking_.PlanRestores(&plan.restores);
   builder_.AddRows(admission_.somebody_is_blocked());
   if (!plan.rows.empty()) ++counters_.steps;
   return plan;
 }
 
 const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> can_plan_ahead) {
-  assert(builder_.in_flight() == 1 && parks().empty());
-  if (!drops().empty()) return nullptr;
+  assert(builder_.in_flight() == 1);
+  // KV moves only when no plan is in flight.
+  if (!drops().empty() || !parks().empty()) return nullptr;
   const StepAhead ahead = LookAhead(builder_.plan(), sequences_, can_plan_ahead);
   if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free)) return nullptr;
   const StepPlan* plan = builder_.PlanAhead();
@@ -115,12 +116,15 @@ std::span<const SequenceEvent> Scheduler::Commit(const StepPlan& plan, std::span
                                                  int64_t now_us) {
   StepPlan& oldest = builder_.Finish(plan);
   admission_.ChargeMemory();
-  return commit_.Take(oldest, results, builder_.in_flight() > 0, now_us);
+  const std::span<const SequenceEvent> events = commit_.Take(oldest, results, builder_.in_flight() > 0, now_us);
+  if (builder_.in_flight() == 0) parking_.PlanParks();
+  return events;
 }
 
 absl::Status Scheduler::CheckIntegrity() const {
   if (absl::Status status = sequences_.CheckIntegrity(waiting()); !status.ok()) return status;
-  if (absl::Status status = tenants_.CheckIntegrity(sequences_, waiting()); !status.ok()) return status;
+  const auto parks_claim = [this](int32_t tenant) { return parking_.ReservedOf(tenant); };
+  if (absl::Status status = tenants_.CheckIntegrity(sequences_, waiting(), parks_claim); !status.ok()) return status;
   std::vector<const BlockTable*> tables;
   for (int32_t index : sequences_.running()) tables.push_back(&sequences_.at(index).blocks);
   for (const BlockTable& table : parking_.tables()) tables.push_back(&table);

@@ -35,6 +35,8 @@
 //     below its floor, and is never raised.
 //  7. Counts do not depend on data, with one exception: which of several elastic budgets falls. What a plan frees is
 //     decided when the plan is made, and freed when it is committed.
+//  8. A plan and the parks after it move at most StepLimits::blocks_moved_max blocks of sessions' KV. A sequence has no
+//     row before all that its session had parked is back, so a step may have slices of KV and no rows.
 //
 // In steady state Plan and Commit allocate nothing.
 #ifndef HYDRANT_SCHEDULER_SCHEDULER_H_
@@ -94,7 +96,7 @@ class Scheduler {
   // Bounds the steps to come. REQUIRES: the limits are as step_limits.h says.
   void LimitSteps(const StepLimits& limits) {
     builder_.Limit(limits);
-    admission_.LimitRestores(limits.blocks_restored);
+    parking_.LimitMoves(limits.blocks_moved_max);
   }
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, and new
@@ -109,14 +111,16 @@ class Scheduler {
   // Forgets every cached prefix. Sequences in progress continue, and later prompts do not find their blocks.
   void ResetPrefixes() { block_manager_.ResetPrefixes(); }
 
-  // The executor's work between two steps: first forget the parked KV of the turns in drops(), then copy out the KV
-  // that parks() lists.
+  // The executor's work between two steps: first forget the parked KV of the turns in drops(), then copy out the slices
+  // of KV that parks() lists (Parking::parks).
   // REQUIRES: no plan waits for its Commit.
   std::span<const TurnId> drops() const { return parking_.drops(); }
   std::span<const PlanPark> parks() const { return parking_.parks(); }
-  // The executor has done this work, except for the turns in `lost`, whose KV is parked nowhere. The blocks of all
-  // parks are free now, and their tenants are charged for the move (StepLimits::block_moved).
+  // Parking::Finish and Fail. Tenants are charged for what was moved (StepLimits::block_moved).
   void FinishParks(std::span<const TurnId> lost = {});
+  void FailParks() { parking_.Fail(); }
+  // Parking::FindPark.
+  const PlanPark* FindPark(const TurnId& id) const { return parking_.FindPark(id); }
 
   // Whoever made the turn's request says whether the session goes on from it (`keep`): then the parked KV of the turn
   // before is forgotten, else this turn's is, and it is not parked if it is still to end. Until then both stay.
@@ -133,9 +137,9 @@ class Scheduler {
 
   // Plans the step after the one in flight if that step is one more token for every sequence that continues and nothing
   // else; the rows' tokens are kSampledId. Returns null if the step may have prompts, cuts, copies of shared blocks,
-  // shrinks, a division between tenants, an admission or sessions to move, or if a sequence for which
-  // `can_plan_ahead(index)` is false would have a row: the driver needs its token first. After null the plan in flight
-  // must be committed before the next one is made.
+  // shrinks, a division between tenants, an admission or sessions to move, if KV waits to be moved, or if a sequence
+  // for which `can_plan_ahead(index)` is false would have a row: the driver needs its token first. After null the plan
+  // in flight must be committed before the next one is made.
   //
   // A sequence that ends in the step before still has a row in the plan ahead. The row's result is discarded and
   // counted nowhere, and the sequence's terminal event comes, with its last token, when the row is committed. The row
@@ -156,8 +160,12 @@ class Scheduler {
   int32_t running() const { return static_cast<int32_t>(sequences_.running().size()); }
   std::span<const int32_t> running_sequences() const { return sequences_.running(); }  // indices, oldest first
   int32_t waiting() const { return admission_.waiting(); }
-  // Nothing to compute and no event to deliver.
-  bool idle() const { return running() == 0 && waiting() == 0 && !commit_.has_pending() && drops().empty(); }
+  // Every request has its terminal event.
+  bool all_ended() const { return running() == 0 && waiting() == 0 && !commit_.has_pending(); }
+  // KV waits to be parked or restored: the next step does some of it, though it may have no rows.
+  bool moving() const { return parking_.moving(); }
+  // Nothing to compute or to move, and no event to deliver.
+  bool idle() const { return all_ended() && !moving() && drops().empty(); }
   int32_t sequence_indices() const { return sequences_.size(); }
   const Sequence& sequence(int32_t index) const { return sequences_.at(index); }
   // The progress of an unfinished sequence, as an event without a token.

@@ -27,7 +27,7 @@ struct SchedulerCounters {
   uint64_t shrinks = 0;         // budgets lowered
   uint64_t parks = 0;
   uint64_t restores = 0;
-  uint64_t restores_put_off = 0;  // by a step, because others were restored in it
+  uint64_t moves_in_slices = 0;  // parks and restores that took more than one step
   uint64_t restored_tokens = 0;
 
   void AddFreed(FreeCause cause, int32_t blocks) {

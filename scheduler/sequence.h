@@ -14,7 +14,7 @@
 // Who changes what:
 //   Admission       restore_table, arrival, given_room, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
 //                   computed, live and held begin where those two end
-//   Parking         pins
+//   Parking         pins, to_restore; live and held fall with the cut that ends a restore
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
 //   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
@@ -47,14 +47,15 @@ struct Sequence {
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
   int32_t state_row = -1;  // -1: waits in its tenant's queue
   int32_t last_token = -1;
-  bool pins = false;          // what its session has parked, until it is admitted
+  bool pins = false;          // what its session has parked, until that is restored
   bool given_room = false;    // while it waited, budgets fell for it: it goes before others
   uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
   int64_t blocks_beside = 0;  // that it needs beside what it shares
   int32_t restored = 0;       // prompt tokens whose KV its session had parked
+  int32_t to_restore = 0;     // blocks of these that are yet to be filled: until then it is not computed
   int32_t cached = 0;         // prompt tokens taken over from the prefix cache
   bool shares = false;        // others may read its blocks, or it reads others'; until its first eviction
-  std::vector<int32_t> restore_table;  // while it waits: memory for PlanRestore::block_table
+  std::vector<int32_t> restore_table;  // while it waits: memory for the table of its restore
   std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end
   bool abandoned = false;              // a turn that its session does not go on from: it is not parked
   bool paused = false;                 // its reader is behind: no decode rows until it is resumed
@@ -86,6 +87,8 @@ struct Sequence {
     return tokens - prompt_length() + 1 >= request.min_tokens ? stop_ids : std::span<const int32_t>();
   }
   bool decodes() const { return scheduled >= prompt_length(); }
+  // Has a prompt that may be computed in the next step.
+  bool prefills() const { return !decodes() && to_restore == 0; }
   // The number of decode steps after its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
   // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.

@@ -49,7 +49,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
 
 void StepBuilder::Limit(const StepLimits& limits) {
   assert(std::min(limits.alone, limits.beside_decodes) >= kBlockSlots && limits.shared > 0 && limits.shared_lag >= 1 &&
-         limits.block_moved >= 0 && limits.blocks_restored > 0);
+         limits.block_moved >= 0 && limits.blocks_moved_max >= 2);
   limits_ = limits;
 }
 
@@ -79,11 +79,11 @@ void StepBuilder::AddRows(bool somebody_is_blocked) {
   plan_->shared = step_shares_.bounded();
   plan_->several_tenants = step_shares_.several();
   for (const PlanRestore& restore : plan_->restores) {
-    ChargeMove(sequences_.at(restore.sequence).request.tenant, BlocksForSlots(restore.live));
+    ChargeMove(sequences_.at(restore.sequence).request.tenant, restore.slice.size());
   }
   PlanDecodes(somebody_is_blocked);
   PlanPrompts();
-  assert((plan_->score_inits.empty() && plan_->restores.empty()) || !plan_->rows.empty());
+  assert(plan_->score_inits.empty() || !plan_->rows.empty());
 }
 
 void StepBuilder::ChargeMove(int32_t tenant, int64_t blocks) {
@@ -118,7 +118,7 @@ void StepBuilder::ShareStep() {
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     const int32_t tenant = sequence.request.tenant;
-    if (!sequence.decodes()) {
+    if (sequence.prefills()) {
       const int32_t stop = sequence.request.budget.PromptStop(sequence.scheduled, sequence.prompt_length());
       step_shares_.AddPrompt(tenant, prefill_cost_.Of(sequence.live, stop - sequence.scheduled));
     } else if (sequence.continues()) {
@@ -201,7 +201,7 @@ void StepBuilder::PlanDecode(int32_t index) {
 std::span<const int32_t> StepBuilder::PrefillOrder() {
   prefilling_.clear();
   for (int32_t index : sequences_.running()) {
-    if (!sequences_.at(index).decodes()) prefilling_.push_back(index);
+    if (sequences_.at(index).prefills()) prefilling_.push_back(index);
   }
   if (!tenants_.fair()) return prefilling_;
   // Not a stable sort, which would allocate; between sequences of a tenant it is first admitted, first computed.

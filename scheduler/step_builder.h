@@ -10,8 +10,8 @@
 //     charge for prompt tokens. So is the charge for what a plan restores. StepCommit takes the step's results.
 //  3. Every decoding sequence that continues has a row. In a divided step every tenant with such sequences has at least
 //     one row, and among a tenant's sequences the one whose last row is longest ago goes first.
-//  4. If there are prompts to compute, a step has at least one chunk. Tenants take turns (Tenant::prefilled), and among
-//     a tenant's prompts the one admitted longest ago goes first.
+//  4. If there are prompts to compute whose sequences have their restored KV, a step has at least one chunk. Tenants
+//     take turns (Tenant::prefilled), and among a tenant's prompts the one admitted longest ago goes first.
 //  5. Chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
 #ifndef HYDRANT_SCHEDULER_STEP_BUILDER_H_
 #define HYDRANT_SCHEDULER_STEP_BUILDER_H_

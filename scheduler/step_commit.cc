@@ -201,7 +201,7 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   assert(sequence.retired() && sequence.in_flight == 0 && sequence.computed == sequence.scheduled);
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant.reserved -= sequence.blocks.reserved();
-  parking_.UnpinPast(sequence);
+  parking_.LetGo(index, sequence);
   if (sequence.request.session != 0 && EndsByItself(last.finish) && !sequence.abandoned) {
     assert(!more_in_flight_);
     parking_.Park(index, sequence);

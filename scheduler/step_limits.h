@@ -19,8 +19,8 @@ struct StepLimits {
   double shared_lag = 3.0;     // >= 1: so many such steps one of these tenants may catch up with at once
   // Cost of a block that is parked or restored: everybody waits meanwhile. >= 0, and 0 where nobody knows.
   double block_moved = 0.0;
-  // Blocks of sessions that a step restores. One session is restored whatever it has.
-  int64_t blocks_restored = std::numeric_limits<int64_t>::max();
+  // Blocks of sessions that are parked and restored with a step, all of them together: nobody gets a token meanwhile.
+  int64_t blocks_moved_max = std::numeric_limits<int64_t>::max();  // >= 2, one each way
 };
 
 }  // namespace hydrant

@@ -39,6 +39,8 @@ struct StepPlan {
   double prefill_cost = 0.0;     // of the prompt tokens
   bool several_tenants = false;  // have something to compute
   bool shared = false;           // the step was divided between tenants: part of the work waits for a later step
+  // Nothing for the executor: nobody has a row, and no KV comes back.
+  bool empty() const { return rows.empty() && restores.empty(); }
 };
 
 // What the executor said about one row.

@@ -27,13 +27,14 @@ double TenantList::ShareOf(int32_t index) const {
   return at(index).options.weight / weights;
 }
 
-absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t waiting) const {
+absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t waiting,
+                                        absl::FunctionRef<int64_t(int32_t tenant)> parks_claim) const {
   int64_t queued = 0;
   for (size_t i = 0; i < tenants_.size(); ++i) {
     const Tenant& tenant = tenants_[i];
     queued += static_cast<int64_t>(tenant.queue.size());
     int32_t running = 0;
-    int64_t reserved = 0;
+    int64_t reserved = parks_claim(static_cast<int32_t>(i));
     int64_t prompt_due = 0;
     for (int32_t index : sequences.running()) {
       const Sequence& sequence = sequences.at(index);

@@ -4,8 +4,9 @@
 //
 // Invariants
 //  1. Tenants are added and never taken away: an index stays.
-//  2. A tenant's `running`, `reserved` and `prompt_due` are sums over its admitted sequences, its `queue` has those that wait.
-//     The class that admits, computes or ends a sequence updates them.
+//  2. A tenant's `running`, `reserved` and `prompt_due` are sums over its admitted sequences, `reserved` also over its
+//     parks that are under way; its `queue` has those that wait. The class that admits, computes, ends or parks a
+//     sequence updates them.
 #ifndef HYDRANT_SCHEDULER_TENANT_LIST_H_
 #define HYDRANT_SCHEDULER_TENANT_LIST_H_
 
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "scheduler/fairness/tenant.h"
 #include "scheduler/sequence_table.h"
@@ -48,8 +50,9 @@ class TenantList {
   // A tenant's weight as a part of all weights.
   double ShareOf(int32_t index) const;
 
-  // Recounts invariant 2. `waiting`: the sequences in all queues.
-  absl::Status CheckIntegrity(const SequenceTable& sequences, int32_t waiting) const;
+  // Recounts invariant 2. `waiting`: the sequences in all queues. `parks_claim`: the blocks of a tenant's parks.
+  absl::Status CheckIntegrity(const SequenceTable& sequences, int32_t waiting,
+                              absl::FunctionRef<int64_t(int32_t tenant)> parks_claim) const;
 
  private:
   const int32_t blocks_;                // of the pool

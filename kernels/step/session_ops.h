@@ -23,22 +23,35 @@ struct TurnId {
   }
 };
 
-// Copies the first `live` slots of a sequence that ended out of the pool. What earlier turns of the session left stays.
-struct SessionPark {
-  TurnId id;
-  int32_t cut_from =
-      0;  // > 0: slots occupied; they are cut to `live` first, for a victim still waits to be overwritten
-  int32_t live = 0;
-  int32_t computed = 0;  // logical length
+// Blocks [begin, end) of those that a session's KV fills: what one step moves of it. The slices of a move come in their
+// order, and the last ends with the last block.
+struct BlockSlice {
+  int32_t begin = 0;
+  int32_t end = 0;
+  int32_t size() const { return end - begin; }
 };
 
-// Copies parked slots into the fresh blocks of a sequence that goes on, then makes room there. What is parked stays, so that a
-// turn that fails leaves its session as it was.
+// Copies a slice of the first `live` slots of a sequence that ended out of the pool. What earlier turns of the session
+// left stays.
+struct SessionPark {
+  TurnId id;
+  bool begins =
+      false;  // nothing of it was done: memory is taken for all of it before the first slice, which may be empty
+  // > 0, where it begins: slots occupied; they are cut to `live` first, for a victim still waits to be overwritten.
+  int32_t cut_from = 0;
+  int32_t live = 0;
+  int32_t computed = 0;  // logical length
+  BlockSlice slice;
+};
+
+// Copies a slice of parked slots into the fresh blocks of a sequence that goes on, and makes room there with the last.
+// What is parked stays, so that a turn that fails leaves its session as it was.
 struct SessionRestore {
   TurnId id;  // the turn that left it
   int32_t live = 0;
-  // > 0: it is cut to so many slots, the policy's heavy ones of all but the newest tokens, and those. Done before the next
-  // operation: that may get the blocks that become free.
+  BlockSlice slice;
+  // > 0, with the last slice: it is cut to so many slots, the policy's heavy ones of all but the newest tokens, and
+  // those. Done before the next operation: that may get the blocks that become free.
   int32_t cut_to = 0;
   int32_t computed = 0;  // logical length
   int32_t rows = 0;      // tokens that will be computed before the scores are used: they decay by as many rows

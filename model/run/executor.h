@@ -6,8 +6,9 @@
 // in that order. StepInput, and everything that its spans and pointers refer to, must stay valid until Await returns.
 //
 // Launch throws std::bad_alloc if there is not enough memory. The step has then failed: its writes to its sequences'
-// slots may or may not have happened, no KV is parked of the turns that it was to drop or to park, and there is no
-// ticket to await. After any other exception the executor must not be used again.
+// slots may or may not have happened, no KV is parked of the turns that it was to drop or to begin to park, of other
+// parks the slices may or may not have been copied, and there is no ticket to await. After any other exception the
+// executor must not be used again.
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
 
@@ -48,10 +49,11 @@ struct StepRow : RowPlan {
   const LogitAdjustments* adjustments = nullptr;  // for the sampled token; may be null. Valid until Launch returns
 };
 
+// The tables are of all slices.
 struct ParkOp : SessionPark {
   std::span<const int32_t> block_table = {};
   std::span<const int32_t> score_table = {};
-  const EvictionPolicy* policy = nullptr;
+  const EvictionPolicy* policy = nullptr;  // where it begins
 };
 
 struct RestoreOp : SessionRestore {
@@ -77,7 +79,8 @@ struct ReadOp {
   KvScores* out = nullptr;
 };
 
-// The input of a step has rows. Between steps there may be one without: drops, parks and reads.
+// The input of a step has rows, or restores that rows wait for. Between steps there may be others: drops, parks and
+// reads.
 struct StepInput {
   // Done before the rows, in this order.
   std::vector<TurnId> drops;  // turns whose parked KV is deleted
@@ -105,7 +108,7 @@ struct RowOutput {
 
 struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
-  // Turns of StepInput::parks for which there was not enough memory: none of their KV is parked.
+  // Turns of StepInput::parks that were to begin and for which there was not enough memory: none of their KV is parked.
   std::vector<TurnId> park_failures;
   int64_t restore_us = 0;  // that StepInput::restores took, of the time from Launch to Await's return
 };

@@ -132,38 +132,56 @@ StepOutput ModelExecutor::Await(Ticket ticket) {
   return std::move(flight.output);
 }
 
-void ModelExecutor::Park(const ParkOp& park) {
+// Takes the memory for all of it.
+void ModelExecutor::BeginPark(const ParkOp& park) {
   const KvCacheView& view = kv_cache_.view();
-  if (park.cut_from > 0) {
-    const ShrinkOp cut{.live_from = park.cut_from,
-                       .live_to = park.live,
-                       .logical_length = park.computed,
-                       .policy = *park.policy,
-                       .block_table = park.block_table,
-                       .score_table = park.score_table};
-    device_.Shrink({&cut, 1}, view);
+  parked_.Put(park.id, static_cast<size_t>(BlocksForSlots(park.live)) * view.layout.block_bytes());
+  if (park.cut_from == 0) return;
+  const ShrinkOp cut{.live_from = park.cut_from,
+                     .live_to = park.live,
+                     .logical_length = park.computed,
+                     .policy = *park.policy,
+                     .block_table = park.block_table,
+                     .score_table = park.score_table};
+  device_.Shrink({&cut, 1}, view);
+}
+
+void ModelExecutor::CopySlice(const ParkOp& park) {
+  if (park.slice.size() == 0) return;
+  const KvCacheView& view = kv_cache_.view();
+  const auto begin = static_cast<size_t>(park.slice.begin), size = static_cast<size_t>(park.slice.size());
+  const std::span<std::byte> to = parked_.Write(park.id).subspan(begin * view.layout.block_bytes());
+  device_.ExportBlocks(park.block_table.subspan(begin, size), park.score_table.subspan(begin, size), view, to.data());
+}
+
+// Those that begin and find no memory fail alone. What comes after may need a little memory for itself: without it none
+// of them is parked that was to begin.
+void ModelExecutor::Park(std::span<const ParkOp> parks, std::vector<TurnId>* failures) {
+  try {
+    failures->reserve(parks.size());
+    for (const ParkOp& park : parks) {
+      if (!park.begins) continue;
+      try {
+        BeginPark(park);
+      } catch (const std::bad_alloc&) {
+        parked_.Drop(park.id);
+        failures->push_back(park.id);
+      }
+    }
+    for (const ParkOp& park : parks) {
+      if (!park.begins || parked_.has(park.id)) CopySlice(park);
+    }
+  } catch (const std::bad_alloc&) {
+    for (const ParkOp& park : parks) {
+      if (park.begins) parked_.Drop(park.id);
+    }
+    throw;
   }
-  const size_t blocks = static_cast<size_t>(BlocksForSlots(park.live));
-  const std::span<std::byte> parked = parked_.Put(park.id, blocks * view.layout.block_bytes());
-  device_.ExportBlocks(park.block_table.first(blocks), park.score_table.first(blocks), view, parked.data());
 }
 
 void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
   for (const TurnId& turn : input.drops) parked_.Drop(turn);
-  try {
-    output->park_failures.reserve(input.parks.size());
-  } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : input.parks) parked_.Drop(park.id);
-    throw;
-  }
-  for (const ParkOp& park : input.parks) {
-    try {
-      Park(park);
-    } catch (const std::bad_alloc&) {
-      parked_.Drop(park.id);
-      output->park_failures.push_back(park.id);
-    }
-  }
+  if (!input.parks.empty()) Park(input.parks, &output->park_failures);
   if (input.restores.empty()) return;
   const auto begin = std::chrono::steady_clock::now();
   Restore(input.restores);
@@ -177,7 +195,9 @@ void ModelExecutor::Restore(std::span<const RestoreOp> restores) {
     const std::span<const std::byte> parked = parked_.Read(restore.id);
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
     const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
-    device_.ImportBlocks(restore.block_table, static_cast<float>(std::pow(decay, restore.rows)), view, parked.data());
+    const auto begin = static_cast<size_t>(restore.slice.begin), size = static_cast<size_t>(restore.slice.size());
+    device_.ImportBlocks(restore.block_table.subspan(begin, size), static_cast<float>(std::pow(decay, restore.rows)),
+                         view, parked.subspan(begin * view.layout.block_bytes()).data());
     if (restore.cut_to == 0) continue;
     ShrinkOp cut{.live_from = restore.live,
                  .live_to = restore.cut_to,

@@ -80,7 +80,9 @@ class ModelExecutor : public Executor {
 
   void Queue(const StepInput& input, InFlightStep* flight);
   void MoveSessions(const StepInput& input, StepOutput* output);
-  void Park(const ParkOp& park);
+  void BeginPark(const ParkOp& park);
+  void CopySlice(const ParkOp& park);
+  void Park(std::span<const ParkOp> parks, std::vector<TurnId>* failures);
   void Restore(std::span<const RestoreOp> restores);
   void FlattenRows(const StepInput& input);
   void MeasureLosses(const StepInput& input, StepOutput* output);

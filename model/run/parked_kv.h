@@ -6,7 +6,8 @@
 // Thread: engine.
 //
 // Invariants
-//  1. A turn has the bytes of its last Put, or nothing; other turns of its session have their own.
+//  1. A turn has the bytes of its last Put, or nothing; other turns of its session have their own. They are written and
+//     read piece by piece.
 //  2. bytes() is the sum of what turns have, and no more memory is held than that: it is what the scheduler's count of parked
 //     blocks stands for.
 #ifndef HYDRANT_MODEL_RUN_PARKED_KV_H_
@@ -24,11 +25,12 @@ namespace hydrant {
 
 class ParkedKv {
  public:
-  // Memory for `bytes` bytes of the turn's, in the place of what it had; the caller fills it before the next call. Throws
+  // Memory for `bytes` bytes of the turn's, in the place of what it had; the caller fills it before it reads it. Throws
   // std::bad_alloc, and then the turn has nothing.
-  std::span<std::byte> Put(const TurnId& turn, size_t bytes);
+  void Put(const TurnId& turn, size_t bytes);
 
-  // The turn's bytes. Valid until the next Put or Drop. REQUIRES: has(turn).
+  // The turn's bytes, to be written and to be read. Valid until the next Put or Drop. REQUIRES: has(turn).
+  std::span<std::byte> Write(const TurnId& turn);
   std::span<const std::byte> Read(const TurnId& turn) const;
 
   // Frees the turn's bytes, if it has any.

@@ -97,14 +97,17 @@ class Steps {
     read.reads.push_back({.live = keep, .score_blocks = table, .out = &score_blocks});
     Run(read);
     StepInput park;
-    park.parks.push_back({{.id = kTurn, .live = keep, .computed = position + 1},
+    const BlockSlice all = {.begin = 0, .end = static_cast<int32_t>(BlocksForSlots(keep))};
+    park.parks.push_back({{.id = kTurn, .begins = true, .live = keep, .computed = position + 1, .slice = all},
                           /*block_table=*/table,
                           /*score_table=*/table,
                           &policy_});
     if (!Run(park).park_failures.empty()) throw std::bad_alloc();
     StepInput restore;
     restore.restores.push_back(
-        {{.id = kTurn, .live = keep, .cut_to = keep - 1, .computed = position + 1, .rows = 1}, table, &policy_});
+        {{.id = kTurn, .live = keep, .slice = all, .cut_to = keep - 1, .computed = position + 1, .rows = 1},
+         table,
+         &policy_});
     restore.rows.push_back(Row(0, fed_, position + 1, keep - 1));
     restore.rows[0].prompt_length = kPrompt;
     Run(restore);

@@ -58,12 +58,12 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   int64_t floors = 0;
   int64_t unused_floors = 0;
   int32_t unused_rows = 0;
-  int32_t running = 0;
+  bool anything_ends = false;  // and gives its blocks back: what runs, and what is on its way out
   for (const Tenant& tenant : tenants) {
     floors += tenant.options.floor_blocks;
     unused_floors += tenant.unused_floor();
     unused_rows += tenant.unused_rows();
-    running += tenant.running;
+    anything_ends |= tenant.running > 0 || tenant.reserved > 0;
   }
   SeeHeads(tenants, turns, head_of);
   const auto missing = [&](const Tenant& one) {
@@ -83,7 +83,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   turns.now = std::max(turns.now, best->turn());
   if (given_room != nullptr) return given_room;
   if (fits(*best)) return best;
-  if (running == 0) return best->head.blocks <= room.blocks && room.rows > 0 ? best : nullptr;
+  if (!anything_ends) return best->head.blocks <= room.blocks && room.rows > 0 ? best : nullptr;
   const bool fits_beside_floors = best->head.blocks + floors - best->options.floor_blocks <= room.blocks_total;
   if (!fits_beside_floors) return nullptr;
   // A row and blocks of its own floor were never to be had for the best; of other blocks it takes what the best leaves.

@@ -30,7 +30,7 @@
 //  - A head of line for which budgets fell takes what they gave, whoever has come first meanwhile: its turn was when they
 //    fell, one step before.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
-//    nobody at all, and is let in at the latest when nothing runs.
+//    nobody at all, and is let in at the latest when nothing runs and nothing is on its way out of the pool.
 //
 // Thread: engine.
 #ifndef HYDRANT_SCHEDULER_FAIRNESS_TENANT_H_
@@ -75,7 +75,7 @@ struct Tenant {
   std::deque<int32_t> queue;  // sequences that wait for admission, by priority and then first come first
   HeadOfLine head;            // of the queue, as ChooseTenant saw it last
   int32_t running = 0;        // admitted and not yet released
-  int64_t reserved = 0;       // blocks of those that run: what they hold and what they were promised
+  int64_t reserved = 0;       // blocks of those that run, held or promised, and of its parks that are under way
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
   double service = 0.0;  // the counter: charges, and what lifting added
   double charged = 0.0;  // charges of tokens alone
@@ -85,6 +85,7 @@ struct Tenant {
   uint64_t passes = 0;   // times it passed a head that wanted more than its tenant's share
   int64_t prompt_due = 0;  // prompt tokens of those that run, not computed yet: charges to come
   double prefilled = 0.0;  // a counter of what its chunks cost (prefill_cost.h): whose is computed next
+  double moved = 0.0;      // likewise of blocks of its sessions' KV that were parked or restored, by weight
   bool held_back = false;  // HoldsBackItsHead(), as ChooseTenant saw it last: it counts as away
 
   uint64_t prompt_tokens = 0;  // computed
@@ -154,6 +155,7 @@ struct Turns {
   SchedulingPolicy policy = SchedulingPolicy::kFair;
   double now = 0.0;
   double prefill_now = 0.0;  // the same for chunks of prompts: the lowest Tenant::prefilled that had one to compute
+  double move_now = 0.0;     // and for KV that moves: the highest Tenant::moved whose turn it was
 };
 
 // The tenant whose head of line would be admitted next if there were more blocks.

@@ -212,7 +212,9 @@ Engine::Round Engine::Work(bool may_wait) {
   step_started_us_.store(started, std::memory_order_relaxed);
   TakeOrders();
   if (batch_.closed && !closing_) CancelEverything();
-  if (core_->idle()) {
+  // Nobody goes on any more from what is still to be parked.
+  const bool ends = closing_ && core_->all_ended();
+  if (core_->idle() || ends) {
     if (closing_ || !batch_.calls.empty()) Publish();
     if (!closing_) return Round::kWorked;
     step_started_us_.store(0, std::memory_order_relaxed);
@@ -253,7 +255,7 @@ void Engine::Step(int64_t started) {
   Settle(settled);
   for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
-  stuck_ = report.rows == 0 && events.empty();
+  stuck_ = report.rows == 0 && events.empty() && !core_->moving();
   const double seconds = static_cast<double>(ended - started) * 1e-6;
   pacer_.Observe(report);
   if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);

@@ -105,7 +105,7 @@ class Engine : public EnginePort {
   StepPacer pacer_;
   uint64_t stalls_ = 0;   // steps that took longer than limits_.engine_stall_s
   bool closing_ = false;  // everything is cancelled, for Stop was called
-  bool stuck_ = false;    // the last step could do nothing: whatever runs is paused
+  bool stuck_ = false;    // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

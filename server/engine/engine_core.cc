@@ -139,7 +139,7 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   next.output.rows.clear();
   BuildInput(plan, &next);
   next.launch_us = clock_();
-  if (plan.rows.empty()) return;
+  if (plan.empty()) return;
   try {
     next.ticket = executor_.Launch(next.input);
   } catch (const std::bad_alloc&) {
@@ -147,15 +147,16 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   }
 }
 
-// The step's rows fail. So do the sequences whose parked KV the step was to restore: at their first row, if that is not
-// in this step.
+// The step's rows fail. So do the sequences that it was to bring KV for, parked or of a prefix: at their first row, if
+// that is not in this step.
 void EngineCore::Lose(InFlightStep& flight) {
   flight.lost = true;
   ++steps_lost_;
+  for (const PlanRestore& restore : flight.plan->restores) extras_[static_cast<size_t>(restore.sequence)].lost = true;
   for (const int32_t index : scheduler_.running_sequences()) {
-    const uint64_t id = scheduler_.sequence(index).request.id;
+    const Sequence& sequence = scheduler_.sequence(index);
     const std::span<const uint64_t> admitted = scheduler_.admitted();
-    if (std::find(admitted.begin(), admitted.end(), id) != admitted.end()) {
+    if (sequence.cached > 0 && std::find(admitted.begin(), admitted.end(), sequence.request.id) != admitted.end()) {
       extras_[static_cast<size_t>(index)].lost = true;
     }
   }
@@ -164,28 +165,30 @@ void EngineCore::Lose(InFlightStep& flight) {
 
 void EngineCore::Answer(InFlightStep& flight) {
   if (std::exchange(flight.answered, true)) return;
-  if (!flight.plan->rows.empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
+  if (!flight.plan->empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
   flight.done_us = clock_();
 }
 
-// `committed_us`: when its events were there, before its sessions were parked.
+// `committed_us`: when its events were there, before KV of sessions was parked.
 void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_parked) {
   report_ = StepReport{};
   const StepPlan& plan = *flight.plan;
-  if (plan.rows.empty() || flight.lost) return;
-  report_ = {static_cast<int32_t>(plan.rows.size()),
-             plan.decode_tokens,
-             plan.prefill_tokens,
-             plan.decode_cost,
-             plan.prefill_cost,
-             plan.several_tenants,
-             flight.launch_us - flight.begin_us,
-             flight.done_us - std::max(flight.launch_us, free_us_),
-             committed_us - flight.done_us};
-  report_.device_us = std::max<int64_t>(0, report_.device_us - flight.output.restore_us);
-  report_.move_us = flight.output.restore_us + (blocks_parked > 0 ? clock_() - committed_us : 0);
+  report_.move_us = blocks_parked > 0 ? clock_() - committed_us : 0;
   report_.blocks_moved = blocks_parked;
-  for (const PlanRestore& restore : plan.restores) report_.blocks_moved += BlocksForSlots(restore.live);
+  if (plan.empty() || flight.lost) return;
+  report_.move_us += flight.output.restore_us;
+  for (const PlanRestore& restore : plan.restores) report_.blocks_moved += restore.slice.size();
+  if (plan.rows.empty()) return;
+  report_.rows = static_cast<int32_t>(plan.rows.size());
+  report_.decode_tokens = plan.decode_tokens;
+  report_.prefill_tokens = plan.prefill_tokens;
+  report_.decode_cost = plan.decode_cost;
+  report_.prefill_cost = plan.prefill_cost;
+  report_.several_tenants = plan.several_tenants;
+  report_.plan_us = flight.launch_us - flight.begin_us;
+  const int64_t device_us = flight.done_us - std::max(flight.launch_us, free_us_);
+  report_.device_us = std::max<int64_t>(0, device_us - flight.output.restore_us);
+  report_.commit_us = committed_us - flight.done_us;
   free_us_ = flight.done_us;
 }
 

@@ -91,15 +91,19 @@ class EngineCore {
   // server/live_view/kv_inspector.h says what this costs the engine thread.
   void ReadKv(uint64_t session, bool evicts, KvReading* out) { mover_.Read(session, evicts, out); }
 
-  // Runs one step, or only delivers the events of Cancel when there is nothing to compute.
+  // Runs one step, or only moves KV of sessions and delivers the events of Cancel when there is nothing to compute.
   std::span<const EngineEvent> Step();
 
-  // True when Step would neither compute nor deliver anything.
+  // True when Step would neither compute nor move nor deliver anything.
   bool idle() const { return scheduler_.idle(); }
+  // Scheduler::all_ended and moving.
+  bool all_ended() const { return scheduler_.all_ended(); }
+  bool moving() const { return scheduler_.moving(); }
 
   // Requests that left the queue in the last step. Valid until the next.
   std::span<const uint64_t> admitted() const { return scheduler_.admitted(); }
-  // Turns whose parked KV was forgotten in the last step, and those that were parked after that. Valid until the next.
+  // Turns whose parked KV was forgotten in the last step, and those whose KV was begun to be parked after that:
+  // sessions can go on from these. Valid until the next.
   std::span<const TurnId> dropped() const { return mover_.dropped(); }
   std::span<const ParkedTurn> parked() const { return mover_.parked(); }
 
@@ -119,7 +123,7 @@ class EngineCore {
     DecodeOptions options;  // as the request came
     EvictionPolicy policy;  // options.policy, lowered to the budget in force
     SampleResult last;      // of the token with which it ended, while a row behind it is in flight
-    bool lost = false;      // so was the step that was to bring its KV into the pool: its next row fails
+    bool lost = false;      // so was a step that was to bring KV of it into the pool: its next row fails
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
@@ -132,7 +136,7 @@ class EngineCore {
     StepInput input;
     // The policies of input.restores: a sequence without a row may end while the step runs, and its index is another's then.
     std::vector<EvictionPolicy> restore_policies;
-    Executor::Ticket ticket;  // of a plan with rows
+    Executor::Ticket ticket;  // of a plan that is not empty
     bool lost = false;        // there was no memory for it: nothing is to be awaited
     bool answered = false;    // Await has returned: `output` is there
     StepOutput output;

@@ -27,14 +27,14 @@ struct EngineEvent : SequenceEvent {
   int32_t prompt_begin = 0;
 };
 
-// A turn of a session whose KV left the pool when it ended.
+// A turn of a session whose KV leaves the pool, as it has ended.
 struct ParkedTurn {
   TurnId id;
   int32_t computed = 0;  // tokens it stands for
   int32_t live = 0;      // slots
 };
 
-// What the last step did, for histograms of steps. All zero when it had no rows.
+// What the last step did, for histograms of steps. Without rows all but the moves is zero.
 struct StepReport {
   int32_t rows = 0;
   int32_t decode_tokens = 0;

@@ -25,9 +25,11 @@ struct KvReading {
     kParked,
   };
   Source source = Source::kNone;
-  std::optional<int32_t> ahead;  // a turn waits for admission: sequences of its tenant that are before it in the line
-  uint64_t turn = 0;             // kParked: which turn left it
-  int32_t computed = 0;          // logical length
+  // A turn waits: for admission, with so many sequences of its tenant before it in the line; or for its KV to be back,
+  // with 0.
+  std::optional<int32_t> ahead;
+  uint64_t turn = 0;      // kParked: which turn left it
+  int32_t computed = 0;   // logical length
   int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces
   int32_t blocks = 0;     // kRunning: held
   KvBudget budget;        // kRunning: in force

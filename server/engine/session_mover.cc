@@ -20,7 +20,8 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
       layer_heads_(layer_heads),
       policy_of_(std::move(policy_of)),
       await_step_(std::move(await_step)) {
-  // A turn leaves its KV in the pool when its sequence ends, and Move comes after every step.
+  // A turn leaves its KV in the pool when its sequence ends, and Move comes after every step. Where more are on their
+  // way, the list grows.
   const auto turns = static_cast<size_t>(scheduler.sequence_indices());
   moves_.reads.reserve(1);
   moves_.drops.reserve(kDropsMax);
@@ -41,27 +42,55 @@ int64_t SessionMover::Move(bool step_in_flight) {
   if (scheduler_.parks().empty() && drops.empty()) return 0;
   for (const TurnId& turn : drops) Tell(turn);
   for (; drops.size() > kDropsMax; drops = drops.subspan(kDropsMax)) Drop(drops.first(kDropsMax));
-  int64_t blocks = 0;
   moves_.clear();
   moves_.drops.assign(drops.begin(), drops.end());
-  for (const PlanPark& from : scheduler_.parks()) {
-    moves_.parks.push_back({from, from.block_table, from.score_table, policy_of_(from.sequence).policy});
-    parked_.push_back({from.id, from.computed, from.live});
-    blocks += BlocksForSlots(from.live);
+  const bool listed = ListParks();
+  int64_t blocks = 0;
+  for (const ParkOp& park : moves_.parks) blocks += park.slice.size();
+  if (Launch() && listed) {
+    scheduler_.FinishParks(park_failures_);
+  } else {
+    // Whatever was to begin is lost.
+    for (const ParkedTurn& turn : parked_) park_failures_.push_back(turn.id);
+    scheduler_.FailParks();
+    blocks = 0;
   }
-  park_failures_.clear();
-  try {
-    const StepOutput output = executor_.Await(executor_.Launch(moves_));
-    park_failures_.assign(output.park_failures.begin(), output.park_failures.end());
-  } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : moves_.parks) park_failures_.push_back(park.id);
-  }
-  scheduler_.FinishParks(park_failures_);
   for (const TurnId& lost : park_failures_) {
     Tell(lost);
     std::erase_if(parked_, [&lost](const ParkedTurn& turn) { return turn.id == lost; });
   }
   return blocks;
+}
+
+// Adds the slices that are to be parked to the moves. False, and they have none: there is no memory for the list.
+bool SessionMover::ListParks() {
+  try {
+    for (const PlanPark& from : scheduler_.parks()) {
+      if (from.begins) parked_.push_back({from.id, from.computed, from.live});
+    }
+    for (const PlanPark& from : scheduler_.parks()) {
+      if (!from.begins && from.slice.size() == 0) continue;
+      const EvictionPolicy* policy = from.begins ? policy_of_(from.sequence).policy : nullptr;
+      moves_.parks.push_back({from, from.block_table, from.score_table, policy});
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    moves_.parks.clear();
+    return false;
+  }
+}
+
+// Has the moves done. False: there was no memory for that, but drops are done all the same (executor.h).
+bool SessionMover::Launch() {
+  park_failures_.clear();
+  if (moves_.drops.empty() && moves_.parks.empty()) return true;
+  try {
+    const StepOutput output = executor_.Await(executor_.Launch(moves_));
+    park_failures_.assign(output.park_failures.begin(), output.park_failures.end());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void SessionMover::Drop(std::span<const TurnId> turns) {
@@ -97,17 +126,24 @@ void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
     const Sequence& sequence = scheduler_.sequence(index);
     // A turn that failed may have a row in flight; what that leaves belongs to nobody.
     if (sequence.request.session != session || sequence.scheduled > sequence.known) continue;
+    if (sequence.to_restore > 0) {
+      out->ahead = 0;  // it waits for its KV, which is whole where it was parked
+      break;
+    }
     ReadRunning(index, out);
     return;
   }
-  out->ahead = AheadOf(session);
+  if (!out->ahead.has_value()) out->ahead = AheadOf(session);
   const ParkedCounts* parked = scheduler_.parked().Newest(session);
   if (parked == nullptr) return;
   out->source = KvReading::Source::kParked;
   out->turn = parked->id.turn;
   out->computed = parked->computed;
   out->live = parked->live;
-  if (evicts) ReadScores({.parked = parked->id, .live = parked->live}, out);
+  if (!evicts) return;
+  const PlanPark* leaving = scheduler_.FindPark(parked->id);
+  if (leaving == nullptr) return ReadScores({.parked = parked->id, .live = parked->live}, out);
+  ReadScores({.live = parked->live, .score_blocks = leaving->score_table}, out);
 }
 
 std::optional<int32_t> SessionMover::AheadOf(uint64_t session) const {

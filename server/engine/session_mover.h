@@ -1,18 +1,20 @@
-// SessionMover moves the KV of sessions: after a step it has the executor park what ended turns left in the pool and
-// forget what the scheduler dropped; it adds to a step's input the parked KV that comes back; and between two steps it
-// copies scores and positions of one session for somebody who looks at it. The scheduler decides all of that;
-// EngineCore calls.
+// SessionMover moves the KV of sessions: after a step it has the executor park slices of what ended turns left in the
+// pool and forget what the scheduler dropped; it adds to a step's input the slices of parked KV that come back; and
+// between two steps it copies scores and positions of one session for somebody who looks at it. The scheduler decides
+// all of that; EngineCore calls.
 //
 // Thread: engine.
 //
-// Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has it copied out of the pool, and tells the
-// scheduler for which turns there was no memory -> AddRestores names it in the step that admits the session's next
-// turn.
+// Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has memory taken for it and its slices copied out
+// of the pool, and tells the scheduler for which turns there was none -> AddRestores names its slices in steps of the
+// session's next turn.
 //
 // Invariants
-//  1. Move launches nothing while a step is in flight. Without memory of the host it parks nothing, and drops what it was to.
-//  2. After a Move with no step in flight Scheduler::parks() and drops() are empty: each of them is in dropped() or in
-//     parked().
+//  1. Move launches nothing while a step is in flight. Without memory of the host it parks nothing, and drops what it
+//     was to: a park that has begun goes on with the next Move.
+//  2. After a Move with no step in flight Scheduler::drops() is empty, and of each of its parks memory is taken for
+//     all: every turn was in dropped() or in parked() once.
+//  3. Parked KV of which a part is still to be copied is read where it is whole: in the pool.
 #ifndef HYDRANT_SERVER_ENGINE_SESSION_MOVER_H_
 #define HYDRANT_SERVER_ENGINE_SESSION_MOVER_H_
 
@@ -44,7 +46,7 @@ class SessionMover {
 
   // Call it after Commit, so that the blocks of sessions are free when the next step is planned, and before anything is
   // added to the scheduler: the policies of sequences that ended are still in their places. Returns how many blocks were
-  // to be parked.
+  // parked.
   int64_t Move(bool step_in_flight);
 
   // Appends the plan's restores. Their spans are the plan's.
@@ -54,11 +56,13 @@ class SessionMover {
   void Read(uint64_t session, bool evicts, KvReading* out);
 
   // Turns whose parked KV the last Move forgot or could not keep, as far as there was memory for the list, and those that it then
-  // parked. Valid until the next Move.
+  // began to park. Valid until the next Move.
   std::span<const TurnId> dropped() const { return dropped_; }
   std::span<const ParkedTurn> parked() const { return parked_; }
 
  private:
+  bool ListParks();
+  bool Launch();
   void Drop(std::span<const TurnId> turns);
   void Tell(const TurnId& dropped);
   // KvReading::ahead. O(waiting sequences).

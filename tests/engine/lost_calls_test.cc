@@ -32,19 +32,20 @@ class StarvingExecutor : public ScriptedExecutor {
   Ticket Launch(const StepInput& input) override {
     const bool fails = ++calls == fails_at_;
     for (const TurnId& turn : input.drops) parked.erase(turn);
-    for (const ParkOp& park : input.parks) {
-      if (!fails) parked[park.id] = park.live;
-    }
+    const bool is_step = !input.rows.empty() || !input.restores.empty();
     if (fails) {
       for (const StepRow& row : input.rows) lost.insert(row.sampling->key);
-      // Also those whose first row is still to come.
-      if (!input.rows.empty()) lost.insert(scheduler->admitted().begin(), scheduler->admitted().end());
-      const bool hides = input.rows.empty() ? bug_ == Bug::kParkHidden : bug_ == Bug::kStepHidden;
+      if (is_step) LoseWhatWasToCome();
+      const bool hides = is_step ? bug_ == Bug::kStepHidden : bug_ == Bug::kParkHidden;
       if (!hides) throw std::bad_alloc();
+    }
+    for (const ParkOp& park : input.parks) {
+      if (!fails) Park(park);
     }
     for (const RestoreOp& restore : input.restores) {
       const auto found = parked.find(restore.id);
-      restored_nothing |= found == parked.end() || found->second != restore.live;
+      restored_nothing |=
+          found == parked.end() || found->second != restore.live || copied_[restore.id] != BlocksForSlots(restore.live);
     }
     return ScriptedExecutor::Launch(input);
   }
@@ -56,8 +57,23 @@ class StarvingExecutor : public ScriptedExecutor {
   bool restored_nothing = false;
 
  private:
+  // Also those whose first row is still to come.
+  void LoseWhatWasToCome() {
+    lost.insert(scheduler->admitted().begin(), scheduler->admitted().end());
+    for (const PlanRestore& restore : scheduler->plan().restores) {
+      lost.insert(scheduler->sequence(restore.sequence).request.id);
+    }
+  }
+  // Slices come in their order, and none is left out.
+  void Park(const ParkOp& park) {
+    if (park.begins) parked[park.id] = park.live;
+    restored_nothing |= park.slice.begin != (park.begins ? 0 : copied_[park.id]);
+    copied_[park.id] = park.slice.end;
+  }
+
   const int fails_at_;
   const Bug bug_;
+  std::map<TurnId, int32_t> copied_;  // blocks
 };
 
 // Two sessions of three turns each, elastic chats, prompts that share their beginning, and one that makes budgets fall.
@@ -74,6 +90,7 @@ class Crowd {
     options.scheduler.parked_blocks_max = 16;
     core_ = *EngineCore::Create(options, executor_, [this] { return ++now_us_; });
     executor_.scheduler = &core_->scheduler();
+    core_->LimitSteps({.blocks_moved_max = 2});
   }
 
   // What goes wrong; empty: nothing.
@@ -237,6 +254,39 @@ TEST(LostCalls, PlantedBugsAreSeen) {
       EXPECT_GT(seen, 2);
     }
   }
+}
+
+// A slice that was to come with a step without rows.
+TEST(LostCalls, ALostSliceCostsTheTurnThatItWasForAlone) {
+  ScriptedExecutor executor;
+  EngineCoreOptions options = Options();
+  options.scheduler.parked_blocks_max = 16;
+  const auto core = *EngineCore::Create(options, executor, [] { return 1; });
+  for (uint64_t session : {11, 12}) {
+    ASSERT_TRUE(core->Add(SessionTurnOf(session, MakeRequest(session, 30, 1))).ok());
+  }
+  while (!core->idle()) core->Step();
+  core->LimitSteps({.blocks_moved_max = 2});
+  for (uint64_t session : {11, 12}) {
+    SequenceRequest resumes = SessionTurnOf(session, MakeRequest(10 + session, 40, 2));
+    resumes.request.resumes = std::exchange(resumes.request.turn, 4);
+    ASSERT_TRUE(core->Add(resumes).ok());
+  }
+  executor.starve = [](const StepInput& input) {
+    EXPECT_EQ(input.restores.size(), 1u);
+    return true;
+  };
+  std::map<uint64_t, FinishReason> ends;
+  while (!core->idle()) {
+    for (const EngineEvent& event : core->Step()) {
+      if (event.finish != FinishReason::kNone) ends[event.id] = event.finish;
+    }
+    executor.starve = nullptr;
+  }
+  EXPECT_EQ(ends[21], FinishReason::kNoMemory);
+  EXPECT_EQ(ends[22], FinishReason::kLength);
+  EXPECT_EQ(core->counters().scheduler.restores, 2u);
+  EXPECT_EQ(core->counters().blocks_used, 0);
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ class Sessions : public testing::TestWithParam<const char*> {
   static DType Type() { return std::string(GetParam()) == "gqa_tied" ? DType::kBF16 : DType::kF32; }
   virtual std::optional<KvType> Cached() const { return std::nullopt; }
 
-  // A chat of several turns; with `company` other requests run beside it and take the blocks it leaves.
+  // A chat of several turns; with `company` other requests run beside it and take the blocks it leaves, and what is
+  // parked leaves and comes back in slices.
   std::vector<Generation> Chat(const Policy& policy, bool company, int32_t chunk = 256) {
     EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(),
                                                    .kv_type = Cached(),
@@ -67,6 +68,7 @@ class Sessions : public testing::TestWithParam<const char*> {
                                                    .tokens_max = chunk + 15,
                                                    .prefill_tokens_max = chunk,
                                                    .parked_blocks_max = 64});
+    if (company) harness.engine().LimitSteps({.blocks_moved_max = 3});
     std::mt19937 random(29);
     std::vector<Generation> turns;
     std::vector<int32_t> history;

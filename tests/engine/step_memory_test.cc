@@ -63,6 +63,7 @@ std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters*
   options.prefill_tokens_max = 64;
   options.tenants = {{"a"}, {"b"}};
   Scheduler scheduler(options);
+  scheduler.LimitSteps({.blocks_moved_max = 2});
   for (Request& request : Crowd()) EXPECT_TRUE(scheduler.Add(std::move(request)).ok());
   std::map<uint64_t, FinishReason> ends;
   size_t snapshots = 0;

@@ -118,6 +118,34 @@ TEST_F(ElasticBudgetsTest, NobodyIsCutWhenAllFloorsTogetherAreNotEnough) {
   EXPECT_EQ(driver().scheduler.counters().shrinks, 0u);
 }
 
+// The blocks of a turn that ends become free when its KV is parked: nothing is taken from anybody meanwhile, and for
+// more than these nobody is promised what is still to be copied.
+TEST_F(ElasticBudgetsTest, NobodyIsCutForBlocksThatAreOnTheirWay) {
+  for (const int32_t blocks : {4, 5}) {
+    SchedulerOptions options = With({TenantOptions()}, 8, 4);
+    options.parked_blocks_max = 8;
+    Driver driver(options);
+    driver.scheduler.LimitSteps({.blocks_moved_max = 2});
+    Request turn = MakeRequest(2, 60, 4);
+    turn.session = turn.turn = 2;
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 63, 200, Elastic(63, 20))).ok());
+    ASSERT_TRUE(driver.scheduler.Add(turn).ok());
+    while (driver.tokens[2].size() < 3) driver.Step();
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(3, 16 * blocks - 1, 2)).ok());
+    int32_t steps = 0;
+    for (; steps < 20 && !driver.tokens.contains(3); ++steps) {
+      const bool on_their_way = driver.used() - 4 > 0 && blocks == 4;
+      driver.Step();
+      EXPECT_TRUE(!on_their_way || driver.scheduler.counters().shrinks == 0) << steps;
+      driver.scheduler.FinishParks();
+    }
+    EXPECT_LT(steps, 20);
+    EXPECT_EQ(driver.scheduler.counters().shrinks, blocks == 4 ? 0u : 1u);
+    driver.scheduler.Cancel(1);
+    driver.Drain();
+  }
+}
+
 TEST_F(ElasticBudgetsTest, WaitingForWhatNobodyCanGiveAllocatesNothing) {
   Fill({Elastic(63, 31), Elastic(63, 31)});
   Ask(5);

@@ -243,29 +243,252 @@ TEST(Parking, WhoHasKvMovedIsChargedForIt) {
   EXPECT_NEAR(ChargedForMoves(3.0) - ChargedForMoves(0.0), 3.0 * (2 + 2 + 3), 1e-9) << "parked, restored, parked";
 }
 
-TEST(Parking, AStepRestoresSoManyBlocksOrOneSession) {
+void LimitMoves(Driver& driver, int64_t blocks) {
+  StepLimits limits;
+  limits.blocks_moved_max = blocks;
+  driver.scheduler.LimitSteps(limits);
+}
+
+std::vector<int32_t> RestoredIn(const StepPlan& plan) {
+  std::vector<int32_t> blocks;
+  for (const PlanRestore& restore : plan.restores) blocks.push_back(restore.slice.size());
+  return blocks;
+}
+
+// A turn of 64 tokens in 4 blocks, parked.
+void ParkTurn(Driver& driver, uint64_t id, uint64_t session = 1) {
+  ASSERT_TRUE(driver.scheduler.Add(Turn(id, 60, 5, 0, session)).ok());
+  Drain(driver);
+  ASSERT_NE(driver.scheduler.parked().Find({session, id}), nullptr);
+}
+
+// Likewise, of which 2 blocks are parked.
+void ParkHalf(Driver& driver, uint64_t id, uint64_t session = 1) {
+  LimitMoves(driver, 2);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(id, 60, 5, 0, session)).ok());
+  while (!driver.finished.contains(id)) driver.Step();
+  driver.scheduler.FinishParks();
+}
+
+TEST(Parking, AStepRestoresSoManyBlocks) {
   const struct {
     int64_t blocks;
-    std::vector<size_t> restores;  // in the first steps, of three sessions of two blocks
-  } cases[] = {{1, {1, 1, 1}}, {3, {1, 1, 1}}, {4, {2, 1, 0}}, {5, {2, 1, 0}}, {6, {3, 0, 0}}};
+    std::vector<std::vector<int32_t>> slices;  // in the first steps, of three sessions of two blocks
+  } cases[] = {{2, {{2}, {2}, {2}, {}}}, {3, {{2, 1}, {1, 2}, {}}}, {4, {{2, 2}, {2}, {}}}, {6, {{2, 2, 2}, {}}}};
   for (const auto& test : cases) {
     Driver driver(Options(40));
     for (uint64_t session : {1, 2, 3}) ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
     Drain(driver);
-    StepLimits limits;
-    limits.blocks_restored = test.blocks;
-    driver.scheduler.LimitSteps(limits);
+    LimitMoves(driver, test.blocks);
     for (uint64_t session : {1, 2, 3})
       ASSERT_TRUE(driver.scheduler.Add(Turn(10 + session, 30, 5, session, session)).ok());
     ASSERT_TRUE(driver.scheduler.Add(MakeRequest(20, 10, 5)).ok());
-    for (const size_t restores : test.restores) {
+    for (const std::vector<int32_t>& slices : test.slices) {
       driver.Step();
-      EXPECT_EQ(driver.scheduler.plan().restores.size(), restores) << test.blocks;
+      EXPECT_EQ(RestoredIn(driver.scheduler.plan()), slices) << test.blocks;
     }
     Drain(driver);
     for (uint64_t id : {11, 12, 13}) EXPECT_EQ(driver.finished[id].restored, 24);
     EXPECT_TRUE(driver.finished.contains(20));
   }
+}
+
+TEST(Parking, WhoseKvIsNotBackHasNoRow) {
+  Driver driver(Options(20));
+  ParkTurn(driver, 1);
+  LimitMoves(driver, 3);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 70, 5, 1)).ok());
+  EXPECT_EQ(driver.Step().size(), 0u);
+  EXPECT_EQ(driver.used(), 4);
+  EXPECT_TRUE(driver.scheduler.moving());
+  EXPECT_EQ(driver.Step().size(), 1u) << "with the last slice";
+  EXPECT_FALSE(driver.scheduler.moving());
+  EXPECT_EQ(driver.scheduler.counters().moves_in_slices, 1u);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 64);
+}
+
+TEST(Parking, ATurnLeavesInSlicesAndItsTenantClaimsItsBlocksUntilThen) {
+  Driver driver(Options(20));
+  LimitMoves(driver, 2);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 60, 5, 0)).ok());
+  while (!driver.finished.contains(1)) driver.Step();
+  ASSERT_EQ(driver.scheduler.parks().size(), 1u);
+  EXPECT_TRUE(driver.scheduler.parks()[0].begins);
+  EXPECT_EQ(driver.scheduler.parks()[0].slice.size(), 2);
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.used(), 4);
+  EXPECT_EQ(driver.scheduler.tenant(0).reserved, 4);
+  EXPECT_TRUE(driver.scheduler.CheckIntegrity().ok()) << driver.scheduler.CheckIntegrity();
+  EXPECT_FALSE(driver.scheduler.idle());
+  EXPECT_TRUE(driver.scheduler.all_ended());
+  EXPECT_EQ(driver.Step().size(), 0u);
+  EXPECT_FALSE(driver.scheduler.parks()[0].begins);
+  EXPECT_EQ(driver.scheduler.parks()[0].slice.begin, 2);
+  EXPECT_EQ(driver.scheduler.parks()[0].slice.end, 4);
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.used(), 0);
+  EXPECT_EQ(driver.scheduler.tenant(0).reserved, 0);
+  EXPECT_TRUE(driver.scheduler.idle());
+}
+
+TEST(Parking, EachWayHasItsHalf) {
+  Driver driver(Options(20));
+  ParkTurn(driver, 1);
+  ParkHalf(driver, 2, /*session=*/2);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(3, 70, 5, 1)).ok());
+  for (int i = 0; i < 2; ++i) {
+    driver.Step();
+    EXPECT_EQ(RestoredIn(driver.scheduler.plan()), std::vector<int32_t>{1});
+    EXPECT_EQ(driver.scheduler.parks()[0].slice.size(), 1);
+    driver.scheduler.FinishParks();
+  }
+  driver.Step();
+  EXPECT_EQ(RestoredIn(driver.scheduler.plan()), std::vector<int32_t>{2}) << "nothing else moves";
+  Drain(driver);
+  EXPECT_EQ(driver.finished[3].restored, 64);
+}
+
+TEST(Parking, ATurnWaitsUntilTheOneBeforeHasLeft) {
+  Driver driver(Options(20));
+  ParkHalf(driver, 1);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 70, 5, 1)).ok());
+  EXPECT_EQ(driver.Step().size(), 0u);
+  EXPECT_EQ(driver.scheduler.running(), 1);
+  EXPECT_TRUE(driver.scheduler.plan().restores.empty());
+  EXPECT_EQ(driver.used(), 8);
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.used(), 4);
+  driver.Step();
+  EXPECT_EQ(RestoredIn(driver.scheduler.plan()), std::vector<int32_t>{2});
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 64);
+  EXPECT_EQ(driver.used(), 0);
+}
+
+TEST(Parking, WhatIsForgottenHalfWayOutIsCopiedNoFurther) {
+  for (const bool settled : {true, false}) {
+    Driver driver(Options(20));
+    ParkHalf(driver, 1);
+    if (settled) driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
+    if (!settled) driver.scheduler.DropSession(1);
+    EXPECT_TRUE(driver.scheduler.parks().empty());
+    EXPECT_EQ(driver.used(), 0);
+    ASSERT_EQ(driver.scheduler.drops().size(), 1u);
+    EXPECT_FALSE(driver.scheduler.idle()) << "the executor has half of it";
+    driver.Step();
+    driver.scheduler.FinishParks();
+    EXPECT_TRUE(driver.scheduler.idle());
+  }
+}
+
+TEST(Parking, ATurnThatIsCancelledHalfWayBackLeavesTheOneBefore) {
+  for (const bool in_flight : {false, true}) {
+    Driver driver(Options(20));
+    ParkTurn(driver, 1);
+    LimitMoves(driver, 2);
+    ASSERT_TRUE(driver.scheduler.Add(Turn(2, 70, 5, 1)).ok());
+    std::vector<int32_t> table;
+    driver.between = [&] {
+      if (in_flight) driver.scheduler.Cancel(2);
+      const std::span<const int32_t> blocks = driver.scheduler.plan().restores[0].block_table;
+      table.assign(blocks.begin(), blocks.end());
+    };
+    driver.Step();
+    driver.between = nullptr;
+    EXPECT_EQ(table.size(), 4u) << "the step in flight has it";
+    EXPECT_EQ(driver.scheduler.Cancel(2), !in_flight);
+    EXPECT_EQ(driver.used(), 0);
+    Drain(driver);
+    EXPECT_EQ(driver.finished[2].finish, FinishReason::kAbort);
+    ASSERT_TRUE(driver.scheduler.Add(Turn(3, 70, 5, 1)).ok());
+    Drain(driver);
+    EXPECT_EQ(driver.finished[3].restored, 64);
+    driver.scheduler.SettleTurn({1, 3}, /*keep=*/true);
+    EXPECT_EQ(driver.scheduler.parked().Find({1, 1}), nullptr) << "nobody has pinned it";
+  }
+}
+
+TEST(Parking, WhatIsForgottenHalfWayBackIsThereUntilAllOfItIsBack) {
+  Driver driver(Options(20));
+  ParkTurn(driver, 1);
+  LimitMoves(driver, 2);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 70, 5, 1)).ok());
+  driver.Step();
+  driver.scheduler.DropSession(1);
+  EXPECT_NE(driver.scheduler.parked().Find({1, 1}), nullptr);
+  EXPECT_TRUE(driver.scheduler.drops().empty());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.parked().Find({1, 1}), nullptr);
+  EXPECT_EQ(driver.scheduler.drops().size(), 1u);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 64);
+}
+
+// A session that makes room for its turn: the blocks behind the cut become free with the last slice.
+TEST(Parking, RoomForATurnIsMadeWithTheLastSlice) {
+  KvBudget budget = KvBudget::Exact(64);
+  budget.turn_heavy = 32;
+  Driver driver(Options(20));
+  ASSERT_TRUE(driver.scheduler.Add(Turn(1, 60, 5, 0, 1, budget)).ok());
+  Drain(driver);
+  LimitMoves(driver, 3);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 80, 5, 1, 1, budget)).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.plan().restores[0].cut_to, 0);
+  EXPECT_EQ(driver.used(), 4);
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.plan().restores[0].cut_to, budget.TurnCut(64, 16));
+  EXPECT_GT(driver.scheduler.plan().restores[0].cut_to, 0);
+  Drain(driver);
+  EXPECT_EQ(driver.finished[2].restored, 64);
+}
+
+TEST(Parking, TenantsTakeTurnsAtMoving) {
+  SchedulerOptions options = Options(60);
+  options.tenants = {{.name = "a"}, {.name = "b"}};
+  Driver driver(options);
+  const auto turn = [](uint64_t id, int32_t tenant, int32_t prompt, uint64_t resumes, uint64_t session) {
+    Request request = Turn(id, prompt, 5, resumes, session);
+    request.tenant = tenant;
+    return request;
+  };
+  for (uint64_t session : {1, 2, 3, 4}) {
+    ASSERT_TRUE(driver.scheduler.Add(turn(session, session == 4 ? 1 : 0, 60, 0, session)).ok());
+  }
+  Drain(driver);
+  LimitMoves(driver, 2);
+  for (uint64_t session : {1, 2, 3, 4}) {
+    ASSERT_TRUE(driver.scheduler.Add(turn(10 + session, session == 4 ? 1 : 0, 70, session, session)).ok());
+  }
+  int32_t steps = 0;
+  for (; steps < 20 && !driver.tokens.contains(14); ++steps) {
+    driver.Step();
+    driver.scheduler.FinishParks();
+  }
+  EXPECT_LE(steps, 5) << "as if the other tenant had one session";
+  Drain(driver);
+  for (uint64_t id : {11, 12, 13, 14}) EXPECT_EQ(driver.finished[id].restored, 64);
+}
+
+TEST(Parking, WithoutMemoryForMovesOnlyWhatWasToBeginIsLost) {
+  Driver driver(Options(20));
+  ParkHalf(driver, 1);
+  ASSERT_TRUE(driver.scheduler.Add(Turn(2, 16, 1, 0, 2)).ok());
+  LimitMoves(driver, 3);
+  driver.Step();
+  ASSERT_EQ(driver.scheduler.parks().size(), 2u);
+  driver.scheduler.FailParks();
+  EXPECT_EQ(driver.scheduler.parked().Find({2, 2}), nullptr);
+  EXPECT_EQ(driver.scheduler.parked().lost(), 1u);
+  ASSERT_EQ(driver.scheduler.parks().size(), 1u);
+  EXPECT_EQ(driver.scheduler.parks()[0].slice.size(), 0);
+  EXPECT_EQ(driver.used(), 4);
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.parks()[0].slice.begin, 2) << "again";
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.used(), 0);
+  EXPECT_NE(driver.scheduler.parked().Find({1, 1}), nullptr);
 }
 
 TEST(Parking, WhatIsForgottenOnItsWayOutIsNotCopied) {

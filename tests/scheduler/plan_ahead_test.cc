@@ -315,6 +315,28 @@ TEST(PlanAhead, ASessionWithABudgetIsParkedAsIfItHadEndedAlone) {
   }
 }
 
+// What is copied out of the pool between two steps is copied when nothing is in flight.
+TEST(PlanAhead, NobodyIsPlannedAheadWhileKvWaitsToBeParked) {
+  AheadDriver driver(WithParking(64));
+  StepLimits limits;
+  limits.blocks_moved_max = 2;
+  driver.scheduler.LimitSteps(limits);
+  driver.Add(OfSession(5, MakeRequest(1, 60, 3)));
+  driver.Add(MakeRequest(2, 10, 40));
+  while (!driver.finished.contains(1)) driver.Step();
+  ASSERT_THAT(driver.scheduler.parks(), SizeIs(1));
+  driver.ahead = true;
+  int32_t slices = 0;
+  for (; !driver.scheduler.parks().empty(); ++slices) {
+    driver.scheduler.FinishParks();
+    driver.Step();
+    EXPECT_EQ(driver.in_flight.empty(), !driver.scheduler.parks().empty());
+  }
+  EXPECT_EQ(slices, 2);
+  driver.Drain();
+  EXPECT_EQ(driver.used(), 0);
+}
+
 // A session that ends with its last token, or perhaps with a row after which it pauses, has none ahead: nor has anybody.
 TEST(PlanAhead, ASessionLeavesWhenNothingIsInFlight) {
   AheadDriver driver(WithParking(64));

@@ -48,16 +48,21 @@ TEST(TenantList, IntegrityRecountsWhatIsAdmitted) {
   TenantList table(SchedulingPolicy::kFair, 8, 2);
   table.Set(std::vector<TenantOptions>(2));
   SequenceTable sequences(2, 2);
+  const auto no_parks = [](int32_t) { return int64_t{0}; };
   const int32_t index = sequences.Take(1);
   sequences.at(index).request = {.id = 1, .tenant = 1, .prompt = {5, 6, 7}};
   sequences.Admit(index);
-  EXPECT_FALSE(table.CheckIntegrity(sequences, 0).ok());
+  EXPECT_FALSE(table.CheckIntegrity(sequences, 0, no_parks).ok());
   table.at(1).running = 1;
   table.at(1).prompt_due = 3;
-  EXPECT_TRUE(table.CheckIntegrity(sequences, 0).ok()) << table.CheckIntegrity(sequences, 0);
-  EXPECT_FALSE(table.CheckIntegrity(sequences, 1).ok()) << "nobody waits";
+  EXPECT_TRUE(table.CheckIntegrity(sequences, 0, no_parks).ok()) << table.CheckIntegrity(sequences, 0, no_parks);
+  EXPECT_FALSE(table.CheckIntegrity(sequences, 1, no_parks).ok()) << "nobody waits";
+  table.at(0).reserved = 2;
+  EXPECT_FALSE(table.CheckIntegrity(sequences, 0, no_parks).ok());
+  EXPECT_TRUE(table.CheckIntegrity(sequences, 0, [](int32_t tenant) { return int64_t{tenant == 0 ? 2 : 0}; }).ok());
+  table.at(0).reserved = 0;
   table.at(0).queue.push_back(3);
-  EXPECT_TRUE(table.CheckIntegrity(sequences, 1).ok());
+  EXPECT_TRUE(table.CheckIntegrity(sequences, 1, no_parks).ok());
   EXPECT_EQ(&table.of(sequences.at(index)), &table.at(1));
 }
 

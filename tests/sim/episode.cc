@@ -86,7 +86,7 @@ EpisodeResult Episode::Run() {
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();
   result_.ends_known = executor_.ends_known();
-  result_.restores_put_off = counters.restores_put_off;
+  result_.moves_in_slices = counters.moves_in_slices;
   result_.parked_lost = core_->scheduler().parked().lost();
   return result_;
 }
@@ -119,9 +119,8 @@ void Episode::Act() {
     limits.beside_decodes = workload_.random().Between(kBlockSlots, scheduler.prefill_tokens_max);
     limits.shared = workload_.random().Between(1, 3 * kBlockSlots);
     limits.block_moved = workload_.random().Between(0, kBlockSlots);
-    limits.blocks_restored = workload_.random().Between(1, 6);
-    executor_.blocks_restored_max = limits.blocks_restored;
-    if (options_.bug == PlantedBug::kRestoresUnbounded) limits.blocks_restored = StepLimits().blocks_restored;
+    limits.blocks_moved_max = blocks_moved_max_ = workload_.random().Between(2, 6);
+    if (options_.bug == PlantedBug::kMovesUnbounded) limits.blocks_moved_max = StepLimits().blocks_moved_max;
     core_->LimitSteps(limits);
     executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;
   }
@@ -173,6 +172,7 @@ int32_t Episode::paused() const {
 
 // Requests that were just admitted hold what they found in the prefix cache, or had parked, before they have a row.
 void Episode::SeeAdmissions() {
+  saw_plan_ = true;
   const std::span<const int32_t> running = core_->scheduler().running_sequences();
   for (int32_t index : running.last(core_->scheduler().admitted().size())) {
     const Sequence& sequence = core_->scheduler().sequence(index);
@@ -209,7 +209,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
     result_.outgrown_far += request.prompt_length() > 4 * workload_.context() ? 1 : 0;
   }
   workload_.Remember(request.solo.text);
-  if (request.before != nullptr) executor_.Resume(request, sequence.blocks.blocks());
+  if (request.before != nullptr) executor_.Resume(request, sequence.blocks.blocks(), sequence.to_restore == 0);
   if (sequence.cached > 0) executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
 }
 
@@ -254,6 +254,7 @@ void Episode::Cancel(uint64_t id, bool in_flight) {
   }
   executor_.Forget(request);
   if (options_.bug == PlantedBug::kCancelIgnored) return;
+  executor_.SeeDrops(core_->scheduler().parked());
   const int32_t used = core_->scheduler().block_manager().pool().used();
   if (used != executor_.held_blocks()) {
     failure_.Set("after Cancel of request ", id, " ", used, " blocks are used, ", executor_.held_blocks(), " are live");
@@ -275,21 +276,26 @@ void Episode::Step() {
   const int32_t held_up = paused();
   // Slow readers are a reason not to go on only for what they read themselves, a paused admission for who waits.
   const bool nobody_waits = held_up == 0 && !admission_paused_;
-  const bool must_compute = scheduler.running() > held_up || (work && nobody_waits);
   const std::span<const int32_t> running = scheduler.running_sequences();
+  const auto has_its_kv = [&](int32_t index) { return scheduler.sequence(index).to_restore == 0; };
+  const bool must_compute = std::count_if(running.begin(), running.end(), has_its_kv) > held_up;
+  const bool must_advance = must_compute || (work && nobody_waits);
   const bool prompts_wait =
-      std::any_of(running.begin(), running.end(), [&](int32_t index) { return !scheduler.sequence(index).decodes(); });
+      std::any_of(running.begin(), running.end(), [&](int32_t index) { return scheduler.sequence(index).prefills(); });
   const bool admits = !admission_paused_ && !core_->in_flight();
   const bool disturbed_before = std::exchange(disturbed_, false);
   free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
+  executor_.SeeDrops(scheduler.parked());
   tenants_.BeforeStep(scheduler, admits);
   turns_.BeforeStep(scheduler);
   memory_.BeforeCharge(scheduler);
   const bool forgotten = options_.bug == PlantedBug::kPromiseForgotten && promised_ != 0;
   if (forgotten) core_->PauseAdmission(true);
+  saw_plan_ = false;
   std::span<const EngineEvent> events = core_->Step();
+  if (!saw_plan_) SeeAdmissions();  // there was nothing to launch
   if (forgotten) core_->PauseAdmission(admission_paused_);
   if (options_.digest != nullptr) options_.digest->AddStep(events, scheduler);
   if (options_.bug != PlantedBug::kNone) {
@@ -301,16 +307,17 @@ void Episode::Step() {
   for (const EngineEvent& event : events) {
     if (!failure_.any()) CheckEvent(event);
   }
-  if ((must_compute && report.rows == 0) || (!work && report.rows > 0)) {
+  const bool advanced = report.rows > 0 || report.blocks_moved > 0;
+  if ((must_compute && report.rows == 0) || (must_advance && !advanced) || (!work && report.rows > 0)) {
     failure_.Set("step ", step_, ": ", unfinished(), " requests, ", held_up, " paused, and ", report.rows, " rows");
   }
   if (admission_paused_ && !scheduler.admitted().empty()) {
     failure_.Set("step ", step_, ": request ", scheduler.admitted().front(), " is admitted while admission is paused");
   }
   if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
+  CheckMoves();
   if (!failure_.any()) CheckState();
-  const bool moved = scheduler.drops().empty() && scheduler.parks().empty();
-  if (!failure_.any()) turns_.AfterStep(scheduler, moved ? executor_.parked_blocks() : -1);
+  if (!failure_.any()) turns_.AfterStep(scheduler, scheduler.drops().empty() ? executor_.parked_blocks() : -1);
   if (!failure_.any()) CheckPromise(admits, planned_us);
   if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);

@@ -83,6 +83,7 @@ class Episode {
   void CheckPromise(bool due, int64_t planned_us);
   bool IsCalm(std::span<const EngineEvent> events) const;
   void CheckAhead(bool calm);
+  void CheckMoves();
   void CheckFinal();
   void CheckSums(const EngineCounters& counters);
 
@@ -108,6 +109,8 @@ class Episode {
   std::vector<EngineEvent> spoilt_events_;
   uint64_t promised_ = 0;   // for whom budgets fell, until it is let in
   bool disturbed_ = false;  // something happened since the last step
+  bool saw_plan_ = false;   // whom the step's plan admits
+  int64_t blocks_moved_max_ = StepLimits().blocks_moved_max;
   // Steps in a row in which nothing happened but one more token of everybody, while somebody waited; and of them, those at whose end
   // no plan was in flight.
   int32_t calm_steps_ = 0;

@@ -28,7 +28,7 @@ void Episode::CheckPromise(bool due, int64_t planned_us) {
 bool Episode::IsCalm(std::span<const EngineEvent> events) const {
   const Scheduler& scheduler = core_->scheduler();
   if (scheduler.waiting() == 0 || !scheduler.admitted().empty() || scheduler.shrinks_for() != 0) return false;
-  if (scheduler.running() == 0 || core_->report().prefill_tokens > 0) return false;
+  if (scheduler.running() == 0 || scheduler.moving() || core_->report().prefill_tokens > 0) return false;
   const std::span<const int32_t> running = scheduler.running_sequences();
   return std::all_of(events.begin(), events.end(),
                      [](const EngineEvent& event) { return event.finish == FinishReason::kNone; }) &&
@@ -47,6 +47,15 @@ void Episode::CheckAhead(bool calm) {
   ahead_waiting_ += calm_steps_ > 0 && core_->in_flight() ? 1 : 0;
   if (alone_steps_ < 3) return;
   failure_.Set("step ", step_, ": somebody waits, nothing changes, and no step is planned ahead");
+}
+
+// Between two tokens no more KV of sessions moves than may, whatever sessions begin and end.
+void Episode::CheckMoves() {
+  const int64_t moved = executor_.TakeMoved();
+  if (moved > blocks_moved_max_) failure_.Set("step ", step_, " moves ", moved, " blocks, at most ", blocks_moved_max_);
+  if (moved != core_->report().blocks_moved) {
+    failure_.Set("step ", step_, " moves ", moved, " blocks, and ", core_->report().blocks_moved, " are reported");
+  }
 }
 
 // Nobody is let in to compute a block that another sequence is about to make findable for it. Of those without a budget, whose
@@ -202,6 +211,7 @@ void Episode::SeeReader(const EngineEvent& event, SimRequest& request) {
 
 void Episode::CheckState() {
   const Scheduler& scheduler = core_->scheduler();
+  executor_.SeeDrops(scheduler.parked());
   const int32_t used = scheduler.block_manager().pool().used();
   int64_t live_slots = 0, held_slots = 0;
   for (int32_t index : scheduler.running_sequences()) {

@@ -96,8 +96,15 @@ void Episode::ExpectEnd(SimRequest& request) {
   // With overlap, before it is let in, and once it has ended, a step that was on its way.
   if (overlap_) request.cost_steps += 2;
   if (stride > 0) request.cost_steps += 2 * (request.prompt_length() / stride + 1);
+  // What its session has parked comes back, and what it leaves goes out, a block in a step at least.
+  if (request.request.request.session != 0) {
+    request.cost_steps += BlocksForSlots(request.prompt_length()) +
+                          BlocksForSlots(request.prompt_length() + request.request.request.max_tokens);
+  }
   outstanding_steps_ += request.cost_steps;
   request.deadline_step = free_steps_ + 1 + outstanding_steps_;
+  // Who has ended may have left something that is still on its way out.
+  for (const PlanPark& park : core_->scheduler().parks()) request.deadline_step += BlocksForSlots(park.live);
   last_deadline_ = std::max(last_deadline_, request.deadline_step);
 }
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "model/run/executor.h"
-#include "scheduler/step_limits.h"
+#include "scheduler/parked_sessions.h"
 #include "tests/sim/failure.h"
 #include "tests/sim/fake_memory.h"
 #include "tests/sim/sim_request.h"
@@ -56,8 +56,12 @@ class FakeExecutor : public Executor {
   // The request was admitted with a prefix of `cached` tokens that somebody else computed, in these blocks.
   void TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks);
 
-  // The request was admitted to go on from what its session had parked; these blocks will hold it.
-  void Resume(SimRequest& request, std::span<const int32_t> blocks);
+  // The request was admitted to go on from what its session had parked; these blocks will hold it. `all_comes`: with
+  // the step on its way all of it comes back, and room is made for the turn.
+  void Resume(SimRequest& request, std::span<const int32_t> blocks, bool all_comes);
+
+  // Blocks of turns that were forgotten while they were parked are nobody's.
+  void SeeDrops(const ParkedSessions& parked);
 
   // The request ended: its blocks are nobody's.
   void Forget(SimRequest& request);
@@ -83,7 +87,9 @@ class FakeExecutor : public Executor {
   uint64_t rows_behind() const { return rows_behind_; }
   uint64_t ends_known() const { return ends_known_; }
 
-  int64_t blocks_restored_max = StepLimits().blocks_restored;  // in a step, if it restores several sessions
+  // Blocks parked and restored since it was asked last.
+  int64_t TakeMoved() { return std::exchange(moved_, 0); }
+
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
   std::function<bool()> step_fails;            // asked then: all rows that sample fail
@@ -133,7 +139,11 @@ class FakeExecutor : public Executor {
   // fake_sessions.cc: what moves slots besides rows.
   SimRequest*& user(uint64_t session);
   void Park(const ParkOp& park);
+  bool BeginPark(const ParkOp& park);
+  void EndPark(const TurnId& id);
+  void SeeRestore(const RestoreOp& restore);
   void Restore(const RestoreOp& restore);
+  bool PutSlice(const RestoreOp& restore, size_t kept);
   bool Cut(SimRequest& request, const EvictionPolicy& policy, int32_t logical_length, int32_t live_from,
            int32_t live_to);
   bool RankSlots(SimRequest& request, int32_t layer_head, const EvictionPolicy& policy, int32_t logical_length,
@@ -157,6 +167,7 @@ class FakeExecutor : public Executor {
   std::vector<int32_t> victims_;  // [state_row][layer_head], slot; -1 = none chosen
   std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
   std::map<TurnId, Parked> parked_;
+  std::map<TurnId, std::vector<int32_t>> leaving_;  // the blocks of those that are parked in part
   std::vector<SimRequest*> users_;  // [session], whose turn had a row last, or goes on from what was parked
   std::vector<int32_t> table_;      // a row's tables once its copies are made
   std::vector<int32_t> score_table_;
@@ -184,6 +195,7 @@ class FakeExecutor : public Executor {
   uint64_t cached_tokens_ = 0;
   uint64_t copied_blocks_ = 0;
   uint64_t restored_tokens_ = 0;
+  int64_t moved_ = 0;
   uint64_t turn_cuts_ = 0;
   uint64_t rows_left_out_ = 0;
   uint64_t shrinkings_ = 0;

@@ -97,30 +97,24 @@ int64_t FakeExecutor::parked_blocks() const {
   return blocks;
 }
 
-// The first `live` slots leave with what stands beside them.
+// A slice of the first `live` slots leaves with what stands beside them.
 void FakeExecutor::Park(const ParkOp& park) {
-  if (park.id.turn == 0 || park.id.turn > requests_.size()) {
-    failure_.Set("step ", step_, ": turn ", park.id.turn, " is parked");
+  if (park.begins && !BeginPark(park)) return;
+  const auto found = leaving_.find(park.id);
+  const auto blocks = static_cast<int32_t>(BlocksForSlots(park.live));
+  if (found == leaving_.end() || !std::ranges::equal(found->second, park.block_table) || park.slice.begin < 0 ||
+      park.slice.end < park.slice.begin || park.slice.end > blocks) {
+    failure_.Set("step ", step_, ": blocks ", park.slice.begin, " to ", park.slice.end, " of ", blocks,
+                 " are parked for session ", park.id.session);
     return;
   }
-  SimRequest& request = *requests_[park.id.turn - 1];
-  if (request.request.request.session != park.id.session || park.computed != request.computed) {
-    failure_.Set("step ", step_, ": session ", park.id.session, " is parked with ", park.computed, " tokens");
-    return;
-  }
-  if (!std::equal(request.blocks.begin(), request.blocks.end(), park.block_table.begin(), park.block_table.end())) {
-    failure_.Set("step ", step_, ": what is parked for session ", park.id.session, " is not of request ", request.id());
-    return;
-  }
-  table_.assign(park.block_table.begin(), park.block_table.end());
-  score_table_.assign(park.score_table.begin(), park.score_table.end());
-  if (park.cut_from > 0 && !Cut(request, *park.policy, park.computed, park.cut_from, park.live)) return;
   Parked& parked_kv = parked_[park.id];
-  parked_kv = {.live = park.live};
-  for (size_t i = 0; i < static_cast<size_t>(BlocksForSlots(park.live)); ++i) {
-    parked_kv.blocks.push_back(memory_.block(table_[i]));
-    parked_kv.score_blocks.push_back(memory_.score_block(score_table_[i]));
+  for (auto i = static_cast<size_t>(park.slice.begin); i < static_cast<size_t>(park.slice.end); ++i) {
+    parked_kv.blocks[i] = memory_.block(park.block_table[i]);
+    parked_kv.score_blocks[i] = memory_.score_block(park.score_table[i]);
   }
+  if (park.slice.end < blocks) return;
+  EndPark(park.id);
   // What a row after the end wrote is no part of it.
   const size_t last = static_cast<size_t>(park.live / kBlockSlots);
   for (size_t layer_head = 0; last < parked_kv.blocks.size() && layer_head < static_cast<size_t>(options_.layer_heads);
@@ -132,28 +126,72 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
 }
 
-// Blocks after a cut are somebody else's from the next operation on: until then nothing may be in them.
+// The blocks are the turn's until all of them are copied, though its request is over.
+bool FakeExecutor::BeginPark(const ParkOp& park) {
+  if (park.id.turn == 0 || park.id.turn > requests_.size()) {
+    return failure_.Set("step ", step_, ": turn ", park.id.turn, " is parked");
+  }
+  SimRequest& request = *requests_[park.id.turn - 1];
+  if (request.request.request.session != park.id.session || park.computed != request.computed) {
+    return failure_.Set("step ", step_, ": session ", park.id.session, " is parked with ", park.computed, " tokens");
+  }
+  // A row behind the end may have taken a block more.
+  if (park.block_table.size() > request.blocks.size() ||
+      !std::equal(park.block_table.begin(), park.block_table.end(), request.blocks.begin())) {
+    return failure_.Set("step ", step_, ": what is parked for session ", park.id.session, " is not of request ",
+                        request.id());
+  }
+  table_.assign(park.block_table.begin(), park.block_table.end());
+  score_table_.assign(park.score_table.begin(), park.score_table.end());
+  if (park.cut_from > 0 && !Cut(request, *park.policy, park.computed, park.cut_from, park.live)) return false;
+  const auto blocks = static_cast<size_t>(BlocksForSlots(park.live));
+  Parked& parked_kv = parked_[park.id];
+  parked_kv.live = park.live;
+  parked_kv.blocks.assign(blocks, {});
+  parked_kv.score_blocks.assign(blocks, {});
+  for (int32_t block : park.block_table) memory_.Hold(block);
+  leaving_[park.id].assign(park.block_table.begin(), park.block_table.end());
+  return true;
+}
+
+void FakeExecutor::EndPark(const TurnId& id) {
+  const auto found = leaving_.find(id);
+  if (found == leaving_.end()) return;
+  for (int32_t block : found->second) memory_.Drop(block);
+  leaving_.erase(found);
+}
+
+void FakeExecutor::SeeDrops(const ParkedSessions& parked) {
+  for (auto next = leaving_.begin(); next != leaving_.end();) {
+    const TurnId id = (next++)->first;
+    if (parked.Find(id) == nullptr) EndPark(id);
+  }
+}
+
+// With its last slice room is made for the turn, and what lies behind is nobody's. Who is admitted with it never had
+// that.
+void FakeExecutor::SeeRestore(const RestoreOp& restore) {
+  SimRequest* turn = user(restore.id.session);
+  if (restore.cut_to == 0 || turn == nullptr || turn->gone || turn->before == nullptr ||
+      turn->before->id() != restore.id.turn) {
+    return;
+  }
+  const auto kept = static_cast<size_t>(BlocksForSlots(restore.cut_to));
+  for (size_t i = kept; i < turn->blocks.size(); ++i) memory_.Drop(turn->blocks[i]);
+  turn->blocks.resize(std::min(kept, turn->blocks.size()));
+  turn->seen.resize(turn->blocks.size());
+  SetLive(*turn, restore.cut_to);
+}
+
 void FakeExecutor::Restore(const RestoreOp& restore) {
   const auto found = parked_.find(restore.id);
-  if (found == parked_.end() || found->second.live != restore.live ||
+  if (found == parked_.end() || found->second.live != restore.live || leaving_.contains(restore.id) ||
       std::ssize(restore.block_table) != BlocksForSlots(restore.live)) {
     failure_.Set("step ", step_, ": session ", restore.id.session, " has nothing parked in ", restore.live, " slots");
     return;
   }
-  const Parked& parked_kv = found->second;
   const size_t kept = static_cast<size_t>(BlocksForSlots(restore.cut_to > 0 ? restore.cut_to : restore.live));
-  for (size_t i = 0; i < restore.block_table.size(); ++i) {
-    const int32_t block = restore.block_table[i];
-    const FakeMemory::Block& target = memory_.block(block);
-    if (i < kept ? target.holders != 1 : target.holders > 0 && target.sums != PairSums()) {
-      failure_.Set("step ", step_, ": session ", restore.id.session, " is restored into block ", block,
-                   ", in which there is something");
-      return;
-    }
-    memory_.PutBlock(parked_kv.blocks[i], block);
-    memory_.PutScoreBlock(parked_kv.score_blocks[i], block);
-  }
-  if (restore.cut_to == 0) return;
+  if (!PutSlice(restore, kept) || restore.cut_to == 0) return;
   table_.assign(restore.block_table.begin(), restore.block_table.end());
   score_table_ = table_;
   SimRequest& turn = *user(restore.id.session);
@@ -170,10 +208,28 @@ void FakeExecutor::Restore(const RestoreOp& restore) {
   ++turn_cuts_;
 }
 
-void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks) {
+// Nobody has the blocks behind the first `kept` ones yet: they are somebody else's from the next operation on.
+bool FakeExecutor::PutSlice(const RestoreOp& restore, size_t kept) {
+  const Parked& parked_kv = parked_.at(restore.id);
+  if (restore.slice.begin < 0 || restore.slice.end > std::ssize(restore.block_table)) {
+    return failure_.Set("step ", step_, ": session ", restore.id.session, " is restored to block ", restore.slice.end);
+  }
+  for (auto i = static_cast<size_t>(restore.slice.begin); i < static_cast<size_t>(restore.slice.end); ++i) {
+    const int32_t block = restore.block_table[i];
+    if (memory_.block(block).holders != (i < kept ? 1 : 0)) {
+      return failure_.Set("step ", step_, ": session ", restore.id.session, " is restored into block ", block,
+                          ", in which there is something");
+    }
+    memory_.PutBlock(parked_kv.blocks[i], block);
+    memory_.PutScoreBlock(parked_kv.score_blocks[i], block);
+  }
+  return true;
+}
+
+void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks, bool all_comes) {
   user(request.request.request.session) = &request;
   request.computed = request.begin;
-  SetLive(request, request.solo.live_begin());
+  SetLive(request, all_comes ? request.solo.live_begin() : request.solo.live_before);
   restored_tokens_ += static_cast<uint64_t>(request.computed);
   for (int32_t block : blocks.first(static_cast<size_t>(BlocksForSlots(request.live)))) {
     if (!Append(block, request)) return;

@@ -1,22 +1,31 @@
 #include "tests/sim/memory_checks.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace hydrant::sim {
 
-// Blocks of the pool that the tenant's sequences hold or were promised.
+// Blocks of the pool that the tenant's sequences hold or were promised, and those that its parks still hold.
 int64_t MemoryChecks::BlocksOf(const Scheduler& scheduler, int32_t tenant) {
   seen_.resize(static_cast<size_t>(workload_.core().scheduler.blocks));
   ++looks_;
   int64_t blocks = 0;
+  const auto count_once = [&](std::span<const int32_t> table) {
+    for (const int32_t block : table) {
+      blocks -= std::exchange(seen_[static_cast<size_t>(block)], looks_) == looks_ ? 1 : 0;
+    }
+  };
   for (const int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
     if (sequence.request.tenant != tenant) continue;
     blocks += sequence.blocks.reserved();
-    for (const int32_t block : sequence.blocks.blocks()) {
-      blocks -= std::exchange(seen_[static_cast<size_t>(block)], looks_) == looks_ ? 1 : 0;
-    }
+    count_once(sequence.blocks.blocks());
+  }
+  for (const PlanPark& park : scheduler.parks()) {
+    if (park.tenant != tenant) continue;
+    blocks += std::ssize(park.block_table);
+    count_once(park.block_table);
   }
   return blocks;
 }

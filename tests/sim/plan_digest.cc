@@ -34,7 +34,7 @@ void PlanDigest::AddPlan(const StepPlan& plan) {
   AddCost(plan.prefill_cost);
   for (const PlanRestore& restore : plan.restores) {
     AddAll(restore.id.session, restore.id.turn, restore.sequence, restore.live, restore.cut_to, restore.computed,
-           restore.rows);
+           restore.rows, restore.slice.begin, restore.slice.end);
     AddIds(restore.block_table);
   }
   for (const ScoreInit& start : plan.score_inits) AddAll(start.from, start.to, start.position);
@@ -50,7 +50,8 @@ void PlanDigest::AddMoves(const Scheduler& scheduler) {
   AddAll(scheduler.drops().size(), scheduler.parks().size());
   for (const TurnId& turn : scheduler.drops()) AddAll(turn.session, turn.turn);
   for (const PlanPark& park : scheduler.parks()) {
-    AddAll(park.id.session, park.id.turn, park.sequence, park.cut_from, park.live, park.computed);
+    AddAll(park.id.session, park.id.turn, park.sequence, park.cut_from, park.live, park.computed, park.begins,
+           park.slice.begin, park.slice.end);
     AddIds(park.block_table);
     AddIds(park.score_table);
   }
@@ -70,6 +71,7 @@ void PlanDigest::AddTenant(const Tenant& tenant) {
   AddCost(tenant.service);
   AddCost(tenant.charged);
   AddCost(tenant.prefilled);
+  AddCost(tenant.moved);
 }
 
 void PlanDigest::AddStep(std::span<const EngineEvent> events, const Scheduler& scheduler) {
@@ -93,8 +95,9 @@ void PlanDigest::AddStep(std::span<const EngineEvent> events, const Scheduler& s
 }
 
 Executor::Ticket DigestingExecutor::Launch(const StepInput& input) {
-  if (digest_ != nullptr && !input.rows.empty()) digest_->AddPlan(scheduler_->plan());
-  if (digest_ != nullptr && input.rows.empty()) digest_->AddMoves(*scheduler_);
+  const bool is_plan = !input.rows.empty() || !input.restores.empty();
+  if (digest_ != nullptr && is_plan) digest_->AddPlan(scheduler_->plan());
+  if (digest_ != nullptr && !is_plan) digest_->AddMoves(*scheduler_);
   return inner_.Launch(input);
 }
 

@@ -47,6 +47,8 @@ constexpr const char* kNames[] = {
     "RestoreOfAnother",
     "ParkedTooOld",
     "TurnCutForgotten",
+    "ParkSliceLost",
+    "RestoreSliceLost",
     "TurnBeforeOverwritten",
     "RollingForgotten",
     "RanksNotClosed",
@@ -75,7 +77,7 @@ constexpr const char* kNames[] = {
     "CapsIgnored",
     "FloorsIgnored",
     "TenantTakenForGone",
-    "RestoresUnbounded",
+    "MovesUnbounded",
     "PromiseForgotten",
     "MemoryIsFree",
 };
@@ -117,14 +119,15 @@ uint64_t BuggyExecutor::LastParked(uint64_t session) const {
 
 void BuggyExecutor::SpoilSessions() {
   for (ParkOp& park : now_->input.parks) {
-    if (bug_ == PlantedBug::kRanksNotClosed) SpoilRolling(park.policy);
+    if (bug_ == PlantedBug::kRanksNotClosed && park.begins) SpoilRolling(park.policy);
     if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
     if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.id] = park.live;
+    if (bug_ == PlantedBug::kParkSliceLost && !park.begins) park.slice.begin = park.slice.end;
   }
   // The second park of a session is lost.
   if (bug_ == PlantedBug::kParkedTooOld) {
     std::erase_if(now_->input.parks, [this](const ParkOp& park) {
-      if (LastParked(park.id.session) == 0) return false;
+      if (!park.begins || LastParked(park.id.session) == 0) return false;
       now_->input.drops.push_back(park.id);
       return true;
     });
@@ -132,6 +135,7 @@ void BuggyExecutor::SpoilSessions() {
   }
   if (bug_ == PlantedBug::kTurnBeforeOverwritten) {
     for (const ParkOp& park : now_->input.parks) {
+      if (!park.begins) continue;
       now_->input.drops.push_back({park.id.session, LastParked(park.id.session)});
       parked_live_[park.id] = park.live;
     }
@@ -139,6 +143,7 @@ void BuggyExecutor::SpoilSessions() {
   for (RestoreOp& restore : now_->input.restores) {
     if (bug_ == PlantedBug::kRanksNotClosed) SpoilRolling(restore.policy);
     if (bug_ == PlantedBug::kTurnCutForgotten) restore.cut_to = 0;
+    if (bug_ == PlantedBug::kRestoreSliceLost && restore.slice.begin > 0) restore.slice.begin = restore.slice.end;
     for (const auto& [id, live] : parked_live_) {
       if (bug_ == PlantedBug::kRestoreOfAnother && id.session != restore.id.session && live == restore.live) {
         restore.id = id;

@@ -51,6 +51,8 @@ enum class PlantedBug : uint8_t {
   kRestoreOfAnother,       // … with what was parked for somebody else
   kParkedTooOld,           // a session goes on from the turn before the last
   kTurnCutForgotten,       // no room is made for a turn
+  kParkSliceLost,          // a slice of what a turn leaves is not copied
+  kRestoreSliceLost,       // … or does not come back
   kTurnBeforeOverwritten,  // what a turn leaves takes the place of what the one before left, before anybody has it
   kRollingForgotten,       // keys that should stand at ranks stand where the text has them
   kRanksNotClosed,         // … and a cut between two turns leaves gaps between them
@@ -82,7 +84,7 @@ enum class PlantedBug : uint8_t {
   kCapsIgnored,
   kFloorsIgnored,
   kTenantTakenForGone,  // its budgets fall for anybody
-  kRestoresUnbounded,   // a step restores whatever there is
+  kMovesUnbounded,      // with a step moves whatever there is
   kPromiseForgotten,    // a request for which budgets fell is not let in
   kMemoryIsFree,        // who holds memory is charged for tokens alone
 };

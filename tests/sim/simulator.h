@@ -8,10 +8,10 @@
 // of the live slots; refusals exactly when the oracle says so; each token and log-probability equal to the oracle's, in
 // order; one terminal event per request, with the oracle's reason; no wait beyond the bound that follows from first
 // come, first served; what a session goes on from parked, at whatever step its client left, unless there was no room
-// for it (turn_checks.h); no more restored in a step than it may; nobody held up by another's slow reader; no budget
-// lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h), and what memory costs
-// them (memory_checks.h). At every step of some episodes, every eighth of the others and at the end: the integrity of
-// pool, tables and counters. At the end: all blocks free.
+// for it (turn_checks.h); no more of that moved between two tokens than may; nobody held up by another's slow reader;
+// no budget lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h), and what
+// memory costs them (memory_checks.h). At every step of some episodes, every eighth of the others and at the end: the
+// integrity of pool, tables and counters. At the end: all blocks free.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -55,7 +55,7 @@ struct EpisodeResult {
   uint64_t outgrown_far = 0;      // … than four contexts
   uint64_t turns_given_up = 0;    // parked in the step in which their client left
   uint64_t turns_gone_back = 0;   // of them, with the turn before still parked
-  uint64_t restores_put_off = 0;  // by a step, because others were restored in it
+  uint64_t moves_in_slices = 0;   // parks and restores that took more than one step
   uint64_t parked_lost = 0;       // sessions whose parked KV made room for another one's
   uint64_t shrinks = 0;           // budgets lowered
   uint64_t giver_checks = 0;      // budgets lowered for another tenant

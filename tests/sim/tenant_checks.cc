@@ -48,7 +48,6 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
     cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
   }
-  put_off_ = scheduler.counters().restores_put_off;
   due_.clear();
   if (workload_.reloads() || !admits) return;
   for (size_t i = 0; i < workload_.tenants().size(); ++i) {
@@ -87,6 +86,10 @@ int64_t TenantChecks::Claimed(const Scheduler& scheduler, const Tenant& tenant) 
     if (&scheduler.tenant(sequence.request.tenant) != &tenant) continue;
     for (int32_t block : sequence.blocks.blocks()) again += seen.insert(block).second ? 0 : 1;
   }
+  for (const PlanPark& park : scheduler.parks()) {
+    if (&scheduler.tenant(park.tenant) != &tenant) continue;
+    for (int32_t block : park.block_table) again += seen.insert(block).second ? 0 : 1;
+  }
   return tenant.reserved - again;
 }
 
@@ -122,8 +125,6 @@ void TenantChecks::CheckGivers(const Scheduler& scheduler) {
 
 void TenantChecks::AfterStep(const Scheduler& scheduler) {
   const std::span<const uint64_t> admitted = scheduler.admitted();
-  // Where a step restores as much as it may, everybody behind that waits for the next one.
-  if (scheduler.counters().restores_put_off != put_off_) due_.clear();
   for (uint64_t id : due_) {
     // Its place may be another's already: one that was admitted and cancelled in the same step leaves it at once.
     if (requests_[id - 1]->cancelled || std::find(admitted.begin(), admitted.end(), id) != admitted.end()) continue;

@@ -68,7 +68,6 @@ class TenantChecks {
   std::vector<int64_t> cap_max_;      // by tenant: the largest it had
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
   std::vector<double> cost_running_;  // by tenant: before the step
-  uint64_t put_off_ = 0;              // restores, before the step
   std::vector<uint64_t> due_;         // requests that the coming step has to admit
   std::vector<double>
       memory_at_;  // by tenant: what memory had been charged before the last step in which it was let in

@@ -13,7 +13,8 @@ namespace hydrant {
 namespace {
 
 void PutBytes(ParkedKv& parked, const TurnId& turn, size_t bytes, int value) {
-  const std::span<std::byte> memory = parked.Put(turn, bytes);
+  parked.Put(turn, bytes);
+  const std::span<std::byte> memory = parked.Write(turn);
   ASSERT_EQ(memory.size(), bytes);
   std::fill(memory.begin(), memory.end(), static_cast<std::byte>(value));
 }

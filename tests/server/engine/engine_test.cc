@@ -46,6 +46,7 @@ class EngineTest : public testing::Test {
     options.scheduler.tokens_max = limits_.batch_tokens_max;
     options.scheduler.prefill_tokens_max = 16;
     options.scheduler.eos_ids = {256};
+    options.scheduler.parked_blocks_max = 64;
     options.vocab = 258;
     options.context = limits_.context_max;
     auto core = EngineCore::Create(options, executor_, MonotonicUs);
@@ -138,6 +139,30 @@ TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
   int accepted = 0;
   while (accepted < 1000 && Submit(90, 1).id.has_value()) ++accepted;
   EXPECT_EQ(accepted, 60'000 / 90);
+}
+
+// More blocks than are moved with a step, and nobody else is there.
+TEST_F(EngineTest, SessionsAreMovedInStepsWithoutRows) {
+  limits_.context_max = 400;
+  Start();
+  for (const uint64_t turn : {1, 2}) {
+    GenerationJob job;
+    job.mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+    Request& request = job.sequences.emplace_back().request;
+    request.prompt = std::vector<int32_t>(turn == 1 ? 300 : 330, 'x');
+    request.max_tokens = 2;
+    request.session = 1;
+    request.turn = turn;
+    request.resumes = turn - 1;
+    const std::shared_ptr<StreamMailbox> mailbox = job.mailbox;
+    ASSERT_TRUE(engine_->TrySubmit(std::move(job)).has_value());
+    EXPECT_EQ(ReadAll(*mailbox, 1).back().finish, FinishReason::kLength);
+    EXPECT_TRUE(Eventually([&] { return engine_->counters().blocks_used == 0; }));
+  }
+  const SchedulerCounters counters = engine_->counters().scheduler;
+  EXPECT_EQ(counters.restores, 1u);
+  EXPECT_EQ(counters.restored_tokens, 301u);
+  EXPECT_GE(counters.moves_in_slices, 1u);
 }
 
 TEST_F(EngineTest, AHistoryLongerThanARequestMayComputeEndsWhereItsPastIsGone) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/engine_core_fixture.h"
@@ -31,6 +32,13 @@ class SessionMoverTest : public ::testing::Test {
     const StepPlan& plan = scheduler.Plan(0);
     ASSERT_THAT(plan.rows, SizeIs(sessions.size()));
     scheduler.Commit(plan, std::vector<RowResult>(sessions.size(), {.token = 7}), 0);
+  }
+
+  // Nobody has a row in it.
+  void EmptyStep() {
+    const StepPlan& plan = scheduler.Plan(0);
+    EXPECT_THAT(plan.rows, IsEmpty());
+    scheduler.Commit(plan, {}, 0);
   }
 
   ScriptedExecutor executor;
@@ -74,6 +82,61 @@ TEST_F(SessionMoverTest, WithoutMemoryToLaunchEverythingIsDropped) {
   EXPECT_THAT(mover.parked(), IsEmpty());
   EXPECT_EQ(scheduler.parked().size(), 0);
   EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+}
+
+TEST_F(SessionMoverTest, WhatWasBegunGoesOnWhenThereIsMemoryAgain) {
+  scheduler.LimitSteps({.blocks_moved_max = 2});
+  EndTurns({11, 12, 13});
+  EXPECT_EQ(mover.Move(/*step_in_flight=*/false), 2);
+  EXPECT_THAT(mover.parked(), SizeIs(3)) << "memory is taken for all of them";
+  EXPECT_EQ(scheduler.block_manager().pool().used(), 1);
+  executor.starve = [](const StepInput&) { return true; };
+  EmptyStep();
+  EXPECT_EQ(mover.Move(/*step_in_flight=*/false), 0);
+  EXPECT_THAT(mover.dropped(), IsEmpty());
+  executor.starve = nullptr;
+  EmptyStep();
+  EXPECT_EQ(mover.Move(/*step_in_flight=*/false), 1);
+  EXPECT_THAT(mover.parked(), IsEmpty()) << "that was told";
+  EXPECT_EQ(scheduler.parked().size(), 3);
+  EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+}
+
+TEST_F(SessionMoverTest, KvIsReadWhereItIsWhole) {
+  scheduler.LimitSteps({.blocks_moved_max = 2});
+  EndTurns({11, 12, 13});
+  mover.Move(/*step_in_flight=*/false);
+  KvReading reading;
+  for (uint64_t session : {11, 13}) {
+    mover.Read(session, /*evicts=*/true, &reading);
+    EXPECT_EQ(reading.source, KvReading::Source::kParked);
+    EXPECT_TRUE(reading.score_blocks_read);
+  }
+  ASSERT_THAT(executor.reads, SizeIs(2));
+  EXPECT_EQ(executor.reads[0].score_blocks, 0) << "all of it is parked";
+  EXPECT_EQ(executor.reads[1].score_blocks, 1) << "it is in the pool";
+}
+
+TEST_F(SessionMoverTest, OfATurnThatWaitsForItsKvWhatIsParkedIsRead) {
+  Request first = SessionTurnOf(11, MakeRequest(1, 60, 1)).request;
+  ASSERT_TRUE(scheduler.Add(first).ok());
+  const StepPlan& plan = scheduler.Plan(0);
+  scheduler.Commit(plan, std::vector<RowResult>(1, {.token = 7}), 0);
+  mover.Move(/*step_in_flight=*/false);
+  scheduler.LimitSteps({.blocks_moved_max = 2});
+  Request next = SessionTurnOf(11, MakeRequest(2, 70, 2)).request;
+  next.resumes = std::exchange(next.turn, 4);
+  ASSERT_TRUE(scheduler.Add(next).ok());
+  EmptyStep();
+  ASSERT_EQ(scheduler.running(), 1);
+  KvReading reading;
+  mover.Read(11, /*evicts=*/true, &reading);
+  EXPECT_EQ(reading.source, KvReading::Source::kParked);
+  EXPECT_EQ(reading.turn, 3u);
+  EXPECT_EQ(reading.ahead, 0);
+  ASSERT_THAT(executor.reads, SizeIs(1));
+  EXPECT_EQ(executor.reads[0].live, 60);
+  EXPECT_EQ(executor.reads[0].score_blocks, 0);
 }
 
 TEST_F(SessionMoverTest, TheStepInFlightIsAwaitedOnlyWhereScoresAreRead) {

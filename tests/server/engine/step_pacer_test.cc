@@ -129,14 +129,31 @@ TEST(StepPacer, AMovedBlockCostsWhatItsTimeWouldCompute) {
   StepPacer pacer(4096);
   const double alone = Settle(pacer, device);
   EXPECT_EQ(pacer.limits().block_moved, 0) << "nobody knows";
-  EXPECT_EQ(pacer.limits().blocks_restored, StepLimits().blocks_restored);
   pacer.Observe(Moving(device, alone, 256'000, 512));
   EXPECT_NEAR(pacer.limits().block_moved, 0.5, 0.01);
-  EXPECT_EQ(pacer.limits().blocks_restored, 100) << "50 ms";
   for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 1'024'000, 512));
   EXPECT_NEAR(pacer.limits().block_moved, 2, 0.02);
   for (int i = 0; i < 40; ++i) pacer.Observe(Moving(device, alone, 100'000'000, 512));
   EXPECT_EQ(pacer.limits().block_moved, 16) << "its tokens would have been computed by then";
+}
+
+TEST(StepPacer, MovedKvMakesAStepAFifthLonger) {
+  const struct {
+    int64_t step_us, block_us;
+    int64_t blocks;
+  } cases[] = {{50'000, 500, 20}, {10'000, 400, 5},  {100, 100, 10},
+               {100, 10, 100},    {10'000, 5000, 2}, {1'000'000, 1000, 25}};
+  for (const auto& test : cases) {
+    SCOPED_TRACE(testing::Message() << test.step_us << " " << test.block_us);
+    StepPacer pacer(4096);
+    EXPECT_EQ(pacer.limits().blocks_moved_max, 8) << "nobody knows";
+    const StepReport step = {.rows = 1, .decode_tokens = 1, .device_us = test.step_us};
+    for (int i = 0; i < 20; ++i) pacer.Observe(step);
+    EXPECT_EQ(pacer.limits().blocks_moved_max, 8);
+    // In a step without rows.
+    pacer.Observe({.move_us = 8 * test.block_us, .blocks_moved = 8});
+    EXPECT_NEAR(static_cast<double>(pacer.limits().blocks_moved_max), static_cast<double>(test.blocks), 1);
+  }
 }
 
 TEST(StepPacer, SharedStepsFollowTheShortestOnesThereAre) {

@@ -134,10 +134,10 @@ void EngineEpisode::FanOut(const EventRouter::MailboxList& list) {
   Act();
 }
 
-// For the step of these rows, or for what leaves the pool between two steps.
+// For the step of these rows and of what comes back, or for what leaves the pool between two steps.
 bool EngineEpisode::LacksMemory(const StepInput& input) {
   if (random_.Below(1000) >= profile_.no_memory_permille) return false;
-  if (input.rows.empty()) {
+  if (input.rows.empty() && input.restores.empty()) {
     ++result_.parks_lost;
     return true;
   }
@@ -148,10 +148,13 @@ bool EngineEpisode::LacksMemory(const StepInput& input) {
   };
   for (const StepRow& row : input.rows) lose(row.sampling->key);
   // Also those whose first row is still to come.
-  const std::span<const uint64_t> admitted = core_->admitted();
+  std::vector<uint64_t> to_come(core_->admitted().begin(), core_->admitted().end());
+  for (const PlanRestore& restore : core_->scheduler().plan().restores) {
+    to_come.push_back(core_->scheduler().sequence(restore.sequence).request.id);
+  }
   for (const std::unique_ptr<SimJob>& job : jobs_) {
     for (size_t i = 0; i < job->choices.size(); ++i) {
-      if (std::find(admitted.begin(), admitted.end(), job->first_id + i) != admitted.end()) lose(job->choices[i].key);
+      if (std::find(to_come.begin(), to_come.end(), job->first_id + i) != to_come.end()) lose(job->choices[i].key);
     }
   }
   return true;

@@ -27,9 +27,10 @@ class SimDevice : public ScriptedExecutor {
     const bool lost = lacks_memory(input);
     for (const TurnId& turn : input.drops) parked_.erase(turn);
     for (const ParkOp& park : input.parks) {
-      if (!lost) parked_[park.id] = park.live;
+      if (!lost && park.begins) parked_[park.id] = park.live;
     }
-    const bool hides = bug_ == (input.rows.empty() ? EngineBug::kLostParkHidden : EngineBug::kLostStepHidden);
+    const bool is_step = !input.rows.empty() || !input.restores.empty();
+    const bool hides = bug_ == (is_step ? EngineBug::kLostStepHidden : EngineBug::kLostParkHidden);
     if (lost && !hides) throw std::bad_alloc();
     for (const RestoreOp& restore : input.restores) {
       const auto found = parked_.find(restore.id);
