@@ -26,6 +26,10 @@ struct RowCounts {
   bool prefill = false;        // prompt tokens; else exactly one generated token
   bool reuse_victim = false;   // decode at the budget: the token overwrites the victim, `live` stays
   bool choose_victim = false;  // decode: after scoring, choose the slot that the next token overwrites
+
+  // True if every slot of the row, its own tokens' included, holds the token whose position is the slot's number: nothing
+  // was evicted so far, and nothing is overwritten now.
+  constexpr bool in_order() const { return live == position && !reuse_victim; }
 };
 
 // A row's tables, in host memory.

@@ -458,6 +458,26 @@ std::vector<int64_t> Trace(const H2oCase& h2o, const TestedDevice& device, int32
   return trace;
 }
 
+// Without scores hidden tiles are left out while slots are in order, which they no longer are in the step whose token takes
+// the first victim's slot: that slot lies far behind the window, and the token itself must be seen.
+TEST_P(H2oTest, TheTokenInTheFirstVictimsSlotIsSeen) {
+  Tally tally;
+  for (const KvType type : {KvType::kF32, KvType::kF16}) {
+    H2oCase h2o;
+    h2o.shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = type};
+    h2o.policy = Policy(4, 44);
+    h2o.policy.score_source = ScoreSource::kNone;
+    h2o.prompt = 40;
+    h2o.chunk = 48;
+    h2o.steps = 12;
+    h2o.window = 20;
+    H2oRun(h2o, GetParam(), 1, tally).Run();
+  }
+  EXPECT_EQ(tally.cuts, 0);
+  EXPECT_EQ(tally.victims, 2 * 4);
+  EXPECT_EQ(tally.victim_differences, 0);
+}
+
 // Heads and caches for which devices have kernels of their own: prompts, and what is generated after them.
 TEST_P(H2oTest, RunsOverNarrowCachesKeepWhatTheOracleKeeps) {
   std::vector<KvType> types = {KvType::kBF16, KvType::kF16};

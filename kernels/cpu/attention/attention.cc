@@ -157,7 +157,7 @@ class AttentionRun {
     assert(out.cols == int64_t{group_} * kv_heads_ * head_dim_ && out.rows == call.qkv.rows);
     assert(call.qkv.cols == out.cols + 2 * int64_t{kv_heads_} * head_dim_);
     assert(std::ssize(call.rows) <= scratch.rows_max && group_ * kv_heads_ <= scratch.query_heads);
-    assert(head_dim_ <= scratch.head_dim);
+    assert(head_dim_ <= scratch.head_dim && call.window >= 1);
     AddTasks(/*prefill=*/true);
     decode_rows_begin_ = rows_;
     AddTasks(/*prefill=*/false);
@@ -212,8 +212,6 @@ class AttentionRun {
   }
   // The lowest position that token `i` of the row sees; below 1: it sees all.
   int32_t FirstSeen(const BatchRow& row, int32_t i) const { return row.first_position() + i - (call_.window - 1); }
-  // Slots stand at their numbers as long as nothing was evicted.
-  static bool InOrder(const BatchRow& row) { return row.live == row.position; }
   const float* Query(int64_t token, int32_t head) const {
     return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
   }
@@ -244,7 +242,7 @@ class AttentionRun {
                                 .row_begin = begin,
                                 .row_end = end,
                                 .first_seen = first_seen,
-                                .tile_begin = InOrder(row) ? std::max(first_seen + begin, 0) / kBlockSlots : 0,
+                                .tile_begin = row.in_order() ? std::max(first_seen + begin, 0) / kBlockSlots : 0,
                                 .row_weights = scored ? row_weights : nullptr,
                                 .policy = &row.policy,
                                 .rope = RopeOf(row),
@@ -313,7 +311,8 @@ class AttentionRun {
     const bool hides = first_seen > 0;
     int32_t begin = split * kDecodeSplitSlots;
     // Without scores nobody asks for the weights of hidden slots, so their tiles are left out.
-    if (hides && !row.policy.evicts && InOrder(row)) begin = std::max(begin, first_seen / kBlockSlots * kBlockSlots);
+    if (hides && !row.policy.scores() && row.in_order())
+      begin = std::max(begin, first_seen / kBlockSlots * kBlockSlots);
     call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
                                 .q = Query(row.token_begin, head),
                                 .group = group_,

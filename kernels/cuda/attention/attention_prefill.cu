@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
   const int32_t first_seen = FirstSeen(row, shape.window, query_tile * kTile - row.live);
-  const int32_t tile_begin = InOrder(row) ? max(first_seen + rows.begin, 0) / kTile : 0;
+  const int32_t tile_begin = row.in_order() ? max(first_seen + rows.begin, 0) / kTile : 0;
 
   for (int32_t g = 0; g < group; ++g) {
     const int32_t query_head = head * group + g;

@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
   const int32_t first_seen = FirstSeen(row, shape.window, place.tile * kTile - row.live);
   // What the block's first query does not see, nobody does.
   const int32_t block_seen = FirstSeen(row, shape.window, max(first_tile * kTile - row.live, 0));
-  const int32_t first_stage = InOrder(row) ? max(block_seen, 0) / kSlots : 0;
+  const int32_t first_stage = row.in_order() ? max(block_seen, 0) / kSlots : 0;
   Stage<T, kDim>(cache, first_stage * kSlots, live, keys[0], values[0]);
   CommitCopies();
   for (int32_t stage = first_stage; stage < stages; ++stage) {

@@ -51,9 +51,6 @@ __device__ inline int32_t FirstSeen(const DeviceRow& row, int32_t window, int32_
   return row.first_position + i - (window - 1);
 }
 
-// True if slots stand at their numbers: nothing was evicted, and nothing is overwritten now.
-__device__ inline bool InOrder(const DeviceRow& row) { return row.live == row.position && !row.reuse_victim; }
-
 // The shift of exponents whose largest is `most`: none where nothing is seen yet, so that the weights of hidden slots are 0
 // there, too.
 __device__ inline float Shift(float most) { return most == -INFINITY ? 0.0f : most; }
