@@ -1,10 +1,10 @@
-// Replays and knobs: HYDRANT_SIM_SEED=<n> runs that one episode; HYDRANT_SIM_BASE=<n> lets the long run start from other
-// seeds (for example the number of a commit).
+// tests/sim/seeds.h says how an episode is replayed.
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <string>
 
+#include "tests/sim/all_bugs.h"
 #include "tests/sim/plan_digest.h"
 #include "tests/sim/seeds.h"
 #include "tests/sim/simulator.h"
@@ -19,11 +19,10 @@ constexpr uint64_t kShardOperations = kSanitized ? 400'000 : 25'000'000;
 class Simulation : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
-  const uint64_t replay = SeedFromEnvironment("HYDRANT_SIM_SEED", 0);
-  const uint64_t base = SeedFromEnvironment("HYDRANT_SIM_BASE", 1) * 1'000'000'007u + GetParam() * 1'000'000u;
+  const Seeds seeds = SeedsOfRun(GetParam());
   EpisodeResult sum;
   uint64_t episodes = 0;
-  for (uint64_t seed = replay != 0 ? replay : base + 1; sum.block_operations < kShardOperations; ++seed, ++episodes) {
+  for (uint64_t seed = seeds.first; sum.block_operations < kShardOperations; ++seed, ++episodes) {
     const EpisodeResult result = RunEpisode({.seed = seed});
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.block_operations += result.block_operations;
@@ -65,9 +64,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.ahead_waiting += result.ahead_waiting;
     sum.rows_behind += result.rows_behind;
     sum.ends_known += result.ends_known;
-    if (replay != 0) break;
+    if (seeds.alone) break;
   }
-  std::cout << "seeds from " << base + 1 << ": " << episodes << " episodes, " << sum.block_operations
+  std::cout << "seeds from " << seeds.first << ": " << episodes << " episodes, " << sum.block_operations
             << " block operations, " << sum.slots_read << " slots read, " << sum.steps << " steps, " << sum.requests
             << " requests (" << sum.refused << " refused, " << sum.waited << " waited, " << sum.cancelled
             << " cancelled, " << sum.cancelled_in_flight << " of them in flight, " << sum.failed << " failed, "
@@ -86,7 +85,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
             << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
             << sum.ends_known << " of them left out\n";
-  if (replay != 0) return;
+  if (seeds.alone) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
   EXPECT_GT(sum.waited * 10, sum.requests);
@@ -161,25 +160,15 @@ class PlantedBugs : public testing::TestWithParam<PlantedBug> {};
 // Each bug must be seen, most within a few episodes; a bug in what the executor is told also when nobody compares the rows with
 // the oracle, by what is then found in the memory or in the text.
 TEST_P(PlantedBugs, AreCaught) {
-  constexpr uint64_t kEpisodes = 100;
   for (const bool check_contract : {true, false}) {
-    std::string caught;
-    uint64_t seed = 1;
-    for (; seed <= kEpisodes && caught.empty(); ++seed) {
-      caught = RunEpisode({.seed = seed, .bug = GetParam(), .check_contract = check_contract}).failure;
-    }
-    EXPECT_NE(caught, "") << NameOf(GetParam()) << " went unseen" << (check_contract ? "" : " without the contract");
-    std::cout << (check_contract ? "contract: " : "memory:   ") << "episode " << seed - 1 << ": " << caught << "\n";
+    ExpectCaught(std::string(NameOf(GetParam())), /*tries=*/100, check_contract ? "" : " without the contract",
+                 [&](uint64_t seed) {
+                   return RunEpisode({.seed = seed, .bug = GetParam(), .check_contract = check_contract}).failure;
+                 });
   }
 }
 
-std::vector<PlantedBug> AllBugs() {
-  std::vector<PlantedBug> bugs;
-  for (int32_t i = 1; i <= static_cast<int32_t>(kLastPlantedBug); ++i) bugs.push_back(static_cast<PlantedBug>(i));
-  return bugs;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, PlantedBugs, testing::ValuesIn(AllBugs()),
+INSTANTIATE_TEST_SUITE_P(All, PlantedBugs, testing::ValuesIn(AllBugs(kLastPlantedBug)),
                          [](const auto& tested) { return std::string(NameOf(tested.param)); });
 
 }  // namespace

@@ -1,10 +1,10 @@
-// As in tests/sim/sim_test.cc: HYDRANT_SIM_SEED=<n> runs that episode, HYDRANT_SIM_BASE=<n> starts from other seeds.
+// tests/sim/seeds.h says how an episode is replayed.
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <string>
-#include <vector>
 
+#include "tests/sim/all_bugs.h"
 #include "tests/sim/engine/engine_episode.h"
 #include "tests/sim/seeds.h"
 #include "tests/support/sanitizers.h"
@@ -15,10 +15,9 @@ namespace {
 constexpr uint64_t kEpisodes = kSanitized ? 60 : 1000;
 
 TEST(EngineSimulation, HoldsEveryInvariantOverRandomEpisodes) {
-  const uint64_t replay = SeedFromEnvironment("HYDRANT_SIM_SEED", 0);
-  const uint64_t first = replay != 0 ? replay : SeedFromEnvironment("HYDRANT_SIM_BASE", 1) * 1'000'000'007u + 1;
+  const Seeds seeds = SeedsOfRun();
   EngineResult sum;
-  for (uint64_t seed = first; seed < first + (replay != 0 ? 1 : kEpisodes); ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.first + (seeds.alone ? 1 : kEpisodes); ++seed) {
     const EngineResult result = EngineEpisode(seed).Run();
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.rounds += result.rounds;
@@ -45,7 +44,7 @@ TEST(EngineSimulation, HoldsEveryInvariantOverRandomEpisodes) {
             << sum.steps_lost << " steps and " << sum.parks_lost << " parks lost, " << sum.reads
             << " looks at sessions, " << sum.waits << " waits, " << sum.stops << " stops amid work, " << sum.deaths
             << " deaths\n";
-  if (replay != 0) return;
+  if (seeds.alone) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.jobs);
   EXPECT_GT(sum.busy * 100, sum.jobs);
@@ -76,21 +75,11 @@ TEST(EngineSimulation, IsAPureFunctionOfItsSeed) {
 class EngineBugs : public testing::TestWithParam<EngineBug> {};
 
 TEST_P(EngineBugs, AreCaught) {
-  constexpr uint64_t kTries = 300;
-  std::string caught;
-  uint64_t seed = 1;
-  for (; seed <= kTries && caught.empty(); ++seed) caught = EngineEpisode(seed, GetParam()).Run().failure;
-  EXPECT_NE(caught, "") << NameOf(GetParam()) << " went unseen";
-  std::cout << "episode " << seed - 1 << ": " << caught << "\n";
+  ExpectCaught(std::string(NameOf(GetParam())), /*tries=*/300, "",
+               [](uint64_t seed) { return EngineEpisode(seed, GetParam()).Run().failure; });
 }
 
-std::vector<EngineBug> AllBugs() {
-  std::vector<EngineBug> bugs;
-  for (int32_t i = 1; i <= static_cast<int32_t>(kLastEngineBug); ++i) bugs.push_back(static_cast<EngineBug>(i));
-  return bugs;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, EngineBugs, testing::ValuesIn(AllBugs()),
+INSTANTIATE_TEST_SUITE_P(All, EngineBugs, testing::ValuesIn(AllBugs(kLastEngineBug)),
                          [](const auto& tested) { return std::string(NameOf(tested.param)); });
 
 }  // namespace

@@ -1,10 +1,10 @@
-// As in tests/sim/sim_test.cc: HYDRANT_SIM_SEED=<n> runs that episode, HYDRANT_SIM_BASE=<n> starts from other seeds.
+// tests/sim/seeds.h says how an episode is replayed.
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <string>
-#include <vector>
 
+#include "tests/sim/all_bugs.h"
 #include "tests/sim/seeds.h"
 #include "tests/sim/sessions/store_episode.h"
 #include "tests/support/sanitizers.h"
@@ -15,10 +15,9 @@ namespace {
 constexpr uint64_t kEpisodes = kSanitized ? 60 : 1000;
 
 TEST(SessionSimulation, TheStoreIsItsModelOverRandomEpisodes) {
-  const uint64_t replay = SeedFromEnvironment("HYDRANT_SIM_SEED", 0);
-  const uint64_t first = replay != 0 ? replay : SeedFromEnvironment("HYDRANT_SIM_BASE", 1) * 1'000'000'007u + 1;
+  const Seeds seeds = SeedsOfRun();
   StoreResult sum;
-  for (uint64_t seed = first; seed < first + (replay != 0 ? 1 : kEpisodes); ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.first + (seeds.alone ? 1 : kEpisodes); ++seed) {
     const StoreResult result = StoreEpisode(seed).Run();
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.calls += result.calls;
@@ -36,7 +35,7 @@ TEST(SessionSimulation, TheStoreIsItsModelOverRandomEpisodes) {
             << sum.went_back << " left their session as it was, " << sum.unsettled << " not settled), " << sum.busy
             << " found a turn in progress, " << sum.refused << " refused; " << sum.expired << " sessions expired, "
             << sum.gave_way << " gave way, " << sum.deleted << " deleted\n";
-  if (replay != 0) return;
+  if (seeds.alone) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.turns * 10, sum.calls);
   EXPECT_GT(sum.busy * 50, sum.calls);
@@ -52,21 +51,11 @@ TEST(SessionSimulation, TheStoreIsItsModelOverRandomEpisodes) {
 class StoreBugs : public testing::TestWithParam<StoreBug> {};
 
 TEST_P(StoreBugs, AreCaught) {
-  constexpr uint64_t kTries = 30;
-  std::string caught;
-  uint64_t seed = 1;
-  for (; seed <= kTries && caught.empty(); ++seed) caught = StoreEpisode(seed, GetParam()).Run().failure;
-  EXPECT_NE(caught, "") << NameOf(GetParam()) << " went unseen";
-  std::cout << "episode " << seed - 1 << ": " << caught << "\n";
+  ExpectCaught(std::string(NameOf(GetParam())), /*tries=*/30, "",
+               [](uint64_t seed) { return StoreEpisode(seed, GetParam()).Run().failure; });
 }
 
-std::vector<StoreBug> AllBugs() {
-  std::vector<StoreBug> bugs;
-  for (int32_t i = 1; i <= static_cast<int32_t>(kLastStoreBug); ++i) bugs.push_back(static_cast<StoreBug>(i));
-  return bugs;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, StoreBugs, testing::ValuesIn(AllBugs()),
+INSTANTIATE_TEST_SUITE_P(All, StoreBugs, testing::ValuesIn(AllBugs(kLastStoreBug)),
                          [](const auto& tested) { return std::string(NameOf(tested.param)); });
 
 }  // namespace
