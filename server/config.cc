@@ -156,7 +156,7 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
   group
       .Add("--quantization", "METHOD", raw.quantization,
            "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8)")
-      ->check(CLI::IsMember({"int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"}));
+      ->check(CLI::IsMember(std::vector<std::string>(QuantizationNames().begin(), QuantizationNames().end())));
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")

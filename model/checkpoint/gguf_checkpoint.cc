@@ -242,27 +242,20 @@ class GgufReader {
     if (window.value_or(0) == 0) return absl::OkStatus();
     config.window = static_cast<int32_t>(*window);
     // Unless a rule of the architecture has said which, all layers have it.
-    if (config.windowed_layers.empty()) config.windowed_layers.assign(LayersRead(config), true);
+    if (config.windowed_layers.empty()) config.windowed_layers.assign(LayersToList(config.layers), true);
     return absl::OkStatus();
-  }
-
-  // ValidateModelConfig refuses more.
-  static size_t LayersRead(const ModelConfig& config) {
-    return static_cast<size_t>(std::clamp(config.layers, 0, 1 << 12));
   }
 
   // Windowed layers have frequencies without scaling.
   absl::Status ReadWindowedRope(ModelConfig& config) const {
     if (architecture_.window_period == 0) return absl::OkStatus();
-    RopeScaling plain{.theta = architecture_.windowed_theta};
-    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.windowed_theta, plain.theta));
-    ModelConfig windowed;
-    windowed.rope_dims = config.rope_dims;
-    HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(plain, file_.name(), Quoted(keys_.windowed_theta), windowed));
-    config.windowed_inv_freq = std::move(windowed.rope_inv_freq);
+    double theta = architecture_.windowed_theta;
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.windowed_theta, theta));
+    HYDRANT_ASSIGN_OR_RETURN(config.windowed_inv_freq,
+                             PlainFrequencies(theta, config.rope_dims, file_.name(), Quoted(keys_.windowed_theta)));
     HYDRANT_ASSIGN_OR_RETURN(const auto stored, file_.Int(keys_.window_period, 1, kIntMax));
-    const auto period = static_cast<size_t>(stored.value_or(architecture_.window_period));
-    for (size_t i = 0; i < LayersRead(config); ++i) config.windowed_layers.push_back((i + 1) % period != 0);
+    config.windowed_layers =
+        WindowedByPeriod(config.layers, static_cast<int32_t>(stored.value_or(architecture_.window_period)));
     return absl::OkStatus();
   }
 
@@ -299,15 +292,14 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> ReadGgufCheckpoint(const std::string
   const GgufFile& file = parts.metadata();
   HYDRANT_ASSIGN_OR_RETURN(const auto named, file.String("general.architecture"));
   if (!named) return FileError(file.name(), "'general.architecture'", "is missing");
-  std::string supported;
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
-    supported += StrCat(supported.empty() ? "" : ", ", architecture.name);
     if (architecture.name != *named) continue;
     HYDRANT_RETURN_IF_ERROR(GgufReader(parts, architecture).Read(*checkpoint));
     checkpoint->files = std::move(parts).TakeFiles();
     return checkpoint;
   }
-  return FileError(file.name(), "'general.architecture'", Quoted(*named), " is not supported; these are: ", supported);
+  return FileError(file.name(), "'general.architecture'", Quoted(*named),
+                   " is not supported; these are: ", Joined(GgufArchitectures(), ", ", &GgufArchitecture::name));
 }
 
 }  // namespace hydrant

@@ -25,7 +25,6 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
 
 constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
-constexpr int32_t kLayersRead = 1 << 12;
 
 class HfReader {
  public:
@@ -175,8 +174,7 @@ class HfReader {
 
   // [layers]: the layers' own words, else the family's rule.
   absl::StatusOr<std::vector<bool>> WindowedLayers() const {
-    // ValidateModelConfig refuses more.
-    const auto layers = static_cast<size_t>(std::clamp(result_.config.layers, 0, kLayersRead));
+    const size_t layers = LayersToList(result_.config.layers);
     std::vector<bool> windowed(layers, family_.has_window);
     const bool ruled = family_.max_window_layers > 0 || family_.window_period > 0;
     if (const auto kinds = root_.Find("layer_types")) {
@@ -193,16 +191,14 @@ class HfReader {
       }
       return windowed;
     }
-    int32_t full_layers = family_.max_window_layers;
-    int32_t period = family_.window_period;
-    if (full_layers > 0) {
-      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
-    } else if (period > 0) {
+    if (int32_t period = family_.window_period; period > 0) {
       HYDRANT_RETURN_IF_ERROR(root_.Read("sliding_window_pattern", 1, kIntMax, period));
       HYDRANT_RETURN_IF_ERROR(root_.Read("_sliding_window_pattern", 1, kIntMax, period));
+      return WindowedByPeriod(result_.config.layers, period);
     }
-    for (size_t i = 0; ruled && i < layers; ++i) {
-      windowed[i] = period > 0 ? (i + 1) % static_cast<size_t>(period) != 0 : i >= static_cast<size_t>(full_layers);
+    if (int32_t full_layers = family_.max_window_layers; full_layers > 0) {
+      HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
+      std::fill_n(windowed.begin(), std::min(layers, static_cast<size_t>(full_layers)), false);
     }
     return windowed;
   }
@@ -292,9 +288,8 @@ absl::StatusOr<HfConfig> ReadHfConfig(const JsonValue& config, const JsonValue* 
   const auto family =
       std::find_if(families.begin(), families.end(), [&](const HfFamily& f) { return f.model_type == type; });
   if (family == families.end()) {
-    std::string supported;
-    for (const HfFamily& f : families) supported += StrCat(supported.empty() ? "" : ", ", f.model_type);
-    return type_field.Error(Quoted(type), " is not supported; these are: ", supported);
+    return type_field.Error(Quoted(type),
+                            " is not supported; these are: ", Joined(families, ", ", &HfFamily::model_type));
   }
   for (const std::string_view key : {"auto_map", "trust_remote_code"}) {
     if (config.Find(key))

@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -18,12 +20,6 @@ constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 using Keys = std::span<const std::string_view>;
 
 bool IsOneOf(std::string_view name, Keys names) { return std::find(names.begin(), names.end(), name) != names.end(); }
-
-std::string Listed(Keys names) {
-  std::string text;
-  for (const std::string_view name : names) text += StrCat(text.empty() ? "" : ", ", name);
-  return text;
-}
 
 // Every member is one of those that are read, or of those that say how the weights were made and nothing of how they lie there, or
 // null.
@@ -40,10 +36,10 @@ absl::StatusOr<std::string> ReadName(const JsonValue& object, std::string_view k
   const auto field = object.Find(key);
   if (!field) return std::string(otherwise);
   HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, field->String());
-  std::string name(text);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (!IsOneOf(name, names)) return field->Error(Quoted(text), " is not supported; these are: ", Listed(names));
+  std::string name = absl::AsciiStrToLower(std::string(text));
+  if (!IsOneOf(name, names)) {
+    return field->Error(Quoted(text), " is not supported; these are: ", Joined(names, ", "));
+  }
   return name;
 }
 

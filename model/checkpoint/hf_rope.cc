@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "model/config/rope_scaling.h"
 #include "model/files/file_error.h"
@@ -62,19 +61,17 @@ class RopeReader {
   // Windowed layers have frequencies without scaling.
   absl::Status ReadWindowed(const std::optional<JsonValue>& parameters) const {
     if (family_.windowed_theta_field.empty()) return absl::OkStatus();
-    RopeScaling plain{.theta = family_.windowed_theta};
-    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.windowed_theta_field, plain.theta));
+    double theta = family_.windowed_theta;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.windowed_theta_field, theta));
     if (const auto own = parameters ? parameters->Find(kWindowedLayers) : std::nullopt) {
-      HYDRANT_RETURN_IF_ERROR(own->Read("rope_theta", plain.theta));
+      HYDRANT_RETURN_IF_ERROR(own->Read("rope_theta", theta));
       if (const auto type = own->Find("rope_type")) {
         HYDRANT_ASSIGN_OR_RETURN(const std::string_view kind, type->String());
         if (kind != "default") return type->Error(Quoted(kind), " is not supported for windowed layers (default is)");
       }
     }
-    ModelConfig windowed;
-    windowed.rope_dims = config_.head_dim;
-    HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(plain, "config.json", Quoted(family_.windowed_theta_field), windowed));
-    config_.windowed_inv_freq = std::move(windowed.rope_inv_freq);
+    HYDRANT_ASSIGN_OR_RETURN(config_.windowed_inv_freq, PlainFrequencies(theta, config_.head_dim, "config.json",
+                                                                         Quoted(family_.windowed_theta_field)));
     return absl::OkStatus();
   }
 

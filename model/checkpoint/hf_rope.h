@@ -11,8 +11,8 @@
 
 namespace hydrant {
 
-// Fills rope_dims, rope_inv_freq, rope_attention_factor and, where the family has any, windowed_inv_freq, and raises the context where the settings stretch it. REQUIRES:
-// head_dim and context are read. Errors name the field.
+// Fills rope_dims, rope_inv_freq, rope_attention_factor and, where the family has any, windowed_inv_freq, and raises the
+// context where the settings stretch it. REQUIRES: head_dim and context are read. Errors name the field.
 absl::Status ReadHfRope(const JsonValue& root, const HfFamily& family, ModelConfig& config);
 
 }  // namespace hydrant

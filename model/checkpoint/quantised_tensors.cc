@@ -31,9 +31,7 @@ std::string_view DtypeOf(const RawTensor& tensor) {
 
 absl::Status CheckDtype(const RawTensor& tensor, std::initializer_list<std::string_view> dtypes) {
   if (std::find(dtypes.begin(), dtypes.end(), DtypeOf(tensor)) != dtypes.end()) return absl::OkStatus();
-  std::string wanted;
-  for (const std::string_view dtype : dtypes) wanted += StrCat(wanted.empty() ? "" : " or ", dtype);
-  return Wrong(tensor, "dtype ", DtypeOf(tensor), " is not ", wanted);
+  return Wrong(tensor, "dtype ", DtypeOf(tensor), " is not ", Joined(dtypes, " or "));
 }
 
 absl::Status CheckShape(const RawTensor& tensor, const std::vector<int64_t>& shape) {

@@ -87,6 +87,8 @@ std::optional<Quantization> QuantizationFromName(std::string_view name) {
 
 std::string_view QuantizationName(Quantization quantization) { return kNames[static_cast<size_t>(quantization)]; }
 
+std::span<const std::string_view> QuantizationNames() { return std::span(kNames).subspan(1); }
+
 bool HasQuantised(const TensorTable& tensors, const ModelConfig& config) {
   bool any = false;
   ForEachMatrix(tensors, config,

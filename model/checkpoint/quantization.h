@@ -6,6 +6,7 @@
 #define HYDRANT_MODEL_CHECKPOINT_QUANTIZATION_H_
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,7 @@ enum class Quantization : uint8_t {
 
 std::optional<Quantization> QuantizationFromName(std::string_view name);
 std::string_view QuantizationName(Quantization quantization);  // empty: kNone
+std::span<const std::string_view> QuantizationNames();         // of all others
 
 // Whether any matrix is stored in a quantised format.
 bool HasQuantised(const TensorTable& tensors, const ModelConfig& config);

@@ -59,6 +59,14 @@ absl::Status ValidatePositionTable(const ModelConfig& config, std::string_view f
 
 }  // namespace
 
+size_t LayersToList(int32_t layers) { return static_cast<size_t>(std::clamp(layers, 0, 1 << 12)); }
+
+std::vector<bool> WindowedByPeriod(int32_t layers, int32_t period) {
+  std::vector<bool> windowed;
+  for (size_t i = 1; i <= LayersToList(layers); ++i) windowed.push_back(i % static_cast<size_t>(period) != 0);
+  return windowed;
+}
+
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {
   const Range ranges[] = {
       {names.hidden, config.hidden, 1, kHiddenMax},

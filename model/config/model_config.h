@@ -4,6 +4,7 @@
 #define HYDRANT_MODEL_CONFIG_MODEL_CONFIG_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -91,6 +92,11 @@ struct ConfigFieldNames {
       eos_id;
   std::string_view embedding_dim = "";  // empty where no file of the kind has one
 };
+
+// How many layers a reader may make a list of before ValidateModelConfig has judged their number: that refuses more.
+size_t LayersToList(int32_t layers);
+// ModelConfig::windowed_layers where every `period`-th layer has no window. REQUIRES: period >= 1.
+std::vector<bool> WindowedByPeriod(int32_t layers, int32_t period);
 
 // Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
 // divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.

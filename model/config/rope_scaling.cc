@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "model/files/file_error.h"
 
@@ -105,6 +106,14 @@ absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file,
       break;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<double>> PlainFrequencies(double theta, int32_t dims, std::string_view file,
+                                                     std::string_view field) {
+  ModelConfig plain;
+  plain.rope_dims = dims;
+  if (absl::Status status = ApplyRopeScaling({.theta = theta}, file, field, plain); !status.ok()) return status;
+  return std::move(plain.rope_inv_freq);
 }
 
 }  // namespace hydrant

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "model/config/model_config.h"
 
 namespace hydrant {
@@ -38,6 +39,10 @@ struct RopeScaling {
 // 0, factor below 1 or not finite, frequency factors that are equal or out of order.
 absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field,
                               ModelConfig& config);
+
+// The frequencies [dims / 2] of layers without scaling, whose rotary base is `theta`. Errors as above.
+absl::StatusOr<std::vector<double>> PlainFrequencies(double theta, int32_t dims, std::string_view file,
+                                                     std::string_view field);
 
 }  // namespace hydrant
 
