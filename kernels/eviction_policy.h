@@ -18,9 +18,9 @@
 //   cut      keep the `heavy` best slots with pos < L - recent by (S descending, pos ascending), and every slot with
 //            pos >= L - recent.
 //   zero     a score below kScoreMin is 0 wherever it is stored, so that what decays long enough becomes a tie.
-//   window   in a layer whose tokens see W positions, themselves included, p[g,i,j] is 0 where pos_i - pos_j >= W; and a score is
-//            0 from the first scored token on that does not see its slot. No later one will, so victims and cuts take first
-//            what nobody sees.
+//   window   in a layer whose tokens see W positions, themselves included, p[g,i,j] is 0 where pos_i - pos_j >= W; and
+//            a score is 0 from the first scored token on that does not see its slot. So victims and cuts take first what
+//            nobody sees. No later token will, unless a cut under a rolling policy brings the slot's rank closer.
 //   rolling  a key stands at its rank among the live tokens of its (layer, KV head), oldest first, instead of at the
 //            position it had in the text; a query at the rank of its own token. Keys are cached without rotation and
 //            rotated as they are read, so positions in the rotary table stay below the slots of a sequence however long

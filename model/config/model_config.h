@@ -29,8 +29,8 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   bool post_norm =
       false;  // a layer's norms follow attention and MLP, and the sum with what these read; else they precede
-  bool sandwich_norm =
-      false;  // beside the norms that precede attention and MLP, norms of what they add to the residual stream
+  // Beside the norms that precede attention and MLP, norms of what they add to the residual stream.
+  bool sandwich_norm = false;
   bool final_norm = true;  // one more norm before the head
   float norm_offset = 0;   // what is added to the stored weights of every norm
   Activation activation = Activation::kSilu;

@@ -61,10 +61,10 @@ class Transformer {
   const float attention_scale_;
 
   std::unique_ptr<DeviceBuffer> x_;  // [tokens, hidden], the residual stream
-  std::unique_ptr<DeviceBuffer>
-      normed_;  // [tokens, hidden]; this one, attention_ and ffn_: of Device::PreferredInputType
-  std::unique_ptr<DeviceBuffer>
-      qkv_;  // [tokens, (query_heads + 2 kv_heads) * head_dim], and products before their norm
+  // [tokens, hidden]; this one, attention_ and ffn_: of Device::PreferredInputType.
+  std::unique_ptr<DeviceBuffer> normed_;
+  // [tokens, (query_heads + 2 kv_heads) * head_dim], and products before their norm, [tokens, hidden].
+  std::unique_ptr<DeviceBuffer> qkv_;
   std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
   std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]
   std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected

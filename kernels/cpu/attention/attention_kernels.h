@@ -55,8 +55,8 @@ struct RopeView {
   int32_t dims = 0;              // rotated leading elements of a head
 };
 
-// Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head; none: the token sees
-// nothing of the split.
+// Slots [slot_begin, slot_end) of one decode token's attention, for the `group` query heads of one KV head; none: the
+// token sees nothing of the split.
 struct DecodeSplit {
   TileView tiles;
   const float* q = nullptr;  // [group, head_dim]
@@ -72,8 +72,8 @@ struct DecodeSplit {
   float* out = nullptr;      // [group, head_dim] of the split: sum of weights times V
   RopeView rope;
   int32_t first_seen = 0;  // slots with a position below it are hidden; below 1: none is
-  ScoreView
-      scores;  // of the row: for rotation and hiding, or fetched on the way because the join will need them; else null
+  // Those of the row: for rotation and hiding, or fetched on the way because the join will need them; else null.
+  ScoreView scores;
 };
 
 // Joins the splits of one (row, KV head): output, scores, victim.

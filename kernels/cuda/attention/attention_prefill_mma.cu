@@ -1,8 +1,9 @@
 // Attention of prompts and their scores on tensor cores, for 16-bit caches that need no rotation.
 //
 // A warp has 16 rows of a product: 16 queries of a head against keys that the block has staged, or, for the scores, 16 keys
-// against staged queries. What a row gathers depends on nothing but the row: keys come in the same steps from slot 0 on
-// whatever else the block works on, and a key that a query does not see has the weight 0.
+// against staged queries. What a row gathers depends on nothing but the row: keys come in the same steps whatever else the
+// block works on, and a key that a query does not see has the weight 0. Where a window hides the first ones from the whole
+// block, their steps are left out; they would have added zeros.
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
