@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
+#include "tests/model/checkpoint/family_checkpoint.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -52,7 +54,7 @@ std::vector<Policy> Policies() {
 
 std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
   std::vector<int32_t> ids(static_cast<size_t>(length));
-  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
+  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 255)(random);
   return ids;
 }
 
@@ -107,16 +109,18 @@ class PrefixCache : public testing::TestWithParam<Setting> {
   }
   // Each alone in an empty cache.
   std::vector<Generation> Cold(const std::vector<SequenceRequest>& requests) const {
-    EngineHarness harness(GoldenPath(GetParam().model), Options(64, 0));
+    EngineHarness harness(model_, Options(64, 0));
     std::vector<Generation> cold;
     for (const SequenceRequest& request : requests) cold.push_back(harness.RunOne(request));
     return cold;
   }
 
+  std::string model_ = GoldenPath(GetParam().model);
+
   void ExpectHitsToChangeNothing(const Policy& policy) const {
     const std::vector<SequenceRequest> requests = Requests(policy);
     const std::vector<Generation> cold = Cold(requests);
-    EngineHarness harness(GoldenPath(GetParam().model), Options(200, 400));
+    EngineHarness harness(model_, Options(200, 400));
     int32_t cached = 0;
     for (size_t i = 0; i < requests.size(); ++i) {
       const Generation warm = harness.RunOne(Sharing(requests[i]));
@@ -127,6 +131,7 @@ class PrefixCache : public testing::TestWithParam<Setting> {
     EXPECT_EQ(cached > 200, policy.hits) << policy.name << " took over " << cached << " tokens";
     EXPECT_EQ(harness.engine().counters().scheduler.prefix_hits, static_cast<uint64_t>(cached));
   }
+  void ExpectCompanyToChangeNothing() const;
 };
 
 TEST_P(PrefixCache, AHitChangesNothing) {
@@ -143,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Models, PrefixCacheInInt8, testing::Values(Setting{"gqa
 
 // All at once and in random order, in a pool that is too small for what they leave behind: hits, revivals, lost blocks,
 // dropped snapshots and several owners of one block, all policies mixed.
-TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
+void PrefixCache::ExpectCompanyToChangeNothing() const {
   std::vector<SequenceRequest> requests;
   for (const Policy& policy : Policies()) {
     for (SequenceRequest& request : Requests(policy)) requests.push_back(request);
@@ -153,7 +158,7 @@ TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
   for (SequenceRequest& request : requests) request = Sharing(request);
   std::mt19937 random(23);
   for (const auto& [blocks, score_blocks] : {std::pair{200, 400}, std::pair{40, 60}, std::pair{20, 20}}) {
-    EngineHarness harness(GoldenPath(GetParam().model), Options(blocks, score_blocks));
+    EngineHarness harness(model_, Options(blocks, score_blocks));
     std::vector<int> arrivals(requests.size());
     for (int& arrival : arrivals) arrival = static_cast<int>(random() % 200);
     const std::vector<Generation> warm = harness.Run(requests, arrivals);
@@ -168,8 +173,10 @@ TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) {
   }
 }
 
+TEST_P(PrefixCache, NeitherDoCompanyNorAPoolThatIsTooSmall) { ExpectCompanyToChangeNothing(); }
+
 TEST_P(PrefixCache, PromptLogProbabilitiesAreComputedInFull) {
-  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  EngineHarness harness(model_, Options(64, 64));
   std::vector<SequenceRequest> requests = Requests(Policies()[0]);
   harness.RunOne(Sharing(requests[0]));
   requests[0].prompt_logprobs = 0;
@@ -180,7 +187,7 @@ TEST_P(PrefixCache, PromptLogProbabilitiesAreComputedInFull) {
 }
 
 TEST_P(PrefixCache, OtherSaltsSeeNothing) {
-  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  EngineHarness harness(model_, Options(64, 64));
   std::vector<SequenceRequest> requests = Requests(Policies()[1]);
   harness.RunOne(Sharing(requests[0], {1, 1}));
   requests[0].request.id = 100;
@@ -190,7 +197,7 @@ TEST_P(PrefixCache, OtherSaltsSeeNothing) {
 
 // Keys before rotation and after it are not the same keys.
 TEST_P(PrefixCache, RollingAndAbsoluteRequestsSeeNothingOfEachOther) {
-  EngineHarness harness(GoldenPath(GetParam().model), Options(64, 64));
+  EngineHarness harness(model_, Options(64, 64));
   EvictionPolicy policy = Policies()[1].policy;
   auto run = [&, id = uint64_t{1}](bool rolling) mutable {
     policy.rolling = rolling;
@@ -201,6 +208,25 @@ TEST_P(PrefixCache, RollingAndAbsoluteRequestsSeeNothingOfEachOther) {
   EXPECT_GT(run(false), 0);
   EXPECT_GT(run(true), 0);
 }
+
+// Attention in windows asks for the positions of shared blocks, whoever wrote them, and snapshots end within a window.
+class PrefixCacheInWindows : public PrefixCache {
+ protected:
+  PrefixCacheInWindows() {
+    FamilyCheckpoint(GetParam().model).WriteTo(dir_.path(), "F32");
+    model_ = dir_.path();
+  }
+  const TempDir dir_;
+};
+
+TEST_P(PrefixCacheInWindows, AHitChangesNothing) {
+  for (const Policy& policy : Policies()) ExpectHitsToChangeNothing(policy);
+}
+
+TEST_P(PrefixCacheInWindows, NeitherDoCompanyNorAPoolThatIsTooSmall) { ExpectCompanyToChangeNothing(); }
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixCacheInWindows, testing::Values(Setting{"gemma3_text", DType::kF32}),
+                         [](const auto& setting) { return std::string(setting.param.model); });
 
 INSTANTIATE_TEST_SUITE_P(Models, PrefixCache,
                          testing::Values(Setting{"gqa_untied", DType::kF32}, Setting{"gqa_tied", DType::kBF16}),
