@@ -17,6 +17,9 @@ constexpr int64_t kHeadDimMax = 256;  // what the attention kernels hold of a he
 constexpr int64_t kFfnMax = 1 << 20;
 constexpr int64_t kVocabMax = 1 << 22;
 constexpr int64_t kContextMax = 1 << 24;
+// Factors of attention's scores; published ones lie between 1 / 16 and 1. Within these bounds a factor is a positive fp32 number,
+// and the -1e30 that stands for a hidden slot becomes nothing but a weight of 0.
+constexpr double kAttentionScaleMin = 1.0 / (1 << 16), kAttentionScaleMax = 1 << 16;
 
 struct Range {
   std::string_view field;
@@ -97,8 +100,10 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
   if (!std::isfinite(config.norm_eps) || config.norm_eps <= 0 || config.norm_eps >= 1) {
     return FileError(file, Quoted(names.norm_eps), config.norm_eps, " is not between 0 and 1");
   }
-  if (!std::isfinite(config.attention_scale) || config.attention_scale < 0) {
-    return FileError(file, Quoted(names.head_dim), "attention would be scaled by ", config.attention_scale);
+  const double scale = config.attention_scale;
+  if (scale != 0 && !(scale >= kAttentionScaleMin && scale <= kAttentionScaleMax)) {
+    return FileError(file, Quoted(names.head_dim), "attention would be scaled by ", scale, ", which is out of range [",
+                     kAttentionScaleMin, ", ", kAttentionScaleMax, "]");
   }
   const bool layers_known =
       config.windowed_layers.empty() || config.windowed_layers.size() == static_cast<size_t>(config.layers);

@@ -92,6 +92,22 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NoContext", [](auto& c) { c.context = 0; }, "'context'"},
         Wrong{"EpsZero", [](auto& c) { c.norm_eps = 0; }, "'eps'"},
         Wrong{"EpsNan", [](auto& c) { c.norm_eps = kNan; }, "'eps'"},
+        Wrong{"ScaleTooSmallForFloats", [](auto& c) { c.attention_scale = 1e-50; }, "scaled by 1e-50"},
+        Wrong{"ScaleThatShowsHiddenSlots", [](auto& c) { c.attention_scale = 1e-29; }, "scaled by 1e-29"},
+        Wrong{"ScaleTooLarge", [](auto& c) { c.attention_scale = 1e150; }, "scaled by 1e+150"},
+        Wrong{"ScaleNan", [](auto& c) { c.attention_scale = static_cast<double>(kNan); }, "'head_dim': attention"},
+        Wrong{"NoWindow",
+              [](auto& c) {
+                c.window = 0, c.windowed_layers = {true, true};
+              },
+              "windows of 0 tokens"},
+        Wrong{"WindowOfNoLayer", [](auto& c) { c.window = 8; }, "windows of 8 tokens in 0 layers"},
+        Wrong{"WindowedLayersTooFew", [](auto& c) { c.windowed_layers = {true}; }, "in 1 layers"},
+        Wrong{"WindowedRopeTooShort",
+              [](auto& c) {
+                c.windowed_layers = {true, true}, c.windowed_inv_freq = {1, 0.1};
+              },
+              "windowed layers lack"},
         Wrong{"BosOutside", [](auto& c) { c.bos_id = 100; }, "'bos': 100 is out of range [-1, 99]"},
         Wrong{"EosOutside",
               [](auto& c) {
