@@ -33,6 +33,8 @@ ISA_FLAGS = {
     "avx2": ["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in ("SSE42", "AVX", "AVX2", "FMA", "F16C", "BMI2"))],
 }
 
+NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+
 
 def run(command, log=None, **options):
     if log is None:
@@ -42,22 +44,34 @@ def run(command, log=None, **options):
             sys.exit(f"{pathlib.Path(command[0]).name} failed; log: {log}")
 
 
-def build(arguments):
-    """The folder of the peer's programs."""
-    folder = arguments.build.parent / "peer"
-    folder.mkdir(parents=True, exist_ok=True)
-    log, out = folder / "build.log", folder / f"out-{arguments.isa or 'native'}"
+def built(folder, name, flags):
+    """The folder of the peer's programs, built with `flags` unless they are there."""
+    log, out = folder / "build.log", folder / f"out-{name}"
     if not all((out / "bin" / program).exists() for program in PROGRAMS):
         try:
             source = llama_cpp_source.fetch(folder, sys.executable)
         except llama_cpp_source.FetchError as error:
             sys.exit(str(error))
-        print(f"building llama.cpp for {arguments.isa or 'this machine'} (once) …", flush=True)
-        flags = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", *ISA_FLAGS[arguments.isa]]
+        print(f"building llama.cpp ({name}, once) …", flush=True)
+        flags = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", *flags]
         off = ("GGML_CCACHE", "LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_SERVER")
         run(["cmake", "-G", "Ninja", "-S", source, "-B", out, *flags, *(f"-D{name}=OFF" for name in off)], log)
         run(["ninja", "-C", out, *PROGRAMS], log)
     return out / "bin"
+
+
+def build(arguments):
+    """The folder of the peer's programs."""
+    folder = arguments.build.parent / "peer"
+    folder.mkdir(parents=True, exist_ok=True)
+    name, flags = arguments.isa or "native", ISA_FLAGS[arguments.isa]
+    programs = built(folder, name, flags)
+    test = [programs / "llama-bench", "-m", arguments.model, "-p", "64", "-n", "1", "-r", "1"]
+    if subprocess.run(test, capture_output=True).returncode >= 0:
+        return programs
+    # Some virtual machines list AMX and cannot run it.
+    print(f"llama.cpp ({name}) crashes on this machine; without AMX:", flush=True)
+    return built(folder, f"{name}-no-amx", [*flags, *(f"-DCMAKE_{language}_FLAGS={NO_AMX}" for language in ("C", "CXX"))])
 
 
 def converted(programs, model, kind):
