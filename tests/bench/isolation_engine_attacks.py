@@ -95,12 +95,17 @@ ROWS_HELD = (
     "row. The others come first as soon as one of its answers ends. A floor keeps a part of the rows; `sequences_max` and "
     "`max_tokens_max` bound what one tenant has in progress, and for how long"
 )
+# Its steps are as long as they may be: between two tokens 136 ms where a flood makes it 69.
+LONG_STEPS = (
+    "the victim's slowest requests are its own bursts, four within half a second; each waits for a few steps, and those that have a "
+    "chunk of a full context are longer than others"
+)
 # As many choices of a full context as fit half of the pool that isolation.py gives the server.
 HALF_THE_POOL = 4
 
 ATTACKS = {
     "flood": Attack("256 clients, 20 prompt tokens, 16 generated, again and again", 256, completions(8, 16, kv=H2O)),
-    "max-prompts": Attack("16 clients, 7,900 prompt tokens, `full`", 16, completions(7500, 1)),
+    "max-prompts": Attack("16 clients, 7,900 prompt tokens, `full`", 16, completions(7500, 1), bound=LONG_STEPS),
     "max-outputs": Attack(
         "256 clients, 8,000 tokens each, streamed, budget 256: a full batch that never ends",
         256, completions(8, 8000, kv=H2O, stream=True), bound=ROWS_HELD),
