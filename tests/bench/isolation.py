@@ -305,7 +305,10 @@ def reasons(summaries):
         attack = attack_of(row["arm"])
         if attack and misses(row):
             rows.setdefault(attack.bound or "not known: a defect, or chance", []).append(label(row["arm"]))
-    return ["", "Why a row misses:", ""] + [f"- *{'*, *'.join(names)}*: {bound}." for bound, names in rows.items()] if rows else []
+    lines = ["", "Why a row misses:", ""]
+    for bound, names in rows.items():
+        lines += textwrap.wrap(f"- *{'*, *'.join(names)}*: {bound}.", 116, subsequent_indent="  ")
+    return lines if rows else []
 
 
 def table(summaries, arguments, runs):
