@@ -23,7 +23,7 @@ Episode::Episode(const EpisodeOptions& options)
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
       buggy_(options.bug, executor_),
       digesting_(options.digest, buggy_),
-      tenants_(workload_, requests_, failure_),
+      tenants_(workload_, requests_, options.bug, failure_),
       turns_(workload_.core().scheduler.parked_blocks_max, failure_),
       memory_(workload_, options.bug, failure_) {
   executor_.in_flight = [this] { ActInFlight(); };

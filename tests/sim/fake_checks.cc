@@ -95,7 +95,7 @@ bool FakeExecutor::CheckSlots(const StepRow& row, SimRequest& request) {
     const FakeMemory::Block& block = memory_.block(row.block_table[static_cast<size_t>(i)]);
     const FakeMemory::ScoreBlock& score_block = memory_.score_block(row.score_table[static_cast<size_t>(i)]);
     if (row.policy->evicts && score_block.state != state) {
-      return failure_.Set("step ", step_, ": request ", request.id(), " finds bescore block ", i,
+      return failure_.Set("step ", step_, ": request ", request.id(), " finds the score block ", i,
                           " scores over the wrong rows");
     }
     SimRequest::Versions& seen = request.seen[static_cast<size_t>(i)];

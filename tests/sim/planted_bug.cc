@@ -80,6 +80,8 @@ constexpr const char* kNames[] = {
     "MovesUnbounded",
     "PromiseForgotten",
     "MemoryIsFree",
+    "WithdrawnGivenBack",
+    "NeverAhead",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(kLastPlantedBug) + 1);
 
@@ -325,6 +327,7 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
 
 void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
   if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
+  if (bug == PlantedBug::kNeverAhead) options.overlap = false;
   SpoilTenants(bug, options.scheduler.tenants);
 }
 

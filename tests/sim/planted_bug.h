@@ -87,8 +87,10 @@ enum class PlantedBug : uint8_t {
   kMovesUnbounded,      // with a step moves whatever there is
   kPromiseForgotten,    // a request for which budgets fell is not let in
   kMemoryIsFree,        // who holds memory is charged for tokens alone
+  kWithdrawnGivenBack,  // a prompt that is withdrawn brings its tenant before others
+  kNeverAhead,          // no step is planned while the one before is computed
 };
-inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kMemoryIsFree;
+inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kNeverAhead;
 
 const char* NameOf(PlantedBug bug);
 

@@ -8,8 +8,8 @@
 
 namespace hydrant::sim {
 
-TenantChecks::TenantChecks(const Workload& workload, const SimRequests& requests, Failure& failure)
-    : workload_(workload), requests_(requests), failure_(failure) {
+TenantChecks::TenantChecks(const Workload& workload, const SimRequests& requests, PlantedBug bug, Failure& failure)
+    : workload_(workload), requests_(requests), bug_(bug), failure_(failure) {
   OnReload();
 }
 
@@ -144,23 +144,29 @@ void TenantChecks::AfterStep(const Scheduler& scheduler) {
 
 void TenantChecks::BeforeEnds(const Scheduler& scheduler) {
   turns_.clear();
-  for (const Tenant& tenant : scheduler.tenants()) turns_.push_back(tenant.turn());
+  for (const Tenant& tenant : scheduler.tenants()) turns_.push_back({tenant.turn(), tenant.service});
+}
+
+double TenantChecks::TurnAfter(const Tenant& tenant, const Turn& before) const {
+  const bool given_back = bug_ == PlantedBug::kWithdrawnGivenBack;
+  return tenant.turn() - (given_back ? tenant.service - before.service : 0.0);
 }
 
 void TenantChecks::AfterEnds(const Scheduler& scheduler) {
   const std::span<const Tenant> tenants = scheduler.tenants();
   for (size_t i = 0; i < turns_.size(); ++i) {
-    if (tenants[i].turn() >= turns_[i]) continue;
-    double least = turns_[i];
+    const double turn = TurnAfter(tenants[i], turns_[i]);
+    if (turn >= turns_[i].turn) continue;
+    double least = turns_[i].turn;
     bool somebody_waits = false;
     for (size_t j = 0; j < turns_.size(); ++j) {
       if (j == i || !tenants[j].waits()) continue;
       somebody_waits = true;
-      least = std::min({least, turns_[j], tenants[j].turn()});
+      least = std::min({least, turns_[j].turn, tenants[j].turn()});
     }
     withdrawn_checks_ += somebody_waits ? 1 : 0;
-    if (somebody_waits && tenants[i].turn() < least - 1e-9 * std::abs(least)) {
-      failure_.Set("a withdrawn prompt brings tenant ", i, " from ", turns_[i], " to ", tenants[i].turn(),
+    if (somebody_waits && turn < least - 1e-9 * std::abs(least)) {
+      failure_.Set("a withdrawn prompt brings tenant ", i, " from ", turns_[i].turn, " to ", turn,
                    ", before those who wait, the first of them at ", least);
     }
   }

@@ -23,6 +23,7 @@
 
 #include "scheduler/scheduler.h"
 #include "tests/sim/failure.h"
+#include "tests/sim/planted_bug.h"
 #include "tests/sim/sim_request.h"
 #include "tests/sim/workload.h"
 
@@ -33,7 +34,7 @@ using SimRequests = std::vector<std::unique_ptr<SimRequest>>;
 class TenantChecks {
  public:
   // The arguments outlive the checks. requests[i] has id i + 1.
-  TenantChecks(const Workload& workload, const SimRequests& requests, Failure& failure);
+  TenantChecks(const Workload& workload, const SimRequests& requests, PlantedBug bug, Failure& failure);
 
   // The most blocks a request of `tenant` may need.
   int64_t BlocksMax(int32_t tenant) const;
@@ -64,6 +65,7 @@ class TenantChecks {
 
   const Workload& workload_;
   const SimRequests& requests_;
+  const PlantedBug bug_;
   Failure& failure_;
   std::vector<int64_t> cap_max_;      // by tenant: the largest it had
   std::vector<double> cost_max_;      // by tenant: the most its sequences in progress could cost at any time, by weight
@@ -72,7 +74,13 @@ class TenantChecks {
   std::vector<double>
       memory_at_;  // by tenant: what memory had been charged before the last step in which it was let in
   std::vector<double> memory_now_;  // likewise before this step
-  std::vector<double> turns_;       // by tenant: when it was last looked at; of those that waited
+  // By tenant, before what may end requests.
+  struct Turn {
+    double turn = 0;
+    double service = 0;
+  };
+  double TurnAfter(const Tenant& tenant, const Turn& before) const;
+  std::vector<Turn> turns_;
   uint64_t fairness_checks_ = 0;
   uint64_t floor_checks_ = 0;
   uint64_t withdrawn_checks_ = 0;
