@@ -100,7 +100,19 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
   tenant->kv = ReadKvSpec(reader, default_value, budget_max);
 }
 
-TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFacts& facts,
+// What is running is not stopped for others, so that whoever waits for its memory waits this long at most, where nothing else is said.
+constexpr double kSharedSecondsMax = 3600;
+
+void ReadSeconds(ObjectReader* reader, bool shared, TenantConfig* tenant) {
+  const double seconds = reader->Number("request_seconds_max", shared ? kSharedSecondsMax : 0, 0, kSecondsMax);
+  if (seconds > 0 && seconds < kSecondsMin) {
+    reader->Fail("request_seconds_max", absl::StrCat("must be 0, for no limit, or at least ", kSecondsMin));
+  }
+  tenant->request_seconds_max = seconds;
+}
+
+// `shared`: it is not the only one.
+TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFacts& facts, bool shared,
                         std::optional<ApiError>* error) {
   TenantConfig tenant;
   if (!value.is_object()) {
@@ -120,7 +132,7 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
   tenant.max_tokens_max = static_cast<int32_t>(reader.Integer("max_tokens_max", 0, 1, kInt32Max));
-  tenant.request_seconds_max = reader.Number("request_seconds_max", 0, kSecondsMin, kSecondsMax);
+  ReadSeconds(&reader, shared, &tenant);
   const JsonView prefixes = reader.Raw("public_prefixes");
   if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {
     reader.Fail("public_prefixes", "is not supported in this version");
@@ -190,7 +202,7 @@ TenantsConfig ReadTenants(JsonView root, const TenantFacts& facts, std::optional
   }
   for (JsonView element = list.first(); element.valid() && !error->has_value(); element = element.next()) {
     const std::string path = absl::StrCat("tenants[", config.tenants.size(), "].");
-    config.tenants.push_back(ReadTenant(element, path, facts, error));
+    config.tenants.push_back(ReadTenant(element, path, facts, list.size() > 1, error));
   }
   if (error->has_value()) return config;
   ShareFloors(facts, &config);

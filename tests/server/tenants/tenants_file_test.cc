@@ -63,7 +63,7 @@ TEST(TenantsFile, EveryMemberArrives) {
   EXPECT_EQ(guests.limits.rpm, 0);
   EXPECT_EQ(guests.priority_max, 0);
   EXPECT_EQ(guests.max_tokens_max, 0);
-  EXPECT_EQ(guests.request_seconds_max, 0);
+  EXPECT_EQ(guests.request_seconds_max, 3600) << "others may wait for what it holds";
   EXPECT_TRUE(guests.keys.empty());
 }
 
@@ -99,7 +99,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
       {"tpm 1.5", One(R"("tpm":1.5)"), "tenants[0].tpm: "},
       {"sequences 0", One(R"("sequences_max":0)"), "tenants[0].sequences_max: "},
       {"no answers", One(R"("max_tokens_max":0)"), "tenants[0].max_tokens_max: "},
-      {"no time", One(R"("request_seconds_max":0)"), "tenants[0].request_seconds_max: "},
+      {"no time", One(R"("request_seconds_max":0.0001)"), "tenants[0].request_seconds_max: "},
       {"queue 0", One(R"("queue_max":0)"), "tenants[0].queue_max: "},
       {"sessions 0", One(R"("sessions_max":0)"), "tenants[0].sessions_max: "},
       {"priority -1", One(R"("priority_max":-1)"), "tenants[0].priority_max: "},
@@ -191,6 +191,20 @@ TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
   EXPECT_THAT(floors(a + "," + b), ElementsAre(375, 125)) << "what was asked for";
   facts.context = 16'000;
   EXPECT_THAT(floors(a + "," + b), ElementsAre(0, 0)) << "a context takes the whole pool";
+}
+
+TEST(TenantsFile, WhoSharesTheServerHoldsNothingForMoreThanAnHourUnlessTheFileSaysSo) {
+  const auto seconds = [](const std::string& tenants) {
+    const auto config = ParseTenants(R"({"tenants":[)" + tenants + "]}", "t", Facts());
+    EXPECT_TRUE(config.ok()) << config.status();
+    std::vector<double> found;
+    for (const TenantConfig& tenant : config->tenants) found.push_back(tenant.request_seconds_max);
+    return found;
+  };
+  const std::string a = R"({"name":"a"})", endless = R"({"name":"b","request_seconds_max":0})";
+  EXPECT_THAT(seconds(a), ElementsAre(0)) << "nobody else is there";
+  EXPECT_THAT(seconds(a + "," + endless), ElementsAre(3600, 0));
+  EXPECT_THAT(seconds(a + R"(,{"name":"b","request_seconds_max":86400})"), ElementsAre(3600, 86400));
 }
 
 TEST(TenantsFile, OnlyItsOwnerMayReadTheFile) {

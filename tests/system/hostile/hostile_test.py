@@ -283,11 +283,11 @@ class Hostile(unittest.TestCase):
     def test_endless_streams_leave_the_others_their_part(self):
         rolling = {"policy": "window", "budget": 16, "position": "rolling"}
         endless = {"prompt": "a", "max_tokens": 1_000_000, "ignore_eos": True, "kv": rolling}
-        flags = ("--max-num-seqs", 8, "--tenant-floor-share", 0.25)
-        with serving(*flags, attacker={}, victim={}) as server, contextlib.ExitStack() as streams:
-            for _ in range(12):
+        with serving("--max-num-seqs", 16, attacker={}, victim={}) as server, contextlib.ExitStack() as streams:
+            for _ in range(18):
                 streams.enter_context(server.open("attacker", **endless))
-            wait_for(lambda: server.tenant("attacker")["waiting"] >= 4, 10.0)
+            wait_for(lambda: server.tenant("attacker")["waiting"] >= 3, 10.0)
+            self.assertEqual(server.tenant("attacker")["limits"]["request_seconds_max"], 3600)
             times = waits(lambda: self.assertEqual(server.ask("victim", **SHORT).status, 200), 2)
             self.assertLess(times[-1], 4 * PATIENCE_S, "it was for as long as the streams last")
 
