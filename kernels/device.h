@@ -126,6 +126,29 @@ struct NormWeight {
   float eps = 1e-5f;
 };
 
+// The experts of a layer by their numbers: gated MLPs of one shape, each matrix in a format of its own.
+class Experts {
+ public:
+  using Matrices = std::vector<std::unique_ptr<LinearWeight>>;  // [experts]
+
+  Experts(Matrices up, Matrices down) : up_(std::move(up)), down_(std::move(down)) {
+    assert(up_.size() == down_.size());
+  }
+  virtual ~Experts() = default;
+  const Matrices& up() const { return up_; }      // [2 ffn, hidden] each, gate rows first
+  const Matrices& down() const { return down_; }  // [hidden, ffn] each
+
+ private:
+  Matrices up_, down_;
+};
+
+// How a row chooses experts by its logits: the `per_row` largest, of equal ones those with lower numbers. An expert's weight is
+// its probability in the softmax over all logits.
+struct ExpertRouting {
+  int32_t per_row = 0;
+  bool normalised = false;  // weights are divided by the sum of those of the chosen experts
+};
+
 // Norms of each query head and each key head, [head_dim] each, applied before rotation. A null weight: no norm.
 struct HeadNorms {
   NormWeight q;
@@ -166,6 +189,10 @@ class Device {
                                                    std::span<const float> bias) = 0;
   // LinearWeight::bytes() of the weight that MakeLinear would return, with or without a bias.
   virtual int64_t LinearBytes(const LinearSpec& spec, bool biased) const = 0;
+  // REQUIRES: weights of this device, all `up` of one shape, and all `down`.
+  virtual std::unique_ptr<Experts> MakeExperts(Experts::Matrices up, Experts::Matrices down) {
+    return std::make_unique<Experts>(std::move(up), std::move(down));
+  }
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
   // Allocates the scratch memory for steps within `bounds`. Throws as Allocate does.
   virtual void ReserveScratch(const StepBounds& bounds) = 0;

@@ -91,6 +91,10 @@ struct StepBounds {
   int32_t query_heads = 0;  // of attention
   int32_t head_dim = 0;
   int64_t vocab = 0;  // columns of the logits
+  // The shapes of AddExperts; 0: there will be none.
+  int32_t experts = 0;
+  int32_t experts_per_row = 0;
+  int64_t expert_cols_max = 0;  // of a matrix that is multiplied with an expert's
 };
 
 }  // namespace hydrant

@@ -294,7 +294,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
-  const LinearSpec& matrix = parts->executor->weights().layers.front().down->spec();
+  const LinearSpec& matrix = parts->executor->weights().layers.front().o->spec();
   const double attention_cost = parts->device->AttentionCost(matrix.format);
   absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
       MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap),

@@ -11,6 +11,7 @@
 #include "kernels/cpu/attention/attention_scratch.h"
 #include "kernels/cpu/eviction/shrink_scratch.h"
 #include "kernels/cpu/linear/cpu_linear.h"
+#include "kernels/cpu/linear/expert_scratch.h"
 #include "kernels/cpu/linear/linear_kernels.h"
 #include "kernels/cpu/linear/quantised_layout.h"
 #include "kernels/cpu/runtime/row_kernels.h"
@@ -50,20 +51,6 @@ int TileParts(int threads, int64_t tiles, int64_t panels) {
     best = parts;
   }
   return best;
-}
-
-// A run's own, where the product has `epilogue`.
-Epilogue EpilogueOf(RunPart part, Epilogue epilogue) {
-  assert(part == RunPart::kWhole || epilogue == Epilogue::kGate);
-  switch (part) {
-    case RunPart::kGate:
-      return Epilogue::kActivate;
-    case RunPart::kUp:
-      return Epilogue::kScale;
-    case RunPart::kWhole:
-      break;
-  }
-  return epilogue;
 }
 
 // Rows per part, so that a part is worth a thread.
@@ -142,6 +129,7 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   prepared_x_ = std::make_unique<CpuBuffer>(PreparedBytes(bounds));
   embedding_rows_.assign(EmbeddingFloats(bounds), 0.0f);
   attention_ = std::make_unique<AttentionScratch>(pool_.threads(), bounds);
+  experts_ = std::make_unique<ExpertScratch>(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max));
   shrink_ = std::make_unique<ShrinkScratches>(pool_.threads(), bounds);
   sampling_ = std::make_unique<SamplingScratches>(pool_.threads(), bounds);
   token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
@@ -154,6 +142,7 @@ int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
   return static_cast<int64_t>(
       PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
       static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) + AttentionScratch::Bytes(pool_.threads(), bounds) +
+      ExpertScratch::Bytes(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max)) +
       ShrinkScratches::Bytes(pool_.threads(), bounds) + SamplingScratches::Bytes(pool_.threads(), bounds));
 }
 

@@ -26,6 +26,7 @@
 namespace hydrant {
 
 struct AttentionScratch;  // kernels/cpu/attention/attention_scratch.h
+struct ExpertScratch;     // kernels/cpu/linear/expert_scratch.h
 struct LinearRun;         // kernels/cpu/linear/cpu_linear.h
 class SamplingScratches;  // kernels/cpu/sampling/sampling_scratch.h
 class ShrinkScratches;    // kernels/cpu/eviction/shrink_scratch.h
@@ -74,6 +75,7 @@ class CpuDevice final : public Device {
 
   size_t PreparedBytes(const StepBounds& bounds) const;    // of prepared_x_
   size_t EmbeddingFloats(const StepBounds& bounds) const;  // of embedding_rows_
+  size_t PreparedExpertRowBytes(int64_t cols) const;       // the most of all formats
 
   const KernelTable& kernels_;
   ThreadPool pool_;
@@ -98,6 +100,7 @@ class CpuDevice final : public Device {
   size_t product_ = 0;  // number of the next product in this step
 
   std::unique_ptr<AttentionScratch> attention_;
+  std::unique_ptr<ExpertScratch> experts_;
   std::unique_ptr<ShrinkScratches> shrink_;
   std::unique_ptr<SamplingScratches> sampling_;
 };

@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention/cuda_rope_table.h"
 #include "kernels/cuda/eviction/eviction.h"
 #include "kernels/cuda/linear/cuda_linear.h"
+#include "kernels/cuda/linear/experts.h"
 #include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/linear/skinny_gemm.h"
 #include "kernels/cuda/runtime/cuda_error.h"
@@ -22,6 +23,7 @@
 namespace hydrant {
 
 using cuda::CudaBuffer;
+using cuda::CudaExperts;
 using cuda::CudaLinear;
 using cuda::CudaRopeTable;
 using cuda::WeightView;
@@ -153,6 +155,10 @@ std::unique_ptr<LinearWeight> CudaDevice::MakeLinear(const LinearSpec& spec, con
 
 int64_t CudaDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CudaLinear::Bytes(spec, biased); }
 
+std::unique_ptr<Experts> CudaDevice::MakeExperts(Experts::Matrices up, Experts::Matrices down) {
+  return std::make_unique<CudaExperts>(std::move(up), std::move(down), host_visible_, stream_);
+}
+
 std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CudaRopeTable>(spec, host_visible_, stream_);
 }
@@ -161,6 +167,8 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   Scratch scratch;
   const int64_t product_rows = std::min<int64_t>(bounds.tokens_max, kProductRows);
   scratch.rounded_x = product_rows * (bounds.cols_max + 8) * 2;  // a row ends at a multiple of 16 bytes
+  scratch.chosen_experts =
+      int64_t{bounds.tokens_max} * bounds.experts_per_row * static_cast<int64_t>(sizeof(cuda::ExpertShare));
   scratch.gate = product_rows * 2 * bounds.cols_max * kFloatBytes;
   const int32_t slots = WholeBlocks(bounds.slots_max);
   const int64_t row_floats = cuda::StepTable::RowFloats(slots, bounds.query_heads, bounds.head_dim);
@@ -178,8 +186,8 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
 
 int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
   const Scratch scratch = ScratchOf(bounds);
-  return scratch.rounded_x + scratch.gate + scratch.decode_floats * kFloatBytes + scratch.prompt_sums + scratch.cuts +
-         scratch.samples + scratch.table;
+  return scratch.rounded_x + scratch.gate + scratch.chosen_experts + scratch.decode_floats * kFloatBytes +
+         scratch.prompt_sums + scratch.cuts + scratch.samples + scratch.table;
 }
 
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
@@ -192,6 +200,7 @@ void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   query_heads_ = bounds.query_heads;
   rounded_x_ = buffer(scratch.rounded_x);
   gate_ = buffer(scratch.gate);
+  chosen_experts_ = buffer(scratch.chosen_experts);
   decode_ = buffer(scratch.decode_floats * kFloatBytes);
   prompt_sums_ = buffer(scratch.prompt_sums);
   cut_blocks_ = scratch.cut_blocks;
@@ -231,6 +240,21 @@ void CudaDevice::Norm(const NormWeight& norm, Matrix x, Matrix y) {
 void CudaDevice::AddNormed(const NormWeight& norm, Matrix x, Matrix y) {
   assert(x.rows == y.rows && x.cols == y.cols && y.dtype == DType::kF32);
   cuda::LaunchAddNormed(stream_, norm, In(x), Out(y), x.rows, x.cols);
+  Done();
+}
+
+void CudaDevice::AddExperts(const Experts& experts, const ExpertRouting& routing, Activation activation, Matrix x,
+                            Matrix logits, Matrix inner, Matrix y) {
+  const auto& on_device = static_cast<const CudaExperts&>(experts);
+  assert(static_cast<int64_t>(experts.up().size()) == logits.cols && logits.rows == x.rows);
+  assert(x.rows == y.rows && x.cols == y.cols && inner.rows == x.rows * routing.per_row);
+  assert(static_cast<size_t>(inner.rows) * sizeof(cuda::ExpertShare) <= chosen_experts_->bytes());
+  auto* chosen = static_cast<cuda::ExpertShare*>(chosen_experts_->data());
+  cuda::LaunchChooseExperts(stream_, In(logits), x.rows, logits.cols, routing, chosen);
+  cuda::LaunchExpertsUp(stream_, on_device.up_views(), ViewOf(experts.up().front().get()), chosen, routing.per_row,
+                        activation, {x.data, x.dtype}, x.rows, {inner.data, inner.dtype});
+  cuda::LaunchExpertsDown(stream_, on_device.down_views(), ViewOf(experts.down().front().get()), chosen,
+                          routing.per_row, {inner.data, inner.dtype}, x.rows, Out(y));
   Done();
 }
 

@@ -56,6 +56,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                            std::span<const float> bias) override;
   int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
+  std::unique_ptr<Experts> MakeExperts(Experts::Matrices up, Experts::Matrices down) override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;
@@ -70,7 +71,7 @@ class CudaDevice final : public Device {
 
   // Bytes of the buffers below.
   struct Scratch {
-    int64_t rounded_x = 0, gate = 0, prompt_sums = 0, cuts = 0, samples = 0, table = 0;
+    int64_t rounded_x = 0, gate = 0, chosen_experts = 0, prompt_sums = 0, cuts = 0, samples = 0, table = 0;
     int64_t decode_floats = 0;
     int32_t cut_blocks = 0;
   };
@@ -103,12 +104,13 @@ class CudaDevice final : public Device {
   int32_t slots_max_ = 0;
   int32_t query_heads_ = 0;
   int32_t cut_blocks_ = 0;
-  std::unique_ptr<cuda::CudaBuffer> rounded_x_;    // [kProductRows, cols_max] of 16 bits
-  std::unique_ptr<cuda::CudaBuffer> gate_;         // [kProductRows, 2 * cols_max]
-  std::unique_ptr<cuda::CudaBuffer> decode_;       // partial outputs and logits
-  std::unique_ptr<cuda::CudaBuffer> prompt_sums_;  // [tokens_max, query_heads]
-  std::unique_ptr<cuda::CudaBuffer> cuts_;         // [cut_blocks_] of CutScratchBytes
-  std::unique_ptr<cuda::CudaBuffer> losses_;       // of the largest question so far
+  std::unique_ptr<cuda::CudaBuffer> rounded_x_;       // [kProductRows, cols_max] of 16 bits
+  std::unique_ptr<cuda::CudaBuffer> gate_;            // [kProductRows, 2 * cols_max]
+  std::unique_ptr<cuda::CudaBuffer> chosen_experts_;  // [tokens_max, experts_per_row] of ExpertShare
+  std::unique_ptr<cuda::CudaBuffer> decode_;          // partial outputs and logits
+  std::unique_ptr<cuda::CudaBuffer> prompt_sums_;     // [tokens_max, query_heads]
+  std::unique_ptr<cuda::CudaBuffer> cuts_;            // [cut_blocks_] of CutScratchBytes
+  std::unique_ptr<cuda::CudaBuffer> losses_;          // of the largest question so far
 };
 
 }  // namespace hydrant

@@ -98,6 +98,31 @@ Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w,
   return y;
 }
 
+Values Experts(const ExpertRouting& routing, Activation activation, ValuesView x, int64_t n, int64_t hidden,
+               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down) {
+  const auto experts = static_cast<int64_t>(up.size());
+  Values y(static_cast<size_t>(n * hidden));
+  for (int64_t row = 0; row < n; ++row) {
+    const ValuesView of_row = logits.subspan(static_cast<size_t>(row * experts), static_cast<size_t>(experts));
+    const Values log_probabilities = LogSoftmax(of_row);
+    std::vector<int32_t> chosen = Ranked(of_row);
+    chosen.resize(static_cast<size_t>(routing.per_row));
+    double sum = 0;
+    for (const int32_t expert : chosen) sum += std::exp(log_probabilities[static_cast<size_t>(expert)]);
+    for (const int32_t number : chosen) {
+      const auto expert = static_cast<size_t>(number);
+      const double weight = std::exp(log_probabilities[expert]) / (routing.normalised ? sum : 1);
+      const int64_t ffn = static_cast<int64_t>(up[expert].size()) / (2 * hidden);
+      const ValuesView in = x.subspan(static_cast<size_t>(row * hidden), static_cast<size_t>(hidden));
+      const Values inner = LinearGated(activation, in, 1, up[expert], 2 * ffn, hidden);
+      const Values out = Linear(inner, 1, down[expert], hidden, ffn);
+      for (int64_t i = 0; i < hidden; ++i)
+        y[static_cast<size_t>(row * hidden + i)] += weight * out[static_cast<size_t>(i)];
+    }
+  }
+  return y;
+}
+
 Values Norm(NormKind kind, ValuesView weight, ValuesView bias, double eps, ValuesView x, int64_t n, int64_t cols) {
   assert(std::ssize(x) == n * cols && std::ssize(weight) == cols);
   Values y(n * cols);

@@ -38,6 +38,11 @@ double Activate(Activation activation, double x);
 // y [n, rows / 2] = activation(x w[0, rows/2)^T) * (x w[rows/2, rows)^T).
 Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols);
 
+// What AddExperts adds to y [n, hidden]: x [n, hidden], logits [n, experts], of each expert up [2 ffn, hidden] and down [hidden,
+// ffn].
+Values Experts(const ExpertRouting& routing, Activation activation, ValuesView x, int64_t n, int64_t hidden,
+               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down);
+
 // y [n, cols]; `bias` may be empty.
 Values Norm(NormKind kind, ValuesView weight, ValuesView bias, double eps, ValuesView x, int64_t n, int64_t cols);
 // y [ids, cols] = table [*, cols] rows.

@@ -50,6 +50,18 @@ constexpr auto kGemma3Names =
                               {TensorRole::kMlpOutNorm, Presence::kRequired, "blk.#.post_ffw_norm.weight"},
                           });
 
+// Old files have a tensor for each expert.
+constexpr TensorName kExperts[] = {
+    {TensorRole::kRouter, Presence::kRequired, "blk.#.ffn_gate_inp.weight"},
+    {TensorRole::kExpertGate, Presence::kRequired, "blk.#.ffn_gate_exps.weight", QkvFusion::kNone,
+     "blk.#.ffn_gate.@.weight"},
+    {TensorRole::kExpertUp, Presence::kRequired, "blk.#.ffn_up_exps.weight", QkvFusion::kNone, "blk.#.ffn_up.@.weight"},
+    {TensorRole::kExpertDown, Presence::kRequired, "blk.#.ffn_down_exps.weight", QkvFusion::kNone,
+     "blk.#.ffn_down.@.weight"},
+};
+constexpr auto kMixtralNames = WithExperts<3>(kBaseNames, kExperts);
+constexpr auto kQwen3MoeNames = WithExperts<3>(kQwen3Names, kExperts);
+
 // The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
 constexpr TensorName kNeoxNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
@@ -101,14 +113,16 @@ constexpr std::string_view kKnown[] = {"rope_freqs.weight", "blk.#.attn_rot_embd
 
 constexpr std::string_view kRmsEps = ".attention.layer_norm_rms_epsilon";
 
-// Mistral's files call themselves llama. No key says which GELU a GPT-NeoX has: it is the exact one, as in the config.json of
+// Mistral's and Mixtral's files call themselves llama. No key says which GELU a GPT-NeoX has: it is the exact one, as in the config.json of
 // every Pythia.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama",
      .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},
+     .experts_naming = {.names = kMixtralNames, .known = kKnown, .interleaved_qk = true},
      .norm_eps_key = kRmsEps},
     {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "qwen3moe", .experts_naming = {.names = kQwen3MoeNames, .known = kKnown}, .norm_eps_key = kRmsEps},
     // The converter has added 1 to the weights of its norms. 62 layers: the 27B.
     {.name = "gemma3",
      .naming = {.names = kGemma3Names, .known = kKnown},

@@ -14,8 +14,9 @@
 namespace hydrant {
 
 struct GgufArchitecture {
-  std::string_view name;  // `general.architecture`, and the prefix of its metadata keys
-  TensorNaming naming;
+  std::string_view name;        // `general.architecture`, and the prefix of its metadata keys
+  TensorNaming naming;          // no names: it always has experts
+  TensorNaming experts_naming;  // where its layers have experts; no names: they never do
   NormKind norm = NormKind::kRms;
   std::string_view norm_eps_key;  // after the prefix
   Activation activation = Activation::kSilu;

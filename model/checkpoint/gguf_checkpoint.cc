@@ -41,6 +41,11 @@ struct Keys {
         attention_softcap(StrCat(a, ".attn_logit_softcapping")),
         final_softcap(StrCat(a, ".final_logit_softcapping")),
         experts(StrCat(a, ".expert_count")),
+        experts_used(StrCat(a, ".expert_used_count")),
+        experts_ffn(StrCat(a, ".expert_feed_forward_length")),
+        experts_shared(StrCat(a, ".expert_shared_count")),
+        experts_scale(StrCat(a, ".expert_weights_scale")),
+        experts_gating(StrCat(a, ".expert_gating_func")),
         rope_dims(StrCat(a, ".rope.dimension_count")),
         rope_theta(StrCat(a, ".rope.freq_base")),
         windowed_theta(StrCat(a, ".rope.freq_base_swa")),
@@ -53,9 +58,9 @@ struct Keys {
         rope_beta_slow(StrCat(a, ".rope.scaling.yarn_beta_slow")) {}
 
   std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
-      parallel_residual, sliding_window, window_period, attention_softcap, final_softcap, experts, rope_dims,
-      rope_theta, windowed_theta, rope_kind, rope_factor, rope_factor_old, rope_attention_factor, rope_original_context,
-      rope_beta_fast, rope_beta_slow;
+      parallel_residual, sliding_window, window_period, attention_softcap, final_softcap, experts, experts_used,
+      experts_ffn, experts_shared, experts_scale, experts_gating, rope_dims, rope_theta, windowed_theta, rope_kind,
+      rope_factor, rope_factor_old, rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
 };
 
 constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
@@ -71,6 +76,7 @@ class GgufReader {
 
   absl::Status Read(Checkpoint& checkpoint) {
     HYDRANT_RETURN_IF_ERROR(ReadSizes(checkpoint.config));
+    HYDRANT_RETURN_IF_ERROR(ReadExperts(checkpoint.config));
     HYDRANT_RETURN_IF_ERROR(RefuseUnsupported(checkpoint.config));
     HYDRANT_ASSIGN_OR_RETURN(TokenizerSpec spec, ReadGgufTokenizer(file_, checkpoint.warnings));
     HYDRANT_RETURN_IF_ERROR(ReadVocabulary(spec, checkpoint.config));
@@ -87,10 +93,13 @@ class GgufReader {
                                  keys_.norm_eps,
                                  keys_.rope_dims,
                                  "tokenizer.ggml.bos_token_id",
-                                 "tokenizer.ggml.eos_token_id"};
+                                 "tokenizer.ggml.eos_token_id",
+                                 "",
+                                 keys_.experts,
+                                 keys_.experts_used};
     HYDRANT_RETURN_IF_ERROR(ValidateModelConfig(checkpoint.config, file_.name(), names));
     checkpoint.config.tied_embeddings = FindTensor("output.weight") == nullptr;
-    HYDRANT_ASSIGN_OR_RETURN(checkpoint.tensors, TensorTable::Bind(architecture_.naming, checkpoint.config, {},
+    HYDRANT_ASSIGN_OR_RETURN(checkpoint.tensors, TensorTable::Bind(Naming(checkpoint.config), checkpoint.config, {},
                                                                    file_.name(), tensors_, checkpoint.warnings));
     checkpoint.config.stored_dtype = checkpoint.tensors.stored_dtype();
     if (HasQuantised(checkpoint.tensors, checkpoint.config)) checkpoint.quantization = Quantization::kGguf;
@@ -154,14 +163,41 @@ class GgufReader {
     return absl::OkStatus();
   }
 
+  const TensorNaming& Naming(const ModelConfig& config) const {
+    return config.experts > 0 ? architecture_.experts_naming : architecture_.naming;
+  }
+
+  // Weights of a token's experts add up to 1 in these architectures; no key says so.
+  absl::Status ReadExperts(ModelConfig& config) const {
+    HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
+    config.experts = static_cast<int32_t>(experts.value_or(0));
+    if (Naming(config).names.empty()) {
+      return FileError(file_.name(), Quoted(keys_.experts), config.experts, " is not supported for ",
+                       architecture_.name);
+    }
+    if (config.experts == 0) return absl::OkStatus();
+    config.normalised_experts = true;
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.experts_used, {}, config.experts_per_token));
+    HYDRANT_RETURN_IF_ERROR(Number(keys_.experts_ffn, config.ffn, config.ffn));
+    HYDRANT_ASSIGN_OR_RETURN(const auto shared, file_.Int(keys_.experts_shared, 0, kIntMax));
+    if (shared.value_or(0) > 0) return FileError(file_.name(), Quoted(keys_.experts_shared), "is not supported");
+    HYDRANT_ASSIGN_OR_RETURN(const auto scale, file_.Float(keys_.experts_scale));
+    if (scale.value_or(0) != 0 && *scale != 1) {
+      return FileError(file_.name(), Quoted(keys_.experts_scale), *scale, " is not supported");
+    }
+    // 1 is softmax.
+    HYDRANT_ASSIGN_OR_RETURN(const auto gating, file_.Int(keys_.experts_gating, 0, kIntMax));
+    if (gating.value_or(1) > 1) {
+      return FileError(file_.name(), Quoted(keys_.experts_gating), *gating, " is not supported");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RefuseUnsupported(const ModelConfig& config) const {
     for (const std::string& key : {keys_.attention_softcap, keys_.final_softcap}) {
       HYDRANT_ASSIGN_OR_RETURN(const auto cap, file_.Float(key));
       if (cap.value_or(0) != 0) return FileError(file_.name(), Quoted(key), *cap, " is not supported");
     }
-    HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
-    if (experts.value_or(0) > 0)
-      return FileError(file_.name(), Quoted(keys_.experts), "mixtures of experts are not supported");
     HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kIntMin, kIntMax));
     if (value_length && *value_length != config.head_dim) {
       return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim,
@@ -206,7 +242,7 @@ class GgufReader {
 
   absl::Status ReadRope(ModelConfig& config) const {
     HYDRANT_RETURN_IF_ERROR(Number(keys_.rope_dims, config.head_dim, config.rope_dims));
-    if (architecture_.naming.interleaved_qk && config.rope_dims != config.head_dim) {
+    if (Naming(config).interleaved_qk && config.rope_dims != config.head_dim) {
       return FileError(file_.name(), Quoted(keys_.rope_dims), "partial interleaved rotation (", config.rope_dims,
                        " of ", config.head_dim, ") is not supported");
     }

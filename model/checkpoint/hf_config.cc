@@ -23,6 +23,8 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"relu", Activation::kRelu},          {"gelu_accurate", Activation::kGeluTanh},
 };
 
+constexpr std::string_view kExpertsField = "num_local_experts";
+
 constexpr int32_t kIntMin = std::numeric_limits<int32_t>::min();
 constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
 
@@ -35,6 +37,7 @@ class HfReader {
     HYDRANT_ASSIGN_OR_RETURN(result_.quantization, ReadHfQuantization(root_));
     HYDRANT_RETURN_IF_ERROR(RefuseUnsupported());
     HYDRANT_RETURN_IF_ERROR(ReadSizes());
+    HYDRANT_RETURN_IF_ERROR(ReadExperts());
     HYDRANT_RETURN_IF_ERROR(ReadHeads());
     HYDRANT_RETURN_IF_ERROR(ReadFlags());
     HYDRANT_RETURN_IF_ERROR(ReadActivation());
@@ -91,6 +94,27 @@ class HfReader {
     double eps = family_.norm_eps;
     if (family_.reads_norm_eps) HYDRANT_RETURN_IF_ERROR(root_.Read(fields.norm_eps, eps));
     config.norm_eps = static_cast<float>(eps);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadExperts() {
+    ModelConfig& config = result_.config;
+    if (family_.experts_field.empty()) return absl::OkStatus();
+    config.experts = family_.experts;
+    // transformers 5 writes the name that its classes have in common.
+    for (const std::string_view key : {family_.experts_field, kExpertsField}) {
+      HYDRANT_RETURN_IF_ERROR(root_.Read(key, 1, kExpertsMax, config.experts));
+    }
+    config.experts_per_token = family_.experts_per_token;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(family_.fields.experts_per_token, kIntMin, kIntMax, config.experts_per_token));
+    HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.normalised_experts, config.normalised_experts));
+    int32_t step = 1;
+    HYDRANT_RETURN_IF_ERROR(root_.Read("decoder_sparse_step", kIntMin, kIntMax, step));
+    if (step != 1) return root_.Find("decoder_sparse_step")->Error(step, " is not supported: every layer has experts");
+    const auto plain = root_.Find("mlp_only_layers");
+    if (plain && !(plain->IsArray() && plain->size() == 0)) {
+      return plain->Error("is not supported: every layer has experts");
+    }
     return absl::OkStatus();
   }
 

@@ -43,6 +43,31 @@ constexpr auto kQwen3Names =
                               {TensorRole::kKNorm, Presence::kRequired, "model.layers.#.self_attn.k_norm.weight"},
                           });
 
+// Older transformers wrote the experts one by one.
+constexpr auto kQwen3MoeNames = WithExperts<6>(
+    kQwen3Names, {
+                     {TensorRole::kRouter, Presence::kRequired, "model.layers.#.mlp.gate.weight"},
+                     {TensorRole::kExpertGate, Presence::kRequired, "model.layers.#.mlp.experts.@.gate_proj.weight",
+                      QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+                     {TensorRole::kExpertUp, Presence::kRequired, "model.layers.#.mlp.experts.@.up_proj.weight",
+                      QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+                     {TensorRole::kExpertDown, Presence::kRequired, "model.layers.#.mlp.experts.@.down_proj.weight",
+                      QkvFusion::kNone, "model.layers.#.mlp.experts.down_proj"},
+                 });
+
+constexpr auto kMixtralNames = WithExperts<6>(
+    kLlamaNames,
+    {
+        {TensorRole::kRouter, Presence::kRequired, "model.layers.#.block_sparse_moe.gate.weight", QkvFusion::kNone,
+         "model.layers.#.mlp.gate.weight"},
+        {TensorRole::kExpertGate, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w1.weight",
+         QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+        {TensorRole::kExpertUp, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w3.weight",
+         QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+        {TensorRole::kExpertDown, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w2.weight",
+         QkvFusion::kNone, "model.layers.#.mlp.experts.down_proj"},
+    });
+
 constexpr auto kGemma3Names = WithMore(
     WithChanges(kQwen3Names,
                 {{TensorRole::kMlpNorm, Presence::kRequired, "model.layers.#.pre_feedforward_layernorm.weight"}}),
@@ -145,6 +170,20 @@ constexpr ConfigFieldNames kLlamaFields{.hidden = "hidden_size",
                                         .bos_id = "bos_token_id",
                                         .eos_id = "eos_token_id"};
 
+constexpr ConfigFieldNames MixtralFields() {
+  ConfigFieldNames fields = kLlamaFields;
+  fields.experts = "num_local_experts";
+  fields.experts_per_token = "num_experts_per_tok";
+  return fields;
+}
+
+constexpr ConfigFieldNames Qwen3MoeFields() {
+  ConfigFieldNames fields = MixtralFields();
+  fields.ffn = "moe_intermediate_size";
+  fields.experts = "num_experts";
+  return fields;
+}
+
 // Heads are as many as the queries', and as wide as makes the layer's width.
 constexpr ConfigFieldNames WithoutHeadFields(ConfigFieldNames fields) {
   fields.kv_heads = fields.head_dim = fields.query_heads;
@@ -214,6 +253,33 @@ constexpr HfFamily kFamilies[] = {
      .window = 4096,
      .uses_window = {"use_sliding_window", false},
      .max_window_layers = 28},
+    {.model_type = "qwen3_moe",
+     .naming = {.names = kQwen3MoeNames, .known = kLlamaKnown, .prefix = "model."},
+     .fields = Qwen3MoeFields(),
+     .experts_field = "num_experts",
+     .experts = 128,
+     .experts_per_token = 8,
+     .normalised_experts = {"norm_topk_prob", false},
+     .context = 32768,
+     .kv_heads = 4,
+     .attention_bias = {"attention_bias"},
+     .has_window = true,
+     .window = 4096,
+     .uses_window = {"use_sliding_window", false}},
+    {.model_type = "mixtral",
+     .naming = {.names = kMixtralNames, .known = kLlamaKnown, .prefix = "model."},
+     .fields = MixtralFields(),
+     .norm_eps = 1e-5,
+     .experts_field = "num_local_experts",
+     .experts = 8,
+     .experts_per_token = 2,
+     .normalised_experts = {"", true},
+     .context = 131072,
+     .kv_heads = 8,
+     .theta = 1'000'000,
+     .has_window = true,
+     .bos_id = 1,
+     .eos_id = 2},
     // The language model alone. What sees images has another model_type, and its fields in an object of their own.
     {.model_type = "gemma3_text",
      .naming = {.names = kGemma3Names, .known = kLlamaKnown, .prefix = "model."},

@@ -36,6 +36,12 @@ struct HfFamily {
   std::string_view activation_field = "hidden_act";
   std::string_view activation = "silu";
 
+  // How many experts a layer has, and of them a token. No name: none.
+  std::string_view experts_field = "";
+  int32_t experts = 0;  // where the field is missing
+  int32_t experts_per_token = 0;
+  HfFlag normalised_experts;
+
   int32_t context = 2048;
   bool reads_kv_heads = true;
   int32_t kv_heads = 0;  // 0: as many as query heads

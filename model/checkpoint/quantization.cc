@@ -18,19 +18,22 @@ namespace {
 // In the order of Quantization.
 constexpr std::string_view kNames[] = {"", "int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"};
 
-// A learned position is added, not multiplied, and is no matrix here.
+// A learned position is added, not multiplied, and is no matrix here. Nor is a router: it is small, and what is rounded there
+// sends tokens to other experts.
 constexpr TensorRole kMatrices[] = {
-    TensorRole::kEmbedding, TensorRole::kHead, TensorRole::kProjectIn, TensorRole::kProjectOut,
-    TensorRole::kQ,         TensorRole::kK,    TensorRole::kV,         TensorRole::kO,
-    TensorRole::kGate,      TensorRole::kUp,   TensorRole::kDown,
+    TensorRole::kEmbedding, TensorRole::kHead,       TensorRole::kProjectIn, TensorRole::kProjectOut, TensorRole::kQ,
+    TensorRole::kK,         TensorRole::kV,          TensorRole::kO,         TensorRole::kGate,       TensorRole::kUp,
+    TensorRole::kDown,      TensorRole::kExpertGate, TensorRole::kExpertUp,  TensorRole::kExpertDown,
 };
 
-// Calls visit(role, layer) for every matrix that the table has.
+// Calls visit(role, layer, expert) for every matrix that the table has.
 template <typename Visit>
 void ForEachMatrix(const TensorTable& tensors, const ModelConfig& config, const Visit& visit) {
   for (const TensorRole role : kMatrices) {
     for (int32_t layer = 0; layer < (InLayers(role) ? config.layers : 1); ++layer) {
-      if (tensors.Find(role, layer) != nullptr) visit(role, layer);
+      for (int32_t expert = 0; expert < (InExperts(role) ? config.experts : 1); ++expert) {
+        if (tensors.Find(role, layer, expert) != nullptr) visit(role, layer, expert);
+      }
     }
   }
 }
@@ -91,8 +94,9 @@ std::span<const std::string_view> QuantizationNames() { return std::span(kNames)
 
 bool HasQuantised(const TensorTable& tensors, const ModelConfig& config) {
   bool any = false;
-  ForEachMatrix(tensors, config,
-                [&](TensorRole role, int32_t layer) { any |= IsQuantised(tensors.Find(role, layer)->format()); });
+  ForEachMatrix(tensors, config, [&](TensorRole role, int32_t layer, int32_t expert) {
+    any |= IsQuantised(tensors.Find(role, layer, expert)->format());
+  });
   return any;
 }
 
@@ -108,10 +112,11 @@ absl::Status QuantiseOnLoad(Quantization quantization, Quantization stored, cons
     return absl::InvalidArgumentError(
         StrCat(flag, "the model's weights are not quantised; say int8 or int4, or nothing"));
   }
-  ForEachMatrix(tensors, config, [&](TensorRole role, int32_t layer) {
+  ForEachMatrix(tensors, config, [&](TensorRole role, int32_t layer, int32_t expert) {
     const WeightFormat format = FormatFor(quantization, role);
-    if (tensors.Find(role, layer)->cols() % InfoOf(format).block_elements != 0) return;
-    tensors.Set(role, layer, std::make_unique<QuantisedTensor>(tensors.Take(role, layer), format));
+    if (tensors.Find(role, layer, expert)->cols() % InfoOf(format).block_elements != 0) return;
+    auto rounded = std::make_unique<QuantisedTensor>(tensors.Take(role, layer, expert), format);
+    tensors.Set(role, layer, std::move(rounded), expert);
   });
   return absl::OkStatus();
 }

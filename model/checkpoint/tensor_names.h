@@ -38,7 +38,9 @@ enum class QkvFusion : uint8_t {
 struct TensorName {
   TensorRole role = TensorRole::kEmbedding;
   Presence presence = Presence::kRequired;
-  std::string_view name = {};  // '#' stands for the layer's number; without it the tensor lies outside the layers
+  // '#' stands for the layer's number; without it the tensor lies outside the layers. '@' stands for the expert's; without it one
+  // tensor has all experts, [experts, rows, cols], of gates and up projections maybe both, [experts, 2 rows, cols], gates first.
+  std::string_view name = {};
   QkvFusion fusion = QkvFusion::kNone;
   std::string_view other_name = {};  // what some files call it
 };
@@ -72,6 +74,18 @@ constexpr std::array<TensorName, N> WithChanges(std::array<TensorName, N> base, 
     *entry = change;
   }
   return base;
+}
+
+// A table with experts in the place of the MLP that all tokens have, which it has kOfMlp entries of.
+template <size_t kOfMlp, size_t N, size_t M>
+constexpr std::array<TensorName, N - kOfMlp + M> WithExperts(const std::array<TensorName, N>& base,
+                                                             const TensorName (&experts)[M]) {
+  std::array<TensorName, N - kOfMlp> others = {};
+  [[maybe_unused]] const auto end = std::copy_if(base.begin(), base.end(), others.begin(), [](const TensorName& name) {
+    return name.role < TensorRole::kGate || name.role > TensorRole::kDownBias;
+  });
+  assert(end == others.end());
+  return WithMore(others, experts);
 }
 
 }  // namespace hydrant

@@ -44,11 +44,19 @@ enum class TensorRole : uint8_t {
   kUpBias,
   kDown,
   kDownBias,
+  kRouter,  // [experts, hidden]
+  // Each expert has these three.
+  kExpertGate,  // [ffn, hidden]
+  kExpertUp,    // [ffn, hidden]
+  kExpertDown,  // [hidden, ffn]
 };
 
 // Whether every layer has one of its own.
 constexpr bool InLayers(TensorRole role) { return role > TensorRole::kFinalNormBias; }
 static_assert(InLayers(TensorRole::kAttentionNorm));
+// Whether every expert of a layer has one of its own.
+constexpr bool InExperts(TensorRole role) { return role > TensorRole::kRouter; }
+static_assert(InExperts(TensorRole::kExpertGate));
 
 // Vectors are [1, n]. Rows are in the order that the layers want, whatever that of the file: un-permuted (q, k of GGUF's
 // llama), picked from a fused tensor (q, k, v of GPT-NeoX).

@@ -17,8 +17,6 @@
 namespace hydrant {
 namespace {
 
-constexpr size_t kRoleCount = static_cast<size_t>(TensorRole::kDownBias) + 1;
-
 bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias || role == TensorRole::kKBias;
 }
@@ -55,9 +53,13 @@ bool Wanted(Presence presence, const ModelConfig& config, const TensorExpectatio
 
 bool InLayers(std::string_view name) { return name.find('#') != name.npos; }
 
-std::string NameIn(std::string_view name, int32_t layer) {
-  const size_t hash = name.find('#');
-  return hash == name.npos ? std::string(name) : StrCat(name.substr(0, hash), layer, name.substr(hash + 1));
+std::string WithNumber(std::string_view name, char mark, int32_t number) {
+  const size_t at = name.find(mark);
+  return at == name.npos ? std::string(name) : StrCat(name.substr(0, at), number, name.substr(at + 1));
+}
+
+std::string NameIn(std::string_view name, int32_t layer, int32_t expert = 0) {
+  return WithNumber(WithNumber(name, '#', layer), '@', expert);
 }
 
 // Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
@@ -176,10 +178,10 @@ class Binder {
 
   bool Has(const TensorName& entry) const { return Find(entry, 0) != kNotThere; }
 
-  absl::StatusOr<std::unique_ptr<TensorSource>> Take(const TensorName& entry, int32_t layer) {
-    const size_t index = Find(entry, layer);
+  absl::StatusOr<std::unique_ptr<TensorSource>> Take(const TensorName& entry, int32_t layer, int32_t expert) {
+    const size_t index = Find(entry, layer, expert);
     if (index == kNotThere) {
-      return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer)), "is missing");
+      return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer, expert)), "is missing");
     }
     const RawTensor& tensor = tensors_[index];
     const std::string& name = tensor.name;
@@ -189,6 +191,7 @@ class Binder {
                        " is not supported (F32, F16 and BF16 are)");
     }
     const std::vector<int64_t> shape = ShapeOf(entry.role, config_);
+    if (InExperts(entry.role) && tensor.shape.size() == 3) return TakeSlice(tensor, entry.role, expert, shape);
     std::vector<int64_t> expected = shape;
     if (entry.fusion != QkvFusion::kNone) expected[0] = config_.q_cols() + 2 * config_.kv_cols();
     if (tensor.shape != expected) {
@@ -196,6 +199,24 @@ class Binder {
                        "], the config asks for [", absl::StrJoin(expected, ", "), "]");
     }
     return std::make_unique<StoredTensor>(tensor, shape, OrderOf(entry));
+  }
+
+  // One expert of a tensor that has all of them.
+  absl::StatusOr<std::unique_ptr<TensorSource>> TakeSlice(const RawTensor& all, TensorRole role, int32_t expert,
+                                                          const std::vector<int64_t>& shape) const {
+    const int64_t rows = shape[0];
+    const bool both = role != TensorRole::kExpertDown && all.shape[1] == 2 * rows;
+    const int64_t rows_of_all = both ? 2 * rows : rows;
+    if (all.shape != std::vector<int64_t>{config_.experts, rows_of_all, shape[1]}) {
+      return FileError(all.file, "tensor " + Quoted(all.name), "its shape is [", absl::StrJoin(all.shape, ", "),
+                       "], the config asks for ", config_.experts, " experts of [", absl::StrJoin(shape, ", "), "]");
+    }
+    const auto row_bytes = static_cast<size_t>(RowBytes(all.format, shape[1]));
+    const auto first = static_cast<size_t>(expert * rows_of_all + (both && role == TensorRole::kExpertUp ? rows : 0));
+    RawTensor slice = all;
+    slice.shape = shape;
+    slice.data = all.data.substr(first * row_bytes, static_cast<size_t>(rows) * row_bytes);
+    return std::make_unique<StoredTensor>(slice, shape, RowOrder());
   }
 
   void TakeKnown() {
@@ -224,9 +245,9 @@ class Binder {
     }
     return found == by_name_.end() ? kNotThere : found->second;
   }
-  size_t Find(const TensorName& entry, int32_t layer) const {
-    const size_t index = Find(NameIn(entry.name, layer));
-    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer));
+  size_t Find(const TensorName& entry, int32_t layer, int32_t expert = 0) const {
+    const size_t index = Find(NameIn(entry.name, layer, expert));
+    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer, expert));
   }
 
   RowOrder OrderOf(const TensorName& entry) const {
@@ -249,9 +270,9 @@ class Binder {
   absl::flat_hash_map<std::string_view, size_t> by_name_;
 };
 
-// Roles outside layers live with layer 0.
-size_t IndexOf(TensorRole role, int32_t layer) {
-  return static_cast<size_t>(InLayers(role) ? layer : 0) * kRoleCount + static_cast<size_t>(role);
+// Roles outside layers live with layer 0, those of which a layer has one with expert 0.
+std::tuple<int32_t, TensorRole, int32_t> KeyOf(TensorRole role, int32_t layer, int32_t expert) {
+  return {InLayers(role) ? layer : 0, role, InExperts(role) ? expert : 0};
 }
 
 }  // namespace
@@ -301,7 +322,13 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
       return {c.ffn};
+    case TensorRole::kRouter:
+      return {c.experts, c.hidden};
+    case TensorRole::kExpertGate:
+    case TensorRole::kExpertUp:
+      return {c.ffn, c.hidden};
     case TensorRole::kDown:
+    case TensorRole::kExpertDown:
       return {c.hidden, c.ffn};
   }
   assert(false);
@@ -319,8 +346,10 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
       continue;
     }
     for (int32_t layer = 0; layer < (InLayers(entry.name) ? config.layers : 1); ++layer) {
-      HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, binder.Take(entry, layer));
-      table.Set(entry.role, layer, std::move(source));
+      for (int32_t expert = 0; expert < (InExperts(entry.role) ? config.experts : 1); ++expert) {
+        HYDRANT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, binder.Take(entry, layer, expert));
+        table.Set(entry.role, layer, std::move(source), expert);
+      }
     }
   }
   binder.TakeKnown();
@@ -338,29 +367,30 @@ absl::StatusOr<TensorTable> TensorTable::Bind(const TensorNaming& naming, const 
   return table;
 }
 
-void TensorTable::Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source) {
-  const size_t index = IndexOf(role, layer);
-  if (index >= sources_.size()) sources_.resize((static_cast<size_t>(layer) + 1) * kRoleCount);
-  sources_[index] = std::move(source);
+void TensorTable::Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source, int32_t expert) {
+  sources_[KeyOf(role, layer, expert)] = std::move(source);
 }
 
-std::unique_ptr<TensorSource> TensorTable::Take(TensorRole role, int32_t layer) {
-  assert(Find(role, layer) != nullptr);
-  return std::move(sources_[IndexOf(role, layer)]);
+std::unique_ptr<TensorSource> TensorTable::Take(TensorRole role, int32_t layer, int32_t expert) {
+  const auto found = sources_.find(KeyOf(role, layer, expert));
+  assert(found != sources_.end());
+  std::unique_ptr<TensorSource> source = std::move(found->second);
+  sources_.erase(found);
+  return source;
 }
 
-const TensorSource* TensorTable::Find(TensorRole role, int32_t layer) const {
-  const size_t index = IndexOf(role, layer);
-  assert(index < sources_.size());
-  return sources_[index].get();
+const TensorSource* TensorTable::Find(TensorRole role, int32_t layer, int32_t expert) const {
+  const auto found = sources_.find(KeyOf(role, layer, expert));
+  return found == sources_.end() ? nullptr : found->second.get();
 }
 
 std::vector<std::string> TensorTable::NonFinite() const {
   std::vector<std::string> names;
-  for (const auto& source : sources_) {
-    if (source == nullptr || !source->non_finite()) continue;
-    // The parts of a fused tensor follow each other.
-    if (names.empty() || names.back() != source->name()) names.push_back(source->name());
+  for (const auto& [key, source] : sources_) {
+    // Several roles and experts may share a tensor.
+    if (source->non_finite() && std::find(names.begin(), names.end(), source->name()) == names.end()) {
+      names.push_back(source->name());
+    }
   }
   return names;
 }

@@ -5,9 +5,11 @@
 #define HYDRANT_MODEL_CHECKPOINT_TENSOR_TABLE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,21 +37,21 @@ class TensorTable {
                                           const TensorExpectation& expectation, std::string_view file,
                                           const std::vector<RawTensor>& tensors, std::vector<std::string>& warnings);
 
-  // A table made by hand: what Bind does for a file's tensors. `layer` is 0 for roles outside layers.
-  void Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source);
+  // A table made by hand: what Bind does for a file's tensors. `layer` is ignored for roles outside layers, `expert` for
+  // those of which a layer has one; the same holds below.
+  void Set(TensorRole role, int32_t layer, std::unique_ptr<TensorSource> source, int32_t expert = 0);
   // Takes a source out. REQUIRES: Find has it.
-  std::unique_ptr<TensorSource> Take(TensorRole role, int32_t layer);
+  std::unique_ptr<TensorSource> Take(TensorRole role, int32_t layer, int32_t expert = 0);
 
-  // Null when the checkpoint has no such tensor (optional biases, the head of a tied model). `layer` is ignored for
-  // roles outside layers.
-  const TensorSource* Find(TensorRole role, int32_t layer) const;
+  // Null when the checkpoint has no such tensor (optional biases, the head of a tied model).
+  const TensorSource* Find(TensorRole role, int32_t layer, int32_t expert = 0) const;
   // Names of tensors of which a row read so far held a NaN or an infinity: worth a log line once all weights are packed.
   std::vector<std::string> NonFinite() const;
   // The type that holds the most elements; quantised types count as bf16.
   DType stored_dtype() const { return stored_dtype_; }
 
  private:
-  std::vector<std::unique_ptr<TensorSource>> sources_;  // [layer][role]
+  std::map<std::tuple<int32_t, TensorRole, int32_t>, std::unique_ptr<TensorSource>> sources_;  // layer, role, expert
   DType stored_dtype_ = DType::kF32;
 };
 

@@ -78,6 +78,8 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
       {names.kv_heads, config.kv_heads, 1, config.query_heads},
       {names.head_dim, config.head_dim, 2, kHeadDimMax},
       {names.ffn, config.ffn, 1, kFfnMax},
+      {names.experts, config.experts, 0, kExpertsMax},
+      {names.experts_per_token, config.experts_per_token, config.experts > 0 ? 1 : 0, config.experts},
       {names.vocab, config.vocab, 1, kVocabMax},
       {names.context, config.context, 1, kContextMax},
       {names.bos_id, config.bos_id, -1, config.vocab - 1},

@@ -21,7 +21,7 @@ struct ModelConfig {
   int32_t query_heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t ffn = 0;
+  int32_t ffn = 0;  // of one expert where there are experts
   int32_t vocab = 0;
   int32_t context = 0;  // positions the model was trained for
 
@@ -34,9 +34,13 @@ struct ModelConfig {
   bool final_norm = true;  // one more norm before the head
   float norm_offset = 0;   // what is added to the stored weights of every norm
   Activation activation = Activation::kSilu;
-  bool gated = true;               // gate and up projections; else one up projection
-  bool tied_embeddings = false;    // the head is the embedding table
-  bool parallel_residual = false;  // attention and MLP both read the layer's input
+  // Experts of a layer's MLP, of which a token goes through some; 0: the MLP is one for all tokens.
+  int32_t experts = 0;
+  int32_t experts_per_token = 0;
+  bool normalised_experts = false;  // the weights of a token's experts add up to 1
+  bool gated = true;                // gate and up projections; else one up projection
+  bool tied_embeddings = false;     // the head is the embedding table
+  bool parallel_residual = false;   // attention and MLP both read the layer's input
 
   float embedding_scale = 1;  // of the token's row of the table; the head has it as it is
   int32_t embedding_dim =
@@ -80,7 +84,8 @@ struct ModelConfig {
   // Slots to which a token's attention takes as long as its layers' matrices do (the logits aside: a prompt needs them once).
   // `attention_cost`: Device::AttentionCost.
   int32_t attention_slots_per_token(double attention_cost) const {
-    const int64_t matrices = int64_t{hidden} * (2 * q_cols() + 2 * kv_cols()) + int64_t{hidden} * ffn * (gated ? 3 : 2);
+    const int64_t mlp = int64_t{hidden} * ffn * (gated ? 3 : 2) * std::max(experts_per_token, 1);
+    const int64_t matrices = int64_t{hidden} * (2 * q_cols() + 2 * kv_cols() + experts) + mlp;
     const double slots = static_cast<double>(matrices) / (2.0 * q_cols() * attention_cost);
     return static_cast<int32_t>(std::max(1.0, slots));
   }
@@ -90,7 +95,8 @@ struct ModelConfig {
 struct ConfigFieldNames {
   std::string_view hidden, layers, query_heads, kv_heads, head_dim, ffn, vocab, context, norm_eps, rope_dims, bos_id,
       eos_id;
-  std::string_view embedding_dim = "";  // empty where no file of the kind has one
+  std::string_view embedding_dim = "";                    // empty where no file of the kind has one
+  std::string_view experts = "", experts_per_token = "";  // the same
 };
 
 // How many layers a reader may make a list of before ValidateModelConfig has judged their number: that refuses more.
@@ -98,8 +104,11 @@ size_t LayersToList(int32_t layers);
 // ModelConfig::windowed_layers where every `period`-th layer has no window. REQUIRES: period >= 1.
 std::vector<bool> WindowedByPeriod(int32_t layers, int32_t period);
 
+// The most experts of a layer; published models have up to 512.
+inline constexpr int32_t kExpertsMax = 1024;
+
 // Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
-// divide, an even head_dim, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
+// divide, an even head_dim, no more experts for a token than there are, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
 // Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
 

@@ -14,14 +14,15 @@ struct Floats {
         qkv(int64_t{limits.tokens_max} *
             std::max(config.q_cols() + 2 * config.kv_cols(), config.sandwich_norm ? config.hidden : 0)),
         attention(int64_t{limits.tokens_max} * config.q_cols()),
-        ffn(int64_t{limits.tokens_max} * config.ffn),
+        ffn(int64_t{limits.tokens_max} * std::max(config.experts_per_token, 1) * config.ffn),
+        router(int64_t{limits.tokens_max} * config.experts),
         embedded(config.projected()
                      ? int64_t{std::max(limits.tokens_max, limits.logits_rows_max)} * config.embedding_cols()
                      : 0),
         last(int64_t{limits.logits_rows_max} * config.hidden),
         logits(int64_t{limits.logits_rows_max} * config.vocab) {}
 
-  const int64_t state, qkv, attention, ffn, embedded, last, logits;
+  const int64_t state, qkv, attention, ffn, router, embedded, last, logits;
 };
 
 StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits) {
@@ -31,7 +32,10 @@ StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits
           .cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn}),
           .query_heads = config.query_heads,
           .head_dim = config.head_dim,
-          .vocab = config.vocab};
+          .vocab = config.vocab,
+          .experts = config.experts,
+          .experts_per_row = config.experts_per_token,
+          .expert_cols_max = config.experts > 0 ? std::max(config.hidden, config.ffn) : 0};
 }
 
 std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
@@ -43,8 +47,8 @@ std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
 int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const Limits& limits,
                                     const std::function<int64_t(const StepBounds&)>& scratch_bytes) {
   const Floats floats(config, limits);
-  const int64_t sum =
-      2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.embedded + floats.last + floats.logits;
+  const int64_t sum = 2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.router + floats.embedded +
+                      floats.last + floats.logits;
   return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits));
 }
 
@@ -57,12 +61,14 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
                                               ? config.attention_scale
                                               : 1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
   assert(config.post_norm + config.parallel_residual + config.sandwich_norm <= 1);
+  assert(config.experts == 0 || (config.gated && !config.sandwich_norm));
   const Floats floats(config, limits);
   x_ = Take(device, floats.state);
   normed_ = Take(device, floats.state);
   qkv_ = Take(device, floats.qkv);
   attention_ = Take(device, floats.attention);
   ffn_ = Take(device, floats.ffn);
+  if (floats.router > 0) router_ = Take(device, floats.router);
   if (floats.embedded > 0) embedded_ = Take(device, floats.embedded);
   last_ = Take(device, floats.last);
   logits_ = Take(device, floats.logits);
@@ -127,6 +133,7 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
 }
 
 void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
+  if (weights.router != nullptr) return AddExperts(weights, in, tokens);
   const Matrix ffn = RowsFor(*weights.down, ffn_, tokens);
   if (config_.gated) {
     device_.LinearGated(*weights.up, config_.activation, in, ffn);
@@ -134,6 +141,15 @@ void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
     device_.LinearActivated(*weights.up, config_.activation, in, ffn);
   }
   AddProduct(*weights.down, ffn, weights.mlp_out_norm, tokens);
+}
+
+void Transformer::AddExperts(const LayerWeights& weights, Matrix in, int64_t tokens) {
+  const Matrix logits = Rows(router_, tokens, config_.experts);
+  const Matrix inner = RowsFor(*weights.experts->down().front(), ffn_, tokens * config_.experts_per_token);
+  device_.Linear(*weights.router, in, logits, /*accumulate=*/false);
+  const ExpertRouting routing = {.per_row = config_.experts_per_token, .normalised = config_.normalised_experts};
+  device_.AddExperts(*weights.experts, routing, config_.activation, in, logits, inner,
+                     Rows(x_, tokens, config_.hidden));
 }
 
 void Transformer::AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens) {

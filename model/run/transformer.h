@@ -45,6 +45,8 @@ class Transformer {
   void Embed(int64_t tokens);
   void Layer(int32_t layer, int64_t tokens, const KvCacheView& kv);
   void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
+  // Adds what the experts of the layer make of `in` to the residual stream.
+  void AddExperts(const LayerWeights& weights, Matrix in, int64_t tokens);
   // Adds weight(in), or the norm of it if the config says so, to the residual stream. Overwrites qkv_.
   void AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens);
 
@@ -66,7 +68,8 @@ class Transformer {
   // [tokens, (query_heads + 2 kv_heads) * head_dim], and products before their norm, [tokens, hidden].
   std::unique_ptr<DeviceBuffer> qkv_;
   std::unique_ptr<DeviceBuffer> attention_;  // [tokens, query_heads * head_dim]
-  std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]
+  std::unique_ptr<DeviceBuffer> ffn_;        // [tokens, ffn]; of experts [tokens * experts_per_token, ffn]
+  std::unique_ptr<DeviceBuffer> router_;     // [tokens, experts]; null without experts
   std::unique_ptr<DeviceBuffer> embedded_;   // [tokens or logits_rows, embedding_cols]; null unless these are projected
   std::unique_ptr<DeviceBuffer> last_;       // [logits_rows, hidden]
   std::unique_ptr<DeviceBuffer> logits_;     // [logits_rows, vocab]

@@ -19,10 +19,11 @@ class Planner {
   Planner(const TensorTable& tensors, const WeightDevice& device, WeightChoice choice)
       : tensors_(tensors), device_(device), choice_(choice) {}
 
-  void Add(WeightRole role, int32_t layer, const std::vector<PartNames>& names, bool gated = false) {
-    PlannedWeight weight{.role = role, .layer = layer, .gated = gated};
+  void Add(WeightRole role, int32_t layer, const std::vector<PartNames>& names, bool gated = false,
+           int32_t expert = 0) {
+    PlannedWeight weight{.role = role, .layer = layer, .expert = expert, .gated = gated};
     for (const PartNames& name : names) {
-      const TensorSource& source = Source(name.tensor, layer);
+      const TensorSource& source = Source(name.tensor, layer, expert);
       assert(weight.parts.empty() || weight.cols == source.cols());
       weight.cols = source.cols();
       weight.parts.push_back(PartOf(source, name, layer));
@@ -47,8 +48,8 @@ class Planner {
   }
 
  private:
-  const TensorSource& Source(TensorRole role, int32_t layer) const {
-    const TensorSource* source = tensors_.Find(role, layer);
+  const TensorSource& Source(TensorRole role, int32_t layer, int32_t expert = 0) const {
+    const TensorSource* source = tensors_.Find(role, layer, expert);
     assert(source != nullptr);
     return *source;
   }
@@ -180,6 +181,14 @@ WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, co
   for (int32_t i = 0; i < config.layers; ++i) {
     planner.Add(WeightRole::kQkv, i, {{kQ, kQBias}, {kK, kKBias}, {kV, kVBias}});
     planner.Add(WeightRole::kO, i, {{kO, kOBias}});
+    if (config.experts > 0) {
+      planner.Add(WeightRole::kRouter, i, {{kRouter}});
+      for (int32_t expert = 0; expert < config.experts; ++expert) {
+        planner.Add(WeightRole::kExpertUp, i, {{kExpertGate}, {kExpertUp}}, /*gated=*/true, expert);
+        planner.Add(WeightRole::kExpertDown, i, {{kExpertDown}}, /*gated=*/false, expert);
+      }
+      continue;
+    }
     if (config.gated) {
       planner.Add(WeightRole::kUp, i, {{kGate, kGateBias}, {kUp, kUpBias}}, /*gated=*/true);
     } else {

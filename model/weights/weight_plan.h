@@ -34,6 +34,9 @@ enum class WeightRole : uint8_t {
   kO,
   kUp,
   kDown,
+  kRouter,
+  kExpertUp,  // this and kExpertDown go to LayerWeights::experts
+  kExpertDown,
   kPositions,
 };
 
@@ -50,7 +53,8 @@ struct WeightPart {
 
 struct PlannedWeight {
   WeightRole role = WeightRole::kEmbedding;
-  int32_t layer = 0;  // of roles within layers
+  int32_t layer = 0;   // of roles within layers
+  int32_t expert = 0;  // of roles within experts
   int64_t cols = 0;
   bool gated = false;
   std::vector<WeightPart> parts;  // one after the other

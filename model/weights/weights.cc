@@ -50,7 +50,7 @@ class Loader {
   std::unique_ptr<LinearWeight> Matrix(const PlannedWeight& planned) {
     std::vector<Piece> pieces;
     for (const WeightPart& part : planned.parts) {
-      pieces.push_back({tensors_.Find(part.tensor, planned.layer), part.first_row, part.rows});
+      pieces.push_back({tensors_.Find(part.tensor, planned.layer, planned.expert), part.first_row, part.rows});
     }
     std::unique_ptr<LinearWeight> weight = device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
     // Else the process would hold the whole file beside what it is packed into.
@@ -107,9 +107,16 @@ class Loader {
   Weights& weights_;
 };
 
+// The matrices of a layer's experts, until all are there.
+struct LoadedExperts {
+  Experts::Matrices up, down;
+};
+
 // Where a matrix goes.
-std::unique_ptr<LinearWeight>& Place(Weights& weights, WeightRole role, int32_t layer) {
-  switch (role) {
+std::unique_ptr<LinearWeight>& Place(Weights& weights, std::vector<LoadedExperts>& experts,
+                                     const PlannedWeight& planned) {
+  const auto layer = static_cast<size_t>(planned.layer), expert = static_cast<size_t>(planned.expert);
+  switch (planned.role) {
     case WeightRole::kEmbedding:
       return weights.embedding;
     case WeightRole::kOwnHead:
@@ -121,15 +128,21 @@ std::unique_ptr<LinearWeight>& Place(Weights& weights, WeightRole role, int32_t 
     case WeightRole::kPositions:
       return weights.positions;
     case WeightRole::kQkv:
-      return weights.layers[static_cast<size_t>(layer)].qkv;
+      return weights.layers[layer].qkv;
     case WeightRole::kO:
-      return weights.layers[static_cast<size_t>(layer)].o;
+      return weights.layers[layer].o;
     case WeightRole::kUp:
-      return weights.layers[static_cast<size_t>(layer)].up;
+      return weights.layers[layer].up;
+    case WeightRole::kRouter:
+      return weights.layers[layer].router;
+    case WeightRole::kExpertUp:
+      return experts[layer].up[expert];
+    case WeightRole::kExpertDown:
+      return experts[layer].down[expert];
     case WeightRole::kDown:
       break;
   }
-  return weights.layers[static_cast<size_t>(layer)].down;
+  return weights.layers[layer].down;
 }
 
 void MakeRopes(const ModelConfig& config, Device& device, int32_t positions_max, Weights& weights) {
@@ -155,7 +168,16 @@ size_t Weights::step_bytes() const {
   size_t bytes = head().bytes();
   if (project_in != nullptr) bytes += project_in->bytes() + project_out->bytes();
   for (const LayerWeights& layer : layers) {
-    bytes += layer.qkv->bytes() + layer.o->bytes() + layer.up->bytes() + layer.down->bytes();
+    bytes += layer.qkv->bytes() + layer.o->bytes();
+    if (layer.router == nullptr) {
+      bytes += layer.up->bytes() + layer.down->bytes();
+      continue;
+    }
+    const Experts::Matrices &up = layer.experts->up(), &down = layer.experts->down();
+    size_t experts = 0;
+    for (size_t i = 0; i < up.size(); ++i) experts += up[i]->bytes() + down[i]->bytes();
+    // They may be in several formats: a token reads so many of the mean.
+    bytes += layer.router->bytes() + experts / up.size() * static_cast<size_t>(experts_per_token);
   }
   return bytes;
 }
@@ -164,13 +186,23 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
   using enum TensorRole;
   const ModelConfig& config = checkpoint.config;
   Weights weights;
+  weights.experts_per_token = config.experts_per_token;
   weights.layers.resize(static_cast<size_t>(config.layers));
+  const auto experts_count = static_cast<size_t>(config.experts);
+  std::vector<LoadedExperts> experts(weights.layers.size());
+  for (LoadedExperts& layer : experts) {
+    layer.up.resize(experts_count);
+    layer.down.resize(experts_count);
+  }
   Loader loader(checkpoint, device, weights);
   for (const PlannedWeight& planned : plan.weights) {
-    std::unique_ptr<LinearWeight>& place = Place(weights, planned.role, planned.layer);
+    std::unique_ptr<LinearWeight>& place = Place(weights, experts, planned);
     assert(place == nullptr);
     place = loader.Matrix(planned);
     assert(static_cast<int64_t>(place->bytes()) == planned.bytes);
+  }
+  for (size_t i = 0; experts_count > 0 && i < experts.size(); ++i) {
+    weights.layers[i].experts = device.MakeExperts(std::move(experts[i].up), std::move(experts[i].down));
   }
   weights.final_norm = loader.Norm(kFinalNorm, kFinalNormBias, 0);
   for (int32_t i = 0; i < config.layers; ++i) {

@@ -21,8 +21,10 @@ struct LayerWeights {
   std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
   NormWeight attention_out_norm;    // this and mlp_out_norm: used if the config says so
   NormWeight mlp_norm;
-  std::unique_ptr<LinearWeight> up;    // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
-  std::unique_ptr<LinearWeight> down;  // [hidden, ffn]
+  std::unique_ptr<LinearWeight> up;      // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
+  std::unique_ptr<LinearWeight> down;    // [hidden, ffn]
+  std::unique_ptr<LinearWeight> router;  // [experts, hidden]; null: `up` and `down` are there, and no experts
+  std::unique_ptr<Experts> experts;
   NormWeight mlp_out_norm;
 };
 
@@ -38,8 +40,11 @@ struct Weights {
   std::vector<LayerWeights> layers;
   std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into
 
+  int32_t experts_per_token = 0;
+
   const LinearWeight& head() const { return own_head ? *own_head : *embedding; }
-  // Device bytes that one decode step reads: all matrices, the embedding table only where it is the head.
+  // Device bytes that a step of one token reads: all matrices, of experts those of a token, the embedding table only where it is
+  // the head.
   size_t step_bytes() const;
 };
 

@@ -136,7 +136,13 @@ class Driver {
     double sum = count(weights.head());
     if (weights.project_in != nullptr) sum += count(*weights.project_in) + count(*weights.project_out);
     for (const LayerWeights& layer : weights.layers) {
-      sum += count(*layer.qkv) + count(*layer.o) + count(*layer.up) + count(*layer.down);
+      sum += count(*layer.qkv) + count(*layer.o);
+      if (layer.router == nullptr) {
+        sum += count(*layer.up) + count(*layer.down);
+      } else {
+        const double expert = count(*layer.experts->up().front()) + count(*layer.experts->down().front());
+        sum += count(*layer.router) + weights.experts_per_token * expert;
+      }
     }
     return sum;
   }

@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr const char* kFamilies[] = {"llama",         "llama_linear", "llama_dynamic", "llama_llama3",    "llama_yarn",
                                      "llama_biases",  "mistral",      "qwen2",         "qwen3",           "opt",
                                      "opt_post_norm", "opt_plain",    "gpt_neox",      "gpt_neox_serial", "starcoder2",
-                                     "gemma3_text"};
+                                     "gemma3_text",   "qwen3_moe",    "mixtral"};
 
 // The weights are stored exactly as the goldens were computed with them, and every product is in fp32 here and in fp64 there.
 // What is left is fp32 rounding: measured 6.0e-5 at most (AVX-512, all families and prompts); other instruction sets add up in
@@ -160,6 +160,21 @@ TEST_P(Families, H2oKeepsAndEvictsWhatTheIndependentOneDoes) {
   }
 }
 
+// As newer transformers keeps them: one tensor has all gates and up projections of a layer, one all down projections.
+TEST(FusedExperts, AreThoseOneByOne) {
+  for (const char* family : {"qwen3_moe", "mixtral"}) {
+    SCOPED_TRACE(family);
+    const FamilyCheckpoint checkpoint(family);
+    const TempDir one_by_one, fused;
+    checkpoint.WriteTo(one_by_one.path(), "BF16");
+    checkpoint.WriteTo(fused.path(), "BF16", /*shards=*/1, /*fused_experts=*/true);
+    EngineHarness plain(one_by_one.path(), {}), harness(fused.path(), {});
+    EXPECT_TRUE(harness.checkpoint().warnings.empty());
+    const json& goldens = checkpoint.golden().at("greedy").at("F32");
+    ExpectSameBits(RunGreedy(harness, goldens), RunGreedy(plain, goldens));
+  }
+}
+
 TEST(ShardedFamily, IsTheWholeOne) {
   const FamilyCheckpoint checkpoint("qwen2");
   const TempDir dir;
@@ -171,12 +186,14 @@ TEST(ShardedFamily, IsTheWholeOne) {
 class GgufFamilies : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, GgufFamilies,
                          testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "gpt_neox",
-                                         "gpt_neox_serial", "starcoder2", "gemma3_text"),
+                                         "gpt_neox_serial", "starcoder2", "gemma3_text", "qwen3_moe", "mixtral"),
                          [](const auto& family) { return std::string(family.param); });
 
-// gpt_neox_serial says gelu_fast, which .gguf files cannot: the directory is read with the GELU that they mean.
+// gpt_neox_serial says gelu_fast, which .gguf files cannot: the directory is read with the GELU that they mean. Likewise the
+// weights of qwen3_moe's experts.
 TEST_P(GgufFamilies, AreTheirDirectoriesBitForBit) {
   FamilyCheckpoint checkpoint(GetParam());
+  if (checkpoint.config().contains("norm_topk_prob")) checkpoint.config()["norm_topk_prob"] = true;
   if (checkpoint.config().value("hidden_act", "") == "gelu_fast") checkpoint.config()["hidden_act"] = "gelu";
   const TempDir dir;
   checkpoint.WriteTo(dir.path(), "F32");

@@ -49,6 +49,10 @@ CHECKPOINTS = {
     "mistral": {**LLAMA, "model_type": "mistral", "head_dim": 16, "sliding_window": 40},
     "qwen2": {**LLAMA, "model_type": "qwen2"},
     "qwen3": QWEN3,
+    # Weights of a token's experts that add up to less than 1, and to 1.
+    "qwen3_moe": {**QWEN3, "model_type": "qwen3_moe", "moe_intermediate_size": 24, "num_experts": 8,
+                  "num_experts_per_tok": 3, "norm_topk_prob": False},
+    "mixtral": {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "opt": OPT,
     "opt_post_norm": {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 16},
     "opt_plain": {**OPT, "enable_bias": False, "layer_norm_elementwise_affine": False, "activation_function": "gelu",
@@ -66,7 +70,7 @@ CHECKPOINTS = {
                         "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)},
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm", "gpt_neox", "starcoder2", "gemma3_text")
+STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "opt", "opt_post_norm", "gpt_neox", "starcoder2", "gemma3_text")
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5
@@ -130,7 +134,8 @@ def fill(directory, tensors, dtype):
 
 
 def load(directory, dtype):
-    return AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager").eval()
+    return AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager",
+                                                experts_implementation="eager").eval()
 
 
 def greedy_goldens(directory, generated):

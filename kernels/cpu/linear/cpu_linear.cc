@@ -75,6 +75,19 @@ int64_t SourceRow(const LinearSegment& segment, int64_t panel, int64_t lane) {
 
 }  // namespace
 
+Epilogue EpilogueOf(RunPart part, Epilogue epilogue) {
+  assert(part == RunPart::kWhole || epilogue == Epilogue::kGate);
+  switch (part) {
+    case RunPart::kGate:
+      return Epilogue::kActivate;
+    case RunPart::kUp:
+      return Epilogue::kScale;
+    case RunPart::kWhole:
+      break;
+  }
+  return epilogue;
+}
+
 const char* LinearRun::panel(int64_t index) const {
   const LinearSegment* segment = &segments.back();
   while (index < segment->first_panel) --segment;

@@ -36,6 +36,9 @@ struct LinearSegment {
 // What a run computes of its weight's outputs.
 enum class RunPart : uint8_t { kWhole, kGate, kUp };
 
+// A run's own epilogue, where the product has `epilogue`.
+Epilogue EpilogueOf(RunPart part, Epilogue epilogue);
+
 // Segments that are multiplied with the same prepared x.
 struct LinearRun {
   bool quantised = false;

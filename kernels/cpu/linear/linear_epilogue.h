@@ -18,8 +18,8 @@ struct Ahead {
   int64_t stride;  // bytes per step
 };
 
-// One row of one panel: 32 sums -> y, of which `outputs` columns exist.
-[[maybe_unused]] static void Finish(const LinearCall& call, const float* sums, const float* bias, float* y,
+// Row `row` of x in one panel: 32 sums -> y, of which `outputs` columns exist.
+[[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, const float* sums, const float* bias, float* y,
                                     int64_t outputs) {
   F32x16 first = Load(sums);
   F32x16 second = Load(sums + kLanes);
@@ -38,6 +38,10 @@ struct Ahead {
   const int64_t in_first = outputs < kLanes ? outputs : kLanes;
   const int64_t in_second = outputs - in_first;
   if (call.epilogue == Epilogue::kAccumulate) {
+    if (call.factors != nullptr) {
+      first = first * Set(call.factors[row]);
+      second = second * Set(call.factors[row]);
+    }
     first = LoadN(y, in_first) + first;
     second = LoadN(y + kLanes, in_second) + second;
   } else if (call.epilogue == Epilogue::kScale) {
@@ -80,7 +84,8 @@ template <int kTileRows, typename MultiplyTile>
       multiply_tile(begin, end, data, ahead, sums);
       ahead.next += stride * strides;
       for (int64_t row = begin; row < end; ++row) {
-        Finish(call, sums + (row - begin) * kPanelRows, bias, call.y + row * call.y_stride + output, outputs);
+        const int64_t y_row = call.y_rows == nullptr ? row : call.y_rows[row];
+        Finish(call, row, sums + (row - begin) * kPanelRows, bias, call.y + y_row * call.y_stride + output, outputs);
       }
     }
   }

@@ -12,6 +12,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/runtime/cuda_error.h"
@@ -30,7 +31,7 @@ constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 class CudaDeviceTest : public MatrixFixture {
  protected:
-  CudaDeviceTest() : MatrixFixture({.tokens_max = 80, .cols_max = 300}) {}
+  CudaDeviceTest() : MatrixFixture({.tokens_max = 80, .cols_max = 300, .experts = 40, .experts_per_row = 5}) {}
 
   // What no op writes, in 16 bits.
   Matrix Halves(DType dtype, int64_t rows, int64_t cols) {
@@ -218,6 +219,66 @@ TEST_F(CudaDeviceTest, AttentionsOutputIsRoundedAsAProductWouldDoIt) {
       }
     }
   }
+}
+
+// More experts than a warp has lanes, columns that fill no vector; equal logits and such as are no numbers.
+TEST_F(CudaDeviceTest, ExpertsAgreeWithTheOracleAndRowsDoNotDependOnEachOther) {
+  constexpr int64_t kRows = 5, kHidden = 50, kFfn = 34, kExperts = 40;
+  const Floats x = Random(kRows * kHidden, 1), before = Random(kRows * kHidden, 2);
+  Floats logits = Random(kRows * kExperts, 3);
+  for (size_t expert = 0; expert < kExperts; ++expert) logits[kExperts + expert] = expert % 2 == 0 ? 0.0f : -0.0f;
+  for (const DType dtype : kTypes) {
+    std::vector<Values> up, down;
+    Experts::Matrices up_weights, down_weights;
+    for (uint32_t expert = 0; expert < kExperts; ++expert) {
+      const Floats u = Random(2 * kFfn * kHidden, 10 + expert, 0.2f), d = Random(kHidden * kFfn, 60 + expert, 0.2f);
+      up.push_back(RoundTo(dtype, ToDouble(u)));
+      down.push_back(RoundTo(dtype, ToDouble(d)));
+      const LinearSpec gated{.rows = 2 * kFfn, .cols = kHidden, .format = FormatOf(dtype), .gated = true};
+      const LinearSpec plain{.rows = kHidden, .cols = kFfn, .format = FormatOf(dtype)};
+      up_weights.push_back(device_->MakeLinear(gated, ReaderOf(u, kHidden), {}));
+      down_weights.push_back(device_->MakeLinear(plain, ReaderOf(d, kFfn), {}));
+    }
+    const auto experts = device_->MakeExperts(std::move(up_weights), std::move(down_weights));
+    for (const ExpertRouting& routing : {ExpertRouting{1, false}, ExpertRouting{5, false}, ExpertRouting{5, true}}) {
+      const auto add = [&](int64_t first, int64_t n) {
+        const auto part = [&](const Floats& all, int64_t cols) {
+          return On(n, cols, Floats(all.begin() + first * cols, all.begin() + (first + n) * cols));
+        };
+        const Matrix y = part(before, kHidden);
+        device_->AddExperts(*experts, routing, Activation::kSilu, part(x, kHidden), part(logits, kExperts),
+                            Halves(dtype, n * routing.per_row, kFfn), y);
+        return Read(y);
+      };
+      const Floats together = add(0, kRows);
+      const Values expected = reference::Experts(routing, Activation::kSilu, RoundTo(dtype, ToDouble(x)), kRows,
+                                                 kHidden, ToDouble(logits), up, down);
+      // What lies between the products is rounded to the weights' type: 34 numbers of size 1 times 0.2.
+      const double rounding = dtype == DType::kF32 ? 0x1p-20 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
+      for (size_t i = 0; i < together.size(); ++i) ASSERT_NEAR(together[i], before[i] + expected[i], rounding) << i;
+      for (int64_t row = 0; row < kRows; ++row) {
+        const Floats alone = add(row, 1);
+        ASSERT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + row * kHidden)) << row;
+      }
+    }
+  }
+  // Nothing is read or written out of place, and no other row suffers.
+  const auto weight = [&](int64_t rows, int64_t cols, bool gated) {
+    const Floats values = Random(rows * cols, 1);
+    return device_->MakeLinear({.rows = rows, .cols = cols, .gated = gated}, ReaderOf(values, cols), {});
+  };
+  Experts::Matrices up_weights, down_weights;
+  for (int expert = 0; expert < 2; ++expert) {
+    up_weights.push_back(weight(8, 4, true));
+    down_weights.push_back(weight(4, 4, false));
+  }
+  const auto experts = device_->MakeExperts(std::move(up_weights), std::move(down_weights));
+  const float nan = std::nanf("");
+  const Matrix y = On(2, 4, Floats(8, 1.0f));
+  device_->AddExperts(*experts, {2, true}, Activation::kSilu, On(2, 4, Random(8, 5)), On(2, 2, {nan, nan, 1, 2}),
+                      On(4, 4), y);
+  const Floats rows = Read(y);
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(rows[i]) && std::isfinite(rows[4 + i]));
 }
 
 TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {

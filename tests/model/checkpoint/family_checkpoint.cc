@@ -1,5 +1,6 @@
 #include "tests/model/checkpoint/family_checkpoint.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -71,6 +72,8 @@ const std::map<std::string, std::string>& GgufNames() {
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate", "ffn_gate_inp"},
+      {"block_sparse_moe.gate", "ffn_gate_inp"},
       {"mlp.c_fc", "ffn_up"},
       {"mlp.c_proj", "ffn_down"},
       {"gpt_neox.embed_in", "token_embd"},
@@ -108,6 +111,38 @@ std::string GgufName(const std::string& name, bool sandwich) {
   return prefix + (named ? norm->second : GgufNames().at(stem)) + name.substr(dot);
 }
 
+// What a tensor of one expert is for; the names of Mixtral's are its own.
+enum class ExpertPart { kNone, kGate, kUp, kDown };
+
+ExpertPart ExpertPartOf(const std::string& name) {
+  if (name.find(".experts.") == name.npos) return ExpertPart::kNone;
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  if (has(".gate_proj.") || has(".w1.")) return ExpertPart::kGate;
+  return has(".up_proj.") || has(".w3.") ? ExpertPart::kUp : ExpertPart::kDown;
+}
+
+// The part of a name that its layer's tensors begin with.
+std::string LayerPrefix(const std::string& name) {
+  const size_t number = name.find(".layers.") + 8;
+  return name.substr(0, name.find('.', number) + 1);
+}
+
+// A tensor of one expert becomes part of one that all experts of its layer share. They come one after the other, gates before up
+// projections.
+void AddFused(const TestTensor& one, std::vector<TestTensor>& tensors) {
+  const ExpertPart part = ExpertPartOf(one.name);
+  const bool both = part != ExpertPart::kDown;
+  const std::string name = LayerPrefix(one.name) + (both ? "mlp.experts.gate_up_proj" : "mlp.experts.down_proj");
+  auto all =
+      std::find_if(tensors.begin(), tensors.end(), [&](const TestTensor& tensor) { return tensor.name == name; });
+  if (all == tensors.end()) {
+    tensors.push_back({name, one.dtype, {0, one.shape[0] * (both ? 2 : 1), one.shape[1]}, {}});
+    all = tensors.end() - 1;
+  }
+  if (part != ExpertPart::kUp) ++all->shape[0];
+  all->data += one.data;
+}
+
 // `values` [rows, cols] with row `order(row)` in place of row `row`.
 template <typename Order>
 std::vector<float> Reordered(const std::vector<float>& values, int64_t rows, Order order) {
@@ -137,7 +172,8 @@ std::vector<float> FamilyCheckpoint::Values(const std::string& tensor) const {
   throw std::out_of_range(tensor);
 }
 
-void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& dtype, size_t shards) const {
+void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& dtype, size_t shards,
+                               bool fused_experts) const {
   std::ofstream(directory + "/config.json") << golden_.at("config").dump();
   std::ofstream(directory + "/tokenizer.json") << TinyTokenizerJson().dump();
   std::vector<std::vector<TestTensor>> parts(shards);
@@ -146,7 +182,12 @@ void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& 
   for (const json& entry : golden_.at("tensors")) {
     const auto name = entry[0].get<std::string>();
     const size_t shard = next++ % shards;
-    parts[shard].push_back({name, dtype, entry[1].get<std::vector<int64_t>>(), Stored(Values(name), dtype)});
+    TestTensor tensor = {name, dtype, entry[1].get<std::vector<int64_t>>(), Stored(Values(name), dtype)};
+    if (fused_experts && ExpertPartOf(name) != ExpertPart::kNone) {
+      AddFused(tensor, parts[shard]);
+      continue;
+    }
+    parts[shard].push_back(std::move(tensor));
     map[name] = "model-" + std::to_string(shard) + ".safetensors";
   }
   for (size_t shard = 0; shard < shards; ++shard) {
@@ -159,7 +200,8 @@ void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& 
 void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int64_t>& shape, GgufBuilder& file) const {
   const json& config = golden_.at("config");
   const int64_t heads = config.at("num_attention_heads").get<int64_t>();
-  const int64_t head_dim = config.value("head_dim", config.at("hidden_size").get<int64_t>() / heads);
+  const json stated = config.value("head_dim", json());  // null in some families
+  const int64_t head_dim = stated.is_number() ? stated.get<int64_t>() : config.at("hidden_size").get<int64_t>() / heads;
   const int64_t rows = shape[0];
   std::vector<float> values = Values(name);
   if (name.find("query_key_value") != name.npos) {
@@ -171,12 +213,25 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
   }
   const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
   const std::string type = config.at("model_type").get<std::string>();
-  if (rotated && (type == "llama" || type == "mistral")) {
+  if (rotated && (type == "llama" || type == "mistral" || type == "mixtral")) {
     // Rotary pairs side by side.
     values = Reordered(values, rows, [&](int64_t row) {
       const int64_t in_head = row % head_dim;
       return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
     });
+  }
+  if (const ExpertPart part = ExpertPartOf(name); part != ExpertPart::kNone) {
+    const size_t number = LayerPrefix(name).size();
+    const char* stem = part == ExpertPart::kGate ? "gate" : part == ExpertPart::kUp ? "up" : "down";
+    const std::string layer = name.substr(name.find(".layers.") + 8, number - name.find(".layers.") - 8);
+    const std::string stored = "blk." + layer + "ffn_" + stem + "_exps.weight";
+    GgufBuilder::Tensor& all = file.At(stored);
+    const uint64_t before = all.dims.empty() ? 0 : all.dims[2];
+    all = {stored,
+           {static_cast<uint64_t>(shape[1]), static_cast<uint64_t>(rows), before + 1},
+           GgufBuilder::kF32,
+           all.data + Stored(values, "F32")};
+    return;
   }
   const bool gemma = type == "gemma3_text";
   if (gemma && name.find("norm") != name.npos) {
@@ -191,7 +246,8 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
   const json& config = golden_.at("config");
   const auto number = [&](const char* key) { return config.at(key).get<uint32_t>(); };
   std::string arch = config.at("model_type").get<std::string>();
-  if (arch == "mistral") arch = "llama";
+  if (arch == "mistral" || arch == "mixtral") arch = "llama";
+  if (arch == "qwen3_moe") arch = "qwen3moe";
   if (arch == "gpt_neox") arch = "gptneox";
   if (arch == "gemma3_text") arch = "gemma3";
   const bool neox = arch == "gptneox";
@@ -214,6 +270,14 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
       .SetFloat(arch + (config.contains("rms_norm_eps") ? "attention.layer_norm_rms_epsilon"
                                                         : "attention.layer_norm_epsilon"),
                 config.at(epsilon).get<float>());
+  if (config.contains("num_experts_per_tok")) {
+    file.Set(arch + "expert_count",
+             config.contains("num_experts") ? number("num_experts") : number("num_local_experts"))
+        .Set(arch + "expert_used_count", number("num_experts_per_tok"));
+  }
+  if (config.contains("moe_intermediate_size")) {
+    file.Set(arch + "expert_feed_forward_length", number("moe_intermediate_size"));
+  }
   const json& rope = config.at("rope_parameters");
   if (neox) {
     const double share = rope.at("partial_rotary_factor").get<double>();
@@ -233,7 +297,7 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
       file.Set(arch + "attention.sliding_window", window.get<uint32_t>());
     }
     if (arch == "gemma3.") file.Set(arch + "attention.sliding_window_pattern", 2);
-    if (config.contains("head_dim")) {
+    if (config.value("head_dim", json()).is_number()) {
       file.Set(arch + "attention.key_length", number("head_dim"))
           .Set(arch + "attention.value_length", number("head_dim"))
           .Set(arch + "rope.dimension_count", number("head_dim"));

@@ -20,8 +20,9 @@ class FamilyCheckpoint {
   nlohmann::json& config() { return golden_["config"]; }
 
   // config.json, tokenizer.json and the weights; `dtype` is "F32", "F16" or "BF16". With more than one shard the tensors are
-  // dealt out in turn, and an index names the files.
-  void WriteTo(const std::string& directory, const std::string& dtype, size_t shards = 1) const;
+  // dealt out in turn, and an index names the files. `fused_experts`: as newer transformers writes them.
+  void WriteTo(const std::string& directory, const std::string& dtype, size_t shards = 1,
+               bool fused_experts = false) const;
   // As llama.cpp's converter writes it. REQUIRES: a family that has an architecture there, plain rope.
   GgufBuilder Gguf() const;
 

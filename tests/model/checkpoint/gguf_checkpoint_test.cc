@@ -343,8 +343,8 @@ INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
     testing::Values(
         Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, gemma3, gptneox, "
-              "starcoder2"},
+              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, gemma3, "
+              "gptneox, starcoder2"},
         Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
               "'general.architecture': is missing"},
         Wrong{"OneOfSeveralParts",
@@ -352,7 +352,6 @@ INSTANTIATE_TEST_SUITE_P(
                 f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)).SetRaw("split.no", F::kUint16, Raw<uint16_t>(0));
               },
               "'split.count'"},
-        Wrong{"Experts", [](F& f) { f.Set("llama.expert_count", 8); }, "'llama.expert_count'"},
         Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
               "'longrope' is not supported"},
         Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kIQ2_XXS; },
@@ -377,6 +376,46 @@ void Overwrite(const std::string& path, size_t at, const std::string& bytes) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(at)).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, GgufRefusal,
+    testing::Values(
+        Wrong{"ExpertsOfAFamilyWithout",
+              [](F& f) {
+                f.SetText("general.architecture", "qwen2");
+                for (const char* key : {"embedding_length", "block_count", "attention.head_count",
+                                        "feed_forward_length", "context_length"}) {
+                  f.Set(std::string("qwen2.") + key, 8);
+                }
+                f.SetFloat("qwen2.attention.layer_norm_rms_epsilon", 1e-5f).Set("qwen2.expert_count", 8);
+              },
+              "'qwen2.expert_count': 8 is not supported for qwen2"},
+        Wrong{"ExpertsPerTokenMissing", [](F& f) { f.Set("llama.expert_count", 8); },
+              "'llama.expert_used_count': is missing"},
+        Wrong{"ExpertsHuge", [](F& f) { f.Set("llama.expert_count", 1 << 30).Set("llama.expert_used_count", 2); },
+              "'llama.expert_count': 1073741824 is out of range [0, 1024]"},
+        Wrong{"MoreExpertsPerTokenThanThereAre",
+              [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 9); },
+              "'llama.expert_used_count': 9 is out of range [1, 8]"},
+        Wrong{"SharedExperts",
+              [](F& f) {
+                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_shared_count", 1);
+              },
+              "'llama.expert_shared_count': is not supported"},
+        Wrong{"ExpertsScaled",
+              [](F& f) {
+                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2);
+                f.SetFloat("llama.expert_weights_scale", 2.5f);
+              },
+              "'llama.expert_weights_scale': 2.5 is not supported"},
+        Wrong{"ExpertsBySigmoid",
+              [](F& f) {
+                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 2);
+              },
+              "'llama.expert_gating_func': 2 is not supported"},
+        Wrong{"ExpertsMissing", [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2); },
+              "tensor 'blk.0.ffn_gate_inp.weight': is missing"}),
+    kName);
 
 INSTANTIATE_TEST_SUITE_P(
     , GgufDamage,

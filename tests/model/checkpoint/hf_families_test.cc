@@ -20,7 +20,7 @@ using nlohmann::json;
 json Silent(const char* model_type) {
   json config = {
       {"model_type", model_type}, {"hidden_size", 64},       {"num_hidden_layers", 2}, {"num_attention_heads", 8},
-      {"vocab_size", 100},        {"intermediate_size", 96}, {"ffn_dim", 96}};
+      {"vocab_size", 100},        {"intermediate_size", 96}, {"ffn_dim", 96},          {"moe_intermediate_size", 24}};
   if (std::string(model_type).starts_with("qwen")) config.update({{"eos_token_id", 7}, {"num_key_value_heads", 8}});
   return config;
 }
@@ -45,6 +45,22 @@ TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
   const Reading qwen3(Silent("qwen3"));
   ASSERT_THAT(qwen3.result(), IsOk());
   EXPECT_EQ(qwen3.config().head_dim, 128);
+
+  const Reading qwen3_moe(Silent("qwen3_moe"));
+  ASSERT_THAT(qwen3_moe.result(), IsOk());
+  EXPECT_EQ(qwen3_moe.config().ffn, 24);
+  EXPECT_EQ(qwen3_moe.config().experts, 128);
+  EXPECT_EQ(qwen3_moe.config().experts_per_token, 8);
+  EXPECT_FALSE(qwen3_moe.config().normalised_experts);
+  EXPECT_EQ(qwen3_moe.config().window, kNoWindow);
+
+  const Reading mixtral(Silent("mixtral"));
+  ASSERT_THAT(mixtral.result(), IsOk());
+  EXPECT_EQ(mixtral.config().ffn, 96);
+  EXPECT_EQ(mixtral.config().experts, 8);
+  EXPECT_EQ(mixtral.config().experts_per_token, 2);
+  EXPECT_TRUE(mixtral.config().normalised_experts);
+  EXPECT_EQ(mixtral.config().context, 131072);
 
   const Reading opt(Silent("opt"));
   ASSERT_THAT(opt.result(), IsOk());
@@ -235,6 +251,28 @@ INSTANTIATE_TEST_SUITE_P(
                       {{"full_attention", {{"rope_type", "default"}}},
                        {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}},
                     "'linear' is not supported for windowed layers"},
+        WrongFamily{
+            "NoExperts", "mixtral", {{"num_local_experts", 0}}, "'num_local_experts': 0 is out of range [1, 1024]"},
+        WrongFamily{"ExpertsHuge", "mixtral", {{"num_local_experts", 1 << 30}}, "'num_local_experts': 1073741824"},
+        WrongFamily{"ExpertsAreNoNumber", "mixtral", {{"num_local_experts", "all"}}, "'num_local_experts': is not"},
+        WrongFamily{"MoreExpertsPerTokenThanThereAre",
+                    "mixtral",
+                    {{"num_experts_per_tok", 9}},
+                    "'num_experts_per_tok': 9 is out of range [1, 8]"},
+        WrongFamily{"NoExpertsPerToken", "qwen3_moe", {{"num_experts_per_tok", 0}}, "'num_experts_per_tok': 0"},
+        WrongFamily{"NegativeExperts", "qwen3_moe", {{"num_experts", -8}}, "'num_experts': -8 is out of range"},
+        WrongFamily{"ExpertsInSomeLayers",
+                    "qwen3_moe",
+                    {{"mlp_only_layers", {1}}},
+                    "'mlp_only_layers': is not supported: every layer has experts"},
+        WrongFamily{"ExpertsInEverySecondLayer",
+                    "qwen3_moe",
+                    {{"decoder_sparse_step", 2}},
+                    "'decoder_sparse_step': 2 is not supported"},
+        WrongFamily{"ExpertsTooWide",
+                    "qwen3_moe",
+                    {{"moe_intermediate_size", 1 << 30}},
+                    "'moe_intermediate_size': 1073741824 is out of range"},
         WrongFamily{"OptNoFfn", "opt", {{"ffn_dim", 0}}, "'ffn_dim': 0 is out of range"},
         WrongFamily{"OptFfnMissing", "opt", {{"ffn_dim", nullptr}}, "'ffn_dim': is missing"},
         WrongFamily{"OptProjection0", "opt", {{"word_embed_proj_dim", 0}}, "'word_embed_proj_dim': 0 is out of range"},

@@ -142,6 +142,88 @@ TEST_F(FusedTensorTest, StackedTakesOneAfterTheOther) {
   EXPECT_EQ(Row(table->Find(TensorRole::kVBias, 1), 0), (std::vector<float>{6, 7}));
 }
 
+// Three experts of two rows and four columns (down: four and two), one by one or together.
+class ExpertTensorTest : public TensorTableTest {
+ protected:
+  ExpertTensorTest() {
+    config_.layers = 1;
+    config_.ffn = 2;
+    config_.experts = 3;
+    config_.experts_per_token = 2;
+    tensors_.clear();
+    Add("l.0.router", {3, 4});
+  }
+  void AddOneByOne() {
+    for (const std::string expert : {"0", "1", "2"}) {
+      Add("l.0." + expert + ".gate", {2, 4});
+      Add("l.0." + expert + ".up", {2, 4});
+      Add("l.0." + expert + ".down", {4, 2});
+    }
+  }
+  absl::StatusOr<TensorTable> BindExperts() {
+    return TensorTable::Bind(kNaming, config_, {}, "index", tensors_, warnings_);
+  }
+
+  static constexpr TensorName kNamesOfExperts[] = {
+      {TensorRole::kRouter, Presence::kRequired, "l.#.router"},
+      {TensorRole::kExpertGate, Presence::kRequired, "l.#.@.gate", QkvFusion::kNone, "l.#.gates"},
+      {TensorRole::kExpertUp, Presence::kRequired, "l.#.@.up", QkvFusion::kNone, "l.#.gates"},
+      {TensorRole::kExpertDown, Presence::kRequired, "l.#.@.down", QkvFusion::kNone, "l.#.downs"},
+  };
+  static constexpr TensorNaming kNaming = {.names = kNamesOfExperts};
+};
+
+TEST_F(ExpertTensorTest, EachHasTensorsOfItsOwn) {
+  AddOneByOne();
+  const auto table = BindExperts();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_TRUE(warnings_.empty());
+  EXPECT_EQ(table->Find(TensorRole::kExpertUp, 0, 2)->name(), "l.0.2.up");
+  EXPECT_EQ(table->Find(TensorRole::kExpertDown, 0, 1)->rows(), 4);
+  EXPECT_EQ(table->Find(TensorRole::kExpertDown, 0, 3), nullptr);
+  EXPECT_EQ(table->Find(TensorRole::kRouter, 0, 2), table->Find(TensorRole::kRouter, 0)) << "a layer has one";
+}
+
+TEST_F(ExpertTensorTest, OneTensorMayHaveAllOfThem) {
+  Add("l.0.gates", {3, 4, 4});
+  Add("l.0.downs", {3, 4, 2});
+  const auto table = BindExperts();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_TRUE(warnings_.empty());
+  // Each expert has two rows of the gate, then two of the up projection.
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGate, 0, 0), 1), (std::vector<float>{4, 5, 6, 7}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertUp, 0, 0), 0), (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGate, 0, 2), 0), (std::vector<float>{32, 33, 34, 35}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertUp, 0, 2), 1), (std::vector<float>{44, 45, 46, 47}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertDown, 0, 1), 3), (std::vector<float>{14, 15}));
+  // Gates alone.
+  Add("l.0.gates", {3, 2, 4});
+  const auto alone = BindExperts();
+  ASSERT_THAT(alone, IsOk());
+  EXPECT_EQ(Row(alone->Find(TensorRole::kExpertGate, 0, 2), 1), (std::vector<float>{20, 21, 22, 23}));
+}
+
+TEST_F(ExpertTensorTest, RefusesOnesThatAreMissingOrOfAnotherShape) {
+  AddOneByOne();
+  Remove("l.0.1.up");
+  EXPECT_THAT(BindExperts(), RefusedWith("index: ", "tensor 'l.0.1.up': is missing"));
+  AddOneByOne();
+  Add("l.0.2.down", {4, 3});
+  EXPECT_THAT(BindExperts(), RefusedWith("file: ", "tensor 'l.0.2.down': its shape is [4, 3]"));
+  AddOneByOne();
+  Add("l.0.router", {4, 4});
+  EXPECT_THAT(BindExperts(), RefusedWith("file: ", "tensor 'l.0.router': its shape is [4, 4]"));
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{2, 4, 4}, {3, 3, 4}, {3, 4, 5}, {3, 0, 4}, {4, 3, 4}}) {
+    tensors_.clear();
+    Add("l.0.router", {3, 4});
+    Add("l.0.gates", shape);
+    Add("l.0.downs", {3, 4, 2});
+    EXPECT_THAT(BindExperts(),
+                RefusedWith("file: ", "tensor 'l.0.gates': its shape is [", "the config asks for 3 experts of [2, 4]"));
+  }
+}
+
 // Rows as they are stored, expanded one by one, are what ReadRows says.
 void ExpectStoredRows(const TensorSource* source) {
   ASSERT_TRUE(source->has_stored_rows());

@@ -74,6 +74,9 @@ class RecordingDevice final : public Device {
   void Embed(const LinearWeight*, float, const LinearWeight*, Matrix) override { assert(false); }
   void Norm(const NormWeight&, Matrix, Matrix) override { assert(false); }
   void AddNormed(const NormWeight&, Matrix, Matrix) override { assert(false); }
+  void AddExperts(const Experts&, const ExpertRouting&, Activation, Matrix, Matrix, Matrix, Matrix) override {
+    assert(false);
+  }
   void RopeAndWriteKv(const RopeTable*, const HeadNorms&, int32_t, Matrix, const KvCacheView&) override {
     assert(false);
   }

@@ -14,7 +14,7 @@
 
 namespace hydrant {
 
-// All but biases, each as make(role, layer, rows, cols) makes it.
+// All but biases, each as make(role, layer, rows, cols) makes it; those of experts are all alike.
 template <typename Make>
 TensorTable TensorsFor(const ModelConfig& config, const Make& make) {
   using enum TensorRole;
@@ -23,12 +23,19 @@ TensorTable TensorsFor(const ModelConfig& config, const Make& make) {
   if (config.position_rows > 0) outside.push_back(kPositions);
   if (config.projected()) outside.insert(outside.end(), {kProjectIn, kProjectOut});
   if (config.final_norm) outside.push_back(kFinalNorm);
-  std::vector<TensorRole> inside = {kAttentionNorm, kMlpNorm, kQ, kK, kV, kO, kUp, kDown};
-  if (config.gated) inside.push_back(kGate);
+  std::vector<TensorRole> inside = {kAttentionNorm, kMlpNorm, kQ, kK, kV, kO};
+  if (config.experts > 0) {
+    inside.insert(inside.end(), {kRouter, kExpertGate, kExpertUp, kExpertDown});
+  } else {
+    inside.insert(inside.end(), {kUp, kDown});
+    if (config.gated) inside.push_back(kGate);
+  }
   TensorTable tensors;
   const auto set = [&](TensorRole role, int32_t layer) {
     const std::vector<int64_t> shape = ShapeOf(role, config);
-    tensors.Set(role, layer, make(role, layer, shape.size() == 1 ? 1 : shape[0], shape.back()));
+    for (int32_t expert = 0; expert < (InExperts(role) ? config.experts : 1); ++expert) {
+      tensors.Set(role, layer, make(role, layer, shape.size() == 1 ? 1 : shape[0], shape.back()), expert);
+    }
   };
   for (const TensorRole role : outside) set(role, 0);
   for (int32_t layer = 0; layer < config.layers; ++layer) {

@@ -184,11 +184,32 @@ TEST(WeightPlan, WhatCannotBeHadAsStoredIsExpanded) {
   EXPECT_THAT(Computed(Find(plan, WeightRole::kDown, 1)), ElementsAre(kQ8_0));
 }
 
+TEST(WeightPlan, EachExpertHasMatricesOfItsOwn) {
+  ModelConfig config = TwoLayers();
+  config.experts = 3;
+  config.experts_per_token = 2;
+  TensorTable tensors = HollowTensors(config, kQ4_K);
+  tensors.Set(TensorRole::kExpertUp, 1, std::make_unique<HollowTensor>(512, 256, kQ6_K), /*expert=*/2);
+  const WeightPlan plan = Plan(config, tensors, {kQ4_K, kQ6_K});
+  EXPECT_EQ(plan.weights.size(), 2u + 2 * (3 + 2 * 3)) << "embedding and head; per layer q k v, o, router, experts";
+  const PlannedWeight& router = Find(plan, WeightRole::kRouter, 1);
+  EXPECT_EQ(router.rows(), 3);
+  int experts = 0;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.role != WeightRole::kExpertUp || weight.layer != 1) continue;
+    EXPECT_EQ(weight.expert, experts++);
+    EXPECT_TRUE(weight.gated);
+    EXPECT_EQ(weight.rows(), 1024);
+    EXPECT_THAT(Computed(weight), ElementsAre(kQ4_K, weight.expert == 2 ? kQ6_K : kQ4_K));
+  }
+  EXPECT_EQ(experts, 3);
+}
+
 // --- what loading takes ------------------------------------------------------------------------------------------------
 
 std::unique_ptr<CpuDevice> TwoThreads() { return CpuDevice::Create(CpuDeviceOptions{.threads = 2}).value(); }
 
-const LinearWeight* Loaded(const Weights& weights, WeightRole role, int32_t layer) {
+const LinearWeight* Loaded(const Weights& weights, WeightRole role, int32_t layer, size_t expert) {
   const LayerWeights& in = weights.layers[static_cast<size_t>(layer)];
   switch (role) {
     case WeightRole::kEmbedding:
@@ -209,6 +230,12 @@ const LinearWeight* Loaded(const Weights& weights, WeightRole role, int32_t laye
       return in.up.get();
     case WeightRole::kDown:
       return in.down.get();
+    case WeightRole::kRouter:
+      return in.router.get();
+    case WeightRole::kExpertUp:
+      return in.experts->up()[expert].get();
+    case WeightRole::kExpertDown:
+      return in.experts->down()[expert].get();
   }
   return nullptr;
 }
@@ -224,7 +251,7 @@ void ExpectLoadedAsPlanned(const std::string& path) {
     std::set<const LinearWeight*> seen;
     int64_t bytes = 0;
     for (const PlannedWeight& planned : plan.weights) {
-      const LinearWeight* loaded = Loaded(weights, planned.role, planned.layer);
+      const LinearWeight* loaded = Loaded(weights, planned.role, planned.layer, static_cast<size_t>(planned.expert));
       ASSERT_NE(loaded, nullptr);
       EXPECT_TRUE(seen.insert(loaded).second);
       EXPECT_EQ(static_cast<int64_t>(loaded->bytes()), planned.bytes);
@@ -235,7 +262,9 @@ void ExpectLoadedAsPlanned(const std::string& path) {
     }
     const size_t outside =
         1 + (weights.own_head != nullptr) + 2 * (weights.project_in != nullptr) + (weights.positions != nullptr);
-    EXPECT_EQ(seen.size(), outside + 4 * weights.layers.size());
+    const Experts* of_layer = weights.layers.front().experts.get();
+    const size_t experts = of_layer == nullptr ? 0 : of_layer->up().size();
+    EXPECT_EQ(seen.size(), outside + (experts == 0 ? 4 : 3 + 2 * experts) * weights.layers.size());
     EXPECT_EQ(plan.bytes() + plan.position_bytes() - plan.rope_bytes, bytes);
     EXPECT_EQ(plan.rope_bytes != 0, weights.rope != nullptr);
   }
@@ -244,7 +273,8 @@ void ExpectLoadedAsPlanned(const std::string& path) {
 class PlannedFamilies : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, PlannedFamilies,
                          testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm",
-                                         "opt_plain", "gpt_neox", "gpt_neox_serial", "starcoder2"),
+                                         "opt_plain", "gpt_neox", "gpt_neox_serial", "starcoder2", "qwen3_moe",
+                                         "mixtral"),
                          [](const auto& family) { return std::string(family.param); });
 
 TEST_P(PlannedFamilies, TakeWhatTheirPlansSay) {
