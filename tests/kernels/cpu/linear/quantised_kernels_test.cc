@@ -20,6 +20,7 @@
 #include "kernels/reference/quantised_reference.h"
 #include "kernels/reference/reference.h"
 #include "model/files/dequantize.h"
+#include "tests/kernels/cpu/tested_isas.h"
 #include "tests/kernels/operands.h"
 #include "tests/kernels/stored_rows.h"
 #include "tests/support/sanitizers.h"
@@ -125,7 +126,7 @@ class QuantisedKernelsTest : public testing::TestWithParam<std::tuple<CpuIsa, We
 };
 
 INSTANTIATE_TEST_SUITE_P(EveryIsa, QuantisedKernelsTest,
-                         testing::Combine(testing::ValuesIn(SupportedIsas()), testing::ValuesIn(kQuantisedFormats)),
+                         testing::Combine(testing::ValuesIn(TestedProductIsas()), testing::ValuesIn(kQuantisedFormats)),
                          [](const auto& test) {
                            return std::string(IsaName(std::get<0>(test.param))) + "_" +
                                   std::string(InfoOf(std::get<1>(test.param)).name);
@@ -281,7 +282,7 @@ TEST(QuantisedKernels, FormatsMixWithinAWeight) {
       {{33, WeightFormat::kQ2_K}, {32, WeightFormat::kQ3_K}, {32, WeightFormat::kIQ4_XS}},
       {{64, WeightFormat::kQ4_0}, {32, WeightFormat::kBF16}, {40, WeightFormat::kQ5_K}, {8, WeightFormat::kBF16}},
   };
-  for (const CpuIsa isa : SupportedIsas()) {
+  for (const CpuIsa isa : TestedProductIsas()) {
     for (const std::vector<LinearPart>& parts : mixtures) {
       for (const int threads : {1, 2, 5}) {
         const auto device = MakeDevice(isa, threads);
@@ -320,7 +321,7 @@ TEST(QuantisedKernels, AGateAndItsUpProjectionMayDiffer) {
       {WeightFormat::kIQ4_XS, WeightFormat::kBF16},
       {WeightFormat::kBF16, WeightFormat::kQ2_K},
   };
-  for (const CpuIsa isa : SupportedIsas()) {
+  for (const CpuIsa isa : TestedProductIsas()) {
     for (const auto& [gate_format, up_format] : pairs) {
       for (const int64_t half : {1, 15, 33, 64}) {
         const auto device = MakeDevice(isa, 3);
