@@ -153,6 +153,8 @@ struct ExpertRouting {
 struct HeadNorms {
   NormWeight q;
   NormWeight k;
+  // All query heads of a token are normalised as one row, and so are its key heads: weights are [heads * head_dim].
+  bool over_heads = false;
 };
 
 class Device {

@@ -201,6 +201,11 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
     sizing.warnings.push_back(
         "the pool holds less than one full context: long requests without a budget will be refused");
   }
+  if (model.rope_is_long(limits.context_max)) {
+    sizing.warnings.push_back(absl::StrCat("short texts, too, are rotated as this model rotates those longer than ",
+                                           model.rope_short_context, " tokens; --max-model-len ",
+                                           model.rope_short_context, " serves short ones as they were trained"));
+  }
   return sizing;
 }
 

@@ -53,14 +53,26 @@ constexpr auto kGemma3Names =
 // Old files have a tensor for each expert.
 constexpr TensorName kExperts[] = {
     {TensorRole::kRouter, Presence::kRequired, "blk.#.ffn_gate_inp.weight"},
-    {TensorRole::kExpertGate, Presence::kRequired, "blk.#.ffn_gate_exps.weight", QkvFusion::kNone,
+    {TensorRole::kExpertGate, Presence::kRequired, "blk.#.ffn_gate_exps.weight", Fusion::kNone,
      "blk.#.ffn_gate.@.weight"},
-    {TensorRole::kExpertUp, Presence::kRequired, "blk.#.ffn_up_exps.weight", QkvFusion::kNone, "blk.#.ffn_up.@.weight"},
-    {TensorRole::kExpertDown, Presence::kRequired, "blk.#.ffn_down_exps.weight", QkvFusion::kNone,
+    {TensorRole::kExpertUp, Presence::kRequired, "blk.#.ffn_up_exps.weight", Fusion::kNone, "blk.#.ffn_up.@.weight"},
+    {TensorRole::kExpertDown, Presence::kRequired, "blk.#.ffn_down_exps.weight", Fusion::kNone,
      "blk.#.ffn_down.@.weight"},
 };
 constexpr auto kMixtralNames = WithExperts<3>(kBaseNames, kExperts);
 constexpr auto kQwen3MoeNames = WithExperts<3>(kQwen3Names, kExperts);
+
+constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
+
+constexpr auto kPhi3Names =
+    WithChanges(Without(kBaseNames, {TensorRole::kQBias, TensorRole::kKBias, TensorRole::kVBias, TensorRole::kOBias}),
+                {
+                    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+                    {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+                    {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+                    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
+                    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
+                });
 
 // The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
 constexpr TensorName kNeoxNames[] = {
@@ -70,12 +82,12 @@ constexpr TensorName kNeoxNames[] = {
     {TensorRole::kFinalNormBias, Presence::kRequired, "output_norm.bias"},
     {TensorRole::kAttentionNorm, Presence::kRequired, "blk.#.attn_norm.weight"},
     {TensorRole::kAttentionNormBias, Presence::kRequired, "blk.#.attn_norm.bias"},
-    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
-    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
-    {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
-    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
-    {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", QkvFusion::kStacked},
-    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_qkv.bias", QkvFusion::kStacked},
+    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+    {TensorRole::kQBias, Presence::kOptional, "blk.#.attn_qkv.bias", Fusion::kStacked},
+    {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+    {TensorRole::kKBias, Presence::kOptional, "blk.#.attn_qkv.bias", Fusion::kStacked},
+    {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+    {TensorRole::kVBias, Presence::kOptional, "blk.#.attn_qkv.bias", Fusion::kStacked},
     {TensorRole::kO, Presence::kRequired, "blk.#.attn_output.weight"},
     {TensorRole::kOBias, Presence::kOptional, "blk.#.attn_output.bias"},
     {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.ffn_norm.weight"},
@@ -109,7 +121,8 @@ constexpr TensorName kStarcoder2Names[] = {
     {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
 };
 
-constexpr std::string_view kKnown[] = {"rope_freqs.weight", "blk.#.attn_rot_embd"};
+constexpr std::string_view kKnown[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
+                                       "blk.#.attn_rot_embd"};
 
 constexpr std::string_view kRmsEps = ".attention.layer_norm_rms_epsilon";
 
@@ -123,16 +136,31 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3moe", .experts_naming = {.names = kQwen3MoeNames, .known = kKnown}, .norm_eps_key = kRmsEps},
+    // No key says which layers are not rotated.
+    {.name = "smollm3",
+     .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},
+     .norm_eps_key = kRmsEps,
+     .unrotated_period = 4},
+    // OLMo 3 calls itself so, too: it has windows.
+    {.name = "olmo2",
+     .naming = {.names = kOlmo2Names, .known = kKnown},
+     .norm_eps_key = kRmsEps,
+     .norm_place = NormPlace::kAfter,
+     .norms_over_heads = true,
+     .window_period = 4,
+     .windowed_rope = true},
     // The converter has added 1 to the weights of its norms. 62 layers: the 27B.
     {.name = "gemma3",
      .naming = {.names = kGemma3Names, .known = kKnown},
      .norm_eps_key = kRmsEps,
      .activation = Activation::kGeluTanh,
-     .sandwich_norm = true,
+     .norm_place = NormPlace::kBeforeAndAfter,
      .scales_embedding = true,
      .window_period = 6,
+     .windowed_rope = true,
      .windowed_theta = 10'000,
      .layers_scaled_by_width = 62},
+    {.name = "phi3", .naming = {.names = kPhi3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "gptneox",
      .naming = {.names = kNeoxNames, .known = kKnown},
      .norm = NormKind::kLayer,

@@ -10,6 +10,7 @@
 
 #include "kernels/types.h"
 #include "model/checkpoint/tensor_names.h"
+#include "model/config/model_config.h"
 
 namespace hydrant {
 
@@ -21,11 +22,14 @@ struct GgufArchitecture {
   std::string_view norm_eps_key;  // after the prefix
   Activation activation = Activation::kSilu;
   bool gated = true;
-  bool sandwich_norm = false;
+  NormPlace norm_place = NormPlace::kBefore;
+  bool norms_over_heads = false;
   bool scales_embedding = false;  // by sqrt(hidden)
-  // Every window_period-th layer has no window, the others rotate with a base of windowed_theta. 0: all layers are alike.
+  // Where there are windows, every window_period-th layer has none, unless the file says which. 0: all layers are alike.
   int32_t window_period = 0;
-  double windowed_theta = 0;
+  bool windowed_rope = false;    // windowed layers rotate without scaling
+  double windowed_theta = 0;     // their base; 0: that of the others
+  int32_t unrotated_period = 0;  // every such layer has no positions at all; 0: none
   // A model of so many layers divides scores by the root of hidden / heads. 0: none does.
   int32_t layers_scaled_by_width = 0;
   bool says_parallel = false;  // `use_parallel_residual` is there

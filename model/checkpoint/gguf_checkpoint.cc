@@ -21,6 +21,8 @@ namespace hydrant {
 namespace {
 
 constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+constexpr std::string_view kShortRopeFactors = "rope_factors_short.weight";
+constexpr std::string_view kLongRopeFactors = "rope_factors_long.weight";
 
 // The metadata keys of one architecture.
 struct Keys {
@@ -37,7 +39,7 @@ struct Keys {
         norm_eps(StrCat(a, norm_eps_key)),
         parallel_residual(StrCat(a, ".use_parallel_residual")),
         sliding_window(StrCat(a, ".attention.sliding_window")),
-        window_period(StrCat(a, ".attention.sliding_window_pattern")),
+        windowed_layers(StrCat(a, ".attention.sliding_window_pattern")),
         attention_softcap(StrCat(a, ".attn_logit_softcapping")),
         final_softcap(StrCat(a, ".final_logit_softcapping")),
         experts(StrCat(a, ".expert_count")),
@@ -58,7 +60,7 @@ struct Keys {
         rope_beta_slow(StrCat(a, ".rope.scaling.yarn_beta_slow")) {}
 
   std::string hidden, layers, query_heads, kv_heads, key_length, value_length, ffn, vocab, context, norm_eps,
-      parallel_residual, sliding_window, window_period, attention_softcap, final_softcap, experts, experts_used,
+      parallel_residual, sliding_window, windowed_layers, attention_softcap, final_softcap, experts, experts_used,
       experts_ffn, experts_shared, experts_scale, experts_gating, rope_dims, rope_theta, windowed_theta, rope_kind,
       rope_factor, rope_factor_old, rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
 };
@@ -132,7 +134,8 @@ class GgufReader {
     config.norm = architecture_.norm;
     config.activation = architecture_.activation;
     config.gated = architecture_.gated;
-    config.sandwich_norm = architecture_.sandwich_norm;
+    config.norm_place = architecture_.norm_place;
+    config.norms_over_heads = architecture_.norms_over_heads;
     HYDRANT_ASSIGN_OR_RETURN(const auto parallel, file_.Bool(keys_.parallel_residual));
     if (!parallel && architecture_.says_parallel) {
       return FileError(file_.name(), Quoted(keys_.parallel_residual), "is missing");
@@ -255,13 +258,18 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(const auto original, file_.Int(keys_.rope_original_context, 0, kIntMax));
     scaling.original_context = static_cast<double>(original.value_or(config.context));
     HYDRANT_ASSIGN_OR_RETURN(const auto kind, file_.String(keys_.rope_kind));
-    if (kind == "yarn") {
+    HYDRANT_ASSIGN_OR_RETURN(const auto attention, file_.Float(keys_.rope_attention_factor));
+    const bool lists = FindTensor(kShortRopeFactors) != nullptr || FindTensor(kLongRopeFactors) != nullptr;
+    if (lists && (!kind || kind == "longrope" || kind == "none")) {
+      scaling.kind = RopeKind::kLongRope;
+      scaling.attention_factor = attention.value_or(1);
+      HYDRANT_ASSIGN_OR_RETURN(scaling.short_factors, RopeFactors(kShortRopeFactors, config.rope_dims));
+      HYDRANT_ASSIGN_OR_RETURN(scaling.long_factors, RopeFactors(kLongRopeFactors, config.rope_dims));
+    } else if (attention && *attention != 1) {
+      // It multiplies the one YaRN computes.
+      return FileError(file_.name(), Quoted(keys_.rope_attention_factor), *attention, " is not supported");
+    } else if (kind == "yarn") {
       scaling.kind = RopeKind::kYarn;
-      // The file's factor multiplies the one YaRN computes.
-      HYDRANT_ASSIGN_OR_RETURN(const auto attention, file_.Float(keys_.rope_attention_factor));
-      if (attention && *attention != 1) {
-        return FileError(file_.name(), Quoted(keys_.rope_attention_factor), *attention, " is not supported");
-      }
     } else if (kind == "linear" || (!kind && scaling.factor != 1)) {
       scaling.kind = RopeKind::kLinear;
     } else if (kind && kind != "none") {
@@ -269,7 +277,10 @@ class GgufReader {
                        " is not supported (none, linear and yarn are)");
     }
     HYDRANT_RETURN_IF_ERROR(ApplyRopeScaling(scaling, file_.name(), Quoted(keys_.rope_theta), config));
-    HYDRANT_RETURN_IF_ERROR(ReadWindowedRope(config));
+    if (architecture_.unrotated_period > 0) {
+      config.unrotated_layers = AllButEvery(architecture_.unrotated_period, config.layers);
+      config.unrotated_layers.flip();
+    }
     return DivideByRopeFactors(config);
   }
 
@@ -277,41 +288,57 @@ class GgufReader {
     HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
     if (window.value_or(0) == 0) return absl::OkStatus();
     config.window = static_cast<int32_t>(*window);
-    // Unless a rule of the architecture has said which, all layers have it.
-    if (config.windowed_layers.empty()) config.windowed_layers.assign(LayersToList(config.layers), true);
-    return absl::OkStatus();
-  }
-
-  // Windowed layers have frequencies without scaling.
-  absl::Status ReadWindowedRope(ModelConfig& config) const {
-    if (architecture_.window_period == 0) return absl::OkStatus();
-    double theta = architecture_.windowed_theta;
+    HYDRANT_ASSIGN_OR_RETURN(config.windowed_layers, WindowedLayers(config.layers));
+    if (!architecture_.windowed_rope) return absl::OkStatus();
+    double theta = RopeScaling().theta;
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_theta, theta));
+    if (architecture_.windowed_theta > 0) theta = architecture_.windowed_theta;
     HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.windowed_theta, theta));
     HYDRANT_ASSIGN_OR_RETURN(config.windowed_inv_freq,
                              PlainFrequencies(theta, config.rope_dims, file_.name(), Quoted(keys_.windowed_theta)));
-    HYDRANT_ASSIGN_OR_RETURN(const auto stored, file_.Int(keys_.window_period, 1, kIntMax));
-    config.windowed_layers =
-        WindowedByPeriod(config.layers, static_cast<int32_t>(stored.value_or(architecture_.window_period)));
     return absl::OkStatus();
+  }
+
+  // [layers]: the key is a list of them or a period.
+  absl::StatusOr<std::vector<bool>> WindowedLayers(int32_t layers) const {
+    std::vector<bool> windowed(LayersToList(layers), true);
+    if (architecture_.window_period == 0) return windowed;
+    if (file_.IsArray(keys_.windowed_layers)) {
+      HYDRANT_ASSIGN_OR_RETURN(const auto listed, file_.Bools(keys_.windowed_layers, windowed.size()));
+      if (listed->size() != windowed.size()) {
+        return FileError(file_.name(), Quoted(keys_.windowed_layers), "has ", listed->size(), " entries for ",
+                         windowed.size(), " layers");
+      }
+      return *listed;
+    }
+    HYDRANT_ASSIGN_OR_RETURN(const auto period, file_.Int(keys_.windowed_layers, 1, kIntMax));
+    return AllButEvery(static_cast<int32_t>(period.value_or(architecture_.window_period)), layers);
   }
 
   // Llama 3.1 and later: the scaling is stored as one divisor per frequency.
   absl::Status DivideByRopeFactors(ModelConfig& config) const {
-    const RawTensor* factors = FindTensor(kRopeFactors);
-    if (factors == nullptr) return absl::OkStatus();
-    const std::string what = "tensor " + Quoted(kRopeFactors);
-    const size_t count = config.rope_inv_freq.size();
-    if (factors->format != WeightFormat::kF32 || factors->shape != std::vector<int64_t>{static_cast<int64_t>(count)}) {
+    if (FindTensor(kRopeFactors) == nullptr) return absl::OkStatus();
+    HYDRANT_ASSIGN_OR_RETURN(const std::vector<double> divisors, RopeFactors(kRopeFactors, config.rope_dims));
+    for (size_t i = 0; i < config.rope_inv_freq.size(); ++i) config.rope_inv_freq[i] /= divisors[i];
+    return absl::OkStatus();
+  }
+
+  // A divisor per frequency.
+  absl::StatusOr<std::vector<double>> RopeFactors(std::string_view name, int32_t rope_dims) const {
+    const std::string what = "tensor " + Quoted(name);
+    const RawTensor* tensor = FindTensor(name);
+    if (tensor == nullptr) return FileError(file_.name(), what, "is missing");
+    const auto count = static_cast<size_t>(std::clamp(rope_dims, 0, 1 << 16) / 2);  // before ValidateModelConfig
+    if (tensor->format != WeightFormat::kF32 || tensor->shape != std::vector<int64_t>{static_cast<int64_t>(count)}) {
       return FileError(file_.name(), what, "is not a vector of ", count, " F32 elements");
     }
     std::vector<float> divisors(count);
-    DequantizeRow(factors->format, factors->data.data(), static_cast<int64_t>(count), divisors.data());
+    DequantizeRow(tensor->format, tensor->data.data(), static_cast<int64_t>(count), divisors.data());
     for (size_t i = 0; i < count; ++i) {
       if (!(divisors[i] > 0) || !std::isfinite(divisors[i]))
         return FileError(file_.name(), what, "element ", i, " is ", divisors[i]);
-      config.rope_inv_freq[i] /= divisors[i];
     }
-    return absl::OkStatus();
+    return std::vector<double>(divisors.begin(), divisors.end());
   }
 
   const GgufFile& file_;

@@ -42,6 +42,7 @@ class HfReader {
     HYDRANT_RETURN_IF_ERROR(ReadFlags());
     HYDRANT_RETURN_IF_ERROR(ReadActivation());
     HYDRANT_RETURN_IF_ERROR(ReadPositions());
+    HYDRANT_RETURN_IF_ERROR(ReadUnrotatedLayers());
     HYDRANT_RETURN_IF_ERROR(ReadWindow());
     HYDRANT_RETURN_IF_ERROR(ReadIds(root_));
     if (generation != nullptr) {
@@ -90,7 +91,8 @@ class HfReader {
     }
     config.norm = family_.norm;
     config.norm_offset = family_.norm_offset;
-    config.sandwich_norm = family_.sandwich_norm;
+    config.norm_place = family_.norm_place;
+    config.norms_over_heads = family_.norms_over_heads;
     double eps = family_.norm_eps;
     if (family_.reads_norm_eps) HYDRANT_RETURN_IF_ERROR(root_.Read(fields.norm_eps, eps));
     config.norm_eps = static_cast<float>(eps);
@@ -168,7 +170,7 @@ class HfReader {
     bool pre_norm = true, without_final_norm = false;
     HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.pre_norm, pre_norm));
     HYDRANT_RETURN_IF_ERROR(ReadFlag(family_.without_final_norm, without_final_norm));
-    config.post_norm = !pre_norm;
+    if (!pre_norm) config.norm_place = NormPlace::kAfterSum;
     config.final_norm = pre_norm && !without_final_norm;
     return absl::OkStatus();
   }
@@ -196,11 +198,30 @@ class HfReader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadUnrotatedLayers() {
+    int32_t period = family_.unrotated_period;
+    if (period == 0) return absl::OkStatus();
+    HYDRANT_RETURN_IF_ERROR(root_.Read("no_rope_layer_interval", 1, kIntMax, period));
+    std::vector<bool> rotated = AllButEvery(period, result_.config.layers);
+    if (const auto list = root_.Find("no_rope_layers")) {
+      if (list->size() < rotated.size()) {
+        return list->Error("has ", list->size(), " entries for ", rotated.size(), " layers");
+      }
+      for (size_t i = 0; i < rotated.size(); ++i) {
+        HYDRANT_ASSIGN_OR_RETURN(const int64_t flag, (*list)[i].Int(0, 1));
+        rotated[i] = flag != 0;
+      }
+    }
+    result_.config.unrotated_layers = std::move(rotated);
+    result_.config.unrotated_layers.flip();
+    return absl::OkStatus();
+  }
+
   // [layers]: the layers' own words, else the family's rule.
   absl::StatusOr<std::vector<bool>> WindowedLayers() const {
     const size_t layers = LayersToList(result_.config.layers);
     std::vector<bool> windowed(layers, family_.has_window);
-    const bool ruled = family_.max_window_layers > 0 || family_.window_period > 0;
+    const bool ruled = family_.max_window_layers > 0 || family_.window_period > 0 || family_.unrotated_period > 0;
     if (const auto kinds = root_.Find("layer_types")) {
       if (ruled && kinds->size() != layers) {
         return kinds->Error("has ", kinds->size(), " entries for ", layers, " layers");
@@ -218,8 +239,9 @@ class HfReader {
     if (int32_t period = family_.window_period; period > 0) {
       HYDRANT_RETURN_IF_ERROR(root_.Read("sliding_window_pattern", 1, kIntMax, period));
       HYDRANT_RETURN_IF_ERROR(root_.Read("_sliding_window_pattern", 1, kIntMax, period));
-      return WindowedByPeriod(result_.config.layers, period);
+      return AllButEvery(period, result_.config.layers);
     }
+    if (family_.unrotated_period > 0) return result_.config.unrotated_layers;
     if (int32_t full_layers = family_.max_window_layers; full_layers > 0) {
       HYDRANT_RETURN_IF_ERROR(root_.Read("max_window_layers", 0, kIntMax, full_layers));
       std::fill_n(windowed.begin(), std::min(layers, static_cast<size_t>(full_layers)), false);

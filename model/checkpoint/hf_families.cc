@@ -48,24 +48,24 @@ constexpr auto kQwen3MoeNames = WithExperts<6>(
     kQwen3Names, {
                      {TensorRole::kRouter, Presence::kRequired, "model.layers.#.mlp.gate.weight"},
                      {TensorRole::kExpertGate, Presence::kRequired, "model.layers.#.mlp.experts.@.gate_proj.weight",
-                      QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+                      Fusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
                      {TensorRole::kExpertUp, Presence::kRequired, "model.layers.#.mlp.experts.@.up_proj.weight",
-                      QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+                      Fusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
                      {TensorRole::kExpertDown, Presence::kRequired, "model.layers.#.mlp.experts.@.down_proj.weight",
-                      QkvFusion::kNone, "model.layers.#.mlp.experts.down_proj"},
+                      Fusion::kNone, "model.layers.#.mlp.experts.down_proj"},
                  });
 
 constexpr auto kMixtralNames = WithExperts<6>(
     kLlamaNames,
     {
-        {TensorRole::kRouter, Presence::kRequired, "model.layers.#.block_sparse_moe.gate.weight", QkvFusion::kNone,
+        {TensorRole::kRouter, Presence::kRequired, "model.layers.#.block_sparse_moe.gate.weight", Fusion::kNone,
          "model.layers.#.mlp.gate.weight"},
         {TensorRole::kExpertGate, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w1.weight",
-         QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+         Fusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
         {TensorRole::kExpertUp, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w3.weight",
-         QkvFusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
+         Fusion::kNone, "model.layers.#.mlp.experts.gate_up_proj"},
         {TensorRole::kExpertDown, Presence::kRequired, "model.layers.#.block_sparse_moe.experts.@.w2.weight",
-         QkvFusion::kNone, "model.layers.#.mlp.experts.down_proj"},
+         Fusion::kNone, "model.layers.#.mlp.experts.down_proj"},
     });
 
 constexpr auto kGemma3Names = WithMore(
@@ -105,20 +105,20 @@ constexpr std::string_view kOptKnown[] = {"lm_head.weight"};
 
 constexpr TensorName kNeoxNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "gpt_neox.embed_in.weight"},
-    {TensorRole::kHead, Presence::kUnlessTied, "embed_out.weight", QkvFusion::kNone, "lm_head.weight"},
+    {TensorRole::kHead, Presence::kUnlessTied, "embed_out.weight", Fusion::kNone, "lm_head.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "gpt_neox.final_layer_norm.weight"},
     {TensorRole::kFinalNormBias, Presence::kRequired, "gpt_neox.final_layer_norm.bias"},
     {TensorRole::kAttentionNorm, Presence::kRequired, "gpt_neox.layers.#.input_layernorm.weight"},
     {TensorRole::kAttentionNormBias, Presence::kRequired, "gpt_neox.layers.#.input_layernorm.bias"},
-    {TensorRole::kQ, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+    {TensorRole::kQ, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", Fusion::kPerHead},
     {TensorRole::kQBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
-     QkvFusion::kPerHead},
-    {TensorRole::kK, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+     Fusion::kPerHead},
+    {TensorRole::kK, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", Fusion::kPerHead},
     {TensorRole::kKBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
-     QkvFusion::kPerHead},
-    {TensorRole::kV, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", QkvFusion::kPerHead},
+     Fusion::kPerHead},
+    {TensorRole::kV, Presence::kRequired, "gpt_neox.layers.#.attention.query_key_value.weight", Fusion::kPerHead},
     {TensorRole::kVBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.query_key_value.bias",
-     QkvFusion::kPerHead},
+     Fusion::kPerHead},
     {TensorRole::kO, Presence::kRequired, "gpt_neox.layers.#.attention.dense.weight"},
     {TensorRole::kOBias, Presence::kAttentionBias, "gpt_neox.layers.#.attention.dense.bias"},
     {TensorRole::kMlpNorm, Presence::kRequired, "gpt_neox.layers.#.post_attention_layernorm.weight"},
@@ -156,6 +156,21 @@ constexpr TensorName kStarcoder2Names[] = {
     {TensorRole::kDown, Presence::kRequired, "model.layers.#.mlp.c_proj.weight"},
     {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.c_proj.bias"},
 };
+
+// Norms of what layers add, and none of what they read.
+constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
+
+// Two tensors for five matrices.
+constexpr auto kPhi3Names = WithChanges(
+    Without(kLlamaNames, {TensorRole::kQBias, TensorRole::kKBias, TensorRole::kVBias, TensorRole::kOBias,
+                          TensorRole::kGateBias, TensorRole::kUpBias, TensorRole::kDownBias}),
+    {
+        {TensorRole::kQ, Presence::kRequired, "model.layers.#.self_attn.qkv_proj.weight", Fusion::kStacked},
+        {TensorRole::kK, Presence::kRequired, "model.layers.#.self_attn.qkv_proj.weight", Fusion::kStacked},
+        {TensorRole::kV, Presence::kRequired, "model.layers.#.self_attn.qkv_proj.weight", Fusion::kStacked},
+        {TensorRole::kGate, Presence::kRequired, "model.layers.#.mlp.gate_up_proj.weight", Fusion::kStacked},
+        {TensorRole::kUp, Presence::kRequired, "model.layers.#.mlp.gate_up_proj.weight", Fusion::kStacked},
+    });
 
 constexpr ConfigFieldNames kLlamaFields{.hidden = "hidden_size",
                                         .layers = "num_hidden_layers",
@@ -213,6 +228,9 @@ constexpr ConfigFieldNames Starcoder2Fields() {
 // Fields of Gemma 2, and of models that read texts backwards, too.
 constexpr std::string_view kGemma3Refused[] = {"attn_logit_softcapping", "final_logit_softcapping",
                                                "use_bidirectional_attention"};
+
+// No published model of the family has them, and transformers does not look at them.
+constexpr std::string_view kPhi3Refused[] = {"attention_bias", "mlp_bias", "lm_head_bias"};
 
 // Defaults are those of the configuration classes of transformers 5.23. The widths have defaults there, too, but nobody
 // publishes a model without them, so they are asked for.
@@ -280,11 +298,48 @@ constexpr HfFamily kFamilies[] = {
      .has_window = true,
      .bos_id = 1,
      .eos_id = 2},
+    {.model_type = "smollm3",
+     .naming = {.names = kLlamaNames, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .context = 32768,
+     .kv_heads = 4,
+     .tied = {"tie_word_embeddings", true},
+     .attention_bias = {"attention_bias"},
+     .mlp_bias = {"mlp_bias"},
+     .theta = 2'000'000,
+     .unrotated_period = 4,
+     .has_window = true,
+     .uses_window = {"use_sliding_window", false},
+     .bos_id = 128000,
+     .eos_id = 128001},
+    {.model_type = "olmo2",
+     .naming = {.names = kOlmo2Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .norm_eps = 1e-5,
+     .norm_place = NormPlace::kAfter,
+     .norms_over_heads = true,
+     .attention_bias = {"attention_bias"},
+     .eos_id = 50279},
+    // Rotation is stretched in layers without a window.
+    {.model_type = "olmo3",
+     .naming = {.names = kOlmo2Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .norm_eps = 1e-5,
+     .norm_place = NormPlace::kAfter,
+     .norms_over_heads = true,
+     .attention_bias = {"attention_bias"},
+     .theta = 500'000,
+     .has_window = true,
+     .window_period = 4,
+     .windowed_theta_field = "rope_theta",
+     .windowed_theta = 500'000,
+     .window = 4096,
+     .eos_id = 50279},
     // The language model alone. What sees images has another model_type, and its fields in an object of their own.
     {.model_type = "gemma3_text",
      .naming = {.names = kGemma3Names, .known = kLlamaKnown, .prefix = "model."},
      .fields = kLlamaFields,
-     .sandwich_norm = true,
+     .norm_place = NormPlace::kBeforeAndAfter,
      .norm_offset = 1,
      .scales_embedding = true,
      .activation_field = "hidden_activation",
@@ -305,6 +360,15 @@ constexpr HfFamily kFamilies[] = {
      .refused = kGemma3Refused,
      .bos_id = 2,
      .eos_id = 1},
+    {.model_type = "phi3",
+     .naming = {.names = kPhi3Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .norm_eps = 1e-5,
+     .context = 4096,
+     .has_window = true,
+     .refused = kPhi3Refused,
+     .bos_id = 1,
+     .eos_id = 32000},
     // Its norms have PyTorch's own epsilon. Positions begin at row 2: the first two were the padding's.
     {.model_type = "opt",
      .naming = {.names = kOptNames, .known = kOptKnown, .prefix = "model."},

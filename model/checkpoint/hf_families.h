@@ -29,7 +29,8 @@ struct HfFamily {
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-6;
   bool reads_norm_eps = true;
-  bool sandwich_norm = false;
+  NormPlace norm_place = NormPlace::kBefore;  // unless `pre_norm` says kAfterSum
+  bool norms_over_heads = false;
   float norm_offset = 0;
   bool scales_embedding = false;  // by sqrt(hidden)
   bool gated = true;
@@ -67,8 +68,12 @@ struct HfFamily {
   std::string_view attention_scalar_field = "";
   double attention_scalar = 0;  // where the field is missing
 
+  // Layers without rotation: those with a 0 in `no_rope_layers`, else every `no_rope_layer_interval`-th. This is the interval
+  // where the file has neither. 0: the family rotates in all layers.
+  int32_t unrotated_period = 0;
+
   // Windowed layers: those that `layer_types` says, else those from number `max_window_layers` on where there is such a field,
-  // else all but every `window_period`th where there is one, else all.
+  // else all but every `window_period`th where there is one, else those that are not rotated where there are such, else all.
   bool has_window = false;
   int32_t window_period = 0;
   std::string_view windowed_theta_field = "";  // rotary base of windowed layers; empty: that of all

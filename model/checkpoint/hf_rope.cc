@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "model/config/rope_scaling.h"
 #include "model/files/file_error.h"
@@ -85,10 +87,15 @@ class RopeReader {
       scaling.kind = RopeKind::kLlama3;
     } else if (kind == "yarn") {
       scaling.kind = RopeKind::kYarn;
+    } else if (kind == "longrope" || kind == "su") {  // the older name
+      return ReadLongRope(source, scaling);
     } else {
       return source.Error("rope_type ", Quoted(kind),
-                          " is not supported (default, linear, dynamic, llama3 and yarn are)");
+                          " is not supported (default, linear, dynamic, llama3, yarn and longrope are)");
     }
+    // Old files of Phi call it so: their own code meant one thing by it, and transformers takes it for longrope.
+    if (source.Find("long_factor"))
+      return source.Error("rope_type ", Quoted(kind), " with a long_factor is not supported");
     scaling.original_context = config_.context;
     HYDRANT_RETURN_IF_ERROR(source.Read("original_max_position_embeddings", scaling.original_context));
     HYDRANT_RETURN_IF_ERROR(root_.Read("original_max_position_embeddings", scaling.original_context));
@@ -111,6 +118,31 @@ class RopeReader {
     HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "attention_factor", scaling.attention_factor));
     HYDRANT_RETURN_IF_ERROR(ReadOptional(source, "mscale", scaling.mscale));
     return ReadOptional(source, "mscale_all_dim", scaling.mscale_all_dim);
+  }
+
+  absl::Status ReadLongRope(const JsonValue& source, RopeScaling& scaling) const {
+    scaling.kind = RopeKind::kLongRope;
+    for (const std::string_view key : {"short_mscale", "long_mscale"}) {
+      if (const auto field = source.Find(key)) return field->Error("is not supported");
+    }
+    constexpr std::string_view kOriginal = "original_max_position_embeddings";
+    if (!source.Find(kOriginal) && !root_.Find(kOriginal)) return source.Error("has no ", kOriginal);
+    HYDRANT_RETURN_IF_ERROR(source.Read(kOriginal, scaling.original_context));
+    HYDRANT_RETURN_IF_ERROR(root_.Read(kOriginal, scaling.original_context));
+    scaling.factor = scaling.original_context > 0 ? config_.context / scaling.original_context : 0;
+    HYDRANT_RETURN_IF_ERROR(source.Read("factor", scaling.factor));
+    HYDRANT_RETURN_IF_ERROR(ReadFactors(source, "short_factor", scaling.short_factors));
+    HYDRANT_RETURN_IF_ERROR(ReadFactors(source, "long_factor", scaling.long_factors));
+    return ReadOptional(source, "attention_factor", scaling.attention_factor);
+  }
+
+  static absl::Status ReadFactors(const JsonValue& source, std::string_view key, std::vector<double>& out) {
+    HYDRANT_ASSIGN_OR_RETURN(const JsonValue list, source.At(key));
+    for (size_t i = 0; i < list.size(); ++i) {
+      HYDRANT_ASSIGN_OR_RETURN(const double factor, list[i].Number());
+      out.push_back(factor);
+    }
+    return absl::OkStatus();
   }
 
   static absl::Status ReadOptional(const JsonValue& source, std::string_view key, std::optional<double>& out) {

@@ -28,10 +28,10 @@ enum class Presence : uint8_t {
   kProjected,      // required when the embedding table is not as wide as the layers
 };
 
-// How q, k and v share one tensor.
-enum class QkvFusion : uint8_t {
+// How q, k and v, or the gate and the up projection, share one tensor.
+enum class Fusion : uint8_t {
   kNone,
-  kStacked,  // the rows of q, then those of k, then those of v
+  kStacked,  // the rows of q, then those of k, then those of v; the rows of the gate, then those of up
   kPerHead,  // for one head after the other its rows of q, of k and of v; as many KV heads as query heads
 };
 
@@ -41,7 +41,7 @@ struct TensorName {
   // '#' stands for the layer's number; without it the tensor lies outside the layers. '@' stands for the expert's; without it one
   // tensor has all experts, [experts, rows, cols], of gates and up projections maybe both, [experts, 2 rows, cols], gates first.
   std::string_view name = {};
-  QkvFusion fusion = QkvFusion::kNone;
+  Fusion fusion = Fusion::kNone;
   std::string_view other_name = {};  // what some files call it
 };
 
@@ -86,6 +86,17 @@ constexpr std::array<TensorName, N - kOfMlp + M> WithExperts(const std::array<Te
   });
   assert(end == others.end());
   return WithMore(others, experts);
+}
+
+// A table without these roles.
+template <size_t N, size_t M>
+constexpr std::array<TensorName, N - M> Without(const std::array<TensorName, N>& base, const TensorRole (&roles)[M]) {
+  std::array<TensorName, N - M> names = {};
+  [[maybe_unused]] const auto end = std::copy_if(base.begin(), base.end(), names.begin(), [&](const TensorName& name) {
+    return std::find(roles, roles + M, name.role) == roles + M;
+  });
+  assert(end == names.end());
+  return names;
 }
 
 }  // namespace hydrant

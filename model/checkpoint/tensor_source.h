@@ -30,11 +30,11 @@ enum class TensorRole : uint8_t {
   kKBias,
   kV,
   kVBias,
-  kQNorm,  // [head_dim]
-  kKNorm,  // [head_dim]
+  kQNorm,  // [head_dim], or of all query heads
+  kKNorm,  // [head_dim], or of all KV heads
   kO,
   kOBias,
-  kAttentionOutNorm,  // sandwich_norm: of what attention adds
+  kAttentionOutNorm,  // of what attention adds, where the config has such norms
   kMlpNorm,
   kMlpNormBias,
   kMlpOutNorm,  // the same of the MLP

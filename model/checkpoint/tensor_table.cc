@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -21,10 +22,16 @@ bool IsRotated(TensorRole role) {
   return role == TensorRole::kQ || role == TensorRole::kK || role == TensorRole::kQBias || role == TensorRole::kKBias;
 }
 
-// Which of q, k and v a role is of.
-int64_t QkvPart(TensorRole role) {
-  if (role == TensorRole::kQ || role == TensorRole::kQBias) return 0;
-  return role == TensorRole::kK || role == TensorRole::kKBias ? 1 : 2;
+// Which of the parts that share a tensor a role is: of q, k and v, or of the gate and up.
+int64_t FusedPart(TensorRole role) {
+  if (role == TensorRole::kQ || role == TensorRole::kQBias || role == TensorRole::kGate) return 0;
+  return role == TensorRole::kK || role == TensorRole::kKBias || role == TensorRole::kUp ? 1 : 2;
+}
+
+// Rows of the parts that share a tensor with the role.
+std::vector<int64_t> FusedRows(TensorRole role, const ModelConfig& config) {
+  if (role == TensorRole::kGate || role == TensorRole::kUp) return {config.ffn, config.ffn};
+  return {config.q_cols(), config.kv_cols(), config.kv_cols()};
 }
 
 // What `presence` says without looking at the tensors.
@@ -64,15 +71,15 @@ std::string NameIn(std::string_view name, int32_t layer, int32_t expert = 0) {
 
 // Where the rows of a role (of a vector, its elements) lie among those of the stored tensor.
 struct RowOrder {
-  QkvFusion fusion = QkvFusion::kNone;
-  int64_t part = 0;   // of a fused tensor: 0 q, 1 k, 2 v
+  Fusion fusion = Fusion::kNone;
+  int64_t part = 0;   // of a fused tensor
   int64_t first = 0;  // kStacked: the first row of the part
   int64_t head_dim = 0;
   bool interleaved = false;  // rotary pairs (2i, 2i + 1) instead of (i, i + head_dim / 2)
 
-  bool changes() const { return fusion != QkvFusion::kNone || interleaved; }
+  bool changes() const { return fusion != Fusion::kNone || interleaved; }
   int64_t StoredIndex(int64_t index) const {
-    if (fusion == QkvFusion::kPerHead) {
+    if (fusion == Fusion::kPerHead) {
       return (index / head_dim * 3 + part) * head_dim + index % head_dim;
     }
     if (!interleaved) return first + index;
@@ -193,7 +200,10 @@ class Binder {
     const std::vector<int64_t> shape = ShapeOf(entry.role, config_);
     if (InExperts(entry.role) && tensor.shape.size() == 3) return TakeSlice(tensor, entry.role, expert, shape);
     std::vector<int64_t> expected = shape;
-    if (entry.fusion != QkvFusion::kNone) expected[0] = config_.q_cols() + 2 * config_.kv_cols();
+    if (entry.fusion != Fusion::kNone) {
+      const std::vector<int64_t> parts = FusedRows(entry.role, config_);
+      expected[0] = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+    }
     if (tensor.shape != expected) {
       return FileError(tensor.file, "tensor " + Quoted(name), "its shape is [", absl::StrJoin(tensor.shape, ", "),
                        "], the config asks for [", absl::StrJoin(expected, ", "), "]");
@@ -255,10 +265,11 @@ class Binder {
     order.fusion = entry.fusion;
     order.head_dim = config_.head_dim;
     order.interleaved = naming_.interleaved_qk && IsRotated(entry.role);
-    if (entry.fusion == QkvFusion::kNone) return order;
-    assert(entry.fusion != QkvFusion::kPerHead || (config_.kv_heads == config_.query_heads && !order.interleaved));
-    order.part = QkvPart(entry.role);
-    order.first = order.part == 0 ? 0 : config_.q_cols() + (order.part - 1) * config_.kv_cols();
+    if (entry.fusion == Fusion::kNone) return order;
+    assert(entry.fusion != Fusion::kPerHead || (config_.kv_heads == config_.query_heads && !order.interleaved));
+    order.part = FusedPart(entry.role);
+    const std::vector<int64_t> parts = FusedRows(entry.role, config_);
+    order.first = std::accumulate(parts.begin(), parts.begin() + order.part, int64_t{0});
     return order;
   }
 
@@ -307,8 +318,9 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
     case TensorRole::kV:
       return {c.kv_cols(), c.hidden};
     case TensorRole::kQNorm:
+      return {c.norms_over_heads ? c.q_cols() : c.head_dim};
     case TensorRole::kKNorm:
-      return {c.head_dim};
+      return {c.norms_over_heads ? c.kv_cols() : c.head_dim};
     case TensorRole::kO:
       return {c.hidden, c.q_cols()};
     case TensorRole::kQBias:

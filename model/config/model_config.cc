@@ -39,7 +39,15 @@ absl::Status ValidateRope(const ModelConfig& config, std::string_view file, cons
                                             config.windowed_layers.size() != static_cast<size_t>(config.layers))) {
     return FileError(file, Quoted(names.rope_dims), "windowed layers lack rotary frequencies");
   }
-  for (const std::vector<double>* frequencies : {&config.rope_inv_freq, &config.windowed_inv_freq}) {
+  if (!config.unrotated_layers.empty() && config.unrotated_layers.size() != static_cast<size_t>(config.layers)) {
+    return FileError(file, Quoted(names.layers), "rotation is known of ", config.unrotated_layers.size(), " layers");
+  }
+  if (!config.rope_long_inv_freq.empty() && config.rope_long_inv_freq.size() != config.rope_inv_freq.size()) {
+    return FileError(file, Quoted(names.rope_dims), "needs ", config.rope_dims / 2,
+                     " rotary frequencies for long texts, not ", config.rope_long_inv_freq.size());
+  }
+  for (const std::vector<double>* frequencies :
+       {&config.rope_inv_freq, &config.windowed_inv_freq, &config.rope_long_inv_freq}) {
     for (const double frequency : *frequencies) {
       if (!std::isfinite(frequency) || frequency < 0) {
         return FileError(file, Quoted(names.rope_dims), "a rotary frequency is ", frequency);
@@ -50,7 +58,7 @@ absl::Status ValidateRope(const ModelConfig& config, std::string_view file, cons
 }
 
 absl::Status ValidatePositionTable(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {
-  if (config.rope_dims != 0 || !config.rope_inv_freq.empty()) {
+  if (config.rope_dims != 0 || !config.rope_inv_freq.empty() || !config.unrotated_layers.empty()) {
     return FileError(file, Quoted(names.rope_dims), "positions are both learned and rotary");
   }
   if (config.position_offset < 0 || config.position_rows - config.position_offset < config.context) {
@@ -64,10 +72,10 @@ absl::Status ValidatePositionTable(const ModelConfig& config, std::string_view f
 
 size_t LayersToList(int32_t layers) { return static_cast<size_t>(std::clamp(layers, 0, 1 << 12)); }
 
-std::vector<bool> WindowedByPeriod(int32_t layers, int32_t period) {
-  std::vector<bool> windowed;
-  for (size_t i = 1; i <= LayersToList(layers); ++i) windowed.push_back(i % static_cast<size_t>(period) != 0);
-  return windowed;
+std::vector<bool> AllButEvery(int32_t period, int32_t layers) {
+  std::vector<bool> list;
+  for (size_t i = 1; i <= LayersToList(layers); ++i) list.push_back(i % static_cast<size_t>(period) != 0);
+  return list;
 }
 
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names) {

@@ -15,6 +15,14 @@
 
 namespace hydrant {
 
+// Where a layer's norms stand.
+enum class NormPlace : uint8_t {
+  kBefore,          // they are of what attention and MLP read
+  kBeforeAndAfter,  // of that, and of what these add to the residual stream
+  kAfter,           // of what these add, alone
+  kAfterSum,        // of the residual stream, after each has added to it
+};
+
 struct ModelConfig {
   int32_t hidden = 0;
   int32_t layers = 0;
@@ -27,12 +35,10 @@ struct ModelConfig {
 
   NormKind norm = NormKind::kRms;
   float norm_eps = 1e-5f;
-  bool post_norm =
-      false;  // a layer's norms follow attention and MLP, and the sum with what these read; else they precede
-  // Beside the norms that precede attention and MLP, norms of what they add to the residual stream.
-  bool sandwich_norm = false;
-  bool final_norm = true;  // one more norm before the head
-  float norm_offset = 0;   // what is added to the stored weights of every norm
+  NormPlace norm_place = NormPlace::kBefore;
+  bool norms_over_heads = false;  // norms of q and k are of all heads as one row; else of each head
+  bool final_norm = true;         // one more norm before the head
+  float norm_offset = 0;          // what is added to the stored weights of every norm
   Activation activation = Activation::kSilu;
   // Experts of a layer's MLP, of which a token goes through some; 0: the MLP is one for all tokens.
   int32_t experts = 0;
@@ -53,15 +59,29 @@ struct ModelConfig {
   int32_t rope_dims = 0;              // rotated elements of a head; 0 beside learned positions
   std::vector<double> rope_inv_freq;  // [rope_dims / 2], scaling applied
   double rope_attention_factor = 1.0;
+  // [rope_dims / 2] in the place of rope_inv_freq where texts longer than rope_short_context are served (LongRoPE,
+  // decision 43); empty: those above always.
+  std::vector<double> rope_long_inv_freq;
+  double rope_short_context = 0;
   int32_t window = kNoWindow;         // positions that a token sees in windowed layers, itself included
   std::vector<bool> windowed_layers;  // [layers]; empty: none is
   // [rope_dims / 2] of the windowed layers; empty: those of the others.
   std::vector<double> windowed_inv_freq;
+  std::vector<bool> unrotated_layers;  // [layers]: they have no positions at all (NoPE); empty: none is
 
   double attention_scale = 0;  // of the scores before their softmax; 0: 1 / sqrt(head_dim)
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a generation
+
+  // Whether the frequencies of long texts hold where `positions` positions are served, and which hold there.
+  bool rope_is_long(int32_t positions) const { return !rope_long_inv_freq.empty() && positions > rope_short_context; }
+  const std::vector<double>& rope_frequencies(int32_t positions) const {
+    return rope_is_long(positions) ? rope_long_inv_freq : rope_inv_freq;
+  }
+
+  bool norms_inputs() const { return norm_place == NormPlace::kBefore || norm_place == NormPlace::kBeforeAndAfter; }
+  bool norms_outputs() const { return norm_place == NormPlace::kAfter || norm_place == NormPlace::kBeforeAndAfter; }
 
   int32_t window_of(int32_t layer) const {
     return !windowed_layers.empty() && windowed_layers[static_cast<size_t>(layer)] ? window : kNoWindow;
@@ -101,8 +121,8 @@ struct ConfigFieldNames {
 
 // How many layers a reader may make a list of before ValidateModelConfig has judged their number: that refuses more.
 size_t LayersToList(int32_t layers);
-// ModelConfig::windowed_layers where every `period`-th layer has no window. REQUIRES: period >= 1.
-std::vector<bool> WindowedByPeriod(int32_t layers, int32_t period);
+// [layers]: all but every `period`-th, as ModelConfig::windowed_layers is in many families. REQUIRES: period >= 1.
+std::vector<bool> AllButEvery(int32_t period, int32_t layers);
 
 // The most experts of a layer; published models have up to 512.
 inline constexpr int32_t kExpertsMax = 1024;

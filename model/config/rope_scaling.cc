@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/files/file_error.h"
+#include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
@@ -52,10 +53,39 @@ void YarnFrequencies(const RopeScaling& s, int32_t dims, std::vector<double>& in
   }
 }
 
-absl::Status Check(const RopeScaling& s, std::string_view file, std::string_view field) {
+double LongRopeAttentionFactor(const RopeScaling& s) {
+  if (s.attention_factor) return *s.attention_factor;
+  return s.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_context));
+}
+
+absl::Status CheckLongRope(const RopeScaling& s, int32_t dims, std::string_view file, std::string_view field) {
+  // Its logarithm divides.
+  if (!std::isfinite(s.original_context) || s.original_context <= 1) {
+    return FileError(file, field, "original_max_position_embeddings ", s.original_context, " is not above 1");
+  }
+  if (!std::isfinite(s.factor) || s.factor <= 0)
+    return FileError(file, field, "factor ", s.factor, " is not a positive number");
+  if (s.attention_factor && (!std::isfinite(*s.attention_factor) || *s.attention_factor <= 0)) {
+    return FileError(file, field, "attention_factor ", *s.attention_factor, " is not a positive number");
+  }
+  for (const std::vector<double>* factors : {&s.short_factors, &s.long_factors}) {
+    const std::string_view name = factors == &s.short_factors ? "short_factor" : "long_factor";
+    if (factors->size() != static_cast<size_t>(dims / 2)) {
+      return FileError(file, field, name, " has ", factors->size(), " elements for ", dims, " rotated ones of a head");
+    }
+    for (const double factor : *factors) {
+      if (!std::isfinite(factor) || factor <= 0)
+        return FileError(file, field, name, " has ", factor, ", which is not a positive number");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const RopeScaling& s, int32_t dims, std::string_view file, std::string_view field) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
   if (!positive(s.theta)) return FileError(file, field, "the rotary base ", s.theta, " is not a positive number");
   if (s.kind == RopeKind::kDefault) return absl::OkStatus();
+  if (s.kind == RopeKind::kLongRope) return CheckLongRope(s, dims, file, field);
   if (!std::isfinite(s.factor) || s.factor < 1)
     return FileError(file, field, "factor ", s.factor, " is not at least 1");
   if (s.kind == RopeKind::kLinear || s.kind == RopeKind::kDynamic) return absl::OkStatus();
@@ -83,9 +113,9 @@ absl::Status Check(const RopeScaling& s, std::string_view file, std::string_view
 
 absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file, std::string_view field,
                               ModelConfig& config) {
-  HYDRANT_RETURN_IF_ERROR(Check(scaling, file, field));
   // Also reached before ValidateModelConfig has seen rope_dims, which then refuses the empty table.
   const int32_t dims = std::clamp(config.rope_dims, 0, 1 << 16);
+  HYDRANT_RETURN_IF_ERROR(Check(scaling, dims, file, field));
   config.rope_inv_freq.resize(static_cast<size_t>(dims / 2));
   for (size_t i = 0; i < config.rope_inv_freq.size(); ++i) {
     config.rope_inv_freq[i] = std::pow(scaling.theta, -2.0 * static_cast<double>(i) / dims);
@@ -103,6 +133,15 @@ absl::Status ApplyRopeScaling(const RopeScaling& scaling, std::string_view file,
     case RopeKind::kYarn:
       YarnFrequencies(scaling, dims, config.rope_inv_freq);
       config.rope_attention_factor = YarnAttentionFactor(scaling);
+      break;
+    case RopeKind::kLongRope:
+      config.rope_long_inv_freq = config.rope_inv_freq;
+      for (size_t i = 0; i < config.rope_inv_freq.size(); ++i) {
+        config.rope_inv_freq[i] /= scaling.short_factors[i];
+        config.rope_long_inv_freq[i] /= scaling.long_factors[i];
+      }
+      config.rope_short_context = scaling.original_context;
+      config.rope_attention_factor = LongRopeAttentionFactor(scaling);
       break;
   }
   return absl::OkStatus();

@@ -285,6 +285,15 @@ absl::Status GgufFile::Mismatch(std::string_view key, std::string_view wanted) c
   return FileError(name_, Quoted(key), "is not ", wanted);
 }
 
+absl::Status GgufFile::TooLong(std::string_view key, uint64_t count, uint64_t count_max) const {
+  return FileError(name_, Quoted(key), "has ", count, " elements; at most ", count_max, " make sense");
+}
+
+bool GgufFile::IsArray(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && found->second.array;
+}
+
 std::optional<int64_t> GgufFile::IntAt(const Value& value, uint64_t index) {
   switch (value.type) {
     case Type::kUint8:
@@ -366,11 +375,21 @@ absl::StatusOr<std::optional<std::vector<int64_t>>> GgufFile::Ints(std::string_v
   if (found == values_.end()) return std::nullopt;
   const Value& value = found->second;
   if (!value.array || (value.count > 0 && !IntAt(value, 0))) return Mismatch(key, "an array of integers");
-  if (value.count > count_max)
-    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", count_max, " make sense");
+  if (value.count > count_max) return TooLong(key, value.count, count_max);
   std::vector<int64_t> numbers(value.count);
   for (uint64_t i = 0; i < value.count; ++i) numbers[i] = *IntAt(value, i);
   return numbers;
+}
+
+absl::StatusOr<std::optional<std::vector<bool>>> GgufFile::Bools(std::string_view key, uint64_t count_max) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  const Value& value = found->second;
+  if (!value.array || value.type != Type::kBool) return Mismatch(key, "an array of bools");
+  if (value.count > count_max) return TooLong(key, value.count, count_max);
+  std::vector<bool> flags(value.count);
+  for (uint64_t i = 0; i < value.count; ++i) flags[i] = value.data[i] != 0;
+  return flags;
 }
 
 absl::StatusOr<std::optional<std::vector<float>>> GgufFile::Floats(std::string_view key, uint64_t count_max) const {
@@ -378,8 +397,7 @@ absl::StatusOr<std::optional<std::vector<float>>> GgufFile::Floats(std::string_v
   if (found == values_.end()) return std::nullopt;
   const Value& value = found->second;
   if (!value.array || value.type != Type::kFloat32) return Mismatch(key, "an array of 32-bit floating-point numbers");
-  if (value.count > count_max)
-    return FileError(name_, Quoted(key), "has ", value.count, " elements; at most ", count_max, " make sense");
+  if (value.count > count_max) return TooLong(key, value.count, count_max);
   std::vector<float> numbers(value.count);
   for (uint64_t i = 0; i < value.count; ++i) numbers[i] = LoadAs<float>(value.data, i);
   return numbers;

@@ -31,6 +31,7 @@ class GgufFile {
   const std::vector<RawTensor>& tensors() const { return tensors_; }
 
   bool Has(std::string_view key) const { return values_.contains(key); }
+  bool IsArray(std::string_view key) const;  // false, too, when there is no such key
 
   // Metadata by key. The value is empty when there is no such key; a value of another type or outside [min, max] is an error.
   absl::StatusOr<std::optional<int64_t>> Int(std::string_view key, int64_t min, int64_t max) const;
@@ -40,6 +41,7 @@ class GgufFile {
   absl::StatusOr<std::optional<std::vector<std::string_view>>> Strings(std::string_view key) const;
   // An array of more than `count_max` is an error.
   absl::StatusOr<std::optional<std::vector<int64_t>>> Ints(std::string_view key, uint64_t count_max) const;
+  absl::StatusOr<std::optional<std::vector<bool>>> Bools(std::string_view key, uint64_t count_max) const;
   absl::StatusOr<std::optional<std::vector<float>>> Floats(std::string_view key, uint64_t count_max) const;
 
  private:
@@ -75,6 +77,7 @@ class GgufFile {
   absl::Status ParseTensor(Cursor& cursor, RawTensor& tensor) const;
   absl::Status PlaceTensors(std::string_view data, uint64_t alignment);
   absl::Status Mismatch(std::string_view key, std::string_view wanted) const;
+  absl::Status TooLong(std::string_view key, uint64_t count, uint64_t count_max) const;
   static std::optional<int64_t> IntAt(const Value& value, uint64_t index);
 
   std::string name_;

@@ -12,7 +12,7 @@ struct Floats {
   Floats(const ModelConfig& config, const Transformer::Limits& limits)
       : state(int64_t{limits.tokens_max} * config.hidden),
         qkv(int64_t{limits.tokens_max} *
-            std::max(config.q_cols() + 2 * config.kv_cols(), config.sandwich_norm ? config.hidden : 0)),
+            std::max(config.q_cols() + 2 * config.kv_cols(), config.norms_outputs() ? config.hidden : 0)),
         attention(int64_t{limits.tokens_max} * config.q_cols()),
         ffn(int64_t{limits.tokens_max} * std::max(config.experts_per_token, 1) * config.ffn),
         router(int64_t{limits.tokens_max} * config.experts),
@@ -60,8 +60,8 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
       attention_scale_(static_cast<float>(config.attention_scale > 0
                                               ? config.attention_scale
                                               : 1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
-  assert(config.post_norm + config.parallel_residual + config.sandwich_norm <= 1);
-  assert(config.experts == 0 || (config.gated && !config.sandwich_norm));
+  assert(!config.parallel_residual || config.norm_place == NormPlace::kBefore);
+  assert(config.experts == 0 || (config.gated && !config.norms_outputs()));
   const Floats floats(config, limits);
   x_ = Take(device, floats.state);
   normed_ = Take(device, floats.state);
@@ -115,11 +115,11 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   const Matrix x = Rows(x_, tokens, config_.hidden);
   const Matrix qkv = Rows(qkv_, tokens, config_.q_cols() + 2 * config_.kv_cols());
   const Matrix attention = RowsFor(*weights.o, attention_, tokens);
-  // With norms after them, attention and MLP read the residual stream itself.
-  const bool post = config_.post_norm;
-  const Matrix in = post ? x : RowsFor(*weights.qkv, normed_, tokens);
+  // Without norms before them, attention and MLP read the residual stream itself.
+  const bool norms_inputs = config_.norms_inputs(), norms_sums = config_.norm_place == NormPlace::kAfterSum;
+  const Matrix in = norms_inputs ? RowsFor(*weights.qkv, normed_, tokens) : x;
 
-  if (!post) device_.Norm(weights.attention_norm, x, in);
+  if (norms_inputs) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
   device_.RopeAndWriteKv(weights.rope, weights.head_norms, layer, qkv, kv);
   device_.Attention(weights.rope, layer, attention_scale_, config_.window_of(layer), qkv, kv, attention);
@@ -127,9 +127,10 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   const bool parallel = config_.parallel_residual;
   if (parallel) device_.Norm(weights.mlp_norm, x, in);
   AddProduct(*weights.o, attention, weights.attention_out_norm, tokens);
-  if (!parallel) device_.Norm(post ? weights.attention_norm : weights.mlp_norm, x, in);
+  if (norms_inputs && !parallel) device_.Norm(weights.mlp_norm, x, in);
+  if (norms_sums) device_.Norm(weights.attention_norm, x, x);
   Mlp(weights, in, tokens);
-  if (post) device_.Norm(weights.mlp_norm, x, x);
+  if (norms_sums) device_.Norm(weights.mlp_norm, x, x);
 }
 
 void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
@@ -154,7 +155,7 @@ void Transformer::AddExperts(const LayerWeights& weights, Matrix in, int64_t tok
 
 void Transformer::AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens) {
   const Matrix x = Rows(x_, tokens, config_.hidden);
-  if (!config_.sandwich_norm) return device_.Linear(weight, in, x, /*accumulate=*/true);
+  if (!config_.norms_outputs()) return device_.Linear(weight, in, x, /*accumulate=*/true);
   const Matrix product = Rows(qkv_, tokens, config_.hidden);
   device_.Linear(weight, in, product, /*accumulate=*/false);
   device_.AddNormed(out_norm, product, x);

@@ -147,7 +147,7 @@ std::unique_ptr<LinearWeight>& Place(Weights& weights, std::vector<LoadedExperts
 
 void MakeRopes(const ModelConfig& config, Device& device, int32_t positions_max, Weights& weights) {
   RopeSpec spec{.dims = config.rope_dims,
-                .inv_freq = config.rope_inv_freq,
+                .inv_freq = config.rope_frequencies(positions_max),
                 .attention_factor = config.rope_attention_factor,
                 .positions_max = positions_max};
   weights.rope = device.MakeRope(spec);
@@ -157,6 +157,7 @@ void MakeRopes(const ModelConfig& config, Device& device, int32_t positions_max,
     weights.windowed_rope = device.MakeRope(spec);
   }
   for (size_t i = 0; i < weights.layers.size(); ++i) {
+    if (!config.unrotated_layers.empty() && config.unrotated_layers[i]) continue;
     const bool windowed = weights.windowed_rope != nullptr && config.windowed_layers[i];
     weights.layers[i].rope = windowed ? weights.windowed_rope.get() : weights.rope.get();
   }
@@ -207,10 +208,13 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
   weights.final_norm = loader.Norm(kFinalNorm, kFinalNormBias, 0);
   for (int32_t i = 0; i < config.layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-    layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);
-    layer.head_norms = {.q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i)};
-    layer.mlp_norm = loader.Norm(kMlpNorm, kMlpNormBias, i);
-    if (!config.sandwich_norm) continue;
+    layer.head_norms = {
+        .q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i), .over_heads = config.norms_over_heads};
+    if (config.norm_place != NormPlace::kAfter) {
+      layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);
+      layer.mlp_norm = loader.Norm(kMlpNorm, kMlpNormBias, i);
+    }
+    if (!config.norms_outputs()) continue;
     layer.attention_out_norm = loader.Norm(kAttentionOutNorm, {}, i);
     layer.mlp_out_norm = loader.Norm(kMlpOutNorm, {}, i);
   }

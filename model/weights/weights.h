@@ -14,12 +14,12 @@
 namespace hydrant {
 
 struct LayerWeights {
-  NormWeight attention_norm;
+  NormWeight attention_norm;          // these four: used where the config says that norms stand
   std::unique_ptr<LinearWeight> qkv;  // [(query_heads + 2 kv_heads) * head_dim, hidden], rows in the order q, k, v
   HeadNorms head_norms;
-  const RopeTable* rope = nullptr;  // one of Weights; null: learned positions
+  const RopeTable* rope = nullptr;  // one of Weights; null: nothing is rotated
   std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
-  NormWeight attention_out_norm;    // this and mlp_out_norm: used if the config says so
+  NormWeight attention_out_norm;
   NormWeight mlp_norm;
   std::unique_ptr<LinearWeight> up;      // gated: [2 ffn, hidden], gate rows first; else [ffn, hidden]
   std::unique_ptr<LinearWeight> down;    // [hidden, ffn]

@@ -59,18 +59,34 @@ CHECKPOINTS = {
                   "tie_word_embeddings": False},
     "starcoder2": dict(model_type="starcoder2", **SIZES, intermediate_size=48, max_position_embeddings=256,
                        num_key_value_heads=2, sliding_window=None),
+    # The last of four layers does not rotate. In the other one the first of two rotates, the second has a window instead.
+    "smollm3": {**LLAMA, "model_type": "smollm3", "num_hidden_layers": 4},
+    "smollm3_windows": {**LLAMA, "model_type": "smollm3", "no_rope_layers": [1, 0], "use_sliding_window": True,
+                        "sliding_window": 24},
+    "olmo2": {**LLAMA, "model_type": "olmo2"},
     # A windowed layer and a full one, which rotate differently.
+    "olmo3": {**LLAMA, "model_type": "olmo3", "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"],
+              "rope_parameters": dict(full_attention=dict(rope_type="yarn", factor=4.0, rope_theta=5e5,
+                                                          original_max_position_embeddings=64),
+                                      sliding_attention=dict(rope_type="default", rope_theta=5e5))},
     "gemma3_text": dict(
         model_type="gemma3_text", **SIZES, intermediate_size=48, max_position_embeddings=256, num_key_value_heads=2,
         head_dim=16, query_pre_attn_scalar=16, sliding_window=24, layer_types=["sliding_attention", "full_attention"],
         rope_parameters=dict(full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1e6),
                              sliding_attention=dict(rope_type="default", rope_theta=1e4))),
+    # Every layer has a window, three quarters of a head are rotated.
+    "phi3": {**LLAMA, "model_type": "phi3", "sliding_window": 40,
+             "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)},
+    "phi3_longrope": {**LLAMA, "model_type": "phi3", "original_max_position_embeddings": 64,
+                      "rope_parameters": dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.02, 1.1, 1.3],
+                                              long_factor=[1.1, 1.6, 3.0, 5.0])},
     "gpt_neox": {**NEOX, "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25)},
     "gpt_neox_serial": {**NEOX, "use_parallel_residual": False, "hidden_act": "gelu_fast",
                         "rope_parameters": dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)},
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "opt", "opt_post_norm", "gpt_neox", "starcoder2", "gemma3_text")
+STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "opt", "opt_post_norm", "gpt_neox", "starcoder2",
+                 "gemma3_text", "smollm3", "olmo2", "olmo3", "phi3")  # fmt: skip
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5
@@ -133,6 +149,15 @@ def fill(directory, tensors, dtype):
     save_file(filled, directory / "model.safetensors", metadata={"format": "pt"})
 
 
+def always_long(directory, config):
+    """transformers takes the short factors until a text has outgrown them, then the long ones for what is not cached yet.
+    What is served to the whole context takes the long ones from the start (decision 43)."""
+    rope = config.get("rope_parameters") or {}
+    if rope.get("rope_type") == "longrope":
+        rope = {**rope, "short_factor": rope["long_factor"]}
+        (directory / "config.json").write_text(json.dumps({**config, "rope_parameters": rope}))
+
+
 def load(directory, dtype):
     return AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager",
                                                 experts_implementation="eager").eval()
@@ -178,13 +203,15 @@ class Stage:
         kinds = getattr(config, "layer_types", None) if "sliding_attention" in (config.rope_parameters or {}) else None
         self.kind_of = [dict(layer_type=kind) for kind in kinds] if kinds else [{}] * self.layers
         self.kind = self.kind_of[0]
+        self.rotates = [bool(flag) for flag in getattr(config, "no_rope_layers", None) or [True] * self.layers]
+        self.turns = self.rotates[0]
         window = getattr(config, "sliding_window", None) or math.inf
         layer_kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * self.layers
         self.windows = [window if kind == "sliding_attention" else math.inf for kind in layer_kinds]
         self.tensors = {"model.embed_tokens.weight": self.model.get_input_embeddings().weight}
 
     def rotate(self, x, positions):
-        if self.rotary is None:
+        if self.rotary is None or not self.turns:
             return x
         cos, sin = self.rotary(x, positions[None], **self.kind)
         dims = cos.shape[-1]
@@ -192,7 +219,7 @@ class Stage:
         return torch.cat((x[..., :dims] * cos[0] + torch.cat((-second, first), -1) * sin[0], x[..., dims:]), -1)
 
     def layer(self, index, x, attend):
-        self.kind = self.kind_of[index]
+        self.kind, self.turns = self.kind_of[index], self.rotates[index]
         positions = torch.arange(self.next, self.next + len(x)) if index == 0 else None
         if positions is not None:
             self.next += len(x)
@@ -269,6 +296,7 @@ def main():
         with tempfile.TemporaryDirectory() as temporary:
             directory = pathlib.Path(temporary)
             config, tensors = skeleton(name, directory)
+            always_long(directory, config)
             golden = {"config": config, "tensors": tensors, "greedy": {}}
             for dtype in DTYPES if name in STORED_IN_ALL else ("F32",):
                 fill(directory, tensors, DTYPES[dtype])

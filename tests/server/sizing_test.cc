@@ -200,6 +200,21 @@ TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   EXPECT_NE(explanation().find(std::to_string(weight_bytes()) + " weights"), std::string::npos);
 }
 
+TEST(Sizing, WarnsWhereShortTextsGetTheFrequenciesOfLongOnes) {
+  ModelConfig model = Model();
+  model.rope_dims = 2;
+  model.rope_inv_freq = {1};
+  Config config;
+  config.blocks_override = 1000;
+  const auto warnings = [&] { return DeriveLimits(config, model, kEverything, kHost)->warnings; };
+  EXPECT_THAT(warnings(), testing::IsEmpty());
+  model.rope_long_inv_freq = {0.5};
+  model.rope_short_context = 4096;
+  EXPECT_THAT(warnings(), testing::ElementsAre(HasSubstr("--max-model-len 4096 serves short ones")));
+  config.max_model_len = 4096;
+  EXPECT_THAT(warnings(), testing::IsEmpty());
+}
+
 TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {
   ModelConfig model = Model();
   model.context = 1 << 24;

@@ -120,7 +120,9 @@ class KvWriter {
 
  private:
   void Normalize(const NormWeight& norm, float* x, int32_t heads) const {
-    if (norm.weight != nullptr) row_kernels_.norm(norm, x, head_dim_, x, head_dim_, heads, head_dim_);
+    if (norm.weight == nullptr) return;
+    const int64_t rows = norms_.over_heads ? 1 : heads, cols = int64_t{heads} * head_dim_ / rows;
+    row_kernels_.norm(norm, x, cols, x, cols, rows, cols);
   }
 
   // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.

@@ -39,11 +39,13 @@ struct AttentionShape {
 
 // Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.
 //
-//   kernel   a warp per (token, head): norm, rotation, then the store; the warp of a rolling victim's head closes the gap
-//   grid     (tokens, heads of q, k and v / 4)
+//   kernel   a warp per (token, head): norm, rotation, then the store; the warp of a rolling victim's head closes the gap. Norms
+//            over all heads come before, a block per (token, q or k)
+//   grid     (tokens, heads of q, k and v / 4); (tokens, 2)
 //   bound    bytes of qkv, read and (q) written, and of the keys and values written / memory bandwidth
-//   oracle   reference::Rope; what is stored is what it gives, rounded to the cache's type (tests/kernels/attention_test.cc)
-//   memory   40 registers and 64 bytes of stack
+//   oracle   reference::Norm and Rope; what is stored is what they give, rounded to the cache's type
+//            (tests/kernels/rope_and_write_kv_test.cc)
+//   memory   40 registers and 72 bytes of stack; norms over all heads 26, and 128 bytes of shared memory
 //   rejected turning cached keys in place when their rank falls: wrong in 16 bits (docs/decisions/0007)
 //   not yet measured on a device
 void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeView& rope, const HeadNorms& norms,

@@ -2,11 +2,25 @@
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/norm_row.cuh"
 
 namespace hydrant::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
+
+// All query heads of a token, or all its key heads, as one row, in place.
+__global__ void __launch_bounds__(kThreads)
+    NormHeadsKernel(HeadNorms norms, AttentionShape shape, KvCacheLayout layout) {
+  const bool is_query = blockIdx.y == 0;
+  const NormWeight& norm = is_query ? norms.q : norms.k;
+  if (norm.weight == nullptr) return;
+  const int64_t head_dim = layout.head_dim, heads = shape.query_heads + 2 * int64_t{layout.kv_heads};
+  float* x = shape.qkv + (blockIdx.x * heads + (is_query ? 0 : shape.query_heads)) * head_dim;
+  // A thread puts the elements that it alone reads once the sums are known.
+  NormRow(norm, x, (is_query ? shape.query_heads : layout.kv_heads) * head_dim,
+          [&](int64_t col, float value) { x[col] = value; });
+}
 
 // Norm of one head in place.
 __device__ void NormHead(const NormWeight& norm, float* x, int32_t head_dim) {
@@ -103,8 +117,12 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
                           const AttentionShape& shape, int64_t tokens, const KvCacheView& kv) {
   const int64_t heads = shape.query_heads + 2 * int64_t{kv.layout.kv_heads};
   const dim3 blocks(static_cast<uint32_t>(tokens), BlocksFor(heads, kThreads / kWarp));
+  if (norms.over_heads) {
+    Launch(stream, dim3(static_cast<uint32_t>(tokens), 2), kThreads, NormHeadsKernel, norms, shape, kv.layout);
+  }
+  const HeadNorms of_heads = norms.over_heads ? HeadNorms() : norms;
   WithElement(DTypeOf(kv.layout.type), [&](auto element) {
-    Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, norms, shape, kv);
+    Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, of_heads, shape, kv);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/runtime/activation.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/norm_row.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -43,28 +44,6 @@ __global__ void EmbedKernel(StepView step, WeightView tokens, float scale, Weigh
   if (positions.data == nullptr) return;
   // A thread adds to the elements that it has put there itself.
   TakeRowOfType(positions, row.position + token - row.token_begin, 1.0f, tokens.data != nullptr, to);
-}
-
-// Calls put(column, normalised value) for every column of a row; all threads of the block do.
-template <typename Put>
-__device__ void NormRow(const NormWeight& norm, const float* in, int64_t cols, const Put& put) {
-  const float inverse_cols = 1.0f / static_cast<float>(cols);
-  float mean = 0.0f;
-  if (norm.kind == NormKind::kLayer) {
-    float sum = 0.0f;
-    for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) sum += in[col];
-    mean = BlockReduce(sum, Sum(), 0.0f) * inverse_cols;
-  }
-  float squares = 0.0f;
-  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-    const float centred = in[col] - mean;
-    squares = fmaf(centred, centred, squares);
-  }
-  const float scale = rsqrtf(BlockReduce(squares, Sum(), 0.0f) * inverse_cols + norm.eps);
-  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-    const float value = (in[col] - mean) * scale * norm.weight[col];
-    put(col, norm.bias != nullptr ? value + norm.bias[col] : value);
-  }
 }
 
 __global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {

@@ -68,10 +68,12 @@ const std::map<std::string, std::string>& GgufNames() {
       {"self_attn.q_norm", "attn_q_norm"},
       {"self_attn.k_norm", "attn_k_norm"},
       {"self_attn.o_proj", "attn_output"},
+      {"self_attn.qkv_proj", "attn_qkv"},
       {"post_attention_layernorm", "ffn_norm"},
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate_up_proj", "ffn_up"},
       {"mlp.gate", "ffn_gate_inp"},
       {"block_sparse_moe.gate", "ffn_gate_inp"},
       {"mlp.c_fc", "ffn_up"},
@@ -87,8 +89,8 @@ const std::map<std::string, std::string>& GgufNames() {
   return names;
 }
 
-// Where layers have four norms, one of them has another name than in the families with two.
-const std::map<std::string, std::string>& SandwichNames() {
+// Where layers have norms of what they add, one of them has another name than elsewhere.
+const std::map<std::string, std::string>& OutNormNames() {
   static const std::map<std::string, std::string> names = {
       {"post_attention_layernorm", "post_attention_norm"},
       {"pre_feedforward_layernorm", "ffn_norm"},
@@ -98,7 +100,7 @@ const std::map<std::string, std::string>& SandwichNames() {
 }
 
 // "model.layers.1.mlp.up_proj.weight" -> "blk.1.ffn_up.weight"
-std::string GgufName(const std::string& name, bool sandwich) {
+std::string GgufName(const std::string& name, bool norms_outputs) {
   const size_t dot = name.rfind('.');
   std::string stem = name.substr(0, dot), prefix;
   if (const size_t layers = stem.find(".layers."); layers != stem.npos) {
@@ -106,8 +108,8 @@ std::string GgufName(const std::string& name, bool sandwich) {
     prefix = "blk." + stem.substr(number, end - number) + ".";
     stem = stem.substr(end + 1);
   }
-  const auto norm = SandwichNames().find(stem);
-  const bool named = sandwich && norm != SandwichNames().end();
+  const auto norm = OutNormNames().find(stem);
+  const bool named = norms_outputs && norm != OutNormNames().end();
   return prefix + (named ? norm->second : GgufNames().at(stem)) + name.substr(dot);
 }
 
@@ -213,7 +215,7 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
   }
   const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
   const std::string type = config.at("model_type").get<std::string>();
-  if (rotated && (type == "llama" || type == "mistral" || type == "mixtral")) {
+  if (rotated && (type == "llama" || type == "mistral" || type == "mixtral" || type == "smollm3")) {
     // Rotary pairs side by side.
     values = Reordered(values, rows, [&](int64_t row) {
       const int64_t in_head = row % head_dim;
@@ -238,7 +240,7 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
     for (float& value : values) value += 1;
   }
   const std::vector<uint64_t> dims(shape.rbegin(), shape.rend());
-  const std::string stored = GgufName(name, gemma);
+  const std::string stored = GgufName(name, gemma || type.starts_with("olmo"));
   file.At(stored) = {stored, dims, GgufBuilder::kF32, Stored(values, "F32")};
 }
 
@@ -250,6 +252,7 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
   if (arch == "qwen3_moe") arch = "qwen3moe";
   if (arch == "gpt_neox") arch = "gptneox";
   if (arch == "gemma3_text") arch = "gemma3";
+  if (arch == "olmo3") arch = "olmo2";
   const bool neox = arch == "gptneox";
   const char* epsilon = neox ? "layer_norm_eps" : arch == "starcoder2" ? "norm_epsilon" : "rms_norm_eps";
   GgufBuilder file = TinyGguf();  // its tokenizer; the rest is replaced
@@ -288,15 +291,30 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
     const json& full = rope.contains("full_attention") ? rope.at("full_attention") : rope;
     file.Set(arch + "attention.head_count_kv", number("num_key_value_heads"))
         .SetFloat(arch + "rope.freq_base", full.at("rope_theta").get<float>());
-    if (full.at("rope_type") == "linear") {
-      file.SetText(arch + "rope.scaling.type", "linear")
+    if (full.contains("partial_rotary_factor")) {
+      const double share = full.at("partial_rotary_factor").get<double>();
+      file.Set(arch + "rope.dimension_count",
+               static_cast<uint32_t>(share * number("hidden_size") / number("num_attention_heads")));
+    }
+    const auto scaling = full.at("rope_type").get<std::string>();
+    if (scaling == "linear" || scaling == "yarn") {
+      file.SetText(arch + "rope.scaling.type", scaling)
           .SetFloat(arch + "rope.scaling.factor", full.at("factor").get<float>());
+    }
+    if (scaling == "yarn") {
+      file.Set(arch + "rope.scaling.original_context_length",
+               full.at("original_max_position_embeddings").get<uint32_t>());
     }
     const json window = config.value("sliding_window", json());
     if (window.is_number() && config.value("use_sliding_window", true)) {
       file.Set(arch + "attention.sliding_window", window.get<uint32_t>());
     }
     if (arch == "gemma3.") file.Set(arch + "attention.sliding_window_pattern", 2);
+    if (arch == "olmo2." && window.is_number()) {
+      std::vector<bool> windowed;
+      for (const json& kind : config.at("layer_types")) windowed.push_back(kind == "sliding_attention");
+      file.SetBools(arch + "attention.sliding_window_pattern", windowed);
+    }
     if (config.value("head_dim", json()).is_number()) {
       file.Set(arch + "attention.key_length", number("head_dim"))
           .Set(arch + "attention.value_length", number("head_dim"))

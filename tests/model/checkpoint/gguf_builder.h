@@ -82,6 +82,12 @@ class GgufBuilder {
     return SetRaw(key, kArray, payload);
   }
 
+  GgufBuilder& SetBools(const std::string& key, const std::vector<bool>& values) {
+    std::string payload = Raw<uint32_t>(kBool) + Raw<uint64_t>(values.size());
+    for (const bool value : values) payload += Raw(value);
+    return SetRaw(key, kArray, payload);
+  }
+
   // The tensor of this name; a new, empty one if there is none.
   Tensor& At(const std::string& name) {
     for (Tensor& tensor : tensors_) {

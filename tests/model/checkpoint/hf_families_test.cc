@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -69,7 +70,7 @@ TEST(HfFamilies, SilenceMeansTheDefaultsOfTheirClasses) {
   EXPECT_EQ(opt.config().activation, Activation::kRelu);
   EXPECT_FALSE(opt.config().gated);
   EXPECT_TRUE(opt.config().tied_embeddings);
-  EXPECT_FALSE(opt.config().post_norm);
+  EXPECT_EQ(opt.config().norm_place, NormPlace::kBefore);
   EXPECT_TRUE(opt.config().final_norm);
   EXPECT_EQ(opt.config().position_rows, 2050);
   EXPECT_EQ(opt.config().position_offset, 2);
@@ -96,7 +97,8 @@ TEST(HfFamilies, Gemma3sLayersRotateByTheirKind) {
   EXPECT_EQ(silent.config().kv_heads, 4);
   EXPECT_EQ(silent.config().context, 131072);
   EXPECT_EQ(silent.config().window, 4096);
-  EXPECT_TRUE(silent.config().sandwich_norm && silent.config().tied_embeddings);
+  EXPECT_EQ(silent.config().norm_place, NormPlace::kBeforeAndAfter);
+  EXPECT_TRUE(silent.config().tied_embeddings);
   EXPECT_EQ(silent.config().norm_offset, 1);
   EXPECT_EQ(silent.config().embedding_scale, 8) << "the root of 64";
   EXPECT_EQ(silent.config().attention_scale, 1.0 / 8);
@@ -114,6 +116,65 @@ TEST(HfFamilies, Gemma3sLayersRotateByTheirKind) {
   EXPECT_EQ(said.config().windowed_layers, (std::vector<bool>{false, true, false, false, false, false, false}));
   EXPECT_NEAR(said.config().rope_inv_freq[0], 1.0 / 8, 1e-12);
   EXPECT_EQ(said.config().windowed_inv_freq[0], 1);
+}
+
+TEST(HfFamilies, EveryFourthLayerOfSmollm3IsNotRotated) {
+  json config = Silent("smollm3");
+  config.update({{"num_hidden_layers", 6}, {"eos_token_id", 7}});  // its own is beyond this vocabulary
+  const Reading silent(config);
+  ASSERT_THAT(silent.result(), IsOk());
+  EXPECT_EQ(silent.config().unrotated_layers, (std::vector<bool>{false, false, false, true, false, false}));
+  EXPECT_EQ(silent.config().kv_heads, 4);
+  EXPECT_EQ(silent.config().context, 32768);
+  EXPECT_TRUE(silent.config().tied_embeddings);
+  EXPECT_NEAR(silent.config().rope_inv_freq[2], 1 / std::sqrt(2e6), 1e-12) << "half of a base of 2,000,000";
+  EXPECT_TRUE(silent.config().windowed_layers.empty());
+
+  // Windows are where no rotation is.
+  config.update({{"no_rope_layer_interval", 2}, {"use_sliding_window", true}, {"sliding_window", 64}});
+  const Reading windowed(config);
+  ASSERT_THAT(windowed.result(), IsOk());
+  EXPECT_EQ(windowed.config().unrotated_layers, (std::vector<bool>{false, true, false, true, false, true}));
+  EXPECT_EQ(windowed.config().windowed_layers, windowed.config().unrotated_layers);
+  EXPECT_EQ(windowed.config().window, 64);
+
+  // A list may be longer than the model is deep.
+  config.update({{"no_rope_layers", {0, 1, 1, 1, 1, 1, 0}},
+                 {"layer_types",
+                  {"full_attention", "sliding_attention", "full_attention", "full_attention", "full_attention",
+                   "full_attention"}}});
+  const Reading listed(config);
+  ASSERT_THAT(listed.result(), IsOk());
+  EXPECT_EQ(listed.config().unrotated_layers, (std::vector<bool>{true, false, false, false, false, false}));
+  EXPECT_EQ(listed.config().windowed_layers, (std::vector<bool>{false, true, false, false, false, false}));
+}
+
+TEST(HfFamilies, Olmo3StretchesLayersWithoutWindows) {
+  json config = Silent("olmo3");
+  config.update({{"num_hidden_layers", 5}, {"eos_token_id", 7}});
+  const Reading silent(config);
+  ASSERT_THAT(silent.result(), IsOk());
+  EXPECT_EQ(silent.config().norm_place, NormPlace::kAfter);
+  EXPECT_TRUE(silent.config().norms_over_heads);
+  EXPECT_EQ(silent.config().kv_heads, 8);
+  EXPECT_EQ(silent.config().context, 2048);
+  EXPECT_EQ(silent.config().window, 4096);
+  EXPECT_EQ(silent.config().windowed_layers, (std::vector<bool>{true, true, true, false, true}));
+  EXPECT_EQ(silent.config().rope_inv_freq, silent.config().windowed_inv_freq);
+
+  // As files of transformers 4 write it.
+  config.update({{"rope_theta", 1e6}, {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8}}}});
+  const Reading old(config);
+  ASSERT_THAT(old.result(), IsOk());
+  EXPECT_EQ(old.config().windowed_inv_freq[0], 1);
+  EXPECT_NEAR(old.config().windowed_inv_freq[2], 1e-3, 1e-12) << "half of a base of 1,000,000";
+  EXPECT_NEAR(old.config().rope_inv_freq[2], 1e-3 / 8, 1e-12);
+
+  config["model_type"] = "olmo2";
+  const Reading olmo2(config);
+  ASSERT_THAT(olmo2.result(), IsOk());
+  EXPECT_TRUE(olmo2.config().windowed_layers.empty() && olmo2.config().windowed_inv_freq.empty());
+  EXPECT_EQ(olmo2.config().norm_place, NormPlace::kAfter);
 }
 
 TEST(HfFamilies, Starcoder2sSilenceMeansBiasesAndTheTanhGelu) {
@@ -193,14 +254,15 @@ TEST(HfFamilies, OptNormsFollowWhereTheFileSaysSo) {
   config.update({{"do_layer_norm_before", false}, {"word_embed_proj_dim", 16}});
   const Reading post(config);
   ASSERT_THAT(post.result(), IsOk());
-  EXPECT_TRUE(post.config().post_norm);
+  EXPECT_EQ(post.config().norm_place, NormPlace::kAfterSum);
   EXPECT_FALSE(post.config().final_norm);
   EXPECT_EQ(post.config().embedding_cols(), 16);
   EXPECT_TRUE(post.config().projected());
   config.update({{"do_layer_norm_before", true}, {"_remove_final_layer_norm", true}, {"enable_bias", false}});
   const Reading old(config);
   ASSERT_THAT(old.result(), IsOk());
-  EXPECT_FALSE(old.config().post_norm || old.config().final_norm);
+  EXPECT_EQ(old.config().norm_place, NormPlace::kBefore);
+  EXPECT_FALSE(old.config().final_norm);
   EXPECT_FALSE(old.result()->expectation.attention_bias || old.result()->expectation.mlp_bias);
 }
 
@@ -273,6 +335,11 @@ INSTANTIATE_TEST_SUITE_P(
                     "qwen3_moe",
                     {{"moe_intermediate_size", 1 << 30}},
                     "'moe_intermediate_size': 1073741824 is out of range"},
+        WrongFamily{"SmolLayers", "smollm3", {{"no_rope_layers", {1}}}, "'no_rope_layers': has 1 entries for 2 layers"},
+        WrongFamily{"SmolLayersNumber", "smollm3", {{"no_rope_layers", 4}}, "'no_rope_layers': has 0 entries"},
+        WrongFamily{"SmolFlag", "smollm3", {{"no_rope_layers", {1, 2}}}, "'no_rope_layers[1]': 2 is out of range"},
+        WrongFamily{"SmolInterval", "smollm3", {{"no_rope_layer_interval", 0}}, "'no_rope_layer_interval': 0 is out"},
+        WrongFamily{"PhiHeadBias", "phi3", {{"lm_head_bias", true}}, "'lm_head_bias': is not supported"},
         WrongFamily{"OptNoFfn", "opt", {{"ffn_dim", 0}}, "'ffn_dim': 0 is out of range"},
         WrongFamily{"OptFfnMissing", "opt", {{"ffn_dim", nullptr}}, "'ffn_dim': is missing"},
         WrongFamily{"OptProjection0", "opt", {{"word_embed_proj_dim", 0}}, "'word_embed_proj_dim': 0 is out of range"},

@@ -93,7 +93,7 @@ TEST_F(TensorTableTest, FindsTensorsByRoleAndLayer) {
 // fp32 whose element i is i: 3 rows of each of q, k, v per head, or all of q before all of k.
 class FusedTensorTest : public TensorTableTest {
  protected:
-  absl::StatusOr<TensorTable> BindFused(QkvFusion fusion, int32_t kv_heads) {
+  absl::StatusOr<TensorTable> BindFused(Fusion fusion, int32_t kv_heads) {
     config_.head_dim = 2;
     config_.query_heads = 2;
     config_.kv_heads = kv_heads;
@@ -125,7 +125,7 @@ class FusedTensorTest : public TensorTableTest {
 };
 
 TEST_F(FusedTensorTest, PerHeadTakesEveryThirdHead) {
-  const auto table = BindFused(QkvFusion::kPerHead, 2);
+  const auto table = BindFused(Fusion::kPerHead, 2);
   ASSERT_THAT(table, IsOk());
   EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 1)), (std::vector<int64_t>{0, 1, 6, 7}));
   EXPECT_EQ(Rows(table->Find(TensorRole::kK, 1)), (std::vector<int64_t>{2, 3, 8, 9}));
@@ -134,12 +134,24 @@ TEST_F(FusedTensorTest, PerHeadTakesEveryThirdHead) {
 }
 
 TEST_F(FusedTensorTest, StackedTakesOneAfterTheOther) {
-  const auto table = BindFused(QkvFusion::kStacked, 1);
+  const auto table = BindFused(Fusion::kStacked, 1);
   ASSERT_THAT(table, IsOk());
   EXPECT_EQ(Rows(table->Find(TensorRole::kQ, 0)), (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(Rows(table->Find(TensorRole::kK, 0)), (std::vector<int64_t>{4, 5}));
   EXPECT_EQ(Rows(table->Find(TensorRole::kV, 0)), (std::vector<int64_t>{6, 7}));
   EXPECT_EQ(Row(table->Find(TensorRole::kVBias, 1), 0), (std::vector<float>{6, 7}));
+}
+
+TEST_F(FusedTensorTest, GateAndUpAreStackedToo) {
+  Add("l.0.gate_up", {12, 4});
+  Add("l.1.gate_up", {12, 4});
+  const std::vector<TensorName> names = {{TensorRole::kGate, Presence::kRequired, "l.#.gate_up", Fusion::kStacked},
+                                         {TensorRole::kUp, Presence::kRequired, "l.#.gate_up", Fusion::kStacked}};
+  const TensorNaming naming = {.names = names};
+  const auto table = TensorTable::Bind(naming, config_, {}, "index", tensors_, warnings_);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(Rows(table->Find(TensorRole::kGate, 1)), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(Rows(table->Find(TensorRole::kUp, 1)), (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
 }
 
 // Three experts of two rows and four columns (down: four and two), one by one or together.
@@ -166,9 +178,9 @@ class ExpertTensorTest : public TensorTableTest {
 
   static constexpr TensorName kNamesOfExperts[] = {
       {TensorRole::kRouter, Presence::kRequired, "l.#.router"},
-      {TensorRole::kExpertGate, Presence::kRequired, "l.#.@.gate", QkvFusion::kNone, "l.#.gates"},
-      {TensorRole::kExpertUp, Presence::kRequired, "l.#.@.up", QkvFusion::kNone, "l.#.gates"},
-      {TensorRole::kExpertDown, Presence::kRequired, "l.#.@.down", QkvFusion::kNone, "l.#.downs"},
+      {TensorRole::kExpertGate, Presence::kRequired, "l.#.@.gate", Fusion::kNone, "l.#.gates"},
+      {TensorRole::kExpertUp, Presence::kRequired, "l.#.@.up", Fusion::kNone, "l.#.gates"},
+      {TensorRole::kExpertDown, Presence::kRequired, "l.#.@.down", Fusion::kNone, "l.#.downs"},
   };
   static constexpr TensorNaming kNaming = {.names = kNamesOfExperts};
 };
@@ -241,7 +253,7 @@ void ExpectStoredRows(const TensorSource* source) {
 }
 
 TEST_F(FusedTensorTest, RowsAreToBeHadAsStoredInTheOrderOfTheRole) {
-  for (const auto& [fusion, kv_heads] : {std::pair(QkvFusion::kPerHead, 2), std::pair(QkvFusion::kStacked, 1)}) {
+  for (const auto& [fusion, kv_heads] : {std::pair(Fusion::kPerHead, 2), std::pair(Fusion::kStacked, 1)}) {
     const auto table = BindFused(fusion, kv_heads);
     ASSERT_THAT(table, IsOk());
     for (const TensorRole role : {TensorRole::kQ, TensorRole::kK, TensorRole::kV}) {
@@ -261,7 +273,7 @@ TEST_F(TensorTableTest, RowsOfAnInterleavedTensorAreToBeHadAsStored) {
 
 TEST_F(TensorTableTest, NamesMayLackThePrefixOrBeOthers) {
   const TensorName names[] = {{TensorRole::kEmbedding, Presence::kRequired, "base.embed"},
-                              {TensorRole::kHead, Presence::kUnlessTied, "out", QkvFusion::kNone, "head"},
+                              {TensorRole::kHead, Presence::kUnlessTied, "out", Fusion::kNone, "head"},
                               {TensorRole::kQ, Presence::kRequired, "base.l.#.q"}};
   const std::string_view known[] = {"base.norm"};
   const TensorNaming naming{.names = names, .known = known, .prefix = "base."};

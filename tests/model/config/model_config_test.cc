@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
                 c.windowed_layers = {true, true}, c.windowed_inv_freq = {1, 0.1};
               },
               "windowed layers lack"},
+        Wrong{"UnrotatedLayersTooFew", [](auto& c) { c.unrotated_layers = {true}; }, "rotation is known of 1 layers"},
         Wrong{"BosOutside", [](auto& c) { c.bos_id = 100; }, "'bos': 100 is out of range [-1, 99]"},
         Wrong{"EosOutside",
               [](auto& c) {
