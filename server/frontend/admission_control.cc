@@ -40,9 +40,10 @@ class AdmissionControl::Place : public RequestPlace {
   }
   std::optional<Refusal> TryHold(int64_t bytes) {
     if (bytes <= body_bytes_) return std::nullopt;
-    if (std::optional<Refusal> refusal = control_.TryHold(*tenant_, bytes - body_bytes_, body_bytes_)) return refusal;
-    body_bytes_ = bytes;
-    return std::nullopt;
+    const std::optional<ByteBudget::Lack> lack =
+        control_.bytes_.TryTake(tenant_->index(), tenant_->queue_share, bytes - body_bytes_, body_bytes_);
+    if (!lack.has_value()) body_bytes_ = bytes;
+    return RefusalFor(lack);
   }
 
   std::optional<HttpResponse> HoldBody(int64_t bytes) override {
@@ -93,8 +94,14 @@ Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) {
   return {std::move(place), std::nullopt};
 }
 
-std::optional<Refusal> AdmissionControl::TryHold(const TenantEntry& tenant, int64_t bytes, int64_t before) {
-  const std::optional<ByteBudget::Lack> lack = bytes_.TryTake(tenant.index(), tenant.queue_share, bytes, before);
+Admitted AdmissionControl::AdmitAnswer(const HttpExchange& exchange) {
+  const TenantEntry& tenant = *exchange.caller();
+  const std::optional<Refusal> refusal = RefusalFor(bytes_.LackForAnswer(tenant.index(), tenant.queue_share));
+  if (refusal.has_value()) return {nullptr, Reject(tenant, *refusal)};
+  return {std::make_unique<Place>(*this, exchange.caller()), std::nullopt};
+}
+
+std::optional<Refusal> AdmissionControl::RefusalFor(std::optional<ByteBudget::Lack> lack) {
   if (!lack.has_value()) return std::nullopt;
   if (*lack == ByteBudget::Lack::kAll) {
     return Refusal{Overloaded("The server holds as many bytes of bodies and answers as it may.", "held_bytes_exceeded",

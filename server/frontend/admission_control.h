@@ -6,6 +6,7 @@
 // Invariants
 //  1. A body is never read into memory without a place of its tenant and room in the budget of bytes.
 //  2. A refused request has given back everything but the one that its tenant's rpm counted.
+//  3. Whatever a tenant asks for, the bytes of a long answer count among its own for as long as it leaves them here.
 #ifndef HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
 #define HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
 
@@ -35,6 +36,8 @@ class AdmissionControl {
   // A request that will generate, or one that will not but costs processor time by its body.
   Admitted AdmitGeneration(const HttpExchange& exchange);
   Admitted AdmitWork(const HttpExchange& exchange);
+  // A request that costs next to nothing, whose answer may be long all the same: it takes no place among the open ones.
+  Admitted AdmitAnswer(const HttpExchange& exchange);
 
   // The response to a request that was turned away, which is counted.
   HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;
@@ -53,7 +56,7 @@ class AdmissionControl {
  private:
   class Place;
 
-  std::optional<Refusal> TryHold(const TenantEntry& tenant, int64_t bytes, int64_t before);
+  static std::optional<Refusal> RefusalFor(std::optional<ByteBudget::Lack> lack);
 
   const EnginePort& engine_;
   Metrics& metrics_;

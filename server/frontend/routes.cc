@@ -147,6 +147,12 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                       co_await exchange.Respond(std::move(response));
                     }});
 
+  // Whatever else a tenant's key opens.
+  for (HttpRoute& route : routes) {
+    if (route.admit) continue;
+    route.admit = [sources](const HttpExchange& exchange) { return sources->admission.AdmitAnswer(exchange); };
+  }
+
   AddHealthRoutes(sources->engine, &routes);
   for (const char* path : {"/ready", "/readyz"}) {
     routes.push_back(Simple("GET", path, true, [sources](const HttpHead&) { return Readiness(*sources); }));

@@ -16,14 +16,23 @@ int64_t& ByteBudget::Own(int32_t tenant) {
   return own_[index];
 }
 
+std::optional<ByteBudget::Lack> ByteBudget::LackOf(int32_t tenant, double share, int64_t bytes, bool small) {
+  const int64_t most = small ? bytes_max_ : bytes_max_ - bytes_max_ / 8;
+  if (FitsShare(all_, Own(tenant), bytes, most, share)) return std::nullopt;
+  return share < 1 ? Lack::kTenant : Lack::kAll;
+}
+
 std::optional<ByteBudget::Lack> ByteBudget::TryTake(int32_t tenant, double share, int64_t bytes, int64_t before) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  int64_t& own = Own(tenant);
-  const int64_t most = before + bytes <= kSmallBytes ? bytes_max_ : bytes_max_ - bytes_max_ / 8;
-  if (!FitsShare(all_, own, bytes, most, share)) return share < 1 ? Lack::kTenant : Lack::kAll;
+  if (const auto lack = LackOf(tenant, share, bytes, before + bytes <= kSmallBytes)) return lack;
   all_ += bytes;
-  own += bytes;
+  Own(tenant) += bytes;
   return std::nullopt;
+}
+
+std::optional<ByteBudget::Lack> ByteBudget::LackForAnswer(int32_t tenant, double share) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return LackOf(tenant, share, 0, /*small=*/false);
 }
 
 void ByteBudget::Take(int32_t tenant, int64_t bytes) {

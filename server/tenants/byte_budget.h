@@ -39,6 +39,8 @@ class ByteBudget {
   // Takes `bytes` for the tenant of this index, for a request that has `before` already, or says what is lacking and takes
   // nothing. `share` is the tenant's weight's part of all.
   std::optional<Lack> TryTake(int32_t tenant, double share, int64_t bytes, int64_t before = 0);
+  // What is lacking for an answer whose size nobody knows yet, and which counts as a large one.
+  std::optional<Lack> LackForAnswer(int32_t tenant, double share);
   // Takes bytes that exist already, such as an answer that was computed, whether they fit or not: the tenant's next
   // request finds no room instead.
   void Take(int32_t tenant, int64_t bytes);
@@ -48,7 +50,9 @@ class ByteBudget {
   int64_t used() const;
 
  private:
-  int64_t& Own(int32_t tenant);  // REQUIRES: mutex_ held
+  // REQUIRE: mutex_ held.
+  int64_t& Own(int32_t tenant);
+  std::optional<Lack> LackOf(int32_t tenant, double share, int64_t bytes, bool small);
 
   const int64_t bytes_max_;
   mutable std::mutex mutex_;

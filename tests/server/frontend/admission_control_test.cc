@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/server/test_server.h"
 
@@ -99,6 +101,44 @@ TEST(AdmissionControl, AnAnswerThatNobodyTakesKeepsItsPlaceAndIsGivenUp) {
   EXPECT_EQ(unread.ReadUntil("HTTP/1.1 200 OK").substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(server.Ask(CompletionPost(kShort)).status, 429);
   EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kShort)).status == 200; }));
+}
+
+// A route whose work takes a place among the open requests, and one that is asked by its head alone.
+TEST(AdmissionControl, AnAnswerThatNobodyTakesCountsOnEveryKeyedRoute) {
+  const std::string tokens = Post("/tokenize", R"({"prompt":")" + std::string(100'000, 'x') + R"("})");
+  const std::string map = Get("/v1/sessions/s/kv?layer=0&head=0");
+  for (const std::string& large : {tokens, map}) {
+    TestServerOptions options = One({});
+    options.http.limits.held_bytes_max = 256 << 10;
+    options.http.limits.send_buffer_bytes = 4096;
+    TestServer server(std::move(options));
+    const std::string turn = R"({"session_id":"s","max_tokens":2,"kv":{"policy":"h2o","budget":4096},"prompt":")";
+    ASSERT_EQ(server.Ask(CompletionPost(turn + std::string(4000, 'x') + "\"}")).status, 200);
+    std::vector<std::unique_ptr<RawClient>> unread;
+    for (int i = 0; i < 8; ++i) {
+      unread.push_back(std::make_unique<RawClient>(server.port(), /*receive_buffer_bytes=*/4096));
+      unread.back()->Send(large);
+      if (!unread.back()->ReadUntil("\r\n").starts_with("HTTP/1.1 200")) break;
+    }
+    const std::string keyed[] = {tokens,
+                                 map,
+                                 Get("/v1/sessions"),
+                                 Get("/v1/sessions/s"),
+                                 Get("/v1/models"),
+                                 Get("/v1/models/test-model"),
+                                 Get("/tokenizer_info"),
+                                 Get("/load")};
+    for (const std::string& request : keyed) {
+      const Response refused = server.Ask(request);
+      EXPECT_EQ(refused.status, 503) << request.substr(0, 40);
+      EXPECT_THAT(refused.body, HasSubstr("held_bytes_exceeded"));
+    }
+    EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+    unread.clear();
+    for (const std::string& request : keyed) {
+      EXPECT_TRUE(Eventually([&] { return server.Ask(request).status == 200; })) << request.substr(0, 40);
+    }
+  }
 }
 
 TEST(AdmissionControl, AnAnswerTakenTooSlowlyIsGivenUpHoweverItMoves) {

@@ -42,5 +42,16 @@ TEST(ByteBudget, AnAnswerIsThereWhetherItFitsOrNot) {
   EXPECT_EQ(budget.TryTake(0, 1, 1), std::nullopt);
 }
 
+TEST(ByteBudget, AnAnswerOfUnknownSizeFindsRoomWhereALargeOneDoes) {
+  ByteBudget budget(16 * kMiB);
+  budget.Take(0, 14 * kMiB);
+  EXPECT_EQ(budget.LackForAnswer(0, 1), std::nullopt);
+  budget.Take(0, 1);
+  EXPECT_EQ(budget.LackForAnswer(0, 1), Lack::kAll) << "the last eighth is for small ones";
+  EXPECT_EQ(budget.LackForAnswer(0, 0.5), Lack::kTenant);
+  EXPECT_EQ(budget.LackForAnswer(1, 0.5), std::nullopt);
+  EXPECT_EQ(budget.used(), 14 * kMiB + 1) << "it takes nothing yet";
+}
+
 }  // namespace
 }  // namespace hydrant
