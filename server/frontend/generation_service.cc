@@ -80,7 +80,8 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
   const auto prepare_now = [&] { prepared.emplace(prepare(exchange.body(), context_, RulesOf(tenant), headers)); };
-  co_await workers_.RunHereIfSmall(exchange.body().size(), tenant.index(), prepare_now);
+  const WorkOwner owner = {tenant.index(), exchange.client()};
+  co_await workers_.RunHereIfSmall(exchange.body().size(), owner, prepare_now);
   exchange.DropBody();
   if (!prepared->ok()) {
     const Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};

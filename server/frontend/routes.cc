@@ -93,7 +93,8 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
         const TenantEntry& tenant = *exchange.caller();
         HttpResponse response;
         const auto work = [&] { response = make(exchange.body()); };
-        co_await workers.RunHereIfSmall(exchange.body().size(), tenant.index(), work);
+        const WorkOwner owner = {tenant.index(), exchange.client()};
+        co_await workers.RunHereIfSmall(exchange.body().size(), owner, work);
         exchange.DropBody();
         AddFields(&response, tenant.account->RateFields(MonotonicUs()));
         co_await exchange.Respond(std::move(response));

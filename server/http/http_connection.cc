@@ -132,7 +132,7 @@ asio::awaitable<void> HttpConnection::Run() {
     if (!got) break;
     keep_alive_ = head.keep_alive;
     client_ = context_.proxies.ClientOf(peer_, head);
-    HttpExchange exchange(*this, std::move(head));
+    HttpExchange exchange(*this, std::move(head), client_);
     bool failed = false;
     bool out_of_memory = false;
     try {

@@ -26,8 +26,8 @@ constexpr const char* kExposedFields =
 
 }  // namespace
 
-HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head)
-    : stream_(stream), head_(std::move(head)), arrival_us_(MonotonicUs()) {
+HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head, std::string_view client)
+    : stream_(stream), head_(std::move(head)), client_(client), arrival_us_(MonotonicUs()) {
   const std::string* id = head_.Find("x-request-id");
   request_id_ = id != nullptr && IsRequestId(*id, RequestLimits().request_id_bytes_max) ? *id : RandomId();
 }

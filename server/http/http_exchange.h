@@ -27,8 +27,8 @@ HttpResponse ErrorResponse(const ApiError& error);
 
 class HttpExchange {
  public:
-  // `stream` outlives the exchange.
-  HttpExchange(ResponseStream& stream, HttpHead head);
+  // `stream` and `client`, the address of who sends the request, outlive the exchange.
+  HttpExchange(ResponseStream& stream, HttpHead head, std::string_view client);
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
@@ -38,8 +38,9 @@ class HttpExchange {
   const std::string& request_id() const { return request_id_; }
   // The tenant that asks; null on an open route, and for the operator.
   const Caller& caller() const { return caller_; }
-  int64_t arrival_us() const { return arrival_us_; }  // monotonic; when the head was complete
-  int status() const { return status_; }              // 0: no response yet
+  std::string_view client() const { return client_; }  // an address as text: the peer's, or of somebody behind it
+  int64_t arrival_us() const { return arrival_us_; }   // monotonic; when the head was complete
+  int status() const { return status_; }               // 0: no response yet
 
   // A whole response. REQUIRES: no response yet.
   boost::asio::awaitable<void> Respond(HttpResponse response);
@@ -84,6 +85,7 @@ class HttpExchange {
 
   ResponseStream& stream_;
   HttpHead head_;
+  const std::string_view client_;
   std::string body_;
   std::string request_id_;
   Caller caller_;

@@ -1,10 +1,7 @@
 #include "server/live_view/kv_inspector.h"
 
 #include <algorithm>
-#include <boost/asio/associated_executor.hpp>
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
+#include <atomic>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -32,18 +29,13 @@ asio::awaitable<void> Pause() {
   co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-// Has the engine read, and resumes the coroutine on its own executor.
+// Has the engine read. It looks whether that is done, for to be resumed from the engine's thread would take memory there.
 asio::awaitable<void> ReadOnEngine(EnginePort& engine, uint64_t session, bool evicts,
                                    std::shared_ptr<KvReading> reading) {
-  auto start = [&](auto handler) {
-    const auto executor = asio::get_associated_executor(handler);
-    // The engine's calls can be copied; a handler cannot.
-    auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-    engine.ReadKv(session, evicts, std::move(reading), [kept, executor, guard = asio::make_work_guard(executor)] {
-      asio::post(executor, [kept]() mutable { std::move (*kept)(); });
-    });
-  };
-  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(start, asio::use_awaitable);
+  // Released after the copy, acquired before it is looked at.
+  const auto done = std::make_shared<std::atomic<bool>>(false);
+  engine.ReadKv(session, evicts, std::move(reading), [done] { done->store(true, std::memory_order_release); });
+  while (!done->load(std::memory_order_acquire)) co_await Pause();
 }
 
 }  // namespace
@@ -106,25 +98,26 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
   }
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;
-  co_await Make(tenant, [&] {
+  const WorkOwner owner = {tenant, exchange.client()};
+  co_await Make(owner, [&] {
     response =
         JsonResponse(SessionKvJson(MakeSessionKv(id, view.value(), *reading, shape_, tokenizer_, query.value())));
   });
   co_return response;
 }
 
-asio::awaitable<void> KvInspector::Make(int32_t tenant, std::function<void()> make) {
-  const auto begin = [this, tenant] {
+asio::awaitable<void> KvInspector::Make(WorkOwner owner, std::function<void()> make) {
+  const auto begin = [this, tenant = owner.tenant] {
     const std::lock_guard<std::mutex> lock(mutex_);
     return turns_.Begin(tenant, MonotonicUs());
   };
   while (!begin()) co_await Pause();
   int64_t took_us = 0;
-  const absl::Cleanup ended = [this, tenant, &took_us] {
+  const absl::Cleanup ended = [this, tenant = owner.tenant, &took_us] {
     const std::lock_guard<std::mutex> lock(mutex_);
     turns_.End(tenant, MonotonicUs(), took_us);
   };
-  co_await workers_.Run(tenant, [&make, &took_us] {
+  co_await workers_.Run(owner, [&make, &took_us] {
     const int64_t begun_us = MonotonicUs();
     make();
     took_us = MonotonicUs() - begun_us;

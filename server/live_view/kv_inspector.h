@@ -59,7 +59,7 @@ class KvInspector {
 
   boost::asio::awaitable<HttpResponse> Answer(HttpExchange& exchange, const std::string& id);
   // Runs `make`, when it is the tenant's turn, on a worker thread.
-  boost::asio::awaitable<void> Make(int32_t tenant, std::function<void()> make);
+  boost::asio::awaitable<void> Make(WorkOwner owner, std::function<void()> make);
   // The session's scores and positions, at most kFreshUs old, or, with `now`, read after the call.
   boost::asio::awaitable<std::shared_ptr<const KvReading>> Read(uint64_t session, bool evicts, bool now);
 
