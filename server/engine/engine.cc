@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/engine/kv_dump.h"
 #include "server/process/log.h"
@@ -84,14 +85,17 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
   if (dead()) return std::nullopt;
   const int64_t open_before = open_sequences_.fetch_add(sequences, std::memory_order_relaxed);
   const int64_t tokens_before = waiting_tokens_.fetch_add(tokens, std::memory_order_relaxed);
+  absl::Cleanup not_taken = [&] {
+    open_sequences_.fetch_sub(sequences, std::memory_order_relaxed);
+    waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
+  };
   bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
   if (tokens_before + tokens > WaitingTokensMax()) room = false;
   const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
   for (size_t i = 0; i < job.sequences.size(); ++i) job.sequences[i].request.id = first_id + i;
-  if (room && inbox_.TryPush(std::move(job))) return first_id;
-  open_sequences_.fetch_sub(sequences, std::memory_order_relaxed);
-  waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
-  return std::nullopt;
+  if (!room || !inbox_.TryPush(std::move(job))) return std::nullopt;
+  std::move(not_taken).Cancel();
+  return first_id;
 }
 
 void Engine::SetTenants(std::vector<TenantOptions> tenants) {
@@ -127,14 +131,17 @@ void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> ou
     std::function<void()> done;
   };
   out->source = KvReading::Source::kNone;
-  auto promise = std::make_shared<Promise>(std::move(done));
-  inbox_.PushCall([this, session, evicts, out = std::move(out), promise = std::move(promise)]() mutable {
+  const auto promise = std::make_shared<Promise>(std::move(done));
+  // Who is not even asked says so by throwing.
+  absl::Cleanup not_asked = [&promise] { promise->done = nullptr; };
+  inbox_.PushCall([this, session, evicts, out = std::move(out), promise]() mutable {
     const int64_t started = core_->now_us();
     core_->ReadKv(session, evicts, out.get());
     out->read_us = core_->now_us() - started;
     out.reset();  // this closure lives in its batch until the next drain
     promise->Keep();
   });
+  std::move(not_asked).Cancel();
 }
 
 Backlog Engine::backlog() const {
@@ -269,7 +276,9 @@ void Engine::TakeOrders() {
   for (GenerationJob& job : batch_.items) Accept(job);
   batch_.items.clear();
   // After the items: a cancel never overtakes its job.
-  for (const uint64_t id : batch_.cancels) core_->Cancel(id);
+  for (const IdRange& ids : batch_.cancels) {
+    for (uint64_t i = 0; i < ids.count; ++i) core_->Cancel(ids.first + i);
+  }
   for (const IdRange& ids : batch_.resumes) {
     for (uint64_t i = 0; i < ids.count; ++i) core_->SetPaused(ids.first + i, false);
   }

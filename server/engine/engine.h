@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,7 +61,8 @@ class Engine : public EnginePort {
   Round MakeRound(bool may_wait);
 
   std::optional<uint64_t> TrySubmit(GenerationJob job) override;
-  void Cancel(uint64_t id) override { inbox_.PushCancel(id); }
+  void Cancel(uint64_t id) { Cancel(std::list<IdRange>{{id, 1}}); }
+  void Cancel(std::list<IdRange> ids) noexcept override { inbox_.PushCancels(std::move(ids)); }
   void Resume(uint64_t first_id, int32_t count) override {
     inbox_.PushResume({first_id, static_cast<uint64_t>(count)});
   }

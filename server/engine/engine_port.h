@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -70,8 +71,9 @@ class EnginePort {
   // Returns the id of the job's first sequence; nullopt when there is no room, in which case nothing of the job
   // happens. An accepted sequence reports exactly one end.
   virtual std::optional<uint64_t> TrySubmit(GenerationJob job) = 0;
-  // Ends a sequence within one step; does nothing if it has ended. REQUIRES: at most one call per id.
-  virtual void Cancel(uint64_t id) = 0;
+  // Ends these sequences within one step; does nothing for one that has ended. Takes no memory: who may have to cancel when
+  // there is none makes the list before.
+  virtual void Cancel(std::list<IdRange> ids) noexcept = 0;
   // Lets the sequences [first_id, first_id + count) go on that were paused because their mailbox was full.
   virtual void Resume(uint64_t first_id, int32_t count) = 0;
   virtual Backlog backlog() const = 0;
@@ -82,8 +84,8 @@ class EnginePort {
   virtual void ResetPrefixes() = 0;
   virtual void SettleTurn(TurnId id, bool keep) = 0;
   virtual void DropSession(uint64_t session) = 0;
-  // Likewise. Calls `done` once: on the engine thread after the copy, or, with source kNone, on the thread that finds
-  // that the engine has ended.
+  // Likewise. Calls `done`, which must not throw, once: on the engine thread after the copy, or, with source kNone, on the
+  // thread that finds that the engine has ended.
   virtual void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) = 0;
 
   virtual EngineCounters counters() const = 0;  // as of the last step

@@ -27,6 +27,12 @@ struct EngineEvent : SequenceEvent {
   int32_t prompt_begin = 0;
 };
 
+// Ids [first, first + count).
+struct IdRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 // A turn of a session whose KV leaves the pool, as it has ended.
 struct ParkedTurn {
   TurnId id;

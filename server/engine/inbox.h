@@ -1,13 +1,13 @@
 // Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
 //
-// Thread: TryPush, PushCancel, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
+// Thread: TryPush, PushCancels, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
 //
 // Calls are orders (other tenants, a pause, a session that is done with): the reader runs them before the items of the same
 // batch, so that an item finds what was ordered before it was pushed.
 //
 // Cancels and resumes are not bounded by the capacity, so that giving memory back never fails. Their number is bounded
-// by the work that was accepted: a sequence is cancelled at most once, and a request resumed once per time it was
-// paused.
+// by the work that was accepted: a request is cancelled by its client and by the operator at most once each, and resumed
+// once per time it was paused. Who cancels brings the list node, which may have been made long before: it takes no memory.
 #ifndef HYDRANT_SERVER_ENGINE_INBOX_H_
 #define HYDRANT_SERVER_ENGINE_INBOX_H_
 
@@ -15,24 +15,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-namespace hydrant {
+#include "server/engine/engine_types.h"
 
-// Ids [first, first + count).
-struct IdRange {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
+namespace hydrant {
 
 template <typename Item>
 class Inbox {
  public:
   struct Batch {
     std::vector<Item> items;
-    std::vector<uint64_t> cancels;
+    std::list<IdRange> cancels;
     std::vector<IdRange> resumes;
     std::vector<std::function<void()>> calls;
     bool closed = false;
@@ -53,10 +50,10 @@ class Inbox {
     return true;
   }
 
-  void PushCancel(uint64_t id) {
+  void PushCancels(std::list<IdRange> ids) noexcept {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      cancels_.push_back(id);
+      cancels_.splice(cancels_.end(), ids);
     }
     arrived_.notify_one();
   }
@@ -122,7 +119,7 @@ class Inbox {
   std::condition_variable arrived_;
   // Guarded by mutex_.
   std::vector<Item> items_;
-  std::vector<uint64_t> cancels_;
+  std::list<IdRange> cancels_;
   std::vector<IdRange> resumes_;
   std::vector<std::function<void()>> calls_;
   bool closed_ = false;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/frontend/admin_routes.h"
 #include "server/frontend/routes.h"
+#include "server/process/call_with_memory.h"
 #include "server/process/clock.h"
 #include "server/process/exit_codes.h"
 #include "server/process/log.h"
@@ -115,7 +116,8 @@ Frontend::~Frontend() {
 EventRouter::FanOut Frontend::fan_out() {
   return [this](EventRouter::MailboxList mailboxes) {
     asio::post(io_, [mailboxes = std::move(mailboxes)] {
-      for (const auto& mailbox : mailboxes) mailbox->Wake();
+      // Who is not woken now sleeps for good: the mailbox counts as signalled.
+      for (const auto& mailbox : mailboxes) CallWhenThereIsMemory([&] { mailbox->Wake(); });
     });
   };
 }

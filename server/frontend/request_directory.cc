@@ -28,9 +28,9 @@ int32_t RequestDirectory::Abort(const Selection& selection, EnginePort& engine) 
         !wanted.contains(request.id.substr(request.id.find('-') + 1))) {
       continue;
     }
+    engine.Cancel({{request.first_id, static_cast<uint64_t>(request.count)}});
     request.aborted = true;
     ++aborted;
-    for (int32_t i = 0; i < request.count; ++i) engine.Cancel(request.first_id + static_cast<uint64_t>(i));
   }
   return aborted;
 }

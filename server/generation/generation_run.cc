@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <ctime>
+#include <exception>
 #include <utility>
 
 #include "api/response/sse.h"
@@ -71,18 +72,24 @@ void GenerationRun::Fail(ApiError error) {
   error_ = std::move(error);
 }
 
-void GenerationRun::Cancel() {
+void GenerationRun::Cancel() noexcept {
   if (first_id_ == 0) return;
   // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
-  if (turn_.has_value()) Absorb();
+  if (turn_.has_value()) {
+    try {
+      Absorb();
+    } catch (const std::exception&) {
+      // As if its client had left before.
+    }
+  }
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].assembler->finished()) continue;
     choices_[i].assembler->Abort();
     Finish(static_cast<int32_t>(i));
   }
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    if (!std::exchange(choices_[i].ended_in_engine, true)) engine_.Cancel(first_id_ + i);
-  }
+  bool runs = false;
+  for (Choice& choice : choices_) runs |= !std::exchange(choice.ended_in_engine, true);
+  if (runs) engine_.Cancel(std::move(cancel_));
 }
 
 std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
@@ -102,9 +109,10 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   job.ledger = std::move(ledger);
   job.sequences.reserve(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) job.sequences.push_back(MakeSequence(i));
+  cancel_ = {{0, choices_.size()}};
   const std::optional<uint64_t> first_id = engine_.TrySubmit(std::move(job));
   if (!first_id.has_value()) return false;
-  first_id_ = *first_id;
+  cancel_.front().first = first_id_ = *first_id;
   return true;
 }
 
@@ -146,6 +154,16 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
 }
 
 void GenerationRun::Absorb() {
+  try {
+    AbsorbBatch();
+  } catch (...) {
+    // What was taken is lost: nothing can go on from it.
+    turn_.reset();
+    throw;
+  }
+}
+
+void GenerationRun::AbsorbBatch() {
   if (mailbox_->Take(&batch_)) engine_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +34,7 @@ class GenerationRun {
   // index.
   GenerationRun(PreparedGeneration prepared, const ServingContext& context, EnginePort& engine, Metrics& metrics,
                 int64_t arrival_us, std::string id, int32_t tenant);
-  // Cancels what has not ended.
+  // Cancels what has not ended, which takes no memory.
   ~GenerationRun();
   GenerationRun(const GenerationRun&) = delete;
   GenerationRun& operator=(const GenerationRun&) = delete;
@@ -43,7 +44,7 @@ class GenerationRun {
   // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
   bool Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger);
 
-  // Takes what the engine has sent so far.
+  // Takes what the engine has sent so far. Where there is no memory for that, the session is free again, as it was.
   void Absorb();
   // Ends it with this error: what has not ended is cancelled, and its session is free again, as it was.
   void Fail(ApiError error);
@@ -76,7 +77,8 @@ class GenerationRun {
     int64_t last_token_us = -1;
   };
 
-  void Cancel();
+  void Cancel() noexcept;
+  void AbsorbBatch();
   int64_t generated_tokens() const;
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
@@ -103,7 +105,8 @@ class GenerationRun {
   int32_t open_ = 0;      // choices without an end
   int32_t unclosed_ = 0;  // choices whose last chunk is not out
   int64_t prompt_tokens_ = 0;
-  uint64_t first_id_ = 0;  // 0: not submitted
+  uint64_t first_id_ = 0;      // 0: not submitted
+  std::list<IdRange> cancel_;  // all of it, for when it has to be cancelled
   std::shared_ptr<StreamMailbox> mailbox_;
   StreamBatch batch_;
   std::optional<ApiError> error_;

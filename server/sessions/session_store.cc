@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace hydrant {
@@ -25,7 +26,9 @@ int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
 
 void SessionTurn::End(SessionPast past) {
   past.turn = turn_;
-  store_->End(std::exchange(session_, nullptr), turn_, std::make_shared<const SessionPast>(std::move(past)));
+  // Where there is no memory for it, the turn is still this object's to end.
+  auto kept = std::make_shared<const SessionPast>(std::move(past));
+  store_->End(std::exchange(session_, nullptr), turn_, std::move(kept));
 }
 
 SessionStore::SessionStore(Options options) : options_(std::move(options)) {}
@@ -43,7 +46,7 @@ SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id)
   const Tenant& own = TenantOf(tenant);
   const auto found = own.sessions.find(id);
   if (found == own.sessions.end()) return nullptr;
-  Session* session = found->second.get();
+  Session* session = found->second;
   if (!Expired(*session, options_.clock())) return session;
   Forget(session, /*remember=*/true);
   return nullptr;
@@ -67,11 +70,12 @@ class SessionStore::Lock {
  public:
   explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.ApplyParkEvents(); }
   ~Lock() {
-    const std::vector<Removed> removed = std::exchange(store_.removed_, {});
+    Sessions removed;
+    removed.swap(store_.removed_);
     lock_.unlock();
-    for (const Removed& session : removed) {
+    for (const std::unique_ptr<Session>& session : removed) {
       try {
-        store_.options_.on_forget(session.number);
+        store_.options_.on_forget(session->number);
       } catch (const std::bad_alloc&) {
         // Its parked KV stays until another session needs the room: nothing will use it again.
       }
@@ -95,7 +99,7 @@ ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std:
   if (session != nullptr) {
     if (session->busy) return SessionBusy();
     Count(*session, -1);
-    tenant.idle.erase(session->idle);
+    tenant.busy.splice(tenant.busy.end(), tenant.idle, session->place);
     session->busy = true;
     Count(*session, 1);
   } else {
@@ -110,15 +114,21 @@ ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std:
 }
 
 SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) {
-  auto added = std::make_unique<Session>();
-  Session* session = added.get();
+  Sessions added;
+  added.push_back(std::make_unique<Session>());
+  Session* session = added.front().get();
+  session->place = added.begin();
   session->id = id;
   session->tenant = tenant;
   session->number = ++numbers_;
   session->used_us = options_.clock();
   session->created_s = session->used_s = WallClock();
+  Tenant& own = TenantOf(tenant);
+  const auto named = own.sessions.emplace(id, session).first;
+  absl::Cleanup not_added = [&] { own.sessions.erase(named); };
   by_number_.emplace(session->number, session);
-  TenantOf(tenant).sessions.emplace(id, std::move(added));
+  std::move(not_added).Cancel();
+  own.busy.splice(own.busy.end(), added);
   Count(*session, 1);
   return session;
 }
@@ -126,8 +136,7 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
 // A new session takes nobody's place before its first turn has ended well: the request may still be refused.
 std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
   const Tenant& tenant = TenantOf(owner.tenant);
-  const auto busy = std::ssize(tenant.sessions) - std::ssize(tenant.idle);
-  if (owner.sessions_max > 0 && busy >= owner.sessions_max) {
+  if (owner.sessions_max > 0 && std::ssize(tenant.busy) >= owner.sessions_max) {
     return RateLimited(absl::StrCat("All ", owner.sessions_max, " sessions of this tenant have a turn in progress."),
                        "session_limit_exceeded", 1);
   }
@@ -142,11 +151,11 @@ void SessionStore::MakeRoom(const Session* newest) {
   Tenant& tenant = TenantOf(newest->tenant);
   const auto forget_oldest = [&](Tenant* of) {
     if (of == nullptr) return false;
-    Forget(of->idle.front(), /*remember=*/true);
+    Forget(of->idle.front().get(), /*remember=*/true);
     return true;
   };
   while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max &&
-         tenant.idle.front() != newest && forget_oldest(&tenant)) {
+         tenant.idle.front().get() != newest && forget_oldest(&tenant)) {
   }
   while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/false))) {
   }
@@ -159,7 +168,7 @@ SessionStore::Tenant* SessionStore::MostOverShare(const Session* newest, bool by
   Tenant* most = nullptr;
   double most_share = 0;
   for (Tenant& tenant : tenants_) {
-    if (tenant.idle.empty() || tenant.idle.front() == newest) continue;
+    if (tenant.idle.empty() || tenant.idle.front().get() == newest) continue;
     const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
     const double share = static_cast<double>(held) / tenant.weight;
     if (most != nullptr && share <= most_share) continue;
@@ -179,34 +188,35 @@ void SessionStore::Expire() {
   for (Tenant& tenant : tenants_) {
     while (!tenant.idle.empty() && Expired(*tenant.idle.front(), now_us)) {
       if (left-- == 0) return;
-      Forget(tenant.idle.front(), /*remember=*/true);
+      Forget(tenant.idle.front().get(), /*remember=*/true);
     }
   }
 }
 
 // REQUIRES: idle.
-void SessionStore::Forget(Session* session, bool remember) {
+void SessionStore::Forget(Session* session, bool remember) noexcept {
   assert(!session->busy);
   Tenant& tenant = TenantOf(session->tenant);
   Count(*session, -1);
-  removed_.push_back({session->number, session->past});
-  SetPast(session, nullptr);
-  tenant.idle.erase(session->idle);
+  CountBytes(*session, -BytesOf(session->past));
   by_number_.erase(session->number);
-  if (remember) {
+  tenant.sessions.erase(session->id);
+  removed_.splice(removed_.end(), tenant.idle, session->place);
+  if (!remember) {
+    std::erase(tenant.gone, session->id);
+    return;
+  }
+  try {
     tenant.gone.push_back(session->id);
     if (tenant.gone.size() > kGoneMax) tenant.gone.pop_front();
-  } else {
-    std::erase(tenant.gone, session->id);
+  } catch (const std::bad_alloc&) {
+    // A late client hears that there is no such session, and not why.
   }
-  tenant.sessions.erase(tenant.sessions.find(session->id));
 }
 
-void SessionStore::SetPast(Session* session, std::shared_ptr<const SessionPast> past) {
-  const int64_t more = BytesOf(past) - BytesOf(session->past);
-  TenantOf(session->tenant).bytes += more;
+void SessionStore::CountBytes(const Session& session, int64_t more) {
+  TenantOf(session.tenant).bytes += more;
   bytes_ += more;
-  session->past = std::move(past);
 }
 
 void SessionStore::SetIdle(Session* session) {
@@ -215,11 +225,11 @@ void SessionStore::SetIdle(Session* session) {
   session->busy = false;
   session->used_us = options_.clock();
   session->used_s = WallClock();
-  session->idle = tenant.idle.insert(tenant.idle.end(), session);
+  tenant.idle.splice(tenant.idle.end(), tenant.busy, session->place);
   Count(*session, 1);
 }
 
-void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) {
+void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) noexcept {
   // While the session is still this turn's: nothing that the next one asks of the engine comes before this.
   try {
     options_.on_settle({session->number, turn}, /*keep=*/past != nullptr);
@@ -227,7 +237,10 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     // The engine keeps what both turns left until the session's next one is settled.
   }
   const Lock lock(*this);
-  if (past != nullptr) SetPast(session, std::move(past));
+  if (past != nullptr) {
+    CountBytes(*session, BytesOf(past) - BytesOf(session->past));
+    session->past.swap(past);  // the old one is freed without the lock
+  }
   SetIdle(session);
   if (session->past == nullptr) {
     Forget(session, /*remember=*/false);

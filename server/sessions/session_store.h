@@ -14,7 +14,8 @@
 //  2. A session is found by its own tenant only; for any other its id is one that was never there.
 //  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
 //     Beyond that the tenant with the most for its weight loses the session it used least recently.
-//  4. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
+//  4. A turn ends, and a session goes, without memory: the list node that holds it moves from one list to another.
+//  5. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
 //     expire together hold up nobody, and the engine is not told of all of them at once.
 #ifndef HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
 #define HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
@@ -126,6 +127,7 @@ class SessionStore {
  private:
   friend class SessionTurn;
 
+  using Sessions = std::list<std::unique_ptr<Session>>;
   struct Session {
     std::string id;
     int32_t tenant = 0;
@@ -138,21 +140,18 @@ class SessionStore {
     int64_t used_us = 0;    // monotonic
     int64_t created_s = 0;  // Unix time, read when it happened: it does not depend on when somebody asks
     int64_t used_s = 0;
-    std::list<Session*>::iterator idle;  // its place there, unless busy
+    Sessions::iterator place;  // in the list that it is in: stays the same whichever that is
   };
   struct Tenant {
-    std::map<std::string, std::unique_ptr<Session>> sessions;  // by id
-    std::list<Session*> idle;                                  // least recently used first
-    std::deque<std::string> gone;                              // ids that expired or gave way, the latest few
+    std::map<std::string, Session*> sessions;  // by id
+    Sessions busy;
+    Sessions idle;                 // least recently used first
+    std::deque<std::string> gone;  // ids that expired or gave way, the latest few
     double weight = 1;
     int64_t bytes = 0;
     int32_t sessions_max = 0;
   };
 
-  struct Removed {
-    uint64_t number = 0;
-    std::shared_ptr<const SessionPast> past;
-  };
   struct ParkEvent {
     ParkedTurn turn;
     bool parked = false;  // or dropped
@@ -170,22 +169,22 @@ class SessionStore {
   int64_t WallClock() const;  // Unix seconds
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
-  void Forget(Session* session, bool remember);
+  void Forget(Session* session, bool remember) noexcept;
   static const ParkedTurn* ParkedPast(const Session& session);  // null: nothing of it is parked
-  void SetPast(Session* session, std::shared_ptr<const SessionPast> past);
+  void CountBytes(const Session& session, int64_t more);
   void SetIdle(Session* session);
   SessionState StateOf(const Session& session) const;
   SessionCard CardOf(const Session& session) const;
   void Count(const Session& session, int64_t delta) { counts_[static_cast<size_t>(StateOf(session))] += delta; }
 
-  void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past);  // null: as it was
+  void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) noexcept;  // null: as it was
 
   const Options options_;
   std::mutex mutex_;
   // Guarded by mutex_.
   std::deque<Tenant> tenants_;  // by index
   absl::flat_hash_map<uint64_t, Session*> by_number_;
-  std::vector<Removed> removed_;  // since the lock was taken
+  Sessions removed_;  // since the lock was taken
   std::vector<ParkEvent> park_events_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;

@@ -22,6 +22,16 @@ Refusal Limited(RejectReason reason, std::string_view limit, std::string message
   return {std::move(error), reason};
 }
 
+// Tokens of the prompts, and of prompts and answers.
+std::pair<int64_t, int64_t> TokensOf(const std::vector<RequestAccount::Sequence>& sequences) {
+  int64_t prompts = 0, all = 0;
+  for (const RequestAccount::Sequence& sequence : sequences) {
+    prompts += sequence.prompt_tokens;
+    all += sequence.prompt_tokens + sequence.max_tokens;
+  }
+  return {prompts, all};
+}
+
 }  // namespace
 
 int32_t RetryAfterS(double wait_s) { return static_cast<int32_t>(std::clamp(std::ceil(wait_s), 1.0, kRetryAfterMaxS)); }
@@ -104,20 +114,17 @@ TenantAccount::Snapshot TenantAccount::snapshot(int64_t now_us) const {
 }
 
 RequestAccount::RequestAccount(std::shared_ptr<TenantAccount> account, std::vector<Sequence> sequences)
-    : account_(std::move(account)), sequences_(std::move(sequences)), states_(sequences_.size(), State::kQueued) {}
+    : account_(std::move(account)), sequences_(std::move(sequences)), states_(sequences_.size(), State::kEnded) {}
 
 std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAccount> account,
                                                         std::vector<Sequence> sequences, const Backlog& backlog,
                                                         double queue_share, int64_t now_us,
                                                         std::optional<Refusal>* refusal) {
   const auto count = static_cast<int64_t>(sequences.size());
-  int64_t prompt_tokens = 0;
-  int64_t tokens = 0;
-  for (const Sequence& sequence : sequences) {
-    prompt_tokens += sequence.prompt_tokens;
-    tokens += sequence.prompt_tokens + sequence.max_tokens;
-  }
+  const auto [prompt_tokens, tokens] = TokensOf(sequences);
   TenantAccount& tenant = *account;
+  // Made first, so that nothing has to be given back where there is no memory for it.
+  const auto opened = std::shared_ptr<RequestAccount>(new RequestAccount(std::move(account), std::move(sequences)));
   const std::lock_guard<std::mutex> lock(tenant.mutex_);
   const int64_t sequences_max = tenant.limits_.sequences_max;
   if (sequences_max > 0 && count > sequences_max) {
@@ -179,7 +186,8 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   tenant.sequences_ += count;
   tenant.queued_ += count;
   tenant.queued_tokens_ += prompt_tokens;
-  return std::shared_ptr<RequestAccount>(new RequestAccount(std::move(account), std::move(sequences)));
+  std::fill(opened->states_.begin(), opened->states_.end(), State::kQueued);
+  return opened;
 }
 
 RequestAccount::~RequestAccount() {

@@ -3,6 +3,7 @@
 #define HYDRANT_TESTS_SUPPORT_STUB_ENGINE_H_
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@ namespace hydrant {
 class StubEngine : public EnginePort {
  public:
   std::optional<uint64_t> TrySubmit(GenerationJob) override { return std::nullopt; }
-  void Cancel(uint64_t) override {}
+  void Cancel(std::list<IdRange>) noexcept override {}
   void Resume(uint64_t, int32_t) override {}
   Backlog backlog() const override { return {}; }
   void SetTenants(std::vector<TenantOptions>) override {}

@@ -15,7 +15,11 @@ using testing::IsEmpty;
 
 class RecordingQueue : public StubEngine {
  public:
-  void Cancel(uint64_t id) override { cancelled.push_back(id); }
+  void Cancel(std::list<IdRange> ids) noexcept override {
+    for (const IdRange& range : ids) {
+      for (uint64_t i = 0; i < range.count; ++i) cancelled.push_back(range.first + i);
+    }
+  }
 
   std::vector<uint64_t> cancelled;
 };
