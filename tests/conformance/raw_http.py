@@ -51,10 +51,12 @@ def post(path, body, fields=(), **kwargs):
 class Connection:
     """One TCP connection. Reads have a deadline in seconds that starts with each call."""
 
-    def __init__(self, address, timeout=60.0, receive_buffer=None):
+    def __init__(self, address, timeout=60.0, receive_buffer=None, source=None):
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source is not None:
+            self._socket.bind((source, 0))
         self._socket.settimeout(timeout)
         self._socket.connect(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

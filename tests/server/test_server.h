@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "server/engine/engine.h"
@@ -100,7 +102,7 @@ struct TestServerOptions {
   std::string tenants_path;  // not empty: the tenants are in this file
 };
 
-// Notes that it was told to stop.
+// Notes that it was told to stop, and has no memory where a test says so.
 class TestedEngine : public Engine {
  public:
   using Engine::Engine;
@@ -108,8 +110,13 @@ class TestedEngine : public Engine {
     stopping = true;
     Engine::Stop();
   }
+  void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override {
+    if (read_fails.exchange(false)) throw std::bad_alloc();
+    Engine::ReadKv(session, evicts, std::move(out), std::move(done));
+  }
 
   std::atomic<bool> stopping = false;
+  std::atomic<bool> read_fails = false;  // once
 };
 
 class TestServer {
@@ -119,7 +126,7 @@ class TestServer {
 
   uint16_t port() const { return http_->port(); }
   ScriptedExecutor& executor() { return executor_; }
-  Engine& engine() { return *engine_; }
+  TestedEngine& engine() { return *engine_; }
   TenantRegistry& tenants() { return *tenants_; }
   Frontend& http() { return *http_; }
   // The server has told the engine to end what runs.

@@ -54,12 +54,13 @@ TEST(HttpConnection, PipelinedRequestsAreAnsweredInOrder) {
   for (const char* id : {"a", "b", "c"}) EXPECT_EQ(client.ReadResponse().Field("x-request-id"), id);
 }
 
-// Sends one small request after the other without waiting, and takes the answers as they come.
+// Sends `head`, and then `part` again and again without waiting, and takes the answers as they come.
 class Pipeliner {
  public:
-  explicit Pipeliner(uint16_t port) : client_(port) {
+  Pipeliner(uint16_t port, const std::string& head, const std::string& part) : client_(port) {
     std::string block;
-    while (block.size() < 64 << 10) block += Get("/ping");
+    while (block.size() < 64 << 10) block += part;
+    client_.Send(head);
     sender_ = std::thread([this, block] {
       while (!ended_ && client_.Send(block)) continue;
     });
@@ -88,10 +89,23 @@ class Pipeliner {
 TEST(HttpConnection, PipelinersLetOthersGoFirst) {
   TestServer server;
   std::vector<std::unique_ptr<Pipeliner>> pipeliners;
-  for (int i = 0; i < 4; ++i) pipeliners.push_back(std::make_unique<Pipeliner>(server.port()));
+  for (int i = 0; i < 4; ++i) pipeliners.push_back(std::make_unique<Pipeliner>(server.port(), "", Get("/ping")));
   for (const auto& pipeliner : pipeliners) {
     EXPECT_TRUE(Eventually([&] { return pipeliner->answered(); }, 3)) << "each other, too";
   }
+  for (int i = 0; i < 20; ++i) {
+    RawClient canary(server.port());
+    canary.Send(Get("/health"));
+    EXPECT_EQ(canary.ReadResponse(1).status, 200);
+  }
+}
+
+// A body of which there is always more to be read: in chunks of a byte, so that the server is slower than its clients.
+TEST(HttpConnection, WhoSendsABodyLetsOthersGoFirst) {
+  TestServer server;
+  std::vector<std::unique_ptr<Pipeliner>> uploads;
+  const std::string head = "POST /ping HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 4; ++i) uploads.push_back(std::make_unique<Pipeliner>(server.port(), head, "1\r\nx\r\n"));
   for (int i = 0; i < 20; ++i) {
     RawClient canary(server.port());
     canary.Send(Get("/health"));

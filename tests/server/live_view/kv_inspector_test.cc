@@ -117,6 +117,16 @@ TEST(KvInspector, ASlowCopyHoldsUpTheNextForAMomentOnly) {
   EXPECT_LT(MonotonicUs() - asked_us, 15'000'000);
 }
 
+TEST(KvInspector, ACopyThatThereIsNoMemoryForHoldsUpNoOther) {
+  TestServer server;
+  ASSERT_EQ(server.Ask(Turn(4)).status, 200);
+  server.engine().read_fails = true;
+  const Response failed = Ask(server);
+  EXPECT_EQ(failed.status, 503);
+  EXPECT_THAT(failed.body, HasSubstr("out_of_memory"));
+  EXPECT_EQ(Ask(server).status, 200);
+}
+
 TEST(KvInspector, IsAnsweredAlsoWhenTheEngineHasEnded) {
   TestServer server;
   ASSERT_EQ(server.Ask(Turn(4)).status, 200);

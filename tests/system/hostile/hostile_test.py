@@ -24,13 +24,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 
 import raw_http
-from hydrant_server import API_KEY, DEFAULT_MODEL, Server, binary_path, wait_for
+from hydrant_server import API_KEY, DEFAULT_MODEL, Server, binary_path, metric, wait_for
 from tenants import TenantServer, TenantsFile
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 MIB = 1 << 20
 # A machine that has other work makes everybody wait. What is mended here made others wait for seconds, or for ever.
 PATIENCE_S = 0.5
+EOS = 2  # of the default model
 SHORT = {"prompt": "hi", "max_tokens": 2}
 
 
@@ -120,15 +121,47 @@ def pipeliners(server, count):
             attacker.join()
 
 
+def ask_admin(server, method, path, key):
+    """Status and text of what the operator's listener answers."""
+    port = int(re.search(r"admin listener on http://127\.0\.0\.1:(\d+)", server.log())[1])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers={"Authorization": f"Bearer {key}"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+
+@contextlib.contextmanager
+def repeating(count, ask):
+    """`count` clients that ask again and again, whatever they are told."""
+    ended = threading.Event()
+
+    def attack(number):
+        while not ended.is_set():
+            with contextlib.suppress(OSError, TimeoutError, raw_http.ConnectionEnded):
+                ask(number)
+
+    attackers = [threading.Thread(target=attack, args=(number,)) for number in range(count)]
+    for attacker in attackers:
+        attacker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for attacker in attackers:
+            attacker.join()
+
+
 class Hostile(unittest.TestCase):
     def test_pipeliners_hold_up_nobody(self):
         with serving("--admin-port", 0, "--admin-api-key", API_KEY) as server:
             with pipeliners(server, 4):
                 times = waits(lambda: self.assertEqual(server.get("/health").status, 200), 3)
                 self.assertLess(p99(times), PATIENCE_S)
+                times = waits(lambda: self.assertEqual(ask_admin(server, "GET", "/metrics", API_KEY)[0], 200), 1)
+                self.assertLess(p99(times), PATIENCE_S, "and the operator is heard")
                 server.signal(signal.SIGTERM)
                 self.assertEqual(server.wait(5), 0, "and a signal is heard")
-
 
     def test_bodies_on_their_way_are_bounded_by_tenant(self):
         with serving(attacker={"concurrency_max": 4}, victim={}) as server:
@@ -192,6 +225,25 @@ class Hostile(unittest.TestCase):
             for attacker in attackers:
                 attacker.join()
             self.assertLess(p99(times), 2 * PATIENCE_S)
+
+    def test_one_clients_large_bodies_hold_up_no_other_client(self):
+        """Without tenants. Whoever shares the attacker's address waits for its bodies; nobody else does."""
+        with serving() as server:
+            def tokenize(text, source):
+                with server.connect(30, source=source) as connection:
+                    connection.try_send(raw_http.post("/tokenize", {"prompt": text}, host=server.host()))
+                    self.assertEqual(connection.read_response().status, 200)
+
+            text = "word " * 3500  # too large for an io thread
+            large = "x1 " * (MIB // 3 - 32)
+            with repeating(8, lambda _: tokenize(large, "127.0.0.2")):
+                time.sleep(0.3)
+                behind = waits(lambda: tokenize(text, "127.0.0.2"), 1.5)
+                others = waits(lambda: tokenize(text, "127.0.0.1"), 1.5)
+            median = lambda times: times[len(times) // 2]
+            print(f"behind 8 bodies of 1 MB {median(behind):.3f} s, beside {median(others):.3f} s", file=sys.stderr)
+            self.assertLess(median(others), median(behind) / 2)
+            self.assertLess(p99(others), PATIENCE_S)
 
     def test_a_text_that_need_not_fit_the_context_costs_no_more(self):
         rolling = {"policy": "window", "budget": 256, "position": "rolling", "prefill": "budgeted"}
@@ -291,6 +343,52 @@ class Hostile(unittest.TestCase):
             times = waits(lambda: self.assertEqual(server.ask("victim", **SHORT).status, 200), 2)
             self.assertLess(times[-1], 4 * PATIENCE_S, "it was for as long as the streams last")
 
+    def test_requests_of_the_whole_pool_leave_the_others_their_part(self):
+        """Each may come to use all of the memory, so that nobody may run beside it, and ends with its first token."""
+        flags = ("--max-num-seqs", 16, "--tenant-floor-share", 0)
+        with serving(*flags, attacker={}, victim={}) as server:
+            whole = {"prompt": "a", "n": 2, "max_tokens": 4000, "allowed_token_ids": [EOS]}
+            usual = {"prompt": "b", "max_tokens": 64, "ignore_eos": True}
+
+            def tokens_of_a_second():
+                before = server.tenant("victim")["generated_tokens"]
+                time.sleep(1)
+                return server.tenant("victim")["generated_tokens"] - before
+
+            with repeating(4, lambda _: server.ask("victim", **usual)):
+                time.sleep(0.2)
+                alone = tokens_of_a_second()
+                with repeating(4, lambda _: server.ask("attacker", **whole)):
+                    time.sleep(0.2)
+                    beside = tokens_of_a_second()
+            print(f"tokens per second: {alone} alone, {beside} beside whole-pool requests", file=sys.stderr)
+            self.assertGreater(beside, 0.12 * alone, "it was 0.03 when only computed tokens were charged")
+
+    def test_a_client_that_leaves_in_the_last_step_of_its_turn_keeps_its_past(self):
+        turn = {"max_tokens": 1, "ignore_eos": True, "kv": {"policy": "h2o", "budget": 1024}}
+        with serving() as server:
+            parks = lambda: metric(server.metrics(), "hydrant_parks_total")
+            undone = 0
+            for number in range(40):
+                own = {"session_id": f"s{number}", **turn}
+                known = server.complete(prompt="word " * 64, **own)["usage"]["total_tokens"]
+                server.wait_idle(5.0)
+                before = parks()
+                with server.connect() as leaving:  # a turn of one step
+                    body = {"prompt": " word" * 400, "session_append": True, **own}
+                    leaving.send(raw_http.post("/v1/completions", body, host=server.host()))
+                    time.sleep(0.001 * (number % 10 + 1))
+                state = lambda path=f"/v1/sessions/s{number}": server.get(path).json()["state"]
+                wait_for(lambda state=state: state() != "busy", 5.0)
+                server.wait_idle(5.0)
+                ended = parks() > before
+                usage = server.complete(prompt=" more", session_append=True, **own)["usage"]
+                self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], known - 1)
+                undone += ended and usage["total_tokens"] < known + 400
+                if undone == 3:
+                    return
+            self.fail(f"{undone} clients left in a last step")
+
     def test_a_slow_chat_template_stops_no_io_thread(self):
         template = pathlib.Path(FOLDER.name) / "slow.jinja"
         template.write_text("{% for i in range(900) %}{% for j in range(900) %}{% endfor %}{% endfor %}x")
@@ -338,22 +436,13 @@ class Hostile(unittest.TestCase):
         given = ["--api-key", "sesame-of-a-flag", "--admin-api-key", "sesame-of-another", "--admin-port", 0]
         for these, operator in ((flags, "sesame-operator-new"), (given, "sesame-of-another")):
             with serving(*map(str, these)) as server:
-                port = int(re.search(r"admin listener on http://127\.0\.0\.1:(\d+)", server.log())[1])
-
-                def admin(method, path, key, port=port):
-                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-                    connection.request(method, path, headers={"Authorization": f"Bearer {key}"})
-                    with contextlib.closing(connection):
-                        response = connection.getresponse()
-                        return response.status, response.read().decode()
-
-                status, text = admin("GET", "/admin/config", operator)
+                status, text = ask_admin(server, "GET", "/admin/config", operator)
                 self.assertEqual(status, 200)
                 settings = json.loads(text)["settings"]
                 self.assertEqual(settings["admin_port"], {"value": 0, "from": "flag"})
                 self.assertNotIn("sesame-", text)
-                self.assertEqual(admin("GET", "/admin/config", "sesame-guessed")[0], 401)
-                admin("POST", "/admin/reload", operator)
+                self.assertEqual(ask_admin(server, "GET", "/admin/config", "sesame-guessed")[0], 401)
+                ask_admin(server, "POST", "/admin/reload", operator)
                 server.key = None
                 server.get("/v1/models", [("Authorization", "Bearer sesame-client-old")])
                 server.get("/v1/models", [("Authorization", "Bearer sesame-guessed")])
