@@ -1,4 +1,6 @@
 // hydrantd: the server program.
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -19,8 +21,12 @@ int main(int argc, char** argv) {
     for (const char* key : hydrant::kKeyVariables) hydrant::ForgetVariable(key);
     hydrant::ForgetArguments({argv, static_cast<size_t>(argc)}, hydrant::kKeyFlags);
     if (!parsed.config->allow_core_dumps) hydrant::ForbidCoreDumps();
-    return hydrant::Serve(*parsed.config,
-                          [](const std::string& line) { (void)std::fprintf(stderr, "%s\n", line.c_str()); });
+    hydrant::ShowBar bar;
+    if (isatty(STDERR_FILENO) == 1) {
+      bar = [](const std::string& text) { (void)std::fprintf(stderr, "\r\x1b[K%s", text.c_str()); };
+    }
+    return hydrant::Serve(
+        *parsed.config, [](const std::string& line) { (void)std::fprintf(stderr, "%s\n", line.c_str()); }, bar);
   } catch (const std::exception& error) {
     (void)std::fprintf(stderr, "hydrantd: %s\n", error.what());
     return hydrant::kExitInternal;

@@ -233,7 +233,8 @@ absl::Status CheckKvDefault(const Config& config, const Limits& limits, const Mo
   return absl::InvalidArgumentError(absl::StrCat("--kv-policy and its budget: ", error->message));
 }
 
-absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* sizing, Parts* parts) {
+absl::Status Build(const Config& config, const Checkpoint& checkpoint, const LoadProgress& on_load, Sizing* sizing,
+                   Parts* parts) {
   absl::StatusOr<OpenedDevice> opened =
       OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores(), config.enforce_eager);
   if (!opened.ok()) return opened.status();
@@ -277,6 +278,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, Sizing* s
   executor_options.sequences_max = sizing->limits.sequences_max;
   executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
   executor_options.context_max = sizing->limits.context_max;
+  executor_options.on_load = on_load;
   executor_options.dump = parts->kv_dump.get();
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
       ModelExecutor::Create(checkpoint, *parts->device, executor_options);
@@ -366,7 +368,8 @@ absl::Status BindPorts(const Config& config, const SystemdNotifier& systemd, Par
                                        : absl::OkStatus();
 }
 
-absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
+absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, const LoadProgress& on_load,
+                          Parts* parts) {
   try {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(config.model_path);
     if (!checkpoint.ok()) return ModelError(checkpoint.status());
@@ -375,7 +378,7 @@ absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, 
     if (!quantised.ok()) return quantised;
     for (const std::string& warning : (*checkpoint)->warnings) Log(LogLevel::kWarning, warning);
     Sizing sizing;
-    absl::Status status = Build(config, **checkpoint, &sizing, parts);
+    absl::Status status = Build(config, **checkpoint, on_load, &sizing, parts);
     for (const std::string& tensor : (*checkpoint)->tensors.NonFinite()) {
       Log(LogLevel::kWarning,
           absl::StrCat(config.model_path, ": ", tensor, " contains NaN or Inf; requests that use it will fail"));
@@ -391,7 +394,7 @@ absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, 
 
 }  // namespace
 
-int Serve(const Config& config_in, const Announce& announce) {
+int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar) {
   absl::StatusOr<SystemdNotifier> systemd = SystemdNotifier::FromEnvironment();
   Config config = config_in;
   if (systemd.ok() && systemd->socket().has_value()) {
@@ -413,10 +416,21 @@ int Serve(const Config& config_in, const Announce& announce) {
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;
+  LoadReporter reporter(json ? nullptr : bar, [&](const std::string& line, const Loaded& loaded) {
+    const LogField fields[] = {{"loaded_bytes", loaded.bytes}, {"total_bytes", loaded.total_bytes}};
+    json ? Log(LogLevel::kInfo, line, fields) : announce(line);
+    systemd->Notify(absl::StrCat("STATUS=", line));
+  });
+  const LoadProgress on_load = [&](int64_t loaded_bytes, int64_t total_bytes) {
+    const Loaded loaded = {loaded_bytes, total_bytes};
+    parts.loading->SetPercent(loaded.percent());
+    reporter.Report(loaded, MonotonicUs());
+  };
   absl::Status status = CheckKeyFiles(config);
   if (status.ok()) status = FindModelOf(&config);
   if (status.ok()) status = BindPorts(config, *systemd, &parts);
-  if (status.ok()) status = LoadAndStart(config, *systemd, &parts);
+  if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
+  reporter.Finish();
   if (!status.ok()) {
     if (!json) StopLog();  // what it still holds comes first
     tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "server/config.h"
+#include "server/process/load_reporter.h"
 
 namespace hydrant {
 
@@ -21,8 +22,9 @@ using Announce = std::function<void(const std::string& line)>;
 
 // Loads the model, serves it, returns the exit code. Announces "listening on http://HOST:PORT (what is served,
 // and what fits)" once connections are accepted, or the one line that says why it does not come to that. With
-// LogFormat::kJson both go into the log instead.
-int Serve(const Config& config, const Announce& announce);
+// LogFormat::kJson both go into the log instead. Loading that takes more than a second is shown in `bar`, or in lines where
+// there is none.
+int Serve(const Config& config, const Announce& announce, const ShowBar& bar = nullptr);
 
 }  // namespace hydrant
 

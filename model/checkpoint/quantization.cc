@@ -65,6 +65,7 @@ class QuantisedTensor final : public TensorSource {
     if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
+  void ReadAhead() const override { inner_->ReadAhead(); }
   void ReturnMemory() const override { inner_->ReturnMemory(); }
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed) || inner_->non_finite(); }
 

@@ -137,6 +137,11 @@ class StoredTensor final : public TensorSource {
 
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }
 
+  void ReadAhead() const override {
+    if (row_source_ != nullptr) return row_source_->ReadAhead();
+    hydrant::ReadAhead(bytes_);
+  }
+
   void ReturnMemory() const override {
     if (row_source_ != nullptr) return row_source_->ReturnMemory();
     hydrant::ReturnMemory(bytes_);

@@ -91,6 +91,12 @@ bool IsMapped(std::string_view bytes) {
   });
 }
 
+// What the system maps at once, in bytes.
+uintptr_t MemoryUnit() {
+  static const auto unit = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  return unit;
+}
+
 void RemoveRegion(int index) {
   const std::lock_guard lock(regions_mutex);
   regions[index].begin.store(0, std::memory_order_release);
@@ -188,17 +194,22 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(int fd, std::string 
     munmap(data, size);
     return FileError(name, "", "more than ", kRegionsMax, " files are open at once");
   }
-  // All of it is about to be read once; a hint, so its result does not matter.
-  madvise(data, size, MADV_WILLNEED);
   return std::unique_ptr<MappedFile>(new MappedFile(std::move(name), bytes, region));
+}
+
+void ReadAhead(std::string_view bytes) {
+  if (!IsMapped(bytes)) return;
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = address / MemoryUnit() * MemoryUnit();
+  // A hint, so its result does not matter.
+  madvise(reinterpret_cast<void*>(begin), address + bytes.size() - begin, MADV_WILLNEED);
 }
 
 void ReturnMemory(std::string_view bytes) {
   if (!IsMapped(bytes)) return;  // memory of another kind would lose what it holds
-  static const auto unit = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t begin = (address + unit - 1) / unit * unit;
-  const uintptr_t end = (address + bytes.size()) / unit * unit;
+  const uintptr_t begin = (address + MemoryUnit() - 1) / MemoryUnit() * MemoryUnit();
+  const uintptr_t end = (address + bytes.size()) / MemoryUnit() * MemoryUnit();
   // The result does not matter: what stays costs its memory until the file is closed.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }

@@ -41,6 +41,9 @@ class MappedFile {
   int region_;  // its entry in the SIGBUS table; -1 for an empty file
 };
 
+// Lets the system begin to read `bytes` of a MappedFile from the disk; does nothing to memory of another kind.
+void ReadAhead(std::string_view bytes);
+
 // Lets the system take back the memory that holds `bytes` of a MappedFile; does nothing to memory of another kind. The file is
 // read again for whoever reads them again.
 void ReturnMemory(std::string_view bytes);

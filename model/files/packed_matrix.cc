@@ -213,6 +213,10 @@ void PackedRows::ReadFloats(int64_t begin, int64_t end, float* out) const {
   }
 }
 
+void PackedRows::ReadAhead() const {
+  for (const std::string_view bytes : {matrix_.codes, matrix_.scales, matrix_.zeros}) hydrant::ReadAhead(bytes);
+}
+
 void PackedRows::ReturnMemory() const {
   for (const std::string_view bytes : {matrix_.codes, matrix_.scales, matrix_.zeros}) hydrant::ReturnMemory(bytes);
 }

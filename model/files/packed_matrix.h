@@ -71,6 +71,7 @@ class PackedRows final : public RowSource {
 
   // Scales that have changed since, because somebody writes to the file, and that the format cannot have read as NaN.
   void Read(int64_t begin, int64_t end, std::byte* out) const override;
+  void ReadAhead() const override;
   void ReturnMemory() const override;
 
  private:

@@ -23,7 +23,8 @@ class RowSource {
   // Rows [begin, end) into out [end - begin, RowBytes(format, cols)], in the format of the tensor. `out` is aligned as memory of
   // its own is.
   virtual void Read(int64_t begin, int64_t end, std::byte* out) const = 0;
-  // The memory of what they are made of may be returned; see TensorSource.
+  // What they are made of may be read ahead, and its memory returned; see TensorSource.
+  virtual void ReadAhead() const = 0;
   virtual void ReturnMemory() const = 0;
 };
 

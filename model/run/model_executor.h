@@ -40,8 +40,9 @@ struct ModelExecutorOptions {
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
   int32_t sequences_max = 0;       // state rows, and rows in one step
   int32_t batch_tokens_max = 0;    // tokens in one step
-  int32_t context_max = 0;     // rows of the position table: bounds a rolling sequence's slots, another one's length
-  KvDumpSink* dump = nullptr;  // outlives the executor; null: off, at no cost
+  int32_t context_max = 0;  // rows of the position table: bounds a rolling sequence's slots, another one's length
+  LoadProgress on_load = nullptr;  // on Create's thread; null: nobody asks
+  KvDumpSink* dump = nullptr;      // outlives the executor; null: off, at no cost
 };
 
 class ModelExecutor : public Executor {

@@ -47,11 +47,12 @@ class Loader {
   Loader(const Checkpoint& checkpoint, Device& device, Weights& weights)
       : config_(checkpoint.config), tensors_(checkpoint.tensors), device_(device), weights_(weights) {}
 
+  void ReadAhead(const PlannedWeight& planned) const {
+    for (const Piece& piece : PiecesOf(planned)) piece.source->ReadAhead();
+  }
+
   std::unique_ptr<LinearWeight> Matrix(const PlannedWeight& planned) {
-    std::vector<Piece> pieces;
-    for (const WeightPart& part : planned.parts) {
-      pieces.push_back({tensors_.Find(part.tensor, planned.layer, planned.expert), part.first_row, part.rows});
-    }
+    const std::vector<Piece> pieces = PiecesOf(planned);
     std::unique_ptr<LinearWeight> weight = device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
     // Else the process would hold the whole file beside what it is packed into.
     for (const Piece& piece : pieces) piece.source->ReturnMemory();
@@ -75,6 +76,14 @@ class Loader {
   }
 
  private:
+  std::vector<Piece> PiecesOf(const PlannedWeight& planned) const {
+    std::vector<Piece> pieces;
+    for (const WeightPart& part : planned.parts) {
+      pieces.push_back({tensors_.Find(part.tensor, planned.layer, planned.expert), part.first_row, part.rows});
+    }
+    return pieces;
+  }
+
   // Zeros stand for a part without a bias; empty when no part has one.
   std::vector<float> Bias(const PlannedWeight& planned) {
     if (!planned.biased()) return {};
@@ -111,6 +120,10 @@ class Loader {
 struct LoadedExperts {
   Experts::Matrices up, down;
 };
+
+// What is read from the disk while something before it is packed: enough to keep a disk busy, and little beside a model, which may
+// be larger than what the system keeps of a file.
+constexpr int64_t kAheadBytes = int64_t{64} << 20;
 
 // Where a matrix goes.
 std::unique_ptr<LinearWeight>& Place(Weights& weights, std::vector<LoadedExperts>& experts,
@@ -183,7 +196,8 @@ size_t Weights::step_bytes() const {
   return bytes;
 }
 
-Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan) {
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
+                    const LoadProgress& progress) {
   using enum TensorRole;
   const ModelConfig& config = checkpoint.config;
   Weights weights;
@@ -196,11 +210,22 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     layer.down.resize(experts_count);
   }
   Loader loader(checkpoint, device, weights);
+  int64_t total_bytes = 0, loaded_bytes = 0, ahead_bytes = 0;
+  for (const PlannedWeight& planned : plan.weights) total_bytes += planned.bytes;
+  if (progress) progress(0, total_bytes);
+  auto ahead = plan.weights.begin();  // the first one that is not read ahead
   for (const PlannedWeight& planned : plan.weights) {
+    for (; ahead != plan.weights.end() && ahead_bytes < kAheadBytes; ++ahead) {
+      loader.ReadAhead(*ahead);
+      ahead_bytes += ahead->bytes;
+    }
     std::unique_ptr<LinearWeight>& place = Place(weights, experts, planned);
     assert(place == nullptr);
     place = loader.Matrix(planned);
     assert(static_cast<int64_t>(place->bytes()) == planned.bytes);
+    ahead_bytes -= planned.bytes;
+    loaded_bytes += planned.bytes;
+    if (progress) progress(loaded_bytes, total_bytes);
   }
   for (size_t i = 0; experts_count > 0 && i < experts.size(); ++i) {
     weights.layers[i].experts = device.MakeExperts(std::move(experts[i].up), std::move(experts[i].down));

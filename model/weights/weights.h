@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -54,9 +55,13 @@ inline WeightPlan PlanWeights(const Checkpoint& checkpoint, const Device& device
   return PlanWeights(checkpoint.config, checkpoint.tensors, WeightDevice::Of(device), choice, positions_max);
 }
 
-// Packs what the plan lists, and the norms. REQUIRES: the plan is of this checkpoint and device. Throws std::bad_alloc when the
-// memory is not to be had.
-Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan);
+// Told how many bytes of all matrices are packed.
+using LoadProgress = std::function<void(int64_t loaded_bytes, int64_t total_bytes)>;
+
+// Packs what the plan lists, and the norms. `progress`, if there is one, is called before the first matrix and after each.
+// REQUIRES: the plan is of this checkpoint and device. Throws std::bad_alloc when the memory is not to be had.
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
+                    const LoadProgress& progress = nullptr);
 
 }  // namespace hydrant
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "api/wire/api_error.h"
 #include "server/http/http_exchange.h"
 #include "server/http/http_message.h"
@@ -21,27 +22,34 @@ namespace asio = boost::asio;
 constexpr int32_t kConnections = 256;
 constexpr int32_t kRetryAfterS = 5;
 
-HttpResponse Loading() { return ErrorResponse(Overloaded("The model is loading.", "loading", kRetryAfterS)); }
+HttpResponse Loading(const std::atomic<int32_t>& percent) {
+  const int32_t known = percent.load(std::memory_order_relaxed);
+  return ErrorResponse(
+      Overloaded(known < 0 ? "The model is loading." : absl::StrCat("The model is loading: ", known, " %."), "loading",
+                 kRetryAfterS));
+}
 
 // A request is refused by its head: nothing here reads a body.
-HttpRoute Refusing(std::string method, std::string path) {
+HttpRoute Refusing(std::string method, std::string path, const std::atomic<int32_t>& percent) {
   HttpRoute route = {std::move(method), std::move(path), /*open=*/true,
-                     [](HttpExchange& exchange) -> asio::awaitable<void> {
-                       HttpResponse response = Loading();
+                     [&percent](HttpExchange& exchange) -> asio::awaitable<void> {
+                       HttpResponse response = Loading(percent);
                        co_await exchange.Respond(std::move(response));
                      },
                      /*body=*/false};
-  route.admit = [](const HttpExchange&) { return Admitted{nullptr, Loading()}; };
+  route.admit = [&percent](const HttpExchange&) { return Admitted{nullptr, Loading(percent)}; };
   return route;
 }
 
-std::vector<HttpRoute> Routes() {
+std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
   std::vector<HttpRoute> routes;
   for (const char* path : {"/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/"}) {
-    routes.push_back(Refusing("GET", path));
+    routes.push_back(Refusing("GET", path, percent));
   }
-  for (const char* path : {"/ping", "/v1/", "/tokenize", "/detokenize"}) routes.push_back(Refusing("POST", path));
-  routes.push_back(Refusing("DELETE", "/v1/"));
+  for (const char* path : {"/ping", "/v1/", "/tokenize", "/detokenize"}) {
+    routes.push_back(Refusing("POST", path, percent));
+  }
+  routes.push_back(Refusing("DELETE", "/v1/", percent));
   // Nothing is wrong with the process.
   routes.push_back({"GET", "/livez", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
                       HttpResponse response;
@@ -55,7 +63,7 @@ std::vector<HttpRoute> Routes() {
 LoadingServer::LoadingServer(OriginPolicy origins) : listener_(io_, context_), admin_listener_(io_, context_) {
   context_.limits.connections_max = kConnections;
   context_.origins = std::move(origins);
-  context_.routes = Routes();
+  context_.routes = Routes(percent_);
   context_.unready = true;  // no connection outlives its answer
 }
 

@@ -6,6 +6,7 @@
 #ifndef HYDRANT_SERVER_FRONTEND_LOADING_SERVER_H_
 #define HYDRANT_SERVER_FRONTEND_LOADING_SERVER_H_
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <string>
@@ -34,12 +35,16 @@ class LoadingServer {
 
   uint16_t port() const { return listener_.port(); }
 
+  // How much of the model is loaded, which the answers say from now on.
+  void SetPercent(int32_t percent) { percent_.store(percent, std::memory_order_relaxed); }  // a number on its own
+
   // Accepts no more; what was accepted is still answered. Returns the socket, of which the caller owns the descriptor: whoever
   // connects meanwhile waits in its backlog. REQUIRES: Open or OpenAdmin went well.
   InheritedSocket Release();
   InheritedSocket ReleaseAdmin() { return admin_listener_.Share(); }
 
  private:
+  std::atomic<int32_t> percent_{-1};  // -1: nobody has said
   ListenerContext context_;
   boost::asio::io_context io_{/*concurrency_hint=*/1};
   HttpListener listener_;

@@ -21,7 +21,7 @@ from server_process import DEFAULT_MODEL, ServerProcess
 # The pages of this repository are texts that are always there.
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
 ARGUMENTS = {"model": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
-SCRIPTS = ["prefix_cache", "elastic", "sessions"]
+SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation", "operations"]
 MEASURES = {
     "attention": "attention and H2O against the machine's bandwidth and peak",
@@ -33,6 +33,7 @@ MEASURES = {
     "weight_quality": "weights as they are stored against the same file expanded: two minutes",
     "tokenizer": "encoding and decoding, MB/s on one thread",
     "server": "start, idle use, and what HTTP adds to a stream",
+    "start": "time to ready and memory, for every model at hand",
     "prefix_cache": "first tokens of prompts whose beginning was computed before",
     "elastic": "what elastic budgets do for those who wait",
     "sessions": "first tokens of 20 turns, with a session and without",

@@ -1,5 +1,6 @@
 #include "kernels/cpu/linear/quantised_layout.h"
 
+#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -17,70 +18,115 @@ float LoadHalf(const uint8_t* at) {
   return HalfToFloat(half);
 }
 
+// --- words ----------------------------------------------------------------------------------------------------------
+//
+// Codes are moved four at a time, a byte each, as words of 32 bits: packing is most of what a start takes. Taking panels
+// apart, below, goes element by element, and is what the tests hold it to.
+
+static_assert(std::endian::native == std::endian::little, "the first byte of a word is its lowest one");
+
+uint32_t LoadWord(const uint8_t* at) {
+  uint32_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+void StoreWord(uint8_t* at, uint32_t word) { std::memcpy(at, &word, sizeof(word)); }
+
+constexpr uint32_t kLowFour = 0x0f0f0f0f, kLowTwo = 0x03030303, kLowOne = 0x01010101;
+
+// Bit i of `bits`, of four, into the lowest bit of byte i: the products move it there and meet nowhere.
+constexpr uint32_t BitsToBytes(uint32_t bits) { return bits * 0x00204081 & kLowOne; }
+
+// The 32 codes of a block of one row, offset not taken off: those of inputs 4j to 4j + 3 in word j.
+struct BlockCodes {
+  uint32_t words[8];
+};
+
 // --- stored blocks --------------------------------------------------------------------------------------------------
 
-// The 32 codes of block `block` of the stored step at `stored`, offset not taken off.
-void ReadCodes(WeightFormat format, const uint8_t* stored, int block, uint8_t* codes) {
-  const auto halves = [codes](const uint8_t* q) {
-    for (int i = 0; i < 16; ++i) codes[i] = q[i] & 15;
-    for (int i = 0; i < 16; ++i) codes[i + 16] = q[i] >> 4;
-  };
-  // Element i's fifth bit is bit i of four bytes.
-  const auto fifth_in_row = [codes](const uint8_t* bits) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bits[i / 8] >> i % 8 & 1) << 4);
-  };
-  // Two blocks share 32 bytes: the low halves, then the high ones.
-  const auto shared = [codes](const uint8_t* q, int shift) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = q[i] >> shift & 15;
-  };
-  // Two bits of four blocks share 32 bytes.
-  const auto quarters = [codes, block](const uint8_t* q) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = q[block / 4 * 32 + i] >> block % 4 * 2 & 3;
-  };
-  // Another bit of a block's element i is bit `block` of byte i.
-  const auto bit_of_block = [codes, block](const uint8_t* bits, int to) {
-    for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bits[i] >> block & 1) << to);
-  };
+// Four bits of elements i and 16 + i in the halves of byte i.
+void ReadHalves(const uint8_t* q, BlockCodes& codes) {
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t both = LoadWord(q + 4 * j);
+    codes.words[j] = both & kLowFour;
+    codes.words[4 + j] = both >> 4 & kLowFour;
+  }
+}
+
+// Element i's fifth bit is bit i of four bytes.
+void AddFifthInRow(const uint8_t* at, BlockCodes& codes) {
+  const uint32_t bits = LoadWord(at);
+  for (int j = 0; j < 8; ++j) codes.words[j] |= BitsToBytes(bits >> 4 * j & 15) << 4;
+}
+
+// Two blocks share 32 bytes: the low halves, then the high ones.
+void ReadShared(const uint8_t* q, int shift, BlockCodes& codes) {
+  for (int j = 0; j < 8; ++j) codes.words[j] = LoadWord(q + 4 * j) >> shift & kLowFour;
+}
+
+// Two bits of four blocks share 32 bytes: into bits `to` and up.
+void AddQuarters(const uint8_t* q, int shift, int to, BlockCodes& codes) {
+  for (int j = 0; j < 8; ++j) codes.words[j] |= (LoadWord(q + 4 * j) >> shift & kLowTwo) << to;
+}
+
+// Another bit of a block's element i is bit `block` of byte i: into bit `to`.
+void AddBitOfBlock(const uint8_t* bits, int block, int to, BlockCodes& codes) {
+  for (int j = 0; j < 8; ++j) codes.words[j] |= (LoadWord(bits + 4 * j) >> block & kLowOne) << to;
+}
+
+// Block `block` of the stored step at `stored`.
+[[gnu::always_inline]] inline BlockCodes ReadCodes(WeightFormat format, const uint8_t* stored, int block) {
+  BlockCodes codes = {};
+  const uint8_t* quarter = stored + block / 4 * 32;
+  const int in_quarter = block % 4 * 2;
   switch (format) {
     case WeightFormat::kQ8_0:
       // Signed in the file: adding 128 flips the highest bit.
-      for (int i = 0; i < kBlock; ++i) codes[i] = stored[2 + i] ^ 0x80;
-      return;
+      for (int j = 0; j < 8; ++j) codes.words[j] = LoadWord(stored + 2 + 4 * j) ^ 0x80808080;
+      break;
     case WeightFormat::kQ4_0:
     case WeightFormat::kIQ4_NL:
-      return halves(stored + 2);
+      ReadHalves(stored + 2, codes);
+      break;
     case WeightFormat::kIQ4_XS:
-      return halves(stored + 8 + block * 16);
+      ReadHalves(stored + 8 + block * 16, codes);
+      break;
     case WeightFormat::kMXFP4:
-      return halves(stored + 1);
+      ReadHalves(stored + 1, codes);
+      break;
     case WeightFormat::kQ4_1:
-      return halves(stored + 4);
+      ReadHalves(stored + 4, codes);
+      break;
     case WeightFormat::kQ5_0:
-      halves(stored + 6);
-      return fifth_in_row(stored + 2);
+      ReadHalves(stored + 6, codes);
+      AddFifthInRow(stored + 2, codes);
+      break;
     case WeightFormat::kQ5_1:
-      halves(stored + 8);
-      return fifth_in_row(stored + 4);
+      ReadHalves(stored + 8, codes);
+      AddFifthInRow(stored + 4, codes);
+      break;
     case WeightFormat::kQ2_K:
-      return quarters(stored + 16);
+      AddQuarters(quarter + 16, in_quarter, 0, codes);
+      break;
     case WeightFormat::kQ3_K:
-      quarters(stored + 32);
-      return bit_of_block(stored, 2);
+      AddQuarters(quarter + 32, in_quarter, 0, codes);
+      AddBitOfBlock(stored, block, 2, codes);
+      break;
     case WeightFormat::kQ4_K:
-      return shared(stored + 16 + block / 2 * 32, block % 2 * 4);
+      ReadShared(stored + 16 + block / 2 * 32, block % 2 * 4, codes);
+      break;
     case WeightFormat::kQ5_K:
-      shared(stored + 48 + block / 2 * 32, block % 2 * 4);
-      return bit_of_block(stored + 16, 4);
+      ReadShared(stored + 48 + block / 2 * 32, block % 2 * 4, codes);
+      AddBitOfBlock(stored + 16, block, 4, codes);
+      break;
     case WeightFormat::kQ6_K:
-      shared(stored + block / 4 * 64 + block % 2 * 32, block % 4 / 2 * 4);
-      for (int i = 0; i < kBlock; ++i) {
-        const int high = stored[128 + block / 4 * 32 + i] >> block % 4 * 2 & 3;
-        codes[i] = static_cast<uint8_t>(codes[i] | high << 4);
-      }
-      return;
+      ReadShared(stored + block / 4 * 64 + block % 2 * 32, block % 4 / 2 * 4, codes);
+      AddQuarters(quarter + 128, in_quarter, 4, codes);
+      break;
     default:
       assert(false);
   }
+  return codes;
 }
 
 // Scale and minimum of block `block` of a Q4_K or Q5_K: 6 bits each in 12 bytes, those of the first four blocks in the low
@@ -112,7 +158,7 @@ uint8_t ScaleOfIQ4_XS(const uint8_t* block, int group) {
 struct HeaderPlaces {
   int d, n;
 };
-HeaderPlaces PlacesOf(WeightFormat format) {
+constexpr HeaderPlaces PlacesOf(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ2_K:
       return {80, 82};
@@ -126,7 +172,8 @@ HeaderPlaces PlacesOf(WeightFormat format) {
 }
 
 // The scales of block `block` of the stored step -> their lane.
-void PackScales(WeightFormat format, const uint8_t* stored, int block, int lane, uint8_t* scales) {
+[[gnu::always_inline]] inline void PackScales(WeightFormat format, const uint8_t* stored, int block, int lane,
+                                              uint8_t* scales) {
   const auto in_halves = [&](const auto& scale_of) {
     for (int half = 0; half < 2; ++half) scales[half * kLaneCount + lane] = scale_of(2 * block + half);
   };
@@ -155,26 +202,27 @@ void PackScales(WeightFormat format, const uint8_t* stored, int block, int lane,
 
 // --- panels ---------------------------------------------------------------------------------------------------------
 
-void PutCodes(QuantisedLayout layout, const uint8_t* codes, int lane, uint8_t* block) {
+// Each of the code_bits words that a block of a lane has lies 64 bytes behind the one before.
+[[gnu::always_inline]] inline void PutCodes(QuantisedLayout layout, const BlockCodes& codes, int lane, uint8_t* block) {
   uint8_t* out = block + lane / 16 * CodeBytes(layout) + lane % 16 * 4;
+  const auto& words = codes.words;
   if (layout.code_bits == 8) {
-    for (int j = 0; j < 8; ++j) std::memcpy(out + j * 64, codes + 4 * j, 4);
+    for (int j = 0; j < 8; ++j) StoreWord(out + j * 64, words[j]);
     return;
   }
   const BitParts parts = PartsOf(layout.code_bits);
-  for (int i = 0; i < 16 && parts.four_bytes >= 0; ++i) {
-    out[parts.four_bytes + i / 4 * 64 + i % 4] = static_cast<uint8_t>((codes[i] & 15) | (codes[16 + i] & 15) << 4);
+  for (int j = 0; j < 4 && parts.four_bytes >= 0; ++j) {
+    StoreWord(out + parts.four_bytes + j * 64, (words[j] & kLowFour) | (words[4 + j] & kLowFour) << 4);
   }
-  for (int i = 0; i < 8 && parts.two_bytes >= 0; ++i) {
-    int bits = 0;
-    for (int k = 0; k < 4; ++k) bits |= (codes[i / 4 * 16 + 4 * k + i % 4] >> parts.two_at & 3) << 2 * k;
-    out[parts.two_bytes + i / 4 * 64 + i % 4] = static_cast<uint8_t>(bits);
+  for (int p = 0; p < 2 && parts.two_bytes >= 0; ++p) {
+    uint32_t bits = 0;
+    for (int k = 0; k < 4; ++k) bits |= (words[4 * p + k] >> parts.two_at & kLowTwo) << 2 * k;
+    StoreWord(out + parts.two_bytes + p * 64, bits);
   }
-  for (int i = 0; i < 4 && parts.one_bytes >= 0; ++i) {
-    int bits = 0;
-    for (int j = 0; j < 8; ++j) bits |= (codes[4 * j + i] >> parts.one_at & 1) << j;
-    out[parts.one_bytes + i] = static_cast<uint8_t>(bits);
-  }
+  if (parts.one_bytes < 0) return;
+  uint32_t bits = 0;
+  for (int j = 0; j < 8; ++j) bits |= (words[j] >> parts.one_at & kLowOne) << j;
+  StoreWord(out + parts.one_bytes, bits);
 }
 
 void GetCodes(QuantisedLayout layout, const uint8_t* block, int lane, uint8_t* codes) {
@@ -194,21 +242,62 @@ void GetCodes(QuantisedLayout layout, const uint8_t* block, int lane, uint8_t* c
   }
 }
 
-// One step of one row -> its lane of the panel's step.
-void PackStep(WeightFormat format, const uint8_t* stored, int lane, uint8_t* step) {
-  const QuantisedLayout layout = LayoutOf(format);
-  if (HeaderBytes(layout) > 0) {
-    const HeaderPlaces places = PlacesOf(format);
-    std::memcpy(step + lane * 2, stored + places.d, 2);
-    if (HasMinimum(layout.scales)) std::memcpy(step + 64 + lane * 2, stored + places.n, 2);
+// A step of 32 rows, `row_bytes` apart, the first at `stored` -> the panel's step. Inlined for one format at a time, so that its
+// loops ask nothing of the format.
+template <WeightFormat kFormat>
+void PackStep(const uint8_t* stored, int64_t row_bytes, uint8_t* step) {
+  constexpr QuantisedLayout kLayout = LayoutOf(kFormat);
+  if constexpr (HeaderBytes(kLayout) > 0) {
+    constexpr HeaderPlaces kPlaces = PlacesOf(kFormat);
+    for (int lane = 0; lane < kLaneCount; ++lane) {
+      std::memcpy(step + lane * 2, stored + lane * row_bytes + kPlaces.d, 2);
+      if (HasMinimum(kLayout.scales)) std::memcpy(step + 64 + lane * 2, stored + lane * row_bytes + kPlaces.n, 2);
+    }
   }
-  uint8_t* block = step + HeaderBytes(layout);
-  for (int b = 0; b < StepBlocks(layout); ++b, block += BlockBytes(layout)) {
-    uint8_t codes[kBlock];
-    ReadCodes(format, stored, b, codes);
-    PutCodes(layout, codes, lane, block);
-    PackScales(format, stored, b, lane, block + 2 * CodeBytes(layout));
+  uint8_t* block = step + HeaderBytes(kLayout);
+  for (int b = 0; b < StepBlocks(kLayout); ++b, block += BlockBytes(kLayout)) {
+    for (int lane = 0; lane < kLaneCount; ++lane) {
+      const uint8_t* row = stored + lane * row_bytes;
+      PutCodes(kLayout, ReadCodes(kFormat, row, b), lane, block);
+      PackScales(kFormat, row, b, lane, block + 2 * CodeBytes(kLayout));
+    }
   }
+}
+
+using PackStepFunction = void (*)(const uint8_t* stored, int64_t row_bytes, uint8_t* step);
+
+PackStepFunction PackStepOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ8_0:
+      return PackStep<WeightFormat::kQ8_0>;
+    case WeightFormat::kQ4_0:
+    case WeightFormat::kIQ4_NL:  // the codes alone: what they stand for is nobody's affair here
+      return PackStep<WeightFormat::kQ4_0>;
+    case WeightFormat::kQ4_1:
+      return PackStep<WeightFormat::kQ4_1>;
+    case WeightFormat::kQ5_0:
+      return PackStep<WeightFormat::kQ5_0>;
+    case WeightFormat::kQ5_1:
+      return PackStep<WeightFormat::kQ5_1>;
+    case WeightFormat::kQ2_K:
+      return PackStep<WeightFormat::kQ2_K>;
+    case WeightFormat::kQ3_K:
+      return PackStep<WeightFormat::kQ3_K>;
+    case WeightFormat::kQ4_K:
+      return PackStep<WeightFormat::kQ4_K>;
+    case WeightFormat::kQ5_K:
+      return PackStep<WeightFormat::kQ5_K>;
+    case WeightFormat::kQ6_K:
+      return PackStep<WeightFormat::kQ6_K>;
+    case WeightFormat::kIQ4_XS:
+      return PackStep<WeightFormat::kIQ4_XS>;
+    case WeightFormat::kMXFP4:
+      return PackStep<WeightFormat::kMXFP4>;
+    default:
+      break;
+  }
+  assert(false);
+  return nullptr;
 }
 
 // Step and minimum of half `half` of a block of one lane.
@@ -276,8 +365,9 @@ void PackQuantisedPanel(WeightFormat format, const std::byte* rows, int64_t cols
   const int64_t row_bytes = RowBytes(format, cols);
   const auto* stored = reinterpret_cast<const uint8_t*>(rows);
   auto* out = static_cast<uint8_t*>(panel);
+  const PackStepFunction pack_step = PackStepOf(format);
   for (int64_t step = 0; step < steps; ++step) {
-    for (int lane = 0; lane < kLaneCount; ++lane) PackStep(format, stored + lane * row_bytes, lane, out);
+    pack_step(stored, row_bytes, out);
     stored += InfoOf(format).block_bytes;
     out += StepBytes(layout);
   }

@@ -170,6 +170,22 @@ TEST_F(WeightsTest, WhatTheyWillTakeIsKnownBefore) {
   }
 }
 
+TEST_F(WeightsTest, SaysHowManyBytesArePacked) {
+  FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  const WeightPlan plan = PlanWeights(**checkpoint, *device_, {DType::kF32}, 100);
+  std::vector<int64_t> loaded;
+  LoadWeights(**checkpoint, *device_, plan, [&](int64_t bytes, int64_t total_bytes) {
+    EXPECT_EQ(total_bytes, plan.bytes() + plan.position_bytes());
+    loaded.push_back(bytes);
+  });
+  ASSERT_EQ(loaded.size(), plan.weights.size() + 1);
+  EXPECT_EQ(loaded.front(), 0);
+  EXPECT_TRUE(std::is_sorted(loaded.begin(), loaded.end()));
+  EXPECT_EQ(loaded.back(), plan.bytes() + plan.position_bytes());
+}
+
 TEST_F(WeightsTest, ProjectionsAndPositionsAreCounted) {
   FamilyCheckpoint("opt_post_norm").WriteTo(dir_.path(), "F32");
   const auto checkpoint = Checkpoint::Open(dir_.path());

@@ -28,6 +28,9 @@ TEST(LoadingServer, TellsProbesAndClientsToComeLater) {
     EXPECT_EQ(response.Field("retry-after"), "5");
     EXPECT_EQ(response.Field("connection"), "close") << "the next one is for the server itself";
   }
+  EXPECT_THAT(RawClient(port).Ask(Get("/ready")).body, HasSubstr("The model is loading.\""));
+  loading.SetPercent(45);
+  EXPECT_THAT(RawClient(port).Ask(Get("/ready")).body, HasSubstr("The model is loading: 45 %.\""));
   EXPECT_EQ(RawClient(port).Ask(Get("/livez")).status, 200) << "nothing is wrong with the process";
   EXPECT_EQ(RawClient(port).Ask(Get("/nothing")).status, 404);
 }
