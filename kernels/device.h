@@ -157,6 +157,13 @@ struct HeadNorms {
   bool over_heads = false;
 };
 
+// How a layer attends to the slots that its tokens see.
+struct AttentionSpec {
+  float scale = 1.0f;          // of q K^T; above 0
+  float softcap = 0.0f;        // above 0: a scaled product s counts as softcap * tanh(s / softcap); 0: as it is
+  int32_t window = kNoWindow;  // at least 1: a token sees no slot whose position is so many or more below its own
+};
+
 class Device {
  public:
   virtual ~Device() = default;

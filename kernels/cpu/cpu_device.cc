@@ -215,6 +215,13 @@ void CpuDevice::AddNormed(const NormWeight& norm, Matrix x, Matrix y) {
   });
 }
 
+void CpuDevice::SoftCap(float cap, Matrix x) {
+  float* values = Floats(x);
+  pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int) {
+    kernels_.row->soft_cap(cap, values + begin * x.cols, (end - begin) * x.cols);
+  });
+}
+
 CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, int64_t panel_bytes) {
   const size_t product = product_++;
   if (product >= products_.size()) return {};

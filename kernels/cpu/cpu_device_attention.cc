@@ -36,15 +36,14 @@ std::unique_ptr<RopeTable> CpuDevice::MakeRope(const RopeSpec& spec) {
 
 void CpuDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, int32_t layer, Matrix qkv,
                                const KvCacheView& kv) {
-  hydrant::RopeAndWriteKv(
-      {*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, kNoWindow, qkv, kv}, norms,
-      *kernels_.row, pool_);
+  hydrant::RopeAndWriteKv({*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv},
+                          norms, *kernels_.row, pool_);
 }
 
-void CpuDevice::Attention(const RopeTable* rope, int32_t layer, float scale, int32_t window, Matrix qkv,
+void CpuDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int32_t layer, Matrix qkv,
                           const KvCacheView& kv, Matrix out) {
-  Attend({*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, window, qkv, kv}, scale, out,
-         pool_, *attention_);
+  Attend({*kernels_.attention, left_in_, static_cast<const CpuRopeTable*>(rope), layer, qkv, kv}, spec, out, pool_,
+         *attention_);
 }
 
 void CpuDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) {

@@ -258,6 +258,11 @@ void CudaDevice::AddExperts(const Experts& experts, const ExpertRouting& routing
   Done();
 }
 
+void CudaDevice::SoftCap(float cap, Matrix x) {
+  cuda::LaunchSoftCap(stream_, cap, Out(x), x.rows, x.cols);
+  Done();
+}
+
 void CudaDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
   const WeightView view = ViewOf(&weight);
   assert(x.dtype == DType::kF32 || x.dtype == view.dtype);

@@ -19,10 +19,11 @@ cuda::RopeView ViewOf(const RopeTable* rope) {
   return rope != nullptr ? static_cast<const cuda::CudaRopeTable*>(rope)->view() : cuda::RopeView();
 }
 
-cuda::AttentionShape ShapeOf(int32_t layer, float scale, int32_t window, const Matrix& qkv, const cuda::Output& out,
+cuda::AttentionShape ShapeOf(const AttentionSpec& spec, int32_t layer, const Matrix& qkv, const cuda::Output& out,
                              const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
-  return {layer, heads - 2 * layout.kv_heads, scale, static_cast<float*>(qkv.data), out, window};
+  return {layer,       heads - 2 * layout.kv_heads, spec.scale, static_cast<float*>(qkv.data), out,
+          spec.window, spec.softcap / spec.scale};
 }
 
 // The upload of tables and what refers to them, in one packet.
@@ -41,13 +42,13 @@ void CudaDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, i
                                 const KvCacheView& kv) {
   assert(kv.layout.head_dim <= cuda::kHeadDimMax);
   cuda::LaunchRopeAndWriteKv(stream_, step_->view(), ViewOf(rope), norms,
-                             ShapeOf(layer, 1.0f, kNoWindow, qkv, {}, kv.layout), qkv.rows, kv);
+                             ShapeOf(AttentionSpec(), layer, qkv, {}, kv.layout), qkv.rows, kv);
   Done();
 }
 
-void CudaDevice::Attention(const RopeTable* rope, int32_t layer, float scale, int32_t window, Matrix qkv,
+void CudaDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int32_t layer, Matrix qkv,
                            const KvCacheView& kv, Matrix out) {
-  const cuda::AttentionShape shape = ShapeOf(layer, scale, window, qkv, {out.data, out.dtype}, kv.layout);
+  const cuda::AttentionShape shape = ShapeOf(spec, layer, qkv, {out.data, out.dtype}, kv.layout);
   assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
   auto* sums = static_cast<float*>(prompt_sums_->data());
   for (const cuda::PromptGroup& group : step_->prompt_groups()) {

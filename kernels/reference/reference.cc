@@ -173,7 +173,7 @@ Values Rope(const RopeSpec& spec, int64_t position, ValuesView x, int64_t heads,
 }
 
 AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView v, int64_t slots, int64_t head_dim,
-                          double scale) {
+                          double scale, double softcap) {
   assert(slots > 0 && std::ssize(k) >= slots * head_dim && std::ssize(v) >= slots * head_dim);
   AttentionResult result{Values(heads * head_dim), Values(heads * slots)};
   for (int64_t h = 0; h < heads; ++h) {
@@ -181,7 +181,7 @@ AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView 
     for (int64_t s = 0; s < slots; ++s) {
       double sum = 0.0;
       for (int64_t d = 0; d < head_dim; ++d) sum += q[h * head_dim + d] * k[s * head_dim + d];
-      p[s] = sum * scale;
+      p[s] = SoftCap(softcap, sum * scale);
     }
     const double largest = *std::max_element(p, p + slots);
     double total = 0.0;
@@ -193,6 +193,8 @@ AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView 
   }
   return result;
 }
+
+double SoftCap(double cap, double x) { return cap > 0 ? cap * std::tanh(x / cap) : x; }
 
 Values LogSoftmax(ValuesView logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());

@@ -62,6 +62,8 @@ constexpr TensorName kExperts[] = {
 constexpr auto kMixtralNames = WithExperts<3>(kBaseNames, kExperts);
 constexpr auto kQwen3MoeNames = WithExperts<3>(kQwen3Names, kExperts);
 
+constexpr auto kGemma2Names = Without(kGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
+
 constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
 
 constexpr auto kPhi3Names =
@@ -149,7 +151,18 @@ constexpr GgufArchitecture kArchitectures[] = {
      .norms_over_heads = true,
      .window_period = 4,
      .windowed_rope = true},
-    // The converter has added 1 to the weights of its norms. 62 layers: the 27B.
+    // The converter has added 1 to the weights of its norms, and of Gemma 3's. 46 and 62 layers: those of 27B.
+    {.name = "gemma2",
+     .naming = {.names = kGemma2Names, .known = kKnown},
+     .norm_eps_key = kRmsEps,
+     .activation = Activation::kGeluTanh,
+     .norm_place = NormPlace::kBeforeAndAfter,
+     .scales_embedding = true,
+     .window_period = 2,
+     .window = 4096,
+     .attention_softcap = 50,
+     .final_softcap = 30,
+     .layers_scaled_by_width = 46},
     {.name = "gemma3",
      .naming = {.names = kGemma3Names, .known = kKnown},
      .norm_eps_key = kRmsEps,

@@ -27,9 +27,12 @@ struct GgufArchitecture {
   bool scales_embedding = false;  // by sqrt(hidden)
   // Where there are windows, every window_period-th layer has none, unless the file says which. 0: all layers are alike.
   int32_t window_period = 0;
+  int32_t window = 0;            // where the file says none; 0: there are none
   bool windowed_rope = false;    // windowed layers rotate without scaling
   double windowed_theta = 0;     // their base; 0: that of the others
   int32_t unrotated_period = 0;  // every such layer has no positions at all; 0: none
+  // Caps of scores and of logits where the file says none; 0: there are none.
+  double attention_softcap = 0, final_softcap = 0;
   // A model of so many layers divides scores by the root of hidden / heads. 0: none does.
   int32_t layers_scaled_by_width = 0;
   bool says_parallel = false;  // `use_parallel_residual` is there

@@ -153,6 +153,9 @@ class GgufReader {
     if (architecture_.layers_scaled_by_width == config.layers && config.query_heads > 0 && config.hidden > 0) {
       config.attention_scale = std::sqrt(static_cast<double>(config.query_heads) / config.hidden);
     }
+    HYDRANT_RETURN_IF_ERROR(
+        ReadSoftcap(keys_.attention_softcap, architecture_.attention_softcap, config.attention_softcap));
+    HYDRANT_RETURN_IF_ERROR(ReadSoftcap(keys_.final_softcap, architecture_.final_softcap, config.final_softcap));
     HYDRANT_ASSIGN_OR_RETURN(const auto eps, file_.Float(keys_.norm_eps));
     if (!eps) return FileError(file_.name(), Quoted(keys_.norm_eps), "is missing");
     config.norm_eps = static_cast<float>(*eps);
@@ -196,11 +199,13 @@ class GgufReader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadSoftcap(std::string_view key, double unsaid, float& out) const {
+    HYDRANT_RETURN_IF_ERROR(OptionalFloat(key, unsaid));
+    out = static_cast<float>(unsaid);
+    return absl::OkStatus();
+  }
+
   absl::Status RefuseUnsupported(const ModelConfig& config) const {
-    for (const std::string& key : {keys_.attention_softcap, keys_.final_softcap}) {
-      HYDRANT_ASSIGN_OR_RETURN(const auto cap, file_.Float(key));
-      if (cap.value_or(0) != 0) return FileError(file_.name(), Quoted(key), *cap, " is not supported");
-    }
     HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kIntMin, kIntMax));
     if (value_length && *value_length != config.head_dim) {
       return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim,
@@ -286,8 +291,11 @@ class GgufReader {
 
   absl::Status ReadWindow(ModelConfig& config) const {
     HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
-    if (window.value_or(0) == 0) return absl::OkStatus();
-    config.window = static_cast<int32_t>(*window);
+    config.window = static_cast<int32_t>(window.value_or(architecture_.window));
+    if (config.window == 0) {
+      config.window = kNoWindow;
+      return absl::OkStatus();
+    }
     HYDRANT_ASSIGN_OR_RETURN(config.windowed_layers, WindowedLayers(config.layers));
     if (!architecture_.windowed_rope) return absl::OkStatus();
     double theta = RopeScaling().theta;

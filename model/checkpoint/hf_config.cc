@@ -123,6 +123,8 @@ class HfReader {
   absl::Status ReadHeads() {
     ModelConfig& config = result_.config;
     HYDRANT_RETURN_IF_ERROR(ReadAttentionScale());
+    HYDRANT_RETURN_IF_ERROR(ReadSoftcap(family_.attention_softcap, config.attention_softcap));
+    HYDRANT_RETURN_IF_ERROR(ReadSoftcap(family_.final_softcap, config.final_softcap));
     const ConfigFieldNames& fields = family_.fields;
     config.kv_heads = config.query_heads;
     if (family_.reads_kv_heads) {
@@ -151,6 +153,15 @@ class HfReader {
     HYDRANT_RETURN_IF_ERROR(root_.Read(key, scalar));
     if (!(scalar > 0)) return root_.Find(key)->Error(scalar, " is not above 0");
     result_.config.attention_scale = 1 / std::sqrt(scalar);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSoftcap(const HfNumber& field, float& out) const {
+    if (field.name.empty()) return absl::OkStatus();
+    double cap = root_.Has(field.name) ? 0 : field.value;
+    HYDRANT_RETURN_IF_ERROR(root_.Read(field.name, cap));
+    if (root_.Find(field.name) && !(cap > 0)) return root_.Find(field.name)->Error(cap, " is not above 0");
+    out = static_cast<float>(cap);
     return absl::OkStatus();
   }
 

@@ -157,6 +157,8 @@ constexpr TensorName kStarcoder2Names[] = {
     {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.c_proj.bias"},
 };
 
+constexpr auto kGemma2Names = Without(kGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
+
 // Norms of what layers add, and none of what they read.
 constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
 
@@ -225,9 +227,8 @@ constexpr ConfigFieldNames Starcoder2Fields() {
   return fields;
 }
 
-// Fields of Gemma 2, and of models that read texts backwards, too.
-constexpr std::string_view kGemma3Refused[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                               "use_bidirectional_attention"};
+// Models that say so read texts backwards, too.
+constexpr std::string_view kGemmaRefused[] = {"use_bidirectional_attention"};
 
 // No published model of the family has them, and transformers does not look at them.
 constexpr std::string_view kPhi3Refused[] = {"attention_bias", "mlp_bias", "lm_head_bias"};
@@ -335,6 +336,29 @@ constexpr HfFamily kFamilies[] = {
      .windowed_theta = 500'000,
      .window = 4096,
      .eos_id = 50279},
+    {.model_type = "gemma2",
+     .naming = {.names = kGemma2Names, .known = kLlamaKnown, .prefix = "model."},
+     .fields = kLlamaFields,
+     .norm_place = NormPlace::kBeforeAndAfter,
+     .norm_offset = 1,
+     .scales_embedding = true,
+     .activation_field = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .context = 8192,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .tied = {"tie_word_embeddings", true},
+     .attention_bias = {"attention_bias"},
+     .attention_scalar_field = "query_pre_attn_scalar",
+     .attention_scalar = 256,
+     .attention_softcap = {"attn_logit_softcapping", 50},
+     .final_softcap = {"final_logit_softcapping", 30},
+     .has_window = true,
+     .window_period = 2,
+     .window = 4096,
+     .refused = kGemmaRefused,
+     .bos_id = 2,
+     .eos_id = 1},
     // The language model alone. What sees images has another model_type, and its fields in an object of their own.
     {.model_type = "gemma3_text",
      .naming = {.names = kGemma3Names, .known = kLlamaKnown, .prefix = "model."},
@@ -352,12 +376,14 @@ constexpr HfFamily kFamilies[] = {
      .theta = 1'000'000,
      .attention_scalar_field = "query_pre_attn_scalar",
      .attention_scalar = 256,
+     .attention_softcap = {"attn_logit_softcapping"},
+     .final_softcap = {"final_logit_softcapping"},
      .has_window = true,
      .window_period = 6,
      .windowed_theta_field = "rope_local_base_freq",
      .windowed_theta = 10'000,
      .window = 4096,
-     .refused = kGemma3Refused,
+     .refused = kGemmaRefused,
      .bos_id = 2,
      .eos_id = 1},
     {.model_type = "phi3",

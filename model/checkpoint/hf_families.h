@@ -21,6 +21,12 @@ struct HfFlag {
   bool value = false;
 };
 
+// The same of a number.
+struct HfNumber {
+  std::string_view name;
+  double value = 0;
+};
+
 struct HfFamily {
   std::string_view model_type;
   TensorNaming naming;
@@ -71,6 +77,10 @@ struct HfFamily {
   // Layers without rotation: those with a 0 in `no_rope_layers`, else every `no_rope_layer_interval`-th. This is the interval
   // where the file has neither. 0: the family rotates in all layers.
   int32_t unrotated_period = 0;
+
+  // Caps of scores and of logits; null: none. No name: the family has no such field.
+  HfNumber attention_softcap;
+  HfNumber final_softcap;
 
   // Windowed layers: those that `layer_types` says, else those from number `max_window_layers` on where there is such a field,
   // else all but every `window_period`th where there is one, else those that are not rotated where there are such, else all.

@@ -20,6 +20,8 @@ constexpr int64_t kContextMax = 1 << 24;
 // Factors of attention's scores; published ones lie between 1 / 16 and 1. Within these bounds a factor is a positive fp32 number,
 // and the -1e30 that stands for a hidden slot becomes nothing but a weight of 0.
 constexpr double kAttentionScaleMin = 1.0 / (1 << 16), kAttentionScaleMax = 1 << 16;
+// Published caps are 30 and 50. Within these bounds they stay fp32 numbers when such a factor divides them.
+constexpr float kSoftcapMin = 1.0f / (1 << 16), kSoftcapMax = 1 << 16;
 
 struct Range {
   std::string_view field;
@@ -114,6 +116,12 @@ absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view fil
   if (scale != 0 && !(scale >= kAttentionScaleMin && scale <= kAttentionScaleMax)) {
     return FileError(file, Quoted(names.head_dim), "attention would be scaled by ", scale, ", which is out of range [",
                      kAttentionScaleMin, ", ", kAttentionScaleMax, "]");
+  }
+  for (const float softcap : {config.attention_softcap, config.final_softcap}) {
+    if (softcap != 0 && !(softcap >= kSoftcapMin && softcap <= kSoftcapMax)) {
+      return FileError(file, "", "logits would be capped at ", softcap, ", which is out of range [", kSoftcapMin, ", ",
+                       kSoftcapMax, "]");
+    }
   }
   const bool layers_known =
       config.windowed_layers.empty() || config.windowed_layers.size() == static_cast<size_t>(config.layers);

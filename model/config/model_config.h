@@ -70,6 +70,9 @@ struct ModelConfig {
   std::vector<bool> unrotated_layers;  // [layers]: they have no positions at all (NoPE); empty: none is
 
   double attention_scale = 0;  // of the scores before their softmax; 0: 1 / sqrt(head_dim)
+  // Where above 0, x counts as softcap * tanh(x / softcap): the scaled scores before their softmax; the logits.
+  float attention_softcap = 0;
+  float final_softcap = 0;
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a generation

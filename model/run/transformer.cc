@@ -122,7 +122,9 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   if (norms_inputs) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
   device_.RopeAndWriteKv(weights.rope, weights.head_norms, layer, qkv, kv);
-  device_.Attention(weights.rope, layer, attention_scale_, config_.window_of(layer), qkv, kv, attention);
+  const AttentionSpec spec{
+      .scale = attention_scale_, .softcap = config_.attention_softcap, .window = config_.window_of(layer)};
+  device_.Attention(weights.rope, spec, layer, qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   const bool parallel = config_.parallel_residual;
   if (parallel) device_.Norm(weights.mlp_norm, x, in);
@@ -174,6 +176,7 @@ Matrix Transformer::Logits(std::span<const int32_t> token_indices) {
     last = projected;
   }
   device_.Linear(weights_.head(), last, logits, /*accumulate=*/false);
+  if (config_.final_softcap > 0) device_.SoftCap(config_.final_softcap, logits);
   return logits;
 }
 

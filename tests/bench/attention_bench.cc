@@ -192,7 +192,7 @@ class Cache {
     return SecondsOf([&] {
       for (int32_t layer = 0; layer < kLayers; ++layer) {
         if (with_write) device_->RopeAndWriteKv(nullptr, {}, layer, qkv, kv_);
-        device_->Attention(rope_.get(), layer, kScale, kNoWindow, qkv, kv_, out);
+        device_->Attention(rope_.get(), {.scale = kScale}, layer, qkv, kv_, out);
       }
     });
   }

@@ -20,10 +20,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFamilies[] = {
-    "llama",    "llama_linear",    "llama_dynamic", "llama_llama3",  "llama_yarn",    "llama_biases",
-    "mistral",  "qwen2",           "qwen3",         "opt",           "opt_post_norm", "opt_plain",
-    "gpt_neox", "gpt_neox_serial", "starcoder2",    "gemma3_text",   "smollm3",       "smollm3_windows",
-    "olmo2",    "olmo3",           "phi3",          "phi3_longrope", "qwen3_moe",     "mixtral"};
+    "llama",         "llama_linear",  "llama_dynamic",   "llama_llama3",    "llama_yarn",
+    "llama_biases",  "mistral",       "qwen2",           "qwen3",           "opt",
+    "opt_post_norm", "opt_plain",     "gpt_neox",        "gpt_neox_serial", "starcoder2",
+    "gemma3_text",   "smollm3",       "smollm3_windows", "olmo2",           "olmo3",
+    "phi3",          "phi3_longrope", "qwen3_moe",       "mixtral",         "gemma2"};
 
 // The weights are stored exactly as the goldens were computed with them, and every product is in fp32 here and in fp64 there.
 // What is left is fp32 rounding: measured 6.0e-5 at most (AVX-512, all families and prompts); other instruction sets add up in
@@ -188,7 +189,7 @@ class GgufFamilies : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, GgufFamilies,
                          testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "gpt_neox",
                                          "gpt_neox_serial", "starcoder2", "gemma3_text", "smollm3", "olmo2", "olmo3",
-                                         "phi3", "qwen3_moe", "mixtral"),
+                                         "phi3", "qwen3_moe", "mixtral", "gemma2"),
                          [](const auto& family) { return std::string(family.param); });
 
 // gpt_neox_serial says gelu_fast, which .gguf files cannot: the directory is read with the GELU that they mean. Likewise the

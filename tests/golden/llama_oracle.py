@@ -91,6 +91,7 @@ class Llama:
         self.eps = config["rms_norm_eps"]
         self.frequencies = inverse_frequencies(config, self.head_dim)
         self.windows = [math.inf] * self.layers  # positions that a token of the layer sees, itself included
+        self.softcap = None
         self.head = self.tensors.get("lm_head.weight", self.tensors["model.embed_tokens.weight"])
 
     @staticmethod
@@ -209,6 +210,8 @@ class H2oSession:
         hidden = (distance < 0) | (distance >= self.model.windows[layer])
         # The newest token hides what all later ones will.
         self.out_of_sight = hidden[:, -1]
+        cap = self.model.softcap
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
         return logits.masked_fill(hidden.repeat_interleave(self.model.group, 0), -math.inf)
 
     def forget(self, score):

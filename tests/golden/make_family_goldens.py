@@ -74,6 +74,11 @@ CHECKPOINTS = {
         head_dim=16, query_pre_attn_scalar=16, sliding_window=24, layer_types=["sliding_attention", "full_attention"],
         rope_parameters=dict(full_attention=dict(rope_type="linear", factor=4.0, rope_theta=1e6),
                              sliding_attention=dict(rope_type="default", rope_theta=1e4))),
+    # Caps that most logits feel.
+    "gemma2": dict(
+        model_type="gemma2", **SIZES, intermediate_size=48, max_position_embeddings=256, num_key_value_heads=2,
+        head_dim=16, query_pre_attn_scalar=16, sliding_window=24, attn_logit_softcapping=4.0,
+        final_logit_softcapping=6.0),
     # Every layer has a window, three quarters of a head are rotated.
     "phi3": {**LLAMA, "model_type": "phi3", "sliding_window": 40,
              "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)},
@@ -86,7 +91,7 @@ CHECKPOINTS = {
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "opt", "opt_post_norm", "gpt_neox", "starcoder2",
-                 "gemma3_text", "smollm3", "olmo2", "olmo3", "phi3")  # fmt: skip
+                 "gemma3_text", "smollm3", "olmo2", "olmo3", "phi3", "gemma2")  # fmt: skip
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5
@@ -207,6 +212,8 @@ class Stage:
         self.turns = self.rotates[0]
         window = getattr(config, "sliding_window", None) or math.inf
         layer_kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * self.layers
+        self.softcap = getattr(config, "attn_logit_softcapping", None)
+        self.final_softcap = getattr(config, "final_logit_softcapping", None)
         self.windows = [window if kind == "sliding_attention" else math.inf for kind in layer_kinds]
         self.tensors = {"model.embed_tokens.weight": self.model.get_input_embeddings().weight}
 
@@ -241,7 +248,8 @@ class Stage:
         x = x if norm is None else norm(x)
         if getattr(self.base, "project_out", None) is not None:
             x = self.base.project_out(x)
-        return self.model.get_output_embeddings()(x)
+        logits, cap = self.model.get_output_embeddings()(x), self.final_softcap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @staticmethod
     def attention(module, query, key, value, mask, scaling=None, **_):

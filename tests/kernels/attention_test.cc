@@ -48,14 +48,15 @@ struct Expected {
   double tolerance = 0.0;
 };
 
-// The token sees the `window` tokens that end with itself.
-Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head, int32_t window,
-                double scale, DType prompt_dtype, double rounding) {
+// The token sees the tokens of the window that ends with itself.
+Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head,
+                const AttentionSpec& spec, DType prompt_dtype, double rounding) {
+  const auto scale = static_cast<double>(spec.scale), softcap = static_cast<double>(spec.softcap);
   const Values q = RoundTo(prompt_dtype, ToDouble(stream.Q(token, layer, head)));
   Values keys, values;
   double value_max = 0.0, logit_error = 0.0, logit_max = 0.0;
   constexpr double kUlp = 0x1p-24;
-  const int32_t slots = std::min(window, token + 1);
+  const int32_t slots = std::min(spec.window, token + 1);
   for (int32_t t = token + 1 - slots; t <= token; ++t) {
     const Values k = RoundTo(shape.type, ToDouble(stream.K(t, layer, head)));
     const Values v = RoundTo(shape.type, ToDouble(stream.V(t, layer, head)));
@@ -69,7 +70,10 @@ Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_
     }
   }
   Expected expected;
-  expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale).out;
+  expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale, softcap).out;
+  // A cap makes errors of what it caps smaller, and adds its own: roundings of a quotient, an exponential of 2 ulp, a sum, a
+  // division and a difference, each relative to the cap.
+  logit_error += 12 * kUlp * softcap;
   // A weight is off by the error of its logit, by that of the largest logit, by the subtraction, and by exp (4 ulp); their
   // sum and the sum of values round `slots` times each. Rounding the weights adds half an ulp of their type, the scale of an
   // int8 value one of fp32.
@@ -94,10 +98,11 @@ class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
 
 // A prompt in chunks, then generated tokens up to `tokens`.
 void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prompt, int32_t chunk, int32_t tokens,
-                  int32_t window) {
+                  int32_t window, float softcap) {
   KvFixture fixture(shape, device, 2, 8);
   fixture.Poison();
   fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  fixture.softcap = softcap;
   fixture.window = window;
   TokenStream stream(shape, tokens, 5);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), prompt, 1, tokens);
@@ -105,9 +110,8 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
     for (int32_t layer = 0; layer < shape.layers; ++layer) {
       for (int32_t head = 0; head < shape.kv_heads; ++head) {
         for (int32_t t = 0; t < count; ++t) {
-          const Expected expected =
-              Oracle(stream, shape, first + t, layer, head, window, static_cast<double>(fixture.scale), prompt_dtype,
-                     shape.type == KvType::kF32 ? 0.0 : device.rounding);
+          const Expected expected = Oracle(stream, shape, first + t, layer, head, {fixture.scale, softcap, window},
+                                           prompt_dtype, shape.type == KvType::kF32 ? 0.0 : device.rounding);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
               &outputs[static_cast<size_t>((layer * count + t) * int64_t{shape.out_cols()} + head * width)];
@@ -132,7 +136,7 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
 TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
   const KvShape shape = Shape(2);
   // Decode crosses the end of a block.
-  ExpectOracle(device_, shape, 67, 48, 86, shape.group == 3 ? kNoWindow : 21);
+  ExpectOracle(device_, shape, 67, 48, 86, shape.group == 3 ? kNoWindow : 21, shape.group >= 5 ? 1.5f : 0.0f);
 }
 
 class AttentionHeadsTest : public AttentionShapeTest {};
@@ -140,7 +144,8 @@ class AttentionHeadsTest : public AttentionShapeTest {};
 // For every size of a head that has kernels of its own with every size of a group: short, over the ends of blocks.
 TEST_P(AttentionHeadsTest, PrefillAndDecodeMatchTheOracle) {
   const KvShape shape = Shape(1);
-  ExpectOracle(device_, shape, 47, 32, 50, shape.group % 4 == 0 ? 21 : kNoWindow);
+  ExpectOracle(device_, shape, 47, 32, 50, shape.group % 4 == 0 ? 21 : kNoWindow,
+               shape.group == 2 || shape.group == 8 ? 1.5f : 0.0f);
 }
 
 std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
@@ -174,9 +179,11 @@ INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, AttentionHeadsTest,
 class AttentionTest : public testing::TestWithParam<TestedDevice> {};
 
 // The last of `live` tokens is generated.
-void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live, int32_t window = kNoWindow) {
+void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live, int32_t window = kNoWindow,
+                        float softcap = 0.0f) {
   KvFixture fixture(shape, device, 3, 40);
   fixture.Poison();
+  fixture.softcap = softcap;
   fixture.window = window;
   TokenStream stream(shape, live, 9);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), live, 0, live);
@@ -185,8 +192,8 @@ void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_
   rows[0] = {&sequence, 1, false};
   const std::vector<float> outputs = fixture.Step(rows);
   for (int32_t head = 0; head < shape.kv_heads; ++head) {
-    const Expected expected = Oracle(stream, shape, live - 1, 0, head, window, static_cast<double>(fixture.scale),
-                                     DType::kF32, shape.type == KvType::kF32 ? 0.0 : device.rounding);
+    const Expected expected = Oracle(stream, shape, live - 1, 0, head, {fixture.scale, softcap, window}, DType::kF32,
+                                     shape.type == KvType::kF32 ? 0.0 : device.rounding);
     const int64_t width = std::ssize(expected.out);
     for (int64_t i = 0; i < width; ++i) {
       ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
@@ -209,7 +216,7 @@ TEST_P(AttentionTest, DecodeInWindowsMatchesTheOracle) {
   for (const KvType type : {KvType::kF32, KvType::kBF16}) {
     for (const int32_t window : {1, 17, 88, 100, 400}) {
       ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = type}, 600,
-                         window);
+                         window, window == 88 ? 1.5f : 0.0f);
     }
   }
 }

@@ -53,7 +53,7 @@ struct H2oCase {
   int32_t chunk = 16;
   int32_t stride = 0;  // > 0: the prompt is cut after every so many tokens
   int32_t window = kNoWindow;
-  float spread = 1.5f;
+  float softcap = 0.0f, spread = 1.5f;
   float popularity = 0.0f;
   bool plant_scores = false;  // now and then the scores become random numbers, as if another past had led here
   uint64_t seed = 0;
@@ -66,7 +66,8 @@ struct H2oCase {
            (policy.store_pooled ? " stored" : "") + ", rows " + std::to_string(policy.score_rows) + ", square " +
            std::to_string(policy.square) + ", reduce " + std::to_string(static_cast<int>(policy.gqa_reduce)) +
            ", source " + std::to_string(static_cast<int>(policy.score_source)) + (policy.rolling ? ", rolling" : "") +
-           (window != kNoWindow ? ", window " + std::to_string(window) : "");
+           (window != kNoWindow ? ", window " + std::to_string(window) : "") +
+           (softcap > 0.0f ? ", softcap " + std::to_string(softcap) : "");
   }
 };
 
@@ -108,10 +109,11 @@ class H2oRun {
     }
     fixture_.cut_prompts = false;
     fixture_.window = h2o.window;
+    fixture_.softcap = h2o.softcap;
     fixture_.scale = 1.0f / std::sqrt(static_cast<float>(h2o.shape.head_dim));
     for (int32_t i = 0; i < h2o.shape.layers * h2o.shape.kv_heads; ++i) {
       oracles_.emplace_back(h2o.policy, h2o.shape.group, h2o.shape.head_dim, static_cast<double>(fixture_.scale),
-                            angles_.spec(), h2o.window);
+                            angles_.spec(), h2o.window, static_cast<double>(h2o.softcap));
     }
   }
 
@@ -304,6 +306,7 @@ H2oCase RandomCase(uint64_t seed) {
   h2o.popularity = static_cast<float>(Pick(random, {0, 3, 5, 5}));
   h2o.policy.store_pooled = random() % 2 == 0;
   if (random() % 3 == 0) h2o.window = Pick(random, {1, 5, 16, 17, 30, 50});
+  if (random() % 4 == 0) h2o.softcap = static_cast<float>(Pick(random, {2, 5, 50}));
   return h2o;
 }
 
@@ -521,6 +524,7 @@ TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
   h2o.steps = 5;
   h2o.popularity = 5.0f;
   if (group >= 4) h2o.window = 20;
+  if (group == 3 || group == 8) h2o.softcap = 3.0f;
   h2o.seed = static_cast<uint64_t>(head_dim * 100 + group);
   H2oRun(h2o, device, 2, tally).Run();
   EXPECT_EQ(tally.cuts, 2);

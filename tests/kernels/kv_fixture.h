@@ -194,7 +194,8 @@ class KvFixture {
       }
     }
     // What the ops are given besides the step.
-    const auto program = programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale, window}).first;
+    const auto program =
+        programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale, softcap, window}).first;
     device->RunLayers(&*program, [&] {
       for (size_t layer = 0; layer < layers; ++layer) {
         const Matrix qkv{.data = all_qkv + layer * layer_rows * cols, .rows = device_rows, .cols = shape.cols()};
@@ -203,7 +204,7 @@ class KvFixture {
                          .rows = device_rows,
                          .cols = shape.out_cols()};
         device->RopeAndWriteKv(rope, norms, static_cast<int32_t>(layer), qkv, kv);
-        device->Attention(rope, static_cast<int32_t>(layer), scale, window, qkv, kv, out);
+        device->Attention(rope, {scale, softcap, window}, static_cast<int32_t>(layer), qkv, kv, out);
       }
     });
     std::vector<ShrinkOp> cuts;
@@ -254,7 +255,8 @@ class KvFixture {
 
   const KvShape shape;
   float scale = 0.25f;
-  int32_t window = kNoWindow;  // of every layer
+  float softcap = 0.0f;  // these two: of every layer
+  int32_t window = kNoWindow;
   DType out_dtype = DType::kF32;
   std::unique_ptr<Device> device;
   KvCacheView kv;
@@ -319,7 +321,7 @@ class KvFixture {
   const int32_t tokens_max_;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
   std::vector<std::unique_ptr<DeviceBuffer>> activations_;  // the last is the one in use
-  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float, int32_t>> programs_;
+  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float, float, int32_t>> programs_;
   std::vector<int32_t> free_blocks_;
 };
 

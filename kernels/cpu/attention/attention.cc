@@ -147,9 +147,9 @@ class KvWriter {
 
 class AttentionRun {
  public:
-  AttentionRun(const AttentionCall& call, float scale, Matrix out, AttentionScratch& scratch)
+  AttentionRun(const AttentionCall& call, const AttentionSpec& spec, Matrix out, AttentionScratch& scratch)
       : call_(call),
-        scale_(scale),
+        spec_(spec),
         out_(out),
         scratch_(scratch),
         view_(call.kv, call.layer),
@@ -159,7 +159,7 @@ class AttentionRun {
     assert(out.cols == int64_t{group_} * kv_heads_ * head_dim_ && out.rows == call.qkv.rows);
     assert(call.qkv.cols == out.cols + 2 * int64_t{kv_heads_} * head_dim_);
     assert(std::ssize(call.rows) <= scratch.rows_max && group_ * kv_heads_ <= scratch.query_heads);
-    assert(head_dim_ <= scratch.head_dim && call.window >= 1);
+    assert(head_dim_ <= scratch.head_dim && spec.window >= 1 && spec.scale > 0 && spec.softcap >= 0);
     AddTasks(/*prefill=*/true);
     decode_rows_begin_ = rows_;
     AddTasks(/*prefill=*/false);
@@ -213,7 +213,9 @@ class AttentionRun {
     return row.policy.rolling && call_.rope != nullptr ? call_.rope->view() : RopeView();
   }
   // The lowest position that token `i` of the row sees; below 1: it sees all.
-  int32_t FirstSeen(const BatchRow& row, int32_t i) const { return row.first_position() + i - (call_.window - 1); }
+  int32_t FirstSeen(const BatchRow& row, int32_t i) const { return row.first_position() + i - (spec_.window - 1); }
+  // In units of products that are not scaled yet.
+  float ProductCap() const { return spec_.softcap / spec_.scale; }
   const float* Query(int64_t token, int32_t head) const {
     return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
   }
@@ -239,7 +241,8 @@ class AttentionRun {
                                 .out = Out(token, head),
                                 .out_stride = out_.cols,
                                 .group = group_,
-                                .scale = scale_,
+                                .scale = spec_.scale,
+                                .cap = ProductCap(),
                                 .tile = tile,
                                 .row_begin = begin,
                                 .row_end = end,
@@ -318,7 +321,8 @@ class AttentionRun {
     call_.kernels.decode_split({.tiles = view_.Tiles(row, head),
                                 .q = Query(row.token_begin, head),
                                 .group = group_,
-                                .scale = scale_,
+                                .scale = spec_.scale,
+                                .cap = ProductCap(),
                                 .slot_begin = begin,
                                 .slot_end = split + 1 == splits ? live : (split + 1) * kDecodeSplitSlots,
                                 .weights = place.weights + begin,
@@ -336,7 +340,7 @@ class AttentionRun {
 
     call_.kernels.decode_join({.group = group_,
                                .head_dim = head_dim_,
-                               .scale = scale_,
+                               .scale = spec_.scale,
                                .splits = splits,
                                .live = live,
                                .weights = place.weights,
@@ -357,7 +361,7 @@ class AttentionRun {
   }
 
   const AttentionCall& call_;
-  const float scale_;
+  const AttentionSpec spec_;
   const Matrix out_;
   AttentionScratch& scratch_;
   const LayerView view_;
@@ -400,8 +404,9 @@ void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const Row
   });
 }
 
-void Attend(const AttentionCall& call, float scale, Matrix out, ThreadPool& pool, AttentionScratch& scratch) {
-  AttentionRun run(call, scale, out, scratch);
+void Attend(const AttentionCall& call, const AttentionSpec& spec, Matrix out, ThreadPool& pool,
+            AttentionScratch& scratch) {
+  AttentionRun run(call, spec, out, scratch);
   if (run.tasks() == 1) {
     run.Work(0);
   } else {

@@ -25,8 +25,7 @@ struct AttentionCall {
   std::span<const BatchRow> rows;
   const CpuRopeTable* rope;  // null: nothing is rotated
   int32_t layer;
-  int32_t window;  // of the layer, kNoWindow: none
-  Matrix qkv;      // [tokens, (query_heads + 2 kv_heads) * head_dim]
+  Matrix qkv;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
   const KvCacheView& kv;
 };
 
@@ -34,7 +33,8 @@ struct AttentionCall {
 void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels, ThreadPool& pool);
 
 // Device::Attention; out [tokens, query_heads * head_dim].
-void Attend(const AttentionCall& call, float scale, Matrix out, ThreadPool& pool, AttentionScratch& scratch);
+void Attend(const AttentionCall& call, const AttentionSpec& spec, Matrix out, ThreadPool& pool,
+            AttentionScratch& scratch);
 
 // Decode splits of a row that attends to `live` slots: split i is [256 i, 256 (i + 1)), the last one to the end.
 int32_t DecodeSplits(int32_t live);

@@ -9,6 +9,7 @@
 #include "kernels/cpu/attention/attention_kernels.h"
 #include "kernels/cpu/attention/key_rotation.h"
 #include "kernels/cpu/attention/kv_tile.h"
+#include "kernels/cpu/runtime/activation.h"
 #include "kernels/cpu/runtime/simd.h"
 
 namespace hydrant::HYDRANT_ISA {
@@ -50,6 +51,14 @@ HYDRANT_SIMD F32x16 SoftmaxWeight(F32x16 x, F32x16 largest, F32x16 factor) {
 }
 
 constexpr float kLog2E = 1.44269504f;
+
+// `rows` rows of `count` products, a multiple of 16, `stride` elements apart. Every error is below 12 * 2^-24 of the cap.
+void CapProducts(float cap, int64_t rows, int64_t count, int64_t stride, float* products) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = products + r * stride;
+    for (int64_t i = 0; i < count; i += kLanes) Store(row + i, SoftCap(Load(row + i), cap));
+  }
+}
 
 // Where the elements of a block's tile begin.
 template <typename Tile>
@@ -250,6 +259,8 @@ void DecodeHeads(const DecodeSplit& split, int64_t head) {
     ScoreBlocks<Tile, kHeads, 1, kRolling>(split, stream, block_begin, block, q, weights);
   }
 
+  if (split.cap > 0.0f)
+    CapProducts(split.cap, kHeads, (block_end - block_begin) * kLanes, split.weights_stride, weights);
   if (split.first_seen > 0) HideSlots<kHeads>(split, block_begin, block_end, weights);
 
   const int64_t tail = split.slot_end % kLanes, count = (block_end - block_begin) * kLanes;

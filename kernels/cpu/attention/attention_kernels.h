@@ -62,6 +62,7 @@ struct DecodeSplit {
   const float* q = nullptr;  // [group, head_dim]
   int32_t group = 0;
   float scale = 1.0f;      // > 0
+  float cap = 0.0f;        // > 0: a product x of q and k counts as cap * tanh(x / cap); 0: as it is
   int32_t slot_begin = 0;  // multiple of 16
   int32_t slot_end = 0;
   float* weights =
@@ -106,6 +107,7 @@ struct PrefillTile {
   int64_t out_stride = 0;
   int32_t group = 0;
   float scale = 1.0f;     // > 0
+  float cap = 0.0f;       // as in DecodeSplit
   int32_t tile = 0;       // row r of the tile sits in slot 16 * tile + r and sees slots up to its own
   int32_t row_begin = 0;  // rows [row_begin, row_end) of the tile are computed
   int32_t row_end = 0;

@@ -259,6 +259,10 @@ template <bool kPacked>
 HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* packed, float* inverse) {
   const F32x16 nothing = Set(kHidden), factor = Set(work.scale * kLog2E);
   float* diagonal = weights + work.tile * kTileWeights;
+  if (work.cap > 0.0f) {
+    CapProducts(work.cap, work.tile + 1 - work.tile_begin, (work.row_end - work.row_begin) * kLanes, kTileWeights,
+                weights + work.tile_begin * kTileWeights + work.row_begin * kLanes);
+  }
   for (int64_t r = work.row_begin; r < work.row_end; ++r) {
     Store(diagonal + r * kLanes, Select(FirstN(r + 1), Load(diagonal + r * kLanes), nothing));
   }

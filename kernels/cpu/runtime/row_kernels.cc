@@ -76,9 +76,13 @@ void ExpAll(float* values, int64_t count) {
   MapInPlace(values, count, [](F32x16 x) { return Exp(x); });
 }
 
+void SoftCapAll(float cap, float* values, int64_t count) {
+  MapInPlace(values, count, [cap](F32x16 x) { return SoftCap(x, cap); });
+}
+
 }  // namespace
 
 extern const RowKernels kRowKernels;
-const RowKernels kRowKernels = {Norm, Activate, ExpAll};
+const RowKernels kRowKernels = {Norm, Activate, ExpAll, SoftCapAll};
 
 }  // namespace hydrant::HYDRANT_ISA

@@ -17,6 +17,8 @@ struct RowKernels {
   void (*activate)(Activation activation, float* values, int64_t count);
   // values[i] = e^values[i].
   void (*exp)(float* values, int64_t count);
+  // values[i] = cap * tanh(values[i] / cap).
+  void (*soft_cap)(float cap, float* values, int64_t count);
 };
 
 }  // namespace hydrant

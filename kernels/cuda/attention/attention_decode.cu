@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(kSplitThreads)
     const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
     const int32_t position = asks ? kv.position[cache.ScoreAt(slot)] : 0;
     for (int32_t g = 0; g < group; ++g) {
-      const float logit = position < first_seen
-                              ? -INFINITY
-                              : Dot(queries + g * head_dim, key, head_dim, key_rope, position) * shape.scale;
+      float product = Dot(queries + g * head_dim, key, head_dim, key_rope, position);
+      if (shape.cap > 0.0f) product = CapProduct(product, shape.cap);
+      const float logit = position < first_seen ? -INFINITY : product * shape.scale;
       weights[g][i] = logit;
       if (item.logits >= 0) {
         scratch[item.logits + int64_t{first_head + g} * logits_stride + slot] = logit;

@@ -212,6 +212,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) MultiplyAdd<T>(c[eight], query[s], {key[2 * s], key[2 * s + 1]});
     }
+    if (shape.cap > 0.0f) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float* halves = &c[i / 2][i % 2];
+        halves[0] = CapProduct(halves[0] + halves[2], shape.cap);
+        halves[2] = 0.0f;
+      }
+    }
     float logit[4];  // of head g: slots 2t, 2t + 1, 2t + 8, 2t + 9
     float most = gathered.largest;
 #pragma unroll

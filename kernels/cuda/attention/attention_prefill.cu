@@ -34,7 +34,9 @@ __device__ float Logit(const AttentionShape& shape, const float* queries, const 
   const int32_t position = asks ? cache.kv.position[cache.ScoreAt(slot)] : 0;
   if (position < first_seen + r) return -INFINITY;
   const T* key = static_cast<const T*>(cache.kv.k) + cache.Element(slot);
-  return Dot(queries + r * head_dim, key, head_dim, rope, position) * (shape.scale * kLog2E);
+  float product = Dot(queries + r * head_dim, key, head_dim, rope, position);
+  if (shape.cap > 0.0f) product = CapProduct(product, shape.cap);
+  return product * (shape.scale * kLog2E);
 }
 
 // Over the 16 threads of a row.

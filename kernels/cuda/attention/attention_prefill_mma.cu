@@ -102,7 +102,7 @@ struct Gathered {
 template <typename T, int kDim>
 __device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const HeadCache& cache, const T* keys,
                                          const T* values, int32_t tile, int32_t first_slot, int32_t first_seen,
-                                         float scale, int lane, Gathered<kDim>& gathered) {
+                                         float scale, float cap, int lane, Gathered<kDim>& gathered) {
   constexpr int kEights = kStageSlots<kDim> / 8;
   const int g = lane / 4, t = lane % 4;
   float c[kEights][4] = {};
@@ -115,6 +115,10 @@ __device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const 
       MultiplyAdd<T>(c[e], query.words[s], {b[0], b[1]});
       MultiplyAdd<T>(c[e + 1], query.words[s], {b[2], b[3]});
     }
+  }
+  if (cap > 0.0f) {
+#pragma unroll
+    for (int i = 0; i < kEights * 4; ++i) c[i / 4][i % 4] = CapProduct(c[i / 4][i % 4], cap);
   }
   // c becomes the weights: of rows g (elements 0, 1) and g + 8 with slots 8e + 2t, 8e + 2t + 1.
   float rescale[2];
@@ -213,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
     __syncthreads();
     if (works && stage * kSlots <= place.tile * kTile) {
       AddSlots<T, kDim>(query, cache, keys[buffer], values[buffer], place.tile, stage * kSlots, first_seen,
-                        shape.scale * kLog2E, lane, gathered);
+                        shape.scale * kLog2E, shape.cap, lane, gathered);
     }
     __syncthreads();  // everybody has read what the next copies overwrite
   }
@@ -282,7 +286,7 @@ struct QueryStage {
 template <typename T, int kDim>
 __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16][4], const int32_t (&position)[2],
                                                  const T* queries, const float* row_sums, bool diagonal,
-                                                 int32_t first_seen, float scale, bool square, int lane,
+                                                 int32_t first_seen, float scale, float cap, bool square, int lane,
                                                  float (&part)[8]) {
   const int g = lane / 4, t = lane % 4;
   float c[2][4] = {};
@@ -292,6 +296,10 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
     LoadMatrices(HeadsAsColumns<T, kDim>(queries, s * 16, lane), b);
     MultiplyAdd<T>(c[0], key[s], {b[0], b[1]});
     MultiplyAdd<T>(c[1], key[s], {b[2], b[3]});
+  }
+  if (cap > 0.0f) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) c[i / 4][i % 4] = CapProduct(c[i / 4][i % 4], cap);
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -385,7 +393,7 @@ __global__ void __launch_bounds__(kThreads)
     if (works && tile >= own_tile) {
       const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
       AddProbabilities<T, kDim>(key, position, queries[turn % 2], row_sums[turn % 2], tile == own_tile, first_seen,
-                                shape.scale * kLog2E, policy.square, lane, part);
+                                shape.scale * kLog2E, shape.cap, policy.square, lane, part);
       if (turn % heads == heads - 1) {
         const float* weights = row_weights[tile % 2];
         const int32_t last_seen_from = first_seen + min(live - tile * kTile, kTile) - 1;  // by the tile's last row

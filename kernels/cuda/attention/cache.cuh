@@ -75,6 +75,11 @@ __device__ inline float Dot(const float* q, const T* key, int32_t head_dim, cons
   return sum;
 }
 
+// A product x of query and key under AttentionShape::cap, cap * tanh(x / cap), as 1 - 2 / (e^2y + 1): tanhf wants more registers.
+__device__ __forceinline__ float CapProduct(float x, float cap) {
+  return cap - __fdividef(2.0f * cap, exp2f(__fdividef(x, cap) * (2.0f * kLog2E)) + 1.0f);
+}
+
 // Query heads of a group, from its first on, whose probabilities a score is made of, and the factor of their sum.
 __device__ inline int32_t ScoredHeads(const EvictionPolicy& policy, int32_t group) {
   return policy.gqa_reduce == GqaReduce::kFirst ? 1 : group;

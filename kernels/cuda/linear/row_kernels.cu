@@ -56,6 +56,11 @@ __global__ void AddNormedKernel(NormWeight norm, const float* x, float* y, int64
   NormRow(norm, x + begin, cols, [&](int64_t col, float value) { y[begin + col] += value; });
 }
 
+__global__ void SoftCapKernel(float cap, float* x, int64_t cols) {
+  float* row = x + int64_t{blockIdx.x} * cols;
+  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) row[col] = cap * tanhf(row[col] / cap);
+}
+
 __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* y, int64_t cols) {
   const float* from = x + int64_t{indices[blockIdx.x]} * cols;
   float* to = y + int64_t{blockIdx.x} * cols;
@@ -107,6 +112,10 @@ void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, con
 void LaunchAddNormed(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows,
                      int64_t cols) {
   Launch(stream, OnePerRow(rows), kThreads, AddNormedKernel, norm, x, y, cols);
+}
+
+void LaunchSoftCap(cudaStream_t stream, float cap, float* x, int64_t rows, int64_t cols) {
+  Launch(stream, OnePerRow(rows), kThreads, SoftCapKernel, cap, x, cols);
 }
 
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,

@@ -2,7 +2,7 @@
 // bound by memory; their bytes are those of their operands.
 //
 //   grid     a block of 256 threads per row
-//   oracle   reference::Embed, Norm, RoundTo and Activate; tests/kernels/cuda/cuda_device_test.cc has the tolerances
+//   oracle   reference::Embed, Norm, SoftCap, RoundTo and Activate; tests/kernels/cuda/cuda_device_test.cc has the tolerances
 //   memory   16 to 25 registers; norms 128 bytes of shared memory (nvcc 13.0, sm_90)
 //   not yet measured on a device
 #ifndef HYDRANT_KERNELS_CUDA_LINEAR_ROW_KERNELS_H_
@@ -38,6 +38,9 @@ void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, con
 
 // Device::AddNormed. Leaves x as it is.
 void LaunchAddNormed(cudaStream_t stream, const NormWeight& norm, const float* x, float* y, int64_t rows, int64_t cols);
+
+// Device::SoftCap.
+void LaunchSoftCap(cudaStream_t stream, float cap, float* x, int64_t rows, int64_t cols);
 
 // y[i] = x[indices[i]]; `indices` in device memory.
 void LaunchGatherRows(cudaStream_t stream, const float* x, const int32_t* indices, float* y, int64_t rows,

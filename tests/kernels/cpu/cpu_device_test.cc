@@ -132,6 +132,25 @@ TEST_P(CpuDeviceTest, AddNormedAddsTheNorm) {
   for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], y[i] + normed[i]) << i;
 }
 
+TEST_P(CpuDeviceTest, SoftCapsAgreeWithTheOracle) {
+  const auto device = MakeDevice(GetParam(), 2);
+  const int64_t n = 5, cols = 35;
+  for (const float cap : {0.5f, 30.0f}) {
+    Floats x = Random(n * cols, 9, 0.0f, 40.0f);
+    x[0] = 0.0f, x[1] = 1e30f, x[2] = -INFINITY, x[3] = INFINITY, x[4] = 1e-30f, x[5] = NAN;
+    const Floats before = x;
+    device->SoftCap(cap, View(x, n, cols));
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (i == 5) {
+        EXPECT_TRUE(std::isnan(x[i]));
+        continue;
+      }
+      // A few roundings of numbers up to the cap.
+      ASSERT_NEAR(x[i], reference::SoftCap(cap, before[i]), 12 * 0x1p-24 * cap) << before[i];
+    }
+  }
+}
+
 TEST_P(CpuDeviceTest, GatherRowsCopies) {
   const auto device = MakeDevice(GetParam(), 2);
   const int64_t cols = 17;

@@ -327,6 +327,16 @@ TEST_F(CudaDeviceTest, AddNormedAddsTheNorm) {
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i], y[i] + expected[i]) << i;
 }
 
+TEST_F(CudaDeviceTest, SoftCapsAgreeWithTheOracle) {
+  const Floats before = Random(3 * 300, 2, 40.0f);
+  const Matrix x = On(3, 300, before);
+  device_->SoftCap(30.0f, x);
+  const Floats after = Read(x);
+  for (size_t i = 0; i < after.size(); ++i) {
+    ASSERT_NEAR(after[i], reference::SoftCap(30, static_cast<double>(before[i])), 12 * 0x1p-24 * 30) << i;
+  }
+}
+
 TEST_F(CudaDeviceTest, NormsAgreeWithTheOracle) {
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const int64_t cols : {1, 31, 64, 300}) {

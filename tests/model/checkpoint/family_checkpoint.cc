@@ -235,7 +235,7 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
            all.data + Stored(values, "F32")};
     return;
   }
-  const bool gemma = type == "gemma3_text";
+  const bool gemma = type.starts_with("gemma");
   if (gemma && name.find("norm") != name.npos) {
     for (float& value : values) value += 1;
   }
@@ -308,6 +308,9 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
     const json window = config.value("sliding_window", json());
     if (window.is_number() && config.value("use_sliding_window", true)) {
       file.Set(arch + "attention.sliding_window", window.get<uint32_t>());
+    }
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      if (arch == "gemma2.") file.SetFloat(arch + key, config.at(key).get<float>());
     }
     if (arch == "gemma3.") file.Set(arch + "attention.sliding_window_pattern", 2);
     if (arch == "olmo2." && window.is_number()) {

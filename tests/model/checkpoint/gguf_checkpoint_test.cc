@@ -344,7 +344,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
               "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, smollm3, "
-              "olmo2, gemma3, phi3, gptneox, starcoder2"},
+              "olmo2, gemma2, gemma3, phi3, gptneox, starcoder2"},
         Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
               "'general.architecture': is missing"},
         Wrong{"OneOfSeveralParts",

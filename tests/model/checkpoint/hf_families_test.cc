@@ -177,6 +177,26 @@ TEST(HfFamilies, Olmo3StretchesLayersWithoutWindows) {
   EXPECT_EQ(olmo2.config().norm_place, NormPlace::kAfter);
 }
 
+TEST(HfFamilies, Gemma2CapsScoresAndLogits) {
+  json config = Silent("gemma2");
+  config["num_hidden_layers"] = 3;
+  const Reading silent(config);
+  ASSERT_THAT(silent.result(), IsOk());
+  EXPECT_EQ(silent.config().attention_softcap, 50);
+  EXPECT_EQ(silent.config().final_softcap, 30);
+  EXPECT_EQ(silent.config().attention_scale, 1.0 / 16);
+  EXPECT_EQ(silent.config().window, 4096);
+  EXPECT_EQ(silent.config().windowed_layers, (std::vector<bool>{true, false, true}));
+  EXPECT_TRUE(silent.config().windowed_inv_freq.empty());
+  EXPECT_EQ(silent.config().norm_place, NormPlace::kBeforeAndAfter);
+
+  config.update({{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", 20}});
+  const Reading said(config);
+  ASSERT_THAT(said.result(), IsOk());
+  EXPECT_EQ(said.config().attention_softcap, 0);
+  EXPECT_EQ(said.config().final_softcap, 20);
+}
+
 TEST(HfFamilies, Starcoder2sSilenceMeansBiasesAndTheTanhGelu) {
   json config = Silent("starcoder2");
   config["eos_token_id"] = 7;  // its own is beyond this vocabulary
@@ -301,8 +321,12 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFamily{"GemmaScalar", "gemma3_text", {{"query_pre_attn_scalar", -1}}, "-1 is not above 0"},
         WrongFamily{"GemmaSoftcap",
                     "gemma3_text",
-                    {{"final_logit_softcapping", 30.0}},
-                    "'final_logit_softcapping': is not supported"},
+                    {{"final_logit_softcapping", 0.0}},
+                    "'final_logit_softcapping': 0 is not above 0"},
+        WrongFamily{"GemmaSoftcapHuge",
+                    "gemma2",
+                    {{"attn_logit_softcapping", 1e30}},
+                    "logits would be capped at 1e+30, which is out of range"},
         WrongFamily{"GemmaBackwards",
                     "gemma3_text",
                     {{"use_bidirectional_attention", true}},

@@ -96,6 +96,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"ScaleThatShowsHiddenSlots", [](auto& c) { c.attention_scale = 1e-29; }, "scaled by 1e-29"},
         Wrong{"ScaleTooLarge", [](auto& c) { c.attention_scale = 1e150; }, "scaled by 1e+150"},
         Wrong{"ScaleNan", [](auto& c) { c.attention_scale = static_cast<double>(kNan); }, "'head_dim': attention"},
+        Wrong{"SoftcapTooLarge", [](auto& c) { c.attention_softcap = 1e6f; }, "capped at 1e+06"},
+        Wrong{"SoftcapNan", [](auto& c) { c.final_softcap = kNan; }, "capped at nan"},
+        Wrong{"SoftcapNegative", [](auto& c) { c.final_softcap = -1; }, "capped at -1"},
         Wrong{"NoWindow",
               [](auto& c) {
                 c.window = 0, c.windowed_layers = {true, true};

@@ -80,7 +80,8 @@ class RecordingDevice final : public Device {
   void RopeAndWriteKv(const RopeTable*, const HeadNorms&, int32_t, Matrix, const KvCacheView&) override {
     assert(false);
   }
-  void Attention(const RopeTable*, int32_t, float, int32_t, Matrix, const KvCacheView&, Matrix) override {
+  void SoftCap(float, Matrix) override { assert(false); }
+  void Attention(const RopeTable*, const AttentionSpec&, int32_t, Matrix, const KvCacheView&, Matrix) override {
     assert(false);
   }
   void GatherRows(Matrix, std::span<const int32_t>, Matrix) override { assert(false); }
