@@ -54,10 +54,18 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
 
 // --- generated tokens -------------------------------------------------------------------------------------------------
 
-// Slots of one split: a block of threads per (split, KV head, row).
+// Slots of one split: a block of threads per (split, KV head, row). The last may have a tile more: a budget of 2,048 has 2,049
+// slots while its victim is chosen, and a split for one slot would cost as much as any.
 inline constexpr int32_t kSplitSlots = 256;
+inline constexpr int32_t kLastSplitSlots = kSplitSlots + kBlockSlots;
 
-constexpr int32_t SplitsOf(int32_t live) { return (live + kSplitSlots - 1) / kSplitSlots; }
+constexpr int32_t SplitsOf(int32_t live) {
+  return live <= kLastSplitSlots ? 1 : (live - kBlockSlots + kSplitSlots - 1) / kSplitSlots;
+}
+// The end of slots of split number `split` of `splits`.
+constexpr int32_t SplitEnd(int32_t split, int32_t splits, int32_t live) {
+  return split + 1 == splits ? live : (split + 1) * kSplitSlots;
+}
 
 // One decode row's work, with its places in the scratch memory.
 struct DecodeItem {
@@ -83,7 +91,7 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance; scores and victims
 //            reference::H2oHistory, tests/kernels/h2o_test.cc
-//   memory   ordinary arithmetic: 76 registers, 32 KB; to join: 48 registers, 1.3 KB
+//   memory   ordinary arithmetic: 76 registers, 33 KB; to join: 48 registers, 1.3 KB
 //   rejected one kernel for the rows of a step that roll and those that do not: a row's bits would depend on its neighbours
 //   not yet measured on a device
 void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,

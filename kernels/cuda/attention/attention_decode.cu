@@ -18,7 +18,7 @@ template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
     DecodeSplitKernel(StepView step, RopeView rope, AttentionShape shape, const DecodeItem* items, float* scratch,
                       KvCacheView kv) {
-  __shared__ float weights[kSplitHeads][kSplitSlots];
+  __shared__ float weights[kSplitHeads][kLastSplitSlots];
   __shared__ float queries[kSplitHeads * kHeadDimMax];
   const DecodeItem& item = items[blockIdx.z];
   const int32_t split = static_cast<int32_t>(blockIdx.x);
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t begin = split * kSplitSlots;
-  const int32_t count = min(row.live_after - begin, kSplitSlots);
+  const int32_t count = SplitEnd(split, item.splits, row.live_after) - begin;
 
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
   const float* q = shape.qkv + row.token_begin * width + int64_t{first_head} * head_dim;

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t first_seen = FirstSeen(row, shape.window, 0);
   // Without scores nobody asks for the logits of hidden slots, so their tiles are left out.
   const int32_t first_slot = row.in_order() && item.logits < 0 ? first_seen / kBlockSlots * kBlockSlots : 0;
-  const int32_t tile_end = min((split + 1) * kSplitSlots, live);
+  const int32_t tile_end = SplitEnd(split, item.splits, live);
   for (int32_t slot = split * kSplitSlots + warp * kBlockSlots; slot < tile_end; slot += kWarps * kBlockSlots) {
     if (slot < first_slot) continue;
     // All 16 slots of a tile are memory of the sequence; those that no token occupies are masked.

@@ -47,10 +47,16 @@ class StepTableTest : public testing::Test {
 
 TEST_F(StepTableTest, SplitsCoverTheSlotsOnce) {
   for (int32_t live = 1; live < 3000; ++live) {
-    ASSERT_GE(SplitsOf(live), 1);
-    ASSERT_GE(SplitsOf(live) * kSplitSlots, live);
-    ASSERT_LT((SplitsOf(live) - 1) * kSplitSlots, live);
+    const int32_t splits = SplitsOf(live);
+    ASSERT_GE(splits, 1);
+    for (int32_t split = 0; split < splits; ++split) {
+      const int32_t slots = SplitEnd(split, splits, live) - split * kSplitSlots;
+      ASSERT_GT(slots, split == 0 ? 0 : kBlockSlots) << live;
+      ASSERT_LE(slots, split + 1 == splits ? kLastSplitSlots : kSplitSlots) << live;
+    }
+    ASSERT_EQ(SplitEnd(splits - 1, splits, live), live);
   }
+  EXPECT_EQ(SplitsOf(2049), 8);
 }
 
 // Places in the scratch memory are disjoint within a group and inside it; logits have one where somebody needs them.
