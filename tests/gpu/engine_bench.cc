@@ -46,16 +46,27 @@ class Bench {
     if (!opened.ok()) Fail(std::string(opened.status().message()));
     device_ = std::move(opened->device);
     const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);
-    const int64_t weights = PlanWeights(checkpoint_, *device_, {DType::kBF16}, arguments.context + 1024).bytes();
+    const WeightPlan plan = PlanWeights(checkpoint_, *device_, {DType::kBF16}, arguments.context + 1024);
+    const int64_t weights = plan.bytes();
     const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, KvType::kBF16));
-    const auto pool = static_cast<int64_t>(static_cast<double>(free_bytes - weights) * arguments.memory_share);
-    blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, 1 << 24));
+    constexpr int32_t kBlocksMax = 1 << 24;
     ModelExecutorOptions options{.weights = {DType::kBF16},
                                  .kv_type = KvType::kBF16,
-                                 .blocks = blocks_,
+                                 .blocks = kBlocksMax,
                                  .sequences_max = arguments.sessions_max,
                                  .batch_tokens_max = std::max(8192, arguments.sessions_max),
                                  .context_max = arguments.context + 1024};
+    // As for any pool: a smaller one takes no more.
+    const int64_t workspace =
+        Transformer::WorkspaceBytes(config, ModelExecutor::LimitsOf(options),
+                                    [this](const StepBounds& bounds) { return device_->ScratchBytes(bounds); });
+    const int64_t left = free_bytes - weights - plan.position_bytes() - workspace;
+    if (left < block) {
+      Fail(absl::StrCat("of ", free_bytes, " free bytes the weights take ", weights, ", positions ",
+                        plan.position_bytes(), " and a step ", workspace, ": no block of ", block, " is left"));
+    }
+    const auto pool = static_cast<int64_t>(static_cast<double>(left) * arguments.memory_share);
+    options.blocks = blocks_ = static_cast<int32_t>(std::clamp<int64_t>(pool / block, 1, kBlocksMax));
     const double begin = Now();
     auto executor = ModelExecutor::Create(checkpoint_, *device_, options);
     if (!executor.ok()) Fail(std::string(executor.status().message()));

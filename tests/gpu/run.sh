@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything a machine with an NVIDIA GPU should do, within ten minutes after the build: correctness first, then the table of kernels
-# and that of whole models, then compute-sanitizer in what is left. Where vLLM is installed it is measured beside them, which takes
+# Everything a machine with an NVIDIA GPU should do, within ten minutes after the build: first what the machine lacks, then every kernel
+# once under compute-sanitizer, correctness, the table of kernels and that of whole models, more of compute-sanitizer in what is left. Where vLLM is installed it is measured beside them, which takes
 # some minutes more. Usage: tests/gpu/run.sh [--dry-run] [OUT]
 #
 #   OUT       folder for logs, gpu.json and table.txt (default: build/gpu)
@@ -130,7 +130,8 @@ if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
   if [[ -x $nvcc ]]; then
     stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native --threads 0 -x cu -o "$bench" \
       tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*/*.cu kernels/cuda/runtime/cuda_error.cc kernels/cuda/runtime/memory.cc \
-      kernels/cuda/step_table.cc kernels/reference/reference.cc -lcublas
+      kernels/cuda/step_table.cc kernels/reference/reference.cc -lcublas \
+      -Xlinker -rpath -Xlinker "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64"
   else
     skip build_kernels "there is no nvcc"
   fi
@@ -155,6 +156,19 @@ deadline=${DEADLINE:-600}
 begun=$SECONDS
 ends_at=$((SECONDS + deadline))
 
+# --- what the machine lacks, and every kernel of the table once
+stage preflight 30 tests/gpu/preflight.sh "$bin"/{cuda_device_gpu_test,cuda_kv_gpu_test,cuda_engine_gpu_test,engine_bench} "$bench" "$hydrantd"
+table preflight
+if command -v compute-sanitizer >/dev/null; then
+  sanitizer=(compute-sanitizer --error-exitcode 9)
+  for tool in memcheck racecheck synccheck; do
+    program "${tool}_kernels" "$bench" 60 "${sanitizer[@]}" --tool $tool "$bench" --small
+  done
+else
+  sanitizer=()
+  program kernels_small "$bench" 60 "$bench" --small
+fi
+
 # --- correctness: every kernel against the oracle with adversarial inputs, kept sets against the independent H2O, whole models token by
 # token against transformers, the server against itself on the processor
 program ops "$bin/cuda_device_gpu_test" 60 "$bin/cuda_device_gpu_test"
@@ -178,8 +192,7 @@ for shape in ${SHAPES:-1b 8b}; do
 done
 
 # --- compute-sanitizer on small shapes
-if command -v compute-sanitizer >/dev/null; then
-  sanitizer=(compute-sanitizer --error-exitcode 9)
+if ((${#sanitizer[@]})); then
   program memcheck "$bin/cuda_device_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
   program memcheck_attention "$bin/cuda_kv_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*dim34*:HeadDims*dim128*:Shrink*Random*:*Greedy*:*KBest*'

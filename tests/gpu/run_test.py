@@ -14,6 +14,8 @@ ROOT = HERE.parents[1]
 
 NVIDIA_SMI = """case "$*" in
 *name,driver_version*) echo "Stand-in 9000, 1.2.3" ;;
+*=driver_version*) echo 1.2.3 ;;
+*compute_cap*) echo "9.0, 81000" ;;
 *query*) echo "Stand-in 9000, 1 MiB" ;;
 *) echo "| NVIDIA-SMI 1.2.3  Driver Version: 1.2.3  CUDA Version: 13.1 |" ;;
 esac"""
@@ -27,7 +29,7 @@ PROGRAMS = {
     "kernel_bench": KERNEL_BENCH,
     "engine_bench": ENGINE_BENCH,
 }
-STAGES = ["ops", "attention_h2o_sampling", "engine", "serve", "kernels", "engine_1b", "engine_8b", "memcheck",
+STAGES = ["preflight", "memcheck_kernels", "racecheck_kernels", "synccheck_kernels", "ops", "attention_h2o_sampling", "engine", "serve", "kernels", "engine_1b", "engine_8b", "memcheck",
           "memcheck_attention", "racecheck", "racecheck_products", "synccheck_products"]  # fmt: skip
 
 
@@ -89,7 +91,7 @@ class RunTest(unittest.TestCase):
     def test_what_the_deadline_leaves_no_time_for_fails_by_name(self):
         self.write(self.bin / "cuda_kv_gpu_test", "sleep 60")
         self.assertEqual(self.run_all(DEADLINE="3"), 1)
-        expected = {name: "out of time" for name in STAGES} | {"ops": "passed", "serve": "skipped"}
+        expected = {name: "out of time" for name in STAGES} | {name: "passed" for name in STAGES[:5]} | {"serve": "skipped"}
         self.assertEqual(self.results, expected)
         self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after [23] s of at most [23]")
         self.assertIn("FAILED  engine_8b: out of time: 3 s were over before it", self.table)
@@ -107,6 +109,20 @@ class RunTest(unittest.TestCase):
         self.assertIn("skipped engine: it cannot", self.table)
         self.assertEqual(self.results["engine_8b"], "passed")
 
+    def test_says_what_the_machine_lacks(self):
+        self.write(self.tools / "nvidia-smi", NVIDIA_SMI.replace("9.0, 81000", "7.5, 8000").replace("CUDA Version: 13.1", "CUDA Version: 12.4"))
+        self.write(self.tools / "ldd", 'echo "libcublas.so.13 => not found"; echo "libm.so.6 => /lib/libm.so.6 (0x0)"')
+        self.assertEqual(self.run_all(), 1)
+        self.assertEqual(self.results["preflight"], "failed")
+        self.assertEqual(self.results["ops"], "passed")
+        for line in (
+            "FAILED  kernel_bench: the loader does not find libcublas.so.13; set LIB to their folder",
+            "FAILED  driver 1.2.3 is for CUDA 12, the programs are of toolkit 13: it needs driver 580 or newer,",
+            "FAILED  compute capability 7.5: the kernels need 8.0",
+            "8000 MiB free: 8b needs 20480",
+        ):
+            self.assertIn(line, self.table)
+
     def test_without_packages_the_toolkit_makes_the_table_of_kernels_outside_of_the_deadline(self):
         self.write(self.tools / "cmake", 'echo "CMake Error at Find.cmake:1:"; echo "  Could NOT find Boost (missing: headers)"; exit 1')
         script = KERNEL_BENCH.replace("'", "'\\''")
@@ -114,7 +130,7 @@ class RunTest(unittest.TestCase):
         self.write(self.tools / "nvcc", f'[ "$1" = --version ] && exit; sleep 3; {compile_it}')
         self.assertEqual(self.run_all(BIN="", DEADLINE="2"), 0, self.table)
         self.assertIn("skipped build: Could NOT find Boost (missing: headers)", self.table)
-        self.assertEqual({name for name, result in self.results.items() if result == "passed"}, {"build_kernels", "kernels"})
+        self.assertEqual({name for name, result in self.results.items() if result == "passed"}, {"build_kernels", "kernels", *STAGES[:4]})
         self.assertEqual(self.json["kernels"]["copy_gb_s"], 4321)
 
 
