@@ -200,7 +200,8 @@ void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   query_heads_ = bounds.query_heads;
   rounded_x_ = buffer(scratch.rounded_x);
   gate_ = buffer(scratch.gate);
-  chosen_experts_ = buffer(scratch.chosen_experts);
+  // No bytes would take some, too.
+  chosen_experts_ = scratch.chosen_experts > 0 ? buffer(scratch.chosen_experts) : nullptr;
   decode_ = buffer(scratch.decode_floats * kFloatBytes);
   prompt_sums_ = buffer(scratch.prompt_sums);
   cut_blocks_ = scratch.cut_blocks;
@@ -248,6 +249,7 @@ void CudaDevice::AddExperts(const Experts& experts, const ExpertRouting& routing
   const auto& on_device = static_cast<const CudaExperts&>(experts);
   assert(static_cast<int64_t>(experts.up().size()) == logits.cols && logits.rows == x.rows);
   assert(x.rows == y.rows && x.cols == y.cols && inner.rows == x.rows * routing.per_row);
+  assert(chosen_experts_ != nullptr);
   assert(static_cast<size_t>(inner.rows) * sizeof(cuda::ExpertShare) <= chosen_experts_->bytes());
   auto* chosen = static_cast<cuda::ExpertShare*>(chosen_experts_->data());
   cuda::LaunchChooseExperts(stream_, In(logits), x.rows, logits.cols, routing, chosen);

@@ -106,7 +106,7 @@ class CudaDevice final : public Device {
   int32_t cut_blocks_ = 0;
   std::unique_ptr<cuda::CudaBuffer> rounded_x_;       // [kProductRows, cols_max] of 16 bits
   std::unique_ptr<cuda::CudaBuffer> gate_;            // [kProductRows, 2 * cols_max]
-  std::unique_ptr<cuda::CudaBuffer> chosen_experts_;  // [tokens_max, experts_per_row] of ExpertShare
+  std::unique_ptr<cuda::CudaBuffer> chosen_experts_;  // [tokens_max, experts_per_row] of ExpertShare, or none
   std::unique_ptr<cuda::CudaBuffer> decode_;          // partial outputs and logits
   std::unique_ptr<cuda::CudaBuffer> prompt_sums_;     // [tokens_max, query_heads]
   std::unique_ptr<cuda::CudaBuffer> cuts_;            // [cut_blocks_] of CutScratchBytes
