@@ -101,10 +101,10 @@ class HfReader {
 
   absl::Status ReadExperts() {
     ModelConfig& config = result_.config;
-    if (family_.experts_field.empty()) return absl::OkStatus();
+    if (family_.experts == 0) return absl::OkStatus();
     config.experts = family_.experts;
     // transformers 5 writes the name that its classes have in common.
-    for (const std::string_view key : {family_.experts_field, kExpertsField}) {
+    for (const std::string_view key : {family_.fields.experts, kExpertsField}) {
       HYDRANT_RETURN_IF_ERROR(root_.Read(key, 1, kExpertsMax, config.experts));
     }
     config.experts_per_token = family_.experts_per_token;

@@ -43,9 +43,8 @@ struct HfFamily {
   std::string_view activation_field = "hidden_act";
   std::string_view activation = "silu";
 
-  // How many experts a layer has, and of them a token. No name: none.
-  std::string_view experts_field = "";
-  int32_t experts = 0;  // where the field is missing
+  // How many experts a layer has, and of them a token, where the fields are missing. 0: the family has none.
+  int32_t experts = 0;
   int32_t experts_per_token = 0;
   HfFlag normalised_experts;
 

@@ -58,14 +58,15 @@ double LongRopeAttentionFactor(const RopeScaling& s) {
   return s.factor <= 1 ? 1.0 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_context));
 }
 
+bool Positive(double x) { return std::isfinite(x) && x > 0; }
+
 absl::Status CheckLongRope(const RopeScaling& s, int32_t dims, std::string_view file, std::string_view field) {
   // Its logarithm divides.
   if (!std::isfinite(s.original_context) || s.original_context <= 1) {
     return FileError(file, field, "original_max_position_embeddings ", s.original_context, " is not above 1");
   }
-  if (!std::isfinite(s.factor) || s.factor <= 0)
-    return FileError(file, field, "factor ", s.factor, " is not a positive number");
-  if (s.attention_factor && (!std::isfinite(*s.attention_factor) || *s.attention_factor <= 0)) {
+  if (!Positive(s.factor)) return FileError(file, field, "factor ", s.factor, " is not a positive number");
+  if (s.attention_factor && !Positive(*s.attention_factor)) {
     return FileError(file, field, "attention_factor ", *s.attention_factor, " is not a positive number");
   }
   for (const std::vector<double>* factors : {&s.short_factors, &s.long_factors}) {
@@ -74,32 +75,30 @@ absl::Status CheckLongRope(const RopeScaling& s, int32_t dims, std::string_view 
       return FileError(file, field, name, " has ", factors->size(), " elements for ", dims, " rotated ones of a head");
     }
     for (const double factor : *factors) {
-      if (!std::isfinite(factor) || factor <= 0)
-        return FileError(file, field, name, " has ", factor, ", which is not a positive number");
+      if (!Positive(factor)) return FileError(file, field, name, " has ", factor, ", which is not a positive number");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Check(const RopeScaling& s, int32_t dims, std::string_view file, std::string_view field) {
-  const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
-  if (!positive(s.theta)) return FileError(file, field, "the rotary base ", s.theta, " is not a positive number");
+  if (!Positive(s.theta)) return FileError(file, field, "the rotary base ", s.theta, " is not a positive number");
   if (s.kind == RopeKind::kDefault) return absl::OkStatus();
   if (s.kind == RopeKind::kLongRope) return CheckLongRope(s, dims, file, field);
   if (!std::isfinite(s.factor) || s.factor < 1)
     return FileError(file, field, "factor ", s.factor, " is not at least 1");
   if (s.kind == RopeKind::kLinear || s.kind == RopeKind::kDynamic) return absl::OkStatus();
-  if (!positive(s.original_context)) {
+  if (!Positive(s.original_context)) {
     return FileError(file, field, "original_max_position_embeddings ", s.original_context, " is not a positive number");
   }
   if (s.kind == RopeKind::kLlama3) {
-    if (!positive(s.low_freq_factor) || !positive(s.high_freq_factor) || s.high_freq_factor <= s.low_freq_factor) {
+    if (!Positive(s.low_freq_factor) || !Positive(s.high_freq_factor) || s.high_freq_factor <= s.low_freq_factor) {
       return FileError(file, field, "low_freq_factor ", s.low_freq_factor, " and high_freq_factor ", s.high_freq_factor,
                        " are not positive and in this order");
     }
     return absl::OkStatus();
   }
-  if (!positive(s.beta_fast) || !positive(s.beta_slow))
+  if (!Positive(s.beta_fast) || !Positive(s.beta_slow))
     return FileError(file, field, "beta_fast and beta_slow must be positive");
   if (s.theta == 1) return FileError(file, field, "the rotary base must not be 1 under yarn");
   for (const std::optional<double>& x : {s.attention_factor, s.mscale, s.mscale_all_dim}) {
