@@ -324,7 +324,7 @@ class AttentionRun {
                                 .scale = spec_.scale,
                                 .cap = ProductCap(),
                                 .slot_begin = begin,
-                                .slot_end = split + 1 == splits ? live : (split + 1) * kDecodeSplitSlots,
+                                .slot_end = DecodeSplitEnd(kDecodeSplitSlots, split, splits, live),
                                 .weights = place.weights + begin,
                                 .weights_stride = scratch_.slots_max,
                                 .largest = place.largest + int64_t{split} * group_,
@@ -379,10 +379,7 @@ constexpr int64_t kParallelWrites = 4;
 
 }  // namespace
 
-int32_t DecodeSplits(int32_t live) {
-  const int32_t beyond_tail = std::max(live - kDecodeTailSlots, 1);
-  return (beyond_tail + kDecodeSplitSlots - 1) / kDecodeSplitSlots;
-}
+int32_t DecodeSplits(int32_t live) { return DecodeSplitCount(kDecodeSplitSlots, kDecodeTailSlots, live); }
 
 void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels,
                     ThreadPool& pool) {

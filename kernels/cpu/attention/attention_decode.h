@@ -473,9 +473,9 @@ template <bool kSquare>
 void ScoreAndChooseVictim(const DecodeJoin& join, const float* factor) {
   ScoreUpdate<kSquare> update(join);
   const bool scores = join.policy->scores();
-  for (int64_t split = 0; split < join.splits; ++split) {
-    const int64_t block_begin = split * (kDecodeSplitSlots / kLanes);
-    const int64_t slot_end = split + 1 == join.splits ? join.live : (split + 1) * kDecodeSplitSlots;
+  for (int32_t split = 0; split < join.splits; ++split) {
+    const int64_t block_begin = int64_t{split} * (kDecodeSplitSlots / kLanes);
+    const int64_t slot_end = DecodeSplitEnd(kDecodeSplitSlots, split, join.splits, join.live);
     const float* split_factor = scores ? factor + split * join.group : nullptr;
     for (int64_t block = block_begin; block < slot_end / kLanes; ++block) {
       ScoreUpdate<kSquare>::Block(update, block, kLanes, split_factor);

@@ -17,14 +17,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/decode_splits.h"
 #include "kernels/eviction_policy.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/types.h"
 
 namespace hydrant {
 
-// Slots of one unit of decode attention work. A row of up to kDecodeSplitSlots + kDecodeTailSlots slots is one split, so
-// that a sequence one past a round budget does not pay for a second one. The borders depend on the row alone.
+// Slots of one unit of decode attention work, and how many more its last one takes (kernels/decode_splits.h).
 inline constexpr int32_t kDecodeSplitSlots = 256;
 inline constexpr int32_t kDecodeTailSlots = 64;
 

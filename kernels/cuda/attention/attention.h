@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/runtime/output.h"
 #include "kernels/cuda/runtime/step_view.h"
+#include "kernels/decode_splits.h"
 #include "kernels/device.h"
 
 namespace hydrant::cuda {
@@ -54,17 +55,14 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
 
 // --- generated tokens -------------------------------------------------------------------------------------------------
 
-// Slots of one split: a block of threads per (split, KV head, row). The last may have a tile more: a budget of 2,048 has 2,049
-// slots while its victim is chosen, and a split for one slot would cost as much as any.
+// Slots of one split (kernels/decode_splits.h), a block of threads per (split, KV head, row), and of the last, with a tile more: a
+// budget of 2,048 has 2,049 slots while its victim is chosen.
 inline constexpr int32_t kSplitSlots = 256;
 inline constexpr int32_t kLastSplitSlots = kSplitSlots + kBlockSlots;
 
-constexpr int32_t SplitsOf(int32_t live) {
-  return live <= kLastSplitSlots ? 1 : (live - kBlockSlots + kSplitSlots - 1) / kSplitSlots;
-}
-// The end of slots of split number `split` of `splits`.
+constexpr int32_t SplitsOf(int32_t live) { return DecodeSplitCount(kSplitSlots, kLastSplitSlots - kSplitSlots, live); }
 constexpr int32_t SplitEnd(int32_t split, int32_t splits, int32_t live) {
-  return split + 1 == splits ? live : (split + 1) * kSplitSlots;
+  return DecodeSplitEnd(kSplitSlots, split, splits, live);
 }
 
 // One decode row's work, with its places in the scratch memory.
