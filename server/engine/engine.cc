@@ -1,5 +1,7 @@
 #include "server/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cassert>
 #include <exception>
@@ -60,6 +62,7 @@ Engine::~Engine() { Stop(); }
 void Engine::Start() {
   assert(!thread_.joinable());
   thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "engine");
     while (MakeRound(/*may_wait=*/true) != Round::kEnded) {
     }
   });

@@ -1,5 +1,6 @@
 #include "server/frontend/frontend.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <boost/asio/bind_executor.hpp>
@@ -276,7 +277,12 @@ void Frontend::OnSignal() {
 
 int Frontend::Run() {
   std::vector<std::thread> threads;
-  for (int i = 0; i < kIoThreads; ++i) threads.emplace_back([this] { RunIo(io_); });
+  for (int i = 0; i < kIoThreads; ++i) {
+    threads.emplace_back([this] {
+      pthread_setname_np(pthread_self(), "http");
+      RunIo(io_);
+    });
+  }
   RunIo(control_io_);
   for (std::thread& thread : threads) thread.join();
   return exit_code_;

@@ -1,5 +1,7 @@
 #include "server/frontend/loading_server.h"
 
+#include <pthread.h>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -76,6 +78,7 @@ absl::Status LoadingServer::Open(const std::string& host, uint16_t port) {
   if (absl::Status status = listener_.Open(host, port); !status.ok()) return status;
   listener_.Start();
   thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "loading");
     while (true) {
       try {
         io_.run();  // until Release, and the end of the last connection

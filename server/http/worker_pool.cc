@@ -1,5 +1,7 @@
 #include "server/http/worker_pool.h"
 
+#include <pthread.h>
+
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -35,7 +37,12 @@ int64_t ThreadCpuUs() {
 }  // namespace
 
 WorkerPool::WorkerPool(int32_t threads) {
-  for (int32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (int32_t i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] {
+      pthread_setname_np(pthread_self(), "worker");
+      Work();
+    });
+  }
 }
 
 void WorkerPool::Join() {

@@ -82,10 +82,11 @@ class StoppedThread:
         self._libc.ptrace(PTRACE_DETACH, self._tid, None, None)
 
 
-def cpu_by_thread(pid):
-    """Thread id -> processor nanoseconds."""
+def thread_named(pid, name):
+    """The id of the process's only thread of that name."""
     tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return {int(task.name): int((task / "schedstat").read_text().split()[0]) for task in tasks}
+    (tid,) = [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+    return tid
 
 
 def unit_for_here(unit, folder):

@@ -16,7 +16,7 @@ import time
 import unittest
 
 from replicas import BINARY, ROOT, Client, ask, small_model, wait_for
-from service_manager import Service, StoppedThread, cpu_by_thread, systemd_analyze, unit_for_here
+from service_manager import Service, StoppedThread, systemd_analyze, thread_named, unit_for_here
 
 UNITS = ROOT / "deploy" / "systemd"
 FLAGS = ("--num-gpu-blocks-override", 512, "--max-model-len", 8192)
@@ -104,16 +104,12 @@ class Notification(unittest.TestCase):
         times = service.times_of("WATCHDOG=1")
         self.assertLess(max(b - a for a, b in zip(times, times[1:])), WATCHDOG_S)
 
-        before = cpu_by_thread(service.process.pid)
         port, started = service.port(), threading.Event()
-        ask(port, "POST", "/v1/completions", {"prompt": "a", "max_tokens": 500, "ignore_eos": True})
-        used = {tid: spent - before.get(tid, 0) for tid, spent in cpu_by_thread(service.process.pid).items()}
-        engine = max(used, key=used.get)
         long = threading.Thread(target=lambda: Client(port).stream(started, prompt=[7] * 8, max_tokens=8000))
         long.start()
         self.assertTrue(started.wait(30))
         try:
-            with StoppedThread(engine):
+            with StoppedThread(thread_named(service.process.pid, "engine")):
                 wait_for("/health notices", lambda: ask(port, "GET", "/health")[0] == 503)
                 told = len(service.times_of("WATCHDOG=1"))
                 self.assertEqual(ask(port, "GET", "/ready")[0], 503)

@@ -1,6 +1,7 @@
 #include "kernels/cpu/runtime/thread_pool.h"
 
 #include <emmintrin.h>
+#include <pthread.h>
 
 #include <cassert>
 #include <utility>
@@ -39,7 +40,12 @@ void WaitableCounter::WaitWhile(uint32_t old) {
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
   assert(threads >= 1);
-  for (int thread = 1; thread < threads_; ++thread) workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+  for (int thread = 1; thread < threads_; ++thread) {
+    workers_.emplace_back([this, thread] {
+      pthread_setname_np(pthread_self(), "compute");
+      WorkerLoop(thread);
+    });
+  }
 }
 
 ThreadPool::~ThreadPool() {
