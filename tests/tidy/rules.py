@@ -49,7 +49,7 @@ PACKAGES = {
     "api/flags": {"CLI", "absl"},
     "block_manager": {"absl"},
     "scheduler": {"absl"},
-    "kernels": {"absl", "cublas_v2.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "cpuid.h", "immintrin.h", "emmintrin.h", "sched.h", "sys", "unistd.h"},
+    "kernels": {"absl", "cublas_v2.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "cpuid.h", "immintrin.h", "emmintrin.h", "pthread.h", "sched.h", "sys", "unistd.h"},
     "model": {"absl", "nlohmann", "pcre2.h", "utf8proc.h", "fcntl.h", "signal.h", "sys", "unistd.h"},
 }
 # What would make the deterministic simulator lie.
