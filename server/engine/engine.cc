@@ -93,7 +93,8 @@ std::optional<uint64_t> Engine::TrySubmit(GenerationJob job) {
     waiting_tokens_.fetch_sub(tokens, std::memory_order_relaxed);
   };
   bool room = open_before + sequences <= int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
-  if (tokens_before + tokens > WaitingTokensMax()) room = false;
+  const bool first = job.ledger != nullptr && job.ledger->first_of_tenant();
+  if (!first && tokens_before + tokens > WaitingTokensMax()) room = false;
   const uint64_t first_id = next_id_.fetch_add(static_cast<uint64_t>(sequences), std::memory_order_relaxed);
   for (size_t i = 0; i < job.sequences.size(); ++i) job.sequences[i].request.id = first_id + i;
   if (!room || !inbox_.TryPush(std::move(job))) return std::nullopt;

@@ -31,6 +31,8 @@ class SequenceLedger {
   // The sequence ended, for any reason, with this many prompt tokens computed and tokens generated. Called at most once
   // per choice.
   virtual void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) = 0;
+  // Its tenant has no other prompt waiting: this one finds room, however many tokens of others wait. Constant.
+  virtual bool first_of_tenant() const { return false; }
 };
 
 // The sequences of one request: sequence i reports as choice i. The engine numbers them, one after the other.

@@ -158,7 +158,8 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   const auto fits = [queue_share](int64_t all, int64_t own, int64_t more, int64_t most) {
     return queue_share >= 1 || own + more <= 1 || FitsShare(all, own, more, most, queue_share);
   };
-  // One request may have more tokens than its tenant's part: the largest there may be must find room in an idle engine.
+  // One request may have more tokens than its tenant's part: the largest there may be must find room somewhere. It leaves
+  // others theirs, because the first one of each tenant finds room, whatever waits (first_of_tenant).
   const bool first_tokens = tenant.queued_tokens_ == 0;
   if (!fits(backlog.sequences, tenant.queued_, count, backlog.sequences_max) ||
       (!first_tokens &&
@@ -186,6 +187,7 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   tenant.sequences_ += count;
   tenant.queued_ += count;
   tenant.queued_tokens_ += prompt_tokens;
+  opened->first_of_tenant_ = first_tokens;
   std::fill(opened->states_.begin(), opened->states_.end(), State::kQueued);
   return opened;
 }

@@ -111,6 +111,7 @@ class RequestAccount : public SequenceLedger {
 
   void OnAdmitted(int32_t choice) override;
   void OnEnded(int32_t choice, int32_t prompt_computed, int32_t generated) override;
+  bool first_of_tenant() const override { return first_of_tenant_; }
 
  private:
   enum class State : uint8_t { kQueued, kAdmitted, kEnded };
@@ -121,6 +122,7 @@ class RequestAccount : public SequenceLedger {
   const std::shared_ptr<TenantAccount> account_;
   const std::vector<Sequence> sequences_;
   std::vector<State> states_;  // guarded by account_->mutex_
+  bool first_of_tenant_ = false;
 };
 
 }  // namespace hydrant

@@ -18,6 +18,13 @@
 namespace hydrant {
 namespace {
 
+class FirstOfTenant : public SequenceLedger {
+ public:
+  void OnAdmitted(int32_t /*choice*/) override {}
+  void OnEnded(int32_t /*choice*/, int32_t /*prompt_computed*/, int32_t /*generated*/) override {}
+  bool first_of_tenant() const override { return true; }
+};
+
 // An engine over a ScriptedExecutor whose mailboxes are read by the test.
 class EngineTest : public testing::Test {
  protected:
@@ -139,6 +146,12 @@ TEST_F(EngineTest, AFreshEngineTakesAMinutesWorthOfPrompts) {
   int accepted = 0;
   while (accepted < 1000 && Submit(90, 1).id.has_value()) ++accepted;
   EXPECT_EQ(accepted, 60'000 / 90);
+  GenerationJob job;
+  job.mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+  job.ledger = std::make_shared<FirstOfTenant>();
+  job.sequences.emplace_back().request.prompt = std::vector<int32_t>(90, 'x');
+  EXPECT_TRUE(engine_->TrySubmit(std::move(job)).has_value()) << "nobody's prompts keep another tenant's first one out";
+  EXPECT_FALSE(Submit(90, 1).id.has_value());
 }
 
 // More blocks than are moved with a step, and nobody else is there.

@@ -1,14 +1,23 @@
 #include "server/http/http_connection.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "server/process/clock.h"
 #include "tests/server/test_server.h"
 
 namespace hydrant {
@@ -100,17 +109,59 @@ TEST(HttpConnection, PipelinersLetOthersGoFirst) {
   }
 }
 
-// A body of which there is always more to be read: in chunks of a byte, so that the server is slower than its clients.
-TEST(HttpConnection, WhoSendsABodyLetsOthersGoFirst) {
-  TestServer server;
-  std::vector<std::unique_ptr<Pipeliner>> uploads;
-  const std::string head = "POST /ping HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-  for (int i = 0; i < 4; ++i) uploads.push_back(std::make_unique<Pipeliner>(server.port(), head, "1\r\nx\r\n"));
-  for (int i = 0; i < 20; ++i) {
-    RawClient canary(server.port());
-    canary.Send(Get("/health"));
-    EXPECT_EQ(canary.ReadResponse(1).status, 200);
+// What a body in chunks makes the server hold. Each time it is asked it takes a turn's time, and sends more of the body
+// from the client's end, so that there is always more to be read.
+class SlowPlace : public RequestPlace {
+ public:
+  static constexpr int kParts = 20;
+  SlowPlace(int client, int* parts) : client_(client), parts_(parts) {}
+  std::optional<HttpResponse> HoldBody(int64_t /*bytes*/) override {
+    for (const int64_t end_us = MonotonicUs() + 1000; MonotonicUs() < end_us;) continue;
+    if (*parts_ == kParts) return std::nullopt;
+    const std::string_view part = ++*parts_ == kParts ? "0\r\n\r\n" : "1\r\nx\r\n";
+    EXPECT_EQ(write(client_, part.data(), part.size()), std::ssize(part));
+    return std::nullopt;
   }
+  void ReleaseBody() override {}
+  void HoldAnswer(int64_t /*bytes*/) override {}
+  void Close() override {}
+
+ private:
+  const int client_;
+  int* const parts_;
+};
+
+TEST(HttpConnection, WhoSendsABodyLetsOthersGoFirst) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  int parts = 0;
+  bool handled = false;
+  boost::asio::io_context io;
+  ListenerContext context;
+  HttpRoute route;
+  route.method = "POST";
+  route.path = "/upload";
+  route.open = true;
+  route.admit = [&](const HttpExchange&) {
+    return Admitted{std::make_unique<SlowPlace>(ends[1], &parts), std::nullopt};
+  };
+  route.handle = [&](HttpExchange&) -> boost::asio::awaitable<void> {
+    handled = true;
+    co_return;
+  };
+  context.routes.push_back(std::move(route));
+  const std::string_view head = "POST /upload HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+  ASSERT_EQ(write(ends[1], head.data(), head.size()), std::ssize(head));
+  HttpSocket socket(io, {AF_UNIX, SOCK_STREAM}, ends[0]);
+  socket.non_blocking(true);
+  HttpConnection::Start(std::move(socket), context, "127.0.0.1",
+                        context.connections.TryAdd("127.0.0.1", context.limits));
+  // Between any two parts others get their turn: no handler reads a second one.
+  for (int before = 0; !handled && io.poll_one() != 0; before = parts) EXPECT_LE(parts, before + 1);
+  EXPECT_TRUE(handled);
+  EXPECT_EQ(parts, SlowPlace::kParts);
+  close(ends[1]);
+  io.poll();
 }
 
 TEST(HttpConnection, CloseAndHttp10EndTheConnection) {

@@ -212,6 +212,15 @@ TEST_F(TenantAccountTest, HalfOfTheQueueIsSharedOutByWeight) {
   }
 }
 
+TEST_F(TenantAccountTest, TheFirstPromptThatWaitsIsOneWhileItWaits) {
+  const auto account = With({});
+  const auto first = Take(account, 100, 1);
+  EXPECT_TRUE(first->first_of_tenant());
+  EXPECT_FALSE(Take(account, 100, 1)->first_of_tenant());
+  first->OnAdmitted(0);
+  EXPECT_TRUE(Take(account, 100, 1)->first_of_tenant());
+}
+
 TEST_F(TenantAccountTest, TheFirstRequestKeepsToItsPartOfTheQueueToo) {
   const auto account = With({});
   backlog_ = {0, 1000, 0, 1 << 20, 3};
