@@ -366,8 +366,12 @@ std::string Finish(const Raw& raw, Config* config) {
   }
   if (raw.kv_type != "auto") {
     config->kv_type = KvTypeFromName(raw.kv_type);
+    if (raw.kv_type.starts_with("fp8")) {  // vLLM has several such names
+      return absl::StrCat("--kv-cache-dtype ", raw.kv_type,
+                          " is not supported: int8 takes the same memory and is closer to what it rounds");
+    }
     if (!config->kv_type.has_value()) {
-      return "--kv-cache-dtype: must be auto, float32, bfloat16, float16 or int8; fp8 is not supported";
+      return "--kv-cache-dtype: must be auto, float32, bfloat16, float16 or int8";
     }
   }
   config->quantization = QuantizationFromName(raw.quantization).value_or(Quantization::kNone);
