@@ -170,9 +170,6 @@ class Device {
 
   virtual std::string name() const = 0;  // for example "cpu avx512_bf16, 2 threads"
 
-  // True if products of this dtype run on native instructions; only then does `--dtype auto` keep a checkpoint's dtype.
-  virtual bool MultipliesNatively(DType dtype) const = 0;
-
   // Whether the ops over cached keys and values know caches of that type. The other ones REQUIRE it.
   virtual bool Caches(KvType type) const = 0;
   // True if MakeLinear takes rows of this format and keeps them in it. Rows of another format must be expanded to a

@@ -152,7 +152,7 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
       ->group("Model and steps");
   group.Add("--threads", "N", config.threads, "CPU threads (default: the physical cores)")->check(CLI::Range(1, 1024));
   group.AddWithDefault("--dtype", "TYPE", raw.dtype,
-                       "type of the weights: auto (quantised ones as they are stored), float32, bfloat16 or float16");
+                       "type of the weights: auto (as they are stored), float32, bfloat16 or float16");
   group
       .Add("--quantization", "METHOD", raw.quantization,
            "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8)")

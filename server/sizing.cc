@@ -14,11 +14,10 @@ namespace {
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
 
-// `auto` keeps what the device multiplies as it is stored; a type that is asked for is had by expanding all, unless a
-// quantisation is asked for, too: then it is that of the rest.
-WeightChoice ChooseWeights(const Config& config, const ModelConfig& model, const std::function<bool(DType)>& native) {
-  const DType by_itself = native(model.stored_dtype) ? model.stored_dtype : DType::kF32;
-  return {.expanded = config.weight_dtype.value_or(by_itself),
+// `auto` keeps weights as they are stored; a type that is asked for is had by expanding all, unless a quantisation is
+// asked for, too: then it is that of the rest.
+WeightChoice ChooseWeights(const Config& config, const ModelConfig& model) {
+  return {.expanded = config.weight_dtype.value_or(model.stored_dtype),
           .keep_quantised = !config.weight_dtype.has_value() || config.quantization != Quantization::kNone};
 }
 
@@ -158,7 +157,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
 
-  sizing.weights = ChooseWeights(config, model, device.native);
+  sizing.weights = ChooseWeights(config, model);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
   sizing.kv_type = config.kv_type.value_or(KvTypeOf(sizing.weights.expanded));
   if (!device.caches(sizing.kv_type)) {

@@ -42,8 +42,10 @@ class CpuDevice final : public Device {
   static absl::StatusOr<std::unique_ptr<CpuDevice>> Create(const CpuDeviceOptions& options);
   ~CpuDevice() override;
 
+  // True if products of this dtype run on native instructions, with the input rounded to it.
+  bool MultipliesNatively(DType dtype) const;
+
   std::string name() const override;
-  bool MultipliesNatively(DType dtype) const override;
   bool Caches(KvType) const override { return true; }
   bool Supports(WeightFormat format) const override;
   double AttentionCost(WeightFormat format) const override;

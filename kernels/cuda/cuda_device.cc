@@ -114,8 +114,6 @@ std::string CudaDevice::name() const {
   return absl::StrCat("cuda ", properties_.name, ", ", properties_.multiProcessorCount, " multiprocessors");
 }
 
-bool CudaDevice::MultipliesNatively(DType) const { return true; }
-
 bool CudaDevice::Supports(WeightFormat format) const { return !IsQuantised(format); }
 
 // Kernels read rows of 16 bits in pieces of 16 bytes.

@@ -42,7 +42,6 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   std::string name() const override;
-  bool MultipliesNatively(DType dtype) const override;
   bool Caches(KvType type) const override { return type != KvType::kInt8; }
   bool Supports(WeightFormat format) const override;
   DType PreferredInputType(const LinearSpec& spec) const override;

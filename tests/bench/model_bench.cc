@@ -335,10 +335,10 @@ int Run(const Arguments& arguments) {
     return 78;
   }
   CpuDevice& device = **created;
-  const bool stored_wide = (*checkpoint)->config.stored_dtype == DType::kF32;
-  const bool bf16 = arguments.dtype == "bfloat16" ||
-                    (arguments.dtype == "auto" && !stored_wide && device.MultipliesNatively(DType::kBF16));
-  const DType dtype = bf16 ? DType::kBF16 : DType::kF32;
+  DType dtype = (*checkpoint)->config.stored_dtype;
+  for (const DType named : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (arguments.dtype == DTypeName(named)) dtype = named;
+  }
   const WeightChoice choice = {dtype, /*keep_quantised=*/arguments.dtype == "auto"};
   const WeightPlan plan = PlanWeights(**checkpoint, device, choice, kContextMax);
   const bool quantised = std::any_of(plan.weights.begin(), plan.weights.end(), [](const PlannedWeight& weight) {
@@ -350,8 +350,9 @@ int Run(const Arguments& arguments) {
 
   const double bytes_per_second = MeasureReadBandwidth(arguments.threads);
   const double operations_per_second = quantised ? MeasurePeakInt8(ChooseIsa().value(), arguments.threads)
-                                       : bf16    ? MeasurePeakBf16(arguments.threads)
-                                                 : MeasurePeakF32(arguments.threads);
+                                       : dtype == DType::kBF16 && device.MultipliesNatively(dtype)
+                                           ? MeasurePeakBf16(arguments.threads)
+                                           : MeasurePeakF32(arguments.threads);
   std::printf("%s; weights %s, %.1f MB per step; KV %s, %zu bytes per slot; read %.1f GB/s, products %.0f GOP/s\n",
               device.name().c_str(), plan.Formats().c_str(), static_cast<double>(driver.step_bytes()) * 1e-6,
               KvTypeName(kv_type), driver.kv_bytes_per_slot(), bytes_per_second * 1e-9, operations_per_second * 1e-9);
@@ -377,7 +378,7 @@ int main(int argc, char** argv) {
   app.add_option("MODEL", arguments.model)->required();
   app.add_option("--threads", arguments.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--dtype", arguments.dtype)
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str();
   app.add_option("--kv-dtype", arguments.kv_type, "of the cache (default: as the weights)")
       ->transform(CLI::Transformer(hydrant::KvTypesByName()));

@@ -34,9 +34,8 @@ int64_t BlockBytes(const ModelConfig& model, KvType kv_type) {
 }
 
 int64_t NoScratch(const StepBounds&) { return 0; }
-const DeviceFacts kEverything = {[](DType) { return true; }, [](KvType) { return true; }, NoScratch};
-const DeviceFacts kOnlyF32 = {[](DType dtype) { return dtype == DType::kF32; },
-                              [](KvType type) { return type != KvType::kInt8; }, NoScratch};
+const DeviceFacts kEverything = {[](KvType) { return true; }, NoScratch};
+const DeviceFacts kNoInt8 = {[](KvType type) { return type != KvType::kInt8; }, NoScratch};
 
 WeightPlan Plan(const ModelConfig& model, WeightChoice choice, int32_t positions_max) {
   return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
@@ -87,28 +86,29 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   EXPECT_NEAR(static_cast<double>(large.limits.parked_blocks), large.limits.blocks / 18.0, 2);
 }
 
-TEST(Sizing, AutoTypesAreTheCheckpointsWhereTheDeviceMultipliesThem) {
-  const Sizing native = *DeriveLimits(Config(), Model(), kEverything, kHost);
-  EXPECT_EQ(native.weights.expanded, DType::kBF16);
-  EXPECT_TRUE(native.weights.keep_quantised);
-  EXPECT_EQ(native.kv_type, KvType::kBF16);
-  const Sizing other = *DeriveLimits(Config(), Model(), kOnlyF32, kHost);
-  EXPECT_EQ(other.weights.expanded, DType::kF32);
-  EXPECT_EQ(other.kv_type, KvType::kF32);
+TEST(Sizing, AutoTypesAreTheCheckpoints) {
+  ModelConfig model = Model();
+  for (const DType stored : {DType::kF32, DType::kBF16, DType::kF16}) {
+    model.stored_dtype = stored;
+    const Sizing sizing = *DeriveLimits(Config(), model, kEverything, kHost);
+    EXPECT_EQ(sizing.weights.expanded, stored);
+    EXPECT_TRUE(sizing.weights.keep_quantised);
+    EXPECT_EQ(sizing.kv_type, KvTypeOf(stored));
+  }
   Config config;
   config.weight_dtype = DType::kBF16;
   config.kv_type = KvType::kF32;
-  const Sizing asked = *DeriveLimits(config, Model(), kOnlyF32, kHost);
+  const Sizing asked = *DeriveLimits(config, Model(), kNoInt8, kHost);
   EXPECT_EQ(asked.weights.expanded, DType::kBF16);
   EXPECT_FALSE(asked.weights.keep_quantised) << "who asks for a type gets it";
   EXPECT_EQ(asked.kv_type, KvType::kF32);
   config.weight_dtype = DType::kF16;
   config.kv_type = KvType::kF16;
-  const Sizing half = *DeriveLimits(config, Model(), kOnlyF32, kHost);
+  const Sizing half = *DeriveLimits(config, Model(), kNoInt8, kHost);
   EXPECT_EQ(half.weights.expanded, DType::kF16);
   EXPECT_EQ(half.kv_type, KvType::kF16);
   config.quantization = Quantization::kInt8;
-  const Sizing both = *DeriveLimits(config, Model(), kOnlyF32, kHost);
+  const Sizing both = *DeriveLimits(config, Model(), kNoInt8, kHost);
   EXPECT_EQ(both.weights.expanded, DType::kF16) << "of what is not quantised";
   EXPECT_TRUE(both.weights.keep_quantised);
 }
@@ -126,7 +126,7 @@ TEST(Sizing, Int8KeysAndValuesTakeAByteAndAScalePerTokenAndHead) {
 TEST(Sizing, ADeviceWithoutInt8SaysWhichFlagAsksForIt) {
   Config config;
   config.kv_type = KvType::kInt8;
-  const auto sizing = DeriveLimits(config, Model(), kOnlyF32, kHost);
+  const auto sizing = DeriveLimits(config, Model(), kNoInt8, kHost);
   EXPECT_EQ(sizing.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(sizing.status().message()), HasSubstr("--kv-cache-dtype int8"));
 }
