@@ -22,7 +22,8 @@ from server_process import DEFAULT_MODEL, ServerProcess
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
 ARGUMENTS = {"model": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
-ONLY_WHEN_NAMED = ["kv_quality", "long_chat", "isolation", "operations"]
+ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "long_chat", "isolation", "operations"]
+ALSO_RUN = {"stored_weights": ["weight_quality_bench"]}
 MEASURES = {
     "attention": "attention and H2O against the machine's bandwidth and peak",
     "linear": "products with weights, for each batch size, against the same",
@@ -38,6 +39,7 @@ MEASURES = {
     "elastic": "what elastic budgets do for those who wait",
     "sessions": "first tokens of 20 turns, with a session and without",
     "kv_quality": "perplexity and recall for each policy and budget: half an hour",
+    "stored_weights": "weights as they are stored, on 64 Ki tokens, and what H2O keeps: two hours",
     "long_chat": "a chat that outgrows the context: ten minutes",
     "isolation": "what a tenant notices of another's attack: an hour",
     "operations": "scrapes under load, clients that go away: three minutes",
@@ -78,10 +80,10 @@ def bench_server(arguments):
         line("time to first token, 4-token prompt", 1e3 * statistics.median(first[1:]), "ms")
 
 
-def program_of(name):
-    """The program that a bench runs, which is also the name of its build target."""
+def programs_of(name):
+    """The programs that a bench runs, which are also the names of their build targets."""
     is_script = name == "server" or name in SCRIPTS + ONLY_WHEN_NAMED
-    return "hydrantd" if is_script else f"{name}_bench"
+    return ["hydrantd", *ALSO_RUN.get(name, [])] if is_script else [f"{name}_bench"]
 
 
 def listing(names):
@@ -134,7 +136,7 @@ def main():
         return 0
     chosen = arguments.names or names[: -len(ONLY_WHEN_NAMED)]
     if arguments.targets:
-        print("\n".join(["model_bench"] if arguments.peer else sorted({program_of(name) for name in chosen})))
+        print("\n".join(["model_bench"] if arguments.peer else sorted({program for name in chosen for program in programs_of(name)})))
         return 0
     if arguments.peer:
         return peer_llama_cpp.compare(arguments)
@@ -148,7 +150,7 @@ def main():
             failed += subprocess.run(command).returncode != 0
         else:
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
-            program = arguments.build / "tests" / "bench" / program_of(name)
+            program = arguments.build / "tests" / "bench" / programs_of(name)[0]
             failed += subprocess.run([program, *extra]).returncode != 0
     return 1 if failed else 0
 

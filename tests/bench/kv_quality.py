@@ -4,7 +4,8 @@ default model. Writes the table of docs/quality.md and the picture docs/pictures
 
 Perplexity: documents of 1,024 prompt tokens and 256 forced ones, relative to `full`. Recall: four planted codes in 1,024
 tokens, the question in the prompt. Half an hour on two cores; with --results FILE what was measured is kept there and not
-measured again. Python's standard library only."""
+measured again. --types measures int8 keys and values beside bf16 ones instead (type_quality.py) and writes another table of the
+same page. Python's standard library only."""
 
 import argparse
 import concurrent.futures
@@ -20,15 +21,13 @@ sys.path.insert(0, str(HERE))
 import perplexity
 import quality_picture
 import recall
+import type_quality
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 
 POLICIES = ["h2o-plus", "h2o", "h2o-llama3", "h2o-decay", "snapkv", "sinks", "window"]
 BUDGETS = [64, 128, 256, 512]
 # The server batches what is in flight: enough streams that decode steps are wide, few enough for their pool.
 IN_FLIGHT = 16
-# A document that quotes its own beginning asks for what may be gone: that is recall, and one such document of fourteen moves
-# the mean by a tenth. Others quote up to 0.18 of themselves, in the words every text repeats.
-QUOTED_MAX = 0.25
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -56,10 +55,7 @@ def settings(policies, budgets):
 
 
 def measure(server, cells, arguments):
-    length = perplexity.PROMPT + perplexity.SCORED
-    texts = perplexity.documents(server, arguments.text, length, arguments.documents)
-    asked = recall.questions(server, texts, arguments.questions)
-    texts = [ids for ids in texts if perplexity.quoted_share(ids) <= QUOTED_MAX]
+    texts, asked = recall.texts_and_questions(server, arguments.text, arguments.documents, arguments.questions)
     with concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
         for measure_name, items, of in (("recall", asked, recall.recalled), ("perplexity", texts, perplexity.server_loss)):
             for policy, budget, kv in settings(arguments.policies, arguments.budgets):
@@ -116,13 +112,21 @@ def main():
     parser.add_argument("--text", action="append", default=[], help="a text file instead of ../shared/data/bench")
     parser.add_argument("--documents", type=int, default=14)
     parser.add_argument("--questions", type=int, default=24)
-    parser.add_argument("--policies", nargs="+", default=POLICIES)
-    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
+    parser.add_argument("--types", action="store_true", help="types of keys and values instead of policies")
+    parser.add_argument("--policies", nargs="+", help=f"default: {' '.join(POLICIES)}; with --types {' '.join(type_quality.POLICIES)}")
+    parser.add_argument("--budgets", type=int, nargs="+", help=f"default: {BUDGETS}; with --types {type_quality.BUDGETS}, in bf16")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with what was measured before")
     parser.add_argument("--server-flag", action="append", default=[], help="for hydrantd, e.g. --server-flag=--threads=2")
     parser.add_argument("--measure-only", action="store_true", help="leave docs/ alone")
     arguments = parser.parse_args()
     cells = Cells(arguments.results)
+    if arguments.types:
+        text = type_quality.run(arguments, cells)
+        print("\n" + text)
+        if not arguments.measure_only:
+            perplexity.write_between(type_quality.BEGIN, type_quality.END, text)
+        return
+    arguments.policies, arguments.budgets = arguments.policies or POLICIES, arguments.budgets or BUDGETS
     # Forced tokens are a debugging feature: they come with the dump.
     flags = ["--debug-kv-dump", "/dev/null", *arguments.server_flag]
     with ServerProcess(arguments.binary, arguments.model, flags) as server:
@@ -132,9 +136,7 @@ def main():
     print("\n" + text)
     if arguments.measure_only:
         return
-    page = ROOT / "docs" / "quality.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    perplexity.write_between(BEGIN, END, text)
     (ROOT / "docs" / "pictures" / "quality.svg").write_text(quality_picture.draw(summary, arguments.budgets))
 
 

@@ -187,9 +187,7 @@ def main():
     print("\n" + text)
     if arguments.measure_only:
         return
-    page = ROOT / "docs" / "quality.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    perplexity.write_between(BEGIN, END, text)
     (ROOT / "docs" / "pictures" / "long_chat.svg").write_text(draw(result))
 
 

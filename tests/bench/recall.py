@@ -5,14 +5,13 @@ import dataclasses
 import random
 import re
 
+import perplexity
 from perplexity import complete, encode
 
 PROMPT = 1024
 CODES = 4
 # Space, four digits and what may come between.
 ANSWER_TOKENS = 8
-
-
 
 THINGS = ["Paris", "Boston", "Cairo", "Madrid", "Tokyo", "Vienna", "Lima", "Oslo"]
 
@@ -36,6 +35,13 @@ FORMATS = [
         tail="\n\nWhat is the secret number for {thing}?<|im_end|>\n<|im_start|>assistant\nThe secret number for {thing} is",
     ),
 ]
+
+
+def texts_and_questions(server, paths, documents, count):
+    """(documents for perplexity, `count` questions planted in documents of the same texts)."""
+    texts = perplexity.documents(server, paths, perplexity.PROMPT + perplexity.SCORED, documents)
+    asked = questions(server, texts, count)
+    return [ids for ids in texts if perplexity.quoted_share(ids) <= perplexity.QUOTED_MAX], asked
 
 
 def questions(server, fillers, count):

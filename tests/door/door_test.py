@@ -146,7 +146,11 @@ class Door(unittest.TestCase):
 
     def test_a_bench_builds_its_own_targets(self):
         self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
-        for names, targets in ((["model", "linear"], "linear_bench model_bench"), (["sessions", "server"], "hydrantd")):
+        for names, targets in (
+            (["model", "linear"], "linear_bench model_bench"),
+            (["sessions", "server"], "hydrantd"),
+            (["stored_weights"], "hydrantd weight_quality_bench"),
+        ):
             self.build_with_ninja_only()
             self.hydrant("bench", *names)
             self.assertEqual(self.trace.read_text(), f"ninja -C {self.build}/release {targets}\n")

@@ -1,0 +1,67 @@
+"""The arithmetic of the benches of quality: kept sets, memory and divergences, on cases that are worked out by hand."""
+
+import json
+import math
+import pathlib
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
+
+import kept_sets
+import stored_weights
+import type_quality
+
+# Three prompt tokens of five kept; token 5 comes in place of 1 (one head) and 3 (the other), then token 6 in place of none.
+RECORD = {
+    "prompt_ids": [7, 8, 9, 10, 11], "policy": {"recent": 1}, "kept_after_prefill": [[[1, 3, 4], [0, 3, 4]]],
+    "victims": [[[1, 3]], None],
+}  # fmt: skip
+
+
+class KeptSets(unittest.TestCase):
+    def test_a_dump_says_what_was_kept_in_the_end(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as dump:
+            dump.write(json.dumps(RECORD) + "\n" + json.dumps({**RECORD, "prompt_ids": [1]}) + "\n")
+            dump.flush()
+            found = kept_sets.records(dump.name, {(7, 8, 9, 10, 11)})
+        self.assertEqual(found, {(7, 8, 9, 10, 11): ([[{3, 4, 5, 6}, {0, 4, 5, 6}]], 1)})
+
+    def test_an_overlap_counts_all_tokens_and_the_older_ones(self):
+        one, other = ([[{3, 4, 5, 6}, {0, 4, 5, 6}]], 2), ([[{3, 4, 5, 6}, {1, 4, 5, 6}]], 2)
+        self.assertEqual(kept_sets.overlaps({(1,): one}, {(1,): other}), (0.875, 0.75))
+
+
+class Types(unittest.TestCase):
+    def test_the_budget_of_the_same_bytes_is_the_largest_one(self):
+        block_bytes = {"bfloat16": 403200, "int8": 230400}
+        for budget, expected in ((64, 127), (128, 239), (256, 463)):
+            found = type_quality.same_bytes(budget, block_bytes)
+            self.assertEqual(found, expected)
+            available = type_quality.blocks(budget) * block_bytes["bfloat16"]
+            self.assertLessEqual(type_quality.blocks(found) * block_bytes["int8"], available)
+            self.assertGreater(type_quality.blocks(found + 1) * block_bytes["int8"], available)
+
+    def test_a_divergence_takes_what_both_list_and_the_rest_as_one(self):
+        p = {"a": math.log(0.5), "b": math.log(0.25), "c": math.log(0.125)}
+        q = {"a": math.log(0.25), "b": math.log(0.25), "d": math.log(0.25)}
+        self.assertAlmostEqual(type_quality.divergence(p, q), 0.5 * math.log(2) + 0.25 * math.log(0.5))
+        self.assertAlmostEqual(type_quality.divergence(p, p), 0)
+
+
+class StoredWeights(unittest.TestCase):
+    def test_the_lines_of_the_bench_are_read(self):
+        said = (
+            "16352 positions in contexts of 512: mean KL 6.5e-08, median 3e-08, 99.9 % 1.2e-06, max 3e-05; same top token 99.96 %\n"
+            "perplexity 31.5 expanded, 31.5 in the other form: +0.001 %\n"
+        )
+        found = stored_weights.DISTRIBUTIONS.search(said).groupdict()
+        expected = {"positions": "16352", "kl": "6.5e-08", "tail": "1.2e-06", "same": "99.96", "perplexity": "+0.001"}
+        self.assertEqual(found, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
