@@ -162,6 +162,9 @@ struct AttentionSpec {
   float scale = 1.0f;          // of q K^T; above 0
   float softcap = 0.0f;        // above 0: a scaled product s counts as softcap * tanh(s / softcap); 0: as it is
   int32_t window = kNoWindow;  // at least 1: a token sees no slot whose position is so many or more below its own
+  // [query_heads] fp32 in device memory: one more logit in every softmax of the head, after `scale` and `softcap`. It takes its
+  // share of the sum and adds no value. Null: none.
+  const float* sinks = nullptr;
 };
 
 class Device {

@@ -23,7 +23,7 @@ cuda::AttentionShape ShapeOf(const AttentionSpec& spec, int32_t layer, const Mat
                              const KvCacheLayout& layout) {
   const auto heads = static_cast<int32_t>(qkv.cols / layout.head_dim);
   return {layer,       heads - 2 * layout.kv_heads, spec.scale, static_cast<float*>(qkv.data), out,
-          spec.window, spec.softcap / spec.scale};
+          spec.window, spec.softcap / spec.scale,   spec.sinks};
 }
 
 // The upload of tables and what refers to them, in one packet.

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace hydrant::reference {
 namespace {
@@ -22,14 +23,15 @@ double FlushToZero(double score) { return score < static_cast<double>(kScoreMin)
 }  // namespace
 
 H2oHistory::H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale,
-                       const RopeSpec& rope, int32_t window, double softcap)
+                       const RopeSpec& rope, int32_t window, double softcap, Values sinks)
     : policy_(policy),
       heads_(heads),
       head_dim_(head_dim),
       scale_(scale),
       rope_(rope),
       window_(window),
-      softcap_(softcap) {}
+      softcap_(softcap),
+      sinks_(std::move(sinks)) {}
 
 int64_t H2oHistory::FirstSeen() const {
   const int64_t count = std::ssize(tokens_);
@@ -52,7 +54,7 @@ Values H2oHistory::Attend(ValuesView q, ValuesView k, ValuesView v, int32_t posi
   }
   const Values query =
       policy_.rolling ? Rope(rope_, std::ssize(tokens_) - 1, q, heads_, head_dim_) : Values(q.begin(), q.end());
-  AttentionResult result = Attention(query, heads_, keys, values, count, head_dim_, scale_, softcap_);
+  AttentionResult result = Attention(query, heads_, keys, values, count, head_dim_, scale_, softcap_, sinks_);
   if (policy_.scores()) {
     for (int64_t j = 0; j < count; ++j) {
       double sum = 0.0;

@@ -27,10 +27,10 @@ class H2oHistory {
     Values value;  // [head_dim]
   };
 
-  // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated. `window` and
-  // `softcap` are those of the layer.
+  // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated. `window`,
+  // `softcap` and `sinks` [heads] (or empty) are those of the layer.
   H2oHistory(const EvictionPolicy& policy, int64_t heads, int64_t head_dim, double scale, const RopeSpec& rope = {},
-             int32_t window = kNoWindow, double softcap = 0);
+             int32_t window = kNoWindow, double softcap = 0, Values sinks = {});
 
   // One prompt token: q [heads, head_dim]; k, v [head_dim]. It attends to everything so far and itself. Returns its output
   // [heads, head_dim]. Positions ascend.
@@ -72,6 +72,7 @@ class H2oHistory {
   RopeSpec rope_;
   int32_t window_;
   double softcap_;
+  Values sinks_;
   std::vector<Token> tokens_;  // by position
 };
 

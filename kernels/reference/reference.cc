@@ -173,7 +173,7 @@ Values Rope(const RopeSpec& spec, int64_t position, ValuesView x, int64_t heads,
 }
 
 AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView v, int64_t slots, int64_t head_dim,
-                          double scale, double softcap) {
+                          double scale, double softcap, ValuesView sinks) {
   assert(slots > 0 && std::ssize(k) >= slots * head_dim && std::ssize(v) >= slots * head_dim);
   AttentionResult result{Values(heads * head_dim), Values(heads * slots)};
   for (int64_t h = 0; h < heads; ++h) {
@@ -183,8 +183,9 @@ AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView 
       for (int64_t d = 0; d < head_dim; ++d) sum += q[h * head_dim + d] * k[s * head_dim + d];
       p[s] = SoftCap(softcap, sum * scale);
     }
-    const double largest = *std::max_element(p, p + slots);
-    double total = 0.0;
+    double largest = *std::max_element(p, p + slots);
+    if (!sinks.empty()) largest = std::max(largest, sinks[h]);
+    double total = sinks.empty() ? 0.0 : std::exp(sinks[h] - largest);
     for (int64_t s = 0; s < slots; ++s) total += p[s] = std::exp(p[s] - largest);
     for (int64_t s = 0; s < slots; ++s) {
       p[s] /= total;

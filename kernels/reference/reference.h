@@ -60,9 +60,10 @@ struct AttentionResult {
   Values out;            // [heads, head_dim]
   Values probabilities;  // [heads, slots]
 };
-// One query token of one KV head's group: q [heads, head_dim] against k, v [slots, head_dim]. softcap as in AttentionSpec.
+// One query token of one KV head's group: q [heads, head_dim] against k, v [slots, head_dim]. softcap and sinks [heads] (or
+// empty) as in AttentionSpec.
 AttentionResult Attention(ValuesView q, int64_t heads, ValuesView k, ValuesView v, int64_t slots, int64_t head_dim,
-                          double scale, double softcap = 0);
+                          double scale, double softcap = 0, ValuesView sinks = {});
 // cap * tanh(x / cap); cap 0: x.
 double SoftCap(double cap, double x);
 

@@ -42,6 +42,14 @@ DType PromptDType(const TestedDevice& device, const KvShape& shape) {
 // Relative error of a number rounded to the type; twice, to leave room for the sum of rounded numbers.
 double RoundingOf(DType dtype) { return dtype == DType::kF32 ? 0.0 : dtype == DType::kF16 ? 0x1p-11 : 0x1p-8; }
 
+// [query_heads]: beside, above and below the logits, with all of a row's weight and with none.
+std::vector<float> Sinks(const KvShape& shape) {
+  constexpr float kSinks[] = {1.0f, 9.0f, -4.0f, 40.0f, 2.5f, -1000.0f};
+  std::vector<float> sinks;
+  for (int32_t head = 0; head < shape.query_heads(); ++head) sinks.push_back(kSinks[head % 6]);
+  return sinks;
+}
+
 // The oracle of one query row, and how far fp32 arithmetic may be from it.
 struct Expected {
   Values out;
@@ -50,7 +58,7 @@ struct Expected {
 
 // The token sees the tokens of the window that ends with itself.
 Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_t layer, int32_t head,
-                const AttentionSpec& spec, DType prompt_dtype, double rounding) {
+                const AttentionSpec& spec, DType prompt_dtype, double rounding, std::span<const float> sinks = {}) {
   const auto scale = static_cast<double>(spec.scale), softcap = static_cast<double>(spec.softcap);
   const Values q = RoundTo(prompt_dtype, ToDouble(stream.Q(token, layer, head)));
   Values keys, values;
@@ -69,8 +77,19 @@ Expected Oracle(TokenStream& stream, const KvShape& shape, int32_t token, int32_
       logit_max = std::max(logit_max, m * scale);
     }
   }
+  Values group_sinks;
+  if (!sinks.empty()) {
+    const auto group = static_cast<size_t>(shape.group);
+    group_sinks = ToDouble(sinks.subspan(static_cast<size_t>(head) * group, group));
+    // Scaled to a product's units and back, in the units of a power of two.
+    for (const double sink : group_sinks) {
+      logit_error = std::max(logit_error, 4 * kUlp * std::abs(sink));
+      logit_max = std::max(logit_max, std::abs(sink));
+    }
+  }
   Expected expected;
-  expected.out = reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale, softcap).out;
+  expected.out =
+      reference::Attention(q, shape.group, keys, values, slots, shape.head_dim, scale, softcap, group_sinks).out;
   // A cap makes errors of what it caps smaller, and adds its own: roundings of a quotient, an exponential of 2 ulp, a sum, a
   // division and a difference, each relative to the cap.
   logit_error += 12 * kUlp * softcap;
@@ -98,12 +117,14 @@ class AttentionShapeTest : public testing::TestWithParam<ShapeCase> {
 
 // A prompt in chunks, then generated tokens up to `tokens`.
 void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prompt, int32_t chunk, int32_t tokens,
-                  int32_t window, float softcap) {
+                  int32_t window, float softcap, bool has_sinks) {
   KvFixture fixture(shape, device, 2, 8);
   fixture.Poison();
   fixture.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
   fixture.softcap = softcap;
   fixture.window = window;
+  const std::vector<float> sinks = has_sinks ? Sinks(shape) : std::vector<float>();
+  if (has_sinks) fixture.SetSinks(sinks);
   TokenStream stream(shape, tokens, 5);
   TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), prompt, 1, tokens);
   const auto check = [&](const std::vector<float>& outputs, int32_t first, int32_t count, DType prompt_dtype) {
@@ -111,7 +132,7 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
       for (int32_t head = 0; head < shape.kv_heads; ++head) {
         for (int32_t t = 0; t < count; ++t) {
           const Expected expected = Oracle(stream, shape, first + t, layer, head, {fixture.scale, softcap, window},
-                                           prompt_dtype, shape.type == KvType::kF32 ? 0.0 : device.rounding);
+                                           prompt_dtype, shape.type == KvType::kF32 ? 0.0 : device.rounding, sinks);
           const int64_t width = std::ssize(expected.out);
           const float* actual =
               &outputs[static_cast<size_t>((layer * count + t) * int64_t{shape.out_cols()} + head * width)];
@@ -136,7 +157,8 @@ void ExpectOracle(const TestedDevice& device, const KvShape& shape, int32_t prom
 TEST_P(AttentionShapeTest, PrefillAndDecodeMatchTheOracle) {
   const KvShape shape = Shape(2);
   // Decode crosses the end of a block.
-  ExpectOracle(device_, shape, 67, 48, 86, shape.group == 3 ? kNoWindow : 21, shape.group >= 5 ? 1.5f : 0.0f);
+  ExpectOracle(device_, shape, 67, 48, 86, shape.group == 3 ? kNoWindow : 21, shape.group >= 5 ? 1.5f : 0.0f,
+               /*has_sinks=*/shape.group == 4 || shape.head_dim % 32 == 0);
 }
 
 class AttentionHeadsTest : public AttentionShapeTest {};
@@ -145,7 +167,7 @@ class AttentionHeadsTest : public AttentionShapeTest {};
 TEST_P(AttentionHeadsTest, PrefillAndDecodeMatchTheOracle) {
   const KvShape shape = Shape(1);
   ExpectOracle(device_, shape, 47, 32, 50, shape.group % 4 == 0 ? 21 : kNoWindow,
-               shape.group == 2 || shape.group == 8 ? 1.5f : 0.0f);
+               shape.group == 2 || shape.group == 8 ? 1.5f : 0.0f, /*has_sinks=*/shape.group != 2);
 }
 
 std::string ShapeName(const testing::TestParamInfo<ShapeCase>& info) {
@@ -180,11 +202,13 @@ class AttentionTest : public testing::TestWithParam<TestedDevice> {};
 
 // The last of `live` tokens is generated. `looks_at_itself`: its key is twice its first query, so that hardly anything else counts.
 void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_t live, int32_t window = kNoWindow,
-                        float softcap = 0.0f, bool looks_at_itself = false) {
+                        float softcap = 0.0f, bool looks_at_itself = false, bool has_sinks = false) {
   KvFixture fixture(shape, device, 3, 40);
   fixture.Poison();
   fixture.softcap = softcap;
   fixture.window = window;
+  const std::vector<float> sinks = has_sinks ? Sinks(shape) : std::vector<float>();
+  if (has_sinks) fixture.SetSinks(sinks);
   TokenStream stream(shape, live, 9);
   if (looks_at_itself) {
     const std::span<const float> query = stream.Q(live - 1, 0, 0);
@@ -198,7 +222,7 @@ void ExpectDecodeOracle(const TestedDevice& device, const KvShape& shape, int32_
   const std::vector<float> outputs = fixture.Step(rows);
   for (int32_t head = 0; head < shape.kv_heads; ++head) {
     const Expected expected = Oracle(stream, shape, live - 1, 0, head, {fixture.scale, softcap, window}, DType::kF32,
-                                     shape.type == KvType::kF32 ? 0.0 : device.rounding);
+                                     shape.type == KvType::kF32 ? 0.0 : device.rounding, sinks);
     const int64_t width = std::ssize(expected.out);
     for (int64_t i = 0; i < width; ++i) {
       ASSERT_NEAR(outputs[static_cast<size_t>(head * width + i)], expected.out[static_cast<size_t>(i)],
@@ -222,6 +246,17 @@ TEST_P(AttentionTest, DecodeInWindowsMatchesTheOracle) {
     for (const int32_t window : {1, 17, 88, 100, 400}) {
       ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = type}, 600,
                          window, window == 88 ? 1.5f : 0.0f);
+    }
+  }
+}
+
+// However many splits there are, a sink counts once.
+TEST_P(AttentionTest, DecodeWithSinksMatchesTheOracleAtEverySplitBorder) {
+  for (const KvType type : {KvType::kF32, KvType::kBF16}) {
+    for (const int32_t live : {1, 17, 256, 257, 577}) {
+      ExpectDecodeOracle(GetParam(), {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 64, .type = type}, live,
+                         live == 577 ? 400 : kNoWindow, /*softcap=*/0.0f, /*looks_at_itself=*/false,
+                         /*has_sinks=*/true);
     }
   }
 }
@@ -354,11 +389,12 @@ void RecordState(KvFixture& fixture, const TestSequence& sequence, Trace& trace)
 
 // Runs the stories together: each sequence takes its prompt in chunks of `chunk`, then decodes, all in the same steps.
 std::vector<Trace> Tell(const std::vector<Story>& stories, const TestedDevice& device, int threads, int32_t chunk,
-                        KvType type = KvType::kBF16, int32_t window = kNoWindow) {
+                        KvType type = KvType::kBF16, int32_t window = kNoWindow, bool has_sinks = false) {
   const KvShape shape = StoryShape(type);
   KvFixture fixture(shape, device, threads, 256);
   fixture.Poison();
   fixture.window = window;
+  if (has_sinks) fixture.SetSinks(Sinks(shape));
   std::vector<TokenStream> streams;
   for (const Story& story : stories) {
     streams.emplace_back(shape, story.prompt + story.steps, story.seed);
@@ -435,13 +471,13 @@ TEST_P(AttentionTest, ChunkingChangesNoBit) {
   }
 }
 
-TEST_P(AttentionTest, NeighboursThreadsAndChunksChangeNoBitOfAWindow) {
+TEST_P(AttentionTest, NeighboursThreadsAndChunksChangeNoBitOfAWindowWithSinks) {
   std::vector<Story> stories = Stories();
   if (GetParam().share > 1) stories.resize(3);
   stories[1].policy.rolling = true;
-  const std::vector<Trace> together = Tell(stories, GetParam(), 2, 64, KvType::kBF16, 70);
+  const std::vector<Trace> together = Tell(stories, GetParam(), 2, 64, KvType::kBF16, 70, /*has_sinks=*/true);
   for (size_t i = 0; i < stories.size(); ++i) {
-    EXPECT_EQ(Tell({stories[i]}, GetParam(), 1, 2048, KvType::kBF16, 70)[0], together[i]) << "story " << i;
+    EXPECT_EQ(Tell({stories[i]}, GetParam(), 1, 2048, KvType::kBF16, 70, true)[0], together[i]) << "story " << i;
   }
 }
 

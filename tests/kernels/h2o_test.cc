@@ -54,6 +54,7 @@ struct H2oCase {
   int32_t stride = 0;  // > 0: the prompt is cut after every so many tokens
   int32_t window = kNoWindow;
   float softcap = 0.0f, spread = 1.5f;
+  bool sinks = false;
   float popularity = 0.0f;
   bool plant_scores = false;  // now and then the scores become random numbers, as if another past had led here
   uint64_t seed = 0;
@@ -67,25 +68,8 @@ struct H2oCase {
            std::to_string(policy.square) + ", reduce " + std::to_string(static_cast<int>(policy.gqa_reduce)) +
            ", source " + std::to_string(static_cast<int>(policy.score_source)) + (policy.rolling ? ", rolling" : "") +
            (window != kNoWindow ? ", window " + std::to_string(window) : "") +
-           (softcap > 0.0f ? ", softcap " + std::to_string(softcap) : "");
+           (softcap > 0.0f ? ", softcap " + std::to_string(softcap) : "") + (sinks ? ", sinks" : "");
   }
-};
-
-// Rotary angles of a head: all its elements but the last few, so that some are not rotated.
-class Angles {
- public:
-  Angles(int32_t head_dim, int32_t positions) : dims_(head_dim - head_dim % 16 / 2) {
-    for (int32_t i = 0; i < dims_ / 2; ++i) inv_freq_.push_back(std::pow(100.0, -2.0 * i / dims_));
-    spec_ = {.dims = dims_, .inv_freq = inv_freq_, .positions_max = positions};
-  }
-  Angles(const Angles&) = delete;
-  Angles& operator=(const Angles&) = delete;
-  const RopeSpec& spec() const { return spec_; }
-
- private:
-  int32_t dims_;
-  std::vector<double> inv_freq_;
-  RopeSpec spec_;
 };
 
 // One engine run with the oracle beside it.
@@ -111,9 +95,11 @@ class H2oRun {
     fixture_.window = h2o.window;
     fixture_.softcap = h2o.softcap;
     fixture_.scale = 1.0f / std::sqrt(static_cast<float>(h2o.shape.head_dim));
+    if (h2o.sinks) fixture_.SetRandomSinks(h2o.seed);
     for (int32_t i = 0; i < h2o.shape.layers * h2o.shape.kv_heads; ++i) {
       oracles_.emplace_back(h2o.policy, h2o.shape.group, h2o.shape.head_dim, static_cast<double>(fixture_.scale),
-                            angles_.spec(), h2o.window, static_cast<double>(h2o.softcap));
+                            angles_.spec(), h2o.window, static_cast<double>(h2o.softcap),
+                            fixture_.SinksOf(i % h2o.shape.kv_heads));
     }
   }
 
@@ -307,6 +293,7 @@ H2oCase RandomCase(uint64_t seed) {
   h2o.policy.store_pooled = random() % 2 == 0;
   if (random() % 3 == 0) h2o.window = Pick(random, {1, 5, 16, 17, 30, 50});
   if (random() % 4 == 0) h2o.softcap = static_cast<float>(Pick(random, {2, 5, 50}));
+  h2o.sinks = random() % 3 == 0;
   return h2o;
 }
 
@@ -525,6 +512,7 @@ TEST_P(H2oHeadsTest, KeepsWhatTheOracleKeeps) {
   h2o.popularity = 5.0f;
   if (group >= 4) h2o.window = 20;
   if (group == 3 || group == 8) h2o.softcap = 3.0f;
+  h2o.sinks = group == 2 || group == 8;
   h2o.seed = static_cast<uint64_t>(head_dim * 100 + group);
   H2oRun(h2o, device, 2, tally).Run();
   EXPECT_EQ(tally.cuts, 2);

@@ -40,6 +40,23 @@ struct KvShape {
   int32_t out_cols() const { return query_heads() * head_dim; }
 };
 
+// Rotary angles of a head: all its elements but the last few, so that some are not rotated.
+class Angles {
+ public:
+  Angles(int32_t head_dim, int32_t positions) : dims_(head_dim - head_dim % 16 / 2) {
+    for (int32_t i = 0; i < dims_ / 2; ++i) inv_freq_.push_back(std::pow(100.0, -2.0 * i / dims_));
+    spec_ = {.dims = dims_, .inv_freq = inv_freq_, .positions_max = positions};
+  }
+  Angles(const Angles&) = delete;
+  Angles& operator=(const Angles&) = delete;
+  const RopeSpec& spec() const { return spec_; }
+
+ private:
+  int32_t dims_;
+  std::vector<double> inv_freq_;
+  RopeSpec spec_;
+};
+
 // What the model would compute for a sequence: one qkv row per token and layer.
 class TokenStream {
  public:
@@ -148,6 +165,28 @@ class KvFixture {
     kv.logical_position = static_cast<int32_t*>(Allocate(kv.layout.score_count() * sizeof(int32_t)));
   }
 
+  // [query_heads]. Before the first step.
+  void SetSinks(std::vector<float> values) {
+    assert(std::ssize(values) == shape.query_heads());
+    sink_values_ = std::move(values);
+    buffers_.push_back(OnDevice(*device, sink_values_));
+    sinks = static_cast<const float*>(buffers_.back()->data());
+  }
+  // About as large as logits; some are much larger: what such a head gives the slots decides nothing.
+  void SetRandomSinks(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    NormalDistribution normal(0.0f, 4.0f);
+    std::vector<float> values(static_cast<size_t>(shape.query_heads()));
+    for (float& value : values) value = normal(random) + (random() % 4 == 0 ? 12.0f : 0.0f);
+    SetSinks(std::move(values));
+  }
+  // Those of a KV head's group; empty: there are none.
+  std::vector<double> SinksOf(int32_t kv_head) const {
+    if (sink_values_.empty()) return {};
+    const auto first = sink_values_.begin() + kv_head * shape.group;
+    return {first, first + shape.group};
+  }
+
   // Fills the cache with what a former owner may have left.
   void Poison() {
     const auto fill = [](void* data, size_t bytes) { std::fill_n(static_cast<uint8_t*>(data), bytes, uint8_t{0xff}); };
@@ -195,7 +234,7 @@ class KvFixture {
     }
     // What the ops are given besides the step.
     const auto program =
-        programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale, softcap, window}).first;
+        programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale, softcap, window, sinks}).first;
     device->RunLayers(&*program, [&] {
       for (size_t layer = 0; layer < layers; ++layer) {
         const Matrix qkv{.data = all_qkv + layer * layer_rows * cols, .rows = device_rows, .cols = shape.cols()};
@@ -204,7 +243,7 @@ class KvFixture {
                          .rows = device_rows,
                          .cols = shape.out_cols()};
         device->RopeAndWriteKv(rope, norms, static_cast<int32_t>(layer), qkv, kv);
-        device->Attention(rope, {scale, softcap, window}, static_cast<int32_t>(layer), qkv, kv, out);
+        device->Attention(rope, {scale, softcap, window, sinks}, static_cast<int32_t>(layer), qkv, kv, out);
       }
     });
     std::vector<ShrinkOp> cuts;
@@ -255,8 +294,9 @@ class KvFixture {
 
   const KvShape shape;
   float scale = 0.25f;
-  float softcap = 0.0f;  // these two: of every layer
+  float softcap = 0.0f;  // these three: of every layer
   int32_t window = kNoWindow;
+  const float* sinks = nullptr;  // in device memory; SetSinks sets them
   DType out_dtype = DType::kF32;
   std::unique_ptr<Device> device;
   KvCacheView kv;
@@ -321,8 +361,10 @@ class KvFixture {
   const int32_t tokens_max_;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
   std::vector<std::unique_ptr<DeviceBuffer>> activations_;  // the last is the one in use
-  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float, float, int32_t>> programs_;
+  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float, float, int32_t, const float*>>
+      programs_;
   std::vector<int32_t> free_blocks_;
+  std::vector<float> sink_values_;
 };
 
 }  // namespace hydrant

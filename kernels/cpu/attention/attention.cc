@@ -216,6 +216,7 @@ class AttentionRun {
   int32_t FirstSeen(const BatchRow& row, int32_t i) const { return row.first_position() + i - (spec_.window - 1); }
   // In units of products that are not scaled yet.
   float ProductCap() const { return spec_.softcap / spec_.scale; }
+  const float* SinksOf(int32_t head) const { return spec_.sinks == nullptr ? nullptr : spec_.sinks + head * group_; }
   const float* Query(int64_t token, int32_t head) const {
     return static_cast<const float*>(call_.qkv.data) + token * call_.qkv.cols + int64_t{head} * group_ * head_dim_;
   }
@@ -243,6 +244,7 @@ class AttentionRun {
                                 .group = group_,
                                 .scale = spec_.scale,
                                 .cap = ProductCap(),
+                                .sinks = SinksOf(head),
                                 .tile = tile,
                                 .row_begin = begin,
                                 .row_end = end,
@@ -348,6 +350,7 @@ class AttentionRun {
                                .largest = place.largest,
                                .total = place.total,
                                .split_out = place.out,
+                               .sinks = SinksOf(head),
                                .out = Out(row.token_begin, head),
                                .policy = &row.policy,
                                .choose_victim = row.choose_victim,

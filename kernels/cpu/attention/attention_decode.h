@@ -52,6 +52,17 @@ HYDRANT_SIMD F32x16 SoftmaxWeight(F32x16 x, F32x16 largest, F32x16 factor) {
 
 constexpr float kLog2E = 1.44269504f;
 
+// A sink's logit in units of products, no lower than that of a slot that is not there; a NaN stays one.
+HYDRANT_SIMD float SinkProduct(float sink, float scale) {
+  const float product = sink / scale;
+  return product < kHidden ? kHidden : product;
+}
+
+// SoftmaxWeight of one number.
+HYDRANT_SIMD float SoftmaxWeight1(float x, float largest, F32x16 factor) {
+  return _mm_cvtss_f32(_mm256_castps256_ps128(LowHalf(SoftmaxWeight(Set(x), Set(largest), factor))));
+}
+
 // `rows` rows of `count` products, a multiple of 16, `stride` elements apart. Every error is below 12 * 2^-24 of the cap.
 void CapProducts(float cap, int64_t rows, int64_t count, int64_t stride, float* products) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -501,10 +512,14 @@ void RunDecodeJoin(const DecodeJoin& join) {
       largest = other > largest ? other : largest;
     }
     float total = 0.0f;
+    if (join.sinks != nullptr) {
+      const float sink = SinkProduct(join.sinks[h], join.scale);
+      largest = sink > largest ? sink : largest;
+      total = SoftmaxWeight1(sink, largest, exponent);
+    }
     for (int64_t i = 0; i < join.splits; ++i) {
       float* factor = &join.largest[i * group + h];
-      const F32x16 weight = SoftmaxWeight(Set(*factor), Set(largest), exponent);
-      *factor = _mm_cvtss_f32(_mm256_castps256_ps128(LowHalf(weight)));
+      *factor = SoftmaxWeight1(*factor, largest, exponent);
       total += *factor * join.total[i * group + h];
     }
     const float inverse = 1.0f / total;

@@ -89,6 +89,7 @@ struct DecodeJoin {
   float* largest = nullptr;          // [splits, group]; overwritten
   const float* total = nullptr;      // [splits, group]
   const float* split_out = nullptr;  // [splits, group, head_dim]
+  const float* sinks = nullptr;      // [group], as in AttentionSpec
   float* out = nullptr;              // [group, head_dim]
   const EvictionPolicy* policy = nullptr;
   bool choose_victim = false;
@@ -106,10 +107,11 @@ struct PrefillTile {
   float* out = nullptr;  // of row_begin: [group, head_dim], next row out_stride on
   int64_t out_stride = 0;
   int32_t group = 0;
-  float scale = 1.0f;     // > 0
-  float cap = 0.0f;       // as in DecodeSplit
-  int32_t tile = 0;       // row r of the tile sits in slot 16 * tile + r and sees slots up to its own
-  int32_t row_begin = 0;  // rows [row_begin, row_end) of the tile are computed
+  float scale = 1.0f;            // > 0
+  float cap = 0.0f;              // as in DecodeSplit
+  const float* sinks = nullptr;  // [group], as in AttentionSpec
+  int32_t tile = 0;              // row r of the tile sits in slot 16 * tile + r and sees slots up to its own
+  int32_t row_begin = 0;         // rows [row_begin, row_end) of the tile are computed
   int32_t row_end = 0;
   int32_t first_seen = 0;                  // slots with a position below it + r are hidden from row r
   int32_t tile_begin = 0;                  // tiles below it are hidden from every row and left out

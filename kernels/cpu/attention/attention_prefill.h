@@ -255,8 +255,9 @@ HYDRANT_SIMD void HideSlots(const PrefillTile& work, float* weights) {
 }
 
 // weights = exp((q k - row's largest) * scale), 0 where the causal mask or a window hides the slot; inverse[r] = 1 / row's sum.
+// A sink counts in both.
 template <bool kPacked>
-HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* packed, float* inverse) {
+HYDRANT_SIMD void Softmax(const PrefillTile& work, int64_t head, float* weights, uint16_t* packed, float* inverse) {
   const F32x16 nothing = Set(kHidden), factor = Set(work.scale * kLog2E);
   float* diagonal = weights + work.tile * kTileWeights;
   if (work.cap > 0.0f) {
@@ -276,7 +277,14 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* pac
     const float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) largest[r] = Max(largest[r], Load(w + r * kLanes));
   }
-  for (int64_t r = work.row_begin; r < work.row_end; ++r) largest[r] = Set(ReduceMax(largest[r]));
+  const bool sinks = work.sinks != nullptr;
+  const float sink = sinks ? SinkProduct(work.sinks[head], work.scale) : kHidden;
+  float most[kLanes];
+  for (int64_t r = work.row_begin; r < work.row_end; ++r) {
+    most[r] = ReduceMax(largest[r]);
+    most[r] = sink > most[r] ? sink : most[r];
+    largest[r] = Set(most[r]);
+  }
   for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     float* w = weights + tile * kTileWeights;
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
@@ -286,7 +294,11 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, float* weights, uint16_t* pac
       total[r] = total[r] + e;
     }
   }
-  for (int64_t r = work.row_begin; r < work.row_end; ++r) inverse[r] = 1.0f / ReduceAdd(total[r]);
+  for (int64_t r = work.row_begin; r < work.row_end; ++r) {
+    float sum = ReduceAdd(total[r]);
+    if (sinks) sum += SoftmaxWeight1(sink, most[r], factor);
+    inverse[r] = 1.0f / sum;
+  }
 }
 
 // column_sums += over the rows, in order: probability (squared when the policy says so) times the row's weight.
@@ -376,7 +388,7 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   for (; tile < tiles; ++tile) ScoreRows<Math, 1>(work, scratch, q, tile);
 
   float inverse[kLanes];
-  Softmax<kPacked>(work, scratch.weights, scratch.packed, inverse);
+  Softmax<kPacked>(work, head, scratch.weights, scratch.packed, inverse);
   if (work.row_weights != nullptr && (head == 0 || work.policy->gqa_reduce != GqaReduce::kFirst)) {
     if (work.policy->square) {
       AddColumns<true>(work, scratch.weights, inverse);

@@ -36,7 +36,8 @@ struct AttentionShape {
   float* qkv = nullptr;  // [tokens, (query_heads + 2 kv_heads) * head_dim]
   Output out;            // [tokens, query_heads * head_dim]
   int32_t window = kNoWindow;
-  float cap = 0.0f;  // above 0: a product x of q and k counts as cap * tanh(x / cap)
+  float cap = 0.0f;              // above 0: a product x of q and k counts as cap * tanh(x / cap)
+  const float* sinks = nullptr;  // [query_heads], as in AttentionSpec; whoever has a row's whole sum adds them
 };
 
 // Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.

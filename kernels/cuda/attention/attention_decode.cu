@@ -141,7 +141,9 @@ __global__ void __launch_bounds__(kJoinThreads)
   // Sums run over the splits in order, in every thread that needs them.
   for (int32_t g = static_cast<int32_t>(threadIdx.x); g < group; g += blockDim.x) {
     float most = -INFINITY, total = 0.0f;
+    if (shape.sinks != nullptr) most = shape.sinks[head * group + g];
     for (int32_t s = 0; s < item.splits; ++s) most = fmaxf(most, partials[s * split_stride + g * width + head_dim]);
+    if (shape.sinks != nullptr) total = exp2f((shape.sinks[head * group + g] - most) * kLog2E);
     for (int32_t s = 0; s < item.splits; ++s) {
       const float* of_split = partials + s * split_stride + g * width + head_dim;
       total = fmaf(exp2f((of_split[0] - most) * kLog2E), of_split[1], total);

@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
     }
     __syncthreads();
     const bool own = r >= rows.begin && r < rows.end;
+    total += SinkShare(shape.sinks, query_head, largest);
     if (s == 0) {
       rescale[r] = own ? 1.0f / total : 0.0f;
       if (own) sums[(rows.token + r - rows.begin) * shape.query_heads + query_head] = largest + log2f(total);

@@ -230,6 +230,7 @@ __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, Atten
     const int r = g + half * 8;
     if (r < rows.begin || r >= rows.end) continue;
     const int64_t token = rows.token + r - rows.begin;
+    total += SinkShare(shape.sinks, place.query_head, gathered.largest[half]);
     const float inverse = 1.0f / total;
     if (t == 0) sums[token * shape.query_heads + place.query_head] = gathered.largest[half] + log2f(total);
     const int64_t out = (token * shape.query_heads + place.query_head) * kDim;

@@ -55,6 +55,12 @@ __device__ inline int32_t FirstSeen(const DeviceRow& row, int32_t window, int32_
 // there, too.
 __device__ inline float Shift(float most) { return most == -INFINITY ? 0.0f : most; }
 
+// What a sink adds to the sum of exponentials of a row whose largest logit, in units of log2, is `largest`. Infinity if it
+// outweighs the slots by 2^128, which then have the probability 0.
+__device__ inline float SinkShare(const float* sinks, int32_t query_head, float largest) {
+  return sinks == nullptr ? 0.0f : exp2f(fmaf(sinks[query_head], kLog2E, -largest));
+}
+
 // q [head_dim] times the key of a slot, which stands at `position`.
 template <typename T>
 __device__ inline float Dot(const float* q, const T* key, int32_t head_dim, const RopeView& rope, int32_t position) {

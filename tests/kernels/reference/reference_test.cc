@@ -64,6 +64,15 @@ TEST(ReferenceTest, AttentionWeighsValuesBySoftmax) {
   EXPECT_THAT(result.out, Pointwise(Near(1e-15), Values{6, 1}));
 }
 
+// Beside logits of log 3 and 0, a sink of log 4 takes half of the sum.
+TEST(ReferenceTest, SinksTakeTheirShareAndAddNoValue) {
+  const double l = std::log(3.0);
+  const AttentionResult result =
+      Attention(Values{l, 0}, 1, Values{0, 9, 1, 9}, Values{0, 4, 8, 0}, 2, 2, 1.0, 0, Values{std::log(4.0)});
+  EXPECT_THAT(result.probabilities, Pointwise(Near(1e-15), Values{0.125, 0.375}));
+  EXPECT_THAT(result.out, Pointwise(Near(1e-15), Values{3, 0.5}));
+}
+
 TEST(ReferenceTest, FiltersKeepWhatSamplingHeaderSays) {
   const Values logits = {std::log(0.4), std::log(0.3), std::log(0.2), std::log(0.1)};
   const auto filtered = [&](const SamplingParams& params) { return SamplingDistribution(logits, params); };
