@@ -222,7 +222,8 @@ class Device {
   void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
     CheckedMultiply(weight, Epilogue::kActivate, activation, x, y);
   }
-  // y = activation(x Wgate^T) * (x Wup^T). y [n, rows / 2]; weight.spec().gated.
+  // y = activation(x Wgate^T + bias) * factor(x Wup^T + bias), as kernels/epilogue.h says. y [n, rows / 2];
+  // weight.spec().gated.
   void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
     CheckedMultiply(weight, Epilogue::kGate, activation, x, y);
   }

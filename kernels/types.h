@@ -103,7 +103,11 @@ constexpr DType DTypeOf(WeightFormat format) { return static_cast<DType>(format)
 static_assert(FormatOf(DType::kF32) == WeightFormat::kF32 && FormatOf(DType::kF16) == WeightFormat::kF16 &&
               FormatOf(DType::kBF16) == WeightFormat::kBF16);
 
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+// kClampedSwish is for gated weights: of a gate g = min(gate, kSwishLimit), g * sigmoid(kSwishSlope * g), and the up projection
+// beside it counts as clamp(up, -kSwishLimit, kSwishLimit) + 1. With any other the up projection counts as it is.
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwish };
+
+inline constexpr float kSwishLimit = 7.0f, kSwishSlope = 1.702f;
 
 enum class NormKind : uint8_t { kRms, kLayer };
 

@@ -82,24 +82,34 @@ double Activate(Activation activation, double x) {
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kRelu:
       return std::max(x, 0.0);
+    case Activation::kClampedSwish:
+      x = std::min(x, static_cast<double>(kSwishLimit));
+      return x / (1.0 + std::exp(-static_cast<double>(kSwishSlope) * x));
   }
   assert(false);
   return 0.0;
 }
 
-Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols) {
-  const Values both = Linear(x, n, w, rows, cols);
+double UpFactor(Activation activation, double up) {
+  if (activation != Activation::kClampedSwish) return up;
+  return std::clamp(up, -static_cast<double>(kSwishLimit), static_cast<double>(kSwishLimit)) + 1;
+}
+
+Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols,
+                   ValuesView bias) {
+  const Values both = Linear(x, n, w, rows, cols, bias);
   const int64_t half = rows / 2;
   Values y(n * half);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t r = 0; r < half; ++r)
-      y[i * half + r] = Activate(activation, both[i * rows + r]) * both[i * rows + half + r];
+      y[i * half + r] = Activate(activation, both[i * rows + r]) * UpFactor(activation, both[i * rows + half + r]);
   }
   return y;
 }
 
 Values Experts(const ExpertRouting& routing, Activation activation, ValuesView x, int64_t n, int64_t hidden,
-               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down) {
+               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down,
+               const std::vector<Values>& up_bias, const std::vector<Values>& down_bias) {
   const auto experts = static_cast<int64_t>(up.size());
   Values y(static_cast<size_t>(n * hidden));
   for (int64_t row = 0; row < n; ++row) {
@@ -114,8 +124,10 @@ Values Experts(const ExpertRouting& routing, Activation activation, ValuesView x
       const double weight = std::exp(log_probabilities[expert]) / (routing.normalised ? sum : 1);
       const int64_t ffn = static_cast<int64_t>(up[expert].size()) / (2 * hidden);
       const ValuesView in = x.subspan(static_cast<size_t>(row * hidden), static_cast<size_t>(hidden));
-      const Values inner = LinearGated(activation, in, 1, up[expert], 2 * ffn, hidden);
-      const Values out = Linear(inner, 1, down[expert], hidden, ffn);
+      const Values inner = LinearGated(activation, in, 1, up[expert], 2 * ffn, hidden,
+                                       up_bias.empty() ? ValuesView() : ValuesView(up_bias[expert]));
+      const Values out =
+          Linear(inner, 1, down[expert], hidden, ffn, down_bias.empty() ? ValuesView() : ValuesView(down_bias[expert]));
       for (int64_t i = 0; i < hidden; ++i)
         y[static_cast<size_t>(row * hidden + i)] += weight * out[static_cast<size_t>(i)];
     }

@@ -35,13 +35,17 @@ Values Linear(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols,
 // at most about (cols + 1) * u * LinearMagnitude.
 Values LinearMagnitude(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols, ValuesView bias = {});
 double Activate(Activation activation, double x);
-// y [n, rows / 2] = activation(x w[0, rows/2)^T) * (x w[rows/2, rows)^T).
-Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols);
+// What it is multiplied by, of the up projection beside the gate.
+double UpFactor(Activation activation, double up);
+// y [n, rows / 2] = activation(x w[0, rows/2)^T + bias) * factor(x w[rows/2, rows)^T + bias); bias [rows] or empty.
+Values LinearGated(Activation activation, ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols,
+                   ValuesView bias = {});
 
 // What AddExperts adds to y [n, hidden]: x [n, hidden], logits [n, experts], of each expert up [2 ffn, hidden] and down [hidden,
-// ffn].
+// ffn], and their biases where there are any.
 Values Experts(const ExpertRouting& routing, Activation activation, ValuesView x, int64_t n, int64_t hidden,
-               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down);
+               ValuesView logits, const std::vector<Values>& up, const std::vector<Values>& down,
+               const std::vector<Values>& up_bias = {}, const std::vector<Values>& down_bias = {});
 
 // y [n, cols]; `bias` may be empty.
 Values Norm(NormKind kind, ValuesView weight, ValuesView bias, double eps, ValuesView x, int64_t n, int64_t cols);

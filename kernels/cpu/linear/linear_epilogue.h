@@ -28,7 +28,7 @@ struct Ahead {
     second = second + Load(bias + kLanes);
   }
   if (call.epilogue == Epilogue::kGate) {
-    StoreN(y, ApplyActivation(call.activation, first) * second, outputs);
+    StoreN(y, ApplyActivation(call.activation, first) * UpFactor(call.activation, second), outputs);
     return;
   }
   if (call.epilogue == Epilogue::kActivate) {
@@ -45,8 +45,8 @@ struct Ahead {
     first = LoadN(y, in_first) + first;
     second = LoadN(y + kLanes, in_second) + second;
   } else if (call.epilogue == Epilogue::kScale) {
-    first = LoadN(y, in_first) * first;
-    second = LoadN(y + kLanes, in_second) * second;
+    first = LoadN(y, in_first) * UpFactor(call.activation, first);
+    second = LoadN(y + kLanes, in_second) * UpFactor(call.activation, second);
   }
   StoreN(y, first, in_first);
   StoreN(y + kLanes, second, in_second);

@@ -50,6 +50,12 @@ HYDRANT_SIMD F32x16 SoftCap(F32x16 x, float cap) {
   return Set(cap) - Set(2.0f * cap) / (Exp(x * Set(2.0f / cap)) + Set(1.0f));
 }
 
+// g * sigmoid(slope * g), g = min(x, limit).
+HYDRANT_SIMD F32x16 ClampedSwish(F32x16 x) {
+  const F32x16 g = Min(Set(kSwishLimit), x);
+  return g / (Set(1.0f) + Exp(Set(-kSwishSlope) * g));
+}
+
 // A NaN stays a NaN in all of them.
 HYDRANT_SIMD F32x16 ApplyActivation(Activation activation, F32x16 x) {
   switch (activation) {
@@ -61,8 +67,16 @@ HYDRANT_SIMD F32x16 ApplyActivation(Activation activation, F32x16 x) {
       return GeluTanh(x);
     case Activation::kRelu:
       return Max(Zero(), x);
+    case Activation::kClampedSwish:
+      return ClampedSwish(x);
   }
   return x;
+}
+
+// What an activation is multiplied by, of the up projection beside its gate.
+HYDRANT_SIMD F32x16 UpFactor(Activation activation, F32x16 up) {
+  if (activation != Activation::kClampedSwish) return up;
+  return Max(Set(-kSwishLimit), Min(Set(kSwishLimit), up)) + Set(1.0f);
 }
 
 }  // namespace hydrant::HYDRANT_ISA

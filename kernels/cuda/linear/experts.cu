@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
     gate += weight.bias[output];
     value += weight.bias[outputs + output];
   }
-  Store(inner, entry * outputs + output, Activate(activation, gate) * value);
+  Store(inner, entry * outputs + output, Activate(activation, gate) * UpFactor(activation, value));
 }
 
 template <typename T, typename X>

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     const int64_t at = row * outputs + first;
     if (gated) {
-      Store(y, at, Activate(activation, a) * b);
+      Store(y, at, Activate(activation, a) * UpFactor(activation, b));
       continue;
     }
     const bool both = second < weight.rows;

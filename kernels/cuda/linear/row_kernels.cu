@@ -91,7 +91,7 @@ __global__ void GateKernel(const float* bias, Activation activation, const float
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     const float g = bias != nullptr ? gate[col] + bias[col] : gate[col];
     const float u = bias != nullptr ? up[col] + bias[cols + col] : up[col];
-    Store(y, int64_t{blockIdx.x} * cols + col, Activate(activation, g) * u);
+    Store(y, int64_t{blockIdx.x} * cols + col, Activate(activation, g) * UpFactor(activation, u));
   }
 }
 

@@ -115,7 +115,8 @@ __device__ void FinishTile(const WeightView& weight, Epilogue epilogue, Activati
 #pragma unroll 1
     for (int row = thread / kRunRows; row < n; row += 2) {
       const float* both = sums + row * kFinishStride + of_run;
-      Store(y, row * outputs + output, Activate(activation, both[0] + gate_bias) * (both[kRunRows] + up_bias));
+      Store(y, row * outputs + output,
+            Activate(activation, both[0] + gate_bias) * UpFactor(activation, both[kRunRows] + up_bias));
     }
     return;
   }

@@ -17,8 +17,19 @@ __device__ __forceinline__ float Activate(Activation activation, float x) {
       return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
     case Activation::kRelu:
       return fmaxf(x, 0.0f);
+    case Activation::kClampedSwish:
+      if (x > kSwishLimit) x = kSwishLimit;  // a NaN stays one
+      return x / (1.0f + expf(-kSwishSlope * x));
   }
   return x;
+}
+
+// What an activation is multiplied by, of the up projection beside its gate.
+__device__ __forceinline__ float UpFactor(Activation activation, float up) {
+  if (activation != Activation::kClampedSwish) return up;
+  if (up > kSwishLimit) up = kSwishLimit;
+  if (up < -kSwishLimit) up = -kSwishLimit;
+  return up + 1.0f;
 }
 
 }  // namespace hydrant::cuda

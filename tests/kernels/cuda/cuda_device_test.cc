@@ -109,10 +109,13 @@ TEST_F(CudaDeviceTest, ProductsAgreeWithTheOracle) {
 }
 
 TEST_F(CudaDeviceTest, ActivatedAndGatedProductsAgreeWithTheOracle) {
-  for (const Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu}) {
+  for (const Activation activation :
+       {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu, Activation::kClampedSwish}) {
     for (const int64_t n : {1, 4, 9}) {
       constexpr int64_t kRows = 38, kCols = 50;
-      const Floats w = Random(kRows * kCols, 5, 0.2f), x = Random(n * kCols, 6), bias = Random(kRows, 7);
+      const Floats w = Random(kRows * kCols, 5, 0.2f), x = Random(n * kCols, 6);
+      Floats bias = Random(kRows, 7);
+      for (size_t i = 0; i < bias.size(); i += 3) bias[i] += i % 2 == 0 ? 9.0f : -9.0f;  // sums that are clamped
       const LinearSpec spec{.rows = kRows, .cols = kCols};
       const Matrix in = On(n, kCols, x), activated = On(n, kRows), gated = On(n, kRows / 2);
       device_->LinearActivated(*device_->MakeLinear(spec, ReaderOf(w, kCols), bias), activation, in, activated);
@@ -123,10 +126,10 @@ TEST_F(CudaDeviceTest, ActivatedAndGatedProductsAgreeWithTheOracle) {
 
       LinearSpec gate = spec;
       gate.gated = true;
-      device_->LinearGated(*device_->MakeLinear(gate, ReaderOf(w, kCols), {}), activation, in, gated);
-      const Values both = reference::LinearGated(activation, ToDouble(x), n, ToDouble(w), kRows, kCols);
+      device_->LinearGated(*device_->MakeLinear(gate, ReaderOf(w, kCols), bias), activation, in, gated);
+      const Values both = reference::LinearGated(activation, ToDouble(x), n, ToDouble(w), kRows, kCols, ToDouble(bias));
       const Floats halves = Read(gated);
-      for (size_t i = 0; i < halves.size(); ++i) ASSERT_NEAR(halves[i], both[i], 5e-5) << i;
+      for (size_t i = 0; i < halves.size(); ++i) ASSERT_NEAR(halves[i], both[i], 2e-4) << i;
     }
   }
 }
@@ -228,16 +231,25 @@ TEST_F(CudaDeviceTest, ExpertsAgreeWithTheOracleAndRowsDoNotDependOnEachOther) {
   Floats logits = Random(kRows * kExperts, 3);
   for (size_t expert = 0; expert < kExperts; ++expert) logits[kExperts + expert] = expert % 2 == 0 ? 0.0f : -0.0f;
   for (const DType dtype : kTypes) {
-    std::vector<Values> up, down;
+    std::vector<Values> up, down, up_bias, down_bias;
     Experts::Matrices up_weights, down_weights;
+    const bool biased = dtype != DType::kF16;
+    const Activation activation = biased ? Activation::kClampedSwish : Activation::kSilu;
     for (uint32_t expert = 0; expert < kExperts; ++expert) {
       const Floats u = Random(2 * kFfn * kHidden, 10 + expert, 0.2f), d = Random(kHidden * kFfn, 60 + expert, 0.2f);
       up.push_back(RoundTo(dtype, ToDouble(u)));
       down.push_back(RoundTo(dtype, ToDouble(d)));
       const LinearSpec gated{.rows = 2 * kFfn, .cols = kHidden, .format = FormatOf(dtype), .gated = true};
       const LinearSpec plain{.rows = kHidden, .cols = kFfn, .format = FormatOf(dtype)};
-      up_weights.push_back(device_->MakeLinear(gated, ReaderOf(u, kHidden), {}));
-      down_weights.push_back(device_->MakeLinear(plain, ReaderOf(d, kFfn), {}));
+      Floats u_bias, d_bias;
+      if (biased) {
+        u_bias = Random(2 * kFfn, 110 + expert, 3.0f);
+        d_bias = Random(kHidden, 160 + expert);
+        up_bias.push_back(ToDouble(u_bias));
+        down_bias.push_back(ToDouble(d_bias));
+      }
+      up_weights.push_back(device_->MakeLinear(gated, ReaderOf(u, kHidden), u_bias));
+      down_weights.push_back(device_->MakeLinear(plain, ReaderOf(d, kFfn), d_bias));
     }
     const auto experts = device_->MakeExperts(std::move(up_weights), std::move(down_weights));
     for (const ExpertRouting& routing : {ExpertRouting{1, false}, ExpertRouting{5, false}, ExpertRouting{5, true}}) {
@@ -246,15 +258,16 @@ TEST_F(CudaDeviceTest, ExpertsAgreeWithTheOracleAndRowsDoNotDependOnEachOther) {
           return On(n, cols, Floats(all.begin() + first * cols, all.begin() + (first + n) * cols));
         };
         const Matrix y = part(before, kHidden);
-        device_->AddExperts(*experts, routing, Activation::kSilu, part(x, kHidden), part(logits, kExperts),
+        device_->AddExperts(*experts, routing, activation, part(x, kHidden), part(logits, kExperts),
                             Halves(dtype, n * routing.per_row, kFfn), y);
         return Read(y);
       };
       const Floats together = add(0, kRows);
-      const Values expected = reference::Experts(routing, Activation::kSilu, RoundTo(dtype, ToDouble(x)), kRows,
-                                                 kHidden, ToDouble(logits), up, down);
-      // What lies between the products is rounded to the weights' type: 34 numbers of size 1 times 0.2.
-      const double rounding = dtype == DType::kF32 ? 0x1p-20 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6;
+      const Values expected = reference::Experts(routing, activation, RoundTo(dtype, ToDouble(x)), kRows, kHidden,
+                                                 ToDouble(logits), up, down, up_bias, down_bias);
+      // What lies between the products is rounded to the weights' type: 34 numbers of size 1, with biases up to 56, times 0.2.
+      const double size = biased ? 16 : 1;
+      const double rounding = size * (dtype == DType::kF32 ? 0x1p-20 : dtype == DType::kF16 ? 0x1p-9 : 0x1p-6);
       for (size_t i = 0; i < together.size(); ++i) ASSERT_NEAR(together[i], before[i] + expected[i], rounding) << i;
       for (int64_t row = 0; row < kRows; ++row) {
         const Floats alone = add(row, 1);
