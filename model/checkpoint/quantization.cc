@@ -67,6 +67,7 @@ class QuantisedTensor final : public TensorSource {
 
   void ReadAhead() const override { inner_->ReadAhead(); }
   void ReturnMemory() const override { inner_->ReturnMemory(); }
+  void ReturnRows(int64_t begin, int64_t end) const override { inner_->ReturnRows(begin, end); }
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed) || inner_->non_finite(); }
 
  private:

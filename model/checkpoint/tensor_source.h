@@ -84,6 +84,8 @@ class TensorSource {
   virtual void ReadAhead() const {}
   // The rows have been read, and will hardly be again: their memory may be returned. Reading them is allowed still.
   virtual void ReturnMemory() const {}
+  // The same of rows [begin, end), by who goes on at `end`: of a large tensor not all is to wait for the last row.
+  virtual void ReturnRows(int64_t /*begin*/, int64_t /*end*/) const {}
 
   // Whether a row that was read so far held a NaN or an infinity; of stored rows, those of a quantised format.
   virtual bool non_finite() const { return false; }

@@ -147,7 +147,18 @@ class StoredTensor final : public TensorSource {
     hydrant::ReturnMemory(bytes_);
   }
 
+  void ReturnRows(int64_t begin, int64_t end) const override {
+    if (row_source_ != nullptr || vector_ || order_.changes()) return;
+    // In large pieces: a call of the system costs more than a few rows, and at the ends of a piece some memory stays.
+    const int64_t from = begin * row_bytes_ / kReturnedBytes, to = end * row_bytes_ / kReturnedBytes;
+    if (from == to) return;
+    hydrant::ReturnMemory(bytes_.substr(static_cast<size_t>(from * kReturnedBytes),
+                                        static_cast<size_t>((to - from) * kReturnedBytes)));
+  }
+
  private:
+  static constexpr int64_t kReturnedBytes = int64_t{1} << 20;
+
   int64_t StoredIndex(int64_t row) const { return vector_ ? row : order_.StoredIndex(row); }
 
   // Calls visit(stored bytes) for rows [begin, end).

@@ -31,12 +31,14 @@ WeightRows RowsOf(const std::vector<Piece>& pieces) {
       [pieces](int64_t begin, int64_t end, float* out) {
         ForEachPiece(pieces, begin, end, [&out](const TensorSource& source, int64_t from, int64_t to) {
           source.ReadRows(from, to, out);
+          source.ReturnRows(from, to);
           out += (to - from) * source.cols();
         });
       },
       [pieces](int64_t begin, int64_t end, std::byte* out) {
         ForEachPiece(pieces, begin, end, [&out](const TensorSource& source, int64_t from, int64_t to) {
           source.ReadStoredRows(from, to, out);
+          source.ReturnRows(from, to);
           out += (to - from) * RowBytes(source.format(), source.cols());
         });
       });

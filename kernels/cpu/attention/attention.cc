@@ -386,6 +386,11 @@ int32_t DecodeSplits(int32_t live) { return DecodeSplitCount(kDecodeSplitSlots, 
 
 void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const RowKernels& row_kernels,
                     ThreadPool& pool) {
+  if (call.rope != nullptr) {
+    int64_t end = 0;
+    for (const BatchRow& row : call.rows) end = std::max(end, int64_t{row.first_position()} + row.token_count);
+    call.rope->Reach(end);
+  }
   const KvWriter writer(call, norms, row_kernels);
   // A unit is the tokens of a row that share a block, so that no two threads touch one tile.
   int64_t units = 0;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <string>
@@ -10,8 +13,10 @@
 #include <vector>
 
 #include "model/files/dequantize.h"
+#include "model/files/mapped_file.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -88,6 +93,47 @@ TEST_F(TensorTableTest, FindsTensorsByRoleAndLayer) {
   EXPECT_EQ(norm->cols(), 4);
   EXPECT_EQ(table->Find(TensorRole::kKBias, 0), nullptr);
   EXPECT_EQ(table->Find(TensorRole::kV, 0), nullptr);
+}
+
+// Bytes of the file at `path` that the process has in memory.
+int64_t MappedBytesInMemory(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t kilobytes = 0;
+  bool of_file = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(path) != line.npos) of_file = true;
+    if (!of_file || !line.starts_with("Rss:")) continue;
+    kilobytes += std::stoll(line.substr(4));
+    of_file = false;
+  }
+  return kilobytes << 10;
+}
+
+TEST_F(TensorTableTest, ALargeTensorIsReturnedWhileItIsRead) {
+  constexpr int32_t kRows = 1 << 20;
+  std::vector<float> rows(4 * size_t{kRows});
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+  const TempDir dir;
+  const std::string path = dir.Write("large", std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * 4));
+  const auto file = MappedFile::Open(path);
+  ASSERT_THAT(file, IsOk());
+  config_.vocab = kRows;
+  Add("head", {kRows, 4});
+  Remove("embed");
+  tensors_.push_back({"file", "embed", WeightFormat::kF32, {}, {kRows, 4}, (*file)->bytes()});
+  const auto table = Bind();
+  ASSERT_THAT(table, IsOk());
+  const TensorSource* source = table->Find(TensorRole::kEmbedding, 0);
+  std::vector<float> read(rows.size());
+  int64_t most = 0;
+  for (int64_t row = 0; row < kRows; row += 1024) {
+    source->ReadRows(row, row + 1024, read.data() + 4 * row);
+    source->ReturnRows(row, row + 1024);
+    if (row % (64 * 1024) == 0) most = std::max(most, MappedBytesInMemory(path));
+  }
+  EXPECT_EQ(read, rows);
+  EXPECT_LT(most, 4 << 20) << "of 16 MB";
+  EXPECT_EQ(Row(source, 7), (std::vector<float>{28, 29, 30, 31})) << "and may be read again";
 }
 
 // fp32 whose element i is i: 3 rows of each of q, k, v per head, or all of q before all of k.

@@ -27,6 +27,7 @@ TEST(RopeTableTest, IsTheRoundedDoubleAtEveryPosition) {
   ThreadPool pool(2);
   const CpuRopeTable table({.dims = 8, .inv_freq = inv_freq, .positions_max = kPositions}, pool);
   for (int32_t position = 0; position < kPositions; position += 7) {
+    table.Reach(position + 1);
     for (size_t i = 0; i < inv_freq.size(); ++i) {
       const double angle = position * inv_freq[i];
       // Half an ulp of fp32 below 1, and the fp64 rounding of angle and products.
