@@ -178,6 +178,8 @@ class Device {
   // True if MakeLinear takes rows of this format and keeps them in it. Rows of another format must be expanded to a
   // DType first.
   virtual bool Supports(WeightFormat format) const = 0;
+  // False if MakeLinear wants all rows of a weight quantised, in any formats, or none; and MakeExperts matrices of one format each.
+  virtual bool MixesQuantised() const { return true; }
 
   // How long an operation of attention takes, in operations of products with weights of this format: a prompt's later
   // tokens cost as much more than their operations. 1 where nobody has measured it.
@@ -193,7 +195,7 @@ class Device {
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
   virtual void CopyToDevice(void* dst, const void* src, size_t bytes) = 0;
   virtual void CopyToHost(void* dst, const void* src, size_t bytes) = 0;
-  // `bias` [rows] may be empty. REQUIRES: Supports every format of `spec`.
+  // `bias` [rows] may be empty. REQUIRES: Supports every format of `spec`, and MixesQuantised if not all or no rows are.
   virtual std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                                    std::span<const float> bias) = 0;
   // LinearWeight::bytes() of the weight that MakeLinear would return, with or without a bias.

@@ -13,8 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/attention/cuda_rope_table.h"
 #include "kernels/cuda/eviction/eviction.h"
-#include "kernels/cuda/linear/cuda_linear.h"
 #include "kernels/cuda/linear/experts.h"
+#include "kernels/cuda/linear/packed_layout.h"
+#include "kernels/cuda/linear/packed_product.h"
 #include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/linear/skinny_gemm.h"
 #include "kernels/cuda/runtime/cuda_error.h"
@@ -61,8 +62,8 @@ std::byte* RowsFrom(const Matrix& matrix, int64_t begin) {
   return static_cast<std::byte*>(matrix.data) + static_cast<size_t>(begin * matrix.cols) * DTypeBytes(matrix.dtype);
 }
 
-WeightView ViewOf(const LinearWeight* weight) {
-  return weight != nullptr ? static_cast<const CudaLinear*>(weight)->view() : WeightView();
+cuda::TableView TableOf(const LinearWeight* weight) {
+  return weight != nullptr ? cuda::TableOf(static_cast<const CudaLinear&>(*weight)) : cuda::TableView();
 }
 
 cudaDataType BlasType(DType dtype) {
@@ -114,10 +115,13 @@ std::string CudaDevice::name() const {
   return absl::StrCat("cuda ", properties_.name, ", ", properties_.multiProcessorCount, " multiprocessors");
 }
 
-bool CudaDevice::Supports(WeightFormat format) const { return !IsQuantised(format); }
+bool CudaDevice::Supports(WeightFormat format) const {
+  return !IsQuantised(format) || cuda::PackedLayoutOf(format).code_bits > 0;
+}
 
-// Kernels read rows of 16 bits in pieces of 16 bytes.
+// Kernels read rows of 16 bits in pieces of 16 bytes. Rows of a quantised weight are whole blocks of 32.
 DType CudaDevice::PreferredInputType(const LinearSpec& spec) const {
+  if (!spec.parts.empty() || IsQuantised(spec.format)) return DType::kBF16;
   return spec.cols % 8 == 0 ? DTypeOf(spec.format) : DType::kF32;
 }
 
@@ -226,7 +230,7 @@ void CudaDevice::RunLayers(const void* program, const std::function<void()>& ops
 
 void CudaDevice::Embed(const LinearWeight* tokens, float scale, const LinearWeight* positions, Matrix x) {
   assert(tokens != nullptr || positions != nullptr);
-  cuda::LaunchEmbed(stream_, step_->view(), ViewOf(tokens), scale, ViewOf(positions), x.rows, x.cols, Out(x));
+  cuda::LaunchEmbed(stream_, step_->view(), TableOf(tokens), scale, TableOf(positions), x.rows, x.cols, Out(x));
   Done();
 }
 
@@ -251,10 +255,14 @@ void CudaDevice::AddExperts(const Experts& experts, const ExpertRouting& routing
   assert(static_cast<size_t>(inner.rows) * sizeof(cuda::ExpertShare) <= chosen_experts_->bytes());
   auto* chosen = static_cast<cuda::ExpertShare*>(chosen_experts_->data());
   cuda::LaunchChooseExperts(stream_, In(logits), x.rows, logits.cols, routing, chosen);
-  cuda::LaunchExpertsUp(stream_, on_device.up_views(), ViewOf(experts.up().front().get()), chosen, routing.per_row,
-                        activation, {x.data, x.dtype}, x.rows, {inner.data, inner.dtype});
-  cuda::LaunchExpertsDown(stream_, on_device.down_views(), ViewOf(experts.down().front().get()), chosen,
-                          routing.per_row, {inner.data, inner.dtype}, x.rows, Out(y));
+  for (const WeightFormat format : on_device.up_formats()) {
+    cuda::LaunchExpertsUp(stream_, on_device.up_matrices(), format, chosen, routing.per_row, activation,
+                          {x.data, x.dtype}, x.rows, {inner.data, inner.dtype}, inner.cols);
+  }
+  for (const WeightFormat format : on_device.down_formats()) {
+    cuda::LaunchExpertsDown(stream_, on_device.down_matrices(), format, chosen, routing.per_row,
+                            {inner.data, inner.dtype}, x.rows, Out(y), y.cols);
+  }
   Done();
 }
 
@@ -264,13 +272,16 @@ void CudaDevice::SoftCap(float cap, Matrix x) {
 }
 
 void CudaDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
-  const WeightView view = ViewOf(&weight);
-  assert(x.dtype == DType::kF32 || x.dtype == view.dtype);
+  const auto& linear = static_cast<const CudaLinear&>(weight);
+  const WeightView& view = linear.view();
+  assert(x.dtype == DType::kF32 || x.dtype == (linear.packed() ? DType::kBF16 : view.dtype));
   for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
     const int64_t n = std::min(kProductRows, x.rows - begin);
     const cuda::Input in(RowsFrom(x, begin), x.dtype);
     const cuda::Output out(RowsFrom(y, begin), y.dtype);
-    if (n <= cuda::kMatvecRowsMax) {
+    if (linear.packed()) {
+      MultiplyPacked(linear, epilogue, activation, in, n, out);
+    } else if (n <= cuda::kMatvecRowsMax) {
       cuda::LaunchMatvec(stream_, view, epilogue, activation, in, n, out);
     } else {
       MultiplyMany(view, epilogue, activation, in, n, out);
@@ -314,6 +325,42 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activ
     cuda::LaunchFinishProduct(stream_, weight.bias, epilogue == Epilogue::kActivate, activation, target, y, n,
                               weight.rows);
   }
+}
+
+void CudaDevice::MultiplyPacked(const CudaLinear& weight, Epilogue epilogue, Activation activation,
+                                const cuda::Input& x, int64_t n, const cuda::Output& y) {
+  const void* operand = x.data;
+  const int64_t rows = weight.spec().rows, cols = weight.spec().cols;
+  if (x.dtype != DType::kBF16) {
+    assert(static_cast<size_t>(n * cols) * 2 <= rounded_x_->bytes());
+    cuda::LaunchRound(stream_, static_cast<const float*>(x.data), DType::kBF16, rounded_x_->data(), n, cols, cols);
+    operand = rounded_x_->data();
+  }
+  const std::vector<cuda::PackedView>& parts = weight.parts();
+  const int32_t multiprocessors = properties_.multiProcessorCount;
+  if (epilogue != Epilogue::kGate) {
+    int64_t first = 0;
+    for (const cuda::PackedView& part : parts) {
+      const cuda::Output to(static_cast<std::byte*>(y.data) + static_cast<size_t>(first) * DTypeBytes(y.dtype),
+                            y.dtype);
+      cuda::LaunchPackedProduct(stream_, part, epilogue, activation, operand, n, multiprocessors, to, rows);
+      first += part.rows;
+    }
+    return;
+  }
+  if (cuda::TakesPackedGate(parts[0], parts[1], n, multiprocessors)) {
+    cuda::LaunchPackedGate(stream_, parts[0], parts[1], activation, operand, n, y);
+    return;
+  }
+  assert(static_cast<size_t>(n * rows) * sizeof(float) <= gate_->bytes());
+  auto* sums = static_cast<float*>(gate_->data());
+  for (const cuda::PackedView& part : parts) {
+    cuda::PackedView unbiased = part;
+    unbiased.bias = nullptr;  // LaunchGate adds it
+    cuda::LaunchPackedProduct(stream_, unbiased, Epilogue::kStore, activation, operand, n, multiprocessors,
+                              &part == &parts[0] ? sums : sums + parts[0].rows, rows);
+  }
+  cuda::LaunchGate(stream_, weight.bias(), activation, sums, y, n, rows / 2);
 }
 
 void CudaDevice::GatherRows(Matrix x, std::span<const int32_t> indices, Matrix y) {

@@ -3,8 +3,9 @@
 // Thread: engine. Ops return when they are queued; AwaitSample, the copies to the host and MeasureLosses wait.
 //
 // Invariants
-//  1. Those of Device but for one: products of different numbers of rows are formed by different kernels, so that a row's
-//     bits depend on how many rows are in the step. For equal steps they are equal.
+//  1. Those of Device but for one: products with weights of a DType are formed by different kernels for different numbers of
+//     rows, so that a row's bits depend on how many rows are in the step. For equal steps they are equal. Products with weights
+//     kept as they are stored have the same bits in every step.
 //  2. Errors of CUDA are CudaError, thrown by the op that learns of them; the device is not used after one.
 #ifndef HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
 #define HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
@@ -20,6 +21,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/eviction/kv_staging.h"
 #include "kernels/cuda/graph.h"
+#include "kernels/cuda/linear/cuda_linear.h"
 #include "kernels/cuda/linear/matvec.h"
 #include "kernels/cuda/runtime/memory.h"
 #include "kernels/cuda/sampling/sample_queue.h"
@@ -44,6 +46,7 @@ class CudaDevice final : public Device {
   std::string name() const override;
   bool Caches(KvType type) const override { return type != KvType::kInt8; }
   bool Supports(WeightFormat format) const override;
+  bool MixesQuantised() const override { return false; }
   DType PreferredInputType(const LinearSpec& spec) const override;
   // Device memory that is not taken.
   size_t free_bytes() const;
@@ -81,6 +84,8 @@ class CudaDevice final : public Device {
   void Done();
   void MultiplyMany(const cuda::WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                     int64_t n, const cuda::Output& y);
+  void MultiplyPacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
+                      int64_t n, const cuda::Output& y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);
 

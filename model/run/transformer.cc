@@ -86,6 +86,13 @@ Matrix Transformer::RowsFor(const LinearWeight& weight, const std::unique_ptr<De
   return Rows(buffer, rows, spec.cols, device_.PreferredInputType(spec));
 }
 
+Matrix Transformer::ForAll(const Experts::Matrices& weights, Matrix rows) const {
+  for (const auto& weight : weights) {
+    if (device_.PreferredInputType(weight->spec()) != rows.dtype) rows.dtype = DType::kF32;
+  }
+  return rows;
+}
+
 void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
   assert(!batch.token_ids.empty() && std::ssize(batch.token_ids) <= limits_.tokens_max);
   tokens_ = device_.BeginStep(batch);
@@ -118,6 +125,11 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   // Without norms before them, attention and MLP read the residual stream itself.
   const bool norms_inputs = config_.norms_inputs(), norms_sums = config_.norm_place == NormPlace::kAfterSum;
   const Matrix in = norms_inputs ? RowsFor(*weights.qkv, normed_, tokens) : x;
+  Matrix mlp_in = x;
+  if (norms_inputs && weights.router == nullptr) mlp_in = RowsFor(*weights.up, normed_, tokens);
+  if (norms_inputs && weights.router != nullptr) {
+    mlp_in = ForAll(weights.experts->up(), RowsFor(*weights.router, normed_, tokens));
+  }
 
   if (norms_inputs) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
@@ -127,11 +139,11 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   device_.Attention(weights.rope, spec, layer, qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   const bool parallel = config_.parallel_residual;
-  if (parallel) device_.Norm(weights.mlp_norm, x, in);
+  if (parallel) device_.Norm(weights.mlp_norm, x, mlp_in);
   AddProduct(*weights.o, attention, weights.attention_out_norm, tokens);
-  if (norms_inputs && !parallel) device_.Norm(weights.mlp_norm, x, in);
+  if (norms_inputs && !parallel) device_.Norm(weights.mlp_norm, x, mlp_in);
   if (norms_sums) device_.Norm(weights.attention_norm, x, x);
-  Mlp(weights, in, tokens);
+  Mlp(weights, mlp_in, tokens);
   if (norms_sums) device_.Norm(weights.mlp_norm, x, x);
 }
 
@@ -148,7 +160,8 @@ void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
 
 void Transformer::AddExperts(const LayerWeights& weights, Matrix in, int64_t tokens) {
   const Matrix logits = Rows(router_, tokens, config_.experts);
-  const Matrix inner = RowsFor(*weights.experts->down().front(), ffn_, tokens * config_.experts_per_token);
+  const Experts::Matrices& down = weights.experts->down();
+  const Matrix inner = ForAll(down, RowsFor(*down.front(), ffn_, tokens * config_.experts_per_token));
   device_.Linear(*weights.router, in, logits, /*accumulate=*/false);
   const ExpertRouting routing = {.per_row = config_.experts_per_token, .normalised = config_.normalised_experts};
   device_.AddExperts(*weights.experts, routing, config_.activation, in, logits, inner,

@@ -55,6 +55,8 @@ class Transformer {
                      DType dtype = DType::kF32);
   // A matrix for rows that only products with `weight`, or with weights of its type and columns, read.
   Matrix RowsFor(const LinearWeight& weight, const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows) const;
+  // `rows` with the type that all products with `weights` prefer; fp32 if `rows` has another one.
+  Matrix ForAll(const Experts::Matrices& weights, Matrix rows) const;
 
   const ModelConfig config_;
   const Weights weights_;

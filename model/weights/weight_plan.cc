@@ -28,6 +28,9 @@ class Planner {
       weight.cols = source.cols();
       weight.parts.push_back(PartOf(source, name, layer));
     }
+    if (!device_.mixes_quantised && Mixes(weight)) {
+      for (WeightPart& part : weight.parts) part.computed = FormatOf(choice_.expanded);
+    }
     Push(std::move(weight));
   }
 
@@ -52,6 +55,15 @@ class Planner {
     const TensorSource* source = tensors_.Find(role, layer, expert);
     assert(source != nullptr);
     return *source;
+  }
+
+  // Whether it has parts that Device::MixesQuantised is about.
+  static bool Mixes(const PlannedWeight& weight) {
+    const WeightFormat first = weight.parts.front().computed;
+    return std::any_of(weight.parts.begin(), weight.parts.end(), [&](const WeightPart& part) {
+      return IsQuantised(part.computed) != IsQuantised(first) ||
+             (weight.role == WeightRole::kExpertUp && part.computed != first);
+    });
   }
 
   WeightPart PartOf(const TensorSource& source, const PartNames& name, int32_t layer) const {
@@ -165,7 +177,8 @@ std::vector<std::pair<std::string, int64_t>> WeightPlan::BytesByFormat() const {
 
 WeightDevice WeightDevice::Of(const Device& device) {
   return {[&device](WeightFormat format) { return device.Supports(format); },
-          [&device](const LinearSpec& spec, bool biased) { return device.LinearBytes(spec, biased); }};
+          [&device](const LinearSpec& spec, bool biased) { return device.LinearBytes(spec, biased); },
+          device.MixesQuantised()};
 }
 
 WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device,

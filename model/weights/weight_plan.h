@@ -83,7 +83,8 @@ struct WeightPlan {
 // The types that weights are computed with.
 struct WeightChoice {
   DType expanded = DType::kF32;  // what is not kept as it is stored
-  // Quantised rows stay as they are stored where the device supports their format. Otherwise they are expanded.
+  // Quantised rows stay as they are stored where the device supports their format, and where it takes a weight's other rows beside
+  // them. Otherwise they are expanded.
   bool keep_quantised = false;
 };
 
@@ -91,6 +92,7 @@ struct WeightChoice {
 struct WeightDevice {
   std::function<bool(WeightFormat)> supports;                           // Device::Supports
   std::function<int64_t(const LinearSpec&, bool biased)> linear_bytes;  // Device::LinearBytes
+  bool mixes_quantised = true;                                          // Device::MixesQuantised
 
   static WeightDevice Of(const Device& device);  // which must outlive it
 };

@@ -7,6 +7,7 @@
 namespace hydrant::cuda {
 
 void BenchProducts(Bench& bench);   // of one to 2,048 rows
+void BenchPacked(Bench& bench);     // with weights as they are stored
 void BenchRows(Bench& bench);       // embedding, norms, what stands between products
 void BenchAttention(Bench& bench);  // rotation and writes, generated tokens, prompts
 void BenchCaches(Bench& bench);     // cuts, losses, score blocks, copies, parking

@@ -77,7 +77,7 @@ void Embedding(Bench& bench, const Shape& shape, int32_t vocab) {
                  {.tokens_max = tokens, .rows_max = 1, .slots_max = tokens, .query_heads = 1, .head_dim = 64},
                  StepTable::RowFloats(tokens, 1, 64));
   step.Fill({.token_ids = ids, .rows = {&row, 1}});
-  const WeightView view = {weight->data(), DType::kBF16, vocab, shape.cols, shape.cols};
+  const TableView view = {.dense = {weight->data(), DType::kBF16, vocab, shape.cols, shape.cols}};
   Timed timed(bench, shape, {}, shape.count() * sizeof(float));
   const double seconds = timed.Seconds([&](const float*, void* y) {
     LaunchEmbed(bench.stream(), step.view(), view, 1, {}, shape.rows, shape.cols, static_cast<float*>(y));

@@ -13,7 +13,7 @@ namespace {
 
 int Run(bool small, const char* json) {
   Bench bench(small);
-  for (const auto& group : {BenchProducts, BenchAttention, BenchRows, BenchCaches, BenchSampling}) {
+  for (const auto& group : {BenchProducts, BenchPacked, BenchAttention, BenchRows, BenchCaches, BenchSampling}) {
     group(bench);
     // What was measured is kept even if the time is up before the end.
     if (json != nullptr) bench.WriteJson(json);

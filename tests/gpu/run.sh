@@ -130,7 +130,8 @@ if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
   if [[ -x $nvcc ]]; then
     stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native --threads 0 -x cu -o "$bench" \
       tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*/*.cu kernels/cuda/runtime/cuda_error.cc kernels/cuda/runtime/memory.cc \
-      kernels/cuda/step_table.cc kernels/reference/reference.cc -lcublas \
+      kernels/cuda/step_table.cc kernels/cuda/linear/packed_layout.cc kernels/reference/reference.cc \
+      kernels/reference/quantised_reference.cc -lcublas \
       -Xlinker -rpath -Xlinker "$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64"
   else
     skip build_kernels "there is no nvcc"

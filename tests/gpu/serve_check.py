@@ -1,7 +1,7 @@
 """Serves a small random model with the real hydrantd and asks it what clients ask: serve_check.py HYDRANTD FOLDER [DEVICE [FLAG …]].
 
 The model is written into FOLDER. A server on DEVICE (default: cuda), started with the FLAGs as well, must answer streamed completions with a budget, the same tokens in
-fp32 as one on the processor, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
+fp32 as one on the processor, also with weights that it keeps in four bits, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
 HYDRANTD. Python's standard library only."""
 
 import array
@@ -136,11 +136,14 @@ def answers(server):
     return [ids for ids, _ in found]
 
 
-def served(binary, model, device, dtype, flags):
+def served(binary, model, device, dtype, flags, formats=()):
+    """Tokens of every chat. /metrics has to say that weights are of these formats."""
     flags = ("--log-level", "debug", "--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching", *flags)
     server = ServerProcess(binary, model, flags)
     try:
         ids = answers(server)
+        for name in formats:
+            assert server.metric("hydrant_weight_bytes", format=name) > 0, f"no weights in {name}"
         assert device == "cpu" or any("warm-up took" in line for line in server.log), "the device was not warmed up"
         print(f"{device}, {dtype}: ready after {server.ready_s:.1f} s, {CHATS} chats of {PROMPT} + {GENERATED} tokens", flush=True)
     except BaseException:
@@ -163,6 +166,7 @@ def main(binary, folder, device="cuda", *flags):
     found = served(binary, model, device, "float32", flags)
     assert found == expected, f"{device} says\n{found}\nand the processor\n{expected}"
     served(binary, model, device, "bfloat16", flags)
+    served(binary, model, device, "bfloat16", (*flags, "--quantization", "int4"), ("Q4_0", "Q8_0"))
     return 0
 
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -9,15 +11,22 @@ namespace hydrant::cuda {
 
 CudaExperts::CudaExperts(Matrices up_matrices, Matrices down_matrices, bool host_visible, cudaStream_t stream)
     : Experts(std::move(up_matrices), std::move(down_matrices)),
-      views_(2 * up().size() * sizeof(WeightView), host_visible) {
-  std::vector<WeightView> views;
-  for (const Matrices* matrices : {&up(), &down()}) {
-    for (const auto& matrix : *matrices) {
-      views.push_back(static_cast<const CudaLinear&>(*matrix).view());
-      assert(views.back().dtype == views.front().dtype);
+      matrices_(2 * up().size() * sizeof(ExpertMatrix), host_visible) {
+  std::vector<ExpertMatrix> on_device;
+  for (const bool is_up : {true, false}) {
+    std::vector<WeightFormat>& formats = is_up ? up_formats_ : down_formats_;
+    for (const auto& matrix : is_up ? up() : down()) {
+      const auto& linear = static_cast<const CudaLinear&>(*matrix);
+      ExpertMatrix& to = on_device.emplace_back();
+      if (!linear.packed()) to.dense = linear.view();
+      assert(linear.parts().size() <= std::size(to.packed));
+      std::copy(linear.parts().begin(), linear.parts().end(), to.packed);
+      assert(!linear.packed() || linear.parts().front().format == linear.parts().back().format);
+      const WeightFormat format = linear.packed() ? to.packed[0].format : FormatOf(to.dense.dtype);
+      if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
     }
   }
-  CopyAndWait(views_.data(), views.data(), views.size() * sizeof(WeightView), stream);
+  CopyAndWait(matrices_.data(), on_device.data(), on_device.size() * sizeof(ExpertMatrix), stream);
 }
 
 }  // namespace hydrant::cuda

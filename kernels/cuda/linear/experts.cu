@@ -2,6 +2,7 @@
 #include <cassert>
 
 #include "kernels/cuda/linear/experts.h"
+#include "kernels/cuda/linear/packed_panel.cuh"
 #include "kernels/cuda/runtime/activation.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 constexpr int64_t kWarps = kThreads / kWarp;
+constexpr uint32_t kPackedThreads = kRuns * kWarp;
 
 // What one launch has in its second dimension.
 constexpr int64_t kRowsOfLaunch = 65535;
@@ -83,12 +85,18 @@ __device__ __forceinline__ float Product(const WeightView& weight, int64_t row, 
   return WarpReduce(sum, Sum());
 }
 
+// A launch has the experts of one format; blocks of others have nothing to do.
+__device__ __forceinline__ bool IsOf(const ExpertMatrix& matrix, WeightFormat format) {
+  return matrix.packed[0].data != nullptr ? matrix.packed[0].format == format : FormatOf(matrix.dense.dtype) == format;
+}
+
 template <typename T, typename X>
 __global__ void __launch_bounds__(kThreads)
-    ExpertsUpKernel(const WeightView* up, const ExpertShare* chosen, int32_t per_row, Activation activation, const X* x,
-                    int64_t first_entry, Output inner) {
+    ExpertsUpKernel(const ExpertMatrix* up, WeightFormat format, const ExpertShare* chosen, int32_t per_row,
+                    Activation activation, const X* x, int64_t first_entry, Output inner) {
   const int64_t entry = first_entry + blockIdx.y, lane = threadIdx.x % kWarp;
-  const WeightView weight = up[chosen[entry].expert];
+  if (!IsOf(up[chosen[entry].expert], format)) return;
+  const WeightView weight = up[chosen[entry].expert].dense;
   const int64_t outputs = weight.rows / 2, output = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (output >= outputs) return;
   const X* row = x + entry / per_row * weight.cols;
@@ -103,14 +111,15 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T, typename X>
 __global__ void __launch_bounds__(kThreads)
-    ExpertsDownKernel(const WeightView* down, const ExpertShare* chosen, int32_t per_row, const X* inner,
-                      int64_t first_row, int64_t hidden, float* y) {
+    ExpertsDownKernel(const ExpertMatrix* down, WeightFormat format, const ExpertShare* chosen, int32_t per_row,
+                      const X* inner, int64_t first_row, int64_t hidden, float* y) {
   const int64_t row = first_row + blockIdx.y, lane = threadIdx.x % kWarp;
   const int64_t output = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (output >= hidden) return;
   float sum = y[row * hidden + output];
   for (int64_t entry = row * per_row; entry < (row + 1) * per_row; ++entry) {
-    const WeightView weight = down[chosen[entry].expert];
+    if (!IsOf(down[chosen[entry].expert], format)) continue;
+    const WeightView weight = down[chosen[entry].expert].dense;
     float product = Product<T>(weight, output, inner + entry * weight.cols, lane);
     if (weight.bias != nullptr) product += weight.bias[output];
     sum += chosen[entry].weight * product;
@@ -118,15 +127,80 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) y[row * hidden + output] = sum;
 }
 
+// Output 32 * blockIdx.x + `lane` of a part, with its bias, in warp 0.
+template <WeightFormat kFormat, typename X>
+__device__ __forceinline__ float PanelProduct(const PackedView& part, const X* x, float* joined) {
+  float product[1];
+  MultiplyPanel<kFormat, 1>(part.data + blockIdx.x * part.panel_bytes, part.cols, x, 1, joined, product);
+  const int64_t output = int64_t{blockIdx.x} * kPackedOutputs + threadIdx.x % kWarp;
+  return part.bias != nullptr && output < part.rows ? product[0] + part.bias[output] : product[0];
+}
+
+template <WeightFormat kFormat, typename X>
+__global__ void __launch_bounds__(kPackedThreads)
+    PackedExpertsUpKernel(const ExpertMatrix* up, const ExpertShare* chosen, int32_t per_row, Activation activation,
+                          const X* x, int64_t first_entry, Output inner) {
+  __shared__ float joined[kJoinFloats];
+  const int64_t entry = first_entry + blockIdx.y;
+  const ExpertMatrix& matrix = up[chosen[entry].expert];
+  if (!IsOf(matrix, kFormat)) return;
+  const int64_t ffn = matrix.packed[0].rows;
+  const X* row = x + entry / per_row * matrix.packed[0].cols;
+  float gate = 0.0f, product = 0.0f;
+  // One copy of the code: what is inside is long.
+#pragma unroll 1
+  for (int part = 0; part < 2; ++part) {
+    gate = product;
+    product = PanelProduct<kFormat>(matrix.packed[part], row, joined);
+  }
+  const int64_t output = int64_t{blockIdx.x} * kPackedOutputs + threadIdx.x;
+  if (threadIdx.x < kWarp && output < ffn) Store(inner, entry * ffn + output, Activate(activation, gate) * product);
+}
+
+template <WeightFormat kFormat, typename X>
+__global__ void __launch_bounds__(kPackedThreads)
+    PackedExpertsDownKernel(const ExpertMatrix* down, const ExpertShare* chosen, int32_t per_row, const X* inner,
+                            int64_t first_row, int64_t hidden, float* y) {
+  __shared__ float joined[kJoinFloats];
+  const int64_t row = first_row + blockIdx.y, output = int64_t{blockIdx.x} * kPackedOutputs + threadIdx.x % kWarp;
+  float sum = output < hidden ? y[row * hidden + output] : 0.0f;
+#pragma unroll 1
+  for (int64_t entry = row * per_row; entry < (row + 1) * per_row; ++entry) {
+    const ExpertMatrix& matrix = down[chosen[entry].expert];
+    if (!IsOf(matrix, kFormat)) continue;
+    const float product = PanelProduct<kFormat>(matrix.packed[0], inner + entry * matrix.packed[0].cols, joined);
+    sum += chosen[entry].weight * product;
+  }
+  if (threadIdx.x < kWarp && output < hidden) y[row * hidden + output] = sum;
+}
+
+// Calls function.template operator()<format>(elements of x) with the type of x.
+template <typename Function>
+void WithPackedTypes(WeightFormat format, const Input& x, const Function& function) {
+  assert(x.dtype != DType::kF16);
+  WithPackedFormat(format, [&]<WeightFormat kFormat>() {
+    if (x.dtype == DType::kF32) return function.template operator()<kFormat>(static_cast<const float*>(x.data));
+    function.template operator()<kFormat>(static_cast<const __nv_bfloat16*>(x.data));
+  });
+}
+
 // Calls function(T{}, elements of x) with the types of the weight and of x.
 template <typename Function>
-void WithTypes(const WeightView& shape, const Input& x, const Function& function) {
-  assert(x.dtype == DType::kF32 || x.dtype == shape.dtype);
-  WithElement(shape.dtype, [&](auto element) {
+void WithTypes(DType dtype, const Input& x, const Function& function) {
+  assert(x.dtype == DType::kF32 || x.dtype == dtype);
+  WithElement(dtype, [&](auto element) {
     using T = decltype(element);
     if (x.dtype == DType::kF32) return function(element, static_cast<const float*>(x.data));
     function(element, static_cast<const T*>(x.data));
   });
+}
+
+// Calls launch(first, count) for parts of `all` that a grid's second dimension holds.
+template <typename Function>
+void InParts(int64_t all, const Function& launch) {
+  for (int64_t first = 0; first < all; first += kRowsOfLaunch) {
+    launch(first, static_cast<uint32_t>(std::min(kRowsOfLaunch, all - first)));
+  }
 }
 
 }  // namespace
@@ -138,25 +212,38 @@ void LaunchChooseExperts(cudaStream_t stream, const float* logits, int64_t rows,
          routing.normalised, chosen);
 }
 
-void LaunchExpertsUp(cudaStream_t stream, const WeightView* up, const WeightView& shape, const ExpertShare* chosen,
-                     int32_t per_row, Activation activation, const Input& x, int64_t rows, const Output& inner) {
-  WithTypes(shape, x, [&]<typename T, typename X>(T, const X* elements) {
-    for (int64_t first = 0; first < rows * per_row; first += kRowsOfLaunch) {
-      const int64_t count = std::min(kRowsOfLaunch, rows * per_row - first);
-      const dim3 blocks(BlocksFor(shape.rows / 2, kWarps), static_cast<uint32_t>(count));
-      Launch(stream, blocks, kThreads, ExpertsUpKernel<T, X>, up, chosen, per_row, activation, elements, first, inner);
+void LaunchExpertsUp(cudaStream_t stream, const ExpertMatrix* up, WeightFormat format, const ExpertShare* chosen,
+                     int32_t per_row, Activation activation, const Input& x, int64_t rows, const Output& inner,
+                     int64_t ffn) {
+  InParts(rows * per_row, [&](int64_t first, uint32_t count) {
+    if (IsQuantised(format)) {
+      WithPackedTypes(format, x, [&]<WeightFormat kFormat, typename X>(const X* elements) {
+        Launch(stream, dim3(BlocksFor(ffn, kPackedOutputs), count), kPackedThreads, PackedExpertsUpKernel<kFormat, X>,
+               up, chosen, per_row, activation, elements, first, inner);
+      });
+      return;
     }
+    WithTypes(DTypeOf(format), x, [&]<typename T, typename X>(T, const X* elements) {
+      Launch(stream, dim3(BlocksFor(ffn, kWarps), count), kThreads, ExpertsUpKernel<T, X>, up, format, chosen, per_row,
+             activation, elements, first, inner);
+    });
   });
 }
 
-void LaunchExpertsDown(cudaStream_t stream, const WeightView* down, const WeightView& shape, const ExpertShare* chosen,
-                       int32_t per_row, const Input& inner, int64_t rows, float* y) {
-  WithTypes(shape, inner, [&]<typename T, typename X>(T, const X* elements) {
-    for (int64_t first = 0; first < rows; first += kRowsOfLaunch) {
-      const int64_t count = std::min(kRowsOfLaunch, rows - first);
-      const dim3 blocks(BlocksFor(shape.rows, kWarps), static_cast<uint32_t>(count));
-      Launch(stream, blocks, kThreads, ExpertsDownKernel<T, X>, down, chosen, per_row, elements, first, shape.rows, y);
+void LaunchExpertsDown(cudaStream_t stream, const ExpertMatrix* down, WeightFormat format, const ExpertShare* chosen,
+                       int32_t per_row, const Input& inner, int64_t rows, float* y, int64_t hidden) {
+  InParts(rows, [&](int64_t first, uint32_t count) {
+    if (IsQuantised(format)) {
+      WithPackedTypes(format, inner, [&]<WeightFormat kFormat, typename X>(const X* elements) {
+        Launch(stream, dim3(BlocksFor(hidden, kPackedOutputs), count), kPackedThreads,
+               PackedExpertsDownKernel<kFormat, X>, down, chosen, per_row, elements, first, hidden, y);
+      });
+      return;
     }
+    WithTypes(DTypeOf(format), inner, [&]<typename T, typename X>(T, const X* elements) {
+      Launch(stream, dim3(BlocksFor(hidden, kWarps), count), kThreads, ExpertsDownKernel<T, X>, down, format, chosen,
+             per_row, elements, first, hidden, y);
+    });
   });
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/cuda/linear/packed_panel.cuh"
 #include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/runtime/activation.cuh"
 #include "kernels/cuda/runtime/element.cuh"
@@ -19,31 +20,42 @@ __device__ void TakeRow(const WeightView& weight, int64_t row, float scale, bool
   }
 }
 
-__device__ void TakeRowOfType(const WeightView& weight, int64_t row, float scale, bool add, float* x) {
-  switch (weight.dtype) {
-    case DType::kF32:
-      return TakeRow<float>(weight, row, scale, add, x);
-    case DType::kF16:
-      return TakeRow<__half>(weight, row, scale, add, x);
-    case DType::kBF16:
-      return TakeRow<__nv_bfloat16>(weight, row, scale, add, x);
+__device__ void TakePackedRow(const PackedView& weight, int64_t row, float scale, bool add, float* x) {
+  for (int64_t col = threadIdx.x; col < weight.cols; col += blockDim.x) {
+    const float value = PackedElement(weight, row, col) * scale;
+    x[col] = add ? x[col] + value : value;
   }
 }
 
-__global__ void EmbedKernel(StepView step, WeightView tokens, float scale, WeightView positions, int64_t cols,
-                            float* x) {
+__device__ void TakeRowOf(const TableView& table, int64_t row, float scale, bool add, float* x) {
+  if (table.packed.data != nullptr) return TakePackedRow(table.packed, row, scale, add, x);
+  switch (table.dense.dtype) {
+    case DType::kF32:
+      return TakeRow<float>(table.dense, row, scale, add, x);
+    case DType::kF16:
+      return TakeRow<__half>(table.dense, row, scale, add, x);
+    case DType::kBF16:
+      return TakeRow<__nv_bfloat16>(table.dense, row, scale, add, x);
+  }
+}
+
+__device__ __forceinline__ bool Present(const TableView& table) {
+  return table.dense.data != nullptr || table.packed.data != nullptr;
+}
+
+__global__ void EmbedKernel(StepView step, TableView tokens, float scale, TableView positions, int64_t cols, float* x) {
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
   const DeviceRow& row = step.rows[step.row_of_token[token]];
-  if (tokens.data != nullptr) {
+  if (Present(tokens)) {
     int32_t id = step.token_ids[token];
     if (id == kSampledId) id = step.sampled_ids[row.state_row];
-    TakeRowOfType(tokens, id == kNoNextId ? 0 : id, scale, false, to);
+    TakeRowOf(tokens, id == kNoNextId ? 0 : id, scale, false, to);
   }
-  if (positions.data == nullptr) return;
+  if (!Present(positions)) return;
   // A thread adds to the elements that it has put there itself.
-  TakeRowOfType(positions, row.position + token - row.token_begin, 1.0f, tokens.data != nullptr, to);
+  TakeRowOf(positions, row.position + token - row.token_begin, 1.0f, Present(tokens), to);
 }
 
 __global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
@@ -99,8 +111,8 @@ dim3 OnePerRow(int64_t rows) { return {static_cast<uint32_t>(rows)}; }
 
 }  // namespace
 
-void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, float scale,
-                 const WeightView& positions, int64_t token_count, int64_t cols, float* x) {
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const TableView& tokens, float scale,
+                 const TableView& positions, int64_t token_count, int64_t cols, float* x) {
   Launch(stream, OnePerRow(token_count), kThreads, EmbedKernel, step, tokens, scale, positions, cols, x);
 }
 

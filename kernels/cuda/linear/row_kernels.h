@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/runtime/output.h"
 #include "kernels/cuda/runtime/step_view.h"
 #include "kernels/device.h"
@@ -28,9 +29,15 @@ struct WeightView {
   const float* bias = nullptr;  // [rows] or null
 };
 
-// x [tokens, cols]: Device::Embed. A view without data adds nothing.
-void LaunchEmbed(cudaStream_t stream, const StepView& step, const WeightView& tokens, float scale,
-                 const WeightView& positions, int64_t token_count, int64_t cols, float* x);
+// The rows of an embedding table, in one of two forms; without either: no table.
+struct TableView {
+  WeightView dense = {};
+  PackedView packed = {};
+};
+
+// x [tokens, cols]: Device::Embed. No table adds nothing.
+void LaunchEmbed(cudaStream_t stream, const StepView& step, const TableView& tokens, float scale,
+                 const TableView& positions, int64_t token_count, int64_t cols, float* x);
 
 // Device::Norm.
 void LaunchNorm(cudaStream_t stream, const NormWeight& norm, const float* x, const Output& y, int64_t rows,

@@ -164,6 +164,20 @@ TEST(WeightPlan, AFusedMatrixMayMixTheFormatsOfItsParts) {
               ElementsAre(kQ4_K, kQ4_K, kBF16));
 }
 
+TEST(WeightPlan, WhereADeviceTakesNoMixtureWhatIsNotAllQuantisedIsExpanded) {
+  TensorTable tensors = HollowTensors(TwoLayers(), kQ4_K);
+  Replace(tensors, TensorRole::kV, 1, kQ6_K);
+  WeightDevice device = PlainDevice({kQ4_K});
+  device.mixes_quantised = false;
+  const auto plan = [&] { return PlanWeights(TwoLayers(), tensors, device, {DType::kBF16, true}, 100); };
+  EXPECT_THAT(Computed(Find(plan(), WeightRole::kQkv, 0)), ElementsAre(kQ4_K, kQ4_K, kQ4_K));
+  EXPECT_THAT(Computed(Find(plan(), WeightRole::kQkv, 1)), ElementsAre(kBF16, kBF16, kBF16));
+  EXPECT_EQ(plan().Formats(), "bfloat16, Q4_K (stored as Q4_K, Q6_K)");
+  device = PlainDevice({kQ4_K, kQ6_K});  // two formats, both quantised
+  device.mixes_quantised = false;
+  EXPECT_THAT(Computed(Find(plan(), WeightRole::kQkv, 1)), ElementsAre(kQ4_K, kQ4_K, kQ6_K));
+}
+
 TEST(WeightPlan, AGateAndItsUpProjectionMayDiffer) {
   TensorTable tensors = HollowTensors(TwoLayers(), kQ4_K);
   Replace(tensors, TensorRole::kUp, 1, kQ6_K);

@@ -19,4 +19,13 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
   return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
+struct __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+};
+
+inline __nv_bfloat162 __hadd2(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return {__float2bfloat16_rn(__bfloat162float(a.x) + __bfloat162float(b.x)),
+          __float2bfloat16_rn(__bfloat162float(a.y) + __bfloat162float(b.y))};
+}
+
 #endif  // HYDRANT_TESTS_SIMT_INCLUDE_CUDA_BF16_H_

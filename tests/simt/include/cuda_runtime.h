@@ -104,6 +104,8 @@ T __ldcg(const T* address) {
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fadd_rn(float x, float y) { return x + y; }
 inline float __fdividef(float x, float y) { return x / y; }
 using std::max;
 using std::min;

@@ -1,0 +1,200 @@
+#include <cassert>
+
+#include "kernels/cuda/linear/packed_panel.cuh"
+#include "kernels/cuda/linear/packed_product.h"
+#include "kernels/cuda/runtime/activation.cuh"
+#include "kernels/cuda/runtime/async_copy.cuh"
+#include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/launch.h"
+
+namespace hydrant::cuda {
+namespace {
+
+constexpr uint32_t kFewThreads = kRuns * kWarp;
+
+// The kernel for many rows has tiles of four panels and 64 rows of x.
+constexpr int kManyPanels = 4;
+constexpr uint32_t kManyThreads = kManyPanels * kWarp;
+constexpr int kManyEights = 8;
+constexpr int kManyRows = kManyEights * 8;
+constexpr int kStages = 4;  // of a tile's inputs each
+constexpr int kStageElements = kManyRows * static_cast<int>(kTileInputs);
+
+// An output of the product, and its way to element `at` of y.
+__device__ __forceinline__ void Finish(Epilogue epilogue, Activation activation, float sum, const float* bias,
+                                       int64_t output, const Output& y, int64_t at) {
+  if (bias != nullptr) sum += bias[output];
+  if (epilogue == Epilogue::kActivate) return Store(y, at, Activate(activation, sum));
+  float* to = static_cast<float*>(y.data) + at;
+  *to = epilogue == Epilogue::kAccumulate ? *to + sum : sum;
+}
+
+__device__ __forceinline__ const std::byte* Panel(const PackedView& weight, int64_t number) {
+  return weight.data + number * weight.panel_bytes;
+}
+
+// Grid: rows of x, panels. `up.data`: epilogue is kGate, and `weight` the gate.
+template <WeightFormat kFormat, int kEights>
+__global__ void __launch_bounds__(kFewThreads)
+    PackedFewKernel(PackedView weight, PackedView up, Epilogue epilogue, Activation activation, const __nv_bfloat16* x,
+                    int32_t n, Output y, int64_t y_stride) {
+  __shared__ float joined[kJoinFloats];
+  const int32_t first = static_cast<int32_t>(blockIdx.x) * kEights * 8;
+  const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
+  const bool gated = epilogue == Epilogue::kGate;
+  float products[kEights], open[kEights] = {};
+  // One copy of the code: what is inside is long.
+#pragma unroll 1
+  for (int part = 0; part < (gated ? 2 : 1); ++part) {
+    if (part == 1) {
+#pragma unroll
+      for (int eight = 0; eight < kEights; ++eight) open[eight] = products[eight];
+    }
+    MultiplyPanel<kFormat, kEights>(Panel(part == 0 ? weight : up, blockIdx.y), weight.cols, x + first * weight.cols,
+                                    n - first, joined, products);
+  }
+  const int64_t output = int64_t{blockIdx.y} * kPackedOutputs + lane;
+  if (output >= weight.rows) return;
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) {
+    const int32_t row = first + eight * 8 + warp;
+    if (row >= n) break;
+    const int64_t at = row * y_stride + output;
+    if (gated) {
+      const float g = weight.bias != nullptr ? open[eight] + weight.bias[output] : open[eight];
+      const float u = up.bias != nullptr ? products[eight] + up.bias[output] : products[eight];
+      Store(y, at, Activate(activation, g) * u);
+    } else {
+      Finish(epilogue, activation, products[eight], weight.bias, output, y, at);
+    }
+  }
+}
+
+// Where inputs `piece` * 8 on of a staged row are: a warp's half reads 32 bytes of each of four rows at once, and rows two apart
+// would share banks.
+__device__ __forceinline__ int PlaceOf(int row, int piece) {
+  return row * static_cast<int>(kTileInputs) + (piece ^ row / 2 % 2 * 2) * 8;
+}
+
+// Grid: rows of x, panels.
+template <WeightFormat kFormat>
+__global__ void __launch_bounds__(kManyThreads)
+    PackedManyKernel(PackedView weight, Epilogue epilogue, Activation activation, const __nv_bfloat16* x, int32_t n,
+                     Output y, int64_t y_stride) {
+  alignas(16) __shared__ __nv_bfloat16 stages[kStages * kStageElements];
+  const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
+  const int g = lane / 4, t = lane % 4;
+  const int32_t first = static_cast<int32_t>(blockIdx.x) * kManyRows;
+  const auto tiles = static_cast<int32_t>(weight.cols / kTileInputs);
+  // Warps behind the last panel read it, too, and keep nothing.
+  const int64_t own = int64_t{blockIdx.y} * kManyPanels + warp, panels = PackedPanels(weight.rows);
+  const std::byte* panel = Panel(weight, own < panels ? own : panels - 1);
+
+  const auto stage = [&](int32_t number) {
+    __nv_bfloat16* to = stages + number % kStages * kStageElements;
+#pragma unroll
+    for (int i = 0; i < kManyRows * 4; i += static_cast<int>(kManyThreads)) {
+      const int row = (i + static_cast<int>(threadIdx.x)) / 4, piece = static_cast<int>(threadIdx.x) % 4;
+      const bool present = first + row < n;
+      const __nv_bfloat16* from = x + (first + row) * weight.cols + number * kTileInputs + piece * 8;
+      CopyAsync16(to + PlaceOf(row, piece), present ? from : x, present);
+    }
+  };
+#pragma unroll
+  for (int i = 0; i < kStages - 1; ++i) {
+    if (i < tiles) stage(i);
+    CommitCopies();
+  }
+  PackedTile<kFormat> next = LoadTile<kFormat>(panel, 0), after = LoadTile<kFormat>(panel, tiles > 1 ? 1 : 0);
+  PanelSums<kManyEights> total;
+  int32_t number = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    PanelSums<kManyEights> sums;
+    for (const int32_t end = RunBegin(tiles, run + 1); number < end; ++number) {
+      const PackedTile<kFormat> tile = next;
+      next = after;
+      if (number + 2 < tiles) after = LoadTile<kFormat>(panel, number + 2);
+      WaitForCopies<kStages - 2>();
+      __syncthreads();  // everybody's copies are there, and nobody reads the stage before this one any more
+      if (number + kStages - 1 < tiles) stage(number + kStages - 1);
+      CommitCopies();
+      const __nv_bfloat16* staged = stages + number % kStages * kStageElements;
+      const auto inputs = [&](int eight) {
+        TileInputs of_row;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          LoadFour(staged + PlaceOf(eight * 8 + g, h * 2 + t / 2) + t % 2 * 4, of_row.b[h]);
+        }
+        return of_row;
+      };
+      AddTile<kFormat, kManyEights>(tile, inputs, sums);
+    }
+#pragma unroll
+    for (int i = 0; i < 8 * kManyEights; ++i) {
+      float& all = total.c[i / 4 % 2][i / 8][i % 4];
+      const float of_run = sums.c[i / 4 % 2][i / 8][i % 4];
+      all = run == 0 ? of_run : all + of_run;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8 * kManyEights; ++i) {
+    const int32_t row = first + i / 8 * 8 + 2 * t + i % 2;
+    const int64_t output = own * kPackedOutputs + i / 4 % 2 * 16 + i % 4 / 2 * 8 + g;
+    if (row >= n || output >= weight.rows) continue;
+    Finish(epilogue, activation, total.c[i / 4 % 2][i / 8][i % 4], weight.bias, output, y, row * y_stride + output);
+  }
+}
+
+// Whether tiles of the kernel for many rows keep all multiprocessors busy.
+bool TakesMany(const PackedView& weight, int64_t n, int32_t multiprocessors) {
+  const int64_t blocks = int64_t{BlocksFor(n, kManyRows)} * BlocksFor(PackedPanels(weight.rows), kManyPanels);
+  return n > 16 && blocks >= multiprocessors;
+}
+
+// Calls launch.template operator()<eights>() for rows that a panel each has a block for.
+template <typename Function>
+void WithFewRows(int64_t n, const Function& launch) {
+  if (n <= 8) return launch.template operator()<1>();
+  if (n <= 16) return launch.template operator()<2>();
+  launch.template operator()<4>();
+}
+
+void LaunchFew(cudaStream_t stream, const PackedView& weight, const PackedView& up, Epilogue epilogue,
+               Activation activation, const void* x, int64_t n, const Output& y, int64_t y_stride) {
+  WithPackedFormat(weight.format, [&]<WeightFormat kFormat>() {
+    WithFewRows(n, [&]<int kEights>() {
+      const dim3 grid(BlocksFor(n, kEights * 8), static_cast<uint32_t>(PackedPanels(weight.rows)));
+      Launch(stream, grid, kFewThreads, PackedFewKernel<kFormat, kEights>, weight, up, epilogue, activation,
+             static_cast<const __nv_bfloat16*>(x), static_cast<int32_t>(n), y, y_stride);
+    });
+  });
+}
+
+}  // namespace
+
+void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue epilogue, Activation activation,
+                         const void* x, int64_t n, int32_t multiprocessors, const Output& y, int64_t y_stride) {
+  assert(n >= 1 && Aligned(x) && Aligned(weight.data));
+  assert(epilogue != Epilogue::kGate && (y.dtype == DType::kF32 || epilogue == Epilogue::kActivate));
+  if (!TakesMany(weight, n, multiprocessors)) {
+    return LaunchFew(stream, weight, {}, epilogue, activation, x, n, y, y_stride);
+  }
+  WithPackedFormat(weight.format, [&]<WeightFormat kFormat>() {
+    const dim3 grid(BlocksFor(n, kManyRows), BlocksFor(PackedPanels(weight.rows), kManyPanels));
+    Launch(stream, grid, kManyThreads, PackedManyKernel<kFormat>, weight, epilogue, activation,
+           static_cast<const __nv_bfloat16*>(x), static_cast<int32_t>(n), y, y_stride);
+  });
+}
+
+bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, int32_t multiprocessors) {
+  return gate.format == up.format && !TakesMany(gate, n, multiprocessors);
+}
+
+void LaunchPackedGate(cudaStream_t stream, const PackedView& gate, const PackedView& up, Activation activation,
+                      const void* x, int64_t n, const Output& y) {
+  assert(n >= 1 && Aligned(x) && Aligned(gate.data) && Aligned(up.data));
+  assert(gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols);
+  LaunchFew(stream, gate, up, Epilogue::kGate, activation, x, n, y, gate.rows);
+}
+
+}  // namespace hydrant::cuda

@@ -1,0 +1,45 @@
+// Products with weights that are kept as they are stored (packed_layout.h): a row of x gets the same bits whatever rows are beside
+// it and however many, as packed_panel.cuh says.
+//
+// Thread: engine.
+#ifndef HYDRANT_KERNELS_CUDA_LINEAR_PACKED_PRODUCT_H_
+#define HYDRANT_KERNELS_CUDA_LINEAR_PACKED_PRODUCT_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/linear/packed_layout.h"
+#include "kernels/cuda/runtime/output.h"
+#include "kernels/epilogue.h"
+#include "kernels/types.h"
+
+namespace hydrant::cuda {
+
+// y = x W^T + bias, with `epilogue`, any but kGate. x [n, weight.cols] of bf16 begins at a multiple of 16 bytes. y [n] rows of
+// weight.rows, `y_stride` apart; of fp32 unless a kActivate. n >= 1.
+//
+//   kernels  up to 16 rows, and where there are too few tiles of the other kernel to fill the device: a block of eight warps has a
+//            panel of 32 outputs and 8, 16 or 32 rows of x; each warp reads an eighth of the columns, codes and x straight into
+//            registers. Else a block of four warps has four panels and 64 rows of x, which come to shared memory by cp.async
+//   grid     (rows of x / 8, 16 or 32, panels), 256 threads; (rows of x / 64, panels / 4), 128 threads
+//   bound    bytes of the packed weight / memory bandwidth: 0.56 of a byte per weight for 4 bits, 1.06 for 8. 32 x 32 weights of
+//            4 bits are 576 bytes and, of 8 rows of x, some 65 instructions of a warp, 80 with minima: 132 multiprocessors of
+//            1.7 GHz issue those for 8 TB/s. Many rows: operations, 2 * rows * cols * n
+//   oracle   reference::ElementOf and sums in fp64; |error| <= (108 + cols / 16) * 2^-24 * the sum of |x| (|step * code| +
+//            |minimum|): tensor cores cut off what they add
+//   not yet measured on a device
+void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue epilogue, Activation activation,
+                         const void* x, int64_t n, int32_t multiprocessors, const Output& y, int64_t y_stride);
+
+// True: LaunchPackedGate has a kernel for it, and LaunchPackedProduct no faster one.
+bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, int32_t multiprocessors);
+
+// y [n, gate.rows] = activation(x G^T + bias) * (x U^T + bias): a block has a panel of either. REQUIRES: TakesPackedGate. The bits
+// are those of both products by LaunchPackedProduct, finished by LaunchGate.
+void LaunchPackedGate(cudaStream_t stream, const PackedView& gate, const PackedView& up, Activation activation,
+                      const void* x, int64_t n, const Output& y);
+
+}  // namespace hydrant::cuda
+
+#endif  // HYDRANT_KERNELS_CUDA_LINEAR_PACKED_PRODUCT_H_
