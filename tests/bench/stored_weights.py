@@ -3,10 +3,10 @@
 tokens that H2O keeps, against the same file expanded to fp32. Writes a table of docs/quality.md.
 
 Distributions: weight_quality_bench over 65,919 positions of sonnets, chats and the pages of this repository, in contexts of
-512. Kept tokens: documents of
-1,024 prompt tokens and 256 forced ones under `h2o`, an fp32 cache in both, so that nothing but the weights differs. For the
-models at hand, one after the other; the largest takes an hour on two cores and four times its parameters of memory. With
---results FILE what was measured is kept there and not measured again. Python's standard library only."""
+512. Kept tokens: documents of 1,024 prompt tokens and 256 forced ones under `h2o`, an fp32 cache in both, so that nothing but
+the weights differs. For the models at hand, one after the other; the largest takes an hour on two cores, and memory for four
+bytes a parameter. With --results FILE what was measured is kept there and not measured again. Python's standard library
+only."""
 
 import argparse
 import concurrent.futures
