@@ -155,7 +155,8 @@ void AddModelFlags(CLI::App& app, Config& config, Raw& raw) {
                        "type of the weights: auto (as they are stored), float32, bfloat16 or float16");
   group
       .Add("--quantization", "METHOD", raw.quantization,
-           "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8)")
+           "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8, "
+           "mxfp4)")
       ->check(CLI::IsMember(std::vector<std::string>(QuantizationNames().begin(), QuantizationNames().end())));
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,

@@ -62,6 +62,27 @@ constexpr TensorName kExperts[] = {
 constexpr auto kMixtralNames = WithExperts<3>(kBaseNames, kExperts);
 constexpr auto kQwen3MoeNames = WithExperts<3>(kQwen3Names, kExperts);
 
+constexpr auto kGptOssNames = WithExperts<3>(
+    WithMore(WithChanges(kBaseNames,
+                         {
+                             {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
+                             {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
+                             {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
+                             {TensorRole::kOBias, Presence::kRequired, "blk.#.attn_output.bias"},
+                             {TensorRole::kMlpNorm, Presence::kRequired, "blk.#.post_attention_norm.weight"},
+                         }),
+             {{TensorRole::kSinks, Presence::kRequired, "blk.#.attn_sinks.weight"}}),
+    {
+        {TensorRole::kRouter, Presence::kRequired, "blk.#.ffn_gate_inp.weight"},
+        {TensorRole::kRouterBias, Presence::kRequired, "blk.#.ffn_gate_inp.bias"},
+        {TensorRole::kExpertGate, Presence::kRequired, "blk.#.ffn_gate_exps.weight"},
+        {TensorRole::kExpertGateBias, Presence::kRequired, "blk.#.ffn_gate_exps.bias"},
+        {TensorRole::kExpertUp, Presence::kRequired, "blk.#.ffn_up_exps.weight"},
+        {TensorRole::kExpertUpBias, Presence::kRequired, "blk.#.ffn_up_exps.bias"},
+        {TensorRole::kExpertDown, Presence::kRequired, "blk.#.ffn_down_exps.weight"},
+        {TensorRole::kExpertDownBias, Presence::kRequired, "blk.#.ffn_down_exps.bias"},
+    });
+
 constexpr auto kGemma2Names = Without(kGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
 
 constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
@@ -138,6 +159,14 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "qwen3moe", .experts_naming = {.names = kQwen3MoeNames, .known = kKnown}, .norm_eps_key = kRmsEps},
+    // No key says that its YaRN rounds nothing, nor how its gates are clamped.
+    {.name = "gpt-oss",
+     .experts_naming = {.names = kGptOssNames, .known = kKnown},
+     .norm_eps_key = kRmsEps,
+     .activation = Activation::kClampedSwish,
+     .rounds_yarn = false,
+     .window_period = 2,
+     .window = 128},
     // No key says which layers are not rotated.
     {.name = "smollm3",
      .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},

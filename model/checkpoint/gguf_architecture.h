@@ -21,6 +21,7 @@ struct GgufArchitecture {
   NormKind norm = NormKind::kRms;
   std::string_view norm_eps_key;  // after the prefix
   Activation activation = Activation::kSilu;
+  bool rounds_yarn = true;  // the ends of YaRN's ramp are whole dimensions
   bool gated = true;
   NormPlace norm_place = NormPlace::kBefore;
   bool norms_over_heads = false;

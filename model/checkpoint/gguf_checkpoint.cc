@@ -191,9 +191,9 @@ class GgufReader {
     if (scale.value_or(0) != 0 && *scale != 1) {
       return FileError(file_.name(), Quoted(keys_.experts_scale), *scale, " is not supported");
     }
-    // 1 is softmax.
+    // 1 is softmax. 3 is one over the chosen experts alone: the same weights, since they add up to 1 either way.
     HYDRANT_ASSIGN_OR_RETURN(const auto gating, file_.Int(keys_.experts_gating, 0, kIntMax));
-    if (gating.value_or(1) > 1) {
+    if (gating.value_or(1) > 1 && *gating != 3) {
       return FileError(file_.name(), Quoted(keys_.experts_gating), *gating, " is not supported");
     }
     return absl::OkStatus();
@@ -275,6 +275,7 @@ class GgufReader {
       return FileError(file_.name(), Quoted(keys_.rope_attention_factor), *attention, " is not supported");
     } else if (kind == "yarn") {
       scaling.kind = RopeKind::kYarn;
+      scaling.truncate = architecture_.rounds_yarn;
     } else if (kind == "linear" || (!kind && scaling.factor != 1)) {
       scaling.kind = RopeKind::kLinear;
     } else if (kind && kind != "none") {

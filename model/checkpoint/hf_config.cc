@@ -69,6 +69,13 @@ class HfReader {
       if ((number.ok() && *number == 0) || (flag.ok() && !*flag)) continue;
       return field->Error("is not supported");
     }
+    for (const HfNumber& number : family_.fixed) {
+      double value = number.value;
+      HYDRANT_RETURN_IF_ERROR(root_.Read(number.name, value));
+      if (value != number.value) {
+        return root_.Find(number.name)->Error(value, " is not supported (", number.value, " is)");
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -196,6 +203,11 @@ class HfReader {
         std::find_if(std::begin(kActivations), std::end(kActivations), [&](const auto& a) { return a.first == name; });
     if (known == std::end(kActivations)) return field->Error("activation ", Quoted(name), " is not supported");
     result_.config.activation = known->second;
+    if (family_.clamps_gates) {
+      if (known->second != Activation::kSilu)
+        return field->Error("activation ", Quoted(name), " is not supported here");
+      result_.config.activation = Activation::kClampedSwish;
+    }
     return absl::OkStatus();
   }
 

@@ -157,6 +157,24 @@ constexpr TensorName kStarcoder2Names[] = {
     {TensorRole::kDownBias, Presence::kMlpBias, "model.layers.#.mlp.c_proj.bias"},
 };
 
+// Biases everywhere. A layer's experts are in one tensor, or in MXFP4 (mxfp4_tensors.h) each for itself.
+constexpr std::string_view kGptOssGateUp = "model.layers.#.mlp.experts.gate_up_proj",
+                           kGptOssGateUpOfOne = "model.layers.#.mlp.experts.@.gate_up_proj",
+                           kGptOssGateUpBias = "model.layers.#.mlp.experts.gate_up_proj_bias";
+constexpr auto kGptOssNames = WithExperts<6>(
+    WithMore(kLlamaNames, {{TensorRole::kSinks, Presence::kRequired, "model.layers.#.self_attn.sinks"}}),
+    {
+        {TensorRole::kRouter, Presence::kRequired, "model.layers.#.mlp.router.weight"},
+        {TensorRole::kRouterBias, Presence::kRequired, "model.layers.#.mlp.router.bias"},
+        {TensorRole::kExpertGate, Presence::kRequired, kGptOssGateUp, Fusion::kInTurn, kGptOssGateUpOfOne},
+        {TensorRole::kExpertGateBias, Presence::kRequired, kGptOssGateUpBias, Fusion::kInTurn},
+        {TensorRole::kExpertUp, Presence::kRequired, kGptOssGateUp, Fusion::kInTurn, kGptOssGateUpOfOne},
+        {TensorRole::kExpertUpBias, Presence::kRequired, kGptOssGateUpBias, Fusion::kInTurn},
+        {TensorRole::kExpertDown, Presence::kRequired, "model.layers.#.mlp.experts.down_proj", Fusion::kNone,
+         "model.layers.#.mlp.experts.@.down_proj"},
+        {TensorRole::kExpertDownBias, Presence::kRequired, "model.layers.#.mlp.experts.down_proj_bias"},
+    });
+
 constexpr auto kGemma2Names = Without(kGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
 
 // Norms of what layers add, and none of what they read.
@@ -230,6 +248,9 @@ constexpr ConfigFieldNames Starcoder2Fields() {
 // Models that say so read texts backwards, too.
 constexpr std::string_view kGemmaRefused[] = {"use_bidirectional_attention"};
 
+// As the published models have them, and the kernels.
+constexpr HfNumber kGptOssFixed[] = {{"swiglu_alpha", 1.702}, {"swiglu_limit", 7}};
+
 // No published model of the family has them, and transformers does not look at them.
 constexpr std::string_view kPhi3Refused[] = {"attention_bias", "mlp_bias", "lm_head_bias"};
 
@@ -297,6 +318,24 @@ constexpr HfFamily kFamilies[] = {
      .has_window = true,
      .bos_id = 1,
      .eos_id = 2},
+    {.model_type = "gpt_oss",
+     .naming = {.names = kGptOssNames, .known = kLlamaKnown, .transposed_experts = true, .prefix = "model."},
+     .fields = MixtralFields(),
+     .norm_eps = 1e-5,
+     .clamps_gates = true,
+     .experts = 128,
+     .experts_per_token = 4,
+     .normalised_experts = {"", true},
+     .context = 131072,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .attention_bias = {"attention_bias", true},
+     .theta = 150'000,
+     .says_rotation = true,
+     .has_window = true,
+     .window_period = 2,
+     .window = 128,
+     .fixed = kGptOssFixed},
     {.model_type = "smollm3",
      .naming = {.names = kLlamaNames, .known = kLlamaKnown, .prefix = "model."},
      .fields = kLlamaFields,

@@ -42,6 +42,7 @@ struct HfFamily {
   bool gated = true;
   std::string_view activation_field = "hidden_act";
   std::string_view activation = "silu";
+  bool clamps_gates = false;  // an activation of silu stands for Activation::kClampedSwish
 
   // How many experts a layer has, and of them a token, where the fields are missing. 0: the family has none.
   int32_t experts = 0;
@@ -66,6 +67,8 @@ struct HfFamily {
   int32_t position_offset = -1;  // at least 0: positions are learned, and position 0 has this row of their table
   std::string_view theta_field = "rope_theta";
   double theta = 10'000;  // where the field is missing
+  // Silence stands for a stretched rotation that no file can have meant: refused.
+  bool says_rotation = false;
   std::string_view rotated_share_field = "partial_rotary_factor";
   double rotated_share = 1;
 
@@ -93,6 +96,8 @@ struct HfFamily {
 
   // Fields that change the mathematics, which is supported without: any value but null, false and 0 is refused.
   std::span<const std::string_view> refused = {};
+  // Fields that are supported with this value alone, which is that of their absence, too.
+  std::span<const HfNumber> fixed = {};
 
   int32_t bos_id = -1;  // -1: none
   int32_t eos_id = -1;

@@ -361,6 +361,13 @@ absl::StatusOr<HfQuantization> ReadFp8(const JsonValue& config) {
   return out;
 }
 
+// The format leaves nothing to say. What `modules_to_not_convert` lists is stored as usual, and is seen by that.
+absl::StatusOr<HfQuantization> ReadMxfp4(const JsonValue& config) {
+  constexpr std::string_view kKeys[] = {"quant_method"}, kWithoutEffect[] = {"modules_to_not_convert", "dequantize"};
+  HYDRANT_RETURN_IF_ERROR(RefuseUnknown(config, kKeys, kWithoutEffect));
+  return HfQuantization{.method = Quantization::kMxfp4, .packing = HfPacking::kMxfp4, .bits = 4};
+}
+
 }  // namespace
 
 absl::StatusOr<HfQuantization> ReadHfQuantization(const JsonValue& config) {
@@ -369,11 +376,12 @@ absl::StatusOr<HfQuantization> ReadHfQuantization(const JsonValue& config) {
   if (newer && older) return older->Error("is there beside quantization_config");
   const JsonValue& field = newer ? *newer : *older;
   HYDRANT_RETURN_IF_ERROR(field.At("quant_method").status());
-  constexpr std::string_view kMethods[] = {"compressed-tensors", "gptq", "awq", "fp8"};
+  constexpr std::string_view kMethods[] = {"compressed-tensors", "gptq", "awq", "fp8", "mxfp4"};
   HYDRANT_ASSIGN_OR_RETURN(const std::string method, ReadName(field, "quant_method", "", kMethods));
   if (method == "gptq") return ReadGptq(field);
   if (method == "awq") return ReadAwq(field);
   if (method == "fp8") return ReadFp8(field);
+  if (method == "mxfp4") return ReadMxfp4(field);
   return ReadCompressedTensors(field);
 }
 

@@ -20,6 +20,7 @@ enum class HfPacking : uint8_t {
   kBytes,   // compressed-tensors, fp8: x.weight in int8 or FP8, x.weight_scale or x.weight_scale_inv
   kGptq,    // x.qweight, x.scales, x.qzeros, x.g_idx
   kAwq,     // x.qweight, x.scales, x.qzeros
+  kMxfp4,   // of experts: x_blocks, x_scales (mxfp4_tensors.h)
 };
 
 struct HfQuantization {

@@ -23,6 +23,9 @@ class RopeReader {
   absl::Status Run() {
     const auto parameters = root_.Find("rope_parameters");
     auto scaling_field = parameters ? parameters : root_.Find("rope_scaling");
+    if (family_.says_rotation && !scaling_field) {
+      return FileError("config.json", "'rope_parameters'", "is missing, and so is 'rope_scaling'");
+    }
     HYDRANT_RETURN_IF_ERROR(ReadWindowed(parameters));
     // Where windowed layers have settings of their own, each kind of layer has an object.
     if (parameters && !family_.windowed_theta_field.empty() && parameters->Find(kFullLayers)) {

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
+#include "model/checkpoint/mxfp4_tensors.h"
 #include "model/files/file_error.h"
 #include "model/files/packed_matrix.h"
 #include "model/text/str_cat.h"
@@ -83,6 +84,7 @@ class Joiner {
       case HfPacking::kAwq:
         return ".qweight";
       case HfPacking::kBytes:
+      case HfPacking::kMxfp4:
       case HfPacking::kNone:
         break;
     }
@@ -118,6 +120,7 @@ class Joiner {
       case HfPacking::kAwq:
         HYDRANT_RETURN_IF_ERROR(ReadTransposed(codes, base, matrix));
         break;
+      case HfPacking::kMxfp4:
       case HfPacking::kNone:
         assert(false);
     }
@@ -324,6 +327,7 @@ class Joiner {
 absl::Status JoinQuantised(const HfQuantization& quantization, std::vector<RawTensor>& tensors,
                            std::vector<std::string>& warnings) {
   if (quantization.packing == HfPacking::kNone) return absl::OkStatus();
+  if (quantization.packing == HfPacking::kMxfp4) return JoinMxfp4(tensors);
   return Joiner(quantization, tensors).Run(warnings);
 }
 

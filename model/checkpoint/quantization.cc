@@ -16,7 +16,7 @@ namespace hydrant {
 namespace {
 
 // In the order of Quantization.
-constexpr std::string_view kNames[] = {"", "int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8"};
+constexpr std::string_view kNames[] = {"", "int8", "int4", "gguf", "compressed-tensors", "gptq", "awq", "fp8", "mxfp4"};
 
 // A learned position is added, not multiplied, and is no matrix here. Nor is a router: it is small, and what is rounded there
 // sends tokens to other experts.

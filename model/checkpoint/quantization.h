@@ -28,6 +28,7 @@ enum class Quantization : uint8_t {
   kGptq,
   kAwq,
   kFp8,
+  kMxfp4,
 };
 
 std::optional<Quantization> QuantizationFromName(std::string_view name);

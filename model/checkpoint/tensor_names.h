@@ -33,13 +33,15 @@ enum class Fusion : uint8_t {
   kNone,
   kStacked,  // the rows of q, then those of k, then those of v; the rows of the gate, then those of up
   kPerHead,  // for one head after the other its rows of q, of k and of v; as many KV heads as query heads
+  kInTurn,   // of experts: a row of the gate, then one of up, and so on
 };
 
 struct TensorName {
   TensorRole role = TensorRole::kEmbedding;
   Presence presence = Presence::kRequired;
   // '#' stands for the layer's number; without it the tensor lies outside the layers. '@' stands for the expert's; without it one
-  // tensor has all experts, [experts, rows, cols], of gates and up projections maybe both, [experts, 2 rows, cols], gates first.
+  // tensor has all experts, [experts, rows, cols], of gates and up projections maybe both, [experts, 2 rows, cols], gates first
+  // unless `fusion` is kInTurn.
   std::string_view name = {};
   Fusion fusion = Fusion::kNone;
   std::string_view other_name = {};  // what some files call it
@@ -51,6 +53,8 @@ struct TensorNaming {
   std::span<const std::string_view> known;
   // q and k rows are stored for interleaved rotary pairs (2i, 2i + 1); undone when read.
   bool interleaved_qk = false;
+  // A matrix of all experts is stored as [experts, cols, rows].
+  bool transposed_experts = false;
   // A prefix that names may lack, because the base model was saved without its head.
   std::string_view prefix = {};
 };

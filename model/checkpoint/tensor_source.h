@@ -34,6 +34,7 @@ enum class TensorRole : uint8_t {
   kKNorm,  // [head_dim], or of all KV heads
   kO,
   kOBias,
+  kSinks,             // [query_heads], where attention has them
   kAttentionOutNorm,  // of what attention adds, where the config has such norms
   kMlpNorm,
   kMlpNormBias,
@@ -44,11 +45,15 @@ enum class TensorRole : uint8_t {
   kUpBias,
   kDown,
   kDownBias,
+  kRouterBias,
   kRouter,  // [experts, hidden]
-  // Each expert has these three.
+  // Each expert has these, biases where the family has them.
   kExpertGate,  // [ffn, hidden]
-  kExpertUp,    // [ffn, hidden]
+  kExpertGateBias,
+  kExpertUp,  // [ffn, hidden]
+  kExpertUpBias,
   kExpertDown,  // [hidden, ffn]
+  kExpertDownBias,
 };
 
 // Whether every layer has one of its own.

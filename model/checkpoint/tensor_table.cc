@@ -24,13 +24,27 @@ bool IsRotated(TensorRole role) {
 
 // Which of the parts that share a tensor a role is: of q, k and v, or of the gate and up.
 int64_t FusedPart(TensorRole role) {
-  if (role == TensorRole::kQ || role == TensorRole::kQBias || role == TensorRole::kGate) return 0;
-  return role == TensorRole::kK || role == TensorRole::kKBias || role == TensorRole::kUp ? 1 : 2;
+  switch (role) {
+    case TensorRole::kQ:
+    case TensorRole::kQBias:
+    case TensorRole::kGate:
+    case TensorRole::kExpertGate:
+    case TensorRole::kExpertGateBias:
+      return 0;
+    case TensorRole::kK:
+    case TensorRole::kKBias:
+    case TensorRole::kUp:
+    case TensorRole::kExpertUp:
+    case TensorRole::kExpertUpBias:
+      return 1;
+    default:
+      return 2;
+  }
 }
 
 // Rows of the parts that share a tensor with the role.
 std::vector<int64_t> FusedRows(TensorRole role, const ModelConfig& config) {
-  if (role == TensorRole::kGate || role == TensorRole::kUp) return {config.ffn, config.ffn};
+  if (role == TensorRole::kGate || role == TensorRole::kUp || InExperts(role)) return {config.ffn, config.ffn};
   return {config.q_cols(), config.kv_cols(), config.kv_cols()};
 }
 
@@ -73,7 +87,8 @@ std::string NameIn(std::string_view name, int32_t layer, int32_t expert = 0) {
 struct RowOrder {
   Fusion fusion = Fusion::kNone;
   int64_t part = 0;   // of a fused tensor
-  int64_t first = 0;  // kStacked: the first row of the part
+  int64_t first = 0;  // kStacked, kInTurn: the first row of the part
+  int64_t step = 1;   // from one row of the part to its next; not of interleaved ones
   int64_t head_dim = 0;
   bool interleaved = false;  // rotary pairs (2i, 2i + 1) instead of (i, i + head_dim / 2)
 
@@ -82,12 +97,38 @@ struct RowOrder {
     if (fusion == Fusion::kPerHead) {
       return (index / head_dim * 3 + part) * head_dim + index % head_dim;
     }
-    if (!interleaved) return first + index;
+    if (!interleaved) return first + step * index;
     // Within a head, element i of half j is at 2i + j.
     const int64_t in_head = index % head_dim;
     const int64_t half = head_dim / 2;
     return first + index - in_head + 2 * (in_head % half) + in_head / half;
   }
+};
+
+// The columns of a matrix [cols, rows] as rows.
+class ColumnsAsRows final : public RowSource {
+ public:
+  ColumnsAsRows(std::string_view data, int64_t rows, int64_t cols, size_t element_bytes)
+      : data_(data), rows_(static_cast<size_t>(rows)), cols_(static_cast<size_t>(cols)), bytes_(element_bytes) {
+    assert(data.size() == rows_ * cols_ * bytes_);
+  }
+
+  // Elements that lie beside each other in the file are of rows beside each other.
+  void Read(int64_t begin, int64_t end, std::byte* out) const override {
+    const auto first = static_cast<size_t>(begin), count = static_cast<size_t>(end - begin);
+    for (size_t col = 0; col < cols_; ++col) {
+      const char* from = data_.data() + (col * rows_ + first) * bytes_;
+      for (size_t row = 0; row < count; ++row) {
+        std::memcpy(out + (row * cols_ + col) * bytes_, from + row * bytes_, bytes_);
+      }
+    }
+  }
+  void ReadAhead() const override { hydrant::ReadAhead(data_); }
+  void ReturnMemory() const override { hydrant::ReturnMemory(data_); }
+
+ private:
+  std::string_view data_;
+  size_t rows_, cols_, bytes_;
 };
 
 // A tensor of a mapped file.
@@ -214,7 +255,9 @@ class Binder {
                        " is not supported (F32, F16 and BF16 are)");
     }
     const std::vector<int64_t> shape = ShapeOf(entry.role, config_);
-    if (InExperts(entry.role) && tensor.shape.size() == 3) return TakeSlice(tensor, entry.role, expert, shape);
+    if (InExperts(entry.role) && tensor.shape.size() == shape.size() + 1) {
+      return TakeSlice(tensor, entry, expert, shape);
+    }
     std::vector<int64_t> expected = shape;
     if (entry.fusion != Fusion::kNone) {
       const std::vector<int64_t> parts = FusedRows(entry.role, config_);
@@ -228,21 +271,38 @@ class Binder {
   }
 
   // One expert of a tensor that has all of them.
-  absl::StatusOr<std::unique_ptr<TensorSource>> TakeSlice(const RawTensor& all, TensorRole role, int32_t expert,
+  absl::StatusOr<std::unique_ptr<TensorSource>> TakeSlice(const RawTensor& all, const TensorName& entry, int32_t expert,
                                                           const std::vector<int64_t>& shape) const {
+    const bool transposed = shape.size() == 2 && naming_.transposed_experts, in_turn = entry.fusion == Fusion::kInTurn;
+    const bool has_part = FusedPart(entry.role) < 2;
     const int64_t rows = shape[0];
-    const bool both = role != TensorRole::kExpertDown && all.shape[1] == 2 * rows;
+    const bool both = has_part && (in_turn || all.shape[1] == 2 * rows);
     const int64_t rows_of_all = both ? 2 * rows : rows;
-    if (all.shape != std::vector<int64_t>{config_.experts, rows_of_all, shape[1]}) {
+    std::vector<int64_t> of_expert = shape;
+    of_expert[0] = rows_of_all;
+    std::vector<int64_t> expected = of_expert;
+    if (transposed) std::swap(expected[0], expected[1]);
+    expected.insert(expected.begin(), config_.experts);
+    if (all.shape != expected) {
       return FileError(all.file, "tensor " + Quoted(all.name), "its shape is [", absl::StrJoin(all.shape, ", "),
-                       "], the config asks for ", config_.experts, " experts of [", absl::StrJoin(shape, ", "), "]");
+                       "], the config asks for ", config_.experts, " experts of [", absl::StrJoin(shape, ", "), "]",
+                       in_turn ? ", gate and up in turn" : "", transposed ? ", transposed" : "");
     }
-    const auto row_bytes = static_cast<size_t>(RowBytes(all.format, shape[1]));
-    const auto first = static_cast<size_t>(expert * rows_of_all + (both && role == TensorRole::kExpertUp ? rows : 0));
     RawTensor slice = all;
-    slice.shape = shape;
-    slice.data = all.data.substr(first * row_bytes, static_cast<size_t>(rows) * row_bytes);
-    return std::make_unique<StoredTensor>(slice, shape, RowOrder());
+    slice.shape = of_expert;
+    const auto bytes =
+        static_cast<size_t>(RowBytes(all.format, expected.back()) * (shape.size() == 2 ? expected[1] : 1));
+    slice.data = all.data.substr(static_cast<size_t>(expert) * bytes, bytes);
+    if (transposed) {
+      if (IsQuantised(all.format))
+        return FileError(all.file, "tensor " + Quoted(all.name), "is transposed and quantised");
+      const auto element_bytes = static_cast<size_t>(InfoOf(all.format).block_bytes);
+      slice.rows = std::make_shared<ColumnsAsRows>(slice.data, rows_of_all, shape[1], element_bytes);
+    }
+    RowOrder order;
+    order.fusion = both ? (in_turn ? Fusion::kInTurn : Fusion::kStacked) : Fusion::kNone;
+    if (both) PlacePart(entry.role, order);
+    return std::make_unique<StoredTensor>(slice, shape, order);
   }
 
   void TakeKnown() {
@@ -283,10 +343,20 @@ class Binder {
     order.interleaved = naming_.interleaved_qk && IsRotated(entry.role);
     if (entry.fusion == Fusion::kNone) return order;
     assert(entry.fusion != Fusion::kPerHead || (config_.kv_heads == config_.query_heads && !order.interleaved));
-    order.part = FusedPart(entry.role);
-    const std::vector<int64_t> parts = FusedRows(entry.role, config_);
-    order.first = std::accumulate(parts.begin(), parts.begin() + order.part, int64_t{0});
+    PlacePart(entry.role, order);
     return order;
+  }
+
+  // Where the role's rows are among those of the parts that share its tensor.
+  void PlacePart(TensorRole role, RowOrder& order) const {
+    order.part = FusedPart(role);
+    const std::vector<int64_t> parts = FusedRows(role, config_);
+    if (order.fusion == Fusion::kInTurn) {
+      order.first = order.part;
+      order.step = std::ssize(parts);
+    } else {
+      order.first = std::accumulate(parts.begin(), parts.begin() + order.part, int64_t{0});
+    }
   }
 
   const TensorNaming& naming_;
@@ -327,6 +397,7 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
     case TensorRole::kMlpOutNorm:
     case TensorRole::kOBias:
     case TensorRole::kDownBias:
+    case TensorRole::kExpertDownBias:
       return {c.hidden};
     case TensorRole::kQ:
       return {c.q_cols(), c.hidden};
@@ -341,6 +412,8 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
       return {c.hidden, c.q_cols()};
     case TensorRole::kQBias:
       return {c.q_cols()};
+    case TensorRole::kSinks:
+      return {c.query_heads};
     case TensorRole::kKBias:
     case TensorRole::kVBias:
       return {c.kv_cols()};
@@ -349,7 +422,11 @@ std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& c) {
       return {c.ffn, c.hidden};
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
+    case TensorRole::kExpertGateBias:
+    case TensorRole::kExpertUpBias:
       return {c.ffn};
+    case TensorRole::kRouterBias:
+      return {c.experts};
     case TensorRole::kRouter:
       return {c.experts, c.hidden};
     case TensorRole::kExpertGate:

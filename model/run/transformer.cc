@@ -134,8 +134,10 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   if (norms_inputs) device_.Norm(weights.attention_norm, x, in);
   device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
   device_.RopeAndWriteKv(weights.rope, weights.head_norms, layer, qkv, kv);
-  const AttentionSpec spec{
-      .scale = attention_scale_, .softcap = config_.attention_softcap, .window = config_.window_of(layer)};
+  const AttentionSpec spec{.scale = attention_scale_,
+                           .softcap = config_.attention_softcap,
+                           .window = config_.window_of(layer),
+                           .sinks = weights.sinks};
   device_.Attention(weights.rope, spec, layer, qkv, kv, attention);
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   const bool parallel = config_.parallel_residual;

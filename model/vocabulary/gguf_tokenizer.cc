@@ -17,6 +17,10 @@ namespace {
 constexpr std::string_view kTekkenSplit =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// Tekken's with contractions, and digits by threes.
+constexpr std::string_view kO200kSplit =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // One after the other; the rest of it is empty.
 using Splits = std::array<std::string_view, 5>;
 
@@ -52,6 +56,7 @@ constexpr Pre kPres[] = {
     {"dbrx", false, {kLlama3Split}, false, false, false},
     {"tekken", false, {kTekkenSplit}, false, true, true},
     {"pixtral", false, {kTekkenSplit}, false, true, true},
+    {"gpt-4o", false, {kO200kSplit}, false, false, false},
     {"qwen2", false, {kQwen2Split}, true, false, false},
     {"deepseek-r1-qwen", false, {kQwen2Split}, true, false, false},
     {"deepseek-coder", false, kDeepSeekCoderSplits, false, false, false},

@@ -26,7 +26,7 @@ class Planner {
       const TensorSource& source = Source(name.tensor, layer, expert);
       assert(weight.parts.empty() || weight.cols == source.cols());
       weight.cols = source.cols();
-      weight.parts.push_back(PartOf(source, name, layer));
+      weight.parts.push_back(PartOf(source, name, layer, expert));
     }
     if (!device_.mixes_quantised && Mixes(weight)) {
       for (WeightPart& part : weight.parts) part.computed = FormatOf(choice_.expanded);
@@ -38,7 +38,7 @@ class Planner {
   void AddSlice(WeightRole role, TensorRole tensor, int64_t first, int64_t rows) {
     const TensorSource& source = Source(tensor, 0);
     assert(first + rows <= source.rows());
-    WeightPart part = PartOf(source, {tensor}, 0);
+    WeightPart part = PartOf(source, {tensor}, 0, 0);
     part.first_row = first;
     part.rows = rows;
     Push({.role = role, .cols = source.cols(), .parts = {part}});
@@ -66,14 +66,14 @@ class Planner {
     });
   }
 
-  WeightPart PartOf(const TensorSource& source, const PartNames& name, int32_t layer) const {
+  WeightPart PartOf(const TensorSource& source, const PartNames& name, int32_t layer, int32_t expert) const {
     const bool kept = choice_.keep_quantised && IsQuantised(source.format()) && source.has_stored_rows() &&
                       device_.supports(source.format());
     WeightPart part{.tensor = name.tensor,
                     .rows = source.rows(),
                     .stored = source.format(),
                     .computed = kept ? source.format() : FormatOf(choice_.expanded)};
-    if (name.bias.has_value() && tensors_.Find(*name.bias, layer) != nullptr) part.bias = name.bias;
+    if (name.bias.has_value() && tensors_.Find(*name.bias, layer, expert) != nullptr) part.bias = name.bias;
     return part;
   }
 
@@ -195,10 +195,11 @@ WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, co
     planner.Add(WeightRole::kQkv, i, {{kQ, kQBias}, {kK, kKBias}, {kV, kVBias}});
     planner.Add(WeightRole::kO, i, {{kO, kOBias}});
     if (config.experts > 0) {
-      planner.Add(WeightRole::kRouter, i, {{kRouter}});
+      planner.Add(WeightRole::kRouter, i, {{kRouter, kRouterBias}});
       for (int32_t expert = 0; expert < config.experts; ++expert) {
-        planner.Add(WeightRole::kExpertUp, i, {{kExpertGate}, {kExpertUp}}, /*gated=*/true, expert);
-        planner.Add(WeightRole::kExpertDown, i, {{kExpertDown}}, /*gated=*/false, expert);
+        planner.Add(WeightRole::kExpertUp, i, {{kExpertGate, kExpertGateBias}, {kExpertUp, kExpertUpBias}},
+                    /*gated=*/true, expert);
+        planner.Add(WeightRole::kExpertDown, i, {{kExpertDown, kExpertDownBias}}, /*gated=*/false, expert);
       }
       continue;
     }

@@ -77,6 +77,9 @@ class Loader {
                       .eps = config_.norm_eps};
   }
 
+  // [query_heads]; null: the layer has none.
+  const float* Sinks(int32_t layer) { return Vector(tensors_.Find(TensorRole::kSinks, layer)); }
+
  private:
   std::vector<Piece> PiecesOf(const PlannedWeight& planned) const {
     std::vector<Piece> pieces;
@@ -92,7 +95,7 @@ class Loader {
     std::vector<float> bias(static_cast<size_t>(planned.rows()), 0.0f);
     float* out = bias.data();
     for (const WeightPart& part : planned.parts) {
-      if (part.bias.has_value()) tensors_.Find(*part.bias, planned.layer)->ReadRows(0, 1, out);
+      if (part.bias.has_value()) tensors_.Find(*part.bias, planned.layer, planned.expert)->ReadRows(0, 1, out);
       out += part.rows;
     }
     return bias;
@@ -237,6 +240,7 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
     layer.head_norms = {
         .q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i), .over_heads = config.norms_over_heads};
+    layer.sinks = loader.Sinks(i);
     if (config.norm_place != NormPlace::kAfter) {
       layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);
       layer.mlp_norm = loader.Norm(kMlpNorm, kMlpNormBias, i);

@@ -19,6 +19,7 @@ struct LayerWeights {
   std::unique_ptr<LinearWeight> qkv;  // [(query_heads + 2 kv_heads) * head_dim, hidden], rows in the order q, k, v
   HeadNorms head_norms;
   const RopeTable* rope = nullptr;  // one of Weights; null: nothing is rotated
+  const float* sinks = nullptr;     // [query_heads], as in AttentionSpec; null: none
   std::unique_ptr<LinearWeight> o;  // [hidden, query_heads * head_dim]
   NormWeight attention_out_norm;
   NormWeight mlp_norm;
@@ -39,7 +40,7 @@ struct Weights {
   std::unique_ptr<RopeTable> windowed_rope;   // of windowed layers; null: theirs is `rope`
   NormWeight final_norm;                      // used if the config says so
   std::vector<LayerWeights> layers;
-  std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights point into
+  std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights and `sinks` point into
 
   int32_t experts_per_token = 0;
 

@@ -20,11 +20,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFamilies[] = {
-    "llama",         "llama_linear",  "llama_dynamic",   "llama_llama3",    "llama_yarn",
-    "llama_biases",  "mistral",       "qwen2",           "qwen3",           "opt",
-    "opt_post_norm", "opt_plain",     "gpt_neox",        "gpt_neox_serial", "starcoder2",
-    "gemma3_text",   "smollm3",       "smollm3_windows", "olmo2",           "olmo3",
-    "phi3",          "phi3_longrope", "qwen3_moe",       "mixtral",         "gemma2"};
+    "llama",    "llama_linear",    "llama_dynamic", "llama_llama3",  "llama_yarn",    "llama_biases",
+    "mistral",  "qwen2",           "qwen3",         "opt",           "opt_post_norm", "opt_plain",
+    "gpt_neox", "gpt_neox_serial", "starcoder2",    "gemma3_text",   "smollm3",       "smollm3_windows",
+    "olmo2",    "olmo3",           "phi3",          "phi3_longrope", "qwen3_moe",     "mixtral",
+    "gemma2",   "gpt_oss",         "gpt_oss_mxfp4"};
 
 // The weights are stored exactly as the goldens were computed with them, and every product is in fp32 here and in fp64 there.
 // What is left is fp32 rounding: measured 6.0e-5 at most (AVX-512, all families and prompts); other instruction sets add up in
@@ -177,6 +177,30 @@ TEST(FusedExperts, AreThoseOneByOne) {
   }
 }
 
+// Experts in MXFP4 are multiplied as they are stored: their inputs are rounded to 16 bits in groups of 32 then, some 2^-16 of a
+// group's largest, eight roundings a layer. A row's bits are its own there, too.
+TEST(Mxfp4Family, IsServedAsStored) {
+  const FamilyCheckpoint checkpoint("gpt_oss_mxfp4");
+  const TempDir dir;
+  checkpoint.WriteTo(dir.path(), "F32");
+  const json& goldens = checkpoint.golden().at("greedy").at("F32");
+  EngineHarness alone(dir.path(), {.keep_quantised = true, .threads = 1});
+  EXPECT_EQ(alone.checkpoint().quantization, Quantization::kMxfp4);
+  EXPECT_TRUE(alone.checkpoint().warnings.empty());
+  std::vector<Generation> solo;
+  for (const json& golden : goldens) {
+    solo.push_back(RunGreedy(alone, json::array({golden})).front());
+    EXPECT_EQ(solo.back().tokens(), Ids(golden.at("tokens")));
+    const json& prompt = golden.at("prompt_logprobs");
+    for (size_t t = 0; t < prompt.size(); ++t) {
+      EXPECT_NEAR(solo.back().prompt[t].logprob, prompt[t].get<float>(), 5e-3f) << t;
+    }
+  }
+  EngineHarness together(dir.path(),
+                         {.keep_quantised = true, .threads = 3, .tokens_max = 48, .prefill_tokens_max = 32});
+  if (HarnessIsBatchInvariant()) ExpectSameBits(RunGreedy(together, goldens), solo);
+}
+
 TEST(ShardedFamily, IsTheWholeOne) {
   const FamilyCheckpoint checkpoint("qwen2");
   const TempDir dir;
@@ -189,7 +213,7 @@ class GgufFamilies : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, GgufFamilies,
                          testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "gpt_neox",
                                          "gpt_neox_serial", "starcoder2", "gemma3_text", "smollm3", "olmo2", "olmo3",
-                                         "phi3", "qwen3_moe", "mixtral", "gemma2"),
+                                         "phi3", "qwen3_moe", "mixtral", "gemma2", "gpt_oss", "gpt_oss_mxfp4"),
                          [](const auto& family) { return std::string(family.param); });
 
 // gpt_neox_serial says gelu_fast, which .gguf files cannot: the directory is read with the GELU that they mean. Likewise the

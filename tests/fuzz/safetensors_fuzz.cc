@@ -19,6 +19,7 @@ constexpr HfQuantization kQuantizations[] = {
     {.packing = HfPacking::kGptq, .bits = 4, .symmetric = false, .zero_offset = 1, .group_cols = 32},
     {.packing = HfPacking::kGptq, .bits = 8, .symmetric = false},
     {.packing = HfPacking::kAwq, .bits = 4, .symmetric = false, .group_cols = 32},
+    {.packing = HfPacking::kMxfp4, .bits = 4},
 };
 
 void ReadAll(const RawTensor& tensor) {

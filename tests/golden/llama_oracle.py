@@ -133,6 +133,10 @@ class Llama:
         up = h @ self.tensors[prefix + "mlp.up_proj.weight"].T
         return x + (gate * up) @ self.tensors[prefix + "mlp.down_proj.weight"].T
 
+    def softmax(self, logits):
+        """logits [query_heads, n, live] of one layer."""
+        return torch.softmax(logits, -1)
+
     def logits(self, x):
         return self.norm(x, self.tensors["model.norm.weight"]) @ self.head.T
 
@@ -230,7 +234,7 @@ class H2oSession:
                 q, wide = model.rotate(q, positions), model.rotate(k, positions).repeat_interleave(model.group, 0)
                 cache.k, cache.v = k, v
                 cache.position = positions.expand(model.kv_heads, -1)
-                p = torch.softmax(self.see(index, q @ wide.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
+                p = model.softmax(self.see(index, q @ wide.transpose(1, 2) / math.sqrt(model.head_dim), cache))
                 cache.score = self.forget(self.prompt_scores(p))
                 return p @ v.repeat_interleave(model.group, 0)
 
@@ -285,7 +289,7 @@ class H2oSession:
                 cache.k, cache.v = torch.cat((cache.k, k), 1), torch.cat((cache.v, v), 1)
                 cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, -1)), 1)
                 q, k = self.stand(q, cache)
-                p = torch.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
+                p = model.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache))
                 old = torch.cat((cache.score, torch.zeros(model.kv_heads, rows, dtype=model.dtype)), 1)
                 cache.score = self.forget(flush_to_zero(policy.decay**rows * old + self.prompt_scores(p)))
                 return p @ cache.v.repeat_interleave(model.group, 0)
@@ -310,7 +314,7 @@ class H2oSession:
                 cache.position = torch.cat((cache.position, positions.expand(model.kv_heads, 1)), 1)
                 cache.score = torch.cat((cache.score, torch.zeros(model.kv_heads, 1, dtype=model.dtype)), 1)
                 q, k = self.stand(q, cache)
-                p = torch.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache), -1)
+                p = model.softmax(self.see(index, q @ k.transpose(1, 2) / math.sqrt(model.head_dim), cache))
                 if policy.evicts and policy.score_source == "attention":
                     cache.score = self.forget(flush_to_zero(policy.decay * cache.score + self.reduce(p)[:, 0]))
                 return p @ cache.v.repeat_interleave(model.group, 0)

@@ -17,6 +17,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import llama_oracle as oracle
 from make_llama_goldens import logit_gap, rounded, transformers_greedy, write_json
@@ -35,6 +36,11 @@ NEOX = dict(model_type="gpt_neox", **SIZES, intermediate_size=48, max_position_e
 def rope(kind, **more):
     return dict(rope_parameters=dict(rope_type=kind, rope_theta=10000.0, **more))
 
+
+GPT_OSS = {**LLAMA, "model_type": "gpt_oss", "intermediate_size": 64, "head_dim": 16, "sliding_window": 24,
+           "num_local_experts": 6, "num_experts_per_tok": 3,
+           **rope("yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=64),
+           }  # fmt: skip
 
 # What transformers is given. Families have all three storage types, their variants fp32.
 CHECKPOINTS = {
@@ -79,6 +85,10 @@ CHECKPOINTS = {
         model_type="gemma2", **SIZES, intermediate_size=48, max_position_embeddings=256, num_key_value_heads=2,
         head_dim=16, query_pre_attn_scalar=16, sliding_window=24, attn_logit_softcapping=4.0,
         final_logit_softcapping=6.0),
+    # A windowed layer and a full one; gates that are clamped now and then, sinks beside and above the logits.
+    "gpt_oss": GPT_OSS,
+    # Its experts in MXFP4; transformers gets what its own code makes of them.
+    "gpt_oss_mxfp4": {**GPT_OSS, "hidden_size": 64},
     # Every layer has a window, three quarters of a head are rotated.
     "phi3": {**LLAMA, "model_type": "phi3", "sliding_window": 40,
              "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)},
@@ -91,7 +101,7 @@ CHECKPOINTS = {
 }  # fmt: skip
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 STORED_IN_ALL = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "opt", "opt_post_norm", "gpt_neox", "starcoder2",
-                 "gemma3_text", "smollm3", "olmo2", "olmo3", "phi3", "gemma2")  # fmt: skip
+                 "gemma3_text", "smollm3", "olmo2", "olmo3", "phi3", "gemma2", "gpt_oss")  # fmt: skip
 # Preset, heavy, recent, prompt length, tokens.
 H2O_CASES = [("h2o", 14, 2, 17, 32), ("h2o", 30, 2, 40, 32), ("snapkv", 14, 2, 100, 16)]
 LOGIT_GAP_MIN, SCORE_MARGIN_MIN = 3e-3, 3e-5
@@ -109,13 +119,22 @@ def scale_and_shift(family, name, shape):
         if name.endswith("bias"):
             return 0.25, 0.0
         return (0.25, 2.0) if "q_norm" in name or "k_norm" in name else (0.25, 1.0)
+    if name.endswith("sinks"):
+        return 2.0, 1.0
+    if name.endswith("_blocks"):
+        return 128.0, 128.0
+    if name.endswith("_scales"):
+        return 1.0, 124.0
+    if name.endswith("gate_up_proj_bias"):
+        return 4.0, 0.0
     if name.endswith("bias"):
         return 0.25, 0.0
     if "embed" in name or "lm_head" in name:
         return 0.5, 0.0
     gain = 6.0 if "q_proj" in name or "k_proj" in name else 4.0
+    inputs = shape[-2] if ".experts." in name and len(shape) == 3 and family == "gpt_oss" else shape[-1]
     # A power of two, so that nothing is rounded but the stored value.
-    return 2.0 ** round(math.log2(gain / math.sqrt(shape[-1]))), 0.0
+    return 2.0 ** round(math.log2(gain / math.sqrt(inputs))), 0.0
 
 
 def values(name, count, scale, shift):
@@ -138,6 +157,8 @@ def skeleton(name, directory):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(fields.pop("model_type"), **fields))
     model.save_pretrained(directory)
     config = json.loads((directory / "config.json").read_text())
+    if name == "gpt_oss_mxfp4":
+        return in_mxfp4(config, directory)
     tensors = []
     with safe_open(directory / "model.safetensors", "pt") as file:
         for tensor in sorted(file.keys()):
@@ -146,11 +167,34 @@ def skeleton(name, directory):
     return config, tensors
 
 
+def in_mxfp4(config, directory):
+    """The same with experts in blocks of 32 codes of 4 bits, and a scale for each."""
+    config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"])
+    tensors = []
+    with safe_open(directory / "model.safetensors", "pt") as file:
+        for tensor in sorted(file.keys()):
+            shape = list(file.get_slice(tensor).get_shape())
+            if ".experts." in tensor and len(shape) == 3:
+                blocks = [shape[0], shape[2], shape[1] // 32]
+                for part, part_shape in ((tensor + "_blocks", [*blocks, 16]), (tensor + "_scales", blocks)):
+                    tensors.append([part, part_shape, *scale_and_shift("gpt_oss_mxfp4", part, part_shape)])
+            else:
+                tensors.append([tensor, shape, *scale_and_shift("gpt_oss_mxfp4", tensor, shape)])
+    return config, tensors
+
+
 def fill(directory, tensors, dtype):
-    filled = {}
+    filled, packed = {}, {}
     for tensor, shape, scale, shift in tensors:
         flat = torch.from_numpy(values(tensor, math.prod(shape), scale, shift))
-        filled[tensor] = flat.view(shape).to(dtype)
+        if tensor.endswith(("_blocks", "_scales")):
+            packed[tensor] = flat.view(shape).floor().to(torch.uint8)
+        else:
+            filled[tensor] = flat.view(shape).to(dtype)
+    for tensor in packed:
+        if tensor.endswith("_blocks"):
+            name = tensor.removesuffix("_blocks")
+            filled[name] = convert_moe_packed_tensors(packed[tensor], packed[name + "_scales"], dtype=torch.float32).to(dtype)
     save_file(filled, directory / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -216,11 +260,15 @@ class Stage:
         self.final_softcap = getattr(config, "final_logit_softcapping", None)
         self.windows = [window if kind == "sliding_attention" else math.inf for kind in layer_kinds]
         self.tensors = {"model.embed_tokens.weight": self.model.get_input_embeddings().weight}
+        # Its angles are those of half a head.
+        self.half_angles = config.model_type == "gpt_oss"
 
     def rotate(self, x, positions):
         if self.rotary is None or not self.turns:
             return x
         cos, sin = self.rotary(x, positions[None], **self.kind)
+        if self.half_angles:
+            cos, sin = torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
         dims = cos.shape[-1]
         first, second = x[..., :dims].chunk(2, -1)
         return torch.cat((x[..., :dims] * cos[0] + torch.cat((-second, first), -1) * sin[0], x[..., dims:]), -1)
@@ -252,8 +300,16 @@ class Stage:
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @staticmethod
-    def attention(module, query, key, value, mask, scaling=None, **_):
+    def softmax(logits):
+        if Stage.sinks is None:
+            return torch.softmax(logits, -1)
+        sinks = Stage.sinks[:, None, None].expand(-1, logits.shape[1], 1)
+        return torch.softmax(torch.cat((logits, sinks), -1), -1)[..., :-1]
+
+    @staticmethod
+    def attention(module, query, key, value, mask, scaling=None, s_aux=None, **_):
         # The session divides by the root of head_dim; OPT has done so already.
+        Stage.sinks = s_aux
         out = Stage.attend(query[0] * (scaling * math.sqrt(Stage.head_dim)), key[0], value[0])
         return out.transpose(0, 1)[None].contiguous(), None
 

@@ -154,7 +154,8 @@ __global__ void __launch_bounds__(kPackedThreads)
     product = PanelProduct<kFormat>(matrix.packed[part], row, joined);
   }
   const int64_t output = int64_t{blockIdx.x} * kPackedOutputs + threadIdx.x;
-  if (threadIdx.x < kWarp && output < ffn) Store(inner, entry * ffn + output, Activate(activation, gate) * product);
+  if (threadIdx.x < kWarp && output < ffn)
+    Store(inner, entry * ffn + output, Activate(activation, gate) * UpFactor(activation, product));
 }
 
 template <WeightFormat kFormat, typename X>

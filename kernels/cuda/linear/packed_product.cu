@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kFewThreads)
     if (gated) {
       const float g = weight.bias != nullptr ? open[eight] + weight.bias[output] : open[eight];
       const float u = up.bias != nullptr ? products[eight] + up.bias[output] : products[eight];
-      Store(y, at, Activate(activation, g) * u);
+      Store(y, at, Activate(activation, g) * UpFactor(activation, u));
     } else {
       Finish(epilogue, activation, products[eight], weight.bias, output, y, at);
     }

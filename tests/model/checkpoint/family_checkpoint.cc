@@ -43,8 +43,15 @@ uint16_t Bf16Bits(float x) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(reference::RoundTo(DType::kBF16, x))) >> 16);
 }
 
+// Codes and scales of MXFP4 are bytes whatever the rest is stored as.
+bool IsBytes(const std::string& tensor) { return tensor.ends_with("_blocks") || tensor.ends_with("_scales"); }
+
 std::string Stored(const std::vector<float>& values, const std::string& dtype) {
   std::string data;
+  if (dtype == "U8") {
+    for (const float x : values) data += static_cast<char>(static_cast<uint8_t>(std::floor(x)));
+    return data;
+  }
   for (const float x : values) data += dtype == "F32" ? Raw(x) : Raw(dtype == "F16" ? F16Bits(x) : Bf16Bits(x));
   return data;
 }
@@ -54,6 +61,8 @@ int64_t Count(const std::vector<int64_t>& shape) {
   for (const int64_t extent : shape) count *= extent;
   return count;
 }
+
+constexpr uint32_t kGgufMxfp4 = 39;
 
 // What llama.cpp's converter calls the tensors of config.json's family.
 const std::map<std::string, std::string>& GgufNames() {
@@ -75,6 +84,7 @@ const std::map<std::string, std::string>& GgufNames() {
       {"mlp.down_proj", "ffn_down"},
       {"mlp.gate_up_proj", "ffn_up"},
       {"mlp.gate", "ffn_gate_inp"},
+      {"mlp.router", "ffn_gate_inp"},
       {"block_sparse_moe.gate", "ffn_gate_inp"},
       {"mlp.c_fc", "ffn_up"},
       {"mlp.c_proj", "ffn_down"},
@@ -108,6 +118,7 @@ std::string GgufName(const std::string& name, bool norms_outputs) {
     prefix = "blk." + stem.substr(number, end - number) + ".";
     stem = stem.substr(end + 1);
   }
+  if (name.ends_with(".sinks")) return prefix + "attn_sinks.weight";
   const auto norm = OutNormNames().find(stem);
   const bool named = norms_outputs && norm != OutNormNames().end();
   return prefix + (named ? norm->second : GgufNames().at(stem)) + name.substr(dot);
@@ -184,7 +195,8 @@ void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& 
   for (const json& entry : golden_.at("tensors")) {
     const auto name = entry[0].get<std::string>();
     const size_t shard = next++ % shards;
-    TestTensor tensor = {name, dtype, entry[1].get<std::vector<int64_t>>(), Stored(Values(name), dtype)};
+    const std::string stored_as = IsBytes(name) ? "U8" : dtype;
+    TestTensor tensor = {name, stored_as, entry[1].get<std::vector<int64_t>>(), Stored(Values(name), stored_as)};
     if (fused_experts && ExpertPartOf(name) != ExpertPart::kNone) {
       AddFused(tensor, parts[shard]);
       continue;
@@ -199,12 +211,56 @@ void FamilyCheckpoint::WriteTo(const std::string& directory, const std::string& 
   if (shards > 1) std::ofstream(directory + "/model.safetensors.index.json") << json{{"weight_map", map}}.dump();
 }
 
+// Those of gpt-oss: columns become rows, gates and up projections that take turns tensors of their own.
+void FamilyCheckpoint::AddGptOssExperts(const std::string& name, const std::vector<int64_t>& shape,
+                                        GgufBuilder& file) const {
+  if (name.ends_with("_scales")) return;  // with their blocks
+  const bool packed = name.ends_with("_blocks"), bias = name.ends_with("_bias");
+  const bool both = name.find("gate_up_proj") != name.npos;
+  const std::string layer = "blk." + name.substr(name.find(".layers.") + 8, 1) + ".ffn_";
+  const int64_t experts = shape[0], rows = packed || bias ? shape[1] : shape[2];
+  const int64_t cols = bias ? 1 : packed ? shape[2] * 32 : shape[1];
+  const std::vector<float> values = Values(name);
+  const std::vector<float> scales = packed ? Values(name.substr(0, name.size() - 7) + "_scales") : std::vector<float>();
+  const auto row_data = [&](int64_t expert, int64_t row) {
+    std::vector<float> elements;
+    if (bias) elements.push_back(values[static_cast<size_t>(expert * rows + row)]);
+    for (int64_t col = 0; !bias && !packed && col < cols; ++col) {
+      elements.push_back(values[static_cast<size_t>((expert * cols + col) * rows + row)]);
+    }
+    std::string data = Stored(elements, "F32");
+    for (int64_t block = 0; packed && block < shape[2]; ++block) {
+      const int64_t at = (expert * rows + row) * shape[2] + block;
+      const auto code = [&](int64_t i) {
+        return static_cast<int>(std::floor(values[static_cast<size_t>(at * 16 + i / 2)])) >> i % 2 * 4 & 15;
+      };
+      data += static_cast<char>(static_cast<uint8_t>(std::floor(scales[static_cast<size_t>(at)])));
+      for (int64_t i = 0; i < 16; ++i) data += static_cast<char>(static_cast<uint8_t>(code(i) | code(i + 16) << 4));
+    }
+    return data;
+  };
+  for (const char* part : {"gate", "up", "down"}) {
+    if (both == (std::string(part) == "down")) continue;
+    const int64_t first = std::string(part) == "up" ? 1 : 0, step = both ? 2 : 1;
+    std::string data;
+    for (int64_t expert = 0; expert < experts; ++expert) {
+      for (int64_t row = first; row < rows; row += step) data += row_data(expert, row);
+    }
+    std::vector<uint64_t> dims = {static_cast<uint64_t>(rows / step), static_cast<uint64_t>(experts)};
+    if (!bias) dims.insert(dims.begin(), static_cast<uint64_t>(cols));
+    const std::string stored = layer + part + (bias ? "_exps.bias" : "_exps.weight");
+    file.At(stored) = {stored, dims, packed ? kGgufMxfp4 : GgufBuilder::kF32, data};
+  }
+}
+
 void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int64_t>& shape, GgufBuilder& file) const {
   const json& config = golden_.at("config");
   const int64_t heads = config.at("num_attention_heads").get<int64_t>();
   const json stated = config.value("head_dim", json());  // null in some families
   const int64_t head_dim = stated.is_number() ? stated.get<int64_t>() : config.at("hidden_size").get<int64_t>() / heads;
   const int64_t rows = shape[0];
+  const std::string type = config.at("model_type").get<std::string>();
+  if (type == "gpt_oss" && name.find(".experts.") != name.npos) return AddGptOssExperts(name, shape, file);
   std::vector<float> values = Values(name);
   if (name.find("query_key_value") != name.npos) {
     // Head by head q, k, v -> all of q, all of k, all of v.
@@ -214,7 +270,6 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
     });
   }
   const bool rotated = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
-  const std::string type = config.at("model_type").get<std::string>();
   if (rotated && (type == "llama" || type == "mistral" || type == "mixtral" || type == "smollm3")) {
     // Rotary pairs side by side.
     values = Reordered(values, rows, [&](int64_t row) {
@@ -240,7 +295,7 @@ void FamilyCheckpoint::AddToGguf(const std::string& name, const std::vector<int6
     for (float& value : values) value += 1;
   }
   const std::vector<uint64_t> dims(shape.rbegin(), shape.rend());
-  const std::string stored = GgufName(name, gemma || type.starts_with("olmo"));
+  const std::string stored = GgufName(name, gemma || type.starts_with("olmo") || type == "gpt_oss");
   file.At(stored) = {stored, dims, GgufBuilder::kF32, Stored(values, "F32")};
 }
 
@@ -253,6 +308,7 @@ GgufBuilder FamilyCheckpoint::Gguf() const {
   if (arch == "gpt_neox") arch = "gptneox";
   if (arch == "gemma3_text") arch = "gemma3";
   if (arch == "olmo3") arch = "olmo2";
+  if (arch == "gpt_oss") arch = "gpt-oss";
   const bool neox = arch == "gptneox";
   const char* epsilon = neox ? "layer_norm_eps" : arch == "starcoder2" ? "norm_epsilon" : "rms_norm_eps";
   GgufBuilder file = TinyGguf();  // its tokenizer; the rest is replaced

@@ -32,6 +32,7 @@ class FamilyCheckpoint {
  private:
   // The tensors that one of ours becomes: its name with '#' for the layer, its shape, its elements.
   void AddToGguf(const std::string& name, const std::vector<int64_t>& shape, GgufBuilder& file) const;
+  void AddGptOssExperts(const std::string& name, const std::vector<int64_t>& shape, GgufBuilder& file) const;
 
   nlohmann::json golden_;
 };

@@ -343,8 +343,8 @@ INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
     testing::Values(
         Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, smollm3, "
-              "olmo2, gemma2, gemma3, phi3, gptneox, starcoder2"},
+              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, "
+              "gpt-oss, smollm3, olmo2, gemma2, gemma3, phi3, gptneox, starcoder2"},
         Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
               "'general.architecture': is missing"},
         Wrong{"OneOfSeveralParts",
@@ -413,6 +413,16 @@ INSTANTIATE_TEST_SUITE_P(
                 f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 2);
               },
               "'llama.expert_gating_func': 2 is not supported"},
+        Wrong{"ExpertsBySomethingNew",
+              [](F& f) {
+                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 4);
+              },
+              "'llama.expert_gating_func': 4 is not supported"},
+        Wrong{"ExpertsBySoftmaxOfTheChosen",
+              [](F& f) {
+                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 3);
+              },
+              "tensor 'blk.0.ffn_gate_inp.weight': is missing"},
         Wrong{"ExpertsMissing", [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2); },
               "tensor 'blk.0.ffn_gate_inp.weight': is missing"}),
     kName);

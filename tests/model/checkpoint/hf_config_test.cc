@@ -185,8 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Wrong{"ModelType",
                           [](json& c) { c["model_type"] = "mamba"; },
                           {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, "
-                           "qwen3_moe, mixtral, smollm3, olmo2, olmo3, gemma2, gemma3_text, phi3, opt, gpt_neox, "
-                           "starcoder2"}},
+                           "qwen3_moe, mixtral, gpt_oss, smollm3, olmo2, olmo3, gemma2, gemma3_text, phi3, opt, "
+                           "gpt_neox, starcoder2"}},
                     Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
                     Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
                     Wrong{"Quantised",

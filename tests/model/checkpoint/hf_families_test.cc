@@ -300,6 +300,41 @@ TEST(HfFamilies, NeoxReadsItsOwnNamesOfRope) {
   EXPECT_NEAR(both.config().rope_inv_freq[1], 0.01, 1e-12);
 }
 
+TEST(HfFamilies, GptOssReadsWhatItsFilesSay) {
+  json config = Silent("gpt_oss");
+  config.update({{"eos_token_id", 7},
+                 {"rope_theta", 150000},
+                 {"rope_scaling",
+                  {{"rope_type", "yarn"},
+                   {"factor", 32.0},
+                   {"beta_fast", 32.0},
+                   {"beta_slow", 1.0},
+                   {"original_max_position_embeddings", 4096},
+                   {"truncate", false}}},
+                 {"swiglu_limit", 7.0},
+                 {"hidden_act", "silu"}});
+  const Reading read(config);
+  ASSERT_THAT(read.result(), IsOk());
+  const ModelConfig& model = read.config();
+  EXPECT_EQ(model.activation, Activation::kClampedSwish);
+  EXPECT_EQ(model.experts, 128);
+  EXPECT_EQ(model.experts_per_token, 4);
+  EXPECT_TRUE(model.normalised_experts);
+  EXPECT_EQ(model.head_dim, 64);
+  EXPECT_EQ(model.context, 131072);
+  EXPECT_EQ(model.window, 128);
+  EXPECT_EQ(model.windowed_layers, (std::vector<bool>{true, false}));
+  EXPECT_TRUE(read.result()->expectation.attention_bias);
+  EXPECT_NEAR(model.rope_attention_factor, 0.1 * std::log(32.0) + 1, 1e-12);
+  // The ramp's ends are 8.09 and 17.4 of 32 pairs: where they are not rounded, that of 8 is not slowed, and 9 a little.
+  EXPECT_DOUBLE_EQ(model.rope_inv_freq[8], std::pow(150000.0, -16.0 / 64));
+  const double plain = std::pow(150000.0, -18.0 / 64);
+  const double low = 64 * std::log(4096 / (32 * 2 * M_PI)) / (2 * std::log(150000.0));
+  const double high = 64 * std::log(4096 / (2 * M_PI)) / (2 * std::log(150000.0));
+  const double ramp = (9 - low) / (high - low);
+  EXPECT_NEAR(model.rope_inv_freq[9], plain / 32 * ramp + plain * (1 - ramp), 1e-12);
+}
+
 // Rows E14 to E16 of the fields that only some families have.
 struct WrongFamily {
   const char* name;
@@ -363,6 +398,22 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFamily{"SmolLayersNumber", "smollm3", {{"no_rope_layers", 4}}, "'no_rope_layers': has 0 entries"},
         WrongFamily{"SmolFlag", "smollm3", {{"no_rope_layers", {1, 2}}}, "'no_rope_layers[1]': 2 is out of range"},
         WrongFamily{"SmolInterval", "smollm3", {{"no_rope_layer_interval", 0}}, "'no_rope_layer_interval': 0 is out"},
+        WrongFamily{"GptOssWithoutRotation",
+                    "gpt_oss",
+                    {{"rope_scaling", nullptr}},
+                    "'rope_parameters': is missing, and so is 'rope_scaling'"},
+        WrongFamily{"GptOssLimit",
+                    "gpt_oss",
+                    {{"swiglu_limit", 10}, {"rope_parameters", {{"rope_type", "default"}}}},
+                    "'swiglu_limit': 10 is not supported (7 is)"},
+        WrongFamily{"GptOssSlope",
+                    "gpt_oss",
+                    {{"swiglu_alpha", 1.5}, {"rope_parameters", {{"rope_type", "default"}}}},
+                    "'swiglu_alpha': 1.5 is not supported (1.702 is)"},
+        WrongFamily{"GptOssActivation",
+                    "gpt_oss",
+                    {{"hidden_act", "gelu"}, {"rope_parameters", {{"rope_type", "default"}}}},
+                    "'hidden_act': activation 'gelu' is not supported here"},
         WrongFamily{"PhiHeadBias", "phi3", {{"lm_head_bias", true}}, "'lm_head_bias': is not supported"},
         WrongFamily{"OptNoFfn", "opt", {{"ffn_dim", 0}}, "'ffn_dim': 0 is out of range"},
         WrongFamily{"OptFfnMissing", "opt", {{"ffn_dim", nullptr}}, "'ffn_dim': is missing"},

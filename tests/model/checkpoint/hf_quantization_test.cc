@@ -54,6 +54,12 @@ json Fp8() {
     "quant_method": "fp8", "weight_block_size": [128, 64]})");
 }
 
+// As that of gpt-oss.
+json Mxfp4() {
+  return json::parse(R"({"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+    "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"})");
+}
+
 json& Weights(json& config) { return config["config_groups"]["group_0"]["weights"]; }
 
 TEST(HfQuantization, AConfigWithoutOneIsNotQuantised) {
@@ -197,10 +203,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Refused{"Method",
                             Gptq,
                             Set("quant_method", "bitsandbytes"),
-                            {"'bitsandbytes' is not supported; these are: compressed-tensors, gptq, awq, fp8"}},
+                            {"'bitsandbytes' is not supported; these are: compressed-tensors, gptq, awq, fp8, mxfp4"}},
                     Refused{"MethodOfModelopt", Fp8, Set("quant_method", "modelopt"), {"'modelopt' is not supported"}},
                     Refused{"Unknown", Gptq, Set("hadamard", true), {".hadamard': is not known"}},
                     Refused{"UnknownInAwq", Awq, Set("scale_bits", 6), {".scale_bits': is not known"}},
+                    Refused{"UnknownInMxfp4", Mxfp4, Set("group_size", 64), {".group_size': is not known"}},
                     Refused{"UnknownInFp8", Fp8, Set("weight_per_tensor", true), {"is not known"}},
                     Refused{"UnknownInGroups", Compressed, Set("new_thing", "x"), {".new_thing': is not known"}},
                     Refused{
@@ -279,6 +286,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Fp8Block", Fp8, Set("weight_block_size", {128}), {"is no list of two sizes"}},
         Refused{"Fp8BlockZero", Fp8, Set("weight_block_size", {0, 128}), {"weight_block_size[0]': 0 is out"}}),
     [](const auto& test) { return test.param.name; });
+
+TEST(HfQuantization, Mxfp4LeavesNothingToSay) {
+  const auto read = ReadField(Mxfp4());
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(read->method, Quantization::kMxfp4);
+  EXPECT_EQ(read->packing, HfPacking::kMxfp4);
+}
 
 TEST(HfQuantization, RefusesTwoConfigurations) {
   EXPECT_THAT(Read({{"quantization_config", Gptq()}, {"compression_config", Compressed()}}),

@@ -200,6 +200,22 @@ TEST_F(FusedTensorTest, GateAndUpAreStackedToo) {
   EXPECT_EQ(Rows(table->Find(TensorRole::kUp, 1)), (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
 }
 
+// Rows as they are stored, expanded one by one, are what ReadRows says.
+void ExpectStoredRows(const TensorSource* source) {
+  ASSERT_TRUE(source->has_stored_rows());
+  const int64_t row_bytes = RowBytes(source->format(), source->cols());
+  std::vector<std::byte> stored(static_cast<size_t>(source->rows() * row_bytes));
+  source->ReadStoredRows(0, source->rows(), stored.data());
+  std::vector<float> row(static_cast<size_t>(source->cols()));
+  for (int64_t i = 0; i < source->rows(); ++i) {
+    DequantizeRow(source->format(), stored.data() + i * row_bytes, source->cols(), row.data());
+    EXPECT_EQ(row, Row(source, i)) << i;
+  }
+  source->ReadStoredRows(source->rows() - 1, source->rows(), stored.data());
+  DequantizeRow(source->format(), stored.data(), source->cols(), row.data());
+  EXPECT_EQ(row, Row(source, source->rows() - 1));
+}
+
 // Three experts of two rows and four columns (down: four and two), one by one or together.
 class ExpertTensorTest : public TensorTableTest {
  protected:
@@ -261,6 +277,71 @@ TEST_F(ExpertTensorTest, OneTensorMayHaveAllOfThem) {
   EXPECT_EQ(Row(alone->Find(TensorRole::kExpertGate, 0, 2), 1), (std::vector<float>{20, 21, 22, 23}));
 }
 
+constexpr TensorName kInTurnNames[] = {
+    {TensorRole::kExpertGate, Presence::kRequired, "l.#.gates", Fusion::kInTurn, "l.#.@.gates"},
+    {TensorRole::kExpertGateBias, Presence::kRequired, "l.#.gates_bias", Fusion::kInTurn},
+    {TensorRole::kExpertUp, Presence::kRequired, "l.#.gates", Fusion::kInTurn, "l.#.@.gates"},
+    {TensorRole::kExpertUpBias, Presence::kRequired, "l.#.gates_bias", Fusion::kInTurn},
+    {TensorRole::kExpertDown, Presence::kRequired, "l.#.downs", Fusion::kNone, "l.#.@.downs"},
+    {TensorRole::kExpertDownBias, Presence::kRequired, "l.#.downs_bias"},
+};
+
+// Columns are rows, and every second one is an up projection's.
+TEST_F(ExpertTensorTest, AllOfThemMayBeTransposedAndGatesAndUpInTurn) {
+  constexpr TensorNaming kTransposed = {.names = kInTurnNames, .transposed_experts = true};
+  Remove("l.0.router");
+  Add("l.0.gates", {3, 4, 4});  // of each 4 columns and two times 2 rows
+  Add("l.0.gates_bias", {3, 4});
+  Add("l.0.downs", {3, 2, 4});
+  Add("l.0.downs_bias", {3, 4});
+  const auto bind = [&] { return TensorTable::Bind(kTransposed, config_, {}, "index", tensors_, warnings_); };
+  const auto table = bind();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_TRUE(warnings_.empty());
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGate, 0, 0), 0), (std::vector<float>{0, 4, 8, 12}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGate, 0, 1), 1), (std::vector<float>{18, 22, 26, 30}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertUp, 0, 1), 1), (std::vector<float>{19, 23, 27, 31}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertDown, 0, 2), 3), (std::vector<float>{19, 23}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGateBias, 0, 1), 0), (std::vector<float>{4, 6}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertUpBias, 0, 2), 0), (std::vector<float>{9, 11}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertDownBias, 0, 2), 0), (std::vector<float>{8, 9, 10, 11}));
+  for (const TensorRole role : {TensorRole::kExpertGate, TensorRole::kExpertUp, TensorRole::kExpertDown}) {
+    ExpectStoredRows(table->Find(role, 0, 1));
+  }
+  Add("l.0.downs", {3, 4, 2});
+  EXPECT_THAT(bind(), RefusedWith("file: tensor 'l.0.downs': its shape is [3, 4, 2]",
+                                  "the config asks for 3 experts of [4, 2], transposed"));
+  Add("l.0.downs", {3, 2, 4});
+  Add("l.0.gates", {3, 4, 2});
+  EXPECT_THAT(bind(), RefusedWith("tensor 'l.0.gates': its shape is [3, 4, 2]", "[2, 4], gate and up in turn"));
+  Add("l.0.gates", {3, 4, 4});
+  Add("l.0.gates_bias", {3, 2});
+  EXPECT_THAT(bind(), RefusedWith("tensor 'l.0.gates_bias': its shape is [3, 2]", "3 experts of [2], gate and up"));
+}
+
+// A tensor of one expert is never transposed.
+TEST_F(ExpertTensorTest, EachMayHaveGatesAndUpInTurn) {
+  constexpr TensorNaming kInTurn = {.names = kInTurnNames, .transposed_experts = true};
+  Remove("l.0.router");
+  for (const std::string expert : {"0", "1", "2"}) {
+    Add("l.0." + expert + ".gates", {4, 4});
+    Add("l.0." + expert + ".downs", {4, 2});
+  }
+  Add("l.0.gates_bias", {3, 4});
+  Add("l.0.downs_bias", {3, 4});
+  const auto bind = [&] { return TensorTable::Bind(kInTurn, config_, {}, "index", tensors_, warnings_); };
+  const auto table = bind();
+  ASSERT_THAT(table, IsOk());
+  EXPECT_TRUE(warnings_.empty());
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertGate, 0, 2), 1), (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertUp, 0, 2), 1), (std::vector<float>{12, 13, 14, 15}));
+  EXPECT_EQ(Row(table->Find(TensorRole::kExpertDown, 0, 1), 1), (std::vector<float>{2, 3}));
+  Add("l.0.1.gates", {2, 4});
+  EXPECT_THAT(bind(), RefusedWith("tensor 'l.0.1.gates': its shape is [2, 4], the config asks for [4, 4]"));
+  Remove("l.0.1.gates");
+  EXPECT_THAT(bind(), RefusedWith("tensor 'l.0.gates': is missing"));
+}
+
 TEST_F(ExpertTensorTest, RefusesOnesThatAreMissingOrOfAnotherShape) {
   AddOneByOne();
   Remove("l.0.1.up");
@@ -280,22 +361,6 @@ TEST_F(ExpertTensorTest, RefusesOnesThatAreMissingOrOfAnotherShape) {
     EXPECT_THAT(BindExperts(),
                 RefusedWith("file: ", "tensor 'l.0.gates': its shape is [", "the config asks for 3 experts of [2, 4]"));
   }
-}
-
-// Rows as they are stored, expanded one by one, are what ReadRows says.
-void ExpectStoredRows(const TensorSource* source) {
-  ASSERT_TRUE(source->has_stored_rows());
-  const int64_t row_bytes = RowBytes(source->format(), source->cols());
-  std::vector<std::byte> stored(static_cast<size_t>(source->rows() * row_bytes));
-  source->ReadStoredRows(0, source->rows(), stored.data());
-  std::vector<float> row(static_cast<size_t>(source->cols()));
-  for (int64_t i = 0; i < source->rows(); ++i) {
-    DequantizeRow(source->format(), stored.data() + i * row_bytes, source->cols(), row.data());
-    EXPECT_EQ(row, Row(source, i)) << i;
-  }
-  source->ReadStoredRows(source->rows() - 1, source->rows(), stored.data());
-  DequantizeRow(source->format(), stored.data(), source->cols(), row.data());
-  EXPECT_EQ(row, Row(source, source->rows() - 1));
 }
 
 TEST_F(FusedTensorTest, RowsAreToBeHadAsStoredInTheOrderOfTheRole) {

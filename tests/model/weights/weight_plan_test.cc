@@ -288,7 +288,7 @@ class PlannedFamilies : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, PlannedFamilies,
                          testing::Values("llama", "llama_biases", "mistral", "qwen2", "qwen3", "opt", "opt_post_norm",
                                          "opt_plain", "gpt_neox", "gpt_neox_serial", "starcoder2", "smollm3", "olmo3",
-                                         "phi3", "qwen3_moe", "mixtral"),
+                                         "phi3", "qwen3_moe", "mixtral", "gpt_oss", "gpt_oss_mxfp4"),
                          [](const auto& family) { return std::string(family.param); });
 
 TEST_P(PlannedFamilies, TakeWhatTheirPlansSay) {

@@ -179,13 +179,21 @@ TEST_P(PackedProductTest, AGateHasTheBitsOfItsHalves) {
     for (const int64_t n : {1, 7, 20, 150}) {
       const Floats x = Random(n * cols, 16, 0.1f);
       const Matrix out = On(n, half);
-      device_->LinearGated(*gated, Activation::kSilu, On(n, cols, x), out);
-      const Floats actual = Read(out), sums = Multiply(*both, x, n);
-      for (int64_t i = 0; i < n * half; ++i) {
-        const auto gate = static_cast<size_t>(i / half * 2 * half + i % half);
-        const double open = reference::Activate(Activation::kSilu, static_cast<double>(sums[gate]));
-        const double expected = open * static_cast<double>(sums[gate + static_cast<size_t>(half)]);
-        ASSERT_NEAR(actual[static_cast<size_t>(i)], expected, 0x1p-20 * std::abs(expected) + 1e-30) << n << ", " << i;
+      const Floats sums = Multiply(*both, x, n);
+      Floats actual;
+      for (const Activation activation : {Activation::kClampedSwish, Activation::kSilu}) {
+        device_->LinearGated(*gated, activation, On(n, cols, x), out);
+        actual = Read(out);
+        // The argument of the clamped one's exponential is rounded, and so is what it adds to the up projection.
+        const double rounding = activation == Activation::kSilu ? 0x1p-20 : 0x1p-16;
+        for (int64_t i = 0; i < n * half; ++i) {
+          const auto gate = static_cast<size_t>(i / half * 2 * half + i % half);
+          const double open = reference::Activate(activation, static_cast<double>(sums[gate]));
+          const double expected =
+              open * reference::UpFactor(activation, static_cast<double>(sums[gate + static_cast<size_t>(half)]));
+          const double size = std::abs(expected) + (activation == Activation::kSilu ? 0 : std::abs(open));
+          ASSERT_NEAR(actual[static_cast<size_t>(i)], expected, rounding * size + 1e-30) << n << ", " << i;
+        }
       }
       // The same in other company: other kernels, and the way through the sums of both halves.
       const Matrix first = On(1, half);
@@ -339,23 +347,28 @@ TEST_F(PackedMixtureTest, ExpertsMultiplyWhatIsStored) {
   }
   const auto experts = device_->MakeExperts(std::move(up_weights), std::move(down_weights));
   const ExpertRouting routing{3, true};
+  Activation activation = Activation::kSilu;
   const auto add = [&](int64_t first, int64_t n) {
     const auto part = [&](const Floats& all, int64_t cols) {
       return On(n, cols, Floats(all.begin() + first * cols, all.begin() + (first + n) * cols));
     };
     const Matrix y = part(before, kHidden);
-    device_->AddExperts(*experts, routing, Activation::kSilu, part(x, kHidden), part(logits, kExperts),
+    device_->AddExperts(*experts, routing, activation, part(x, kHidden), part(logits, kExperts),
                         On(n * routing.per_row, kFfn), y);
     return Read(y);
   };
-  const Floats together = add(0, kRows);
-  const Values expected = reference::Experts(routing, Activation::kSilu, reference::ToDouble(x), kRows, kHidden,
-                                             reference::ToDouble(logits), up, down);
-  // x and what lies between the products are rounded to bf16, 2^-9 of each number; a mistake is as large as the result.
-  double largest = 0;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  for (size_t i = 0; i < together.size(); ++i) {
-    ASSERT_NEAR(together[i], static_cast<double>(before[i]) + expected[i], 0x1p-6 * largest) << i;
+  Floats together;
+  for (const Activation of_case : {Activation::kClampedSwish, Activation::kSilu}) {
+    activation = of_case;
+    together = add(0, kRows);
+    const Values expected = reference::Experts(routing, activation, reference::ToDouble(x), kRows, kHidden,
+                                               reference::ToDouble(logits), up, down);
+    // x and what lies between the products are rounded to bf16, 2^-9 of each number; a mistake is as large as the result.
+    double largest = 0;
+    for (const double value : expected) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < together.size(); ++i) {
+      ASSERT_NEAR(together[i], static_cast<double>(before[i]) + expected[i], 0x1p-6 * largest) << i;
+    }
   }
   for (int64_t row = 0; row < kRows; ++row) {
     const Floats alone = add(row, 1);
