@@ -492,11 +492,11 @@ const TensorSource* TensorTable::Find(TensorRole role, int32_t layer, int32_t ex
 std::vector<std::string> TensorTable::NonFinite() const {
   std::vector<std::string> names;
   for (const auto& [key, source] : sources_) {
-    // Several roles and experts may share a tensor.
-    if (source->non_finite() && std::find(names.begin(), names.end(), source->name()) == names.end()) {
-      names.push_back(source->name());
-    }
+    if (source->non_finite()) names.push_back(source->name());
   }
+  // Several roles and experts may share a tensor.
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
